@@ -1,0 +1,41 @@
+// What was done about a decision after the governor's rules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+#include "core/decision.h"
+
+namespace derate {
+
+// The decision after envelope, idle, thermal, rate and stale-data rules. `rule` says which of them
+// changed it.
+struct Clamped {
+  enum class Rule : std::uint8_t { none, envelope, idle, wake, thermal, rate_limit, stale, expired };
+  Decision decision;
+  Rule rule = Rule::none;
+
+  bool operator==(const Clamped&) const = default;
+};
+
+struct Actuation {
+  enum class Outcome : std::uint8_t {
+    nothing,    // no write was needed
+    shadow,     // dry run: would have been written
+    written,
+    released,
+    failed,     // the device refused; `error` says why
+  };
+  Outcome outcome = Outcome::nothing;
+  std::optional<Megahertz> locked;  // the lock in force after this tick (the asked-for one in a dry run)
+  std::string error;
+
+  bool operator==(const Actuation&) const = default;
+};
+
+const char* to_string(Clamped::Rule rule);
+const char* to_string(Actuation::Outcome outcome);
+
+}  // namespace derate

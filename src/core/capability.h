@@ -1,0 +1,39 @@
+// What a GPU is and what it offers; read once, when the GPU is opened.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/units.h"
+#include "core/gpu_id.h"
+
+namespace derate {
+
+// Generations differ in what their sensors mean (docs/sensors.md), so it is part of the capability.
+enum class Architecture { unknown, pascal, volta, turing, ampere, ada, hopper, blackwell };
+
+struct PowerLimits {
+  Watts lowest, highest;  // what the driver accepts
+  Watts factory;          // its default
+};
+
+struct Capability {
+  GpuId id;
+  Architecture architecture = Architecture::unknown;
+  std::vector<Megahertz> sm_clocks;      // supported, ascending; empty when the driver does not list them
+  std::vector<Megahertz> memory_clocks;  // supported, ascending
+  std::optional<PowerLimits> power_limits;
+  std::optional<Celsius> slowdown_temperature;  // where the hardware starts to throttle
+  // The highest clock that still runs at the lowest voltage: below it a clock saves little.
+  // Known from the chip catalogue (core/chip_facts.h) or from the configuration.
+  std::optional<Megahertz> flat_voltage_end;
+  bool energy_counter = false;
+  bool instant_power = false;    // field 186
+  bool averaged_power = false;   // field 185
+  bool activity_counters = false;  // GPM: Hopper and later
+  bool process_list = false;
+};
+
+const char* to_string(Architecture architecture);
+
+}  // namespace derate

@@ -1,0 +1,32 @@
+// What is known of a product beyond what its driver tells: where its flat-voltage region ends.
+// Facts with sources, not behaviour; a configuration overrides them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "base/units.h"
+#include "core/capability.h"
+
+namespace derate {
+
+struct ChipFacts {
+  const char* chip;           // the name used in Derate: "V100-SXM2"
+  const char* product;        // a part of the name that NVML gives, which no other row matches first
+  Architecture architecture;
+  Megahertz flat_voltage_end;
+  Megahertz highest_clock;
+  Megahertz memory_clock;     // tells the chip of a trace that does not name it
+  const char* source;
+  bool assumed;               // the source is an inference, not a measurement of this product
+};
+
+std::span<const ChipFacts> chip_facts();
+
+// By NVML product name ("NVIDIA A100-SXM4-80GB"); null when unknown.
+const ChipFacts* facts_of_product(std::string_view product);
+// By Derate's name of the chip, letters of any case; null when unknown.
+const ChipFacts* facts_of_chip(std::string_view chip);
+
+}  // namespace derate

@@ -1,0 +1,98 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "core/chip_facts.h"
+#include "core/decision.h"
+#include "core/envelope.h"
+#include "core/gpu_id.h"
+#include "core/param_spec.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+
+std::vector<GpuId> three_gpus() {
+  return {{0, "GPU-aaaa1111", "00000000:3B:00.0", "A"},
+          {1, "GPU-aaaa2222", "00000000:65:00.0", "B"},
+          {2, "GPU-bbbb3333", "00000000:B1:00.0", "C"}};
+}
+
+TEST(SelectGpus, TakesTheThreeFormsOfNvidiaSmi) {
+  const auto gpus = three_gpus();
+  EXPECT_EQ(*select_gpus(gpus, ""), (std::vector{0, 1, 2}));
+  EXPECT_EQ(*select_gpus(gpus, "2,0"), (std::vector{2, 0}));
+  EXPECT_EQ(*select_gpus(gpus, "GPU-bb"), (std::vector{2}));
+  EXPECT_EQ(*select_gpus(gpus, "gpu-AAAA2222"), (std::vector{1}));
+  EXPECT_EQ(*select_gpus(gpus, "00000000:65:00.0"), (std::vector{1}));
+  EXPECT_EQ(*select_gpus(gpus, "0000:65:00.0"), (std::vector{1}));
+  EXPECT_EQ(*select_gpus(gpus, "65:00.0"), (std::vector{1}));
+  EXPECT_EQ(*select_gpus(gpus, "1,1"), (std::vector{1}));
+}
+
+TEST(SelectGpus, NamesWhatDoesNotMatch) {
+  const auto gpus = three_gpus();
+  EXPECT_EQ(select_gpus(gpus, "3").error().code, Errc::not_found);
+  EXPECT_EQ(select_gpus(gpus, "GPU-aaaa").error().code, Errc::invalid_argument);
+  EXPECT_NE(select_gpus(gpus, "0,nine").error().message.find("'nine'"), std::string::npos);
+  EXPECT_FALSE(select_gpus(gpus, ",").ok());
+  EXPECT_FALSE(select_gpus(gpus, "GPU-").ok());
+}
+
+RC_GTEST_PROP(EnvelopeProperty, ClampStaysInsideAndRoundsUp, (std::vector<short> raw, short wanted)) {
+  std::vector<Megahertz> clocks;
+  std::sort(raw.begin(), raw.end());
+  raw.erase(std::unique(raw.begin(), raw.end()), raw.end());
+  for (const short v : raw) clocks.emplace_back(v);
+  RC_PRE(!clocks.empty());
+  const auto envelope = *Envelope::create(clocks, clocks.front(), clocks.back());
+  const Megahertz got = envelope.clamp(Megahertz(wanted));
+  RC_ASSERT(std::find(clocks.begin(), clocks.end(), got) != clocks.end());
+  if (Megahertz(wanted) <= clocks.back()) RC_ASSERT(got >= Megahertz(wanted));
+  const Megahertz near = envelope.nearest(Megahertz(wanted));
+  for (const Megahertz c : clocks)
+    RC_ASSERT(std::abs((c - Megahertz(wanted)).value()) >=
+              std::abs((near - Megahertz(wanted)).value()));
+}
+
+TEST(Envelope, RefusesARangeWithoutASupportedClock) {
+  const std::vector<Megahertz> clocks = {135_MHz, 952_MHz, 1530_MHz};
+  const auto none = Envelope::create(clocks, 1000_MHz, 1200_MHz);
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.error().message.find("135 to 1530 MHz"), std::string::npos);
+  EXPECT_FALSE(Envelope::create({}, 0_MHz, 1_MHz).ok());
+  const auto all = *Envelope::create(clocks, 0_MHz, 2000_MHz);
+  EXPECT_EQ(all.stepped(952_MHz, 1), 1530_MHz);
+  EXPECT_EQ(all.stepped(952_MHz, 9), 1530_MHz);
+  EXPECT_EQ(all.stepped(952_MHz, -9), 135_MHz);
+}
+
+constexpr ParamSpec kDelta{"delta", ParamSpec::Type::number, "", "", "0.10", 0, 0.5, false};
+constexpr ParamSpec kProbes{"probes", ParamSpec::Type::list, "MHz", "", "", 1, 5000};
+constexpr ParamSpec kCount{"count", ParamSpec::Type::integer, "", "", "2", 1, 10};
+
+TEST(ParamSpec, ParsesAndChecksRanges) {
+  EXPECT_EQ(*parse_param(kDelta, "0.5"), std::vector{0.5});
+  EXPECT_EQ(*parse_param(kProbes, "952,1147"), (std::vector{952.0, 1147.0}));
+  EXPECT_EQ(parse_param(kDelta, "0.7").error().message,
+            "delta '0.7': allowed is a number in (0, 0.5]");
+  for (const char* bad : {"0", "", "nan", "inf", "0.1x", "0.1,0.2", "-1", " 0.1"})
+    EXPECT_FALSE(parse_param(kDelta, bad).ok()) << bad;
+  for (const char* bad : {"1147,952", "952,952", "952,", ",", "0"})
+    EXPECT_FALSE(parse_param(kProbes, bad).ok()) << bad;
+  EXPECT_FALSE(parse_param(kCount, "1.5").ok());
+}
+
+TEST(ChipFacts, FindsProducts) {
+  EXPECT_STREQ(facts_of_product("Tesla V100-SXM2-16GB")->chip, "V100-SXM2");
+  EXPECT_STREQ(facts_of_product("NVIDIA H200")->chip, "H200");
+  EXPECT_EQ(facts_of_product("NVIDIA GeForce RTX 3090"), nullptr);
+  EXPECT_STREQ(facts_of_chip("h200")->chip, "H200");
+}
+
+TEST(Reason, FillsInItsNumbers) {
+  EXPECT_EQ(describe(Reason{"bound {0:.0f} MHz at {1:.2f}", {1100.4, 0.9}}), "bound 1100 MHz at 0.90");
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,45 @@
+// What a policy wants, and why, in a form that costs nothing to make and one sentence to read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+
+namespace derate {
+
+// A sentence with up to four numbers, put together only when somebody reads it. `format` is an fmt
+// format string with static lifetime: "model bound {0:.0f} MHz, cap {1:.0f} MHz".
+struct Reason {
+  const char* format = "";
+  std::array<double, 4> values{};
+};
+
+// The sentence, its numbers filled in.
+std::string describe(const Reason& reason);
+
+struct Decision {
+  enum class Kind : std::uint8_t {
+    hold,     // leave the clock as it is, write nothing
+    set,      // lock the SM clock at `clock`
+    release,  // give the clock back to the GPU's own control
+  };
+  Kind kind = Kind::hold;
+  Megahertz clock{};  // only for set
+  // The policy's own belief of performance at the present choice, 1 = at the maximum clock.
+  std::optional<Fraction> expected_performance;
+  Reason reason;
+
+  static Decision hold(Reason why) { return {Kind::hold, {}, {}, why}; }
+  static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, why}; }
+  static Decision release(Reason why) { return {Kind::release, {}, {}, why}; }
+};
+
+bool operator==(const Reason& a, const Reason& b);
+bool operator==(const Decision& a, const Decision& b);
+
+const char* to_string(Decision::Kind kind);
+
+}  // namespace derate

@@ -1,0 +1,37 @@
+// What a policy sees of a GPU at a tick: the newest sample, judged and put in context. The governor
+// makes it (govern/estimate.h); a policy never sees a device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/units.h"
+#include "core/sample.h"
+
+namespace derate {
+
+enum class Freshness : std::uint8_t {
+  fresh,    // read within this tick
+  stale,    // the newest sample is old: hold
+  expired,  // too old to steer by: back to the GPU's own defaults
+};
+
+struct Estimate {
+  Instant time{};
+  Freshness freshness = Freshness::expired;
+  bool idle = false;       // no kernel for longer than the idle rule's time
+  bool hot = false;        // at or over the thermal rule's limit
+  std::optional<Megahertz> sm_clock;           // as measured
+  std::optional<Megahertz> requested_clock;    // what the last decision asked for, if any
+  std::optional<Fraction> gpu_utilisation, memory_utilisation;
+  std::optional<Watts> power_usage;            // as nvmlDeviceGetPowerUsage gives it
+  std::optional<Watts> power;                  // the quickest true reading: instant, else usage
+  Activity activity;
+  // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
+  // published GEEPAFS asks whether any GPU is busy.
+  Fraction node_gpu_utilisation{0};
+
+  bool operator==(const Estimate&) const = default;
+};
+
+}  // namespace derate

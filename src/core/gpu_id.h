@@ -1,0 +1,27 @@
+// Which GPU: the three names that nvidia-smi accepts, and how a user's choice picks GPUs.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace derate {
+
+struct GpuId {
+  int index = 0;           // NVML's order on this machine; not stable across reboots
+  std::string uuid;        // "GPU-...": the key of everything that is kept
+  std::string pci_bus_id;  // "00000000:65:00.0"; empty for a GPU without a bus
+  std::string name;        // the product's name as the driver gives it
+
+  bool operator==(const GpuId&) const = default;
+};
+
+// The positions in `gpus` that `choice` names: comma-separated indices, UUIDs (a unique prefix is
+// enough) or PCI bus ids (with or without the domain). An empty choice is all of them.
+// Errors: not_found names the part that matches no GPU, invalid_argument one that matches several.
+Result<std::vector<int>> select_gpus(std::span<const GpuId> gpus, std::string_view choice);
+
+}  // namespace derate

@@ -1,0 +1,39 @@
+#include "core/sample.h"
+
+namespace derate {
+
+const char* to_string(SampleSource source) {
+  switch (source) {
+    case SampleSource::simulated: return "simulated";
+    case SampleSource::nvml: return "nvml";
+    case SampleSource::replayed: return "replayed";
+  }
+  return "unknown";
+}
+
+std::string describe_throttle(std::uint64_t bits) {
+  struct Name {
+    std::uint64_t bit;
+    const char* name;
+  };
+  static constexpr Name kNames[] = {
+      {throttle::kGpuIdle, "idle"},
+      {throttle::kApplicationsClocksSetting, "application clocks"},
+      {throttle::kSwPowerCap, "power cap"},
+      {throttle::kHwSlowdown, "hardware slowdown"},
+      {throttle::kSyncBoost, "sync boost"},
+      {throttle::kSwThermalSlowdown, "thermal (software)"},
+      {throttle::kHwThermalSlowdown, "thermal (hardware)"},
+      {throttle::kHwPowerBrakeSlowdown, "power brake"},
+      {throttle::kDisplayClockSetting, "display clock"},
+  };
+  std::string out;
+  for (const auto& [bit, name] : kNames) {
+    if ((bits & bit) == 0) continue;
+    if (!out.empty()) out += ", ";
+    out += name;
+  }
+  return out.empty() ? "none" : out;
+}
+
+}  // namespace derate

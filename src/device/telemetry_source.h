@@ -1,0 +1,28 @@
+// Reading a GPU. Writing is another interface on purpose: see clock_control.h.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "core/capability.h"
+#include "core/sample.h"
+
+namespace derate {
+
+class TelemetrySource {
+ public:
+  virtual ~TelemetrySource() = default;
+
+  // What the GPU is and offers; fixed for the life of the source.
+  virtual const Capability& capability() const = 0;
+
+  // The sensors now. Fields that the plan leaves out, that the GPU lacks or whose read failed alone
+  // stay empty. Errors: gpu_lost, gpu_stuck, query_failed when nothing could be read; for a replay
+  // Errc::not_found at the trace's end.
+  virtual Result<Sample> read(const ReadPlan& plan) = 0;
+
+  // Who holds a context on the GPU. Errors: not_supported, no_permission, gpu_lost.
+  virtual Result<std::vector<GpuProcess>> processes() = 0;
+};
+
+}  // namespace derate
