@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "base/text.h"
+
 namespace derate {
 namespace {
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  std::transform(out.begin(), out.end(), out.begin(), [](unsigned char c) { return std::tolower(c); });
-  return out;
-}
 
 bool is_index(std::string_view text) {
   return !text.empty() && text.size() <= 4 &&
@@ -18,10 +14,10 @@ bool is_index(std::string_view text) {
 }
 
 bool matches(const GpuId& gpu, std::string_view wanted) {
-  if (is_index(wanted)) return gpu.index == std::stoi(std::string(wanted));
-  const std::string key = lower(wanted);
-  if (key.starts_with("gpu-")) return key.size() > 4 && lower(gpu.uuid).starts_with(key);
-  const std::string bus = lower(gpu.pci_bus_id);
+  if (is_index(wanted)) return gpu.index == *parse_integer(wanted);
+  const std::string key = to_lower(wanted);
+  if (key.starts_with("gpu-")) return key.size() > 4 && to_lower(gpu.uuid).starts_with(key);
+  const std::string bus = to_lower(gpu.pci_bus_id);
   if (bus.empty() || key.find(':') == std::string::npos) return false;
   // nvidia-smi prints an 8-digit domain, lspci a 4-digit one or none.
   return bus == key || bus == "0000" + key || bus == "00000000:" + key;

@@ -3,19 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+
+#include "base/text.h"
 
 namespace derate {
 namespace {
-
-std::optional<double> parse_number(std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
-    return std::nullopt;
-  return value;
-}
 
 bool in_range(const ParamSpec& spec, double value) {
   const bool above = spec.lowest_included ? value >= spec.lowest : value > spec.lowest;
@@ -58,7 +51,7 @@ Result<std::vector<double>> parse_param(const ParamSpec& spec, std::string_view 
   std::string_view rest = text;
   while (true) {
     const auto comma = rest.find(',');
-    const auto value = parse_number(rest.substr(0, comma));
+    const auto value = parse_double(rest.substr(0, comma));
     if (!value || !in_range(spec, *value)) return fail();
     if (!values.empty() && *value <= values.back()) return fail();
     values.push_back(*value);

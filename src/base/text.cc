@@ -1,0 +1,109 @@
+#include "base/text.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "base/unique_fd.h"
+
+namespace derate {
+namespace {
+
+Error file_error(const char* what, const std::string& path, int number) {
+  const Errc code = number == ENOENT || number == ENOTDIR ? Errc::not_found
+                    : number == EACCES || number == EPERM || number == EROFS ? Errc::no_permission
+                                                                             : Errc::io;
+  return {code, std::string(what) + " '" + path + "': " + std::strerror(number)};
+}
+
+Result<void> write_all(int fd, std::string_view content, const std::string& path) {
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error("cannot write", path, errno);
+    content.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::string_view trim(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const auto first = text.find_first_not_of(kBlank);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+std::string to_lower(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
+std::optional<double> parse_double(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> parse_integer(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+Result<std::string> read_file(const std::string& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return file_error("cannot open", path, errno);
+  std::string content;
+  char buffer[65536];
+  while (true) {
+    const ssize_t n = ::read(file.get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return file_error("cannot read", path, errno);
+    if (n == 0) return content;
+    content.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+Result<void> write_file_atomically(const std::string& path, std::string_view content) {
+  const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
+  {
+    const UniqueFd file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (!file.valid()) return file_error("cannot create", temporary, errno);
+    TRY(write_all(file.get(), content, temporary));
+    if (::fsync(file.get()) != 0) return file_error("cannot flush", temporary, errno);
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int number = errno;
+    ::unlink(temporary.c_str());
+    return file_error("cannot rename to", path, number);
+  }
+  return {};
+}
+
+}  // namespace derate
