@@ -1,0 +1,9 @@
+#pragma once
+
+#include "policy/policy.h"
+
+namespace derate {
+
+PolicyInfo efficient_fix_info();
+
+}  // namespace derate

@@ -1,0 +1,55 @@
+// A policy turns an Estimate into a Decision. It never sees a device, a clock or a file.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "core/decision.h"
+#include "core/envelope.h"
+#include "core/estimate.h"
+#include "core/param_spec.h"
+
+namespace derate {
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  // Called once a tick. `envelope` is what is allowed now; it may be narrower than at creation.
+  virtual Decision decide(const Estimate& estimate, const Envelope& envelope) = 0;
+};
+
+// What a policy is made from.
+struct PolicySetup {
+  Envelope envelope;           // the administrator's
+  Megahertz efficient_clock;   // the end of the chip's flat-voltage region, within the envelope
+  ParamValues params;          // defaults filled in
+};
+
+// One row of the registry: it drives `derate policy list|show`, help, config checks and docs.
+struct PolicyInfo {
+  const char* name;
+  const char* summary;      // one line
+  const char* description;  // a few sentences: what it does, where it comes from
+  // Run as its authors ran it: the governor's idle, rate-limit and drift rules are off; envelope,
+  // thermal rule and restore stay.
+  bool as_published;
+  std::span<const ParamSpec> params;
+  Result<std::unique_ptr<Policy>> (*create)(const PolicySetup& setup);
+};
+
+// All policies, in the order of the documentation.
+std::span<const PolicyInfo> policies();
+
+// Errors: not_found, naming the policies there are.
+Result<const PolicyInfo*> find_policy(std::string_view name);
+
+// Parses "name=value" assignments onto the policy's defaults.
+// Errors: invalid_argument naming the parameter, the value and what is allowed.
+Result<ParamValues> policy_params(const PolicyInfo& info, std::span<const std::string> assignments);
+
+// The control period that the policy asks for: its parameter `tick`, else 200 ms.
+Duration policy_tick(const ParamValues& params);
+
+}  // namespace derate

@@ -1,0 +1,52 @@
+#include <fmt/format.h>
+
+#include <string>
+
+#include "policy/efficient_fix.h"
+#include "policy/geepafs.h"
+#include "policy/max_freq.h"
+#include "policy/nv_boost.h"
+#include "policy/policy.h"
+#include "policy/utiliz_scale.h"
+
+namespace derate {
+namespace {
+
+// The one table: a policy that is not here does not exist.
+const PolicyInfo kPolicies[] = {
+    max_freq_info(), efficient_fix_info(), nv_boost_info(), utiliz_scale_info(), geepafs_info(),
+};
+
+}  // namespace
+
+std::span<const PolicyInfo> policies() { return kPolicies; }
+
+Result<const PolicyInfo*> find_policy(std::string_view name) {
+  std::string known;
+  for (const PolicyInfo& info : kPolicies) {
+    if (name == info.name) return &info;
+    known += known.empty() ? "" : ", ";
+    known += info.name;
+  }
+  return Error{Errc::invalid_argument, fmt::format("no policy '{}'; there are: {}", name, known)};
+}
+
+Result<ParamValues> policy_params(const PolicyInfo& info, std::span<const std::string> assignments) {
+  ParamValues values = default_params(info.params);
+  for (const std::string& assignment : assignments) {
+    const auto equals = assignment.find('=');
+    if (equals == std::string::npos)
+      return Error{Errc::invalid_argument,
+                   fmt::format("parameter '{}': write NAME=VALUE", assignment)};
+    const std::string_view name = std::string_view(assignment).substr(0, equals);
+    const ParamSpec* spec = TRY(find_param(info.params, info.name, name));
+    values.set(name, TRY(parse_param(*spec, std::string_view(assignment).substr(equals + 1))));
+  }
+  return values;
+}
+
+Duration policy_tick(const ParamValues& params) {
+  return from_seconds(params.number("tick").value_or(0.2));
+}
+
+}  // namespace derate
