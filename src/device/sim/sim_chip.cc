@@ -1,0 +1,186 @@
+#include "device/sim/sim_chip.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "base/text.h"
+#include "core/chip_facts.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::vector<Megahertz> clocks_every(double low, double step, int count) {
+  std::vector<Megahertz> clocks;
+  // Drivers list whole megahertz: the V100's 7.5 MHz grid reads 135, 142, 150, 157, ...
+  for (int i = 0; i < count; ++i) clocks.emplace_back(static_cast<int>(low + step * i));
+  return clocks;
+}
+
+constexpr Duration kUtilisationPeriod = milliseconds(167);
+const char* const kSensorPaper =
+    "'Part-time power measurements' (SC'23/24, arXiv 2312.02741): update period and window";
+const char* const kLatencySource =
+    "GEEPAFS paper: about 25 ms; the lognormal spread with p99 150 ms is assumed";
+
+SimChip v100() {
+  return {
+      .name = "V100-SXM2",
+      .product = "Tesla V100-SXM2-16GB",
+      .architecture = Architecture::volta,
+      .sm_clocks = clocks_every(135, 7.5, 187),
+      .memory_clock = 877_MHz,
+      .power_limits = {150_W, 300_W, 300_W},
+      .flat_voltage_end = 952_MHz,
+      // Square roots of the fitted (V/Vmin)^2.
+      .voltage = {{952, 1.0}, {1012, 1.0070}, {1080, 1.0315}, {1140, 1.0677}, {1207, 1.1185},
+                  {1275, 1.1628}, {1335, 1.2050}, {1402, 1.2645}, {1462, 1.3100}, {1530, 1.3539}},
+      .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
+      .unused_clock = 135_MHz,
+      .thermal = {0.10, seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+      .latency = {milliseconds(20), milliseconds(150)},
+      .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+                  .usage = {milliseconds(20), milliseconds(10), 0.5_W},
+                  .energy_refresh = milliseconds(20)},
+      .provenance = {
+          {"clocks", "GEEPAFS dvfs.c: 135..1530 MHz in 187 steps of 7.5", false},
+          {"voltage", "fitted to GPU-DVFS-Dataset (22 applications x 13 clocks)", false},
+          {"idle power", "GEEPAFS paper: servers idle at 39 W, 48 to 67 W with the clock held", false},
+          {"thermal", "0.10 K/W in the range of an A100's 0.097; time constant, leakage assumed", true},
+          {"switch latency", kLatencySource, true},
+          {"power sensor", kSensorPaper, false},
+          {"utilisation noise", "0.5 points, assumed", true},
+      }};
+}
+
+SimChip a100() {
+  return {
+      .name = "A100-SXM4",
+      .product = "NVIDIA A100-SXM4-80GB",
+      .architecture = Architecture::ampere,
+      .sm_clocks = clocks_every(210, 15, 81),
+      .memory_clock = 1593_MHz,
+      .power_limits = {100_W, 500_W, 500_W},
+      .flat_voltage_end = 1110_MHz,
+      // Of 743.75 mV, in the card's own 6.25 mV steps.
+      .voltage = {{1110, 1.0}, {1125, 1.0168}, {1155, 1.0252}, {1200, 1.0504}, {1230, 1.0756},
+                  {1260, 1.1008}, {1290, 1.1261}, {1320, 1.1513}, {1350, 1.1681}, {1380, 1.2017},
+                  {1410, 1.2353}},
+      .idle_power = {{210, 60.3}, {600, 61.2}, {1035, 64.5}, {1110, 65.1}, {1200, 68.4}, {1305, 73.6},
+                     {1410, 82.3}},
+      .unused_clock = 210_MHz,
+      .thermal = {0.097, seconds(25), 20_degC, 92_degC, 50_degC, 15_W, 0.015},
+      .latency = {milliseconds(20), milliseconds(150)},
+      .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+                  .usage = {milliseconds(100), milliseconds(25), 1.0_W},
+                  .energy_refresh = milliseconds(100)},
+      .provenance = {
+          {"clocks", "NVML: 210..1410 MHz in steps of 15", false},
+          {"power limit", "the card of the public counters ran to 476 W: 500 W; a retail one has 400",
+           false},
+          {"voltage, idle power", "energaizer-ispass26-artifact: measured on an A100 SXM4", false},
+          {"thermal", "33 degC at 135 W, 66 at 476 W: 0.097 K/W; time constant, leakage assumed", true},
+          {"switch latency", kLatencySource, true},
+          {"power sensor", "25 ms seen of every 100 ms (arXiv 2312.02741)", false},
+          {"utilisation noise", "0.5 points, assumed", true},
+      }};
+}
+
+SimChip h200() {
+  return {
+      .name = "H200",
+      .product = "NVIDIA H200",
+      .architecture = Architecture::hopper,
+      .sm_clocks = clocks_every(345, 15, 110),
+      .memory_clock = 3201_MHz,
+      .power_limits = {200_W, 700_W, 700_W},
+      .flat_voltage_end = 1005_MHz,
+      .voltage = {{1005, 1.0}, {1410, 1.26}, {1980, 1.50}},
+      // The H100's curve between the H200's own two ends.
+      .idle_power = {{345, 80}, {1005, 82}, {1110, 83}, {1200, 87}, {1410, 101}, {1530, 110},
+                     {1680, 118}, {1890, 127}, {1980, 127}},
+      .unused_clock = 345_MHz,
+      .thermal = {0.06, seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+      .latency = {milliseconds(15), milliseconds(150)},
+      .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
+                  .usage = {milliseconds(100), seconds(1), 0.3_W},
+                  .instant = PowerSensorSpec{milliseconds(100), milliseconds(20), 1.0_W},
+                  .average = PowerSensorSpec{milliseconds(100), seconds(1), 0.3_W},
+                  .energy_refresh = milliseconds(100),
+                  .activity_window = milliseconds(100)},
+      .provenance = {
+          {"clocks", "NVML on an H200: 345..1980 MHz in steps of 15", false},
+          {"voltage up to 1410 MHz", "inferred from a DGEMM sweep (arXiv 2607.00819's repository)", true},
+          {"voltage above 1410 MHz", "the board was at its limit there; as an H100's STMV power", true},
+          {"idle power", "own H200: 80 W at 345 MHz, 127 W at 1980; between them the H100's shape", true},
+          {"thermal", "assumed", true},
+          {"switch latency", kLatencySource, true},
+          {"sensors", "own H200: fields published every 100 ms, 185 a 1 s boxcar, utilisation 200 ms",
+           false},
+          {"utilisation noise", "0.5 points, assumed", true},
+      }};
+}
+
+}  // namespace
+
+double ClockCurve::at(Megahertz clock) const {
+  const double f = clock.value();
+  if (f <= points_.front().first) return points_.front().second;
+  if (f >= points_.back().first) return points_.back().second;
+  const auto above = std::upper_bound(points_.begin(), points_.end(), f,
+                                      [](double x, const auto& point) { return x < point.first; });
+  const auto below = above - 1;
+  const double share = (f - below->first) / (above->first - below->first);
+  return below->second + share * (above->second - below->second);
+}
+
+std::span<const SimChip> sim_chips() {
+  static const std::vector<SimChip> chips = {v100(), a100(), h200()};
+  return chips;
+}
+
+Result<const SimChip*> find_sim_chip(std::string_view name) {
+  const SimChip* found = nullptr;
+  std::string known;
+  const std::string key = to_lower(name);
+  for (const SimChip& chip : sim_chips()) {
+    if (to_lower(chip.name) == key) return &chip;
+    if (!key.empty() && to_lower(chip.name).find(key) != std::string::npos)
+      found = found == nullptr ? &chip : nullptr;
+    known += known.empty() ? "" : ", ";
+    known += chip.name;
+  }
+  if (found != nullptr) return found;
+  return Error{Errc::not_found, fmt::format("no simulated chip '{}'; there are: {}", name, known)};
+}
+
+SimChip with_reference_sensors(SimChip chip) {
+  chip.sensors.utilisation = {milliseconds(10), kUtilisationPeriod, 1.0};
+  chip.latency = {milliseconds(25), milliseconds(25)};
+  return chip;
+}
+
+Capability sim_capability(const SimChip& chip, int index) {
+  Capability out;
+  out.id = {index, fmt::format("GPU-51a00000-0000-0000-0000-{:012x}", index),
+            fmt::format("00000000:{:02X}:00.0", 0x10 + index), chip.product};
+  out.architecture = chip.architecture;
+  out.sm_clocks = chip.sm_clocks;
+  out.memory_clocks = {chip.memory_clock};
+  out.power_limits = chip.power_limits;
+  out.slowdown_temperature = chip.thermal.slowdown;
+  out.flat_voltage_end = chip.flat_voltage_end;
+  out.energy_counter = true;
+  out.instant_power = chip.sensors.instant.has_value();
+  out.averaged_power = chip.sensors.average.has_value();
+  out.activity_counters = chip.sensors.activity_window.has_value();
+  out.process_list = true;
+  return out;
+}
+
+}  // namespace derate

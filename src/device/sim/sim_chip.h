@@ -1,0 +1,107 @@
+// The catalogue of simulated GPUs: what each chip's silicon does and what its sensors show of it.
+// Every figure has its source; what is assumed is marked so, here and in `derate sim list`.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "core/capability.h"
+
+namespace derate {
+
+// A value given at some clocks, linear between them and constant outside.
+class ClockCurve {
+ public:
+  ClockCurve(std::initializer_list<std::pair<double, double>> points) : points_(points) {}
+  double at(Megahertz clock) const;
+
+ private:
+  std::vector<std::pair<double, double>> points_;  // MHz ascending
+};
+
+// A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
+// `noise_points` percent points, independent at each refresh, rounded to integer percent.
+struct CounterSpec {
+  Duration refresh{};
+  Duration window{};
+  double noise_points = 0;
+};
+
+// A power reading: every `refresh` the mean of the last `window`, with Gaussian noise.
+struct PowerSensorSpec {
+  Duration refresh{};
+  Duration window{};
+  Watts noise{};
+};
+
+struct SensorSpec {
+  CounterSpec utilisation;
+  PowerSensorSpec usage;                   // nvmlDeviceGetPowerUsage
+  std::optional<PowerSensorSpec> instant;  // field 186
+  std::optional<PowerSensorSpec> average;  // field 185
+  Duration energy_refresh{};
+  std::optional<Duration> activity_window;  // GPM; empty where the chip has none
+  double power_gain = 1;           // the card's calibration error; energy counter included
+  double loss_probability = 0;     // a read fails
+  double late_probability = 0;     // a read returns what the one before it returned
+};
+
+// Clock-switch latency: lognormal by median and 99th percentile; equal ones are a constant.
+struct LatencySpec {
+  Duration median{};
+  Duration p99{};
+};
+
+struct ThermalSpec {
+  double kelvin_per_watt = 0;
+  Duration time_constant{};
+  Celsius ambient{};
+  Celsius slowdown{};      // the hardware lowers the clock from here
+  Celsius reference{};     // where leakage is already part of the workloads' power
+  Watts leakage{};         // at the reference temperature and the lowest voltage
+  double leakage_per_kelvin = 0;  // exponent: leakage x e^(k (T - reference))
+};
+
+struct Provenance {
+  const char* what;
+  const char* source;
+  bool assumed;
+};
+
+struct SimChip {
+  const char* name;     // as in core/chip_facts.h
+  const char* product;  // as NVML would name it
+  Architecture architecture;
+  std::vector<Megahertz> sm_clocks;  // ascending
+  Megahertz memory_clock;
+  PowerLimits power_limits;
+  Megahertz flat_voltage_end;
+  ClockCurve voltage;      // V(f) / Vmin
+  ClockCurve idle_power;   // watts with the clock held and nothing running
+  Megahertz unused_clock;  // where an unlocked GPU goes when nobody holds a context
+  ThermalSpec thermal;
+  LatencySpec latency;
+  SensorSpec sensors;
+  std::vector<Provenance> provenance;
+};
+
+// The catalogue.
+std::span<const SimChip> sim_chips();
+
+// By name, letters of any case, or a unique part of it ("v100").
+// Errors: not_found, naming the chips there are.
+Result<const SimChip*> find_sim_chip(std::string_view name);
+
+// The sensors that comparisons with the published code's replay assume: integer readings, 1 point of
+// noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's own.
+SimChip with_reference_sensors(SimChip chip);
+
+// What the driver would tell of it, as GPU `index`.
+Capability sim_capability(const SimChip& chip, int index);
+
+}  // namespace derate

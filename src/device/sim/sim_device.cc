@@ -1,0 +1,93 @@
+#include "device/sim/sim_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace derate {
+
+SimDevice::SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed)
+    : gpu_(gpu), clock_(clock), capability_(sim_capability(gpu.chip(), index)), random_(seed) {}
+
+void SimDevice::advance() {
+  if (!started_) {
+    offset_ = clock_.now() - gpu_.now();
+    started_ = true;
+  }
+  gpu_.advance_to(clock_.now() - offset_);
+}
+
+Sample SimDevice::make_sample(const ReadPlan& plan) {
+  const SimSensors::Shown& shown = gpu_.sensors();
+  Sample sample;
+  sample.time = clock_.now();
+  sample.source = SampleSource::simulated;
+  sample.gpu_utilisation = shown.gpu_utilisation;
+  sample.memory_utilisation = shown.memory_utilisation;
+  sample.sm_clock = gpu_.sm_clock();
+  sample.memory_clock = gpu_.chip().memory_clock;
+  sample.power_usage = shown.power_usage;
+  sample.power_instant = shown.power_instant;
+  sample.power_average = shown.power_average;
+  if (plan.energy) sample.energy = shown.energy;
+  sample.temperature = Celsius(std::round(gpu_.temperature().value()));
+  sample.throttle_reasons = gpu_.throttle_reasons();
+  // A second read within one window of the counter has nothing new to say.
+  if (plan.activity && shown.activity_window != last_activity_window_) {
+    last_activity_window_ = shown.activity_window;
+    sample.activity = shown.activity;
+  }
+  return sample;
+}
+
+Result<Sample> SimDevice::read(const ReadPlan& plan) {
+  advance();
+  if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
+  const SensorSpec& sensors = gpu_.chip().sensors;
+  std::uniform_real_distribution<double> chance(0, 1);
+  if (sensors.loss_probability > 0 && chance(random_) < sensors.loss_probability)
+    return Error{Errc::query_failed, capability_.id.uuid + ": a reading was lost"};
+  if (sensors.late_probability > 0 && last_ && chance(random_) < sensors.late_probability)
+    return *last_;
+  last_ = make_sample(plan);
+  return *last_;
+}
+
+Result<std::vector<GpuProcess>> SimDevice::processes() {
+  advance();
+  if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
+  if (!gpu_.busy()) return std::vector<GpuProcess>{};
+  // A simulated job is no process of this machine: it has a name and no pid.
+  return std::vector<GpuProcess>{
+      {0, gpu_.job()->workload.name, std::nullopt, gpu_.sensors().gpu_utilisation}};
+}
+
+Result<void> SimDevice::may_write() {
+  advance();
+  if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
+  if (faults.no_permission)
+    return Error{Errc::no_permission, capability_.id.uuid + ": setting clocks needs root"};
+  return {};
+}
+
+Result<void> SimDevice::lock_sm_clock(Megahertz lowest, Megahertz highest) {
+  TRY(may_write());
+  const auto& clocks = capability_.sm_clocks;
+  for (const Megahertz clock : {lowest, highest})
+    if (!std::binary_search(clocks.begin(), clocks.end(), clock))
+      return Error{Errc::invalid_argument, fmt::format("{:.0f} MHz is not a supported clock of {}",
+                                                       clock.value(), capability_.id.name)};
+  if (lowest > highest)
+    return Error{Errc::invalid_argument, fmt::format("lowest clock {:.0f} MHz above highest {:.0f} MHz",
+                                                     lowest.value(), highest.value())};
+  if (!faults.writes_ignored) gpu_.lock(lowest, highest);
+  return {};
+}
+
+Result<void> SimDevice::reset_sm_clock() {
+  TRY(may_write());
+  if (!faults.writes_ignored) gpu_.unlock();
+  return {};
+}
+
+}  // namespace derate

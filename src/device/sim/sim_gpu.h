@@ -1,0 +1,112 @@
+// The physics of one simulated GPU: clock, voltage, power, heat and the regulator that keeps it
+// under its limits, in steps of fixed length. The truth (work, joules) is here; what a client may
+// see of it is in SimSensors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "base/units.h"
+#include "device/sim/sim_chip.h"
+#include "device/sim/sim_sensor.h"
+#include "device/sim/sim_workload.h"
+
+namespace derate {
+
+struct SimOptions {
+  std::uint64_t seed = 1;
+  Duration step = std::chrono::milliseconds(10);
+  // Cards of one product differ: their voltage by this share (sd), drawn from the seed. Fitted
+  // workloads feel it in their power (squared); tabled ones are taken as measured.
+  double voltage_spread = 0;
+};
+
+// A job's own account, in truth.
+struct SimJob {
+  Workload workload;
+  Duration work{};                // reference work in total; zero: endless
+  double done = 0;                // reference seconds so far
+  Instant started{};
+  std::optional<Instant> finished;
+  Joules energy_at_start{}, energy_at_finish{};
+};
+
+class SimGpu {
+ public:
+  SimGpu(const SimChip& chip, const SimOptions& options);
+
+  // Runs the physics up to `now`, in whole steps.
+  void advance_to(Instant now);
+
+  // Puts work on the GPU at the present time, in place of what ran before.
+  void start(Workload workload, Duration work);
+  void stop();
+
+  // A lock takes effect after the chip's switch latency.
+  void lock(Megahertz lowest, Megahertz highest);
+  void unlock();
+  bool locked() const { return locked_highest_.has_value(); }
+
+  Instant now() const { return now_; }
+  const SimChip& chip() const { return chip_; }
+  bool busy() const { return job_ && !job_->finished; }
+  const SimJob* job() const { return job_ ? &*job_ : nullptr; }
+  Megahertz sm_clock() const { return chip_.sm_clocks[clock_]; }
+  Watts power() const { return power_; }
+  Joules energy() const { return Joules(joules_); }
+  Celsius temperature() const { return Celsius(temperature_); }
+  std::uint64_t throttle_reasons() const { return throttle_; }
+  const SimSensors::Shown& sensors() const { return sensors_.shown(); }
+  // Work done by all jobs, in reference seconds.
+  double work_done() const { return work_done_; }
+
+ private:
+  std::size_t index_of(Megahertz clock) const;
+  std::size_t wanted_clock() const;
+  void retarget();
+  void step();
+  void apply_pending();
+  const OperatingPoint& point_at(std::size_t clock) const;
+  Watts power_at(std::size_t clock) const;
+  std::size_t regulated(std::size_t wanted);
+  void heat();
+  void work(double rate);
+
+  const SimChip& chip_;
+  SimOptions options_;
+  SimSensors sensors_;
+  std::mt19937_64 random_;
+  std::normal_distribution<double> gauss_{0, 1};
+  double step_s_;
+  double voltage_gain2_ = 1;  // of this card, squared
+  std::vector<OperatingPoint> idle_;  // by clock, a context held or not
+
+  Instant now_{};
+  std::optional<std::size_t> locked_lowest_, locked_highest_;
+  std::size_t asked_ = 0;    // where the clock is told to go
+  std::size_t granted_ = 0;  // ... after the switch latency
+  Instant switch_at_{};
+  bool switching_ = false;
+  std::size_t clock_ = 0;    // as the regulator leaves it
+  double over_limit_ = 0;    // J above the power limit, to be worked off
+  std::size_t thermal_cap_;
+  std::uint64_t throttle_ = 0;
+
+  std::optional<SimJob> job_;
+  std::size_t phase_ = 0;
+  double phase_done_ = 0;    // reference seconds in this phase
+  double phase_age_ = 0;     // seconds in this phase
+  double gap_left_ = 0;      // seconds
+
+  Watts power_{};
+  double joules_ = 0;
+  double work_done_ = 0;
+  double temperature_;
+  double leakage_ = 0;       // W at Vmin above the reference temperature's
+  int heat_in_ = 0;          // steps until the leakage is computed anew
+  double heat_decay_;
+};
+
+}  // namespace derate

@@ -1,0 +1,323 @@
+#include "device/sim/sim_workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/text.h"
+
+namespace derate {
+
+// data/workloads.csv, put into the program at build time.
+extern const char* const kBuiltInWorkloads;
+
+namespace {
+
+Error cell_error(std::string_view file, std::size_t line, std::string_view column,
+                 std::string_view cell, const char* wanted) {
+  return {Errc::bad_data,
+          fmt::format("{}:{}: {} '{}': wanted {}", file, line, column, cell, wanted)};
+}
+
+// A CSV file with a header line: rows of cells, comments (#) and blank lines left out.
+struct Csv {
+  struct Row {
+    std::size_t line;
+    std::vector<std::string_view> cells;
+  };
+  std::vector<std::string_view> header;
+  std::vector<Row> rows;
+};
+
+Result<Csv> parse_csv(std::string_view text, std::string_view file) {
+  Csv csv;
+  std::size_t number = 0;
+  for (const std::string_view raw : split(text, '\n')) {
+    ++number;
+    const std::string_view line = trim(raw);
+    if (line.empty() || line.front() == '#') continue;
+    auto cells = split(line, ',');
+    for (auto& cell : cells) cell = trim(cell);
+    if (csv.header.empty()) {
+      csv.header = std::move(cells);
+      continue;
+    }
+    if (cells.size() != csv.header.size())
+      return Error{Errc::bad_data, fmt::format("{}:{}: {} cells where the header has {}", file, number,
+                                               cells.size(), csv.header.size())};
+    csv.rows.push_back({number, std::move(cells)});
+  }
+  if (csv.header.empty())
+    return Error{Errc::bad_data, fmt::format("{}:1: no header line", file)};
+  return csv;
+}
+
+Result<std::size_t> column(const Csv& csv, std::string_view name, std::string_view file) {
+  const auto at = std::find(csv.header.begin(), csv.header.end(), name);
+  if (at == csv.header.end())
+    return Error{Errc::bad_data, fmt::format("{}:1: no column '{}'", file, name)};
+  return static_cast<std::size_t>(at - csv.header.begin());
+}
+
+// --- fitted workloads -------------------------------------------------------------------------
+
+// Where the numbers of a row go; one table for parsing and for the list of columns.
+struct NumberColumn {
+  const char* name;
+  double WorkloadFit::*required = nullptr;
+  std::optional<double> WorkloadFit::*optional = nullptr;
+  std::optional<Fraction> Activity::*activity = nullptr;
+};
+
+constexpr NumberColumn kNumbers[] = {
+    {"serial_c", &WorkloadFit::serial_c},
+    {"knee_k", &WorkloadFit::knee_k},
+    {"sharpness_n", &WorkloadFit::sharpness_n},
+    {"p0_w", &WorkloadFit::p0_w},
+    {"a_v2perf_w", &WorkloadFit::a_v2perf_w},
+    {"b_perf_w", &WorkloadFit::b_perf_w},
+    {"e_v2ghz_w", &WorkloadFit::e_v2ghz_w},
+    {"gpu_util_const_pct", nullptr, &WorkloadFit::gpu_util_const_pct},
+    {"gpu_util_perf_pct", nullptr, &WorkloadFit::gpu_util_perf_pct},
+    {"mem_util_const_pct", nullptr, &WorkloadFit::mem_util_const_pct},
+    {"mem_util_perf_pct", nullptr, &WorkloadFit::mem_util_perf_pct},
+    {"graphics", nullptr, nullptr, &Activity::graphics},
+    {"sm", nullptr, nullptr, &Activity::sm},
+    {"occupancy", nullptr, nullptr, &Activity::occupancy},
+    {"integer", nullptr, nullptr, &Activity::integer},
+    {"tensor", nullptr, nullptr, &Activity::tensor},
+    {"dram", nullptr, nullptr, &Activity::dram},
+    {"fp64", nullptr, nullptr, &Activity::fp64},
+    {"fp32", nullptr, nullptr, &Activity::fp32},
+    {"fp16", nullptr, nullptr, &Activity::fp16},
+};
+
+Result<void> set_number(WorkloadFit& fit, const NumberColumn& spec, std::string_view cell,
+                        std::string_view file, std::size_t line) {
+  if (cell.empty() && spec.required == nullptr) return {};
+  const auto value = parse_double(cell);
+  if (!value) return cell_error(file, line, spec.name, cell, "a number");
+  if (spec.required != nullptr) {
+    if (*value < 0) return cell_error(file, line, spec.name, cell, "a number of at least 0");
+    fit.*spec.required = *value;
+  } else if (spec.optional != nullptr) {
+    fit.*spec.optional = *value;
+  } else {
+    fit.activity.*spec.activity = Fraction(*value);
+  }
+  return {};
+}
+
+std::optional<Fraction> utilisation(std::optional<double> constant, std::optional<double> by_rate,
+                                    double rate) {
+  if (!constant || !by_rate) return std::nullopt;
+  return percent(std::clamp(*constant + *by_rate * rate, 0.0, 100.0));
+}
+
+std::optional<Fraction> scaled(std::optional<Fraction> activity, double by) {
+  if (!activity) return std::nullopt;
+  return Fraction(std::clamp(activity->value() * by, 0.0, 1.0));
+}
+
+OperatingPoint operating_point(const WorkloadFit& fit, const SimChip& chip, Megahertz clock) {
+  const auto smooth_max = [&](double x) {
+    return std::pow(std::pow(x, fit.sharpness_n) + std::pow(fit.knee_k, fit.sharpness_n),
+                    1 / fit.sharpness_n);
+  };
+  const double x = chip.sm_clocks.back() / clock;
+  const double v2 = std::pow(chip.voltage.at(clock), 2);
+  OperatingPoint point;
+  point.rate = 1 / (fit.serial_c + (1 - fit.serial_c) * smooth_max(x) / smooth_max(1));
+  point.power = Watts(fit.p0_w + fit.a_v2perf_w * v2 * point.rate + fit.b_perf_w * point.rate +
+                      fit.e_v2ghz_w * v2 * clock.value() / 1000);
+  point.gpu_utilisation = utilisation(fit.gpu_util_const_pct, fit.gpu_util_perf_pct, point.rate);
+  point.memory_utilisation = utilisation(fit.mem_util_const_pct, fit.mem_util_perf_pct, point.rate);
+  // Traffic follows the rate; a pipe's share of the SM's cycles follows rate per clock.
+  const double per_cycle = point.rate * x;
+  point.activity = fit.activity;
+  point.activity.dram = scaled(fit.activity.dram, point.rate);
+  for (auto pipe : {&Activity::integer, &Activity::tensor, &Activity::fp64, &Activity::fp32,
+                    &Activity::fp16})
+    point.activity.*pipe = scaled(fit.activity.*pipe, per_cycle);
+  return point;
+}
+
+// --- measured tables --------------------------------------------------------------------------
+
+// One quantity by clock, ascending.
+using Curve = std::vector<std::pair<double, double>>;
+using Table = std::map<std::string, Curve, std::less<>>;
+
+double interpolate(const Curve& curve, double x) {
+  if (x <= curve.front().first) return curve.front().second;
+  if (x >= curve.back().first) return curve.back().second;
+  const auto above = std::upper_bound(curve.begin(), curve.end(), x,
+                                      [](double v, const auto& p) { return v < p.first; });
+  const auto below = above - 1;
+  return below->second + (x - below->first) / (above->first - below->first) *
+                             (above->second - below->second);
+}
+
+// "frequency(MHz),757,825,..." over "APP,value,value,...".
+Result<Table> parse_clock_table(std::string_view text, std::string_view file,
+                                std::vector<std::string>& order) {
+  const Csv csv = TRY(parse_csv(text, file));
+  std::vector<double> clocks;
+  for (std::size_t i = 1; i < csv.header.size(); ++i) {
+    const auto clock = parse_double(csv.header[i]);
+    if (!clock || *clock <= 0 || (!clocks.empty() && *clock <= clocks.back()))
+      return cell_error(file, 1, fmt::format("column {}", i + 1), csv.header[i],
+                        "clocks in MHz, ascending");
+    clocks.push_back(*clock);
+  }
+  if (clocks.empty())
+    return Error{Errc::bad_data, fmt::format("{}:1: no clock columns", file)};
+  Table table;
+  order.clear();
+  for (const auto& row : csv.rows) {
+    Curve curve;
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      const auto value = parse_double(row.cells[i + 1]);
+      if (!value || *value <= 0)
+        return cell_error(file, row.line, fmt::format("{} MHz", csv.header[i + 1]),
+                          row.cells[i + 1], "a positive number");
+      curve.emplace_back(clocks[i], *value);
+    }
+    if (!table.emplace(row.cells[0], std::move(curve)).second)
+      return cell_error(file, row.line, "application", row.cells[0], "each application once");
+    order.emplace_back(row.cells[0]);
+  }
+  if (table.empty()) return Error{Errc::bad_data, fmt::format("{}: no applications", file)};
+  return table;
+}
+
+struct UtilisationTables {
+  Table gpu, memory;
+};
+
+Result<UtilisationTables> parse_utilisation(std::string_view text, std::string_view file) {
+  const Csv csv = TRY(parse_csv(text, file));
+  const std::size_t app = TRY(column(csv, "app", file));
+  const std::size_t clock = TRY(column(csv, "set_mhz", file));
+  const std::size_t gpu = TRY(column(csv, "gpu_util_pct", file));
+  const std::size_t memory = TRY(column(csv, "mem_bw_util_pct", file));
+  UtilisationTables tables;
+  for (const auto& row : csv.rows) {
+    const auto number = [&](std::size_t at) { return parse_double(row.cells[at]); };
+    for (const std::size_t at : {clock, gpu, memory})
+      if (!number(at) || *number(at) < 0)
+        return cell_error(file, row.line, csv.header[at], row.cells[at], "a number of at least 0");
+    const std::string name(row.cells[app]);
+    tables.gpu[name].emplace_back(*number(clock), *number(gpu));
+    tables.memory[name].emplace_back(*number(clock), *number(memory));
+  }
+  for (Table* table : {&tables.gpu, &tables.memory})
+    for (auto& [name, curve] : *table) std::sort(curve.begin(), curve.end());
+  return tables;
+}
+
+Workload tabled_workload(const std::string& name, const Curve& performance, const Curve& power,
+                         const UtilisationTables& utilisation, const SimChip& chip) {
+  Workload workload{name, chip.name, "measured table", false, true, {Phase{}}};
+  const double full = interpolate(performance, chip.sm_clocks.back().value());
+  const auto gpu = utilisation.gpu.find(name);
+  const auto memory = utilisation.memory.find(name);
+  for (const Megahertz clock : chip.sm_clocks) {
+    OperatingPoint point;
+    point.rate = interpolate(performance, clock.value()) / full;
+    point.power = Watts(interpolate(power, clock.value()));
+    if (gpu != utilisation.gpu.end())
+      point.gpu_utilisation = percent(interpolate(gpu->second, clock.value()));
+    if (memory != utilisation.memory.end())
+      point.memory_utilisation = percent(interpolate(memory->second, clock.value()));
+    workload.phases[0].points.push_back(point);
+  }
+  return workload;
+}
+
+}  // namespace
+
+Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view text, std::string_view file) {
+  const Csv csv = TRY(parse_csv(text, file));
+  const std::size_t chip = TRY(column(csv, "chip", file));
+  const std::size_t name = TRY(column(csv, "name", file));
+  const std::size_t source = TRY(column(csv, "source", file));
+  const std::size_t assumed = TRY(column(csv, "assumed", file));
+  std::vector<WorkloadFit> fits;
+  for (const auto& row : csv.rows) {
+    WorkloadFit fit;
+    fit.chip = row.cells[chip];
+    fit.name = row.cells[name];
+    fit.source = row.cells[source];
+    fit.assumed = row.cells[assumed] == "1";
+    for (const NumberColumn& number : kNumbers) {
+      const std::size_t at = TRY(column(csv, number.name, file));
+      TRY(set_number(fit, number, row.cells[at], file, row.line));
+    }
+    if (fit.sharpness_n < 1)
+      return Error{Errc::bad_data,
+                   fmt::format("{}:{}: sharpness_n {}: wanted at least 1", file, row.line,
+                               fit.sharpness_n)};
+    if (fit.serial_c > 1)
+      return Error{Errc::bad_data,
+                   fmt::format("{}:{}: serial_c {}: wanted 0 to 1", file, row.line, fit.serial_c)};
+    fits.push_back(std::move(fit));
+  }
+  return fits;
+}
+
+Workload make_workload(const WorkloadFit& fit, const SimChip& chip) {
+  Workload workload{fit.name, fit.chip, fit.source, fit.assumed, false, {Phase{}}};
+  for (const Megahertz clock : chip.sm_clocks)
+    workload.phases[0].points.push_back(operating_point(fit, chip, clock));
+  return workload;
+}
+
+Result<std::vector<Workload>> built_in_workloads(const SimChip& chip) {
+  std::vector<Workload> workloads;
+  for (const WorkloadFit& fit : TRY(parse_workload_fits(kBuiltInWorkloads, "data/workloads.csv")))
+    if (fit.chip == chip.name) workloads.push_back(make_workload(fit, chip));
+  return workloads;
+}
+
+Result<Workload> find_workload(const SimChip& chip, std::string_view name) {
+  std::string known;
+  for (Workload& workload : TRY(built_in_workloads(chip))) {
+    if (to_lower(workload.name) == to_lower(name)) return std::move(workload);
+    known += known.empty() ? "" : ", ";
+    known += workload.name;
+  }
+  return Error{Errc::not_found,
+               fmt::format("{} has no workload '{}'; there are: {}", chip.name, name, known)};
+}
+
+Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
+                                                   const SimChip& chip) {
+  const std::string performance_path = directory + "/performance.csv";
+  const std::string power_path = directory + "/power.csv";
+  const std::string utilisation_path = directory + "/utilisation.csv";
+  std::vector<std::string> order, power_order;
+  const Table performance =
+      TRY(parse_clock_table(TRY(read_file(performance_path)), performance_path, order));
+  const Table power =
+      TRY(parse_clock_table(TRY(read_file(power_path)), power_path, power_order));
+  UtilisationTables utilisation;
+  if (const auto text = read_file(utilisation_path); text.ok())
+    utilisation = TRY(parse_utilisation(*text, utilisation_path));
+  else if (text.error().code != Errc::not_found)
+    return text.error();
+  std::vector<Workload> workloads;
+  for (const std::string& name : order) {
+    const auto watts = power.find(name);
+    if (watts == power.end())
+      return Error{Errc::bad_data, fmt::format("{}: no row for application '{}', which {} has",
+                                               power_path, name, performance_path)};
+    workloads.push_back(
+        tabled_workload(name, performance.at(name), watts->second, utilisation, chip));
+  }
+  return workloads;
+}
+
+}  // namespace derate

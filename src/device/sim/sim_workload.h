@@ -1,0 +1,80 @@
+// Work for a simulated GPU: how its rate, power and counters follow the clock. Either from fitted
+// coefficients (data/workloads.csv, built in) or straight from measured tables.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "core/sample.h"
+#include "device/sim/sim_chip.h"
+
+namespace derate {
+
+// What the work does at one clock.
+struct OperatingPoint {
+  double rate = 0;   // work done per second; 1 at the chip's highest clock
+  Watts power{};     // board power at the reference temperature
+  std::optional<Fraction> gpu_utilisation, memory_utilisation;
+  Activity activity;  // only what is known of this work
+};
+
+// A stretch of work: `points` has one entry for each supported clock of the chip.
+struct Phase {
+  std::vector<OperatingPoint> points;
+  // Reference work (seconds at the highest clock) until the next phase; zero: this phase for ever.
+  Duration work{};
+  // After that much work the GPU waits this long with the context held.
+  Duration gap{};
+  // Dynamic power drifts by this share a minute within the phase (operand data), back at its start.
+  double power_drift_per_minute = 0;
+};
+
+struct Workload {
+  std::string name;
+  std::string chip;    // it runs on this chip only
+  std::string source;
+  bool assumed = false;
+  // Tabled: power as measured, so no leakage is added on top.
+  bool tabled = false;
+  std::vector<Phase> phases;  // in turn, round and round
+
+  // Performance at a clock relative to the highest, in the first phase.
+  double performance(std::size_t clock_index) const { return phases[0].points[clock_index].rate; }
+  Watts power(std::size_t clock_index) const { return phases[0].points[clock_index].power; }
+};
+
+// One row of data/workloads.csv; docs/workloads.md gives the equations and their errors.
+struct WorkloadFit {
+  std::string chip, name, source;
+  bool assumed = false;
+  double serial_c = 0, knee_k = 0, sharpness_n = 0;
+  double p0_w = 0, a_v2perf_w = 0, b_perf_w = 0, e_v2ghz_w = 0;
+  std::optional<double> gpu_util_const_pct, gpu_util_perf_pct;
+  std::optional<double> mem_util_const_pct, mem_util_perf_pct;
+  Activity activity;  // at the highest clock
+};
+
+// Errors: bad_data naming FILE:LINE, the column and the value.
+Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view csv, std::string_view file);
+
+// The fit evaluated at every clock of its chip.
+Workload make_workload(const WorkloadFit& fit, const SimChip& chip);
+
+// The project's own workloads for a chip, in the file's order.
+Result<std::vector<Workload>> built_in_workloads(const SimChip& chip);
+
+// Errors: not_found, naming the workloads that the chip has.
+Result<Workload> find_workload(const SimChip& chip, std::string_view name);
+
+// Measured tables: performance.csv and power.csv (applications x clocks; "frequency(MHz),757,...")
+// and, where it exists, utilisation.csv (app,set_mhz,...,gpu_util_pct,mem_bw_util_pct,...), in
+// `directory`. Linear between clocks, clamped outside. Performance is taken relative to the highest
+// clock. A tabled workload shows the table's utilisation and no other counter.
+// Errors: not_found when there are no tables there, bad_data naming FILE:LINE and the cell.
+Result<std::vector<Workload>> load_workload_tables(const std::string& directory, const SimChip& chip);
+
+}  // namespace derate
