@@ -1,0 +1,92 @@
+#include "govern/safety.h"
+
+#include <algorithm>
+
+namespace derate {
+
+Safety::Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published)
+    : rules_(rules), full_(envelope), now_(envelope), as_published_(as_published) {}
+
+// While hot the top of the envelope comes down by a twentieth a second, and goes back up the same
+// way: the GPU's own slowdown is blunter and costs more.
+const Envelope& Safety::envelope(const Estimate& estimate) {
+  const bool due =
+      !thermal_step_at_ || estimate.time - *thermal_step_at_ >= rules_.thermal_step_every;
+  if (!due || (!estimate.hot && thermal_steps_ == 0)) return now_;
+  thermal_step_at_ = estimate.time;
+  const int places = static_cast<int>(full_.clocks().size());
+  const int step = std::max(1, places / 20);
+  thermal_steps_ = std::clamp(thermal_steps_ + (estimate.hot ? step : -step), 0, places - 1);
+  const Megahertz top = full_.stepped(full_.highest(), -thermal_steps_);
+  if (auto narrowed = Envelope::create(full_.clocks(), full_.lowest(), top); narrowed.ok())
+    now_ = *std::move(narrowed);
+  return now_;
+}
+
+std::optional<Clamped> Safety::by_freshness(const Estimate& estimate) {
+  if (estimate.freshness == Freshness::expired)
+    return Clamped{Decision::release({"no reading for too long: back to the GPU's own clock", {}}),
+                   Clamped::Rule::expired};
+  if (estimate.freshness == Freshness::stale)
+    return Clamped{Decision::hold({"the last reading is old: holding", {}}), Clamped::Rule::stale};
+  return std::nullopt;
+}
+
+// An idle GPU parks at the bottom of the envelope. On waking it gets the top at once and keeps it
+// until the policy sets a clock: it is never left at the parked one.
+std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estimate& estimate) {
+  if (as_published_) return std::nullopt;
+  if (estimate.idle) {
+    parked_ = true;
+    return Clamped{Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
+                   Clamped::Rule::idle};
+  }
+  if (parked_) {
+    parked_ = false;
+    waking_ = true;
+  }
+  if (!waking_) return std::nullopt;
+  if (decision.kind == Decision::Kind::hold)
+    return Clamped{Decision::set(now_.highest(), {"woken: {0:.0f} MHz until the policy decides",
+                                                  {now_.highest().value()}}),
+                   Clamped::Rule::wake};
+  waking_ = false;
+  return std::nullopt;
+}
+
+Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
+                      std::optional<Megahertz> locked) {
+  if (const auto clamped = by_freshness(estimate)) return *clamped;
+  if (const auto clamped = by_idleness(decision, estimate)) return *clamped;
+  Clamped out{decision, Clamped::Rule::none};
+  // A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not.
+  if (thermal_steps_ > 0) {
+    const bool above = decision.kind == Decision::Kind::set ? decision.clock > now_.highest()
+                       : decision.kind == Decision::Kind::release
+                           ? true
+                           : !locked || *locked > now_.highest();
+    if (above) {
+      out = {Decision::set(now_.highest(),
+                           {"too hot: at most {0:.0f} MHz", {now_.highest().value()}}),
+             Clamped::Rule::thermal};
+      return out;
+    }
+  }
+  if (decision.kind != Decision::Kind::set) return out;
+  const Megahertz allowed = now_.clamp(decision.clock);
+  if (allowed != decision.clock) {
+    out.decision.clock = allowed;
+    out.rule = Clamped::Rule::envelope;
+  }
+  const bool lowers = locked && allowed < *locked;
+  if (lowers && !as_published_) {
+    if (lowered_at_ && estimate.time - *lowered_at_ < rules_.lower_every)
+      return {Decision::hold({"lowered less than {0:.0f} s ago: holding",
+                              {seconds(rules_.lower_every)}}),
+              Clamped::Rule::rate_limit};
+    lowered_at_ = estimate.time;
+  }
+  return out;
+}
+
+}  // namespace derate

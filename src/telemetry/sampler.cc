@@ -1,0 +1,33 @@
+#include "telemetry/sampler.h"
+
+namespace derate {
+
+Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options)
+    : source_(source), clock_(clock), options_(options) {}
+
+// The schedule keeps its phase when a tick comes late, and skips what was missed.
+bool Sampler::due(Instant& next, Duration every, Instant now) const {
+  if (now < next) return false;
+  next = next == Instant::min() || now >= next + every ? now + every : next + every;
+  return true;
+}
+
+Reading Sampler::sample(bool everything) {
+  const Instant now = clock_.now();
+  ReadPlan plan;
+  plan.energy = due(next_energy_, options_.energy_every, now) || everything;
+  plan.activity = due(next_activity_, options_.activity_every, now) || everything;
+  Reading reading;
+  auto sample = source_.read(plan);
+  if (sample.ok()) {
+    newest_ = *sample;
+    reading.fresh = *std::move(sample);
+  } else {
+    reading.failure = std::move(sample).error();
+  }
+  reading.newest = newest_;
+  if (newest_) reading.age = clock_.now() - newest_->time;
+  return reading;
+}
+
+}  // namespace derate
