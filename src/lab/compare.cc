@@ -1,0 +1,220 @@
+#include "lab/compare.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "govern/envelope_rule.h"
+
+namespace derate {
+namespace {
+
+constexpr Duration kShortestJudged = std::chrono::seconds(30);
+
+// A workload at one clock for long: the regulator mixes two clocks to meet the power limit.
+struct Steady {
+  double rate;
+  double power;
+};
+
+Steady steady(const Workload& workload, const SimChip& chip, std::size_t clock) {
+  const double limit = chip.power_limits.factory.value();
+  const auto power = [&](std::size_t i) { return workload.power(i).value(); };
+  if (power(clock) <= limit) return {workload.performance(clock), power(clock)};
+  std::size_t below = clock;
+  while (below > 0 && power(below) > limit) --below;
+  const double share = std::clamp((limit - power(below)) / (power(below + 1) - power(below)), 0.0, 1.0);
+  return {(1 - share) * workload.performance(below) + share * workload.performance(below + 1), limit};
+}
+
+struct Relative {
+  double gain, loss;
+};
+
+Relative against_full(const Workload& workload, const SimChip& chip, std::size_t clock) {
+  const Steady full = steady(workload, chip, chip.sm_clocks.size() - 1);
+  const Steady here = steady(workload, chip, clock);
+  return {(here.rate / here.power) / (full.rate / full.power) - 1, 1 - here.rate / full.rate};
+}
+
+void add(HindsightFigures& figures, const Relative& relative, const std::string& app,
+         std::size_t count) {
+  const double n = static_cast<double>(count);
+  figures.mean_gain += relative.gain / n;
+  figures.mean_loss += relative.loss / n;
+  if (figures.worst_app.empty() || relative.loss > figures.worst_loss) {
+    figures.worst_loss = relative.loss;
+    figures.worst_app = app;
+  }
+}
+
+void add_hindsight(Comparison& out, const CompareSpec& spec, const Envelope& envelope) {
+  const auto& clocks = spec.chip->sm_clocks;
+  for (std::size_t i = 0; i < clocks.size(); ++i) {
+    if (clocks[i] < envelope.lowest() || clocks[i] > envelope.highest()) continue;
+    Comparison::FixedClock fixed{clocks[i], {}};
+    for (const Workload& w : spec.workloads)
+      add(fixed.figures, against_full(w, *spec.chip, i), w.name, spec.workloads.size());
+    out.frontier.push_back(std::move(fixed));
+  }
+  for (const Workload& w : spec.workloads) {
+    Relative best{0, 0};
+    for (std::size_t i = 0; i < clocks.size(); ++i) {
+      if (clocks[i] < envelope.lowest() || clocks[i] > envelope.highest()) continue;
+      const Relative here = against_full(w, *spec.chip, i);
+      if (here.loss <= spec.delta && here.gain > best.gain) best = here;
+    }
+    add(out.oracle, best, w.name, spec.workloads.size());
+  }
+}
+
+// All jobs of a comparison: policy-major, then application, then seed; the baseline comes first.
+struct Grid {
+  const CompareSpec& spec;
+  std::vector<PolicyChoice> policies;
+
+  std::size_t size() const {
+    return policies.size() * spec.workloads.size() * static_cast<std::size_t>(spec.seeds);
+  }
+  std::size_t at(std::size_t policy, std::size_t app, int seed) const {
+    return (policy * spec.workloads.size() + app) * static_cast<std::size_t>(spec.seeds) +
+           static_cast<std::size_t>(seed);
+  }
+  SimJobSpec job(std::size_t index) const {
+    const auto seeds = static_cast<std::size_t>(spec.seeds);
+    const std::size_t app = index / seeds % spec.workloads.size();
+    const PolicyChoice& policy = policies[index / seeds / spec.workloads.size()];
+    SimJobSpec out;
+    out.chip = spec.chip;
+    out.workload = &spec.workloads[app];
+    out.policy = policy.info;
+    out.params = policy.params;
+    out.work = spec.work;
+    out.idle_before = spec.idle_before;
+    out.arrival_spread = spec.arrival_spread;
+    out.gpu.seed = spec.seed + index % seeds;
+    return out;
+  }
+};
+
+using Progress = std::function<void(std::size_t, std::size_t)>;
+
+Result<std::vector<SimJobResult>> run_all(const Grid& grid, unsigned threads, Clock& clock,
+                                          const Progress& progress) {
+  std::vector<SimJobResult> results(grid.size());
+  std::atomic<std::size_t> next{0}, done{0};
+  std::mutex mutex;
+  std::optional<Error> failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < results.size(); i = next++) {
+      auto result = run_sim_job(grid.job(i));
+      if (result.ok()) {
+        results[i] = *result;
+      } else {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::move(result).error();
+        next = results.size();
+      }
+      ++done;
+    }
+  };
+  {
+    std::vector<std::jthread> pool;
+    for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
+    while (progress && done < results.size() && next < results.size()) {
+      progress(done, results.size());
+      clock.sleep_until(clock.now() + std::chrono::milliseconds(100));
+    }
+  }
+  if (failure) return *std::move(failure);
+  if (progress) progress(results.size(), results.size());
+  return results;
+}
+
+AppFigures app_figures(const Grid& grid, const std::vector<SimJobResult>& results,
+                       std::size_t policy, std::size_t app) {
+  const CompareSpec& spec = grid.spec;
+  AppFigures out;
+  out.app = spec.workloads[app].name;
+  out.energy_ratio = 0;
+  const double n = spec.seeds;
+  for (int seed = 0; seed < spec.seeds; ++seed) {
+    const SimJobResult& job = results[grid.at(policy, app, seed)];
+    const SimJobResult& full = results[grid.at(0, app, seed)];
+    const double performance = seconds(full.time) / seconds(job.time);
+    const double loss = 1 - performance;
+    out.loss += loss / n;
+    out.worst_job_loss = seed == 0 ? loss : std::max(out.worst_job_loss, loss);
+    // The work is the same: (perf / power) is 1 / energy.
+    out.efficiency_gain += (full.energy / job.energy - 1) / n;
+    out.energy_ratio += job.energy / full.energy / n;
+    out.energy += job.energy / n;
+    out.mean_power += job.mean_power() / n;
+    out.time += from_seconds(seconds(job.time) / n);
+    if (loss > spec.delta && job.time >= kShortestJudged) ++out.broken_jobs;
+  }
+  return out;
+}
+
+PolicyFigures policy_figures(const Grid& grid, const std::vector<SimJobResult>& results,
+                             std::size_t policy) {
+  PolicyFigures out;
+  out.label = grid.policies[policy].label;
+  const double n = static_cast<double>(grid.spec.workloads.size());
+  for (std::size_t app = 0; app < grid.spec.workloads.size(); ++app) {
+    AppFigures figures = app_figures(grid, results, policy, app);
+    out.mean_loss += figures.loss / n;
+    out.mean_gain += figures.efficiency_gain / n;
+    out.mean_energy_saving += (1 - figures.energy_ratio) / n;
+    out.mean_energy += figures.energy / n;
+    out.mean_power += figures.mean_power / n;
+    out.worst_job_loss = std::max(out.worst_job_loss, figures.worst_job_loss);
+    if (out.worst_app.empty() || figures.loss > out.worst_loss) {
+      out.worst_loss = figures.loss;
+      out.worst_app = figures.app;
+    }
+    out.apps_over += figures.loss > grid.spec.delta ? 1 : 0;
+    out.broken_jobs += figures.broken_jobs;
+    out.jobs += grid.spec.seeds;
+    out.apps.push_back(std::move(figures));
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const Progress& progress) {
+  if (spec.workloads.empty())
+    return Error{Errc::not_found, std::string("no workloads for ") + spec.chip->name};
+  const Instant begin = clock.now();
+  Grid grid{spec, {}};
+  const PolicyInfo* baseline = TRY(find_policy("max-freq"));
+  grid.policies.push_back({baseline, {}, "max-freq"});
+  grid.policies.insert(grid.policies.end(), spec.policies.begin(), spec.policies.end());
+  const unsigned threads = spec.threads > 0 ? spec.threads
+                                            : std::max(1u, std::thread::hardware_concurrency());
+  const auto results = TRY(run_all(grid, threads, clock, progress));
+  Comparison out;
+  for (std::size_t policy = 1; policy < grid.policies.size(); ++policy)
+    out.policies.push_back(policy_figures(grid, results, policy));
+  add_hindsight(out, spec, TRY(make_envelope(sim_capability(*spec.chip, 0))));
+  for (const SimJobResult& result : results) out.simulated += result.simulated;
+  out.elapsed = clock.now() - begin;
+  return out;
+}
+
+std::optional<double> frontier_gain(const Comparison& comparison, double mean_loss) {
+  // The frontier runs from the lowest clock (largest loss) to the highest (none).
+  for (std::size_t i = 1; i < comparison.frontier.size(); ++i) {
+    const HindsightFigures& low = comparison.frontier[i - 1].figures;
+    const HindsightFigures& high = comparison.frontier[i].figures;
+    if (mean_loss > low.mean_loss || mean_loss < high.mean_loss) continue;
+    const double span = low.mean_loss - high.mean_loss;
+    const double share = span > 0 ? (mean_loss - high.mean_loss) / span : 0;
+    return high.mean_gain + share * (low.mean_gain - high.mean_gain);
+  }
+  return std::nullopt;
+}
+
+}  // namespace derate

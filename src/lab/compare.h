@@ -1,0 +1,89 @@
+// Policies side by side on the same workloads: the figures of design section 5, with the oracle and
+// the fixed-clock frontier always beside them.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/sim_job.h"
+
+namespace derate {
+
+struct PolicyChoice {
+  const PolicyInfo* info = nullptr;
+  ParamValues params;
+  std::string label;  // "geepafs"; with parameters where they differ from the default
+};
+
+struct CompareSpec {
+  const SimChip* chip = nullptr;
+  std::vector<Workload> workloads;
+  std::vector<PolicyChoice> policies;  // max-freq is run as the baseline whether named or not
+  double delta = 0.10;                 // the promise: loss <= delta
+  Duration work = std::chrono::seconds(120);
+  Duration idle_before = std::chrono::seconds(20);
+  Duration arrival_spread{};
+  std::uint64_t seed = 1;              // of the first job; the next ones count up
+  int seeds = 1;
+  unsigned threads = 0;                // 0: as many as there are cores
+};
+
+// Of one application under one policy, means over the seeds; against max-freq with the same seed.
+struct AppFigures {
+  std::string app;
+  double loss = 0;             // 1 - perf / perf(max-freq)
+  double worst_job_loss = 0;   // over the seeds
+  double efficiency_gain = 0;  // (perf / mean power) ratio - 1
+  Joules energy{};
+  double energy_ratio = 1;     // energy / energy(max-freq)
+  Watts mean_power{};
+  Duration time{};
+  int broken_jobs = 0;         // loss > delta in a job of at least 30 s
+};
+
+// Of one policy, means over the applications.
+struct PolicyFigures {
+  std::string label;
+  std::vector<AppFigures> apps;
+  double mean_loss = 0;
+  double worst_loss = 0;       // of an application
+  std::string worst_app;
+  double worst_job_loss = 0;
+  double mean_gain = 0;
+  double mean_energy_saving = 0;  // 1 - energy ratio
+  Joules mean_energy{};           // of a job
+  Watts mean_power{};
+  int apps_over = 0;           // applications with mean loss > delta
+  int broken_jobs = 0;
+  int jobs = 0;
+};
+
+// What one constant clock, or hindsight, would give: from the workloads' own curves, the power
+// limit included, start-up and leakage not.
+struct HindsightFigures {
+  double mean_gain = 0, mean_loss = 0, worst_loss = 0;
+  std::string worst_app;
+};
+
+struct Comparison {
+  std::vector<PolicyFigures> policies;  // as asked for
+  HindsightFigures oracle;              // per application the most efficient clock within delta
+  struct FixedClock {
+    Megahertz clock;
+    HindsightFigures figures;
+  };
+  std::vector<FixedClock> frontier;     // every clock of the envelope
+  Duration simulated{};                 // virtual GPU time
+  Duration elapsed{};                   // real time it took
+};
+
+// Runs all jobs. `progress(done, all)` is called from this thread now and then.
+Result<Comparison> compare(const CompareSpec& spec, Clock& clock,
+                           const std::function<void(std::size_t, std::size_t)>& progress = {});
+
+// The gain that the frontier gives at this mean loss, linear between clocks; empty outside it.
+std::optional<double> frontier_gain(const Comparison& comparison, double mean_loss);
+
+}  // namespace derate
