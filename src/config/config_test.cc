@@ -1,0 +1,73 @@
+#include "config/config.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace derate {
+namespace {
+
+std::string error_of(std::string_view toml) {
+  const auto parsed = parse_config(toml, "derate.toml");
+  if (parsed.ok()) return "";
+  EXPECT_EQ(parsed.error().code, Errc::bad_config);
+  return parsed.error().message;
+}
+
+TEST(Config, AnEmptyFileIsTheDefaults) {
+  const auto settings = *parse_config("", "derate.toml");
+  EXPECT_EQ(settings.policy, "geepafs");
+  EXPECT_FALSE(settings.dry_run);
+  EXPECT_FALSE(settings.lowest_clock_mhz.has_value());
+}
+
+TEST(Config, ReadsEveryKind) {
+  const auto s = *parse_config(
+      "[governor]\npolicy = \"max-freq\"\ndry_run = true\n[envelope]\nlowest_clock_mhz = 952\n"
+      "[safety]\nstale_after_s = 0.5\n[policy.geepafs]\ndelta = 0.05\nprobe_clocks = [952, 1530]\n",
+      "derate.toml");
+  EXPECT_EQ(s.policy, "max-freq");
+  EXPECT_TRUE(s.dry_run);
+  EXPECT_EQ(s.lowest_clock_mhz, 952);
+  EXPECT_EQ(s.stale_after_s, 0.5);
+  ASSERT_EQ(s.policy_settings.size(), 2u);
+  EXPECT_EQ(s.policy_settings[1].value, "952,1530");
+  EXPECT_EQ(s.policy_settings[1].where, "derate.toml:10:16");
+}
+
+TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
+  EXPECT_EQ(error_of("[safety]\nstale_after_s = \"soon\"\n"),
+            "derate.toml:2:17: stale_after_s \"soon\": wanted a number in [0.05, 60] s");
+  EXPECT_EQ(error_of("[safety]\nstale_after_s = 1e9\n"),
+            "derate.toml:2:17: stale_after_s 1000000000: wanted a number in [0.05, 60] s");
+  EXPECT_EQ(error_of("[governor]\ndry_run = 1\n"),
+            "derate.toml:2:11: dry_run 1: wanted true or false");
+  EXPECT_EQ(error_of("[governor]\npolcy = \"x\"\n"),
+            "derate.toml:2:9: unknown key 'polcy' in [governor]; there are policy, gpus, dry_run");
+  EXPECT_NE(error_of("[gouvernor]\n").find("derate.toml:1:1: unknown section [gouvernor]"),
+            std::string::npos);
+  EXPECT_NE(error_of("[governor\n").find("derate.toml:1:"), std::string::npos);
+  EXPECT_NE(error_of("[policy]\ngeepafs = 3\n").find("[policy.geepafs]"), std::string::npos);
+  EXPECT_NE(error_of("[policy.geepafs]\ndelta = \"x\"\n").find("derate.toml:2:9"), std::string::npos);
+  EXPECT_NE(error_of("[safety]\nstale_after_s = 6\n").find("expire_after_s"), std::string::npos);
+  EXPECT_NE(error_of("[safety]\nstale_after_s = nan\n").find("wanted a number"), std::string::npos);
+  EXPECT_NE(error_of("governor = 3\n").find("wanted a section"), std::string::npos);
+}
+
+RC_GTEST_PROP(Config, PrintedSettingsParseBack, (std::string gpus, bool dry, unsigned clock)) {
+  Settings settings;
+  for (const char c : gpus)
+    if (static_cast<unsigned char>(c) < 0x80) settings.gpus += c;
+  settings.dry_run = dry;
+  if (clock % 2 == 0) settings.highest_clock_mhz = 1000 + clock % 1000;
+  settings.policy_settings = {{"geepafs", "delta", "0.05", ""}, {"geepafs", "probe_clocks", "1,2", ""}};
+  const auto back = parse_config(print_config(settings), "printed");
+  RC_ASSERT(back.ok());
+  RC_ASSERT(back->gpus == settings.gpus);
+  RC_ASSERT(back->dry_run == dry);
+  RC_ASSERT(back->highest_clock_mhz == settings.highest_clock_mhz);
+  RC_ASSERT(back->policy_settings.size() == 2u);
+  RC_ASSERT(back->policy_settings[1].value == "1,2");
+}
+
+}  // namespace
+}  // namespace derate

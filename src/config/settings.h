@@ -1,0 +1,78 @@
+// The configuration as plain values, and the one declaration that drives its defaults, parsing,
+// checks, printing and documentation.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace derate {
+
+// A [policy.NAME] entry, checked against the registry by who sees both.
+struct PolicySetting {
+  std::string policy, name, value;  // value as text: "0.05", "952,1147"
+  std::string where;                // FILE:LINE:COLUMN
+};
+
+struct Settings {
+  std::string policy = "geepafs";
+  std::string gpus;
+  bool dry_run = false;
+  std::optional<double> lowest_clock_mhz, highest_clock_mhz;
+  double stale_after_s = 1;
+  double expire_after_s = 5;
+  double idle_after_s = 1;
+  double lower_every_s = 1;
+  std::optional<double> temperature_limit_celsius;
+  double energy_every_s = 1;
+  double activity_every_s = 0.2;
+  std::vector<PolicySetting> policy_settings;
+};
+
+// What a key means. A number must lie in [lowest, highest].
+struct SettingInfo {
+  const char* section;
+  const char* key;
+  const char* unit;
+  const char* summary;
+  double lowest = 0;
+  double highest = std::numeric_limits<double>::infinity();
+};
+
+// Calls visit(info, value) for every setting, in the order of the documentation. S is Settings or
+// const Settings; the values are string, bool, double or optional<double>.
+template <class S, class V>
+void visit_settings(S& s, V&& visit) {
+  visit(SettingInfo{"governor", "policy", "", "the policy: see `derate policy list`"}, s.policy);
+  visit(SettingInfo{"governor", "gpus", "",
+                    "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
+        s.gpus);
+  visit(SettingInfo{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
+  visit(SettingInfo{"envelope", "lowest_clock_mhz", "MHz",
+                    "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
+        s.lowest_clock_mhz);
+  visit(SettingInfo{"envelope", "highest_clock_mhz", "MHz",
+                    "highest SM clock allowed; default: the highest supported", 1, 10000},
+        s.highest_clock_mhz);
+  visit(SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
+        s.stale_after_s);
+  visit(SettingInfo{"safety", "expire_after_s", "s",
+                    "give the clock back when the last reading is older", 0.05, 600},
+        s.expire_after_s);
+  visit(SettingInfo{"safety", "idle_after_s", "s", "park a GPU without kernels after", 0.1, 3600},
+        s.idle_after_s);
+  visit(SettingInfo{"safety", "lower_every_s", "s", "least time between two lowerings of the clock", 0,
+                    600},
+        s.lower_every_s);
+  visit(SettingInfo{"safety", "temperature_limit_celsius", "degC",
+                    "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20, 120},
+        s.temperature_limit_celsius);
+  visit(SettingInfo{"sampling", "energy_every_s", "s", "read the energy counter every", 0.1, 60},
+        s.energy_every_s);
+  visit(SettingInfo{"sampling", "activity_every_s", "s",
+                    "read the activity counters (GPM) every; they are renewed each 0.1 s", 0.1, 60},
+        s.activity_every_s);
+}
+
+}  // namespace derate
