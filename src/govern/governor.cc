@@ -35,8 +35,9 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   out.sm_clock = sample.sm_clock;
   out.gpu_utilisation = sample.gpu_utilisation;
   out.memory_utilisation = sample.memory_utilisation;
-  out.power_usage = sample.power_usage;
-  out.power = sample.power_instant ? sample.power_instant : sample.power_usage;
+  // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
+  out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
+  out.power = sample.power_instant ? sample.power_instant : out.power_usage;
   out.activity = sample.activity;
 
   const bool no_kernel = sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0;

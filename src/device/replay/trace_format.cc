@@ -1,0 +1,300 @@
+#include "device/replay/trace_format.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "device/replay/trace_text.h"
+
+namespace derate {
+namespace {
+
+using nlohmann::json;
+using std::chrono::microseconds;
+
+constexpr Column kColumns[] = {
+    number_column(
+        "power_usage_mw", 1000, 0, "board power, nvmlDeviceGetPowerUsage",
+        [](auto& s) -> auto& { return s.power_usage; }),
+    number_column(
+        "power_instant_mw", 1000, 0, "board power, field 186 (newest 20 ms)",
+        [](auto& s) -> auto& { return s.power_instant; }),
+    number_column(
+        "power_average_mw", 1000, 0, "board power, field 185 (mean of 1 s)",
+        [](auto& s) -> auto& { return s.power_average; }),
+    number_column(
+        "energy_mj", 1000, 0, "energy counter since the driver was loaded",
+        [](auto& s) -> auto& { return s.energy; }),
+    number_column(
+        "sm_clock_mhz", 1, 3, "SM clock", [](auto& s) -> auto& { return s.sm_clock; }),
+    number_column(
+        "memory_clock_mhz", 1, 3, "memory clock", [](auto& s) -> auto& { return s.memory_clock; }),
+    number_column(
+        "gpu_util_pct", 100, 4, "time with at least one kernel running",
+        [](auto& s) -> auto& { return s.gpu_utilisation; }),
+    number_column(
+        "memory_util_pct", 100, 4, "time with memory traffic",
+        [](auto& s) -> auto& { return s.memory_utilisation; }),
+    number_column(
+        "temperature_c", 1, 3, "GPU temperature, degrees Celsius",
+        [](auto& s) -> auto& { return s.temperature; }),
+    bits_column(
+        "throttle_bits", "NVML's clock event (throttle) reasons",
+        [](auto& s) -> auto& { return s.throttle_reasons; }),
+    number_column(
+        "graphics_pct", 100, 4, "GPM: graphics or compute engine busy",
+        [](auto& s) -> auto& { return s.activity.graphics; }),
+    number_column(
+        "sm_pct", 100, 4, "GPM: SM cycles with a warp",
+        [](auto& s) -> auto& { return s.activity.sm; }),
+    number_column(
+        "occupancy_pct", 100, 4, "GPM: warps resident, of those possible",
+        [](auto& s) -> auto& { return s.activity.occupancy; }),
+    number_column(
+        "integer_pct", 100, 4, "GPM: integer pipe busy",
+        [](auto& s) -> auto& { return s.activity.integer; }),
+    number_column(
+        "tensor_pct", 100, 4, "GPM: any tensor pipe busy",
+        [](auto& s) -> auto& { return s.activity.tensor; }),
+    number_column(
+        "dram_pct", 100, 4, "GPM: DRAM bandwidth, of its peak",
+        [](auto& s) -> auto& { return s.activity.dram; }),
+    number_column(
+        "fp64_pct", 100, 4, "GPM: FP64 pipe busy",
+        [](auto& s) -> auto& { return s.activity.fp64; }),
+    number_column(
+        "fp32_pct", 100, 4, "GPM: FP32 pipe busy",
+        [](auto& s) -> auto& { return s.activity.fp32; }),
+    number_column(
+        "fp16_pct", 100, 4, "GPM: FP16 pipe busy",
+        [](auto& s) -> auto& { return s.activity.fp16; }),
+    number_column(
+        "pcie_tx_bytes_per_s", 1, 0, "GPM: PCIe traffic sent by the GPU",
+        [](auto& s) -> auto& { return s.activity.pcie_tx; }),
+    number_column(
+        "pcie_rx_bytes_per_s", 1, 0, "GPM: PCIe traffic received by the GPU",
+        [](auto& s) -> auto& { return s.activity.pcie_rx; }),
+};
+
+constexpr double kHighestClock = 100'000;  // MHz
+constexpr double kHighestPower = 100'000;  // W
+
+std::string format_utc(WallTime time) {
+  using namespace std::chrono;
+  const auto day = floor<days>(time);
+  const year_month_day date(day);
+  const hh_mm_ss clock(floor<microseconds>(time) - day);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", int(date.year()),
+                     unsigned(date.month()), unsigned(date.day()), clock.hours().count(),
+                     clock.minutes().count(), clock.seconds().count(), clock.subseconds().count());
+}
+
+// Exactly what format_utc writes; the fraction may be left out.
+std::optional<WallTime> parse_utc(std::string_view text) {
+  using namespace std::chrono;
+  bool good = text.size() == 20 || text.size() == 27;
+  const auto part = [&](std::size_t at, std::size_t length, char before) {
+    int value = 0;
+    if (!good) return value;
+    const char* first = text.data() + at;
+    const auto [end, error] = std::from_chars(first, first + length, value);
+    good = error == std::errc{} && end == first + length && value >= 0 &&
+           (at == 0 || text[at - 1] == before);
+    return value;
+  };
+  const int year_part = part(0, 4, 0), month_part = part(5, 2, '-'), day_part = part(8, 2, '-');
+  const int hour = part(11, 2, 'T'), minute = part(14, 2, ':'), second = part(17, 2, ':');
+  const int fraction = text.size() == 27 ? part(20, 6, '.') : 0;
+  const year_month_day date{year(year_part), month(unsigned(month_part)), day(unsigned(day_part))};
+  if (!good || !text.ends_with('Z') || !date.ok() || year_part < 1970 || year_part > 2200 ||
+      hour > 23 || minute > 59 || second > 59)
+    return std::nullopt;
+  return WallTime(sys_days(date)) + hours(hour) + minutes(minute) + std::chrono::seconds(second) +
+         microseconds(fraction);
+}
+
+// Whole numbers without a fraction: "952", not "952.0".
+json number(double value) {
+  if (std::abs(value) < 1e15 && value == std::floor(value)) return static_cast<long long>(value);
+  return value;
+}
+
+json numbers(const std::vector<Megahertz>& clocks) {
+  json list = json::array();
+  for (const Megahertz clock : clocks) list.push_back(number(clock.value()));
+  return list;
+}
+
+Error bad(const char* key, const json& value, const std::string& allowed) {
+  const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  return {Errc::bad_data, fmt::format("header {} {}: allowed is {}", key, shown(dumped), allowed)};
+}
+
+// The value of a key; null when it is absent.
+const json& at(const json& object, const char* key) {
+  static const json kNull;
+  const auto found = object.find(key);
+  return found == object.end() ? kNull : *found;
+}
+
+Result<std::optional<double>> read_number(const json& object, const char* key, double lowest,
+                                          double highest) {
+  const json& value = at(object, key);
+  if (value.is_null()) return std::optional<double>();
+  const double read = value.is_number() ? value.get<double>() : NAN;
+  if (!(read >= lowest && read <= highest))
+    return bad(key, value, fmt::format("a number in [{}, {}]", lowest, highest));
+  return std::optional(read);
+}
+
+Result<std::string> read_text(const json& object, const char* key) {
+  const json& value = at(object, key);
+  if (value.is_null()) return std::string();
+  if (!value.is_string()) return bad(key, value, "a text");
+  return value.get<std::string>();
+}
+
+Result<bool> read_flag(const json& object, const char* key) {
+  const json& value = at(object, key);
+  if (value.is_null()) return false;
+  if (!value.is_boolean()) return bad(key, value, "true or false");
+  return value.get<bool>();
+}
+
+Result<std::vector<Megahertz>> read_clocks(const json& object, const char* key) {
+  const json& value = at(object, key);
+  std::vector<Megahertz> clocks;
+  if (value.is_null()) return clocks;
+  double last = 0;
+  bool good = value.is_array();
+  for (std::size_t i = 0; good && i < value.size(); ++i) {
+    const double clock = value[i].is_number() ? value[i].get<double>() : NAN;
+    good = clock > last && clock <= kHighestClock;
+    last = clock;
+    clocks.emplace_back(clock);
+  }
+  if (good) return clocks;
+  return bad(key, value, fmt::format("a list of ascending clocks in (0, {}]", kHighestClock));
+}
+
+Result<Architecture> read_architecture(const json& object) {
+  const std::string name = TRY(read_text(object, "architecture"));
+  std::string allowed = "one of";
+  for (int i = 0; i <= static_cast<int>(Architecture::blackwell); ++i) {
+    const auto architecture = static_cast<Architecture>(i);
+    if (name == to_string(architecture)) return architecture;
+    allowed += fmt::format(" {}", to_string(architecture));
+  }
+  if (name.empty()) return Architecture::unknown;
+  return bad("architecture", at(object, "architecture"), allowed);
+}
+
+Result<std::optional<PowerLimits>> read_power_limits(const json& object) {
+  const char* key = "power_limits_watts";
+  const json& value = at(object, key);
+  if (value.is_null()) return std::optional<PowerLimits>();
+  const auto lowest = TRY(read_number(value, "lowest", 0, kHighestPower));
+  const auto highest = TRY(read_number(value, "highest", 0, kHighestPower));
+  const auto factory = TRY(read_number(value, "factory", 0, kHighestPower));
+  if (!lowest || !highest || !factory || *lowest > *highest)
+    return bad(key, value, "lowest, highest and factory, lowest <= highest");
+  return std::optional(PowerLimits{Watts(*lowest), Watts(*highest), Watts(*factory)});
+}
+
+Result<GpuId> read_id(const json& object) {
+  const json& value = at(object, "gpu");
+  GpuId id;
+  if (value.is_null()) return id;
+  if (!value.is_object()) return bad("gpu", value, "an object");
+  const double index = TRY(read_number(value, "index", 0, 65535)).value_or(0);
+  if (index != std::floor(index)) return bad("index", value, "a whole number");
+  id.index = static_cast<int>(index);
+  id.uuid = TRY(read_text(value, "uuid"));
+  id.pci_bus_id = TRY(read_text(value, "pci_bus_id"));
+  id.name = TRY(read_text(value, "name"));
+  return id;
+}
+
+Result<Capability> read_capability(const json& object) {
+  Capability c;
+  c.id = TRY(read_id(object));
+  c.architecture = TRY(read_architecture(object));
+  c.sm_clocks = TRY(read_clocks(object, "sm_clocks_mhz"));
+  c.memory_clocks = TRY(read_clocks(object, "memory_clocks_mhz"));
+  c.power_limits = TRY(read_power_limits(object));
+  if (const auto t = TRY(read_number(object, "slowdown_temperature_celsius", -100, 300)))
+    c.slowdown_temperature = Celsius(*t);
+  if (const auto f = TRY(read_number(object, "flat_voltage_end_mhz", 0, kHighestClock)))
+    c.flat_voltage_end = Megahertz(*f);
+  c.energy_counter = TRY(read_flag(object, "energy_counter"));
+  c.instant_power = TRY(read_flag(object, "instant_power"));
+  c.averaged_power = TRY(read_flag(object, "averaged_power"));
+  c.activity_counters = TRY(read_flag(object, "activity_counters"));
+  c.process_list = TRY(read_flag(object, "process_list"));
+  return c;
+}
+
+Result<TraceHeader> read_header(const json& object) {
+  TraceHeader header;
+  header.capability = TRY(read_capability(object));
+  const auto start = parse_utc(TRY(read_text(object, "start")));
+  if (!start)
+    return bad("start", at(object, "start"), "UTC as 2025-01-31T23:59:59.000000Z, 1970 to 2200");
+  header.start = *start;
+  const auto interval = TRY(read_number(object, "interval_seconds", 0, 86400));
+  header.interval = from_seconds(interval.value_or(0));
+  const json& tags = at(object, "tags");
+  if (!tags.is_null() && !tags.is_object()) return bad("tags", tags, "an object of texts");
+  for (const auto& [key, value] : tags.items())
+    header.tags[key] = TRY(read_text(tags, key.c_str()));
+  return header;
+}
+
+}  // namespace
+
+std::span<const Column> trace_columns() { return kColumns; }
+
+std::string format_header(const TraceHeader& header) {
+  const Capability& c = header.capability;
+  nlohmann::ordered_json out;
+  out["gpu"] = {{"index", c.id.index},
+                {"uuid", c.id.uuid},
+                {"pci_bus_id", c.id.pci_bus_id},
+                {"name", c.id.name}};
+  out["architecture"] = to_string(c.architecture);
+  out["sm_clocks_mhz"] = numbers(c.sm_clocks);
+  out["memory_clocks_mhz"] = numbers(c.memory_clocks);
+  if (c.power_limits)
+    out["power_limits_watts"] = {{"lowest", number(c.power_limits->lowest.value())},
+                                 {"highest", number(c.power_limits->highest.value())},
+                                 {"factory", number(c.power_limits->factory.value())}};
+  if (c.slowdown_temperature)
+    out["slowdown_temperature_celsius"] = number(c.slowdown_temperature->value());
+  if (c.flat_voltage_end) out["flat_voltage_end_mhz"] = number(c.flat_voltage_end->value());
+  out["energy_counter"] = c.energy_counter;
+  out["instant_power"] = c.instant_power;
+  out["averaged_power"] = c.averaged_power;
+  out["activity_counters"] = c.activity_counters;
+  out["process_list"] = c.process_list;
+  out["start"] = format_utc(header.start);
+  if (header.interval > Duration{}) out["interval_seconds"] = seconds(header.interval);
+  out["tags"] = header.tags;
+  // A driver's or a user's text need not be UTF-8: what is not is replaced, never thrown over.
+  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<TraceHeader> parse_header(std::string_view text) {
+  try {
+    const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!object.is_object())
+      return Error{Errc::bad_data,
+                   fmt::format("header {}: allowed is one JSON object on this line", shown(text))};
+    return read_header(object);
+  } catch (const json::exception& error) {
+    return Error{Errc::bad_data, fmt::format("header: {}", error.what())};
+  }
+}
+
+}  // namespace derate

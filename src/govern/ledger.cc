@@ -1,0 +1,67 @@
+#include "govern/ledger.h"
+
+#include <algorithm>
+
+namespace derate {
+
+void Ledger::add_time(Duration held) {
+  const double s = seconds(held);
+  total_ += held;
+  if (last_locked_)
+    asked_[*last_locked_] += held;
+  else
+    released_ += held;
+  // Without a lock the GPU's own control takes the top clock whenever there is work.
+  ratio_seconds_ += s * std::min(1.0, last_locked_.value_or(highest_) / highest_);
+  if (last_expected_) {
+    expected_seconds_ += s * last_expected_->value();
+    expected_time_ += s;
+  }
+  if ((last_throttle_ & throttle::kSwPowerCap) != 0) capped_ += held;
+  if ((last_throttle_ & throttle::kThermal) != 0) thermal_ += held;
+}
+
+void Ledger::add(const Record& record) {
+  if (last_time_) add_time(record.time - *last_time_);
+  ++ticks_;
+  if (record.sample) {
+    energy_.add(*record.sample);
+    measured_.add(*record.sample);
+    last_throttle_ = record.sample->throttle_reasons.value_or(0);
+  } else {
+    ++failed_reads_;
+    last_error_ = record.sample_error;
+  }
+  switch (record.actuation.outcome) {
+    case Actuation::Outcome::nothing:
+      break;
+    case Actuation::Outcome::shadow:
+    case Actuation::Outcome::written:
+    case Actuation::Outcome::released:
+      ++writes_;
+      break;
+    case Actuation::Outcome::failed:
+      ++failed_writes_;
+      last_error_ = record.actuation.error;
+      break;
+  }
+  last_time_ = record.time;
+  last_locked_ = record.actuation.locked;
+  last_expected_ = record.decision.expected_performance;
+}
+
+std::optional<Fraction> Ledger::expected_performance() const {
+  if (expected_time_ <= 0) return std::nullopt;
+  return Fraction(expected_seconds_ / expected_time_);
+}
+
+Fraction Ledger::expected_coverage() const {
+  return Fraction(total_ > Duration::zero() ? expected_time_ / seconds(total_) : 0);
+}
+
+std::optional<Fraction> Ledger::clock_ratio() const {
+  if (total_ <= Duration::zero()) return std::nullopt;
+  return Fraction(ratio_seconds_ / seconds(total_));
+}
+
+}  // namespace derate

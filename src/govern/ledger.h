@@ -1,0 +1,63 @@
+// What a stretch of control amounted to on one GPU: energy, clocks, promise. Fed with records.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/record.h"
+#include "telemetry/clock_histogram.h"
+#include "telemetry/energy_meter.h"
+
+namespace derate {
+
+class Ledger {
+ public:
+  // `highest` is the top of the envelope: what performance is relative to.
+  explicit Ledger(Megahertz highest) : highest_(highest) {}
+
+  void add(const Record& record);
+
+  const EnergyMeter& energy() const { return energy_; }
+  const ClockHistogram& measured_clocks() const { return measured_; }
+  // Time by locked (or, in a dry run, asked-for) clock; the GPU's own control is time_released().
+  const std::map<Megahertz, Duration>& asked_clocks() const { return asked_; }
+  Duration time_released() const { return released_; }
+
+  // Mean performance relative to the highest clock by the policy's own model, over the time for which
+  // it had one; empty when it never had.
+  std::optional<Fraction> expected_performance() const;
+  // The share of the time that expected_performance() covers.
+  Fraction expected_coverage() const;
+  // A lower bound without a model: no kernel slows down by more than the clock does.
+  std::optional<Fraction> clock_ratio() const;
+
+  int ticks() const { return ticks_; }
+  int failed_reads() const { return failed_reads_; }
+  int writes() const { return writes_; }
+  int failed_writes() const { return failed_writes_; }
+  const std::string& last_error() const { return last_error_; }
+  Duration time_capped() const { return capped_; }    // power cap in force
+  Duration time_thermal() const { return thermal_; }
+
+ private:
+  void add_time(Duration held);
+
+  Megahertz highest_;
+  EnergyMeter energy_;
+  ClockHistogram measured_;
+  std::map<Megahertz, Duration> asked_;
+  Duration released_{}, total_{}, capped_{}, thermal_{};
+  double expected_seconds_ = 0;    // expected performance x time
+  double expected_time_ = 0;       // time with an expectation
+  double ratio_seconds_ = 0;       // clock ratio x time
+  int ticks_ = 0, failed_reads_ = 0, writes_ = 0, failed_writes_ = 0;
+  std::string last_error_;
+  // Of the last record; held until the next.
+  std::optional<Instant> last_time_;
+  std::optional<Megahertz> last_locked_;
+  std::optional<Fraction> last_expected_;
+  std::uint64_t last_throttle_ = 0;
+};
+
+}  // namespace derate

@@ -1,0 +1,89 @@
+#include "govern/record_json.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+namespace derate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Doubles are printed with the digits that sensors have, so that a golden is not a rounding test.
+double rounded(double value, double unit) { return std::round(value / unit) * unit; }
+
+template <class Q>
+void put(Json& json, const char* key, const std::optional<Q>& quantity, double unit) {
+  if (quantity) json[key] = rounded(quantity->value(), unit);
+}
+
+Json activity_json(const Activity& activity) {
+  Json json = Json::object();
+  struct Share {
+    const char* name;
+    std::optional<Fraction> Activity::*member;
+  };
+  static constexpr Share kShares[] = {
+      {"graphics", &Activity::graphics}, {"sm", &Activity::sm},     {"occupancy", &Activity::occupancy},
+      {"integer", &Activity::integer},   {"tensor", &Activity::tensor}, {"dram", &Activity::dram},
+      {"fp64", &Activity::fp64},         {"fp32", &Activity::fp32}, {"fp16", &Activity::fp16}};
+  for (const auto& [name, member] : kShares) put(json, name, activity.*member, 1e-4);
+  return json;
+}
+
+Json sample_json(const Sample& sample, Instant start) {
+  Json json = {{"t_s", rounded(seconds(sample.time - start), 1e-6)}, {"source", to_string(sample.source)}};
+  put(json, "gpu_utilisation_ratio", sample.gpu_utilisation, 1e-4);
+  put(json, "memory_utilisation_ratio", sample.memory_utilisation, 1e-4);
+  put(json, "sm_clock_mhz", sample.sm_clock, 1);
+  put(json, "memory_clock_mhz", sample.memory_clock, 1);
+  put(json, "power_usage_watts", sample.power_usage, 1e-3);
+  put(json, "power_instant_watts", sample.power_instant, 1e-3);
+  put(json, "power_average_watts", sample.power_average, 1e-3);
+  put(json, "energy_joules", sample.energy, 1e-3);
+  put(json, "temperature_celsius", sample.temperature, 1);
+  if (sample.throttle_reasons) json["throttle_reasons"] = *sample.throttle_reasons;
+  if (Json activity = activity_json(sample.activity); !activity.empty())
+    json["activity"] = std::move(activity);
+  return json;
+}
+
+Json decision_json(const Decision& decision) {
+  Json json = {{"kind", to_string(decision.kind)}};
+  if (decision.kind == Decision::Kind::set) json["clock_mhz"] = decision.clock.value();
+  put(json, "expected_performance_ratio", decision.expected_performance, 1e-4);
+  json["reason"] = describe(decision.reason);
+  return json;
+}
+
+const char* freshness_name(Freshness freshness) {
+  switch (freshness) {
+    case Freshness::fresh: return "fresh";
+    case Freshness::stale: return "stale";
+    case Freshness::expired: return "expired";
+  }
+  return "unknown";
+}
+
+}  // namespace
+
+std::string record_json(const Record& record, Instant start) {
+  Json json = {{"t_s", rounded(seconds(record.time - start), 1e-6)}, {"gpu", record.gpu}};
+  if (record.sample)
+    json["sample"] = sample_json(*record.sample, start);
+  else
+    json["sample_error"] = record.sample_error;
+  Json estimate = {{"freshness", freshness_name(record.estimate.freshness)},
+                   {"idle", record.estimate.idle},
+                   {"hot", record.estimate.hot}};
+  put(estimate, "requested_clock_mhz", record.estimate.requested_clock, 1);
+  json["estimate"] = std::move(estimate);
+  json["decision"] = decision_json(record.decision);
+  json["clamped"] = decision_json(record.clamped.decision);
+  json["clamped"]["rule"] = to_string(record.clamped.rule);
+  json["actuation"] = {{"outcome", to_string(record.actuation.outcome)}};
+  put(json["actuation"], "locked_mhz", record.actuation.locked, 1);
+  if (!record.actuation.error.empty()) json["actuation"]["error"] = record.actuation.error;
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace derate
