@@ -1,0 +1,49 @@
+// Running the user's command beside the control loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace derate::cli {
+
+// As whom a command runs: under sudo the user who called sudo, with that user's groups and home.
+struct RunAs {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;
+  std::string user, home;
+};
+
+// The user behind sudo; empty when this is not root under sudo.
+// Errors: not_found when SUDO_UID names nobody.
+Result<std::optional<RunAs>> user_behind_sudo();
+
+class Child {
+ public:
+  // Starts `command` (found on PATH). A command that cannot be started gives its exit code as env(1)
+  // does: 127 when it is not there, 126 when it may not be executed.
+  struct Started;
+  static Result<Started> start(const std::vector<std::string>& command,
+                               const std::optional<RunAs>& as);
+
+  // The exit code once it has ended: its own, or 128 + the signal that killed it.
+  std::optional<int> poll();
+  void forward(int signal) const;
+
+ private:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  pid_t pid_;
+};
+
+struct Child::Started {
+  std::optional<Child> child;  // empty: it could not be executed, ...
+  int exit_code = 0;           // ... and this is what to exit with
+  std::string message;
+};
+
+}  // namespace derate::cli

@@ -1,0 +1,337 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "base/exit_code.h"
+#include "policy/policy.h"
+#include "version.h"
+
+namespace derate::cli {
+namespace {
+
+// The command line and the options it fills. `chosen` is set by the verb that was named.
+struct CommandLine {
+  CLI::App app{"Runs GPUs at the least energy that still delivers the performance that was promised.",
+               "derate"};
+  std::optional<Verb> chosen;
+  // Options live as long as the app that writes into them.
+  std::vector<std::shared_ptr<void>> options;
+
+  template <class Options>
+  Options& add_options(CLI::App& verb) {
+    auto made = std::make_shared<Options>();
+    options.push_back(made);
+    verb.callback([this, made] { chosen = *made; });
+    return *made;
+  }
+};
+
+std::string exit_code_text() {
+  std::string out = "Exit codes:\n";
+  for (const ExitCodeInfo& info : exit_codes())
+    out += fmt::format("  {:>3}  {:<18} {}\n", info.code, info.name, info.meaning);
+  return out;
+}
+
+std::string examples(std::initializer_list<const char*> lines) {
+  std::string out = "Examples:\n";
+  for (const char* line : lines) out += fmt::format("  {}\n", line);
+  return out;
+}
+
+void add_json(CLI::App& verb, Common& common) {
+  verb.add_flag("--json", common.json, "Print JSON");
+}
+
+void add_policy(CLI::App& verb, PolicyOptions& options) {
+  std::string known;
+  for (const PolicyInfo& info : policies()) known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+  verb.add_option("-p,--policy", options.policy,
+                  fmt::format("Policy: {}; default: the configuration's", known));
+  verb.add_option("--set", options.assignments, "Policy parameter NAME=VALUE; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option_function<std::string>(
+          "--delta", [&options](const std::string& value) { options.assignments.push_back("delta=" + value); },
+          "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
+      ->type_name("FRACTION");
+  verb.add_option("-c,--config", options.config, "Configuration file; default: $DERATE_CONFIG, else "
+                                                 "/etc/derate/derate.toml")
+      ->type_name("FILE");
+}
+
+void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
+  verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")->type_name("CHIP");
+  verb.add_option("--app", options.workload, "What the simulated GPU works on; default: the chip's first")
+      ->type_name("WORKLOAD");
+  verb.add_option("--tables", options.data, "Take the workload from performance.csv and power.csv in this folder")
+      ->type_name("DIR");
+  verb.add_option("--gpus", options.gpus, "How many simulated GPUs")->check(CLI::Range(1, 64));
+  verb.add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+}
+
+void add_demo(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("demo", "Compare policies on simulated GPUs, one table a chip");
+  auto& options = line.add_options<DemoOptions>(*verb);
+  verb->add_option_function<std::string>(
+          "--data",
+          [&options](const std::string& dir) {
+            options.data = dir;
+            options.data_given = true;
+          },
+          "Folder with measured tables (v100/performance.csv, ...): adds the comparison on them; default: "
+          "../shared/data if it is there")
+      ->type_name("DIR");
+  verb->add_option("--delta", options.delta, "Performance that may be lost, in (0, 0.5]")
+      ->check(CLI::Range(0.001, 0.5));
+  verb->add_option("--seeds", options.seeds, "Runs of each job with different noise; default: 1 and, on tables, 10")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--job-seconds", options.job_seconds, "Length of a job at the top clock")
+      ->check(CLI::Range(1.0, 86400.0));
+  verb->add_flag("--apps", options.apps, "Show every application too");
+  add_json(*verb, options);
+  verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05", "derate demo --data ../shared/data --json"}));
+}
+
+void add_run(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
+  auto& options = line.add_options<RunOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus, "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_policy(*verb, options.policy);
+  verb->add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
+  verb->add_flag("--as-root", options.as_root, "Under sudo, run the command as root, not as the calling user");
+  verb->add_option("--records", options.records, "Write every tick as a line of JSON")->type_name("FILE");
+  verb->add_option("-o,--report", options.report, "Write the account there, not to standard error")->type_name("FILE");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->add_option("command", options.command, "The command and its arguments, after --")->required();
+  verb->positionals_at_end();
+  verb->prefix_command(false);
+  verb->footer(examples({"derate run --dry-run -- python3 train.py", "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
+                         "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
+               "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
+}
+
+void add_status(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("status", "Show each GPU, who governs it, and why its clock is what it is");
+  auto& options = line.add_options<StatusOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus, "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_json(*verb, options);
+  verb->footer(examples({"derate status", "derate status -i 0 --json"}));
+}
+
+void add_policy_verbs(CommandLine& line) {
+  CLI::App* group = line.app.add_subcommand("policy", "List policies and their parameters");
+  group->require_subcommand(1);
+  CLI::App* list = group->add_subcommand("list", "List the policies");
+  add_json(*list, line.add_options<PolicyListOptions>(*list));
+  CLI::App* show = group->add_subcommand("show", "Describe a policy and its parameters");
+  auto& options = line.add_options<PolicyShowOptions>(*show);
+  show->add_option("name", options.name, "The policy")->required();
+  add_json(*show, options);
+  group->footer(examples({"derate policy list", "derate policy show geepafs"}));
+}
+
+void add_record(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("record", "Write a trace of a GPU");
+  auto& options = line.add_options<RecordOptions>(*verb);
+  verb->add_option("-o,--output", options.output, "The trace to write")->required()->type_name("FILE");
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+  verb->add_option("--seconds", options.seconds, "How long; default: until Ctrl-C")->check(CLI::Range(0.1, 1e7));
+  verb->add_option("--interval", options.interval_s, "Seconds between samples")->check(CLI::Range(0.01, 60.0));
+  verb->add_flag("-f,--force", options.force, "Overwrite the file");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->footer(examples({"derate record -o gpu0.trace --seconds 60", "derate record -o sim.trace --sim H200 --seconds 60"}));
+}
+
+void add_replay(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("replay", "Drive the loop from a recorded trace, as a dry run");
+  auto& options = line.add_options<ReplayOptions>(*verb);
+  verb->add_option("trace", options.trace, "A trace of `derate record`, or CSV (docs/trace-format.md)")->required();
+  add_policy(*verb, options.policy);
+  verb->add_option("--chip", options.chip, "The chip of a CSV trace; default: told from its memory clock");
+  verb->add_option("--records", options.records, "Write every tick as a line of JSON")->type_name("FILE");
+  add_json(*verb, options);
+  verb->footer(examples({"derate replay gpu0.trace", "derate replay --policy utiliz-scale --json gpu0.trace"}));
+}
+
+void add_others(CommandLine& line) {
+  CLI::App* sim = line.app.add_subcommand("sim", "Simulated GPUs");
+  sim->require_subcommand(1);
+  CLI::App* sim_list = sim->add_subcommand("list", "List chips and workloads, with their sources");
+  auto& sim_options = line.add_options<SimListOptions>(*sim_list);
+  sim_list->add_option("chip", sim_options.chip, "One chip; default: all");
+  add_json(*sim_list, sim_options);
+  sim->footer(examples({"derate sim list", "derate sim list H200 --json"}));
+
+  CLI::App* doctor = line.app.add_subcommand("doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
+  add_json(*doctor, line.add_options<DoctorOptions>(*doctor));
+  doctor->footer(examples({"derate doctor", "derate doctor --json"}));
+
+  CLI::App* config = line.app.add_subcommand("config", "Check or print the configuration");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Check a configuration file");
+  auto& check_options = line.add_options<ConfigCheckOptions>(*check);
+  CLI::App* print = config->add_subcommand("print", "Print the settings in force, with comments");
+  auto& print_options = line.add_options<ConfigPrintOptions>(*print);
+  for (auto [one, common] : {std::pair<CLI::App*, ConfigOptions*>{check, &check_options}, {print, &print_options}}) {
+    one->add_option("file", common->file, "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
+    add_json(*one, *common);
+  }
+  config->footer(examples({"derate config check derate.toml", "derate config print"}));
+
+  CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
+  completion->add_option("shell", line.add_options<CompletionOptions>(*completion).shell, "bash, zsh or fish")->required();
+  completion->footer(examples({"derate completion bash > /etc/bash_completion.d/derate"}));
+  CLI::App* manual = line.app.add_subcommand("manual", "Print the manual page (roff)");
+  line.add_options<ManualOptions>(*manual);
+  manual->footer(examples({"derate manual | man -l -"}));
+}
+
+std::unique_ptr<CommandLine> make_command_line() {
+  auto line = std::make_unique<CommandLine>();
+  line->app.set_version_flag("--version", std::string("derate ") + kVersion);
+  line->app.require_subcommand(1);
+  line->app.footer("derate VERB --help has each verb's options and examples.\n\n" + exit_code_text());
+  line->app.get_formatter()->column_width(34);
+  add_demo(*line);
+  add_run(*line);
+  add_status(*line);
+  add_policy_verbs(*line);
+  add_record(*line);
+  add_replay(*line);
+  add_others(*line);
+  return line;
+}
+
+// --- completion and manual, from the same declaration ------------------------------------------
+
+std::vector<std::string> option_names(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options({})) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+// Every verb with the words that lead to it: "policy show".
+void for_each_verb(const CLI::App& app, const std::string& path,
+                   const std::function<void(const std::string&, const CLI::App&)>& visit) {
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    const std::string name = path.empty() ? verb->get_name() : path + " " + verb->get_name();
+    visit(name, *verb);
+    for_each_verb(*verb, name, visit);
+  }
+}
+
+std::string words_after(const CLI::App& verb) {
+  std::string out;
+  for (const CLI::App* child : verb.get_subcommands({})) out += child->get_name() + " ";
+  for (const std::string& name : option_names(verb)) out += name + " ";
+  return out;
+}
+
+std::string bash_completion(const CLI::App& app) {
+  std::string cases;
+  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
+    cases += fmt::format("    '{}') words='{}';;\n", path, words_after(verb));
+  });
+  return fmt::format(R"(_derate() {{
+  local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
+  case "$path" in policy|sim|config)
+    if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
+  case "$path" in
+    '') words='{}';;
+{}  esac
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}}
+complete -o default -F _derate derate
+)", words_after(app), cases);
+}
+
+std::string fish_completion(const CLI::App& app) {
+  std::string out = "complete -c derate -f\n";
+  for (const CLI::App* verb : app.get_subcommands({}))
+    out += fmt::format("complete -c derate -n __fish_use_subcommand -a {} -d '{}'\n", verb->get_name(),
+                       verb->get_description());
+  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
+    const std::string first = path.substr(0, path.find(' '));
+    for (const CLI::App* child : verb.get_subcommands({}))
+      out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -a {}\n", first, child->get_name());
+    for (const CLI::Option* option : verb.get_options({}))
+      for (const std::string& name : option->get_lnames())
+        out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -l {}\n", first, name);
+  });
+  return out;
+}
+
+// A dot or quote at a line's start is a roff request.
+std::string roff(const std::string& text) {
+  std::string out;
+  bool line_start = true;
+  for (const char c : text) {
+    if (line_start && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\') out += "\\e";
+    else if (c == '-') out += "\\-";
+    else out += c;
+    line_start = c == '\n';
+  }
+  return out;
+}
+
+}  // namespace
+
+std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
+  const auto line = make_command_line();
+  try {
+    line->app.parse(argc, const_cast<char**>(argv));
+  } catch (const CLI::ParseError& error) {
+    const int code = line->app.exit(error);
+    if (code == 0) return Exit{exit_code::kOk};
+    const bool is_run = argc > 1 && std::string_view(argv[1]) == "run";
+    return Exit{is_run ? exit_code::kRunFailed : exit_code::kUsage};
+  }
+  return *line->chosen;
+}
+
+Result<std::string> completion_script(const std::string& shell) {
+  const auto line = make_command_line();
+  if (shell == "bash") return bash_completion(line->app);
+  if (shell == "zsh")
+    return "#compdef derate\nautoload -U +X bashcompinit && bashcompinit\n" + bash_completion(line->app);
+  if (shell == "fish") return fish_completion(line->app);
+  return Error{Errc::invalid_argument, fmt::format("shell '{}': allowed are bash, zsh, fish", shell)};
+}
+
+std::string manual_page() {
+  const auto line = make_command_line();
+  std::string out = fmt::format(".TH DERATE 1 \"\" \"derate {}\"\n.SH NAME\nderate \\- {}\n", kVersion,
+                                roff(line->app.get_description()));
+  out += ".SH SYNOPSIS\n.B derate\n.I VERB\n[\\fIOPTION\\fR]...\n.SH VERBS\n";
+  for_each_verb(line->app, "", [&](const std::string& path, const CLI::App& verb) {
+    out += fmt::format(".SS derate {}\n{}.\n", path, roff(verb.get_description()));
+    for (const CLI::Option* option : verb.get_options({}))
+      out += fmt::format(".TP\n.B {}\n{}\n", roff(option->get_name(true, true)), roff(option->get_description()));
+    if (!verb.get_footer().empty()) out += fmt::format(".PP\n.nf\n{}.fi\n", roff(verb.get_footer()));
+  });
+  out += ".SH EXIT STATUS\n";
+  for (const ExitCodeInfo& info : exit_codes())
+    out += fmt::format(".TP\n.B {} {}\n{}\n", info.code, roff(std::string(info.name)),
+                       roff(std::string(info.meaning)));
+  out += ".SH FILES\n.TP\n.I /etc/derate/derate.toml\nThe configuration; derate config print shows all keys.\n";
+  out += ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B DERATE_NVML_LIBRARY\nThe NVML "
+         "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their state.\n.TP\n.B NO_COLOR\nNo "
+         "colours on a terminal.\n";
+  return out;
+}
+
+}  // namespace derate::cli

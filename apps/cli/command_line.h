@@ -1,0 +1,24 @@
+// Arguments to verbs: the one declaration of all options, from which help, completion and the manual
+// page are made too.
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "verbs.h"
+
+namespace derate::cli {
+
+// Nothing is left to do (help was printed, or the arguments were wrong): exit with this.
+struct Exit {
+  int code;
+};
+
+std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv);
+
+// A completion script for bash, zsh or fish. Errors: invalid_argument for another shell.
+Result<std::string> completion_script(const std::string& shell);
+// The manual page as roff.
+std::string manual_page();
+
+}  // namespace derate::cli

@@ -1,0 +1,158 @@
+// derate doctor: what this machine allows, and what to do where it does not.
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/config.h"
+#include "govern/envelope_rule.h"
+#include "gpus.h"
+#include "output.h"
+#include "setup.h"
+#include "state_file.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+enum class Level { ok, warning, failure };
+
+struct Finding {
+  Level level;
+  std::string what;
+  std::string detail;  // one sentence: what was seen and, if need be, what to do
+};
+
+using Findings = std::vector<Finding>;
+
+const char* name_of(Level level) {
+  return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "failure";
+}
+
+Level worst(const Findings& findings) {
+  Level out = Level::ok;
+  for (const Finding& f : findings) out = std::max(out, f.level);
+  return out;
+}
+
+void add(Findings& findings, bool good, const std::string& what, const std::string& if_good,
+         const std::string& if_not, Level otherwise = Level::warning) {
+  findings.push_back({good ? Level::ok : otherwise, what, good ? if_good : if_not});
+}
+
+void check_sensors(Findings& out, const Capability& capability, const Sample& sample,
+                   const std::string& gpu) {
+  add(out, sample.gpu_utilisation && sample.memory_utilisation, gpu + " utilisation",
+      "GPU and memory utilisation are readable", "no utilisation: geepafs and utiliz-scale cannot decide");
+  const char* power = capability.instant_power ? "instant power (field 186)"
+                      : sample.power_usage     ? "power usage"
+                                               : nullptr;
+  add(out, power != nullptr, gpu + " power", fmt::format("read from {}", power != nullptr ? power : ""),
+      "the GPU does not tell its power: no savings can be shown");
+  add(out, sample.energy.has_value(), gpu + " energy counter", "readable",
+      "none: energy is integrated from power readings");
+  if (capability.architecture >= Architecture::hopper)
+    add(out, capability.activity_counters, gpu + " activity counters", "GPM is supported",
+        "GPM is not available on this driver: progress is judged from utilisation alone");
+  else
+    out.push_back({Level::ok, gpu + " activity counters",
+                   fmt::format("{} has no GPM: progress is judged from utilisation",
+                               to_string(capability.architecture))});
+}
+
+void check_clocks(Findings& out, const Capability& capability, const std::string& gpu) {
+  const auto envelope = make_envelope(capability);
+  add(out, envelope.ok(), gpu + " clocks",
+      envelope.ok() ? fmt::format("{} supported SM clocks; default envelope {:.0f} to {:.0f} MHz{}",
+                                  capability.sm_clocks.size(), envelope->lowest().value(),
+                                  envelope->highest().value(),
+                                  capability.flat_voltage_end ? "" : " (chip not known: 75 % of the top clock)")
+                    : "",
+      envelope.ok() ? "" : envelope.error().message);
+  // Locked clocks exist from Volta on; what a write would really do is not tried.
+  const bool lockable = capability.architecture >= Architecture::volta;
+  const char* who = ::geteuid() == 0 ? "this user is root" : "it needs root, which this user is not";
+  add(out, lockable, gpu + " actuator",
+      fmt::format("locked SM clocks (Volta and later; {}); this version writes to simulated GPUs only", who),
+      fmt::format("{} has no locked clocks; the power limit is the second choice, of a later version",
+                  to_string(capability.architecture)));
+}
+
+void check_gpu(Findings& out, TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  const std::string gpu = fmt::format("GPU {}", capability.id.index);
+  out.push_back({Level::ok, gpu, fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
+                                             to_string(capability.architecture))});
+  const auto sample = source.read({});
+  if (!sample.ok()) {
+    out.push_back({Level::failure, gpu + " sensors", sample.error().message});
+    return;
+  }
+  check_sensors(out, capability, *sample, gpu);
+  check_clocks(out, capability, gpu);
+  const auto processes = source.processes();
+  add(out, processes.ok(), gpu + " processes",
+      processes.ok() ? fmt::format("{} with a context now", processes->size()) : "",
+      processes.ok() ? "" : processes.error().message);
+}
+
+// The driver unloads a GPU that nobody uses unless persistence is on; its settings go with it.
+void check_persistence(Findings& out) {
+  struct stat info {};
+  const bool daemon = ::stat("/run/nvidia-persistenced/socket", &info) == 0;
+  add(out, daemon, "persistence", "nvidia-persistenced runs",
+      "nvidia-persistenced was not found: if persistence mode is off, clock locks are lost whenever the "
+      "last process leaves the GPU (nvidia-smi -q -d PERFORMANCE shows it)");
+}
+
+void check_host(Findings& out) {
+  const auto settings = load_settings("");
+  add(out, settings.ok(), "configuration", fmt::format("{} or the defaults", kDefaultConfig),
+      settings.ok() ? "" : settings.error().message, Level::failure);
+  out.push_back({Level::ok, "user", ::geteuid() == 0 ? "root: may set clocks"
+                                                     : "not root: may read, may not set clocks"});
+  out.push_back({Level::ok, "run directory", run_directory()});
+}
+
+void check_gpus(Findings& out) {
+  SystemClock clock;
+  auto gpus = open_nvml_gpus("", clock);
+  if (!gpus.ok()) {
+    out.push_back({Level::failure, "driver", gpus.error().message});
+    return;
+  }
+  out.push_back({Level::ok, "driver", gpus->driver_version.empty() ? "version not told" : gpus->driver_version});
+  for (const std::string& note : gpus->notes) out.push_back({Level::warning, "GPU", note});
+  check_persistence(out);
+  for (OpenGpu& gpu : gpus->gpus) check_gpu(out, *gpu.source);
+}
+
+}  // namespace
+
+Result<int> run_verb(const DoctorOptions& options) {
+  Findings findings;
+  check_host(findings);
+  check_gpus(findings);
+  const Level level = worst(findings);
+  if (options.json) {
+    Json list = Json::array();
+    for (const Finding& f : findings)
+      list.push_back({{"level", name_of(f.level)}, {"what", f.what}, {"detail", f.detail}});
+    print_json({{"level", name_of(level)}, {"findings", std::move(list)}});
+  } else {
+    for (const Finding& f : findings) {
+      const Tone tone = f.level == Level::ok ? Tone::good : Tone::bad;
+      fmt::print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what, f.detail);
+    }
+    fmt::print("\n{}\n", level == Level::ok        ? "Derate can work here."
+                         : level == Level::warning ? "Derate can work here, with the limits above."
+                                                   : "Derate cannot govern a GPU here; `derate demo` and "
+                                                     "--sim need none.");
+  }
+  return static_cast<int>(level);
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,120 @@
+#include "output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+namespace derate::cli {
+namespace {
+
+bool is_terminal(int fd) {
+  const char* term = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");
+  return ::isatty(fd) != 0 && term != nullptr && std::string_view(term) != "dumb" &&
+         (no_color == nullptr || *no_color == '\0');
+}
+
+const char* escape_of(Tone tone) {
+  switch (tone) {
+    case Tone::plain: return "";
+    case Tone::good: return "\033[32m";
+    case Tone::bad: return "\033[31m";
+    case Tone::dim: return "\033[2m";
+    case Tone::strong: return "\033[1m";
+  }
+  return "";
+}
+
+std::string padded(const std::string& text, std::size_t width, bool left) {
+  const std::string blanks(width - std::min(width, display_width(text)), ' ');
+  return left ? text + blanks : blanks + text;
+}
+
+}  // namespace
+
+std::size_t display_width(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+std::string toned(const std::string& text, Tone tone) {
+  static const bool colours = is_terminal(STDOUT_FILENO);
+  if (!colours || tone == Tone::plain) return text;
+  return escape_of(tone) + text + "\033[0m";
+}
+
+void Table::add(std::vector<std::string> cells, Tone tone) {
+  cells.resize(headings_.size());
+  rows_.push_back({std::move(cells), tone});
+}
+
+std::string Table::text() const {
+  std::vector<std::string> headings = headings_;
+  std::vector<bool> left(headings.size(), false);
+  std::vector<std::size_t> widths(headings.size(), 0);
+  for (std::size_t i = 0; i < headings.size(); ++i) {
+    left[i] = i == 0 || headings[i].starts_with('<');
+    if (headings[i].starts_with('<')) headings[i].erase(0, 1);
+    widths[i] = display_width(headings[i]);
+    for (const Row& row : rows_)
+      if (!row.cells.empty()) widths[i] = std::max(widths[i], display_width(row.cells[i]));
+  }
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string out;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      out += (i == 0 ? "" : "  ") + padded(cells[i], widths[i], left[i]);
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out;
+  };
+  std::string out = toned(line(headings), Tone::dim) + "\n";
+  for (const Row& row : rows_)
+    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.tone) + "\n";
+  return out;
+}
+
+std::string percent_text(double share, int digits) {
+  return fmt::format("{:.{}f} %", share * 100, digits);
+}
+
+std::string signed_percent_text(double share, int digits) {
+  return fmt::format("{:+.{}f} %", share * 100, digits);
+}
+
+std::string duration_text(Duration time) {
+  const double s = seconds(time);
+  if (s < 60) return fmt::format("{:.1f} s", s);
+  const auto whole = static_cast<long>(s + 0.5);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+std::string number_text(const std::optional<double>& value, int digits) {
+  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
+}
+
+void Progress::show(std::size_t done, std::size_t all, Duration elapsed) {
+  if (!is_terminal(STDERR_FILENO) || all == 0) return;
+  std::string left;
+  if (done > 0 && elapsed > std::chrono::seconds(1)) {
+    const double rest = seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done);
+    left = fmt::format(", {} left", duration_text(from_seconds(rest)));
+  }
+  fmt::print(stderr, "\r\033[K{}: {} of {}{}", what_, done, all, left);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (shown_) fmt::print(stderr, "\r\033[K");
+  shown_ = false;
+}
+
+void print_json(const nlohmann::ordered_json& document) {
+  fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,61 @@
+// What people see: tables, colours on a terminal only, progress on standard error.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace derate::cli {
+
+enum class Tone { plain, good, bad, dim, strong };
+
+// `text` in colour when standard output is a terminal and NO_COLOR is not set.
+std::string toned(const std::string& text, Tone tone);
+
+// Columns as wide as their widest cell; the first is aligned left, the others right, a column whose
+// heading starts with '<' left.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
+  void add(std::vector<std::string> cells, Tone tone = Tone::plain);
+  // A blank line between groups of rows.
+  void gap() { rows_.push_back({}); }
+  std::string text() const;
+
+ private:
+  struct Row {
+    std::vector<std::string> cells;
+    Tone tone = Tone::plain;
+  };
+  std::vector<std::string> headings_;
+  std::vector<Row> rows_;
+};
+
+// Numbers as they stand in tables; a dash for what is missing.
+std::string percent_text(double share, int digits = 1);         // "7.2 %"
+std::string signed_percent_text(double share, int digits = 1);  // "+34.5 %"
+std::string duration_text(Duration time);                       // "1:02:03", "12.3 s"
+std::string number_text(const std::optional<double>& value, int digits);
+
+// "12 of 80 jobs, 3 s left", rewritten in place; silent when standard error is no terminal.
+class Progress {
+ public:
+  explicit Progress(std::string what) : what_(std::move(what)) {}
+  void show(std::size_t done, std::size_t all, Duration elapsed);
+  void clear();
+
+ private:
+  std::string what_;
+  bool shown_ = false;
+};
+
+// Prints a JSON document and a line end on standard output.
+void print_json(const nlohmann::ordered_json& document);
+
+// Of the terminal column width of UTF-8 text without combining marks.
+std::size_t display_width(const std::string& text);
+
+}  // namespace derate::cli

@@ -1,0 +1,226 @@
+// derate run -- CMD: governs GPUs while CMD runs, and says what came of it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "child.h"
+#include "govern/ledger.h"
+#include "govern/record_json.h"
+#include "gpus.h"
+#include "output.h"
+#include "records_file.h"
+#include "setup.h"
+#include "signals.h"
+#include "state_file.h"
+#include "summary.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A simulated GPU's double, at the highest clock, with the same work: what it would have cost.
+class TwinGpu {
+ public:
+  TwinGpu(const SimSetup& setup, int seed)
+      : gpu_(*setup.chip, SimOptions{.seed = static_cast<std::uint64_t>(seed)}) {
+    gpu_.lock(setup.chip->sm_clocks.back(), setup.chip->sm_clocks.back());
+  }
+  void start(const Workload& workload) {
+    gpu_.start(workload, Duration::zero());
+    energy_at_start_ = gpu_.energy();
+  }
+  // Brought to where `real` stands; `energy` is what `real` has used since the start.
+  Twin compare(const SimGpu& real, Joules energy) {
+    gpu_.advance_to(real.now());
+    Twin out;
+    const double mine = gpu_.work_done(), theirs = real.work_done();
+    if (mine <= 0 || theirs <= 0) return out;
+    out.performance = theirs / mine;
+    out.energy_saving = 1 - (energy.value() / theirs) / ((gpu_.energy() - energy_at_start_).value() / mine);
+    return out;
+  }
+
+ private:
+  SimGpu gpu_;
+  Joules energy_at_start_{};
+};
+
+// Everything that lives while the command runs.
+struct Session {
+  SystemClock clock;
+  Settings settings;
+  ChosenPolicy policy;
+  bool dry_run = false;
+  OpenGpus gpus;
+  std::optional<SimSetup> sim;
+  std::vector<std::unique_ptr<TwinGpu>> twins;
+  std::vector<Joules> sim_energy_at_start;
+  std::unique_ptr<Governor> governor;
+  std::vector<Ledger> ledgers;
+  std::optional<RecordsFile> records;
+};
+
+Result<void> open_gpus(Session& session, const RunOptions& options) {
+  if (!options.sim.chip.empty()) {
+    session.sim = TRY(find_sim_setup(options.sim));
+    session.gpus = open_sim_gpus(*session.sim, options.sim, session.clock);
+    for (int i = 0; i < options.sim.gpus; ++i)
+      session.twins.push_back(std::make_unique<TwinGpu>(*session.sim, options.sim.seed + i));
+    return {};
+  }
+  const std::string& choice = options.gpus.empty() ? session.settings.gpus : options.gpus;
+  session.gpus = TRY(open_nvml_gpus(choice, session.clock));
+  if (!session.dry_run)
+    return Error{Errc::not_supported,
+                 "this version sets clocks of simulated GPUs only: add --dry-run to decide and record "
+                 "on a real one, or --sim CHIP"};
+  return {};
+}
+
+Result<void> prepare(Session& session, const RunOptions& options) {
+  session.settings = TRY(load_settings(options.policy.config));
+  session.policy = TRY(choose_policy(options.policy, session.settings));
+  session.dry_run = options.dry_run || session.settings.dry_run;
+  TRY(open_gpus(session, options));
+  std::vector<GovernedGpu> governed;
+  for (OpenGpu& gpu : session.gpus.gpus) {
+    ClockControl* control = session.dry_run ? nullptr : gpu.control;
+    governed.push_back(TRY(govern_gpu(*gpu.source, control, session.policy, session.settings)));
+    session.ledgers.emplace_back(governed.back().envelope.highest());
+  }
+  session.governor = std::make_unique<Governor>(std::move(governed), session.clock,
+                                                governor_options(session.settings));
+  if (!options.records.empty()) session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
+  return {};
+}
+
+void start_simulated_work(Session& session) {
+  for (std::size_t i = 0; i < session.twins.size(); ++i) {
+    SimGpu& gpu = *session.gpus.gpus[i].sim;
+    gpu.start(session.sim->workload, Duration::zero());
+    session.sim_energy_at_start.push_back(gpu.energy());
+    session.twins[i]->start(session.sim->workload);
+  }
+}
+
+Result<void> tick(Session& session, StateFile& state, bool everything) {
+  const bool publish = state.due();
+  Json gpus = Json::array();
+  for (const Record& record : session.governor->tick(everything)) {
+    const auto at = static_cast<std::size_t>(record.gpu);
+    session.ledgers[at].add(record);
+    if (session.records) TRY(session.records->add(record));
+    if (publish)
+      gpus.push_back(gpu_state(session.gpus.gpus[at].source->capability(), record,
+                               session.policy.info->name, session.dry_run));
+  }
+  if (publish) state.publish(std::move(gpus));
+  return {};
+}
+
+// Ticks until the command ends; returns its exit code. Signals that were sent to us go on to it;
+// those of the terminal it has got by itself.
+Result<int> govern_until_end(Session& session, Child& child, StateFile& state) {
+  const Duration period = policy_tick(session.policy.params);
+  Instant next = session.clock.now();
+  while (true) {
+    next = std::max(next + period, session.clock.now());
+    while (session.clock.now() < next) {
+      if (const auto code = child.poll()) return *code;
+      session.clock.sleep_until(next);
+      if (const int signal = stop_signal(); signal != 0) {
+        if (stop_signal_was_sent() || signal != SIGINT) child.forward(signal);
+        clear_stop_signal();
+      }
+    }
+    if (const auto code = child.poll()) return *code;
+    TRY(tick(session, state, false));
+  }
+}
+
+GpuSummary summary_of(Session& session, std::size_t at) {
+  GpuSummary out;
+  OpenGpu& gpu = session.gpus.gpus[at];
+  out.capability = gpu.source->capability();
+  out.policy = session.policy.info->name;
+  out.promise = promised_performance(session.policy);
+  out.dry_run = session.dry_run;
+  if (gpu.sim != nullptr)
+    out.twin = session.twins[at]->compare(*gpu.sim, gpu.sim->energy() - session.sim_energy_at_start[at]);
+  return out;
+}
+
+Result<void> report(Session& session, const RunOptions& options, int exit_code, Duration time) {
+  Json gpus = Json::array();
+  std::string text = fmt::format("\nderate: the command ended with exit code {} after {}\n", exit_code,
+                                 duration_text(time));
+  for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
+    const GpuSummary summary = summary_of(session, i);
+    text += summary_text(summary, session.ledgers[i]);
+    gpus.push_back(summary_json(summary, session.ledgers[i]));
+  }
+  const Json document = {{"command", options.command},
+                         {"exit_code", exit_code},
+                         {"time_seconds", seconds(time)},
+                         {"gpus", std::move(gpus)}};
+  if (!options.report.empty())
+    return write_file_atomically(options.report, options.json ? document.dump(2) + "\n" : text);
+  if (options.json)
+    print_json(document);
+  else
+    fmt::print(stderr, "{}", text);
+  return {};
+}
+
+Result<int> run_governed(const RunOptions& options) {
+  Session session;
+  TRY(prepare(session, options));
+  for (const std::string& note : session.gpus.notes) fmt::print(stderr, "derate: {}\n", note);
+  const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
+  StateFile state(session.clock, "run");
+  watch_signals();
+  const Instant begin = session.clock.now();
+  TRY(tick(session, state, true));
+  start_simulated_work(session);
+  auto started = TRY(Child::start(options.command, as));
+  if (!started.child) {
+    fmt::print(stderr, "derate: {}\n", started.message);
+    return started.exit_code;
+  }
+  auto code = govern_until_end(session, *started.child, state);
+  // A broken loop leaves the GPU to its own control; the command runs on to its end.
+  if (!code.ok()) {
+    fmt::print(stderr, "derate: {}; governing ends, the command goes on\n", code.error().message);
+    TRY(session.governor->restore());
+    while (true) {
+      if (const auto ended = started.child->poll()) return *ended;
+      session.clock.sleep_until(session.clock.now() + std::chrono::seconds(1));
+    }
+  }
+  TRY(tick(session, state, true));
+  const Duration time = session.clock.now() - begin;
+  if (auto restored = session.governor->restore(); !restored.ok())
+    fmt::print(stderr, "derate: not restored: {}\n", restored.error().message);
+  if (const auto reported = report(session, options, *code, time); !reported.ok())
+    fmt::print(stderr, "derate: {}\n", reported.error().message);
+  return *code;
+}
+
+}  // namespace
+
+Result<int> run_verb(const RunOptions& options) {
+  auto code = run_governed(options);
+  if (code.ok()) return code;
+  fmt::print(stderr, "derate: {}\n", code.error().message);
+  return exit_code::kRunFailed;
+}
+
+}  // namespace derate::cli

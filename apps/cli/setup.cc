@@ -1,0 +1,84 @@
+#include "setup.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+#include "config/config.h"
+
+namespace derate::cli {
+
+Result<Settings> load_settings(const std::string& file) {
+  const char* from_environment = std::getenv("DERATE_CONFIG");
+  const bool named = !file.empty() || from_environment != nullptr;
+  const std::string path = !file.empty()                 ? file
+                           : from_environment != nullptr ? from_environment
+                                                         : kDefaultConfig;
+  auto loaded = load_config(path);
+  if (!loaded.ok() && !named && loaded.error().code == Errc::not_found) return Settings{};
+  const Settings settings = TRY(std::move(loaded));
+  TRY(check_policy_settings(settings));
+  return settings;
+}
+
+Result<void> check_policy_settings(const Settings& settings) {
+  const auto bad = [](const std::string& where, const Error& error) {
+    return Error{Errc::bad_config, where + ": " + error.message};
+  };
+  if (const auto policy = find_policy(settings.policy); !policy.ok())
+    return bad("governor.policy", policy.error());
+  for (const PolicySetting& setting : settings.policy_settings) {
+    const auto info = find_policy(setting.policy);
+    if (!info.ok()) return bad(setting.where, info.error());
+    const auto spec = find_param((*info)->params, setting.policy, setting.name);
+    if (!spec.ok()) return bad(setting.where, spec.error());
+    if (const auto value = parse_param(**spec, setting.value); !value.ok())
+      return bad(setting.where, value.error());
+  }
+  return {};
+}
+
+Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings) {
+  ChosenPolicy out;
+  const std::string& name = options.policy.empty() ? settings.policy : options.policy;
+  out.info = TRY(find_policy(name));
+  std::vector<std::string> assignments;
+  for (const PolicySetting& setting : settings.policy_settings)
+    if (setting.policy == name) assignments.push_back(setting.name + "=" + setting.value);
+  assignments.insert(assignments.end(), options.assignments.begin(), options.assignments.end());
+  out.params = TRY(policy_params(*out.info, assignments));
+  return out;
+}
+
+Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
+                               const ChosenPolicy& policy, const Settings& settings) {
+  EnvelopeLimits limits;
+  if (settings.lowest_clock_mhz) limits.lowest = Megahertz(*settings.lowest_clock_mhz);
+  if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
+  const Capability& capability = source.capability();
+  const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
+  auto made = TRY(policy.info
+                      ->create({envelope, efficient_clock(capability, envelope), policy.params})
+                      .with(policy.info->name));
+  return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
+}
+
+GovernorOptions governor_options(const Settings& settings) {
+  GovernorOptions out;
+  out.rules.stale_after = from_seconds(settings.stale_after_s);
+  out.rules.expire_after = from_seconds(settings.expire_after_s);
+  out.rules.idle_after = from_seconds(settings.idle_after_s);
+  out.rules.lower_every = from_seconds(settings.lower_every_s);
+  if (settings.temperature_limit_celsius)
+    out.rules.temperature_limit = Celsius(*settings.temperature_limit_celsius);
+  out.sampling.energy_every = from_seconds(settings.energy_every_s);
+  out.sampling.activity_every = from_seconds(settings.activity_every_s);
+  return out;
+}
+
+std::optional<double> promised_performance(const ChosenPolicy& policy) {
+  if (const auto delta = policy.params.number("delta")) return 1 - *delta;
+  return std::nullopt;
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,43 @@
+// From options and configuration to a governor: settings, policy, envelopes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "core/capability.h"
+#include "govern/envelope_rule.h"
+#include "govern/governor.h"
+#include "policy/policy.h"
+#include "verbs.h"
+
+namespace derate::cli {
+
+inline constexpr const char* kDefaultConfig = "/etc/derate/derate.toml";
+
+// The settings in force: the named file, else $DERATE_CONFIG, else the default file if it is there,
+// else the defaults; its policy parameters are checked against the registry.
+// Errors: bad_config with FILE:LINE:COLUMN; not_found for a named file that is not there.
+Result<Settings> load_settings(const std::string& file);
+
+// Errors: bad_config naming the place.
+Result<void> check_policy_settings(const Settings& settings);
+
+struct ChosenPolicy {
+  const PolicyInfo* info = nullptr;
+  ParamValues params;
+};
+
+// The command line's policy and parameters over the configuration's.
+Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings);
+
+// A governed GPU; `control` null for a dry run. Errors: those of the envelope and the policy.
+Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
+                               const ChosenPolicy& policy, const Settings& settings);
+
+GovernorOptions governor_options(const Settings& settings);
+
+// The promise: 1 - delta where the policy has one; empty where it promises nothing.
+std::optional<double> promised_performance(const ChosenPolicy& policy);
+
+}  // namespace derate::cli

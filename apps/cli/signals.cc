@@ -1,0 +1,37 @@
+#include "signals.h"
+
+#include <csignal>
+#include <initializer_list>
+
+namespace derate::cli {
+namespace {
+
+volatile std::sig_atomic_t g_stop_signal = 0;
+volatile std::sig_atomic_t g_stop_was_sent = 0;
+
+void on_stop(int number, siginfo_t* info, void*) {
+  g_stop_signal = number;
+  g_stop_was_sent = info != nullptr && info->si_code == SI_USER ? 1 : 0;
+}
+void on_child(int) {}
+
+}  // namespace
+
+void watch_signals() {
+  struct sigaction stop {};
+  stop.sa_sigaction = on_stop;
+  stop.sa_flags = SA_SIGINFO;  // without SA_RESTART: a sleep ends
+  sigemptyset(&stop.sa_mask);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &stop, nullptr);
+  struct sigaction child {};
+  child.sa_handler = on_child;
+  sigemptyset(&child.sa_mask);
+  sigaction(SIGCHLD, &child, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+int stop_signal() { return g_stop_signal; }
+bool stop_signal_was_sent() { return g_stop_was_sent != 0; }
+void clear_stop_signal() { g_stop_signal = 0; }
+
+}  // namespace derate::cli

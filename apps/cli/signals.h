@@ -1,0 +1,16 @@
+// Ctrl-C and its kin as a flag that loops look at; a waiting loop is woken (Clock::sleep_until
+// returns early).
+#pragma once
+
+namespace derate::cli {
+
+// From now on SIGINT, SIGTERM and SIGHUP set the flag, and SIGCHLD wakes sleepers.
+void watch_signals();
+
+// The last of SIGINT, SIGTERM, SIGHUP since watch_signals(); 0 when none came.
+int stop_signal();
+// It was sent to this process by another one; a terminal's goes to the whole group by itself.
+bool stop_signal_was_sent();
+void clear_stop_signal();
+
+}  // namespace derate::cli

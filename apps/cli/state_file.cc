@@ -1,0 +1,119 @@
+#include "state_file.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr double kStaleSeconds = 5;
+
+double wall_seconds(Clock& clock) { return seconds(clock.wall_now().time_since_epoch()); }
+
+template <class Q>
+void put(Json& json, const char* key, const std::optional<Q>& quantity) {
+  if (quantity) json[key] = quantity->value();
+}
+
+// A governor that died leaves its file behind; a number that another process has now got is told
+// from it by the age of the file.
+bool alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
+
+double number_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
+
+}  // namespace
+
+std::string run_directory() {
+  if (const char* given = std::getenv("DERATE_RUN_DIR"); given != nullptr && *given != '\0') return given;
+  if (::geteuid() == 0) return "/run/derate";
+  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg != '\0')
+    return std::string(xdg) + "/derate";
+  return fmt::format("/tmp/derate-{}", ::geteuid());
+}
+
+Json gpu_state(const Capability& capability, const Record& record, const std::string& policy,
+               bool dry_run) {
+  Json json = {{"index", capability.id.index},
+               {"uuid", capability.id.uuid},
+               {"name", capability.id.name},
+               {"policy", policy},
+               {"dry_run", dry_run},
+               {"rule", to_string(record.clamped.rule)},
+               {"reason", describe(record.clamped.rule == Clamped::Rule::none
+                                       ? record.decision.reason
+                                       : record.clamped.decision.reason)}};
+  put(json, "asked_clock_mhz", record.actuation.locked);
+  if (record.sample) {
+    put(json, "sm_clock_mhz", record.sample->sm_clock);
+    put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
+    put(json, "memory_utilisation_ratio", record.sample->memory_utilisation);
+    put(json, "power_watts", record.estimate.power);
+    put(json, "temperature_celsius", record.sample->temperature);
+  } else {
+    json["error"] = record.sample_error;
+  }
+  put(json, "expected_performance_ratio", record.decision.expected_performance);
+  return json;
+}
+
+StateFile::StateFile(Clock& clock, std::string owner)
+    : clock_(clock),
+      owner_(std::move(owner)),
+      path_(fmt::format("{}/{}-{}.json", run_directory(), owner_, ::getpid())),
+      next_(clock.now()) {}
+
+StateFile::~StateFile() { ::unlink(path_.c_str()); }
+
+bool StateFile::due() {
+  if (clock_.now() < next_) return false;
+  next_ = clock_.now() + std::chrono::seconds(1);
+  return true;
+}
+
+void StateFile::publish(Json gpus) {
+  const Json state = {{"owner", owner_},
+                      {"pid", ::getpid()},
+                      {"time_unix_seconds", wall_seconds(clock_)},
+                      {"gpus", std::move(gpus)}};
+  std::error_code ignored;
+  fs::create_directories(run_directory(), ignored);
+  const auto written = write_file_atomically(path_, state.dump(2) + "\n");
+  if (!written.ok() && !complained_) {
+    complained_ = true;
+    fmt::print(stderr, "derate: no state for `derate status`: {}\n", written.error().message);
+  }
+}
+
+std::vector<Json> read_states(Clock& clock) {
+  std::vector<Json> states;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
+    if (entry.path().extension() != ".json") continue;
+    const auto text = read_file(entry.path());
+    if (!text.ok()) continue;
+    Json state = Json::parse(*text, nullptr, false);
+    if (!state.is_object() || !state.contains("gpus") || !state["gpus"].is_array()) continue;
+    const double age = wall_seconds(clock) - number_of(state, "time_unix_seconds");
+    if (age > kStaleSeconds || !alive(static_cast<pid_t>(number_of(state, "pid")))) continue;
+    states.push_back(std::move(state));
+  }
+  return states;
+}
+
+}  // namespace derate::cli

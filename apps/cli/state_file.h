@@ -1,0 +1,45 @@
+// What a running governor tells others: a small JSON file, renamed into place each second, that
+// `derate status` reads.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/record.h"
+#include "govern/governor.h"
+
+namespace derate::cli {
+
+// $DERATE_RUN_DIR, else /run/derate for root, else $XDG_RUNTIME_DIR/derate, else /tmp/derate-UID.
+std::string run_directory();
+
+// One GPU as a governor sees it now.
+nlohmann::ordered_json gpu_state(const Capability& capability, const Record& record,
+                                 const std::string& policy, bool dry_run);
+
+class StateFile {
+ public:
+  StateFile(Clock& clock, std::string owner);
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+  ~StateFile();  // removes the file
+
+  // True once a second: time to publish.
+  bool due();
+  // A failure to write is told once on standard error and is not an error of the governor.
+  void publish(nlohmann::ordered_json gpus);
+
+ private:
+  Clock& clock_;
+  std::string owner_, path_;
+  Instant next_{};
+  bool complained_ = false;
+};
+
+// The states that live governors of this machine have published in the last seconds.
+std::vector<nlohmann::ordered_json> read_states(Clock& clock);
+
+}  // namespace derate::cli

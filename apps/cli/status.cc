@@ -1,0 +1,111 @@
+// derate status: each GPU, who governs it, and why its clock is what it is.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/gpu_id.h"
+#include "gpus.h"
+#include "output.h"
+#include "state_file.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Why an ungoverned GPU runs at its clock, from what the driver says.
+std::string driver_reason(const Sample& sample) {
+  if (!sample.sm_clock) return "the GPU does not tell its clock";
+  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
+  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
+  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
+  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
+  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
+}
+
+Json ungoverned_state(TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  Json json = {{"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  const auto sample = source.read({.energy = false, .activity = false});
+  if (!sample.ok()) {
+    json["error"] = sample.error().message;
+    json["reason"] = sample.error().message;
+    return json;
+  }
+  const auto put = [&](const char* key, const auto& quantity) {
+    if (quantity) json[key] = quantity->value();
+  };
+  put("sm_clock_mhz", sample->sm_clock);
+  put("gpu_utilisation_ratio", sample->gpu_utilisation);
+  put("memory_utilisation_ratio", sample->memory_utilisation);
+  put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
+  put("temperature_celsius", sample->temperature);
+  json["reason"] = driver_reason(*sample);
+  return json;
+}
+
+std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
+  const auto at = gpu.find(key);
+  return at != gpu.end() && at->is_number() ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit) : "-";
+}
+
+std::string text(const Json& gpu, const char* key) {
+  const auto at = gpu.find(key);
+  return at != gpu.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+int index_of(const Json& gpu) {
+  const auto at = gpu.find("index");
+  return at != gpu.end() && at->is_number_integer() ? at->get<int>() : -1;
+}
+
+std::string governed_by(const Json& gpu) {
+  const std::string policy = text(gpu, "policy");
+  if (policy.empty()) return "nobody";
+  const auto dry = gpu.find("dry_run");
+  return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
+}
+
+void print_status(const Json& gpus) {
+  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "<governed by", "<why this clock"});
+  for (const Json& gpu : gpus)
+    table.add({cell(gpu, "index", 1, ""), text(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
+               cell(gpu, "gpu_utilisation_ratio", 100, " %"), cell(gpu, "memory_utilisation_ratio", 100, " %"),
+               cell(gpu, "power_watts", 1, " W"), cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu),
+               text(gpu, "reason")});
+  fmt::print("{}", table.text());
+}
+
+}  // namespace
+
+Result<int> run_verb(const StatusOptions& options) {
+  SystemClock clock;
+  // Governors first: their GPUs may be simulated, and need no driver.
+  Json gpus = Json::array();
+  for (const Json& state : read_states(clock))
+    for (const Json& gpu : state["gpus"])
+      if (gpu.is_object()) gpus.push_back(gpu);
+  auto real = open_nvml_gpus("", clock);
+  if (!real.ok() && gpus.empty()) return std::move(real).error();
+  if (real.ok())
+    for (OpenGpu& gpu : real->gpus) {
+      const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Json& other) {
+        return text(other, "uuid") == gpu.source->capability().id.uuid;
+      });
+      if (!known) gpus.push_back(ungoverned_state(*gpu.source));
+    }
+  std::vector<GpuId> ids;
+  for (const Json& gpu : gpus)
+    ids.push_back({index_of(gpu), text(gpu, "uuid"), "", text(gpu, "name")});
+  Json chosen = Json::array();
+  for (const int at : TRY(select_gpus(ids, options.gpus))) chosen.push_back(gpus[static_cast<std::size_t>(at)]);
+  if (options.json)
+    print_json({{"gpus", std::move(chosen)}});
+  else
+    print_status(chosen);
+  return 0;
+}
+
+}  // namespace derate::cli

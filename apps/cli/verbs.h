@@ -1,0 +1,117 @@
+// The verbs of the command line: options in, exit code out. command_line.cc is the one place that
+// turns arguments into these structs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+
+namespace derate::cli {
+
+// What every verb takes.
+struct Common {
+  bool json = false;
+};
+
+// Which policy, and how it is set: `derate policy show NAME` lists the parameters.
+struct PolicyOptions {
+  std::string policy;                    // empty: the configuration's
+  std::vector<std::string> assignments;  // "delta=0.05"
+  std::string config;                    // empty: the default file, if it is there
+};
+
+// A GPU that is simulated instead of read through NVML.
+struct SimOptionsOfCli {
+  std::string chip;       // empty: the real GPUs
+  std::string workload;   // empty: the chip's first
+  int gpus = 1;
+  int seed = 1;
+  std::string data;       // measured tables in place of the built-in workloads
+};
+
+struct DemoOptions : Common {
+  std::string data = "../shared/data";
+  bool data_given = false;
+  double delta = 0.10;
+  int seeds = 0;  // 0: 1 for the built-in workloads, 10 for the tables
+  double job_seconds = 120;
+  bool apps = false;  // every application, not only the means
+};
+
+struct RunOptions : Common {
+  PolicyOptions policy;
+  SimOptionsOfCli sim;
+  std::string gpus;
+  bool dry_run = false;
+  bool as_root = false;
+  std::string records;  // a JSON line a tick and GPU
+  std::string report;   // the summary goes there; empty: standard error (JSON: standard output)
+  std::vector<std::string> command;
+};
+
+struct StatusOptions : Common {
+  std::string gpus;
+};
+
+struct PolicyListOptions : Common {};
+struct PolicyShowOptions : Common {
+  std::string name;
+};
+
+struct RecordOptions : Common {
+  SimOptionsOfCli sim;
+  std::string gpu = "0";
+  std::string output;
+  double seconds = 0;  // 0: until Ctrl-C
+  double interval_s = 0.1;
+  bool force = false;
+};
+
+struct ReplayOptions : Common {
+  PolicyOptions policy;
+  std::string trace;
+  std::string chip;
+  std::string records;
+};
+
+struct SimListOptions : Common {
+  std::string chip;
+};
+
+struct DoctorOptions : Common {};
+
+struct ConfigOptions : Common {
+  std::string file;  // empty: the default file
+};
+struct ConfigCheckOptions : ConfigOptions {};
+struct ConfigPrintOptions : ConfigOptions {};
+
+struct CompletionOptions {
+  std::string shell;
+};
+struct ManualOptions {};
+
+using Verb = std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions,
+                          PolicyShowOptions, RecordOptions, ReplayOptions, SimListOptions,
+                          DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions,
+                          ManualOptions>;
+
+// Each prints its result and returns the exit code; an Error is printed by main().
+Result<int> run_verb(const DemoOptions& options);
+Result<int> run_verb(const RunOptions& options);
+Result<int> run_verb(const StatusOptions& options);
+Result<int> run_verb(const PolicyListOptions& options);
+Result<int> run_verb(const PolicyShowOptions& options);
+Result<int> run_verb(const RecordOptions& options);
+Result<int> run_verb(const ReplayOptions& options);
+Result<int> run_verb(const SimListOptions& options);
+Result<int> run_verb(const DoctorOptions& options);
+Result<int> run_verb(const ConfigCheckOptions& options);
+Result<int> run_verb(const ConfigPrintOptions& options);
+Result<int> run_verb(const CompletionOptions& options);
+Result<int> run_verb(const ManualOptions& options);
+
+}  // namespace derate::cli

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace derate::cli {
+
+inline constexpr const char* kVersion = DERATE_VERSION;
+
+}  // namespace derate::cli

@@ -1,0 +1,104 @@
+#include "device/nvml/gpm.h"
+
+#include <cmath>
+#include <utility>
+
+namespace derate {
+namespace {
+
+using nvml::Return;
+namespace metric = nvml::gpm_metric;
+
+struct Share {
+  unsigned int id;
+  std::optional<Fraction> Activity::*field;
+};
+struct Traffic {
+  unsigned int id;
+  std::optional<BytesPerSecond> Activity::*field;
+};
+
+constexpr Share kShares[] = {
+    {metric::kGraphics, &Activity::graphics},   {metric::kSm, &Activity::sm},
+    {metric::kOccupancy, &Activity::occupancy}, {metric::kInteger, &Activity::integer},
+    {metric::kTensor, &Activity::tensor},       {metric::kDram, &Activity::dram},
+    {metric::kFp64, &Activity::fp64},           {metric::kFp32, &Activity::fp32},
+    {metric::kFp16, &Activity::fp16},
+};
+constexpr Traffic kTraffic[] = {
+    {metric::kPcieTx, &Activity::pcie_tx},
+    {metric::kPcieRx, &Activity::pcie_rx},
+};
+constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
+
+std::optional<double> value_of(const nvml::GpmMetric& metric) {
+  if (metric.code != Return::success || !std::isfinite(metric.value)) return std::nullopt;
+  return metric.value;
+}
+
+Activity activity_of(const nvml::GpmMetrics& answer) {
+  Activity activity;
+  bool any = false;
+  const nvml::GpmMetric* next = answer.metrics;
+  for (const Share& share : kShares) {
+    const auto value = value_of(*next++);
+    if (value) activity.*share.field = percent(*value);
+    any = any || value.value_or(0) != 0;
+  }
+  for (const Traffic& traffic : kTraffic) {
+    const auto value = value_of(*next++);
+    if (value) activity.*traffic.field = BytesPerSecond(*value * kBytesPerMebibyte);
+    any = any || value.value_or(0) != 0;
+  }
+  return any ? activity : Activity{};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Device device) {
+  const NvmlFunctions& nvml = library.functions();
+  if (!nvml.gpm_support || !nvml.gpm_alloc || !nvml.gpm_free || !nvml.gpm_sample ||
+      !nvml.gpm_metrics)
+    return Error{Errc::not_supported, "this driver has no GPM"};
+
+  nvml::GpmSupport support{nvml::kGpmSupportVersion, 0};
+  if (const Return code = nvml.gpm_support(device, &support); code != Return::success)
+    return library.error(code, "nvmlGpmQueryDeviceSupport");
+  if (support.supported == 0) return Error{Errc::not_supported, "this GPU has no GPM"};
+
+  std::unique_ptr<Gpm> gpm(new Gpm(library, device));  // from here on the destructor frees
+  for (nvml::GpmSample* sample : {&gpm->older_, &gpm->newer_})
+    if (const Return code = nvml.gpm_alloc(sample); code != Return::success)
+      return library.error(code, "nvmlGpmSampleAlloc");
+  return gpm;
+}
+
+Gpm::~Gpm() {
+  for (nvml::GpmSample sample : {older_, newer_})
+    if (sample != nullptr) library_.functions().gpm_free(sample);
+}
+
+Result<Activity> Gpm::read(Instant now) {
+  if (older_time_ && now - *older_time_ < kGpmWindow) return Activity{};
+
+  const NvmlFunctions& nvml = library_.functions();
+  if (const Return code = nvml.gpm_sample(device_, newer_); code != Return::success)
+    return library_.error(code, "nvmlGpmSampleGet");
+
+  // The new sample begins the next window, whatever comes of this one.
+  std::swap(older_, newer_);
+  const bool first = !std::exchange(older_time_, now).has_value();
+  if (first) return Activity{};
+
+  nvml::GpmMetrics query{};
+  query.version = nvml::kGpmMetricsVersion;
+  query.older = newer_;
+  query.newer = older_;
+  for (const Share& share : kShares) query.metrics[query.count++].id = share.id;
+  for (const Traffic& traffic : kTraffic) query.metrics[query.count++].id = traffic.id;
+  if (const Return code = nvml.gpm_metrics(&query); code != Return::success)
+    return library_.error(code, "nvmlGpmMetricsGet");
+  return activity_of(query);
+}
+
+}  // namespace derate

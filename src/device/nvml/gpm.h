@@ -1,0 +1,43 @@
+// GPM: activity counters of Hopper and later, read as the difference of two samples of the GPU's
+// counters. (Older GPUs give them through DCGM only.)
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "core/sample.h"
+#include "device/nvml/nvml_library.h"
+
+namespace derate {
+
+// The counters are published in steps of 100 ms: of windows of 50 ms half are void, of 95 ms none
+// (measured on an H200). 110 ms leaves room for a late call.
+inline constexpr Duration kGpmWindow = std::chrono::milliseconds(110);
+
+class Gpm {
+ public:
+  // Errors: not_supported, and what NVML says when the buffers cannot be had. `library` outlives
+  // it.
+  static Result<std::unique_ptr<Gpm>> create(const NvmlLibrary& library, nvml::Device device);
+
+  Gpm(const Gpm&) = delete;
+  Gpm& operator=(const Gpm&) = delete;
+  ~Gpm();
+
+  // The mean activity since the last reading. All empty while less than kGpmWindow has passed,
+  // which lengthens the window rather than starting a new one; at the first reading; and when the
+  // counters gave nothing but zeros, as they do for a window without a step. Errors: as NVML says.
+  Result<Activity> read(Instant now);
+
+ private:
+  Gpm(const NvmlLibrary& library, nvml::Device device) : library_(library), device_(device) {}
+
+  const NvmlLibrary& library_;
+  nvml::Device device_;
+  nvml::GpmSample older_ = nullptr, newer_ = nullptr;
+  std::optional<Instant> older_time_;  // empty: `older_` holds nothing yet
+};
+
+}  // namespace derate

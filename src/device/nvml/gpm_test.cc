@@ -1,0 +1,135 @@
+#include "device/nvml/gpm.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "device/nvml/fake_nvml.h"
+
+namespace derate {
+namespace {
+
+using nvml::Return;
+using namespace std::chrono_literals;
+
+struct GpmTest : ::testing::Test {
+  GpmTest() : gpu(fake.add_gpu()), library(*NvmlLibrary::create(FakeNvml::functions())) {}
+  Result<std::unique_ptr<Gpm>> create() {
+    return Gpm::create(*library, reinterpret_cast<nvml::Device>(&gpu));
+  }
+  static Instant at(Duration d) { return Instant(d); }
+
+  FakeNvml fake;
+  FakeGpu& gpu;
+  std::shared_ptr<const NvmlLibrary> library;
+};
+
+TEST_F(GpmTest, ReadsAfterAFullWindow) {
+  const auto gpm = *create();
+  EXPECT_EQ(*gpm->read(at(0ms)), Activity{});
+  const Activity activity = *gpm->read(at(110ms));
+  EXPECT_EQ(activity.graphics, percent(100));
+  EXPECT_EQ(activity.sm, percent(90));
+  EXPECT_EQ(activity.occupancy, percent(40));
+  EXPECT_EQ(activity.integer, percent(10));
+  EXPECT_EQ(activity.tensor, percent(55));
+  EXPECT_EQ(activity.dram, percent(30));
+  EXPECT_EQ(activity.fp64, percent(1));
+  EXPECT_EQ(activity.fp32, percent(2));
+  EXPECT_EQ(activity.fp16, percent(3));
+  EXPECT_EQ(activity.pcie_tx, BytesPerSecond(4 * 1048576.0));
+  EXPECT_EQ(activity.pcie_rx, BytesPerSecond(5 * 1048576.0));
+}
+
+TEST_F(GpmTest, AShortWindowKeepsTheOlderSample) {
+  const auto gpm = *create();
+  ASSERT_TRUE(gpm->read(at(0ms)).ok());
+  EXPECT_EQ(*gpm->read(at(50ms)), Activity{});
+  EXPECT_EQ(*gpm->read(at(109ms)), Activity{});
+  EXPECT_EQ(fake.called["nvmlGpmSampleGet"], 1);  // no sample was taken for nothing
+  EXPECT_NE(*gpm->read(at(120ms)), Activity{});
+  EXPECT_EQ(*gpm->read(at(150ms)), Activity{});
+  EXPECT_NE(*gpm->read(at(240ms)), Activity{});
+  using Windows = std::vector<std::pair<int, int>>;
+  EXPECT_EQ(fake.gpm_windows, (Windows{{0, 1}, {1, 2}}));
+}
+
+RC_GTEST_FIXTURE_PROP(GpmTest, WindowsAreLongEnoughAndSeamless, ()) {
+  const auto gpm = *create();
+  Duration now = 0ms;
+  std::optional<Duration> last;
+  int windows = 0;
+  for (const int step_ms : *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 300))) {
+    now += std::chrono::milliseconds(step_ms);
+    const bool due = last && now - *last >= kGpmWindow;
+    RC_ASSERT((*gpm->read(at(now)) != Activity{}) == due);
+    if (due) ++windows;
+    if (due || !last) last = now;
+  }
+  RC_ASSERT(static_cast<int>(fake.gpm_windows.size()) == windows);
+  for (int i = 0; i < windows; ++i) RC_ASSERT(fake.gpm_windows[i] == std::pair(i, i + 1));
+}
+
+TEST_F(GpmTest, NotANumberIsEmptyAndSoIsAMetricThatFails) {
+  gpu.gpm_values[10] = std::nan("");
+  gpu.gpm_codes[5] = Return::not_supported;
+  gpu.gpm_values[20] = std::numeric_limits<double>::infinity();
+  const auto gpm = *create();
+  ASSERT_TRUE(gpm->read(at(0ms)).ok());
+  const Activity activity = *gpm->read(at(200ms));
+  EXPECT_FALSE(activity.dram);
+  EXPECT_FALSE(activity.tensor);
+  EXPECT_FALSE(activity.pcie_tx);
+  EXPECT_EQ(activity.sm, percent(90));
+}
+
+TEST_F(GpmTest, AWindowOfZerosIsNoSample) {
+  for (auto& [id, value] : gpu.gpm_values) value = id == 10 ? std::nan("") : 0;
+  const auto gpm = *create();
+  ASSERT_TRUE(gpm->read(at(0ms)).ok());
+  EXPECT_EQ(*gpm->read(at(200ms)), Activity{});
+  gpu.gpm_values[2] = 50;  // one that works: the other zeros are true
+  const Activity activity = *gpm->read(at(400ms));
+  EXPECT_EQ(activity.sm, percent(50));
+  EXPECT_EQ(activity.fp64, percent(0));
+  EXPECT_FALSE(activity.dram);
+}
+
+TEST_F(GpmTest, AFailedCallIsAnErrorAndTheNextWindowWorks) {
+  const auto gpm = *create();
+  ASSERT_TRUE(gpm->read(at(0ms)).ok());
+  fake.failing["nvmlGpmSampleGet"] = Return::unknown;
+  EXPECT_EQ(gpm->read(at(200ms)).error().code, Errc::query_failed);
+  fake.failing.clear();
+  EXPECT_NE(*gpm->read(at(300ms)), Activity{});  // since 0 ms
+
+  fake.failing["nvmlGpmMetricsGet"] = Return::gpu_is_lost;
+  EXPECT_EQ(gpm->read(at(500ms)).error().code, Errc::gpu_lost);
+  fake.failing.clear();
+  EXPECT_NE(*gpm->read(at(700ms)), Activity{});  // since 500 ms
+  EXPECT_EQ(fake.gpm_windows.back(), std::pair(2, 3));
+}
+
+TEST_F(GpmTest, IsNotThereOnOlderGpus) {
+  gpu.gpm_supported = 0;
+  EXPECT_EQ(create().error().code, Errc::not_supported);
+  gpu.gpm_supported = 1;
+  fake.failing["nvmlGpmQueryDeviceSupport"] = Return::not_supported;
+  EXPECT_EQ(create().error().code, Errc::not_supported);
+}
+
+TEST_F(GpmTest, FreesItsBuffers) {
+  {
+    const auto gpm = create();
+    ASSERT_TRUE(gpm.ok());
+    EXPECT_EQ(fake.gpm_samples, 2);
+  }
+  EXPECT_EQ(fake.gpm_samples, 0);
+  fake.failing["nvmlGpmSampleAlloc"] = Return::unknown;
+  EXPECT_FALSE(create().ok());
+  EXPECT_EQ(fake.gpm_samples, 0);
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,204 @@
+// The part of NVML's C interface that Derate calls, in our own declarations: a build needs no
+// NVIDIA header, and what is asked of the driver can be seen at a glance. The name in a comment is
+// NVML's; scripts/check_nvml_abi compares names, values and layouts with a real nvml.h. Reading
+// only: nothing here changes a GPU.
+#pragma once
+
+namespace derate::nvml {
+
+using Device = struct DeviceState*;        // nvmlDevice_t
+using GpmSample = struct GpmSampleState*;  // nvmlGpmSample_t
+
+// nvmlReturn_t. The driver may answer with values that are not listed.
+enum class Return : unsigned int {
+  success = 0,
+  uninitialized = 1,
+  invalid_argument = 2,
+  not_supported = 3,
+  no_permission = 4,
+  not_found = 6,
+  insufficient_size = 7,
+  driver_not_loaded = 9,
+  timeout = 10,
+  library_not_found = 12,
+  function_not_found = 13,
+  gpu_is_lost = 15,
+  reset_required = 16,
+  operating_system = 17,  // blocked by the system, by a cgroup say
+  lib_rm_version_mismatch = 18,
+  argument_version_mismatch = 25,
+  deprecated = 26,
+  gpu_not_found = 28,
+  unknown = 999,
+};
+
+enum class ClockType : unsigned int { sm = 1, memory = 2 };       // nvmlClockType_t
+enum class TemperatureSensor : unsigned int { gpu = 0 };          // nvmlTemperatureSensors_t
+enum class TemperatureThreshold : unsigned int { slowdown = 1 };  // nvmlTemperatureThresholds_t
+
+// nvmlDeviceArchitecture_t, NVML_DEVICE_ARCH_*
+inline constexpr unsigned int kArchPascal = 4;
+inline constexpr unsigned int kArchVolta = 5;
+inline constexpr unsigned int kArchTuring = 6;
+inline constexpr unsigned int kArchAmpere = 7;
+inline constexpr unsigned int kArchAda = 8;
+inline constexpr unsigned int kArchHopper = 9;
+inline constexpr unsigned int kArchBlackwell = 10;
+
+// NVML_VALUE_NOT_AVAILABLE is -1, whatever the width of the field that it stands in.
+inline constexpr unsigned int kNotAvailable = ~0u;
+inline constexpr unsigned long long kNotAvailable64 = ~0ull;
+
+// Sizes that hold the longest text of any driver.
+inline constexpr unsigned int kNameSize = 96;           // NVML_DEVICE_NAME_V2_BUFFER_SIZE
+inline constexpr unsigned int kUuidSize = 96;           // NVML_DEVICE_UUID_V2_BUFFER_SIZE
+inline constexpr unsigned int kDriverVersionSize = 80;  // NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE
+
+struct PciInfo {  // nvmlPciInfo_t, of nvmlDeviceGetPciInfo_v3
+  char bus_id_legacy[16];
+  unsigned int domain, bus, device;
+  unsigned int pci_device_id;
+  unsigned int pci_subsystem_id;
+  char bus_id[32];
+};
+
+struct Utilization {  // nvmlUtilization_t, percent
+  unsigned int gpu;
+  unsigned int memory;
+};
+
+// One process; nvmlProcessInfo_t of the _v3 calls and nvmlProcessInfo_v2_t of the _v2 calls alike.
+struct ProcessInfo {
+  unsigned int pid;
+  unsigned long long used_memory;  // bytes
+  unsigned int gpu_instance;
+  unsigned int compute_instance;
+};
+
+struct ProcessUtilization {  // nvmlProcessUtilizationSample_t, percent
+  unsigned int pid;
+  unsigned long long time_us;
+  unsigned int sm, memory, encoder, decoder;
+};
+
+enum class ValueType : unsigned int {  // nvmlValueType_t
+  real = 0,
+  uint = 1,
+  ulong = 2,
+  ulonglong = 3,
+  slonglong = 4,
+};
+
+union Value {  // nvmlValue_t
+  double real;
+  unsigned int uint;
+  unsigned long ulong;
+  unsigned long long ulonglong;
+  long long slonglong;
+};
+
+inline constexpr unsigned int kFieldPowerAverage = 185;  // NVML_FI_DEV_POWER_AVERAGE, mW
+inline constexpr unsigned int kFieldPowerInstant = 186;  // NVML_FI_DEV_POWER_INSTANT, mW
+
+struct FieldValue {    // nvmlFieldValue_t
+  unsigned int field;  // in
+  unsigned int scope;  // in; 0 is the whole GPU
+  long long time_us;
+  long long latency_us;
+  ValueType type;
+  Return code;  // each field has its own
+  Value value;
+};
+
+// nvmlGpmMetricId_t, as far as core/sample.h has a place for it. Ids that a driver does not know
+// fail the whole call.
+namespace gpm_metric {
+inline constexpr unsigned int kGraphics = 1;  // percent, like all to kFp16
+inline constexpr unsigned int kSm = 2;
+inline constexpr unsigned int kOccupancy = 3;
+inline constexpr unsigned int kInteger = 4;
+inline constexpr unsigned int kTensor = 5;
+inline constexpr unsigned int kDram = 10;
+inline constexpr unsigned int kFp64 = 11;
+inline constexpr unsigned int kFp32 = 12;
+inline constexpr unsigned int kFp16 = 13;
+inline constexpr unsigned int kPcieTx = 20;  // MiB/s
+inline constexpr unsigned int kPcieRx = 21;  // MiB/s
+}  // namespace gpm_metric
+
+struct GpmMetric {  // nvmlGpmMetric_t
+  unsigned int id;  // in
+  Return code;
+  double value;
+  char* short_name;
+  char* long_name;
+  char* unit;
+};
+
+// The array grows with NVML (98 in version 11, 210 in 13.0, 333 reported since), the struct's
+// version does not: the driver goes by `count`. The largest known length, so that none can write
+// past it.
+inline constexpr unsigned int kGpmMetricMax = 333;
+inline constexpr unsigned int kGpmMetricsVersion = 1;
+struct GpmMetrics {  // nvmlGpmMetricsGet_t
+  unsigned int version;
+  unsigned int count;
+  GpmSample older, newer;
+  GpmMetric metrics[kGpmMetricMax];
+};
+
+inline constexpr unsigned int kGpmSupportVersion = 1;
+struct GpmSupport {  // nvmlGpmSupport_t
+  unsigned int version;
+  unsigned int supported;
+};
+
+}  // namespace derate::nvml
+
+namespace derate {
+
+// Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
+// that the library lacks is null. Plain pointers: a test fills in its own.
+struct NvmlFunctions {
+  template <class... A>
+  using Call = nvml::Return (*)(A...);
+
+  Call<> init = nullptr;
+  Call<> shutdown = nullptr;
+  const char* (*error_string)(nvml::Return) = nullptr;
+  Call<char*, unsigned int> driver_version = nullptr;
+  Call<unsigned int, char*, unsigned int> process_name = nullptr;
+  Call<unsigned int*> device_count = nullptr;
+  Call<unsigned int, nvml::Device*> device_by_index = nullptr;
+
+  Call<nvml::Device, char*, unsigned int> uuid = nullptr;
+  Call<nvml::Device, char*, unsigned int> name = nullptr;
+  Call<nvml::Device, nvml::PciInfo*> pci_info = nullptr;
+  Call<nvml::Device, unsigned int*> architecture = nullptr;
+  Call<nvml::Device, unsigned int*, unsigned int*> memory_clocks = nullptr;
+  Call<nvml::Device, unsigned int, unsigned int*, unsigned int*> graphics_clocks = nullptr;
+  Call<nvml::Device, unsigned int*, unsigned int*> power_limit_range = nullptr;
+  Call<nvml::Device, unsigned int*> power_limit_default = nullptr;
+  Call<nvml::Device, nvml::TemperatureThreshold, unsigned int*> temperature_threshold = nullptr;
+
+  Call<nvml::Device, nvml::Utilization*> utilization = nullptr;
+  Call<nvml::Device, nvml::ClockType, unsigned int*> clock = nullptr;
+  Call<nvml::Device, unsigned int*> power_usage = nullptr;
+  Call<nvml::Device, int, nvml::FieldValue*> field_values = nullptr;
+  Call<nvml::Device, unsigned long long*> throttle_reasons = nullptr;
+  Call<nvml::Device, nvml::TemperatureSensor, unsigned int*> temperature = nullptr;
+  Call<nvml::Device, unsigned long long*> energy = nullptr;
+
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes = nullptr;
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes = nullptr;
+  Call<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
+      process_utilization = nullptr;
+
+  Call<nvml::Device, nvml::GpmSupport*> gpm_support = nullptr;
+  Call<nvml::GpmSample*> gpm_alloc = nullptr;
+  Call<nvml::GpmSample> gpm_free = nullptr;
+  Call<nvml::Device, nvml::GpmSample> gpm_sample = nullptr;
+  Call<nvml::GpmMetrics*> gpm_metrics = nullptr;
+};
+
+}  // namespace derate

@@ -1,0 +1,400 @@
+#include "device/nvml/nvml_device.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "core/chip_facts.h"
+
+namespace derate {
+namespace {
+
+using nvml::Return;
+
+// No board draws, no die survives and no clock reaches these; a larger number is a driver's way to
+// say that it does not know, all ones in most cases.
+constexpr double kMilliwattsMax = 10e6;
+constexpr unsigned int kCelsiusMax = 250;
+constexpr unsigned int kMegahertzMax = 10'000;
+
+std::optional<Watts> watts(double milliwatts) {
+  if (!(milliwatts >= 0 && milliwatts <= kMilliwattsMax)) return std::nullopt;
+  return Watts(milliwatts / 1e3);
+}
+std::optional<Megahertz> megahertz(unsigned int raw) {
+  if (raw > kMegahertzMax) return std::nullopt;
+  return Megahertz(raw);
+}
+std::optional<Celsius> celsius(unsigned int raw) {
+  if (raw > kCelsiusMax) return std::nullopt;
+  return Celsius(raw);
+}
+std::optional<Fraction> share(unsigned int raw_percent) {
+  if (raw_percent == nvml::kNotAvailable) return std::nullopt;
+  return percent(raw_percent);
+}
+std::optional<Joules> joules(unsigned long long millijoules) {
+  if (millijoules == nvml::kNotAvailable64) return std::nullopt;
+  return Joules(static_cast<double>(millijoules) / 1e3);
+}
+
+double number(const nvml::FieldValue& field) {
+  switch (field.type) {
+    case nvml::ValueType::real: return field.value.real;
+    case nvml::ValueType::uint: return field.value.uint;
+    case nvml::ValueType::ulong: return static_cast<double>(field.value.ulong);
+    case nvml::ValueType::ulonglong: return static_cast<double>(field.value.ulonglong);
+    case nvml::ValueType::slonglong: return static_cast<double>(field.value.slonglong);
+  }
+  return -1;  // of a type that we do not know: no power
+}
+
+Architecture architecture_of(unsigned int raw) {
+  switch (raw) {
+    case nvml::kArchPascal: return Architecture::pascal;
+    case nvml::kArchVolta: return Architecture::volta;
+    case nvml::kArchTuring: return Architecture::turing;
+    case nvml::kArchAmpere: return Architecture::ampere;
+    case nvml::kArchAda: return Architecture::ada;
+    case nvml::kArchHopper: return Architecture::hopper;
+    case nvml::kArchBlackwell: return Architecture::blackwell;
+    default: return Architecture::unknown;
+  }
+}
+
+// A driver need not end a text that fills its buffer.
+template <std::size_t Size>
+std::string text(const char (&buffer)[Size]) {
+  return {buffer, std::find(buffer, buffer + Size, '\0')};
+}
+
+// The calls of one reading: makes each one that the driver has while the GPU is there, and
+// remembers what became of them.
+class Calls {
+ public:
+  explicit Calls(const NvmlLibrary& library) : library_(library) {}
+
+  // True when the call succeeded.
+  template <class... P, class... A>
+  bool ok(const char* name, Return (*function)(P...), A... arguments) {
+    if (function == nullptr || lost_) return false;
+    return note(name, function(arguments...));
+  }
+  bool note(const char* name, Return code) {
+    if (code == Return::success) return any_ = true;
+    fail(library_.error(code, name));
+    return false;
+  }
+  void fail(Error error) {
+    if (error.code == Errc::gpu_lost && !lost_) lost_ = error;
+    // What a GPU does not offer is no failure.
+    if (error.code != Errc::not_supported && !failure_) failure_ = std::move(error);
+  }
+
+  // The error of the whole reading: the GPU is lost, or every call failed.
+  std::optional<Error> error() const {
+    if (lost_) return lost_;
+    if (!any_ && failure_) return Error{Errc::query_failed, failure_->message};
+    return std::nullopt;
+  }
+
+ private:
+  const NvmlLibrary& library_;
+  bool any_ = false;
+  std::optional<Error> lost_, failure_;
+};
+
+// A list whose length the driver alone knows, and which may grow between two calls. `call` takes
+// the room and gives the length.
+template <class T, class Call>
+Return read_list(std::vector<T>& list, std::size_t room, Call call) {
+  constexpr int kTries = 5;
+  constexpr std::size_t kRoomMax = 1 << 16;
+  Return code = Return::insufficient_size;
+  for (int i = 0; i < kTries && code == Return::insufficient_size && room <= kRoomMax; ++i) {
+    list.assign(room, T{});
+    auto count = static_cast<unsigned int>(room);
+    code = call(&count, list.data());
+    if (code == Return::success) list.resize(std::min<std::size_t>(count, room));
+    room = std::max<std::size_t>(room * 2, count);
+  }
+  if (code != Return::success) list.clear();
+  return code;
+}
+
+std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
+  std::vector<Megahertz> clocks;
+  for (const unsigned int mhz : raw)
+    if (const auto clock = megahertz(mhz)) clocks.push_back(*clock);
+  std::sort(clocks.begin(), clocks.end());
+  clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
+  return clocks;
+}
+
+void find_clocks(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+  constexpr std::size_t kRoom = 256;
+  std::vector<unsigned int> raw;
+  if (nvml.memory_clocks == nullptr) return;
+  Return code = read_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
+    return nvml.memory_clocks(device, count, clocks);
+  });
+  if (!calls.note("nvmlDeviceGetSupportedMemoryClocks", code)) return;
+  out.memory_clocks = ascending(raw);
+  if (nvml.graphics_clocks == nullptr || out.memory_clocks.empty()) return;
+
+  const auto memory_mhz = static_cast<unsigned int>(out.memory_clocks.back().value());
+  code = read_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
+    return nvml.graphics_clocks(device, memory_mhz, count, clocks);
+  });
+  if (calls.note("nvmlDeviceGetSupportedGraphicsClocks", code)) out.sm_clocks = ascending(raw);
+}
+
+void find_limits(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+  unsigned int lowest = 0, highest = 0, factory = 0, threshold = 0;
+  if (calls.ok("nvmlDeviceGetPowerManagementLimitConstraints", nvml.power_limit_range, device,
+               &lowest, &highest) &&
+      calls.ok("nvmlDeviceGetPowerManagementDefaultLimit", nvml.power_limit_default, device,
+               &factory)) {
+    const auto low = watts(lowest), high = watts(highest), usual = watts(factory);
+    if (low && high && usual) out.power_limits = PowerLimits{*low, *high, *usual};
+  }
+  if (calls.ok("nvmlDeviceGetTemperatureThreshold", nvml.temperature_threshold, device,
+               nvml::TemperatureThreshold::slowdown, &threshold))
+    out.slowdown_temperature = celsius(threshold);
+}
+
+void find_identity(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+  char name[nvml::kNameSize] = {};
+  nvml::PciInfo pci{};
+  unsigned int architecture = 0;
+  if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
+    out.id.name = text(name);
+  if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
+    out.id.pci_bus_id = text(pci.bus_id);
+  if (calls.ok("nvmlDeviceGetArchitecture", nvml.architecture, device, &architecture))
+    out.architecture = architecture_of(architecture);
+  if (const ChipFacts* facts = facts_of_product(out.id.name)) {
+    out.flat_voltage_end = facts->flat_voltage_end;
+    if (out.architecture == Architecture::unknown) out.architecture = facts->architecture;
+  }
+}
+
+struct PowerFields {
+  std::optional<Watts> average, instant;
+};
+
+PowerFields read_power_fields(Calls& calls, const NvmlFunctions& nvml, nvml::Device device) {
+  nvml::FieldValue fields[2] = {};
+  fields[0].field = nvml::kFieldPowerAverage;
+  fields[1].field = nvml::kFieldPowerInstant;
+  PowerFields power;
+  if (!calls.ok("nvmlDeviceGetFieldValues", nvml.field_values, device, 2, fields)) return power;
+  if (calls.note("field 185 (average power)", fields[0].code))
+    power.average = watts(number(fields[0]));
+  if (calls.note("field 186 (instant power)", fields[1].code))
+    power.instant = watts(number(fields[1]));
+  return power;
+}
+
+void find_sensors(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+  unsigned long long energy = 0;
+  out.energy_counter =
+      calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device, &energy) &&
+      joules(energy).has_value();
+  const PowerFields power = read_power_fields(calls, nvml, device);
+  out.instant_power = power.instant.has_value();
+  out.averaged_power = power.average.has_value();
+}
+
+using ProcessTable = std::map<unsigned int, GpuProcess>;
+using ProcessCall = decltype(NvmlFunctions::compute_processes);
+constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_v3";
+constexpr const char* kGraphicsProcesses = "nvmlDeviceGetGraphicsRunningProcesses_v3";
+
+Return read_processes(ProcessCall function, nvml::Device device,
+                      std::vector<nvml::ProcessInfo>& list) {
+  constexpr std::size_t kRoom = 64;
+  if (function == nullptr) return Return::function_not_found;
+  return read_list(list, kRoom, [&](unsigned int* count, nvml::ProcessInfo* infos) {
+    return function(device, count, infos);
+  });
+}
+
+void add_processes(const std::vector<nvml::ProcessInfo>& list, ProcessTable& table) {
+  // A process on several MIG instances has a row for each; one that computes and draws is in both
+  // lists with the same memory.
+  std::map<unsigned int, std::optional<double>> memory;
+  for (const nvml::ProcessInfo& info : list) {
+    auto& bytes = memory[info.pid];
+    if (info.used_memory != nvml::kNotAvailable64)
+      bytes = bytes.value_or(0) + static_cast<double>(info.used_memory);
+  }
+  for (const auto& [pid, bytes] : memory) {
+    GpuProcess& process = table[pid];
+    process.pid = pid;
+    process.memory_bytes = std::max(process.memory_bytes, bytes);
+  }
+}
+
+std::string process_name(const NvmlFunctions& nvml, unsigned int pid) {
+  char name[256] = {};
+  if (nvml.process_name != nullptr && nvml.process_name(pid, name, sizeof name) == Return::success)
+    return text(name);
+  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// The driver's mean for each process since `seen_us`, where the last call ended; at first over what
+// the driver kept, some seconds.
+void add_utilisation(const NvmlFunctions& nvml, nvml::Device device, unsigned long long& seen_us,
+                     ProcessTable& table) {
+  constexpr std::size_t kRoom = 128;
+  constexpr unsigned long long kFreshUs = 1'000'000;  // the longest sample period
+  if (nvml.process_utilization == nullptr) return;
+  std::vector<nvml::ProcessUtilization> samples;
+  const unsigned long long since = seen_us;
+  // Failure is as good as no samples: not_found says that no process worked since then.
+  (void)read_list(samples, kRoom, [&](unsigned int* count, nvml::ProcessUtilization* out) {
+    return nvml.process_utilization(device, out, count, since);
+  });
+  for (const auto& sample : samples) seen_us = std::max(seen_us, sample.time_us);
+  std::map<unsigned int, unsigned long long> newest;
+  for (const auto& sample : samples) {
+    const auto process = table.find(sample.pid);
+    if (process == table.end() || sample.time_us + kFreshUs < seen_us) continue;
+    if (sample.time_us < newest[sample.pid]) continue;
+    newest[sample.pid] = sample.time_us;
+    process->second.sm_utilisation = share(sample.sm);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlLibrary> library,
+                                                     int index, const Clock& clock) {
+  const NvmlFunctions& nvml = library->functions();
+  nvml::Device handle = nullptr;
+  char uuid[nvml::kUuidSize] = {};
+  Return code = nvml.device_by_index(static_cast<unsigned int>(index), &handle);
+  if (code != Return::success) return library->error(code, "nvmlDeviceGetHandleByIndex_v2");
+  code = nvml.uuid(handle, uuid, nvml::kUuidSize);
+  if (code != Return::success) return library->error(code, "nvmlDeviceGetUUID");
+
+  std::unique_ptr<NvmlDevice> device(new NvmlDevice(std::move(library), handle, clock));
+  Calls calls(*device->library_);
+  calls.note("nvmlDeviceGetUUID", code);
+  Capability& capability = device->capability_;
+  capability.id.index = index;
+  capability.id.uuid = text(uuid);
+  find_identity(calls, nvml, handle, capability);
+  find_clocks(calls, nvml, handle, capability);
+  find_limits(calls, nvml, handle, capability);
+  find_sensors(calls, nvml, handle, capability);
+  std::vector<nvml::ProcessInfo> list;
+  capability.process_list =
+      calls.note(kComputeProcesses, read_processes(nvml.compute_processes, handle, list)) ||
+      calls.note(kGraphicsProcesses, read_processes(nvml.graphics_processes, handle, list));
+  if (auto gpm = Gpm::create(*device->library_, handle); gpm.ok())
+    device->gpm_ = *std::move(gpm);
+  else
+    calls.fail(gpm.error());
+  capability.activity_counters = device->gpm_ != nullptr;
+
+  if (auto error = calls.error()) return *std::move(error);
+  return device;
+}
+
+Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
+  const NvmlFunctions& nvml = library_->functions();
+  Calls calls(*library_);
+  Sample sample;
+  sample.source = SampleSource::nvml;
+  sample.time = clock_.now();  // the clock is not asked again: a call below may outlast its owner
+
+  // First GPM, whose window is timed, last the energy counter, which takes milliseconds.
+  if (plan.activity && gpm_ != nullptr) {
+    auto activity = gpm_->read(sample.time);
+    if (activity.ok())
+      sample.activity = *activity;
+    else
+      calls.fail(activity.error());
+  }
+
+  nvml::Utilization utilisation{};
+  if (calls.ok("nvmlDeviceGetUtilizationRates", nvml.utilization, device_, &utilisation)) {
+    sample.gpu_utilisation = share(utilisation.gpu);
+    sample.memory_utilisation = share(utilisation.memory);
+  }
+  unsigned int raw = 0;
+  if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::sm, &raw))
+    sample.sm_clock = megahertz(raw);
+  if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::memory, &raw))
+    sample.memory_clock = megahertz(raw);
+  if (calls.ok("nvmlDeviceGetPowerUsage", nvml.power_usage, device_, &raw))
+    sample.power_usage = watts(raw);
+  const PowerFields power = read_power_fields(calls, nvml, device_);
+  sample.power_average = power.average;
+  sample.power_instant = power.instant;
+  if (calls.ok("nvmlDeviceGetTemperature", nvml.temperature, device_, nvml::TemperatureSensor::gpu,
+               &raw))
+    sample.temperature = celsius(raw);
+  unsigned long long wide = 0;
+  if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
+      wide != nvml::kNotAvailable64)
+    sample.throttle_reasons = wide;
+  if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
+    sample.energy = joules(wide);
+
+  if (auto error = calls.error()) return *std::move(error);
+  return sample;
+}
+
+Result<std::vector<GpuProcess>> NvmlDevice::processes() {
+  const NvmlFunctions& nvml = library_->functions();
+  ProcessTable table;
+  bool supported = false;
+  const std::pair<ProcessCall, const char*> lists[] = {
+      {nvml.compute_processes, kComputeProcesses}, {nvml.graphics_processes, kGraphicsProcesses}};
+  for (const auto& [function, name] : lists) {
+    std::vector<nvml::ProcessInfo> list;
+    const Return code = read_processes(function, device_, list);
+    if (code != Return::success) {
+      Error error = library_->error(code, name);
+      if (error.code == Errc::not_supported) continue;
+      return error;  // half a list would pass for a whole one
+    }
+    supported = true;
+    add_processes(list, table);
+  }
+  if (!supported)
+    return Error{Errc::not_supported, "this GPU or its driver does not list processes"};
+
+  add_utilisation(nvml, device_, processes_seen_us_, table);
+  std::vector<GpuProcess> processes;
+  for (auto& [pid, process] : table) {
+    process.name = process_name(nvml, pid);
+    processes.push_back(std::move(process));
+  }
+  return processes;
+}
+
+Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
+                                 const Clock& clock) {
+  unsigned int count = 0;
+  const Return code = library->functions().device_count(&count);
+  if (code != Return::success) return library->error(code, "nvmlDeviceGetCount_v2");
+  NvmlDevices devices;
+  for (int index = 0; index < static_cast<int>(count); ++index) {
+    auto device = NvmlDevice::open(library, index, clock);
+    if (device.ok())
+      devices.opened.push_back(*std::move(device));
+    else
+      devices.failed.push_back(
+          {index, std::move(device).error().with("GPU " + std::to_string(index))});
+  }
+  return devices;
+}
+
+}  // namespace derate

@@ -1,0 +1,54 @@
+// A GPU read through NVML. Raw integers become quantities here and nowhere above.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "device/nvml/gpm.h"
+#include "device/nvml/nvml_library.h"
+#include "device/telemetry_source.h"
+
+namespace derate {
+
+class NvmlDevice final : public TelemetrySource {
+ public:
+  // Opens the GPU at NVML's `index` and asks what it offers; what it cannot tell stays empty.
+  // `clock` outlives the device. Errors: gpu_lost, no_permission, query_failed.
+  static Result<std::unique_ptr<NvmlDevice>> open(std::shared_ptr<const NvmlLibrary> library,
+                                                  int index, const Clock& clock);
+
+  const Capability& capability() const override { return capability_; }
+  Result<Sample> read(const ReadPlan& plan) override;
+  // Everything that computes or draws on the GPU, ascending by pid.
+  Result<std::vector<GpuProcess>> processes() override;
+
+ private:
+  NvmlDevice(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, const Clock& clock)
+      : library_(std::move(library)), device_(device), clock_(clock) {}
+
+  std::shared_ptr<const NvmlLibrary> library_;
+  nvml::Device device_;
+  const Clock& clock_;
+  Capability capability_;
+  std::unique_ptr<Gpm> gpm_;                  // null when the GPU has none
+  unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
+};
+
+// A GPU that is there and cannot be opened.
+struct FailedGpu {
+  int index;
+  Error error;
+};
+
+struct NvmlDevices {
+  std::vector<std::unique_ptr<NvmlDevice>> opened;
+  std::vector<FailedGpu> failed;  // the others go on without them
+};
+
+// Opens every GPU of the machine, ascending by index. Errors: query_failed when they cannot even be
+// counted.
+Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
+                                 const Clock& clock);
+
+}  // namespace derate

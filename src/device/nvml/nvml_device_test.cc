@@ -1,0 +1,360 @@
+#include "device/nvml/nvml_device.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <unistd.h>
+
+#include "device/nvml/fake_nvml.h"
+
+namespace derate {
+namespace {
+
+using nvml::Return;
+using namespace std::chrono_literals;
+
+constexpr unsigned int kAllOnes = 0xffffffff;
+
+struct NvmlDeviceTest : ::testing::Test {
+  NvmlDeviceTest() : gpu(fake.add_gpu()) {}
+  Result<std::unique_ptr<NvmlDevice>> open(const NvmlFunctions& functions) {
+    return NvmlDevice::open(*NvmlLibrary::create(functions), 0, clock);
+  }
+  std::unique_ptr<NvmlDevice> open() { return *open(FakeNvml::functions()); }
+  // A sample with every field: the second GPM window closes.
+  Result<Sample> read_all(NvmlDevice& device) {
+    (void)device.read({});
+    clock.advance(200ms);
+    return device.read({});
+  }
+
+  FakeNvml fake;
+  FakeGpu& gpu;
+  FakeClock clock;
+};
+
+TEST_F(NvmlDeviceTest, TellsWhatTheGpuIs) {
+  const auto device = open();
+  const Capability& capability = device->capability();
+  EXPECT_EQ(capability.id, (GpuId{0, gpu.uuid, "00000000:65:00.0", "NVIDIA H200"}));
+  EXPECT_EQ(capability.architecture, Architecture::hopper);
+  using Clocks = std::vector<Megahertz>;
+  EXPECT_EQ(capability.memory_clocks, (Clocks{Megahertz(1593), Megahertz(3201)}));
+  EXPECT_EQ(capability.sm_clocks, (Clocks{Megahertz(345), Megahertz(1965), Megahertz(1980)}));
+  ASSERT_TRUE(capability.power_limits);
+  EXPECT_EQ(capability.power_limits->lowest, Watts(200));
+  EXPECT_EQ(capability.power_limits->highest, Watts(700));
+  EXPECT_EQ(capability.power_limits->factory, Watts(700));
+  EXPECT_EQ(capability.slowdown_temperature, Celsius(87));
+  EXPECT_EQ(capability.flat_voltage_end, Megahertz(1005));
+  EXPECT_TRUE(capability.energy_counter);
+  EXPECT_TRUE(capability.instant_power);
+  EXPECT_TRUE(capability.averaged_power);
+  EXPECT_TRUE(capability.activity_counters);
+  EXPECT_TRUE(capability.process_list);
+}
+
+TEST_F(NvmlDeviceTest, ReadsEverySensor) {
+  clock.advance(5s);
+  const auto device = open();
+  const Sample sample = *read_all(*device);
+  EXPECT_EQ(sample.time, Instant(5200ms));
+  EXPECT_EQ(sample.source, SampleSource::nvml);
+  EXPECT_EQ(sample.gpu_utilisation, percent(97));
+  EXPECT_EQ(sample.memory_utilisation, percent(41));
+  EXPECT_EQ(sample.sm_clock, Megahertz(1755));
+  EXPECT_EQ(sample.memory_clock, Megahertz(3201));
+  EXPECT_EQ(sample.power_usage, Watts(512.34));
+  EXPECT_EQ(sample.power_average, Watts(511));
+  EXPECT_EQ(sample.power_instant, Watts(600.5));
+  EXPECT_EQ(sample.energy, Joules(123456.789));
+  EXPECT_EQ(sample.temperature, Celsius(61));
+  EXPECT_EQ(sample.throttle_reasons, throttle::kSwPowerCap);
+  EXPECT_EQ(sample.activity.sm, percent(90));
+}
+
+TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
+  const auto device = open();
+  fake.called.clear();
+  const Sample sample = *device->read({.energy = false, .activity = false});
+  EXPECT_FALSE(sample.energy);
+  EXPECT_EQ(fake.called["nvmlDeviceGetTotalEnergyConsumption"], 0);
+  EXPECT_EQ(fake.called["nvmlGpmSampleGet"], 0);
+  EXPECT_EQ(fake.called["nvmlDeviceGetFieldValues"], 1);
+}
+
+// Any subset of optional symbols missing still yields a GPU and a sample.
+RC_GTEST_FIXTURE_PROP(NvmlDeviceTest, OptionalSymbolsAreOptional, ()) {
+  NvmlFunctions functions = FakeNvml::functions();
+  for (const NvmlSymbol& symbol : nvml_symbols())
+    if (!symbol.required && *rc::gen::arbitrary<bool>()) symbol.store(functions, nullptr);
+
+  const auto device = open(functions);
+  RC_ASSERT(device.ok());
+  RC_ASSERT((*device)->capability().id.uuid == gpu.uuid);
+  const auto read = read_all(**device);
+  RC_ASSERT(read.ok());
+  const Sample& sample = *read;
+  RC_ASSERT(sample.gpu_utilisation.has_value() == (functions.utilization != nullptr));
+  RC_ASSERT(sample.sm_clock.has_value() == (functions.clock != nullptr));
+  RC_ASSERT(sample.power_usage.has_value() == (functions.power_usage != nullptr));
+  RC_ASSERT(sample.power_instant.has_value() == (functions.field_values != nullptr));
+  RC_ASSERT(sample.throttle_reasons.has_value() == (functions.throttle_reasons != nullptr));
+  RC_ASSERT(sample.energy.has_value() == (functions.energy != nullptr));
+  RC_ASSERT((sample.activity != Activity{}) == (*device)->capability().activity_counters);
+  const bool listed = functions.compute_processes || functions.graphics_processes;
+  RC_ASSERT((*device)->processes().ok() == listed);
+  RC_ASSERT((*device)->capability().process_list == listed);
+}
+
+TEST_F(NvmlDeviceTest, EachOptionalSymbolMissingAlone) {
+  for (const NvmlSymbol& symbol : nvml_symbols()) {
+    if (symbol.required) continue;
+    NvmlFunctions functions = FakeNvml::functions();
+    symbol.store(functions, nullptr);
+    const auto device = open(functions);
+    ASSERT_TRUE(device.ok()) << symbol.name;
+    EXPECT_TRUE(read_all(**device).ok()) << symbol.name;
+    EXPECT_TRUE((*device)->processes().ok()) << symbol.name;
+  }
+}
+
+// One call failing leaves its own fields empty and the others as they are.
+TEST_F(NvmlDeviceTest, EachCallFailingAlone) {
+  const auto device = open();
+  const Sample whole = *read_all(*device);
+  const std::map<std::string, void (*)(Sample&)> emptied{
+      {"nvmlDeviceGetUtilizationRates",
+       [](Sample& s) { s.gpu_utilisation = s.memory_utilisation = std::nullopt; }},
+      {"nvmlDeviceGetClockInfo", [](Sample& s) { s.sm_clock = s.memory_clock = std::nullopt; }},
+      {"nvmlDeviceGetPowerUsage", [](Sample& s) { s.power_usage.reset(); }},
+      {"nvmlDeviceGetFieldValues",
+       [](Sample& s) { s.power_average = s.power_instant = std::nullopt; }},
+      {"nvmlDeviceGetTemperature", [](Sample& s) { s.temperature.reset(); }},
+      {"nvmlDeviceGetCurrentClocksEventReasons", [](Sample& s) { s.throttle_reasons.reset(); }},
+      {"nvmlDeviceGetTotalEnergyConsumption", [](Sample& s) { s.energy.reset(); }},
+      {"nvmlGpmSampleGet", [](Sample& s) { s.activity = {}; }},
+      {"nvmlGpmMetricsGet", [](Sample& s) { s.activity = {}; }},
+  };
+  for (const Return code : {Return::not_supported, Return::no_permission, Return::unknown}) {
+    for (const auto& [call, empty] : emptied) {
+      fake.failing = {{call, code}};
+      clock.advance(200ms);
+      const auto sample = device->read({});
+      ASSERT_TRUE(sample.ok()) << call;
+      Sample expected = whole;
+      expected.time = clock.now();
+      empty(expected);
+      EXPECT_EQ(*sample, expected) << call;
+    }
+  }
+}
+
+TEST_F(NvmlDeviceTest, EachCallFailingAloneAtOpen) {
+  const auto calls = [&] {
+    fake.called.clear();
+    open();
+    return fake.called;
+  }();
+  for (const auto& [call, times] : calls) {
+    const std::string name = call;
+    if (name == "nvmlInit_v2") continue;
+    fake.failing = {{name, Return::unknown}};
+    const bool needed = name == "nvmlDeviceGetHandleByIndex_v2" || name == "nvmlDeviceGetUUID";
+    EXPECT_EQ(open(FakeNvml::functions()).ok(), !needed) << name;
+  }
+  EXPECT_GE(calls.size(), 16u);
+}
+
+TEST_F(NvmlDeviceTest, PowerFieldsFailOneByOne) {
+  const auto device = open();
+  gpu.instant_code = Return::not_supported;
+  Sample sample = *device->read({});
+  EXPECT_FALSE(sample.power_instant);
+  EXPECT_EQ(sample.power_average, Watts(511));
+  gpu.instant_code = Return::success;
+  gpu.average_code = Return::unknown;
+  sample = *device->read({});
+  EXPECT_EQ(sample.power_instant, Watts(600.5));
+  EXPECT_FALSE(sample.power_average);
+  gpu.average_code = Return::gpu_is_lost;
+  EXPECT_EQ(device->read({}).error().code, Errc::gpu_lost);
+}
+
+TEST_F(NvmlDeviceTest, PowerFieldsComeInAnyType) {
+  const auto device = open();
+  for (const auto type : {nvml::ValueType::real, nvml::ValueType::ulonglong}) {
+    gpu.power_type = type;
+    EXPECT_EQ(device->read({})->power_instant, Watts(600.5));
+  }
+  gpu.power_type = nvml::ValueType{99};
+  EXPECT_FALSE(device->read({})->power_instant);
+}
+
+TEST_F(NvmlDeviceTest, ALostGpuFailsTheSampleWhicheverCallSaysSo) {
+  const auto device = open();
+  ASSERT_TRUE(read_all(*device).ok());
+  fake.called.clear();
+  clock.advance(200ms);
+  ASSERT_TRUE(device->read({}).ok());
+  const auto calls = fake.called;
+  EXPECT_EQ(calls.size(), 9u);
+  for (const auto& [call, times] : calls) {
+    fake.failing = {{call, Return::gpu_is_lost}};
+    clock.advance(200ms);
+    const auto sample = device->read({});
+    ASSERT_FALSE(sample.ok()) << call;
+    EXPECT_EQ(sample.error().code, Errc::gpu_lost);
+    EXPECT_EQ(sample.error().message, call + ": GPU is lost (NVML error 15)");
+  }
+  // Nothing more is asked of a GPU that is gone.
+  fake.failing = {{"*", Return::gpu_is_lost}};
+  fake.called.clear();
+  EXPECT_FALSE(device->read({.energy = true, .activity = false}).ok());
+  EXPECT_EQ(fake.called.size(), 1u);
+  EXPECT_EQ(device->processes().error().code, Errc::gpu_lost);
+}
+
+TEST_F(NvmlDeviceTest, ASampleWithNothingInItIsAFailure) {
+  const auto device = open();
+  fake.failing = {{"*", Return::no_permission}};
+  const auto sample = device->read({});
+  ASSERT_FALSE(sample.ok());
+  EXPECT_EQ(sample.error().code, Errc::query_failed);
+  EXPECT_NE(sample.error().message.find("Insufficient Permissions"), std::string::npos);
+}
+
+TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
+  gpu.utilization = {kAllOnes, kAllOnes};
+  gpu.sm_clock = gpu.memory_clock = kAllOnes;
+  gpu.power_usage = gpu.power_average = gpu.power_instant = kAllOnes;
+  gpu.temperature = kAllOnes - 40;  // a negative number in disguise
+  gpu.energy = gpu.throttle_reasons = ~0ull;
+  gpu.slowdown = gpu.power_highest = kAllOnes;
+  gpu.memory_clocks = {3201, kAllOnes};
+  const auto device = open();
+  const Capability& capability = device->capability();
+  EXPECT_FALSE(capability.slowdown_temperature);
+  EXPECT_FALSE(capability.power_limits);
+  EXPECT_FALSE(capability.energy_counter);
+  EXPECT_FALSE(capability.instant_power);
+  EXPECT_FALSE(capability.averaged_power);
+  EXPECT_EQ(capability.memory_clocks, std::vector{Megahertz(3201)});
+  EXPECT_FALSE(capability.sm_clocks.empty());
+
+  const Sample sample = *device->read({});
+  Sample nothing;
+  nothing.source = SampleSource::nvml;
+  nothing.time = clock.now();
+  EXPECT_EQ(sample, nothing);
+}
+
+TEST_F(NvmlDeviceTest, AnUnknownGpuIsUnknown) {
+  gpu.architecture = kAllOnes;
+  gpu.name = "NVIDIA Something New";
+  gpu.gpm_supported = 0;
+  const auto device = open();
+  EXPECT_EQ(device->capability().architecture, Architecture::unknown);
+  EXPECT_FALSE(device->capability().flat_voltage_end);
+  EXPECT_FALSE(device->capability().activity_counters);
+}
+
+TEST_F(NvmlDeviceTest, ManyClocks) {
+  gpu.graphics_clocks.clear();
+  for (unsigned int mhz = 3000; mhz > 0; --mhz) gpu.graphics_clocks.push_back(mhz);
+  const auto device = open();
+  EXPECT_EQ(device->capability().sm_clocks.size(), 3000u);
+  EXPECT_EQ(device->capability().sm_clocks.front(), Megahertz(1));
+}
+
+TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
+  const auto self = static_cast<unsigned int>(::getpid());
+  gpu.compute = {{300, 1000, 0, 0}, {200, 50, 1, 0}, {200, 70, 2, 0}};
+  gpu.graphics = {{300, 1000, 0, 0}, {self, ~0ull, 0, 0}};
+  gpu.process_utilization = {{200, 9'500'000, 11, 0, 0, 0},
+                             {200, 10'000'000, 22, 0, 0, 0},
+                             {300, 8'000'000, 99, 0, 0, 0},  // long ago
+                             {self, 10'000'000, kAllOnes, 0, 0, 0},
+                             {999, 10'000'000, 5, 0, 0, 0}};  // gone by now
+  fake.process_names = {{200, "/usr/bin/train"}, {300, "game"}};
+  const auto device = open();
+  const auto processes = *device->processes();
+  ASSERT_EQ(processes.size(), 3u);
+  std::map<std::int64_t, GpuProcess> by_pid;
+  for (const auto& process : processes) by_pid[process.pid] = process;
+  EXPECT_EQ(by_pid[200], (GpuProcess{200, "/usr/bin/train", 120.0, percent(22)}));
+  EXPECT_EQ(by_pid[300], (GpuProcess{300, "game", 1000.0, std::nullopt}));
+  EXPECT_FALSE(by_pid[self].memory_bytes);
+  EXPECT_FALSE(by_pid[self].sm_utilisation);
+  EXPECT_FALSE(by_pid[self].name.empty());  // from /proc, as NVML does not know it
+
+  // Nothing new since: nobody worked.
+  const auto later = *device->processes();
+  EXPECT_EQ(later.size(), 3u);
+  for (const auto& process : later) EXPECT_FALSE(process.sm_utilisation);
+  EXPECT_EQ(gpu.asked_since, 10'000'000u);
+}
+
+TEST_F(NvmlDeviceTest, ProcessesMayGrowBetweenCalls) {
+  const auto device = open();
+  gpu.processes_born =
+      70;  // more than there is room for at first, and again before the second call
+  const auto processes = device->processes();
+  ASSERT_TRUE(processes.ok());
+  EXPECT_EQ(processes->size(), gpu.compute.size());
+  EXPECT_GE(processes->size(), 100u);
+}
+
+TEST_F(NvmlDeviceTest, AListThatNeverFitsIsGivenUp) {
+  const auto device = open();
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::insufficient_size}};
+  fake.called.clear();
+  EXPECT_EQ(device->processes().error().code, Errc::query_failed);
+  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v3"], 5);
+}
+
+TEST_F(NvmlDeviceTest, ProcessErrors) {
+  const auto device = open();
+  gpu.compute = {{200, 50, 0, 0}};
+  fake.failing = {{"nvmlDeviceGetProcessUtilization", Return::not_found},
+                  {"nvmlDeviceGetGraphicsRunningProcesses_v3", Return::not_supported},
+                  {"nvmlSystemGetProcessName", Return::no_permission}};
+  EXPECT_EQ(device->processes()->size(), 1u);
+  fake.failing["nvmlDeviceGetComputeRunningProcesses_v3"] = Return::not_supported;
+  EXPECT_EQ(device->processes().error().code, Errc::not_supported);
+  fake.failing["nvmlDeviceGetComputeRunningProcesses_v3"] = Return::no_permission;
+  EXPECT_EQ(device->processes().error().code, Errc::no_permission);
+}
+
+TEST_F(NvmlDeviceTest, OneGpuFailsAndTheOthersGoOn) {
+  fake.add_gpu();
+  fake.add_gpu();
+  fake.failing = {{"open 1", Return::gpu_is_lost}};
+  const auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  ASSERT_EQ(devices.opened.size(), 2u);
+  EXPECT_EQ(devices.opened[0]->capability().id.index, 0);
+  EXPECT_EQ(devices.opened[1]->capability().id.index, 2);
+  EXPECT_EQ(devices.opened[1]->capability().id.uuid, fake.gpus[2]->uuid);
+  ASSERT_EQ(devices.failed.size(), 1u);
+  EXPECT_EQ(devices.failed[0].index, 1);
+  EXPECT_EQ(devices.failed[0].error.code, Errc::gpu_lost);
+  EXPECT_EQ(devices.failed[0].error.message,
+            "GPU 1: nvmlDeviceGetHandleByIndex_v2: GPU is lost (NVML error 15)");
+}
+
+TEST_F(NvmlDeviceTest, CountFails) {
+  fake.failing = {{"nvmlDeviceGetCount_v2", Return::unknown}};
+  const auto devices = list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  EXPECT_EQ(devices.error().code, Errc::query_failed);
+}
+
+TEST_F(NvmlDeviceTest, TheLibraryLivesAsLongAsItsDevices) {
+  {
+    const auto device = open();
+    EXPECT_EQ(fake.initialised, 1);
+  }
+  EXPECT_EQ(fake.initialised, 0);
+  EXPECT_EQ(fake.gpm_samples, 0);
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,143 @@
+#include "device/nvml/nvml_thread.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <condition_variable>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/defer.h"
+
+namespace derate {
+namespace {
+
+using RealTime = std::chrono::steady_clock;
+
+}  // namespace
+
+struct NvmlSource::Shared {
+  enum class State {
+    idle,
+    busy,   // a call waits for the thread or runs on it
+    ended,  // the thread is about to return and `inner` is gone
+  };
+  using Job = std::function<void(TelemetrySource&)>;
+
+  std::unique_ptr<TelemetrySource> inner;  // the thread's own, once it runs
+  std::mutex mutex;
+  std::condition_variable changed;  // any of what follows
+  State state = State::idle;
+  Job job;
+  RealTime::time_point since;  // the start of the call
+  bool stop = false;
+
+  // The thread. Owns the shared state, so that a hung call finds it when it comes back.
+  static void work(const std::shared_ptr<Shared>& shared) {
+    std::unique_lock lock(shared->mutex);
+    while (true) {
+      shared->changed.wait(lock, [&] { return shared->stop || shared->state == State::busy; });
+      if (shared->stop) break;
+      {
+        const Job job = std::exchange(shared->job, nullptr);
+        lock.unlock();
+        job(*shared->inner);
+      }
+      lock.lock();
+      shared->state = State::idle;
+      shared->changed.notify_all();
+    }
+    lock.unlock();
+    shared->inner.reset();  // closing calls the driver too
+    lock.lock();
+    shared->state = State::ended;
+    shared->changed.notify_all();
+  }
+
+  // Has the thread do `job`; false when it has not done it by the deadline.
+  bool run(Job next, Duration deadline) {
+    std::unique_lock lock(mutex);
+    if (state == State::busy) return false;
+    job = std::move(next);
+    since = RealTime::now();
+    state = State::busy;
+    changed.notify_all();
+    return changed.wait_until(lock, since + deadline, [&] { return state == State::idle; });
+  }
+
+  Duration busy_for() {
+    const std::lock_guard lock(mutex);
+    return RealTime::now() - since;
+  }
+};
+
+NvmlSource::NvmlSource(Capability capability, Duration deadline)
+    : capability_(std::move(capability)),
+      deadline_(deadline),
+      shared_(std::make_shared<Shared>()) {}
+
+Result<std::unique_ptr<NvmlSource>> NvmlSource::create(std::unique_ptr<TelemetrySource> inner,
+                                                       Duration deadline) {
+  std::unique_ptr<NvmlSource> source(new NvmlSource(inner->capability(), deadline));
+  source->shared_->inner = std::move(inner);
+
+  // A thread inherits the mask: signals are for the program's main thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  const Defer unblock([&] { pthread_sigmask(SIG_SETMASK, &before, nullptr); });
+  try {
+    source->thread_ = std::thread(Shared::work, source->shared_);
+  } catch (const std::system_error& error) {
+    return Error{Errc::io, fmt::format("GPU {}: no thread for its driver calls: {}",
+                                       source->capability_.id.index, error.what())};
+  }
+  const std::string name = fmt::format("nvml-{}", source->capability_.id.index);
+  pthread_setname_np(source->thread_.native_handle(), name.c_str());
+  return source;
+}
+
+NvmlSource::~NvmlSource() {
+  if (!thread_.joinable()) return;
+  bool ended = false;
+  {
+    std::unique_lock lock(shared_->mutex);
+    shared_->stop = true;
+    shared_->changed.notify_all();
+    // Nobody waits for a call that overran already.
+    if (shared_->state == Shared::State::idle)
+      ended = shared_->changed.wait_for(lock, deadline_,
+                                        [&] { return shared_->state == Shared::State::ended; });
+  }
+  if (ended)
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+template <class T, class Call>
+Result<T> NvmlSource::run(Call call) {
+  const std::lock_guard one_caller(callers_);
+  // Shared with the call: it may come back when this frame is long gone.
+  auto answer = std::make_shared<std::optional<Result<T>>>();
+  const bool in_time = shared_->run(
+      [answer, call](TelemetrySource& inner) { answer->emplace(call(inner)); }, deadline_);
+  if (in_time) return std::move(**answer);
+  return Error{
+      Errc::gpu_stuck,
+      fmt::format("GPU {} ({}): a driver call has not come back for {:.1f} s", capability_.id.index,
+                  capability_.id.uuid, seconds(shared_->busy_for()))};
+}
+
+Result<Sample> NvmlSource::read(const ReadPlan& plan) {
+  return run<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
+}
+
+Result<std::vector<GpuProcess>> NvmlSource::processes() {
+  return run<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); });
+}
+
+}  // namespace derate

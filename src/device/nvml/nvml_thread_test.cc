@@ -1,0 +1,214 @@
+#include "device/nvml/nvml_thread.h"
+
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <csignal>
+
+#include "device/nvml/fake_nvml.h"
+#include "device/nvml/nvml_device.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+using RealTime = std::chrono::steady_clock;
+
+constexpr Duration kShort = 50ms;
+// No call that hangs here is waited for; far above what a busy machine adds.
+constexpr Duration kLong = 60s;
+
+// What a hung source shares with its test; it may outlive the source's owner.
+struct Gate {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool shut = false;
+  int inside = 0;
+  int destroyed = 0;
+
+  void set(bool closed) {
+    const std::lock_guard lock(mutex);
+    shut = closed;
+    changed.notify_all();
+  }
+  void pass() {
+    std::unique_lock lock(mutex);
+    ++inside;
+    changed.notify_all();
+    changed.wait(lock, [&] { return !shut; });
+    --inside;
+    changed.notify_all();
+  }
+  int count_inside() {
+    const std::lock_guard lock(mutex);
+    return inside;
+  }
+  template <class Condition>
+  bool wait(Condition condition) {
+    std::unique_lock lock(mutex);
+    return changed.wait_for(lock, kLong, condition);
+  }
+};
+
+// Counts its readings in the sample's energy; each passes the gate.
+class GatedSource final : public TelemetrySource {
+ public:
+  explicit GatedSource(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {
+    capability_.id.index = 3;
+    capability_.id.uuid = "GPU-abc";
+  }
+  ~GatedSource() override {
+    const std::lock_guard lock(gate_->mutex);
+    ++gate_->destroyed;
+    gate_->changed.notify_all();
+  }
+  const Capability& capability() const override { return capability_; }
+  Result<Sample> read(const ReadPlan& plan) override {
+    gate_->pass();
+    thread = std::this_thread::get_id();
+    sigset_t mask;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+    interruptible = sigismember(&mask, SIGTERM) == 0;
+    Sample sample;
+    sample.energy = Joules(++readings_);
+    if (plan.activity) sample.activity.sm = percent(1);
+    return sample;
+  }
+  Result<std::vector<GpuProcess>> processes() override {
+    gate_->pass();
+    return Error{Errc::no_permission, "no"};
+  }
+
+  static inline std::atomic<std::thread::id> thread;
+  static inline std::atomic<bool> interruptible;
+
+ private:
+  std::shared_ptr<Gate> gate_;
+  Capability capability_;
+  int readings_ = 0;
+};
+
+struct NvmlSourceTest : ::testing::Test {
+  std::unique_ptr<NvmlSource> create(Duration deadline) {
+    return *NvmlSource::create(std::make_unique<GatedSource>(gate), deadline);
+  }
+  // Reads until the GPU answers again.
+  Result<Sample> read_when_back(NvmlSource& source) {
+    const auto end = RealTime::now() + kLong;
+    while (true) {
+      auto sample = source.read({});
+      if (sample.ok() || RealTime::now() > end) return sample;
+      std::this_thread::yield();
+    }
+  }
+  std::shared_ptr<Gate> gate = std::make_shared<Gate>();
+};
+
+TEST_F(NvmlSourceTest, PassesCallsOnToItsThread) {
+  const auto source = create(kLong);
+  EXPECT_EQ(source->capability().id.uuid, "GPU-abc");
+  const Sample first = *source->read({.energy = true, .activity = false});
+  EXPECT_EQ(first.energy, Joules(1));
+  EXPECT_FALSE(first.activity.sm);
+  EXPECT_EQ(source->read({})->activity.sm, percent(1));
+  EXPECT_EQ(source->processes().error().code, Errc::no_permission);
+  EXPECT_NE(GatedSource::thread.load(), std::this_thread::get_id());
+  EXPECT_FALSE(GatedSource::interruptible);
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGTERM), 0);  // ours is as it was
+}
+
+TEST_F(NvmlSourceTest, AHungCallIsStuckThenLateThenFine) {
+  const auto source = create(kShort);
+  gate->set(true);
+  auto start = RealTime::now();
+  const auto stuck = source->read({});
+  EXPECT_GE(RealTime::now() - start, kShort);
+  ASSERT_FALSE(stuck.ok());
+  EXPECT_EQ(stuck.error().code, Errc::gpu_stuck);
+  EXPECT_TRUE(
+      stuck.error().message.starts_with("GPU 3 (GPU-abc): a driver call has not come back for 0."))
+      << stuck.error().message;
+
+  // At once while it hangs, whatever is asked, and no second call is made.
+  start = RealTime::now();
+  for (int i = 0; i < 1000; ++i) {
+    EXPECT_EQ(source->read({}).error().code, Errc::gpu_stuck);
+    EXPECT_EQ(source->processes().error().code, Errc::gpu_stuck);
+  }
+  EXPECT_LT(RealTime::now() - start, 1000 * kShort);
+  EXPECT_EQ(gate->count_inside(), 1);
+
+  // The late answer was the first reading; the next that is seen is the second or later.
+  gate->set(false);
+  const auto back = read_when_back(*source);
+  ASSERT_TRUE(back.ok());
+  EXPECT_GE(back->energy, Joules(2));
+}
+
+TEST_F(NvmlSourceTest, TheDestructorDoesNotWaitForAHungCall) {
+  auto source = create(kShort);
+  gate->set(true);
+  EXPECT_EQ(source->read({}).error().code, Errc::gpu_stuck);
+  source.reset();  // would wait for ever
+  {
+    const std::lock_guard lock(gate->mutex);
+    EXPECT_EQ(gate->inside, 1);
+    EXPECT_EQ(gate->destroyed, 0);  // the call still uses it
+  }
+  gate->set(false);
+  EXPECT_TRUE(gate->wait([&] { return gate->destroyed == 1; }));
+}
+
+TEST_F(NvmlSourceTest, TheDestructorEndsAnIdleThread) {
+  auto source = create(kLong);
+  ASSERT_TRUE(source->read({}).ok());
+  source.reset();
+  EXPECT_EQ(gate->destroyed, 1);
+  create(kLong).reset();  // never used
+  EXPECT_EQ(gate->destroyed, 2);
+}
+
+TEST_F(NvmlSourceTest, OneStuckGpuDoesNotHoldTheOther) {
+  auto other_gate = std::make_shared<Gate>();
+  const auto hung = create(kShort);
+  const auto other = *NvmlSource::create(std::make_unique<GatedSource>(other_gate), kLong);
+  gate->set(true);
+  EXPECT_EQ(hung->read({}).error().code, Errc::gpu_stuck);
+  EXPECT_TRUE(other->read({}).ok());
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*hung).ok());
+}
+
+TEST_F(NvmlSourceTest, CallersFromSeveralThreadsTakeTurns) {
+  const auto source = create(kLong);
+  std::vector<std::thread> callers;
+  std::atomic<int> good{0};
+  for (int i = 0; i < 4; ++i)
+    callers.emplace_back([&] {
+      for (int n = 0; n < 100; ++n) good += source->read({}).ok() ? 1 : 0;
+    });
+  for (auto& caller : callers) caller.join();
+  EXPECT_EQ(good, 400);
+}
+
+TEST_F(NvmlSourceTest, CarriesAnNvmlDevice) {
+  FakeNvml fake;
+  fake.add_gpu();
+  FakeClock clock;
+  {
+    auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+    const auto source = *NvmlSource::create(std::move(devices.opened.front()), kLong);
+    clock.advance(1s);
+    const Sample sample = *source->read({});
+    EXPECT_EQ(sample.time, Instant(1s));
+    EXPECT_EQ(sample.sm_clock, Megahertz(1755));
+  }
+  EXPECT_EQ(fake.initialised, 0);
+}
+
+}  // namespace
+}  // namespace derate
