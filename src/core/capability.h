@@ -27,6 +27,8 @@ struct Capability {
   // The highest clock that still runs at the lowest voltage: below it a clock saves little.
   // Known from the chip catalogue (core/chip_facts.h) or from the configuration.
   std::optional<Megahertz> flat_voltage_end;
+  // Off, the driver forgets a GPU's settings when the last process leaves it.
+  std::optional<bool> persistence_mode;
   bool energy_counter = false;
   bool instant_power = false;    // field 186
   bool averaged_power = false;   // field 185

@@ -65,7 +65,7 @@ struct GpuProcess {
   std::int64_t pid = 0;
   std::string name;                        // empty when it may not be read
   std::optional<double> memory_bytes;
-  std::optional<Fraction> sm_utilisation;  // share of the last sample period
+  std::optional<Fraction> sm_utilisation;  // the driver's mean since it was last asked
 
   bool operator==(const GpuProcess&) const = default;
 };

@@ -180,6 +180,7 @@ struct NvmlFunctions {
   Call<nvml::Device, unsigned int*, unsigned int*> power_limit_range = nullptr;
   Call<nvml::Device, unsigned int*> power_limit_default = nullptr;
   Call<nvml::Device, nvml::TemperatureThreshold, unsigned int*> temperature_threshold = nullptr;
+  Call<nvml::Device, unsigned int*> persistence_mode = nullptr;  // 0 off, 1 on
 
   Call<nvml::Device, nvml::Utilization*> utilization = nullptr;
   Call<nvml::Device, nvml::ClockType, unsigned int*> clock = nullptr;

@@ -50,6 +50,7 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::power_limit_range>("nvmlDeviceGetPowerManagementLimitConstraints", kOptional),
     symbol<&F::power_limit_default>("nvmlDeviceGetPowerManagementDefaultLimit", kOptional),
     symbol<&F::temperature_threshold>("nvmlDeviceGetTemperatureThreshold", kOptional),
+    symbol<&F::persistence_mode>("nvmlDeviceGetPersistenceMode", kOptional),
     symbol<&F::utilization>("nvmlDeviceGetUtilizationRates", kOptional),
     symbol<&F::clock>("nvmlDeviceGetClockInfo", kOptional),
     symbol<&F::power_usage>("nvmlDeviceGetPowerUsage", kOptional),
