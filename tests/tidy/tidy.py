@@ -1,0 +1,338 @@
+#!/usr/bin/env python3
+"""House rules as a test: includes against layers.txt, and what a compiler does not check.
+
+usage: tidy.py [ROOT]     prints FILE:LINE: RULE: what to do; exit 1 when there is anything to do
+"""
+
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+CODE_FOLDERS = ("src", "apps", "fakenvml", "tests")
+MAX_COLUMNS = 100
+MAX_FUNCTION_LINES = 70
+MAX_TITLE_COLUMNS = 72
+COMMITS = 50
+
+
+class Finding(NamedTuple):
+    path: str
+    line: int
+    rule: str
+    todo: str
+
+    def __str__(self):
+        return f"{self.path}:{self.line}: {self.rule}: {self.todo}"
+
+
+def data_lines(text):
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+def matches_any(path, globs):
+    return any(fnmatch(path, glob) for glob in globs)
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+TOKEN = re.compile(
+    r'''//[^\n]*|/\*.*?\*/'''                            # comments
+    r'''|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"'''         # raw strings
+    r'''|"(?:\\.|[^"\\\n])*"'''                          # strings
+    r'''|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+\'''',        # characters, not digit separators
+    re.DOTALL)
+
+
+def blank_text(text):
+    """The code with comments and strings blanked; lines keep their numbers."""
+    def blank(match):
+        quote = "" if match[0].startswith("/") else '"'
+        return quote + "\n" * match[0].count("\n") + quote
+    return TOKEN.sub(blank, text)
+
+
+def line_of(text, offset):
+    return text.count("\n", 0, offset) + 1
+
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^">\n]+)[">]', re.MULTILINE)
+
+
+def includes(text):
+    """(line, "quote" or <angle>, path) of each #include."""
+    return [(line_of(text, m.start(1)), m[1], m[2]) for m in INCLUDE.finditer(text)]
+
+
+# --- layers ---------------------------------------------------------------------------------------
+
+class Layers:
+    def __init__(self, text):
+        self.may, self.tests_may, self.never, self.fences = {}, {}, {}, {}
+        tables = {"layer": self.may, "tests": self.tests_may, "never": self.never,
+                  "fence": self.fences}
+        for line in data_lines(text):
+            kind, rest = line.split(None, 1)
+            name, values = rest.split(":", 1)
+            tables[kind][name.strip()] = values.split()
+
+    def folder_of(self, path):
+        """The most particular folder of the table that `path` lies in, or None."""
+        for parent in PurePosixPath(path.removeprefix("src/")).parents:
+            if str(parent) in self.may:
+                return str(parent)
+        return None
+
+    def target_of(self, path, include, exists):
+        """What a quoted include means: a path from src/ (or the root), or None when it is a
+        neighbour that only apps/, fakenvml/ and tests/ may name without its folder."""
+        if self.folder_of(include):
+            return include
+        neighbour = str(PurePosixPath(path).parent / include)
+        return neighbour if exists(neighbour) else None
+
+    def check(self, path, text, exists):
+        folder = self.folder_of(path)
+        if folder is None:
+            yield Finding(path, 1, "layers", "give its folder a line in tests/tidy/layers.txt")
+            return
+        allowed = self.may[folder] + (self.tests_may.get(folder, [])
+                                      if path.endswith("_test.cc") else [])
+        for line, quote, include in includes(text):
+            yield from self.check_fences(path, line, include)
+            if quote == "<":
+                if exists("src/" + include):
+                    yield Finding(path, line, "layers", f'write "{include}": <> is for libraries')
+                continue
+            target = self.target_of(path, include, exists)
+            if target is None or (path.startswith("src/") and target != include):
+                yield Finding(path, line, "layers",
+                              f'write "{include}" as its path from src/; <> for a library')
+            elif not self.sees(folder, allowed, target):
+                yield Finding(path, line, "layers",
+                              f"{folder} may not include {self.folder_of(target)} ({include}): "
+                              "move the code down, or pass a value (tests/tidy/layers.txt)")
+
+    def sees(self, folder, allowed, target):
+        return "*" in allowed or target in allowed or self.folder_of(target) in [folder, *allowed]
+
+    def is_never(self, folder, header):
+        return any((self.folder_of(header) + "/").startswith(never + "/")
+                   for never in self.never.get(folder, []))
+
+    def check_fences(self, path, line, include):
+        for header, globs in self.fences.items():
+            fenced = include.startswith(header) if header.endswith("/") else (
+                include == header or include.startswith(header + "/"))
+            if fenced and not matches_any(path, globs):
+                yield Finding(path, line, "fence",
+                              f"{include} is for {' '.join(globs)} only: wrap what you need there")
+
+    def check_never(self, files):
+        """Follows includes through headers: files is {path: text}."""
+        graph = {path: [(line, "src/" + include) for line, quote, include in includes(text)
+                        if quote == '"'] for path, text in files.items()}
+        for path in sorted(files):
+            folder = self.folder_of(path) if path.startswith("src/") else None
+            for line, first in graph[path]:
+                seen, todo = set(), [first]
+                while todo:
+                    header = todo.pop()
+                    if header in seen:
+                        continue
+                    seen.add(header)
+                    todo += [include for _, include in graph.get(header, [])]
+                for header in sorted(seen):
+                    if header != first and self.is_never(folder, header):
+                        yield Finding(path, line, "layers",
+                                      f"{folder} must never see {header}, which comes in by way "
+                                      f"of {first}: take the values that you need instead")
+
+
+# --- C++ ------------------------------------------------------------------------------------------
+
+def check_pragma_once(path, text):
+    if path.endswith(".h"):
+        first = re.search(r"^[ \t]*#.*", blank_text(text), re.MULTILINE)
+        if not first or first[0].split() != ["#pragma", "once"]:
+            yield Finding(path, 1, "pragma-once", "begin the header with #pragma once")
+
+
+def check_own_header_first(path, text, exists):
+    header = path.removesuffix(".cc") + ".h"
+    if not path.endswith(".cc") or not exists(header):
+        return
+    found = includes(text)
+    names = (header.removeprefix("src/"), PurePosixPath(header).name)
+    if not found or found[0][2] not in names:
+        yield Finding(path, found[0][0] if found else 1, "own-header",
+                      f'include "{names[0]}" first: that proves that it stands alone')
+
+
+ACCESS = re.compile(r"^(\s|(public|protected|private)\s*:)+")
+DIRECTIVE = re.compile(r"^[ \t]*#(?:.*\\\n)*.*", re.MULTILINE)
+
+
+def check_function_length(path, text):
+    """Braces after a balanced (...) at file, namespace or class level open a function; those
+    inside functions and initialisers are of no interest."""
+    code = blank_text(text)
+    code = DIRECTIVE.sub(lambda match: "\n" * match[0].count("\n"), code)
+    containers, start, head = [], None, 0
+    for match in re.finditer(r"[{};]", code):
+        at, char = match.start(), match[0]
+        if char == "{":
+            outer = containers[-1] if containers else "container"
+            containers.append(opened_by(code[head:at]) if outer == "container" else "inner")
+            if containers[-1] == "function":
+                start = at - len(ACCESS.sub("", code[head:at]))
+        elif char == "}" and containers:
+            kind = containers.pop()
+            if kind == "function":
+                lines = line_of(code, at) - line_of(code, start) + 1
+                if lines > MAX_FUNCTION_LINES:
+                    yield Finding(path, line_of(code, start), "function-length",
+                                  f"{lines} lines, {MAX_FUNCTION_LINES} are the most: "
+                                  "name its parts and make them functions")
+            if kind == "initialiser":
+                continue  # perhaps a member's: then the function's head goes on
+        if not containers or containers[-1] == "container":
+            head = at + 1
+
+
+def opened_by(head):
+    """What the { after `head` opens: a container, a function or an initialiser."""
+    if re.search(r"\b(namespace|class|struct|union|enum)\b[^()]*$|\bextern\s*\"\"\s*$", head):
+        return "container"
+    if "(" not in head or head.count("(") != head.count(")") or head[-1:] not in " \n\t":
+        return "initialiser"
+    return "initialiser" if head.rstrip().endswith(("=", ",", "return")) else "function"
+
+
+def check_banned(path, text, banned):
+    code = blank_text(text)
+    for rule, pattern, instead in banned:
+        for match in pattern.finditer(code):
+            yield Finding(path, line_of(code, match.start()), rule,
+                          f"{match[0].strip()} is not used here: {instead}")
+
+
+def read_banned(text):
+    rows = [line.split("\t") for line in data_lines(text)]
+    return [(rule, re.compile(pattern), instead) for rule, pattern, instead in rows]
+
+
+# --- any text -------------------------------------------------------------------------------------
+
+def check_columns(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > MAX_COLUMNS:
+            yield Finding(path, number, "columns",
+                          f"{len(line)} columns, {MAX_COLUMNS} are the most: break the line")
+
+
+MARKERS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
+PATHS = re.compile(r"(?<![\w.~$}*-])/(home|root|work|Users)/")
+
+
+def check_words(path, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := MARKERS.search(line):
+            yield Finding(path, number, "markers",
+                          f"{match[0]}: do it, or file an issue and say so in plain words")
+        if match := PATHS.search(line):
+            yield Finding(path, number, "paths",
+                          f"{match[0]} is somebody's machine: take the path as a parameter")
+
+
+# --- commits --------------------------------------------------------------------------------------
+
+TITLE = re.compile(r"[\w./-]+(, [\w./-]+)*: (?P<verb>\S+).*(?<!\.)")
+NOT_IMPERATIVE = re.compile(r"(?i)(?!(feed|embed|need|seed|speed|shed|bring|string)$)\w+(ed|ing)$"
+                            r"|(adds|fixes|makes|removes|moves|changes|uses|updates|implements)$")
+
+
+def check_title(commit, title):
+    match = TITLE.fullmatch(title)
+    if not match:
+        yield Finding(commit, 1, "commit-title", f'"{title}": write "component: imperative title"')
+    elif NOT_IMPERATIVE.match(match["verb"]):
+        yield Finding(commit, 1, "commit-title", f'"{match["verb"]}": say what to do: "add", "fix"')
+    if len(title) > MAX_TITLE_COLUMNS:
+        yield Finding(commit, 1, "commit-title",
+                      f"{len(title)} columns, {MAX_TITLE_COLUMNS} are the most: shorten it")
+
+
+# --- the repository -------------------------------------------------------------------------------
+
+def git(root, *arguments):
+    """What git prints, or None without git or outside a repository of its own."""
+    try:
+        done = subprocess.run(["git", "-c", "safe.directory=*", "-C", str(root), *arguments],
+                              capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def list_files(root):
+    if (root / ".git").exists():
+        listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+        if listed is not None:
+            return [p for p in listed.split("\0") if p and (root / p).is_file()]
+    skip = {"build", ".git", "node_modules", "__pycache__"}
+    paths = [p.relative_to(root) for p in root.rglob("*") if p.is_file()]
+    return [p.as_posix() for p in paths if not skip.intersection(p.parts)]
+
+
+def check_repository(root):
+    """All findings, exceptions taken out."""
+    layers = Layers((HERE / "layers.txt").read_text())
+    banned = read_banned((HERE / "banned.txt").read_text())
+    allowed = [line.split(None, 2) for line in data_lines((HERE / "allow.txt").read_text())]
+
+    texts = {}
+    for path in sorted(list_files(root)):
+        try:
+            texts[path] = (root / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            pass  # not text
+    code = {path: text for path, text in texts.items()
+            if path.endswith((".h", ".cc", ".c")) and path.startswith(CODE_FOLDERS)}
+    findings = list(layers.check_never(code))
+    for path, text in code.items():
+        findings += layers.check(path, text, texts.__contains__)
+        findings += check_pragma_once(path, text)
+        findings += check_own_header_first(path, text, texts.__contains__)
+        findings += check_function_length(path, text)
+        findings += check_banned(path, text, banned)
+    for path, text in texts.items():
+        if path in code or path.endswith(".py") or path.startswith(("scripts/", ".ci/")):
+            findings += check_columns(path, text)
+        if not path.startswith(("web/dist/", "tests/fuzz/corpus/")):
+            findings += check_words(path, text)
+    findings = [f for f in findings
+                if not any(f.rule == rule and fnmatch(f.path, glob) for rule, glob, _ in allowed)]
+
+    log = git(root, "log", f"-{COMMITS}", "--no-merges", "--format=%h %s") \
+        if (root / ".git").exists() else None
+    for line in (log or "").splitlines():
+        commit, _, title = line.partition(" ")
+        findings += check_title(commit, title)
+    return findings
+
+
+def main():
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parents[1]
+    findings = check_repository(root.resolve())
+    for finding in findings:
+        print(finding)
+    print(f"tidy: {len(findings)} to do")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
