@@ -1,6 +1,5 @@
 // derate doctor: what this machine allows, and what to do where it does not.
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <nlohmann/json.hpp>
@@ -93,19 +92,14 @@ void check_gpu(Findings& out, TelemetrySource& source) {
   }
   check_sensors(out, capability, *sample, gpu);
   check_clocks(out, capability, gpu);
+  if (capability.persistence_mode)
+    add(out, *capability.persistence_mode, gpu + " persistence mode", "on",
+        "off: clock locks are lost when the last process leaves the GPU; turn it on with "
+        "nvidia-smi -pm 1 or nvidia-persistenced");
   const auto processes = source.processes();
   add(out, processes.ok(), gpu + " processes",
       processes.ok() ? fmt::format("{} with a context now", processes->size()) : "",
       processes.ok() ? "" : processes.error().message);
-}
-
-// The driver unloads a GPU that nobody uses unless persistence is on; its settings go with it.
-void check_persistence(Findings& out) {
-  struct stat info {};
-  const bool daemon = ::stat("/run/nvidia-persistenced/socket", &info) == 0;
-  add(out, daemon, "persistence", "nvidia-persistenced runs",
-      "nvidia-persistenced was not found: if persistence mode is off, clock locks are lost whenever the "
-      "last process leaves the GPU (nvidia-smi -q -d PERFORMANCE shows it)");
 }
 
 void check_host(Findings& out) {
@@ -126,7 +120,6 @@ void check_gpus(Findings& out) {
   }
   out.push_back({Level::ok, "driver", gpus->driver_version.empty() ? "version not told" : gpus->driver_version});
   for (const std::string& note : gpus->notes) out.push_back({Level::warning, "GPU", note});
-  check_persistence(out);
   for (OpenGpu& gpu : gpus->gpus) check_gpu(out, *gpu.source);
 }
 

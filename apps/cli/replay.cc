@@ -157,6 +157,8 @@ Result<int> run_verb(const ReplayOptions& options) {
   if (!replayed.stretches.empty()) fmt::print("{}\n", stretch_table(replayed, highest).text());
   fmt::print("{}: {} samples, replayed as a dry run\n{}", options.trace, trace.samples.size(),
              summary_text(summary, replayed.whole));
+  fmt::print("The recorded GPU did not follow these decisions: what a policy learns from changing its "
+             "clock, it cannot learn here.\n");
   return 0;
 }
 

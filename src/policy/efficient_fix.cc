@@ -15,11 +15,7 @@ class EfficientFix final : public Policy {
   explicit EfficientFix(Megahertz clock) : clock_(clock) {}
   Decision decide(const Estimate&, const Envelope& envelope) override {
     const Megahertz clock = envelope.clamp(clock_);
-    Decision decision =
-        Decision::set(clock, {"the fixed efficient clock, {0:.0f} MHz", {clock.value()}});
-    // No kernel slows down by more than the clock does (docs/policies/efficient-fix.md).
-    decision.expected_performance = Fraction(clock / envelope.highest());
-    return decision;
+    return Decision::set(clock, {"the fixed efficient clock, {0:.0f} MHz", {clock.value()}});
   }
 
  private:
