@@ -38,7 +38,8 @@ Result<std::optional<RunAs>> user_behind_sudo() {
   const auto uid = parse_integer(sudo_uid);
   const passwd* user = uid ? ::getpwuid(static_cast<uid_t>(*uid)) : nullptr;
   if (user == nullptr)
-    return Error{Errc::not_found, fmt::format("SUDO_UID '{}' is no user of this machine", sudo_uid)};
+    return Error{Errc::not_found,
+                 fmt::format("SUDO_UID '{}' is no user of this machine", sudo_uid)};
   RunAs out{user->pw_uid, user->pw_gid, {}, user->pw_name, user->pw_dir};
   int count = 64;
   out.groups.resize(static_cast<std::size_t>(count));
@@ -51,7 +52,8 @@ Result<std::optional<RunAs>> user_behind_sudo() {
 Result<Child::Started> Child::start(const std::vector<std::string>& command,
                                     const std::optional<RunAs>& as) {
   std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const std::string& argument : command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   if (as) {
     ::setenv("HOME", as->home.c_str(), 1);
@@ -64,7 +66,8 @@ Result<Child::Started> Child::start(const std::vector<std::string>& command,
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const pid_t pid = ::fork();
-  if (pid < 0) return Error{Errc::io, fmt::format("cannot start a process: {}", std::strerror(errno))};
+  if (pid < 0)
+    return Error{Errc::io, fmt::format("cannot start a process: {}", std::strerror(errno))};
   if (pid == 0) become(arguments.data(), as, write_end.get());
   { const UniqueFd closed = std::move(write_end); }
   // The pipe closes by itself when the command is executed; else it carries the reason.

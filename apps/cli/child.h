@@ -25,8 +25,8 @@ Result<std::optional<RunAs>> user_behind_sudo();
 
 class Child {
  public:
-  // Starts `command` (found on PATH). A command that cannot be started gives its exit code as env(1)
-  // does: 127 when it is not there, 126 when it may not be executed.
+  // Starts `command` (found on PATH). A command that cannot be started gives its exit code as
+  // env(1) does: 127 when it is not there, 126 when it may not be executed.
   struct Started;
   static Result<Started> start(const std::vector<std::string>& command,
                                const std::optional<RunAs>& as);

@@ -16,8 +16,9 @@ namespace {
 
 // The command line and the options it fills. `chosen` is set by the verb that was named.
 struct CommandLine {
-  CLI::App app{"Runs GPUs at the least energy that still delivers the performance that was promised.",
-               "derate"};
+  CLI::App app{
+      "Runs GPUs at the least energy that still delivers the performance that was promised.",
+      "derate"};
   std::optional<Verb> chosen;
   // Options live as long as the app that writes into them.
   std::vector<std::shared_ptr<void>> options;
@@ -50,33 +51,40 @@ void add_json(CLI::App& verb, Common& common) {
 
 void add_policy(CLI::App& verb, PolicyOptions& options) {
   std::string known;
-  for (const PolicyInfo& info : policies()) known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+  for (const PolicyInfo& info : policies())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
   verb.add_option("-p,--policy", options.policy,
                   fmt::format("Policy: {}; default: the configuration's", known));
   verb.add_option("--set", options.assignments, "Policy parameter NAME=VALUE; may be repeated")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   verb.add_option_function<std::string>(
-          "--delta", [&options](const std::string& value) { options.assignments.push_back("delta=" + value); },
+          "--delta",
+          [&options](const std::string& value) { options.assignments.push_back("delta=" + value); },
           "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
       ->type_name("FRACTION");
-  verb.add_option("-c,--config", options.config, "Configuration file; default: $DERATE_CONFIG, else "
-                                                 "/etc/derate/derate.toml")
+  verb.add_option("-c,--config", options.config,
+                  "Configuration file; default: $DERATE_CONFIG, else "
+                  "/etc/derate/derate.toml")
       ->type_name("FILE");
 }
 
 void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
-  verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")->type_name("CHIP");
-  verb.add_option("--app", options.workload, "What the simulated GPU works on; default: the chip's first")
+  verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
+      ->type_name("CHIP");
+  verb.add_option("--app", options.workload,
+                  "What the simulated GPU works on; default: the chip's first")
       ->type_name("WORKLOAD");
-  verb.add_option("--tables", options.data, "Take the workload from performance.csv and power.csv in this folder")
+  verb.add_option("--tables", options.data,
+                  "Take the workload from performance.csv and power.csv in this folder")
       ->type_name("DIR");
   verb.add_option("--gpus", options.gpus, "How many simulated GPUs")->check(CLI::Range(1, 64));
   verb.add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
 }
 
 void add_demo(CommandLine& line) {
-  CLI::App* verb = line.app.add_subcommand("demo", "Compare policies on simulated GPUs, one table a chip");
+  CLI::App* verb =
+      line.app.add_subcommand("demo", "Compare policies on simulated GPUs, one table a chip");
   auto& options = line.add_options<DemoOptions>(*verb);
   verb->add_option_function<std::string>(
           "--data",
@@ -84,43 +92,56 @@ void add_demo(CommandLine& line) {
             options.data = dir;
             options.data_given = true;
           },
-          "Folder with measured tables (v100/performance.csv, ...): adds the comparison on them; default: "
+          "Folder with measured tables (v100/performance.csv, ...): adds the comparison on them; "
+          "default: "
           "../shared/data if it is there")
       ->type_name("DIR");
   verb->add_option("--delta", options.delta, "Performance that may be lost, in (0, 0.5]")
       ->check(CLI::Range(0.001, 0.5));
-  verb->add_option("--seeds", options.seeds, "Runs of each job with different noise; default: 1 and, on tables, 10")
+  verb->add_option("--seeds", options.seeds,
+                   "Runs of each job with different noise; default: 1 and, on tables, 10")
       ->check(CLI::Range(1, 1000));
   verb->add_option("--job-seconds", options.job_seconds, "Length of a job at the top clock")
       ->check(CLI::Range(1.0, 86400.0));
   verb->add_flag("--apps", options.apps, "Show every application too");
   add_json(*verb, options);
-  verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05", "derate demo --data ../shared/data --json"}));
+  verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05",
+                         "derate demo --data ../shared/data --json"}));
 }
 
 void add_run(CommandLine& line) {
-  CLI::App* verb = line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
+  CLI::App* verb =
+      line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
   auto& options = line.add_options<RunOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus, "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
   add_policy(*verb, options.policy);
   verb->add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
-  verb->add_flag("--as-root", options.as_root, "Under sudo, run the command as root, not as the calling user");
-  verb->add_option("--records", options.records, "Write every tick as a line of JSON")->type_name("FILE");
-  verb->add_option("-o,--report", options.report, "Write the account there, not to standard error")->type_name("FILE");
+  verb->add_flag("--as-root", options.as_root,
+                 "Under sudo, run the command as root, not as the calling user");
+  verb->add_option("--records", options.records, "Write every tick as a line of JSON")
+      ->type_name("FILE");
+  verb->add_option("-o,--report", options.report, "Write the account there, not to standard error")
+      ->type_name("FILE");
   add_sim(*verb, options.sim);
   add_json(*verb, options);
-  verb->add_option("command", options.command, "The command and its arguments, after --")->required();
+  verb->add_option("command", options.command, "The command and its arguments, after --")
+      ->required();
   verb->positionals_at_end();
   verb->prefix_command(false);
-  verb->footer(examples({"derate run --dry-run -- python3 train.py", "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
-                         "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
-               "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
+  verb->footer(
+      examples({"derate run --dry-run -- python3 train.py",
+                "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
+                "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
+      "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
 }
 
 void add_status(CommandLine& line) {
-  CLI::App* verb = line.app.add_subcommand("status", "Show each GPU, who governs it, and why its clock is what it is");
+  CLI::App* verb = line.app.add_subcommand(
+      "status", "Show each GPU, who governs it, and why its clock is what it is");
   auto& options = line.add_options<StatusOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus, "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
   add_json(*verb, options);
   verb->footer(examples({"derate status", "derate status -i 0 --json"}));
 }
@@ -140,25 +161,36 @@ void add_policy_verbs(CommandLine& line) {
 void add_record(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand("record", "Write a trace of a GPU");
   auto& options = line.add_options<RecordOptions>(*verb);
-  verb->add_option("-o,--output", options.output, "The trace to write")->required()->type_name("FILE");
+  verb->add_option("-o,--output", options.output, "The trace to write")
+      ->required()
+      ->type_name("FILE");
   verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
-  verb->add_option("--seconds", options.seconds, "How long; default: until Ctrl-C")->check(CLI::Range(0.1, 1e7));
-  verb->add_option("--interval", options.interval_s, "Seconds between samples")->check(CLI::Range(0.01, 60.0));
+  verb->add_option("--seconds", options.seconds, "How long; default: until Ctrl-C")
+      ->check(CLI::Range(0.1, 1e7));
+  verb->add_option("--interval", options.interval_s, "Seconds between samples")
+      ->check(CLI::Range(0.01, 60.0));
   verb->add_flag("-f,--force", options.force, "Overwrite the file");
   add_sim(*verb, options.sim);
   add_json(*verb, options);
-  verb->footer(examples({"derate record -o gpu0.trace --seconds 60", "derate record -o sim.trace --sim H200 --seconds 60"}));
+  verb->footer(examples({"derate record -o gpu0.trace --seconds 60",
+                         "derate record -o sim.trace --sim H200 --seconds 60"}));
 }
 
 void add_replay(CommandLine& line) {
-  CLI::App* verb = line.app.add_subcommand("replay", "Drive the loop from a recorded trace, as a dry run");
+  CLI::App* verb =
+      line.app.add_subcommand("replay", "Drive the loop from a recorded trace, as a dry run");
   auto& options = line.add_options<ReplayOptions>(*verb);
-  verb->add_option("trace", options.trace, "A trace of `derate record`, or CSV (docs/trace-format.md)")->required();
+  verb->add_option("trace", options.trace,
+                   "A trace of `derate record`, or CSV (docs/trace-format.md)")
+      ->required();
   add_policy(*verb, options.policy);
-  verb->add_option("--chip", options.chip, "The chip of a CSV trace; default: told from its memory clock");
-  verb->add_option("--records", options.records, "Write every tick as a line of JSON")->type_name("FILE");
+  verb->add_option("--chip", options.chip,
+                   "The chip of a CSV trace; default: told from its memory clock");
+  verb->add_option("--records", options.records, "Write every tick as a line of JSON")
+      ->type_name("FILE");
   add_json(*verb, options);
-  verb->footer(examples({"derate replay gpu0.trace", "derate replay --policy utiliz-scale --json gpu0.trace"}));
+  verb->footer(examples(
+      {"derate replay gpu0.trace", "derate replay --policy utiliz-scale --json gpu0.trace"}));
 }
 
 void add_others(CommandLine& line) {
@@ -170,7 +202,8 @@ void add_others(CommandLine& line) {
   add_json(*sim_list, sim_options);
   sim->footer(examples({"derate sim list", "derate sim list H200 --json"}));
 
-  CLI::App* doctor = line.app.add_subcommand("doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
+  CLI::App* doctor = line.app.add_subcommand(
+      "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
   add_json(*doctor, line.add_options<DoctorOptions>(*doctor));
   doctor->footer(examples({"derate doctor", "derate doctor --json"}));
 
@@ -180,14 +213,19 @@ void add_others(CommandLine& line) {
   auto& check_options = line.add_options<ConfigCheckOptions>(*check);
   CLI::App* print = config->add_subcommand("print", "Print the settings in force, with comments");
   auto& print_options = line.add_options<ConfigPrintOptions>(*print);
-  for (auto [one, common] : {std::pair<CLI::App*, ConfigOptions*>{check, &check_options}, {print, &print_options}}) {
-    one->add_option("file", common->file, "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
+  for (auto [one, common] :
+       {std::pair<CLI::App*, ConfigOptions*>{check, &check_options}, {print, &print_options}}) {
+    one->add_option("file", common->file,
+                    "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
     add_json(*one, *common);
   }
   config->footer(examples({"derate config check derate.toml", "derate config print"}));
 
   CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
-  completion->add_option("shell", line.add_options<CompletionOptions>(*completion).shell, "bash, zsh or fish")->required();
+  completion
+      ->add_option("shell", line.add_options<CompletionOptions>(*completion).shell,
+                   "bash, zsh or fish")
+      ->required();
   completion->footer(examples({"derate completion bash > /etc/bash_completion.d/derate"}));
   CLI::App* manual = line.app.add_subcommand("manual", "Print the manual page (roff)");
   line.add_options<ManualOptions>(*manual);
@@ -198,7 +236,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   auto line = std::make_unique<CommandLine>();
   line->app.set_version_flag("--version", std::string("derate ") + kVersion);
   line->app.require_subcommand(1);
-  line->app.footer("derate VERB --help has each verb's options and examples.\n\n" + exit_code_text());
+  line->app.footer("derate VERB --help has each verb's options and examples.\n\n" +
+                   exit_code_text());
   line->app.get_formatter()->column_width(34);
   add_demo(*line);
   add_run(*line);
@@ -255,21 +294,24 @@ std::string bash_completion(const CLI::App& app) {
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }}
 complete -o default -F _derate derate
-)", words_after(app), cases);
+)",
+                     words_after(app), cases);
 }
 
 std::string fish_completion(const CLI::App& app) {
   std::string out = "complete -c derate -f\n";
   for (const CLI::App* verb : app.get_subcommands({}))
-    out += fmt::format("complete -c derate -n __fish_use_subcommand -a {} -d '{}'\n", verb->get_name(),
-                       verb->get_description());
+    out += fmt::format("complete -c derate -n __fish_use_subcommand -a {} -d '{}'\n",
+                       verb->get_name(), verb->get_description());
   for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
     const std::string first = path.substr(0, path.find(' '));
     for (const CLI::App* child : verb.get_subcommands({}))
-      out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -a {}\n", first, child->get_name());
+      out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -a {}\n", first,
+                         child->get_name());
     for (const CLI::Option* option : verb.get_options({}))
       for (const std::string& name : option->get_lnames())
-        out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -l {}\n", first, name);
+        out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -l {}\n", first,
+                           name);
   });
   return out;
 }
@@ -280,9 +322,12 @@ std::string roff(const std::string& text) {
   bool line_start = true;
   for (const char c : text) {
     if (line_start && (c == '.' || c == '\'')) out += "\\&";
-    if (c == '\\') out += "\\e";
-    else if (c == '-') out += "\\-";
-    else out += c;
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
     line_start = c == '\n';
   }
   return out;
@@ -307,30 +352,39 @@ Result<std::string> completion_script(const std::string& shell) {
   const auto line = make_command_line();
   if (shell == "bash") return bash_completion(line->app);
   if (shell == "zsh")
-    return "#compdef derate\nautoload -U +X bashcompinit && bashcompinit\n" + bash_completion(line->app);
+    return "#compdef derate\nautoload -U +X bashcompinit && bashcompinit\n" +
+           bash_completion(line->app);
   if (shell == "fish") return fish_completion(line->app);
-  return Error{Errc::invalid_argument, fmt::format("shell '{}': allowed are bash, zsh, fish", shell)};
+  return Error{Errc::invalid_argument,
+               fmt::format("shell '{}': allowed are bash, zsh, fish", shell)};
 }
 
 std::string manual_page() {
   const auto line = make_command_line();
-  std::string out = fmt::format(".TH DERATE 1 \"\" \"derate {}\"\n.SH NAME\nderate \\- {}\n", kVersion,
-                                roff(line->app.get_description()));
+  std::string out = fmt::format(".TH DERATE 1 \"\" \"derate {}\"\n.SH NAME\nderate \\- {}\n",
+                                kVersion, roff(line->app.get_description()));
   out += ".SH SYNOPSIS\n.B derate\n.I VERB\n[\\fIOPTION\\fR]...\n.SH VERBS\n";
   for_each_verb(line->app, "", [&](const std::string& path, const CLI::App& verb) {
     out += fmt::format(".SS derate {}\n{}.\n", path, roff(verb.get_description()));
     for (const CLI::Option* option : verb.get_options({}))
-      out += fmt::format(".TP\n.B {}\n{}\n", roff(option->get_name(true, true)), roff(option->get_description()));
-    if (!verb.get_footer().empty()) out += fmt::format(".PP\n.nf\n{}.fi\n", roff(verb.get_footer()));
+      out += fmt::format(".TP\n.B {}\n{}\n", roff(option->get_name(true, true)),
+                         roff(option->get_description()));
+    if (!verb.get_footer().empty())
+      out += fmt::format(".PP\n.nf\n{}.fi\n", roff(verb.get_footer()));
   });
   out += ".SH EXIT STATUS\n";
   for (const ExitCodeInfo& info : exit_codes())
     out += fmt::format(".TP\n.B {} {}\n{}\n", info.code, roff(std::string(info.name)),
                        roff(std::string(info.meaning)));
-  out += ".SH FILES\n.TP\n.I /etc/derate/derate.toml\nThe configuration; derate config print shows all keys.\n";
-  out += ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B DERATE_NVML_LIBRARY\nThe NVML "
-         "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their state.\n.TP\n.B NO_COLOR\nNo "
-         "colours on a terminal.\n";
+  out +=
+      ".SH FILES\n.TP\n.I /etc/derate/derate.toml\nThe configuration; derate config print shows "
+      "all keys.\n";
+  out +=
+      ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B "
+      "DERATE_NVML_LIBRARY\nThe NVML "
+      "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
+      "state.\n.TP\n.B NO_COLOR\nNo "
+      "colours on a terminal.\n";
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Arguments to verbs: the one declaration of all options, from which help, completion and the manual
-// page are made too.
+// Arguments to verbs: the one declaration of all options, from which help, completion and the
+// manual page are made too.
 #pragma once
 
 #include <string>

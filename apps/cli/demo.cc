@@ -44,8 +44,8 @@ Result<Part> built_in_part(const SimChip& chip, const DemoOptions& options) {
   part.spec.seeds = options.seeds > 0 ? options.seeds : 1;
   part.spec.delta = options.delta;
   part.spec.work = from_seconds(options.job_seconds);
-  part.title = fmt::format("{}: {} workloads fitted to measurements, the chip's own sensors", chip.name,
-                           part.spec.workloads.size());
+  part.title = fmt::format("{}: {} workloads fitted to measurements, the chip's own sensors",
+                           chip.name, part.spec.workloads.size());
   return part;
 }
 
@@ -55,9 +55,9 @@ Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& optio
   part.wide = true;
   part.spec.chip = &reference_chip;
   part.spec.workloads = TRY(load_workload_tables(options.data + "/v100", reference_chip));
-  part.spec.policies = TRY(demo_policies(
-      reference_chip, options.delta,
-      {"max-freq", "nv-boost", "efficient-fix", "utiliz-scale", "geepafs"}));
+  part.spec.policies =
+      TRY(demo_policies(reference_chip, options.delta,
+                        {"max-freq", "nv-boost", "efficient-fix", "utiliz-scale", "geepafs"}));
   part.spec.seeds = options.seeds > 0 ? options.seeds : 10;
   part.spec.arrival_spread = std::chrono::seconds(15);
   part.spec.delta = options.delta;
@@ -69,18 +69,20 @@ Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& optio
 
 std::string promise_text(const PolicyFigures& figures, std::size_t apps) {
   if (figures.apps_over == 0 && figures.broken_jobs == 0) return "kept";
-  if (figures.apps_over == 0) return fmt::format("broken in {} of {} jobs", figures.broken_jobs, figures.jobs);
+  if (figures.apps_over == 0)
+    return fmt::format("broken in {} of {} jobs", figures.broken_jobs, figures.jobs);
   return fmt::format("broken: {} of {} applications", figures.apps_over, apps);
 }
 
 void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
   const bool kept = figures.apps_over == 0 && figures.broken_jobs == 0;
-  table.add({figures.label, fmt::format("{:.2f} kJ", figures.mean_energy.value() / 1000),
-             percent_text(figures.mean_energy_saving), fmt::format("{:.0f} W", figures.mean_power.value()),
-             percent_text(1 - figures.mean_loss), signed_percent_text(figures.mean_gain),
-             percent_text(figures.mean_loss), percent_text(figures.worst_loss), figures.worst_app,
-             promise_text(figures, apps)},
-            kept ? Tone::plain : Tone::bad);
+  table.add(
+      {figures.label, fmt::format("{:.2f} kJ", figures.mean_energy.value() / 1000),
+       percent_text(figures.mean_energy_saving),
+       fmt::format("{:.0f} W", figures.mean_power.value()), percent_text(1 - figures.mean_loss),
+       signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
+       percent_text(figures.worst_loss), figures.worst_app, promise_text(figures, apps)},
+      kept ? Tone::plain : Tone::bad);
 }
 
 void add_hindsight(Table& table, const std::string& label, const HindsightFigures& figures,
@@ -96,30 +98,34 @@ void add_hindsight(Table& table, const std::string& label, const HindsightFigure
 const Comparison::FixedClock& fixed_clock_near(const Comparison& comparison, double loss) {
   const Comparison::FixedClock* best = &comparison.frontier.front();
   for (const auto& fixed : comparison.frontier)
-    if (std::abs(fixed.figures.mean_loss - loss) < std::abs(best->figures.mean_loss - loss)) best = &fixed;
+    if (std::abs(fixed.figures.mean_loss - loss) < std::abs(best->figures.mean_loss - loss))
+      best = &fixed;
   return *best;
 }
 
 void print_part(const Part& part, const Comparison& comparison, bool apps) {
-  Table table({"policy", "energy/job", "saved", "mean power", "performance", "efficiency", "mean loss",
-               "worst loss", "<of", "<promise"});
-  for (const PolicyFigures& figures : comparison.policies) add_policy(table, figures, part.spec.workloads.size());
+  Table table({"policy", "energy/job", "saved", "mean power", "performance", "efficiency",
+               "mean loss", "worst loss", "<of", "<promise"});
+  for (const PolicyFigures& figures : comparison.policies)
+    add_policy(table, figures, part.spec.workloads.size());
   const PolicyFigures& last = comparison.policies.back();
   const auto& fixed = fixed_clock_near(comparison, last.mean_loss);
   add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.figures,
                 fmt::format("the constant clock with {}'s mean loss", last.label));
-  add_hindsight(table, "oracle", comparison.oracle, "the best clock within the promise, in hindsight");
+  add_hindsight(table, "oracle", comparison.oracle,
+                "the best clock within the promise, in hindsight");
   fmt::print("{}\n", toned(part.title, Tone::strong));
   fmt::print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n",
-             seconds(part.spec.work), seconds(part.spec.idle_before), percent_text(1 - part.spec.delta, 0));
+             seconds(part.spec.work), seconds(part.spec.idle_before),
+             percent_text(1 - part.spec.delta, 0));
   fmt::print("{}", table.text());
   if (apps) {
     Table each({"application", "<policy", "loss", "worst job", "efficiency", "mean power", "time"});
     for (const PolicyFigures& policy : comparison.policies)
       for (const AppFigures& app : policy.apps)
         each.add({app.app, policy.label, percent_text(app.loss), percent_text(app.worst_job_loss),
-                  signed_percent_text(app.efficiency_gain), fmt::format("{:.0f} W", app.mean_power.value()),
-                  duration_text(app.time)},
+                  signed_percent_text(app.efficiency_gain),
+                  fmt::format("{:.0f} W", app.mean_power.value()), duration_text(app.time)},
                  app.loss > part.spec.delta ? Tone::bad : Tone::plain);
     fmt::print("\n{}", each.text());
   }
@@ -205,9 +211,10 @@ Result<int> run_verb(const DemoOptions& options) {
   for (const Part& part : parts) {
     Progress progress(part.spec.chip->name);
     const Instant begin = clock.now();
-    const Comparison comparison = TRY(compare(part.spec, clock, [&](std::size_t done, std::size_t all) {
-      progress.show(done, all, clock.now() - begin);
-    }));
+    const Comparison comparison =
+        TRY(compare(part.spec, clock, [&](std::size_t done, std::size_t all) {
+          progress.show(done, all, clock.now() - begin);
+        }));
     progress.clear();
     simulated += comparison.simulated;
     elapsed += comparison.elapsed;
@@ -223,7 +230,8 @@ Result<int> run_verb(const DemoOptions& options) {
     return 0;
   }
   if (!skipped.empty())
-    fmt::print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n", skipped);
+    fmt::print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n",
+               skipped);
   fmt::print("Loss, gain and energy are against max-freq, start-up and probing included.\n");
   fmt::print("Simulated {:.0f} h of GPU time in {:.1f} s, {:.0f} times real time.\n",
              seconds(simulated) / 3600, seconds(elapsed), seconds(simulated) / seconds(elapsed));

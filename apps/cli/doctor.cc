@@ -45,11 +45,13 @@ void add(Findings& findings, bool good, const std::string& what, const std::stri
 void check_sensors(Findings& out, const Capability& capability, const Sample& sample,
                    const std::string& gpu) {
   add(out, sample.gpu_utilisation && sample.memory_utilisation, gpu + " utilisation",
-      "GPU and memory utilisation are readable", "no utilisation: geepafs and utiliz-scale cannot decide");
+      "GPU and memory utilisation are readable",
+      "no utilisation: geepafs and utiliz-scale cannot decide");
   const char* power = capability.instant_power ? "instant power (field 186)"
                       : sample.power_usage     ? "power usage"
                                                : nullptr;
-  add(out, power != nullptr, gpu + " power", fmt::format("read from {}", power != nullptr ? power : ""),
+  add(out, power != nullptr, gpu + " power",
+      fmt::format("read from {}", power != nullptr ? power : ""),
       "the GPU does not tell its power: no savings can be shown");
   add(out, sample.energy.has_value(), gpu + " energy counter", "readable",
       "none: energy is integrated from power readings");
@@ -65,26 +67,33 @@ void check_sensors(Findings& out, const Capability& capability, const Sample& sa
 void check_clocks(Findings& out, const Capability& capability, const std::string& gpu) {
   const auto envelope = make_envelope(capability);
   add(out, envelope.ok(), gpu + " clocks",
-      envelope.ok() ? fmt::format("{} supported SM clocks; default envelope {:.0f} to {:.0f} MHz{}",
-                                  capability.sm_clocks.size(), envelope->lowest().value(),
-                                  envelope->highest().value(),
-                                  capability.flat_voltage_end ? "" : " (chip not known: 75 % of the top clock)")
-                    : "",
+      envelope.ok()
+          ? fmt::format(
+                "{} supported SM clocks; default envelope {:.0f} to {:.0f} MHz{}",
+                capability.sm_clocks.size(), envelope->lowest().value(),
+                envelope->highest().value(),
+                capability.flat_voltage_end ? "" : " (chip not known: 75 % of the top clock)")
+          : "",
       envelope.ok() ? "" : envelope.error().message);
   // Locked clocks exist from Volta on; what a write would really do is not tried.
   const bool lockable = capability.architecture >= Architecture::volta;
-  const char* who = ::geteuid() == 0 ? "this user is root" : "it needs root, which this user is not";
+  const char* who =
+      ::geteuid() == 0 ? "this user is root" : "it needs root, which this user is not";
   add(out, lockable, gpu + " actuator",
-      fmt::format("locked SM clocks (Volta and later; {}); this version writes to simulated GPUs only", who),
-      fmt::format("{} has no locked clocks; the power limit is the second choice, of a later version",
-                  to_string(capability.architecture)));
+      fmt::format(
+          "locked SM clocks (Volta and later; {}); this version writes to simulated GPUs only",
+          who),
+      fmt::format(
+          "{} has no locked clocks; the power limit is the second choice, of a later version",
+          to_string(capability.architecture)));
 }
 
 void check_gpu(Findings& out, TelemetrySource& source) {
   const Capability& capability = source.capability();
   const std::string gpu = fmt::format("GPU {}", capability.id.index);
-  out.push_back({Level::ok, gpu, fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
-                                             to_string(capability.architecture))});
+  out.push_back({Level::ok, gpu,
+                 fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
+                             to_string(capability.architecture))});
   const auto sample = source.read({});
   if (!sample.ok()) {
     out.push_back({Level::failure, gpu + " sensors", sample.error().message});
@@ -106,8 +115,9 @@ void check_host(Findings& out) {
   const auto settings = load_settings("");
   add(out, settings.ok(), "configuration", fmt::format("{} or the defaults", kDefaultConfig),
       settings.ok() ? "" : settings.error().message, Level::failure);
-  out.push_back({Level::ok, "user", ::geteuid() == 0 ? "root: may set clocks"
-                                                     : "not root: may read, may not set clocks"});
+  out.push_back(
+      {Level::ok, "user",
+       ::geteuid() == 0 ? "root: may set clocks" : "not root: may read, may not set clocks"});
   out.push_back({Level::ok, "run directory", run_directory()});
 }
 
@@ -118,7 +128,8 @@ void check_gpus(Findings& out) {
     out.push_back({Level::failure, "driver", gpus.error().message});
     return;
   }
-  out.push_back({Level::ok, "driver", gpus->driver_version.empty() ? "version not told" : gpus->driver_version});
+  out.push_back({Level::ok, "driver",
+                 gpus->driver_version.empty() ? "version not told" : gpus->driver_version});
   for (const std::string& note : gpus->notes) out.push_back({Level::warning, "GPU", note});
   for (OpenGpu& gpu : gpus->gpus) check_gpu(out, *gpu.source);
 }
@@ -138,12 +149,14 @@ Result<int> run_verb(const DoctorOptions& options) {
   } else {
     for (const Finding& f : findings) {
       const Tone tone = f.level == Level::ok ? Tone::good : Tone::bad;
-      fmt::print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what, f.detail);
+      fmt::print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what,
+                 f.detail);
     }
-    fmt::print("\n{}\n", level == Level::ok        ? "Derate can work here."
-                         : level == Level::warning ? "Derate can work here, with the limits above."
-                                                   : "Derate cannot govern a GPU here; `derate demo` and "
-                                                     "--sim need none.");
+    fmt::print("\n{}\n", level == Level::ok ? "Derate can work here."
+                         : level == Level::warning
+                             ? "Derate can work here, with the limits above."
+                             : "Derate cannot govern a GPU here; `derate demo` and "
+                               "--sim need none.");
   }
   return static_cast<int>(level);
 }

@@ -17,9 +17,9 @@ Result<OpenGpus> open_nvml_gpus(const std::string& choice, Clock& clock) {
   for (const FailedGpu& failed : devices.failed)
     out.notes.push_back(fmt::format("GPU {}: {}", failed.index, failed.error.message));
   if (devices.opened.empty())
-    return Error{Errc::not_found,
-                 devices.failed.empty() ? "the driver is loaded but there is no NVIDIA GPU"
-                                        : "no GPU could be opened: " + out.notes.front()};
+    return Error{Errc::not_found, devices.failed.empty()
+                                      ? "the driver is loaded but there is no NVIDIA GPU"
+                                      : "no GPU could be opened: " + out.notes.front()};
   std::vector<GpuId> ids;
   for (const auto& device : devices.opened) ids.push_back(device->capability().id);
   for (const int at : TRY(select_gpus(ids, choice))) {

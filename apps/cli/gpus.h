@@ -15,7 +15,7 @@ namespace derate::cli {
 
 // One GPU as the verbs use it. `control` is null where this version does not write.
 struct OpenGpu {
-  std::unique_ptr<SimGpu> sim;        // null for a real GPU
+  std::unique_ptr<SimGpu> sim;  // null for a real GPU
   std::unique_ptr<TelemetrySource> source;
   ClockControl* control = nullptr;
 };

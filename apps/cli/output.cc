@@ -20,11 +20,16 @@ bool is_terminal(int fd) {
 
 const char* escape_of(Tone tone) {
   switch (tone) {
-    case Tone::plain: return "";
-    case Tone::good: return "\033[32m";
-    case Tone::bad: return "\033[31m";
-    case Tone::dim: return "\033[2m";
-    case Tone::strong: return "\033[1m";
+    case Tone::plain:
+      return "";
+    case Tone::good:
+      return "\033[32m";
+    case Tone::bad:
+      return "\033[31m";
+    case Tone::dim:
+      return "\033[2m";
+    case Tone::strong:
+      return "\033[1m";
   }
   return "";
 }
@@ -37,8 +42,9 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
 }  // namespace
 
 std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
 }
 
 std::string toned(const std::string& text, Tone tone) {
@@ -100,7 +106,8 @@ void Progress::show(std::size_t done, std::size_t all, Duration elapsed) {
   if (!is_terminal(STDERR_FILENO) || all == 0) return;
   std::string left;
   if (done > 0 && elapsed > std::chrono::seconds(1)) {
-    const double rest = seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done);
+    const double rest =
+        seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done);
     left = fmt::format(", {} left", duration_text(from_seconds(rest)));
   }
   fmt::print(stderr, "\r\033[K{}: {} of {}{}", what_, done, all, left);

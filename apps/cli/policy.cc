@@ -14,9 +14,12 @@ using Json = nlohmann::ordered_json;
 
 const char* type_name(ParamSpec::Type type) {
   switch (type) {
-    case ParamSpec::Type::number: return "number";
-    case ParamSpec::Type::integer: return "integer";
-    case ParamSpec::Type::list: return "list";
+    case ParamSpec::Type::number:
+      return "number";
+    case ParamSpec::Type::integer:
+      return "integer";
+    case ParamSpec::Type::list:
+      return "list";
   }
   return "";
 }
@@ -24,8 +27,10 @@ const char* type_name(ParamSpec::Type type) {
 Json policy_json(const PolicyInfo& info) {
   Json params = Json::array();
   for (const ParamSpec& spec : info.params) {
-    Json param = {{"name", spec.name},       {"type", type_name(spec.type)},
-                  {"unit", spec.unit},       {"summary", spec.summary},
+    Json param = {{"name", spec.name},
+                  {"type", type_name(spec.type)},
+                  {"unit", spec.unit},
+                  {"summary", spec.summary},
                   {"allowed", allowed(spec)}};
     param["default"] = *spec.fallback != '\0' ? Json(spec.fallback) : Json(nullptr);
     params.push_back(std::move(param));
@@ -68,9 +73,10 @@ Result<int> run_verb(const PolicyShowOptions& options) {
   }
   Table table({"parameter", "<default", "<allowed", "<meaning"});
   for (const ParamSpec& spec : info->params)
-    table.add({spec.name, *spec.fallback != '\0' ? spec.fallback : "-", allowed(spec), spec.summary});
-  fmt::print("\n{}\nSet with --set NAME=VALUE, or in the configuration under [policy.{}].\n", table.text(),
-             info->name);
+    table.add(
+        {spec.name, *spec.fallback != '\0' ? spec.fallback : "-", allowed(spec), spec.summary});
+  fmt::print("\n{}\nSet with --set NAME=VALUE, or in the configuration under [policy.{}].\n",
+             table.text(), info->name);
   return 0;
 }
 

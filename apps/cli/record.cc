@@ -53,7 +53,9 @@ Result<Outcome> record(TelemetrySource& source, Clock& clock, TraceWriter& write
   for (Instant next = begin; next < end && stop_signal() == 0; next += interval) {
     if (!clock.sleep_until(next)) break;
     const Instant now = clock.now();
-    ReadPlan plan{now >= next_energy, now >= next_activity};
+    // The tick nearest to the due time reads: a tick that comes a microsecond early is on time.
+    const Instant nearly = now + interval / 2;
+    ReadPlan plan{nearly >= next_energy, nearly >= next_activity};
     if (plan.energy) next_energy = now + std::chrono::seconds(1);
     if (plan.activity) next_activity = now + std::chrono::milliseconds(100);
     const auto sample = source.read(plan);
@@ -67,8 +69,8 @@ Result<Outcome> record(TelemetrySource& source, Clock& clock, TraceWriter& write
     }
     TRY(writer.flush(now));
     if (options.seconds > 0)
-      progress.show(static_cast<std::size_t>(seconds(now - begin)), static_cast<std::size_t>(options.seconds),
-                    now - begin);
+      progress.show(static_cast<std::size_t>(seconds(now - begin)),
+                    static_cast<std::size_t>(options.seconds), now - begin);
     next = std::max(next, now - interval);  // what was missed is not caught up
   }
   progress.clear();
@@ -88,9 +90,11 @@ Result<int> run_verb(const RecordOptions& options) {
                                     .start = recording.real_time.wall_now(),
                                     .interval = from_seconds(options.interval_s)};
   if (!options.sim.chip.empty()) writer_options.tags["simulated"] = "yes";
-  if (!recording.gpus.driver_version.empty()) writer_options.tags["driver"] = recording.gpus.driver_version;
+  if (!recording.gpus.driver_version.empty())
+    writer_options.tags["driver"] = recording.gpus.driver_version;
   if (options.force) writer_options.if_exists = TraceWriterOptions::IfExists::overwrite;
-  TraceWriter writer = TRY(TraceWriter::create(options.output, source.capability(), writer_options));
+  TraceWriter writer =
+      TRY(TraceWriter::create(options.output, source.capability(), writer_options));
   watch_signals();
   const Outcome outcome = TRY(record(source, clock, writer, options));
   if (options.json) {
@@ -102,7 +106,8 @@ Result<int> run_verb(const RecordOptions& options) {
     print_json(document);
   } else {
     fmt::print("{}: {} samples over {} of GPU {} ({})\n", options.output, outcome.samples,
-               duration_text(outcome.time), source.capability().id.index, source.capability().id.name);
+               duration_text(outcome.time), source.capability().id.index,
+               source.capability().id.name);
     if (outcome.failures > 0)
       fmt::print("{} reads failed; the last: {}\n", outcome.failures, outcome.last_error);
   }

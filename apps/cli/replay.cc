@@ -100,15 +100,18 @@ std::optional<Megahertz> mean_asked(const Ledger& ledger, Megahertz highest) {
 }
 
 Table stretch_table(const Replayed& replayed, Megahertz highest) {
-  Table table({"phase", "time", "power", "SM clock", "GPU util", "mem util", "DRAM activity", "would lock",
-               "model says"});
+  Table table({"phase", "time", "power", "SM clock", "GPU util", "mem util", "DRAM activity",
+               "would lock", "model says"});
   for (const Stretch& s : replayed.stretches) {
     const auto power = s.ledger.energy().mean_power();
     const auto expected = s.ledger.expected_performance();
-    table.add({s.label, duration_text(s.end - s.begin), power ? fmt::format("{:.0f} W", power->value()) : "-",
-               clock_text(s.ledger.measured_clocks().mean()), share_text(Stretch::mean(s.gpu_sum, s.gpu_count)),
+    table.add({s.label, duration_text(s.end - s.begin),
+               power ? fmt::format("{:.0f} W", power->value()) : "-",
+               clock_text(s.ledger.measured_clocks().mean()),
+               share_text(Stretch::mean(s.gpu_sum, s.gpu_count)),
                share_text(Stretch::mean(s.memory_sum, s.memory_count)),
-               share_text(Stretch::mean(s.dram_sum, s.dram_count)), clock_text(mean_asked(s.ledger, highest)),
+               share_text(Stretch::mean(s.dram_sum, s.dram_count)),
+               clock_text(mean_asked(s.ledger, highest)),
                expected ? percent_text(expected->value(), 0) : "-"});
   }
   return table;
@@ -145,7 +148,8 @@ Result<int> run_verb(const ReplayOptions& options) {
   summary.dry_run = true;
   if (options.json) {
     Json phases = Json::array();
-    for (const Stretch& stretch : replayed.stretches) phases.push_back(stretch_json(stretch, highest));
+    for (const Stretch& stretch : replayed.stretches)
+      phases.push_back(stretch_json(stretch, highest));
     print_json({{"trace", options.trace},
                 {"samples", trace.samples.size()},
                 {"notes", trace.notes},
@@ -157,8 +161,9 @@ Result<int> run_verb(const ReplayOptions& options) {
   if (!replayed.stretches.empty()) fmt::print("{}\n", stretch_table(replayed, highest).text());
   fmt::print("{}: {} samples, replayed as a dry run\n{}", options.trace, trace.samples.size(),
              summary_text(summary, replayed.whole));
-  fmt::print("The recorded GPU did not follow these decisions: what a policy learns from changing its "
-             "clock, it cannot learn here.\n");
+  fmt::print(
+      "The recorded GPU did not follow these decisions: what a policy learns from changing its "
+      "clock, it cannot learn here.\n");
   return 0;
 }
 

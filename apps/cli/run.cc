@@ -44,7 +44,8 @@ class TwinGpu {
     const double mine = gpu_.work_done(), theirs = real.work_done();
     if (mine <= 0 || theirs <= 0) return out;
     out.performance = theirs / mine;
-    out.energy_saving = 1 - (energy.value() / theirs) / ((gpu_.energy() - energy_at_start_).value() / mine);
+    out.energy_saving =
+        1 - (energy.value() / theirs) / ((gpu_.energy() - energy_at_start_).value() / mine);
     return out;
   }
 
@@ -79,9 +80,10 @@ Result<void> open_gpus(Session& session, const RunOptions& options) {
   const std::string& choice = options.gpus.empty() ? session.settings.gpus : options.gpus;
   session.gpus = TRY(open_nvml_gpus(choice, session.clock));
   if (!session.dry_run)
-    return Error{Errc::not_supported,
-                 "this version sets clocks of simulated GPUs only: add --dry-run to decide and record "
-                 "on a real one, or --sim CHIP"};
+    return Error{
+        Errc::not_supported,
+        "this version sets clocks of simulated GPUs only: add --dry-run to decide and record "
+        "on a real one, or --sim CHIP"};
   return {};
 }
 
@@ -98,7 +100,8 @@ Result<void> prepare(Session& session, const RunOptions& options) {
   }
   session.governor = std::make_unique<Governor>(std::move(governed), session.clock,
                                                 governor_options(session.settings));
-  if (!options.records.empty()) session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
+  if (!options.records.empty())
+    session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
   return {};
 }
 
@@ -154,14 +157,15 @@ GpuSummary summary_of(Session& session, std::size_t at) {
   out.promise = promised_performance(session.policy);
   out.dry_run = session.dry_run;
   if (gpu.sim != nullptr)
-    out.twin = session.twins[at]->compare(*gpu.sim, gpu.sim->energy() - session.sim_energy_at_start[at]);
+    out.twin =
+        session.twins[at]->compare(*gpu.sim, gpu.sim->energy() - session.sim_energy_at_start[at]);
   return out;
 }
 
 Result<void> report(Session& session, const RunOptions& options, int exit_code, Duration time) {
   Json gpus = Json::array();
-  std::string text = fmt::format("\nderate: the command ended with exit code {} after {}\n", exit_code,
-                                 duration_text(time));
+  std::string text = fmt::format("\nderate: the command ended with exit code {} after {}\n",
+                                 exit_code, duration_text(time));
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
     const GpuSummary summary = summary_of(session, i);
     text += summary_text(summary, session.ledgers[i]);

@@ -57,9 +57,9 @@ Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
   if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
   const Capability& capability = source.capability();
   const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
-  auto made = TRY(policy.info
-                      ->create({envelope, efficient_clock(capability, envelope), policy.params})
-                      .with(policy.info->name));
+  auto made =
+      TRY(policy.info->create({envelope, efficient_clock(capability, envelope), policy.params})
+              .with(policy.info->name));
   return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
 }
 

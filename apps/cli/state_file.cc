@@ -40,7 +40,8 @@ double number_of(const Json& json, const char* key) {
 }  // namespace
 
 std::string run_directory() {
-  if (const char* given = std::getenv("DERATE_RUN_DIR"); given != nullptr && *given != '\0') return given;
+  if (const char* given = std::getenv("DERATE_RUN_DIR"); given != nullptr && *given != '\0')
+    return given;
   if (::geteuid() == 0) return "/run/derate";
   if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg != '\0')
     return std::string(xdg) + "/derate";

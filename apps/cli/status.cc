@@ -27,7 +27,8 @@ std::string driver_reason(const Sample& sample) {
 
 Json ungoverned_state(TelemetrySource& source) {
   const Capability& capability = source.capability();
-  Json json = {{"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  Json json = {
+      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
   const auto sample = source.read({.energy = false, .activity = false});
   if (!sample.ok()) {
     json["error"] = sample.error().message;
@@ -48,7 +49,9 @@ Json ungoverned_state(TelemetrySource& source) {
 
 std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
   const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_number() ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit) : "-";
+  return at != gpu.end() && at->is_number()
+             ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit)
+             : "-";
 }
 
 std::string text(const Json& gpu, const char* key) {
@@ -69,12 +72,13 @@ std::string governed_by(const Json& gpu) {
 }
 
 void print_status(const Json& gpus) {
-  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "<governed by", "<why this clock"});
+  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "<governed by",
+               "<why this clock"});
   for (const Json& gpu : gpus)
     table.add({cell(gpu, "index", 1, ""), text(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
-               cell(gpu, "gpu_utilisation_ratio", 100, " %"), cell(gpu, "memory_utilisation_ratio", 100, " %"),
-               cell(gpu, "power_watts", 1, " W"), cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu),
-               text(gpu, "reason")});
+               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
+               cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu), text(gpu, "reason")});
   fmt::print("{}", table.text());
 }
 
@@ -100,7 +104,8 @@ Result<int> run_verb(const StatusOptions& options) {
   for (const Json& gpu : gpus)
     ids.push_back({index_of(gpu), text(gpu, "uuid"), "", text(gpu, "name")});
   Json chosen = Json::array();
-  for (const int at : TRY(select_gpus(ids, options.gpus))) chosen.push_back(gpus[static_cast<std::size_t>(at)]);
+  for (const int at : TRY(select_gpus(ids, options.gpus)))
+    chosen.push_back(gpus[static_cast<std::size_t>(at)]);
   if (options.json)
     print_json({{"gpus", std::move(chosen)}});
   else

@@ -42,16 +42,17 @@ std::string histogram_text(const Histogram& bins, Duration released) {
 }
 
 std::string promise_text(const GpuSummary& summary, const Ledger& ledger) {
-  std::string out = summary.promise
-                        ? fmt::format("performance of at least {}", percent_text(*summary.promise, 0))
-                        : std::string("none: this policy bounds no loss");
+  std::string out =
+      summary.promise ? fmt::format("performance of at least {}", percent_text(*summary.promise, 0))
+                      : std::string("none: this policy bounds no loss");
   std::vector<std::string> beliefs;
   if (const auto expected = ledger.expected_performance())
     beliefs.push_back(fmt::format("estimated loss {} by the policy's model ({} of the time)",
                                   percent_text(1 - expected->value()),
                                   percent_text(ledger.expected_coverage().value(), 0)));
   if (const auto ratio = ledger.clock_ratio())
-    beliefs.push_back(fmt::format("at most {} by the clock ratio", percent_text(1 - ratio->value())));
+    beliefs.push_back(
+        fmt::format("at most {} by the clock ratio", percent_text(1 - ratio->value())));
   for (const std::string& belief : beliefs) out += "; " + belief;
   return out;
 }
@@ -79,10 +80,11 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
     out += fmt::format("  {:<12}{}\n", what, text);
   };
   if (const auto joules = meter.total())
-    line("energy", fmt::format("{:.1f} J ({}), mean power {} W over {}", joules->value(),
-                               meter.from_counter() ? "energy counter" : "power readings",
-                               meter.mean_power() ? fmt::format("{:.1f}", meter.mean_power()->value()) : "-",
-                               duration_text(meter.elapsed())));
+    line("energy",
+         fmt::format("{:.1f} J ({}), mean power {} W over {}", joules->value(),
+                     meter.from_counter() ? "energy counter" : "power readings",
+                     meter.mean_power() ? fmt::format("{:.1f}", meter.mean_power()->value()) : "-",
+                     duration_text(meter.elapsed())));
   else
     line("energy", "not known: the GPU gives neither an energy counter nor power");
   if (const auto mean = ledger.measured_clocks().mean())
@@ -94,7 +96,8 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
   if (summary.twin)
     line("saved", fmt::format("{} of the energy for the same work, at performance {} (against "
                               "max-freq on a simulated twin)",
-                              percent_text(summary.twin->energy_saving), percent_text(summary.twin->performance)));
+                              percent_text(summary.twin->energy_saving),
+                              percent_text(summary.twin->performance)));
   if (ledger.time_capped() > Duration::zero())
     line("power cap", fmt::format("in force for {}", duration_text(ledger.time_capped())));
   if (ledger.time_thermal() > Duration::zero())
@@ -109,30 +112,31 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
 
 Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
   const EnergyMeter& meter = ledger.energy();
-  Json out = {{"index", summary.capability.id.index},
-              {"uuid", summary.capability.id.uuid},
-              {"name", summary.capability.id.name},
-              {"policy", summary.policy},
-              {"dry_run", summary.dry_run},
-              {"time_seconds", seconds(meter.elapsed())},
-              {"energy_joules", or_null(meter.total())},
-              {"energy_source", meter.from_counter() ? "energy counter" : "power readings"},
-              {"energy_by_power_readings_joules", or_null(meter.integrated())},
-              {"mean_power_watts", or_null(meter.mean_power())},
-              {"mean_sm_clock_mhz", or_null(ledger.measured_clocks().mean())},
-              {"sm_clock_histogram", histogram_json(ledger.measured_clocks().bins())},
-              {"asked_clock_histogram", histogram_json(ledger.asked_clocks())},
-              {"released_seconds", seconds(ledger.time_released())},
-              {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
-              {"expected_performance_ratio", or_null(ledger.expected_performance())},
-              {"expected_coverage_ratio", ledger.expected_coverage().value()},
-              {"clock_ratio", or_null(ledger.clock_ratio())},
-              {"power_cap_seconds", seconds(ledger.time_capped())},
-              {"thermal_seconds", seconds(ledger.time_thermal())},
-              {"ticks", ledger.ticks()},
-              {"clock_changes", ledger.writes()},
-              {"failed_reads", ledger.failed_reads()},
-              {"failed_writes", ledger.failed_writes()}};
+  Json out = {
+      {"index", summary.capability.id.index},
+      {"uuid", summary.capability.id.uuid},
+      {"name", summary.capability.id.name},
+      {"policy", summary.policy},
+      {"dry_run", summary.dry_run},
+      {"time_seconds", seconds(meter.elapsed())},
+      {"energy_joules", or_null(meter.total())},
+      {"energy_source", meter.from_counter() ? "energy counter" : "power readings"},
+      {"energy_by_power_readings_joules", or_null(meter.integrated())},
+      {"mean_power_watts", or_null(meter.mean_power())},
+      {"mean_sm_clock_mhz", or_null(ledger.measured_clocks().mean())},
+      {"sm_clock_histogram", histogram_json(ledger.measured_clocks().bins())},
+      {"asked_clock_histogram", histogram_json(ledger.asked_clocks())},
+      {"released_seconds", seconds(ledger.time_released())},
+      {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
+      {"expected_performance_ratio", or_null(ledger.expected_performance())},
+      {"expected_coverage_ratio", ledger.expected_coverage().value()},
+      {"clock_ratio", or_null(ledger.clock_ratio())},
+      {"power_cap_seconds", seconds(ledger.time_capped())},
+      {"thermal_seconds", seconds(ledger.time_thermal())},
+      {"ticks", ledger.ticks()},
+      {"clock_changes", ledger.writes()},
+      {"failed_reads", ledger.failed_reads()},
+      {"failed_writes", ledger.failed_writes()}};
   if (!ledger.last_error().empty()) out["last_error"] = ledger.last_error();
   if (summary.twin)
     out["twin"] = {{"performance_ratio", summary.twin->performance},

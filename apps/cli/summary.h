@@ -12,8 +12,8 @@ namespace derate::cli {
 
 // What max-freq would have done with the same work at the same time, on a simulated twin.
 struct Twin {
-  double performance = 1;     // work done / the twin's
-  double energy_saving = 0;   // of the energy for the same work
+  double performance = 1;    // work done / the twin's
+  double energy_saving = 0;  // of the energy for the same work
 };
 
 struct GpuSummary {

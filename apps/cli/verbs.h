@@ -25,11 +25,11 @@ struct PolicyOptions {
 
 // A GPU that is simulated instead of read through NVML.
 struct SimOptionsOfCli {
-  std::string chip;       // empty: the real GPUs
-  std::string workload;   // empty: the chip's first
+  std::string chip;      // empty: the real GPUs
+  std::string workload;  // empty: the chip's first
   int gpus = 1;
   int seed = 1;
-  std::string data;       // measured tables in place of the built-in workloads
+  std::string data;  // measured tables in place of the built-in workloads
 };
 
 struct DemoOptions : Common {
@@ -94,10 +94,10 @@ struct CompletionOptions {
 };
 struct ManualOptions {};
 
-using Verb = std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions,
-                          PolicyShowOptions, RecordOptions, ReplayOptions, SimListOptions,
-                          DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions,
-                          ManualOptions>;
+using Verb =
+    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
+                 RecordOptions, ReplayOptions, SimListOptions, DoctorOptions, ConfigCheckOptions,
+                 ConfigPrintOptions, CompletionOptions, ManualOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);

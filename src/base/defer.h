@@ -6,9 +6,9 @@
 namespace derate {
 
 template <class F>
-class [[nodiscard]] Defer {
+class Defer {
  public:
-  explicit Defer(F f) : f_(std::move(f)) {}
+  [[nodiscard]] explicit Defer(F f) : f_(std::move(f)) {}
   Defer(const Defer&) = delete;
   Defer& operator=(const Defer&) = delete;
   ~Defer() { f_(); }

@@ -9,7 +9,8 @@ constexpr ExitCodeInfo kTable[] = {
     {2, "usage", "a wrong option, argument or value; for doctor: Derate cannot work here"},
     {3, "not-supported", "the GPU, the driver or this version does not offer it"},
     {4, "no-permission", "the caller may not do that"},
-    {6, "not-found", "a GPU, policy, chip, workload or file of that name is not there, or a query failed"},
+    {6, "not-found",
+     "a GPU, policy, chip, workload or file of that name is not there, or a query failed"},
     {9, "driver-not-loaded", "the NVIDIA driver is not loaded"},
     {12, "library-missing", "libnvidia-ml.so.1 is not there"},
     {13, "function-missing", "libnvidia-ml.so.1 lacks a function that Derate needs"},
@@ -29,20 +30,32 @@ std::span<const ExitCodeInfo> exit_codes() { return kTable; }
 
 int exit_code_of(Errc code) {
   switch (code) {
-    case Errc::invalid_argument: return exit_code::kUsage;
-    case Errc::not_supported: return 3;
-    case Errc::no_permission: return 4;
+    case Errc::invalid_argument:
+      return exit_code::kUsage;
+    case Errc::not_supported:
+      return 3;
+    case Errc::no_permission:
+      return 4;
     case Errc::not_found:
-    case Errc::query_failed: return 6;
-    case Errc::driver_not_loaded: return 9;
-    case Errc::library_missing: return 12;
-    case Errc::function_missing: return 13;
+    case Errc::query_failed:
+      return 6;
+    case Errc::driver_not_loaded:
+      return 9;
+    case Errc::library_missing:
+      return 12;
+    case Errc::function_missing:
+      return 13;
     case Errc::gpu_lost:
-    case Errc::gpu_stuck: return 15;
-    case Errc::bad_data: return 65;
-    case Errc::io: return 74;
-    case Errc::bad_config: return 78;
-    case Errc::interrupted: return 130;
+    case Errc::gpu_stuck:
+      return 15;
+    case Errc::bad_data:
+      return 65;
+    case Errc::io:
+      return 74;
+    case Errc::bad_config:
+      return 78;
+    case Errc::interrupted:
+      return 130;
   }
   return exit_code::kFailure;
 }

@@ -12,18 +12,18 @@ namespace derate {
 
 // What kind of failure it is. exit_code.h maps each to the process's exit code.
 enum class Errc {
-  invalid_argument,   // a value on the command line or in a call
-  not_found,          // a GPU, policy, workload or file that was named and is not there
-  not_supported,      // the GPU or driver does not offer it
+  invalid_argument,  // a value on the command line or in a call
+  not_found,         // a GPU, policy, workload or file that was named and is not there
+  not_supported,     // the GPU or driver does not offer it
   no_permission,
-  query_failed,       // the driver was asked and failed
+  query_failed,  // the driver was asked and failed
   driver_not_loaded,
-  library_missing,    // libnvidia-ml.so.1 cannot be loaded
-  function_missing,   // the library lacks a symbol that we cannot do without
+  library_missing,   // libnvidia-ml.so.1 cannot be loaded
+  function_missing,  // the library lacks a symbol that we cannot do without
   gpu_lost,
-  gpu_stuck,          // a driver call did not come back in time
+  gpu_stuck,  // a driver call did not come back in time
   bad_config,
-  bad_data,           // a trace, table or data file that does not parse
+  bad_data,  // a trace, table or data file that does not parse
   io,
   interrupted,
 };
@@ -47,13 +47,11 @@ class [[nodiscard]] Result {
 
   Result(Error error) : value_(tl::unexpect, std::move(error)) {}
   template <class U = T>
-    requires(!std::is_void_v<T> && std::is_constructible_v<T, U &&> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Error> &&
-             !std::is_same_v<std::remove_cvref_t<U>, Result>)
-  Result(U&& value) : value_(std::forward<U>(value)) {}
-  Result()
-    requires(std::is_void_v<T>)
-  = default;
+  requires(!std::is_void_v<T> && std::is_constructible_v<T, U&&> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Error> &&
+           !std::is_same_v<std::remove_cvref_t<U>, Result>) Result(U&& value)
+      : value_(std::forward<U>(value)) {}
+  Result() requires(std::is_void_v<T>) = default;
 
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
@@ -87,9 +85,9 @@ class [[nodiscard]] Result {
 // so that one TRY may stand inside another.
 #define TRY(expression) DERATE_TRY_COUNTED(expression, __COUNTER__)
 #define DERATE_TRY_COUNTED(expression, n) DERATE_TRY_NAMED(expression, n)
-#define DERATE_TRY_NAMED(expression, n)                                    \
-  __extension__({                                                          \
-    auto&& try_result_##n = (expression);                                  \
-    if (!try_result_##n.ok()) return std::move(try_result_##n).error();    \
-    *std::move(try_result_##n);                                            \
+#define DERATE_TRY_NAMED(expression, n)                                 \
+  __extension__({                                                       \
+    auto&& try_result_##n = (expression);                               \
+    if (!try_result_##n.ok()) return std::move(try_result_##n).error(); \
+    *std::move(try_result_##n);                                         \
   })

@@ -18,7 +18,7 @@ namespace derate {
 namespace {
 
 Error file_error(const char* what, const std::string& path, int number) {
-  const Errc code = number == ENOENT || number == ENOTDIR ? Errc::not_found
+  const Errc code = number == ENOENT || number == ENOTDIR                    ? Errc::not_found
                     : number == EACCES || number == EPERM || number == EROFS ? Errc::no_permission
                                                                              : Errc::io;
   return {code, std::string(what) + " '" + path + "': " + std::strerror(number)};
@@ -92,8 +92,7 @@ Result<std::string> read_file(const std::string& path) {
 Result<void> write_file_atomically(const std::string& path, std::string_view content) {
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
   {
-    const UniqueFd file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file.valid()) return file_error("cannot create", temporary, errno);
     TRY(write_all(file.get(), content, temporary));
     if (::fsync(file.get()) != 0) return file_error("cannot flush", temporary, errno);

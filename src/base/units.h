@@ -21,8 +21,12 @@ class Quantity {
   constexpr auto operator<=>(const Quantity&) const = default;
   constexpr Quantity& operator+=(Quantity other) { return value_ += other.value_, *this; }
   constexpr Quantity& operator-=(Quantity other) { return value_ -= other.value_, *this; }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value_ + b.value_); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value_ - b.value_); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value_ + b.value_);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value_ - b.value_);
+  }
   friend constexpr Quantity operator-(Quantity a) { return Quantity(-a.value_); }
   friend constexpr Quantity operator*(Quantity a, double k) { return Quantity(a.value_ * k); }
   friend constexpr Quantity operator*(double k, Quantity a) { return Quantity(a.value_ * k); }
@@ -74,7 +78,9 @@ constexpr Watts operator""_W(unsigned long long v) { return Watts(static_cast<do
 constexpr Joules operator""_J(long double v) { return Joules(static_cast<double>(v)); }
 constexpr Joules operator""_J(unsigned long long v) { return Joules(static_cast<double>(v)); }
 constexpr Megahertz operator""_MHz(long double v) { return Megahertz(static_cast<double>(v)); }
-constexpr Megahertz operator""_MHz(unsigned long long v) { return Megahertz(static_cast<double>(v)); }
+constexpr Megahertz operator""_MHz(unsigned long long v) {
+  return Megahertz(static_cast<double>(v));
+}
 constexpr Celsius operator""_degC(long double v) { return Celsius(static_cast<double>(v)); }
 constexpr Celsius operator""_degC(unsigned long long v) { return Celsius(static_cast<double>(v)); }
 }  // namespace literals

@@ -7,12 +7,18 @@
 #include "base/units.h"
 
 namespace derate::detail {
-template <class Q> inline constexpr const char* kUnitName = "";
-template <> inline constexpr const char* kUnitName<Watts> = " W";
-template <> inline constexpr const char* kUnitName<Joules> = " J";
-template <> inline constexpr const char* kUnitName<Megahertz> = " MHz";
-template <> inline constexpr const char* kUnitName<Celsius> = " °C";
-template <> inline constexpr const char* kUnitName<BytesPerSecond> = " B/s";
+template <class Q>
+inline constexpr const char* kUnitName = "";
+template <>
+inline constexpr const char* kUnitName<Watts> = " W";
+template <>
+inline constexpr const char* kUnitName<Joules> = " J";
+template <>
+inline constexpr const char* kUnitName<Megahertz> = " MHz";
+template <>
+inline constexpr const char* kUnitName<Celsius> = " °C";
+template <>
+inline constexpr const char* kUnitName<BytesPerSecond> = " B/s";
 }  // namespace derate::detail
 
 template <class Tag>

@@ -30,7 +30,8 @@ std::string shown(const toml::node& node) {
 Result<void> assign(std::string& value, const SettingInfo& info, const toml::node& node,
                     std::string_view file) {
   const auto text = node.value_exact<std::string>();
-  if (!text) return bad(file, node, fmt::format("{} {}: wanted a text in quotes", info.key, shown(node)));
+  if (!text)
+    return bad(file, node, fmt::format("{} {}: wanted a text in quotes", info.key, shown(node)));
   value = *text;
   return {};
 }
@@ -38,7 +39,8 @@ Result<void> assign(std::string& value, const SettingInfo& info, const toml::nod
 Result<void> assign(bool& value, const SettingInfo& info, const toml::node& node,
                     std::string_view file) {
   const auto flag = node.value_exact<bool>();
-  if (!flag) return bad(file, node, fmt::format("{} {}: wanted true or false", info.key, shown(node)));
+  if (!flag)
+    return bad(file, node, fmt::format("{} {}: wanted true or false", info.key, shown(node)));
   value = *flag;
   return {};
 }
@@ -47,8 +49,9 @@ Result<void> assign(double& value, const SettingInfo& info, const toml::node& no
                     std::string_view file) {
   const auto number = node.is_number() ? node.value<double>() : std::nullopt;
   if (!number || !(*number >= info.lowest && *number <= info.highest))
-    return bad(file, node, fmt::format("{} {}: wanted a number in [{}, {}] {}", info.key, shown(node),
-                                       info.lowest, info.highest, info.unit));
+    return bad(file, node,
+               fmt::format("{} {}: wanted a number in [{}, {}] {}", info.key, shown(node),
+                           info.lowest, info.highest, info.unit));
   value = *number;
   return {};
 }
@@ -93,8 +96,9 @@ Result<void> read_policies(Settings& settings, const toml::node& node, std::stri
   if (!node.is_table()) return bad(file, node, "policy: wanted tables like [policy.geepafs]");
   for (const auto& [policy, table] : *node.as_table()) {
     if (!table.is_table())
-      return bad(file, table, fmt::format("policy.{} {}: wanted a table [policy.{}]", policy.str(),
-                                          shown(table), policy.str()));
+      return bad(file, table,
+                 fmt::format("policy.{} {}: wanted a table [policy.{}]", policy.str(), shown(table),
+                             policy.str()));
     for (const auto& [name, value] : *table.as_table())
       settings.policy_settings.push_back({std::string(policy.str()), std::string(name.str()),
                                           TRY(parameter_text(value, file)),
@@ -107,9 +111,12 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
                           std::string_view file) {
   const std::string known = known_keys(section);
   if (known.empty())
-    return bad(file, node, fmt::format("unknown section [{}]; there are governor, envelope, safety, "
-                                       "sampling, policy.NAME", section));
-  if (!node.is_table()) return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
+    return bad(file, node,
+               fmt::format("unknown section [{}]; there are governor, envelope, safety, "
+                           "sampling, policy.NAME",
+                           section));
+  if (!node.is_table())
+    return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
   for (const auto& [key, value] : *node.as_table()) {
     bool found = false;
     Result<void> assigned;
@@ -119,7 +126,8 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
       assigned = assign(setting, info, value, file);
     });
     if (!found)
-      return bad(file, value, fmt::format("unknown key '{}' in [{}]; there are {}", key.str(), section, known));
+      return bad(file, value,
+                 fmt::format("unknown key '{}' in [{}]; there are {}", key.str(), section, known));
     TRY(std::move(assigned));
   }
   return {};
@@ -128,11 +136,12 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
 Result<void> check_together(const Settings& s, std::string_view file) {
   if (s.expire_after_s < s.stale_after_s)
     return Error{Errc::bad_config, fmt::format("{}: expire_after_s {}: must not be less than "
-                                               "stale_after_s {}", file, s.expire_after_s, s.stale_after_s)};
+                                               "stale_after_s {}",
+                                               file, s.expire_after_s, s.stale_after_s)};
   if (s.lowest_clock_mhz && s.highest_clock_mhz && *s.lowest_clock_mhz > *s.highest_clock_mhz)
     return Error{Errc::bad_config,
-                 fmt::format("{}: lowest_clock_mhz {}: must not be above highest_clock_mhz {}", file,
-                             *s.lowest_clock_mhz, *s.highest_clock_mhz)};
+                 fmt::format("{}: lowest_clock_mhz {}: must not be above highest_clock_mhz {}",
+                             file, *s.lowest_clock_mhz, *s.highest_clock_mhz)};
   return {};
 }
 
@@ -140,9 +149,12 @@ std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (code < 0x20 || code == 0x7f) out += fmt::format("\\u{:04X}", code);
-    else out += c;
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (code < 0x20 || code == 0x7f)
+      out += fmt::format("\\u{:04X}", code);
+    else
+      out += c;
   }
   return out + '"';
 }
@@ -184,7 +196,8 @@ std::string print_config(const Settings& settings) {
     }
     out += fmt::format("# {}\n", info.summary);
     if constexpr (requires { value.has_value(); }) {
-      out += value ? fmt::format("{} = {}\n", info.key, printed(*value)) : fmt::format("# {} =\n", info.key);
+      out += value ? fmt::format("{} = {}\n", info.key, printed(*value))
+                   : fmt::format("# {} =\n", info.key);
     } else {
       out += fmt::format("{} = {}\n", info.key, printed(value));
     }
@@ -194,7 +207,8 @@ std::string print_config(const Settings& settings) {
     if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", setting.policy);
     policy = setting.policy;
     const bool list = setting.value.find(',') != std::string::npos;
-    out += fmt::format("{} = {}{}{}\n", setting.name, list ? "[" : "", setting.value, list ? "]" : "");
+    out +=
+        fmt::format("{} = {}{}{}\n", setting.name, list ? "[" : "", setting.value, list ? "]" : "");
   }
   return out;
 }

@@ -47,7 +47,8 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
             std::string::npos);
   EXPECT_NE(error_of("[governor\n").find("derate.toml:1:"), std::string::npos);
   EXPECT_NE(error_of("[policy]\ngeepafs = 3\n").find("[policy.geepafs]"), std::string::npos);
-  EXPECT_NE(error_of("[policy.geepafs]\ndelta = \"x\"\n").find("derate.toml:2:9"), std::string::npos);
+  EXPECT_NE(error_of("[policy.geepafs]\ndelta = \"x\"\n").find("derate.toml:2:9"),
+            std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = 6\n").find("expire_after_s"), std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = nan\n").find("wanted a number"), std::string::npos);
   EXPECT_NE(error_of("governor = 3\n").find("wanted a section"), std::string::npos);
@@ -59,7 +60,8 @@ RC_GTEST_PROP(Config, PrintedSettingsParseBack, (std::string gpus, bool dry, uns
     if (static_cast<unsigned char>(c) < 0x80) settings.gpus += c;
   settings.dry_run = dry;
   if (clock % 2 == 0) settings.highest_clock_mhz = 1000 + clock % 1000;
-  settings.policy_settings = {{"geepafs", "delta", "0.05", ""}, {"geepafs", "probe_clocks", "1,2", ""}};
+  settings.policy_settings = {{"geepafs", "delta", "0.05", ""},
+                              {"geepafs", "probe_clocks", "1,2", ""}};
   const auto back = parse_config(print_config(settings), "printed");
   RC_ASSERT(back.ok());
   RC_ASSERT(back->gpus == settings.gpus);

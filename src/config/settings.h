@@ -49,24 +49,27 @@ void visit_settings(S& s, V&& visit) {
                     "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
         s.gpus);
   visit(SettingInfo{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
-  visit(SettingInfo{"envelope", "lowest_clock_mhz", "MHz",
-                    "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
-        s.lowest_clock_mhz);
+  visit(
+      SettingInfo{"envelope", "lowest_clock_mhz", "MHz",
+                  "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
+      s.lowest_clock_mhz);
   visit(SettingInfo{"envelope", "highest_clock_mhz", "MHz",
                     "highest SM clock allowed; default: the highest supported", 1, 10000},
         s.highest_clock_mhz);
-  visit(SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
-        s.stale_after_s);
+  visit(
+      SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
+      s.stale_after_s);
   visit(SettingInfo{"safety", "expire_after_s", "s",
                     "give the clock back when the last reading is older", 0.05, 600},
         s.expire_after_s);
   visit(SettingInfo{"safety", "idle_after_s", "s", "park a GPU without kernels after", 0.1, 3600},
         s.idle_after_s);
-  visit(SettingInfo{"safety", "lower_every_s", "s", "least time between two lowerings of the clock", 0,
-                    600},
+  visit(SettingInfo{"safety", "lower_every_s", "s", "least time between two lowerings of the clock",
+                    0, 600},
         s.lower_every_s);
   visit(SettingInfo{"safety", "temperature_limit_celsius", "degC",
-                    "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20, 120},
+                    "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20,
+                    120},
         s.temperature_limit_celsius);
   visit(SettingInfo{"sampling", "energy_every_s", "s", "read the energy counter every", 0.1, 60},
         s.energy_every_s);

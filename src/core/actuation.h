@@ -13,7 +13,16 @@ namespace derate {
 // The decision after envelope, idle, thermal, rate and stale-data rules. `rule` says which of them
 // changed it.
 struct Clamped {
-  enum class Rule : std::uint8_t { none, envelope, idle, wake, thermal, rate_limit, stale, expired };
+  enum class Rule : std::uint8_t {
+    none,
+    envelope,
+    idle,
+    wake,
+    thermal,
+    rate_limit,
+    stale,
+    expired
+  };
   Decision decision;
   Rule rule = Rule::none;
 
@@ -22,14 +31,15 @@ struct Clamped {
 
 struct Actuation {
   enum class Outcome : std::uint8_t {
-    nothing,    // no write was needed
-    shadow,     // dry run: would have been written
+    nothing,  // no write was needed
+    shadow,   // dry run: would have been written
     written,
     released,
-    failed,     // the device refused; `error` says why
+    failed,  // the device refused; `error` says why
   };
   Outcome outcome = Outcome::nothing;
-  std::optional<Megahertz> locked;  // the lock in force after this tick (the asked-for one in a dry run)
+  std::optional<Megahertz>
+      locked;  // the lock in force after this tick (the asked-for one in a dry run)
   std::string error;
 
   bool operator==(const Actuation&) const = default;

@@ -20,7 +20,8 @@ struct PowerLimits {
 struct Capability {
   GpuId id;
   Architecture architecture = Architecture::unknown;
-  std::vector<Megahertz> sm_clocks;      // supported, ascending; empty when the driver does not list them
+  std::vector<Megahertz>
+      sm_clocks;  // supported, ascending; empty when the driver does not list them
   std::vector<Megahertz> memory_clocks;  // supported, ascending
   std::optional<PowerLimits> power_limits;
   std::optional<Celsius> slowdown_temperature;  // where the hardware starts to throttle
@@ -30,8 +31,8 @@ struct Capability {
   // Off, the driver forgets a GPU's settings when the last process leaves it.
   std::optional<bool> persistence_mode;
   bool energy_counter = false;
-  bool instant_power = false;    // field 186
-  bool averaged_power = false;   // field 185
+  bool instant_power = false;      // field 186
+  bool averaged_power = false;     // field 185
   bool activity_counters = false;  // GPM: Hopper and later
   bool process_list = false;
 };

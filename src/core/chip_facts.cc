@@ -12,9 +12,11 @@ constexpr ChipFacts kFacts[] = {
     {"V100-SXM2", "V100-SXM2", Architecture::volta, mhz(952), mhz(1530), mhz(877),
      "GEEPAFS (EuroSys'24): V100 SXM2 300 W, efficient clock and fitted V(f)", false},
     {"A100-SXM4", "A100-SXM4", Architecture::ampere, mhz(1110), mhz(1410), mhz(1593),
-     "EnergAIzer (ISPASS'26) artifact: measured V(f) of an A100 SXM4, 743.75 mV up to 1110 MHz", false},
+     "EnergAIzer (ISPASS'26) artifact: measured V(f) of an A100 SXM4, 743.75 mV up to 1110 MHz",
+     false},
     {"H200", "H200", Architecture::hopper, mhz(1005), mhz(1980), mhz(3201),
-     "DGEMM sweep of arXiv 2607.00819's repository: power per clock is linear up to 1005 MHz", true},
+     "DGEMM sweep of arXiv 2607.00819's repository: power per clock is linear up to 1005 MHz",
+     true},
     {"H100-SXM5", "H100 80GB HBM3", Architecture::hopper, mhz(1110), mhz(1980), mhz(2619),
      "EnergAIzer (ISPASS'26) artifact: idle power by held clock rises from about 1110 MHz", true},
 };

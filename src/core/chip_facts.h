@@ -12,14 +12,14 @@
 namespace derate {
 
 struct ChipFacts {
-  const char* chip;           // the name used in Derate: "V100-SXM2"
-  const char* product;        // a part of the name that NVML gives, which no other row matches first
+  const char* chip;     // the name used in Derate: "V100-SXM2"
+  const char* product;  // a part of the name that NVML gives, which no other row matches first
   Architecture architecture;
   Megahertz flat_voltage_end;
   Megahertz highest_clock;
-  Megahertz memory_clock;     // tells the chip of a trace that does not name it
+  Megahertz memory_clock;  // tells the chip of a trace that does not name it
   const char* source;
-  bool assumed;               // the source is an inference, not a measurement of this product
+  bool assumed;  // the source is an inference, not a measurement of this product
 };
 
 std::span<const ChipFacts> chip_facts();

@@ -39,7 +39,8 @@ TEST(SelectGpus, NamesWhatDoesNotMatch) {
   EXPECT_FALSE(select_gpus(gpus, "GPU-").ok());
 }
 
-RC_GTEST_PROP(EnvelopeProperty, ClampStaysInsideAndRoundsUp, (std::vector<short> raw, short wanted)) {
+RC_GTEST_PROP(EnvelopeProperty, ClampStaysInsideAndRoundsUp,
+              (std::vector<short> raw, short wanted)) {
   std::vector<Megahertz> clocks;
   std::sort(raw.begin(), raw.end());
   raw.erase(std::unique(raw.begin(), raw.end()), raw.end());
@@ -91,7 +92,8 @@ TEST(ChipFacts, FindsProducts) {
 }
 
 TEST(Reason, FillsInItsNumbers) {
-  EXPECT_EQ(describe(Reason{"bound {0:.0f} MHz at {1:.2f}", {1100.4, 0.9}}), "bound 1100 MHz at 0.90");
+  EXPECT_EQ(describe(Reason{"bound {0:.0f} MHz at {1:.2f}", {1100.4, 0.9}}),
+            "bound 1100 MHz at 0.90");
 }
 
 }  // namespace

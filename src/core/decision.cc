@@ -22,9 +22,12 @@ bool operator==(const Decision& a, const Decision& b) {
 
 const char* to_string(Decision::Kind kind) {
   switch (kind) {
-    case Decision::Kind::hold: return "hold";
-    case Decision::Kind::set: return "set";
-    case Decision::Kind::release: return "release";
+    case Decision::Kind::hold:
+      return "hold";
+    case Decision::Kind::set:
+      return "set";
+    case Decision::Kind::release:
+      return "release";
   }
   return "unknown";
 }

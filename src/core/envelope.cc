@@ -14,11 +14,12 @@ Result<Envelope> Envelope::create(std::span<const Megahertz> supported, Megahert
   for (const Megahertz clock : supported)
     if (clock >= lowest && clock <= highest) clocks.push_back(clock);
   if (clocks.empty())
-    return Error{Errc::invalid_argument,
-                 fmt::format("no supported clock lies between {:.0f} and {:.0f} MHz: the GPU supports "
-                             "{} clocks from {:.0f} to {:.0f} MHz",
-                             lowest.value(), highest.value(), supported.size(),
-                             supported.front().value(), supported.back().value())};
+    return Error{
+        Errc::invalid_argument,
+        fmt::format("no supported clock lies between {:.0f} and {:.0f} MHz: the GPU supports "
+                    "{} clocks from {:.0f} to {:.0f} MHz",
+                    lowest.value(), highest.value(), supported.size(), supported.front().value(),
+                    supported.back().value())};
   return Envelope(std::move(clocks));
 }
 

@@ -19,13 +19,13 @@ enum class Freshness : std::uint8_t {
 struct Estimate {
   Instant time{};
   Freshness freshness = Freshness::expired;
-  bool idle = false;       // no kernel for longer than the idle rule's time
-  bool hot = false;        // at or over the thermal rule's limit
-  std::optional<Megahertz> sm_clock;           // as measured
-  std::optional<Megahertz> requested_clock;    // what the last decision asked for, if any
+  bool idle = false;                         // no kernel for longer than the idle rule's time
+  bool hot = false;                          // at or over the thermal rule's limit
+  std::optional<Megahertz> sm_clock;         // as measured
+  std::optional<Megahertz> requested_clock;  // what the last decision asked for, if any
   std::optional<Fraction> gpu_utilisation, memory_utilisation;
-  std::optional<Watts> power_usage;            // as nvmlDeviceGetPowerUsage gives it
-  std::optional<Watts> power;                  // the quickest true reading: instant, else usage
+  std::optional<Watts> power_usage;  // as nvmlDeviceGetPowerUsage gives it
+  std::optional<Watts> power;        // the quickest true reading: instant, else usage
   Activity activity;
   // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
   // published GEEPAFS asks whether any GPU is busy.

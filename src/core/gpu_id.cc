@@ -38,8 +38,9 @@ Result<std::vector<int>> select_gpus(std::span<const GpuId> gpus, std::string_vi
     for (int i = 0; i < static_cast<int>(gpus.size()); ++i) {
       if (!matches(gpus[i], part)) continue;
       if (found >= 0)
-        return Error{Errc::invalid_argument,
-                     "GPU '" + std::string(part) + "' matches more than one GPU; give more of its UUID"};
+        return Error{
+            Errc::invalid_argument,
+            "GPU '" + std::string(part) + "' matches more than one GPU; give more of its UUID"};
       found = i;
     }
     if (found < 0)

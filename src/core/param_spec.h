@@ -16,7 +16,7 @@ struct ParamSpec {
   enum class Type { number, integer, list };  // list: comma-separated numbers, ascending
   const char* name;
   Type type;
-  const char* unit;     // "MHz", "s", "" for a plain number
+  const char* unit;  // "MHz", "s", "" for a plain number
   const char* summary;
   const char* fallback;  // the default as it would be written; "" when it is taken from the chip
   double lowest;

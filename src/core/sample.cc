@@ -4,9 +4,12 @@ namespace derate {
 
 const char* to_string(SampleSource source) {
   switch (source) {
-    case SampleSource::simulated: return "simulated";
-    case SampleSource::nvml: return "nvml";
-    case SampleSource::replayed: return "replayed";
+    case SampleSource::simulated:
+      return "simulated";
+    case SampleSource::nvml:
+      return "nvml";
+    case SampleSource::replayed:
+      return "replayed";
   }
   return "unknown";
 }

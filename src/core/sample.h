@@ -40,10 +40,11 @@ struct Activity {
 struct Sample {
   Instant time{};  // when the reading began, on the governor's clock
   SampleSource source = SampleSource::simulated;
-  std::optional<Fraction> gpu_utilisation;     // share of the period with at least one kernel running
+  std::optional<Fraction> gpu_utilisation;  // share of the period with at least one kernel running
   std::optional<Fraction> memory_utilisation;  // share of the period with memory traffic
   std::optional<Megahertz> sm_clock, memory_clock;
-  std::optional<Watts> power_usage;    // nvmlDeviceGetPowerUsage: 1 s mean on Ampere (not GA100) and later
+  std::optional<Watts>
+      power_usage;  // nvmlDeviceGetPowerUsage: 1 s mean on Ampere (not GA100) and later
   std::optional<Watts> power_instant;  // field 186
   std::optional<Watts> power_average;  // field 185
   std::optional<Joules> energy;        // counter since the driver was loaded; read at 1 Hz
@@ -63,7 +64,7 @@ struct ReadPlan {
 // A process with a context on the GPU.
 struct GpuProcess {
   std::int64_t pid = 0;
-  std::string name;                        // empty when it may not be read
+  std::string name;  // empty when it may not be read
   std::optional<double> memory_bytes;
   std::optional<Fraction> sm_utilisation;  // the driver's mean since it was last asked
 

@@ -1,5 +1,5 @@
-// The only place that turns a GPU's knobs. It writes what differs from what is in force, tries again
-// what failed, and gives the clock back when it goes.
+// The only place that turns a GPU's knobs. It writes what differs from what is in force, tries
+// again what failed, and gives the clock back when it goes.
 #pragma once
 
 #include <optional>
@@ -34,8 +34,8 @@ class Actuator {
   Actuation write(std::optional<Megahertz> clock);
 
   ClockControl* control_;
-  bool touched_ = false;                 // a write was tried: the GPU may not be as found
-  std::optional<Megahertz> target_;      // what the decisions so far ask for; empty: released
+  bool touched_ = false;             // a write was tried: the GPU may not be as found
+  std::optional<Megahertz> target_;  // what the decisions so far ask for; empty: released
   std::optional<Megahertz> locked_;
 };
 

@@ -13,11 +13,12 @@ Result<void> check_supported(const Capability& capability, const char* what, Meg
   const auto& clocks = capability.sm_clocks;
   if (std::binary_search(clocks.begin(), clocks.end(), clock)) return {};
   const auto all = TRY(Envelope::create(clocks, clocks.front(), clocks.back()));
-  return Error{Errc::invalid_argument,
-               fmt::format("{} {:.0f} MHz is not a supported clock of {} ({:.0f} to {:.0f} MHz); the "
-                           "nearest is {:.0f} MHz",
-                           what, clock.value(), capability.id.name, clocks.front().value(),
-                           clocks.back().value(), all.nearest(clock).value())};
+  return Error{
+      Errc::invalid_argument,
+      fmt::format("{} {:.0f} MHz is not a supported clock of {} ({:.0f} to {:.0f} MHz); the "
+                  "nearest is {:.0f} MHz",
+                  what, clock.value(), capability.id.name, clocks.front().value(),
+                  clocks.back().value(), all.nearest(clock).value())};
 }
 
 }  // namespace
@@ -27,8 +28,8 @@ Result<Envelope> make_envelope(const Capability& capability, const EnvelopeLimit
   if (clocks.empty())
     return Error{Errc::not_supported, capability.id.name + " does not list its supported clocks"};
   const Megahertz top = limits.highest.value_or(clocks.back());
-  const Megahertz bottom = limits.lowest.value_or(std::min(
-      top, capability.flat_voltage_end.value_or(clocks.back() * kUnknownChipLowest)));
+  const Megahertz bottom = limits.lowest.value_or(
+      std::min(top, capability.flat_voltage_end.value_or(clocks.back() * kUnknownChipLowest)));
   if (limits.highest) TRY(check_supported(capability, "highest clock", top));
   if (limits.lowest) TRY(check_supported(capability, "lowest clock", bottom));
   return Envelope::create(clocks, bottom, top);

@@ -24,8 +24,8 @@ class Ledger {
   const std::map<Megahertz, Duration>& asked_clocks() const { return asked_; }
   Duration time_released() const { return released_; }
 
-  // Mean performance relative to the highest clock by the policy's own model, over the time for which
-  // it had one; empty when it never had.
+  // Mean performance relative to the highest clock by the policy's own model, over the time for
+  // which it had one; empty when it never had.
   std::optional<Fraction> expected_performance() const;
   // The share of the time that expected_performance() covers.
   Fraction expected_coverage() const;
@@ -37,7 +37,7 @@ class Ledger {
   int writes() const { return writes_; }
   int failed_writes() const { return failed_writes_; }
   const std::string& last_error() const { return last_error_; }
-  Duration time_capped() const { return capped_; }    // power cap in force
+  Duration time_capped() const { return capped_; }  // power cap in force
   Duration time_thermal() const { return thermal_; }
 
  private:
@@ -48,9 +48,9 @@ class Ledger {
   ClockHistogram measured_;
   std::map<Megahertz, Duration> asked_;
   Duration released_{}, total_{}, capped_{}, thermal_{};
-  double expected_seconds_ = 0;    // expected performance x time
-  double expected_time_ = 0;       // time with an expectation
-  double ratio_seconds_ = 0;       // clock ratio x time
+  double expected_seconds_ = 0;  // expected performance x time
+  double expected_time_ = 0;     // time with an expectation
+  double ratio_seconds_ = 0;     // clock ratio x time
   int ticks_ = 0, failed_reads_ = 0, writes_ = 0, failed_writes_ = 0;
   std::string last_error_;
   // Of the last record; held until the next.

@@ -22,16 +22,22 @@ Json activity_json(const Activity& activity) {
     const char* name;
     std::optional<Fraction> Activity::*member;
   };
-  static constexpr Share kShares[] = {
-      {"graphics", &Activity::graphics}, {"sm", &Activity::sm},     {"occupancy", &Activity::occupancy},
-      {"integer", &Activity::integer},   {"tensor", &Activity::tensor}, {"dram", &Activity::dram},
-      {"fp64", &Activity::fp64},         {"fp32", &Activity::fp32}, {"fp16", &Activity::fp16}};
+  static constexpr Share kShares[] = {{"graphics", &Activity::graphics},
+                                      {"sm", &Activity::sm},
+                                      {"occupancy", &Activity::occupancy},
+                                      {"integer", &Activity::integer},
+                                      {"tensor", &Activity::tensor},
+                                      {"dram", &Activity::dram},
+                                      {"fp64", &Activity::fp64},
+                                      {"fp32", &Activity::fp32},
+                                      {"fp16", &Activity::fp16}};
   for (const auto& [name, member] : kShares) put(json, name, activity.*member, 1e-4);
   return json;
 }
 
 Json sample_json(const Sample& sample, Instant start) {
-  Json json = {{"t_s", rounded(seconds(sample.time - start), 1e-6)}, {"source", to_string(sample.source)}};
+  Json json = {{"t_s", rounded(seconds(sample.time - start), 1e-6)},
+               {"source", to_string(sample.source)}};
   put(json, "gpu_utilisation_ratio", sample.gpu_utilisation, 1e-4);
   put(json, "memory_utilisation_ratio", sample.memory_utilisation, 1e-4);
   put(json, "sm_clock_mhz", sample.sm_clock, 1);
@@ -57,9 +63,12 @@ Json decision_json(const Decision& decision) {
 
 const char* freshness_name(Freshness freshness) {
   switch (freshness) {
-    case Freshness::fresh: return "fresh";
-    case Freshness::stale: return "stale";
-    case Freshness::expired: return "expired";
+    case Freshness::fresh:
+      return "fresh";
+    case Freshness::stale:
+      return "stale";
+    case Freshness::expired:
+      return "expired";
   }
   return "unknown";
 }

@@ -38,8 +38,9 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   if (as_published_) return std::nullopt;
   if (estimate.idle) {
     parked_ = true;
-    return Clamped{Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
-                   Clamped::Rule::idle};
+    return Clamped{
+        Decision::set(now_.lowest(), {"idle: parked at {0:.0f} MHz", {now_.lowest().value()}}),
+        Clamped::Rule::idle};
   }
   if (parked_) {
     parked_ = false;
@@ -66,9 +67,9 @@ Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
                            ? true
                            : !locked || *locked > now_.highest();
     if (above) {
-      out = {Decision::set(now_.highest(),
-                           {"too hot: at most {0:.0f} MHz", {now_.highest().value()}}),
-             Clamped::Rule::thermal};
+      out = {
+          Decision::set(now_.highest(), {"too hot: at most {0:.0f} MHz", {now_.highest().value()}}),
+          Clamped::Rule::thermal};
       return out;
     }
   }
@@ -78,11 +79,12 @@ Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
     out.decision.clock = allowed;
     out.rule = Clamped::Rule::envelope;
   }
-  const bool lowers = locked && allowed < *locked;
+  // Coming down from above a top that heat lowered is not limited.
+  const bool lowers = locked && allowed < *locked && *locked <= now_.highest();
   if (lowers && !as_published_) {
     if (lowered_at_ && estimate.time - *lowered_at_ < rules_.lower_every)
-      return {Decision::hold({"lowered less than {0:.0f} s ago: holding",
-                              {seconds(rules_.lower_every)}}),
+      return {Decision::hold(
+                  {"lowered less than {0:.0f} s ago: holding", {seconds(rules_.lower_every)}}),
               Clamped::Rule::rate_limit};
     lowered_at_ = estimate.time;
   }

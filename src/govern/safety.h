@@ -10,18 +10,19 @@
 namespace derate {
 
 struct SafetyRules {
-  Duration stale_after = std::chrono::seconds(1);    // older samples: hold
-  Duration expire_after = std::chrono::seconds(5);   // older still: the GPU's own defaults
-  Duration idle_after = std::chrono::seconds(1);     // no kernel for that long: park
-  Duration lower_every = std::chrono::seconds(1);    // lowering is rate-limited, raising never
-  std::optional<Celsius> temperature_limit;          // default: 5 K below the GPU's slowdown
+  Duration stale_after = std::chrono::seconds(1);   // older samples: hold
+  Duration expire_after = std::chrono::seconds(5);  // older still: the GPU's own defaults
+  Duration idle_after = std::chrono::seconds(1);    // no kernel for that long: park
+  Duration lower_every = std::chrono::seconds(1);   // lowering is rate-limited, raising never
+  std::optional<Celsius> temperature_limit;         // default: 5 K below the GPU's slowdown
   Duration thermal_step_every = std::chrono::seconds(1);
 };
 
 // What the rules remember of one GPU.
 class Safety {
  public:
-  // `as_published` switches the idle and rate rules off; envelope, thermal and stale-data rules stay.
+  // `as_published` switches the idle and rate rules off; envelope, thermal and stale-data rules
+  // stay.
   Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published);
 
   // What is allowed now: the envelope, narrowed from above while the GPU is too hot.
@@ -39,9 +40,9 @@ class Safety {
   Envelope full_, now_;
   bool as_published_;
   std::optional<Instant> thermal_step_at_;
-  int thermal_steps_ = 0;        // how far the top is lowered
+  int thermal_steps_ = 0;  // how far the top is lowered
   bool parked_ = false;
-  bool waking_ = false;          // woken, and the policy has not set a clock since
+  bool waking_ = false;  // woken, and the policy has not set a clock since
   std::optional<Instant> lowered_at_;
 };
 

@@ -24,8 +24,10 @@ Steady steady(const Workload& workload, const SimChip& chip, std::size_t clock) 
   if (power(clock) <= limit) return {workload.performance(clock), power(clock)};
   std::size_t below = clock;
   while (below > 0 && power(below) > limit) --below;
-  const double share = std::clamp((limit - power(below)) / (power(below + 1) - power(below)), 0.0, 1.0);
-  return {(1 - share) * workload.performance(below) + share * workload.performance(below + 1), limit};
+  const double share =
+      std::clamp((limit - power(below)) / (power(below + 1) - power(below)), 0.0, 1.0);
+  return {(1 - share) * workload.performance(below) + share * workload.performance(below + 1),
+          limit};
 }
 
 struct Relative {
@@ -192,8 +194,8 @@ Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const Progress
   const PolicyInfo* baseline = TRY(find_policy("max-freq"));
   grid.policies.push_back({baseline, {}, "max-freq"});
   grid.policies.insert(grid.policies.end(), spec.policies.begin(), spec.policies.end());
-  const unsigned threads = spec.threads > 0 ? spec.threads
-                                            : std::max(1u, std::thread::hardware_concurrency());
+  const unsigned threads =
+      spec.threads > 0 ? spec.threads : std::max(1u, std::thread::hardware_concurrency());
   const auto results = TRY(run_all(grid, threads, clock, progress));
   Comparison out;
   for (std::size_t policy = 1; policy < grid.policies.size(); ++policy)

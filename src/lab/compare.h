@@ -25,9 +25,9 @@ struct CompareSpec {
   Duration work = std::chrono::seconds(120);
   Duration idle_before = std::chrono::seconds(20);
   Duration arrival_spread{};
-  std::uint64_t seed = 1;              // of the first job; the next ones count up
+  std::uint64_t seed = 1;  // of the first job; the next ones count up
   int seeds = 1;
-  unsigned threads = 0;                // 0: as many as there are cores
+  unsigned threads = 0;  // 0: as many as there are cores
 };
 
 // Of one application under one policy, means over the seeds; against max-freq with the same seed.
@@ -37,10 +37,10 @@ struct AppFigures {
   double worst_job_loss = 0;   // over the seeds
   double efficiency_gain = 0;  // (perf / mean power) ratio - 1
   Joules energy{};
-  double energy_ratio = 1;     // energy / energy(max-freq)
+  double energy_ratio = 1;  // energy / energy(max-freq)
   Watts mean_power{};
   Duration time{};
-  int broken_jobs = 0;         // loss > delta in a job of at least 30 s
+  int broken_jobs = 0;  // loss > delta in a job of at least 30 s
 };
 
 // Of one policy, means over the applications.
@@ -48,14 +48,14 @@ struct PolicyFigures {
   std::string label;
   std::vector<AppFigures> apps;
   double mean_loss = 0;
-  double worst_loss = 0;       // of an application
+  double worst_loss = 0;  // of an application
   std::string worst_app;
   double worst_job_loss = 0;
   double mean_gain = 0;
   double mean_energy_saving = 0;  // 1 - energy ratio
   Joules mean_energy{};           // of a job
   Watts mean_power{};
-  int apps_over = 0;           // applications with mean loss > delta
+  int apps_over = 0;  // applications with mean loss > delta
   int broken_jobs = 0;
   int jobs = 0;
 };
@@ -74,9 +74,9 @@ struct Comparison {
     Megahertz clock;
     HindsightFigures figures;
   };
-  std::vector<FixedClock> frontier;     // every clock of the envelope
-  Duration simulated{};                 // virtual GPU time
-  Duration elapsed{};                   // real time it took
+  std::vector<FixedClock> frontier;  // every clock of the envelope
+  Duration simulated{};              // virtual GPU time
+  Duration elapsed{};                // real time it took
 };
 
 // Runs all jobs. `progress(done, all)` is called from this thread now and then.

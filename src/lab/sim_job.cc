@@ -28,8 +28,8 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   const Envelope envelope = TRY(make_envelope(device.capability()));
   std::vector<GovernedGpu> gpus;
   gpus.push_back({&device, &device,
-                  TRY(spec.policy->create({envelope, efficient_clock(device.capability(), envelope),
-                                           spec.params})),
+                  TRY(spec.policy->create(
+                      {envelope, efficient_clock(device.capability(), envelope), spec.params})),
                   spec.policy->as_published, envelope});
   Governor governor(std::move(gpus), clock, spec.governor);
 

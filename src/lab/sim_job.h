@@ -1,4 +1,5 @@
-// One job on one simulated GPU under one policy, in virtual time: the instrument under every figure.
+// One job on one simulated GPU under one policy, in virtual time: the instrument under every
+// figure.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Least-squares lines with at most one fold: the performance model of GEEPAFS (EuroSys'24), in which
-// memory-bandwidth utilisation rises with the clock up to a knee and flattens above it.
+// Least-squares lines with at most one fold: the performance model of GEEPAFS (EuroSys'24), in
+// which memory-bandwidth utilisation rises with the clock up to a knee and flattens above it.
 //
 // Raw doubles: the caller knows the units of x and y.
 #pragma once
@@ -29,9 +29,9 @@ LineFit fit_line(std::span<const Point> points);
 
 // One line, or two that meet at `fold`.
 struct FoldLine {
-  Line low, high;             // equal when there is no fold
+  Line low, high;              // equal when there is no fold
   std::optional<double> fold;  // the x at which low and high meet
-  double squared_error = 0;   // sum over the points
+  double squared_error = 0;    // sum over the points
 
   double at(double x) const { return fold && x > *fold ? high.at(x) : low.at(x); }
 };

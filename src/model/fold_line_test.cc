@@ -84,7 +84,8 @@ TEST(FoldLine, NoiseMovesTheModelLittle) {
   double worst = 0;
   for (int i = 0; i < 200; ++i) {
     const auto truth = [](double x) { return x < 1240 ? 60 + 0.1 * (x - 1240) : 60; };
-    const auto fit = fit_fold_line(up_and_down([&](double x) { return truth(x) + noise(random); }), kKnots);
+    const auto fit =
+        fit_fold_line(up_and_down([&](double x) { return truth(x) + noise(random); }), kKnots);
     for (const double x : kKnots) worst = std::max(worst, std::abs(fit.at(x) - truth(x)));
   }
   EXPECT_LT(worst, 2.0);

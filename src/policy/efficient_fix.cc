@@ -27,22 +27,26 @@ Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
   if (!given) return std::make_unique<EfficientFix>(setup.efficient_clock);
   const Megahertz clock(*given);
   if (setup.envelope.nearest(clock) != clock)
-    return Error{Errc::invalid_argument,
-                 fmt::format("clock {:.0f} MHz: not a supported clock inside {:.0f} to {:.0f} MHz; the "
-                             "nearest is {:.0f} MHz",
-                             *given, setup.envelope.lowest().value(),
-                             setup.envelope.highest().value(), setup.envelope.nearest(clock).value())};
+    return Error{
+        Errc::invalid_argument,
+        fmt::format("clock {:.0f} MHz: not a supported clock inside {:.0f} to {:.0f} MHz; the "
+                    "nearest is {:.0f} MHz",
+                    *given, setup.envelope.lowest().value(), setup.envelope.highest().value(),
+                    setup.envelope.nearest(clock).value())};
   return std::make_unique<EfficientFix>(clock);
 }
 
 }  // namespace
 
 PolicyInfo efficient_fix_info() {
-  return {"efficient-fix",
-          "lock one efficient clock for all work",
-          "Locks the SM clock where the chip's voltage begins to rise: the most work for a joule on "
-          "average, at a loss that nobody bounds. EfficientFix of the GEEPAFS paper (EuroSys'24).",
-          true, kParams, create};
+  return {
+      "efficient-fix",
+      "lock one efficient clock for all work",
+      "Locks the SM clock where the chip's voltage begins to rise: the most work for a joule on "
+      "average, at a loss that nobody bounds. EfficientFix of the GEEPAFS paper (EuroSys'24).",
+      true,
+      kParams,
+      create};
 }
 
 }  // namespace derate

@@ -22,7 +22,8 @@ double performance_bound(const FoldLine& model, double lowest_mhz, double highes
 
 double modelled_performance(const FoldLine& model, double lowest_mhz, double clock_mhz) {
   if (model.low.slope <= 0) return model.low.at(lowest_mhz);
-  if (model.fold && model.high.slope <= 0 && clock_mhz > *model.fold) return model.low.at(*model.fold);
+  if (model.fold && model.high.slope <= 0 && clock_mhz > *model.fold)
+    return model.low.at(*model.fold);
   return model.at(clock_mhz);
 }
 
@@ -72,12 +73,11 @@ Choice choose(const std::vector<Reading>& readings, const std::vector<double>& p
     choice.modelled = choice.model.squared_error <= limit;
   }
   if (choice.modelled) {
-    choice.bound_mhz = performance_bound(choice.model, probes.front(), settings.highest_mhz,
-                                         settings.performance);
+    choice.bound_mhz =
+        performance_bound(choice.model, probes.front(), settings.highest_mhz, settings.performance);
     choice.efficient_mhz = most_efficient(choice.model, readings, probes);
   }
-  choice.wanted_mhz =
-      std::max(std::min(choice.bound_mhz, choice.cap_mhz), choice.efficient_mhz);
+  choice.wanted_mhz = std::max(std::min(choice.bound_mhz, choice.cap_mhz), choice.efficient_mhz);
   return choice;
 }
 
@@ -93,8 +93,8 @@ constexpr ParamSpec kParams[] = {
      10000},
     {"interval", ParamSpec::Type::number, "s", "T1: time from the end of a probe to the next", "15",
      0.1, 3600},
-    {"tick", ParamSpec::Type::number, "s", "T2: control period, one reading a probe clock", "0.2", 0.01,
-     10},
+    {"tick", ParamSpec::Type::number, "s", "T2: control period, one reading a probe clock", "0.2",
+     0.01, 10},
     {"repetitions", ParamSpec::Type::integer, "", "readings at each probe clock", "2", 1, 16},
     {"min_clock", ParamSpec::Type::number, "MHz",
      "lowest clock to choose; default: the efficient clock", "", 1, 10000},
@@ -140,7 +140,8 @@ class Geepafs final : public Policy {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.sm_clock ||
         !estimate.power_usage)
       return Decision::hold({"no utilisation, clock or power reading", {}});
-    const double node_busy_pct = busy_.push(as_percent(estimate.node_gpu_utilisation));
+    // Whole points, as read: sums of them leave no residue in the window.
+    const double node_busy_pct = busy_.push(std::round(as_percent(estimate.node_gpu_utilisation)));
     if (booked_clock_) book(estimate);
     const Decision decision = act(envelope);
     advance(node_busy_pct);
@@ -148,9 +149,7 @@ class Geepafs final : public Policy {
   }
 
  private:
-  int readings_a_probe() const {
-    return static_cast<int>(plan_.probes.size()) * plan_.repetitions;
-  }
+  int readings_a_probe() const { return static_cast<int>(plan_.probes.size()) * plan_.repetitions; }
 
   // Up then down: f1 f2 f3 f4 f4 f3 f2 f1.
   double probe_clock(int position) const {
@@ -195,8 +194,7 @@ class Geepafs final : public Policy {
   }
 
   void fit(const Envelope& envelope) {
-    const auto choice =
-        geepafs::choose(next_readings_, plan_.probes, cap_mhz_, plan_.settings);
+    const auto choice = geepafs::choose(next_readings_, plan_.probes, cap_mhz_, plan_.settings);
     const double wanted = std::max(choice.wanted_mhz, plan_.min_clock_mhz);
     chosen_mhz_ = envelope.clamp(Megahertz(wanted)).value();
     expected_.reset();
@@ -211,10 +209,10 @@ class Geepafs final : public Policy {
     if (at_full > 0)
       expected_ = Fraction(std::min(
           1.0, geepafs::modelled_performance(choice.model, lowest, chosen_mhz_) / at_full));
-    reason_ = {"the model keeps {3:.0f} % performance down to {0:.0f} MHz; utilisation cap {1:.0f} "
-               "MHz, most efficient probe clock {2:.0f} MHz",
-               {choice.bound_mhz, choice.cap_mhz, choice.efficient_mhz,
-                plan_.settings.performance * 100}};
+    reason_ = {
+        "the model keeps {3:.0f} % performance down to {0:.0f} MHz; utilisation cap {1:.0f} "
+        "MHz, most efficient probe clock {2:.0f} MHz",
+        {choice.bound_mhz, choice.cap_mhz, choice.efficient_mhz, plan_.settings.performance * 100}};
   }
 
   // At the end of a tick: whether the next one begins a probe. Time counts from the probe's end.
@@ -248,12 +246,12 @@ Result<std::vector<double>> probe_clocks(const PolicySetup& setup) {
   if (const auto given = setup.params.list("probe_clocks")) {
     for (const double clock : *given)
       if (setup.envelope.nearest(Megahertz(clock)) != Megahertz(clock))
-        return Error{Errc::invalid_argument,
-                     fmt::format("probe_clocks: {:.0f} MHz is not a supported clock inside {:.0f} to "
-                                 "{:.0f} MHz; the nearest is {:.0f} MHz",
-                                 clock, setup.envelope.lowest().value(),
-                                 setup.envelope.highest().value(),
-                                 setup.envelope.nearest(Megahertz(clock)).value())};
+        return Error{
+            Errc::invalid_argument,
+            fmt::format("probe_clocks: {:.0f} MHz is not a supported clock inside {:.0f} to "
+                        "{:.0f} MHz; the nearest is {:.0f} MHz",
+                        clock, setup.envelope.lowest().value(), setup.envelope.highest().value(),
+                        setup.envelope.nearest(Megahertz(clock)).value())};
     probes = *given;
   } else {
     const Megahertz low = setup.efficient_clock, high = setup.envelope.highest();
@@ -286,13 +284,16 @@ Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
 }  // namespace
 
 PolicyInfo geepafs_info() {
-  return {"geepafs",
-          "probe four clocks every 15 s, keep 1 - delta of the modelled performance",
-          "The published algorithm as its authors coded it (GEEPAFS, EuroSys'24): memory-bandwidth "
-          "utilisation stands for performance, a line with at most one fold is fitted to two readings "
-          "at each of four clocks, and the clock is the higher of the most efficient probe clock and "
-          "the lowest clock that the model allows, capped by what GPU utilisation allows.",
-          true, kParams, create};
+  return {
+      "geepafs",
+      "probe four clocks every 15 s, keep 1 - delta of the modelled performance",
+      "The published algorithm as its authors coded it (GEEPAFS, EuroSys'24): memory-bandwidth "
+      "utilisation stands for performance, a line with at most one fold is fitted to two readings "
+      "at each of four clocks, and the clock is the higher of the most efficient probe clock and "
+      "the lowest clock that the model allows, capped by what GPU utilisation allows.",
+      true,
+      kParams,
+      create};
 }
 
 }  // namespace derate

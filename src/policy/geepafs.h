@@ -16,8 +16,8 @@ namespace geepafs {
 
 // One reading of a probe: the clock asked for one tick earlier and what the counters then said.
 struct Reading {
-  double clock_mhz = 0;         // as set
-  double memory_util_pct = 0;   // integer percent
+  double clock_mhz = 0;        // as set
+  double memory_util_pct = 0;  // integer percent
   double power_w = 0;
 };
 
@@ -43,10 +43,10 @@ struct Choice {
 };
 
 struct Settings {
-  double performance = 0.9;    // 1 - delta
+  double performance = 0.9;  // 1 - delta
   double highest_mhz = 0;
-  double efficient_mhz = 0;    // taken when there is no model
-  double reject_error = 100;   // mean squared error a reading, in points squared
+  double efficient_mhz = 0;   // taken when there is no model
+  double reject_error = 100;  // mean squared error a reading, in points squared
 };
 
 // The fit and the choice after a probe. `probes` ascending; `cap_mhz` is the largest cap seen.

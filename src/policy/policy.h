@@ -22,9 +22,9 @@ class Policy {
 
 // What a policy is made from.
 struct PolicySetup {
-  Envelope envelope;           // the administrator's
-  Megahertz efficient_clock;   // the end of the chip's flat-voltage region, within the envelope
-  ParamValues params;          // defaults filled in
+  Envelope envelope;          // the administrator's
+  Megahertz efficient_clock;  // the end of the chip's flat-voltage region, within the envelope
+  ParamValues params;         // defaults filled in
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.

@@ -28,10 +28,11 @@ Result<const PolicyInfo*> find_policy(std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += info.name;
   }
-  return Error{Errc::invalid_argument, fmt::format("no policy '{}'; there are: {}", name, known)};
+  return Error{Errc::not_found, fmt::format("no policy '{}'; there are: {}", name, known)};
 }
 
-Result<ParamValues> policy_params(const PolicyInfo& info, std::span<const std::string> assignments) {
+Result<ParamValues> policy_params(const PolicyInfo& info,
+                                  std::span<const std::string> assignments) {
   ParamValues values = default_params(info.params);
   for (const std::string& assignment : assignments) {
     const auto equals = assignment.find('=');

@@ -7,7 +7,8 @@ namespace {
 
 constexpr ParamSpec kParams[] = {
     {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
-    {"interval", ParamSpec::Type::number, "s", "time between two looks at full clock", "4", 0.1, 3600},
+    {"interval", ParamSpec::Type::number, "s", "time between two looks at full clock", "4", 0.1,
+     3600},
 };
 
 // Every `interval` one tick at the maximum clock, then the share of it that the GPU was busy.
@@ -24,8 +25,9 @@ class UtilizScale final : public Policy {
     if (tick == 1) {
       const Megahertz wanted = envelope.highest() * estimate.gpu_utilisation->value();
       chosen_ = envelope.clamp(std::max(wanted, floor_));
-      reason_ = {"utilisation {0:.0f} % of {1:.0f} MHz, at least {2:.0f} MHz",
-                 {as_percent(*estimate.gpu_utilisation), envelope.highest().value(), floor_.value()}};
+      reason_ = {
+          "utilisation {0:.0f} % of {1:.0f} MHz, at least {2:.0f} MHz",
+          {as_percent(*estimate.gpu_utilisation), envelope.highest().value(), floor_.value()}};
       return Decision::set(chosen_, reason_);
     }
     return Decision::hold(reason_);
@@ -41,8 +43,7 @@ class UtilizScale final : public Policy {
 
 Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
   const double ticks = *setup.params.number("interval") / *setup.params.number("tick");
-  if (ticks < 2)
-    return Error{Errc::invalid_argument, "interval: must be at least two ticks long"};
+  if (ticks < 2) return Error{Errc::invalid_argument, "interval: must be at least two ticks long"};
   return std::make_unique<UtilizScale>(setup.efficient_clock, static_cast<int>(std::lround(ticks)));
 }
 
@@ -55,7 +56,9 @@ PolicyInfo utiliz_scale_info() {
           "supported clock and never below the efficient clock. UtilizScale of the GEEPAFS paper "
           "(EuroSys'24), with the interval of the paper; the authors' C program never acts on it, "
           "their Python program does.",
-          true, kParams, create};
+          true,
+          kParams,
+          create};
 }
 
 }  // namespace derate

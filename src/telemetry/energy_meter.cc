@@ -61,8 +61,9 @@ Duration EnergyMeter::elapsed() const { return first_ ? last_->time - first_->ti
 
 std::optional<Watts> EnergyMeter::mean_power() const {
   const auto joules = total();
-  if (!joules || elapsed() <= Duration::zero()) return std::nullopt;
-  return *joules / elapsed();
+  const Duration covered = elapsed() - uncovered_;  // a hole's joules are not in the total
+  if (!joules || covered <= Duration::zero()) return std::nullopt;
+  return *joules / covered;
 }
 
 }  // namespace derate

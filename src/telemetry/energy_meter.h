@@ -8,9 +8,9 @@
 namespace derate {
 
 // Feed every sample in order of time. Between two readings of the counter its difference counts; a
-// counter that goes back (driver reload, wrap) or is absent is bridged by holding each power reading
-// until the next one. A hole in the samples longer than `max_gap` is bridged by nothing but the
-// counter, and told.
+// counter that goes back (driver reload, wrap) or is absent is bridged by holding each power
+// reading until the next one. A hole in the samples longer than `max_gap` is bridged by nothing but
+// the counter, and told.
 class EnergyMeter {
  public:
   explicit EnergyMeter(Duration max_gap = std::chrono::seconds(2)) : max_gap_(max_gap) {}
@@ -35,9 +35,9 @@ class EnergyMeter {
   Duration max_gap_;
   std::optional<Sample> first_, last_;
   std::optional<Watts> last_power_;
-  std::optional<Joules> counter_;         // newest reading
-  Joules counted_{};                      // by the counter, up to its newest reading
-  Joules integrated_since_counter_{};     // by power, since then
+  std::optional<Joules> counter_;      // newest reading
+  Joules counted_{};                   // by the counter, up to its newest reading
+  Joules integrated_since_counter_{};  // by power, since then
   Joules integrated_{};
   Duration uncovered_{}, uncovered_since_counter_{};
   bool any_power_ = false;

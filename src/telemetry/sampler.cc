@@ -5,10 +5,12 @@ namespace derate {
 Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options)
     : source_(source), clock_(clock), options_(options) {}
 
-// The schedule keeps its phase when a tick comes late, and skips what was missed.
+// The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
+// a little early is on time: loop and schedule often have the same period.
 bool Sampler::due(Instant& next, Duration every, Instant now) const {
-  if (now < next) return false;
-  next = next == Instant::min() || now >= next + every ? now + every : next + every;
+  const Instant about = now + every / 10;
+  if (next != Instant::min() && about < next) return false;
+  next = next == Instant::min() ? now + every : next + ((about - next) / every + 1) * every;
   return true;
 }
 

@@ -1,5 +1,5 @@
-// Reads one GPU at the governor's pace: plans which of the dear fields are due, keeps the newest good
-// sample and says how old it is.
+// Reads one GPU at the governor's pace: plans which of the dear fields are due, keeps the newest
+// good sample and says how old it is.
 #pragma once
 
 #include <optional>
