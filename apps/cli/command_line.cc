@@ -333,10 +333,25 @@ std::string roff(const std::string& text) {
   return out;
 }
 
+// CLI11 would only say that a verb is required.
+std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return std::nullopt;
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_name() == argv[1]) return std::nullopt;
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+  }
+  return fmt::format("no verb '{}'; there are: {}", argv[1], known);
+}
+
 }  // namespace
 
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
   const auto line = make_command_line();
+  if (const auto wrong = unknown_verb(line->app, argc, argv)) {
+    fmt::print(stderr, "derate: {}\nRun with --help for more information.\n", *wrong);
+    return Exit{exit_code::kUsage};
+  }
   try {
     line->app.parse(argc, const_cast<char**>(argv));
   } catch (const CLI::ParseError& error) {
