@@ -9,11 +9,16 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Doubles are printed with the digits that sensors have, so that a golden is not a rounding test.
-double rounded(double value, double unit) { return std::round(value / unit) * unit; }
+// Divided at the end: 5700 / 10000 is 0.57, 5700 * 0.0001 is not.
+double rounded(double value, double unit) {
+  const double units = std::round(1 / unit);
+  return std::round(value * units) / units;
+}
 
 template <class Q>
 void put(Json& json, const char* key, const std::optional<Q>& quantity, double unit) {
-  if (quantity) json[key] = rounded(quantity->value(), unit);
+  // JSON has no NaN; what is no number is not known.
+  if (quantity && std::isfinite(quantity->value())) json[key] = rounded(quantity->value(), unit);
 }
 
 Json activity_json(const Activity& activity) {

@@ -16,9 +16,8 @@ struct TestChip {
   double efficient_mhz;
 };
 
-inline constexpr TestChip kTestChips[] = {{"V100", 135, 7.5, 187, 952},
-                                          {"A100", 210, 15, 81, 1110},
-                                          {"H200", 345, 15, 110, 1005}};
+inline constexpr TestChip kTestChips[] = {
+    {"V100", 135, 7.5, 187, 952}, {"A100", 210, 15, 81, 1110}, {"H200", 345, 15, 110, 1005}};
 inline constexpr const TestChip& kV100 = kTestChips[0];
 inline constexpr const TestChip& kA100 = kTestChips[1];
 
@@ -38,8 +37,9 @@ inline Envelope test_envelope(const TestChip& chip) {
 inline Result<std::unique_ptr<Policy>> make_test_policy(
     const char* name, const TestChip& chip, const std::vector<std::string>& assignments = {}) {
   const PolicyInfo* info = TRY(find_policy(name));
-  return info->create({test_envelope(chip), Megahertz(chip.efficient_mhz),
-                       TRY(policy_params(*info, assignments))});
+  // Not inside the braces below: a TRY that leaves there leaks what the braces already hold.
+  const ParamValues params = TRY(policy_params(*info, assignments));
+  return info->create({test_envelope(chip), Megahertz(chip.efficient_mhz), params});
 }
 
 // A fresh reading of the only GPU of its node.

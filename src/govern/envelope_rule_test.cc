@@ -1,0 +1,72 @@
+#include "govern/envelope_rule.h"
+
+#include <gtest/gtest.h>
+
+#include "device/sim/sim_chip.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+
+Capability v100() { return sim_capability(**find_sim_chip("v100"), 0); }
+
+Capability unknown_chip() {
+  Capability out = v100();
+  out.flat_voltage_end.reset();
+  return out;
+}
+
+TEST(EnvelopeRule, FromTheFlatVoltageEndToTheTop) {
+  const Envelope envelope = *make_envelope(v100());
+  EXPECT_EQ(envelope.lowest(), 952_MHz);
+  EXPECT_EQ(envelope.highest(), 1530_MHz);
+  EXPECT_EQ(efficient_clock(v100(), envelope), 952_MHz);
+}
+
+TEST(EnvelopeRule, AnUnknownChipKeepsThreeQuartersOfItsClock) {
+  const Envelope envelope = *make_envelope(unknown_chip());
+  EXPECT_EQ(envelope.lowest(), 1155_MHz);  // the first at or above 1147.5
+  EXPECT_GE(envelope.lowest() / envelope.highest(), 0.75);
+  EXPECT_EQ(efficient_clock(unknown_chip(), envelope), envelope.lowest());
+}
+
+TEST(EnvelopeRule, TheAdministratorsLimits) {
+  const Envelope both = *make_envelope(v100(), {757_MHz, 1402_MHz});
+  EXPECT_EQ(both.lowest(), 757_MHz);
+  EXPECT_EQ(both.highest(), 1402_MHz);
+  EXPECT_EQ(efficient_clock(v100(), both), 952_MHz);
+  const Envelope low_top = *make_envelope(v100(), {{}, 900_MHz});
+  EXPECT_EQ(low_top.clocks().size(), 1u);
+  EXPECT_EQ(efficient_clock(v100(), low_top), 900_MHz);
+  const Envelope high_bottom = *make_envelope(v100(), {1207_MHz, {}});
+  EXPECT_EQ(efficient_clock(v100(), high_bottom), 1207_MHz);
+}
+
+TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
+  struct {
+    EnvelopeLimits limits;
+    const char *wrong, *nearest;
+  } const cases[] = {{{1000_MHz, {}}, "1000", "997"},
+                     {{100_MHz, {}}, "100", "135"},
+                     {{{}, 1600_MHz}, "1600", "1530"},
+                     {{{}, 1404_MHz}, "1404", "1402"}};
+  for (const auto& c : cases) {
+    const auto envelope = make_envelope(v100(), c.limits);
+    ASSERT_FALSE(envelope.ok()) << c.wrong;
+    EXPECT_EQ(envelope.error().code, Errc::invalid_argument);
+    EXPECT_NE(envelope.error().message.find(c.wrong), std::string::npos);
+    EXPECT_NE(envelope.error().message.find(c.nearest), std::string::npos)
+        << envelope.error().message;
+  }
+}
+
+TEST(EnvelopeRule, NothingToChooseFrom) {
+  EXPECT_EQ(make_envelope(v100(), {1402_MHz, 952_MHz}).error().code, Errc::invalid_argument);
+  Capability silent = v100();
+  silent.sm_clocks.clear();
+  EXPECT_EQ(make_envelope(silent).error().code, Errc::not_supported);
+}
+
+}  // namespace
+}  // namespace derate

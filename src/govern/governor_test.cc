@@ -1,0 +1,327 @@
+#include "govern/governor.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <deque>
+#include <random>
+
+#include "device/sim/sim_device.h"
+#include "govern/envelope_rule.h"
+#include "govern/test_control.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using Kind = Decision::Kind;
+using Outcome = Actuation::Outcome;
+using Rule = Clamped::Rule;
+
+const SimChip& v100() { return **find_sim_chip("v100"); }
+
+// Simulated GPUs under one governor.
+class Node {
+ public:
+  explicit Node(int gpus, const char* policy = "geepafs", bool dry_run = false,
+                const GovernorOptions& options = {}, std::uint64_t seed = 1) {
+    const PolicyInfo& info = **find_policy(policy);
+    params = *policy_params(info, {});
+    std::vector<GovernedGpu> governed;
+    for (int i = 0; i < gpus; ++i) {
+      sims.emplace_back(v100(), SimOptions{.seed = seed + static_cast<std::uint64_t>(i)});
+      SimDevice& device = devices.emplace_back(sims.back(), clock, i);
+      const Envelope envelope = *make_envelope(device.capability());
+      governed.push_back(
+          {&device, dry_run ? nullptr : &device,
+           *info.create({envelope, efficient_clock(device.capability(), envelope), params}),
+           info.as_published, envelope});
+    }
+    governor.emplace(std::move(governed), clock, options);
+  }
+
+  void work(int gpu, const char* workload) {
+    sims[static_cast<std::size_t>(gpu)].start(*find_workload(v100(), workload), Duration::zero());
+  }
+  SimFaults& faults(int gpu) { return devices[static_cast<std::size_t>(gpu)].faults; }
+  std::span<const Record> tick() {
+    clock.sleep_until(next_);
+    next_ += policy_tick(params);
+    return governor->tick();
+  }
+  void run(int ticks) {
+    for (int i = 0; i < ticks; ++i) tick();
+  }
+
+  FakeClock clock;
+  ParamValues params;
+  std::deque<SimGpu> sims;
+  std::deque<SimDevice> devices;
+  std::optional<Governor> governor;
+
+ private:
+  Instant next_{};
+};
+
+TEST(Governor, ARecordSaysWhatHappened) {
+  Node node(1, "efficient-fix");
+  node.work(0, "GeMM");
+  node.run(10);
+  const auto records = node.tick();
+  ASSERT_EQ(records.size(), 1u);
+  const Record& r = records[0];
+  EXPECT_EQ(r.time, Instant(2s));
+  ASSERT_TRUE(r.sample);
+  EXPECT_EQ(r.estimate.freshness, Freshness::fresh);
+  EXPECT_EQ(r.estimate.sm_clock, r.sample->sm_clock);
+  EXPECT_EQ(r.estimate.requested_clock, 952_MHz);
+  EXPECT_EQ(r.estimate.gpu_utilisation, r.sample->gpu_utilisation);
+  EXPECT_EQ(r.estimate.power, r.sample->power_usage);
+  EXPECT_EQ(r.decision.clock, 952_MHz);
+  EXPECT_EQ(r.actuation.outcome, Outcome::nothing);
+  EXPECT_EQ(r.actuation.locked, 952_MHz);
+}
+
+TEST(Governor, TheNodeIsAsBusyAsAllItsGpus) {
+  Node node(3);
+  node.work(0, "GeMM");
+  node.work(2, "XCiT");
+  node.run(20);
+  const auto records = node.tick();
+  Fraction sum{0};
+  for (const Record& r : records) sum += *r.sample->gpu_utilisation;
+  EXPECT_GT(sum, Fraction(1.5));
+  for (const Record& r : records) EXPECT_EQ(r.estimate.node_gpu_utilisation, sum);
+  // As published: any busy GPU makes every GPU probe.
+  for (int i = 0; i < 65; ++i) node.tick();
+  for (const Record& r : node.tick()) EXPECT_EQ(r.decision.kind, Kind::set) << r.gpu;
+}
+
+TEST(Governor, ALostGpuHoldsIsReleasedAndDoesNotStopTheOthers) {
+  Node node(2, "max-freq");
+  node.run(5);
+  node.faults(0).gpu_lost = true;
+  for (int i = 1; i <= 40; ++i) {
+    const auto records = node.tick();
+    const Duration age = i * 200ms;
+    const bool expired = age > Duration(5s);
+    EXPECT_FALSE(records[0].sample);
+    EXPECT_NE(records[0].sample_error, "");
+    EXPECT_EQ(records[0].clamped.rule, expired ? Rule::expired : Rule::stale) << i;
+    EXPECT_EQ(records[0].clamped.decision.kind, expired ? Kind::release : Kind::hold);
+    EXPECT_EQ(records[0].actuation.outcome, expired ? Outcome::failed : Outcome::nothing);
+    EXPECT_TRUE(records[1].sample);
+    EXPECT_EQ(records[1].actuation.locked, 1530_MHz);
+  }
+  node.faults(0).gpu_lost = false;
+  const auto records = node.tick();
+  EXPECT_TRUE(records[0].sample);
+  EXPECT_EQ(records[0].decision.clock, 1530_MHz);
+  node.tick();
+  EXPECT_TRUE(node.sims[0].locked());
+}
+
+TEST(Governor, AGpuThatDoesNotAnswerAtFirstIsNotTouched) {
+  Node node(1, "max-freq");
+  node.faults(0).gpu_lost = true;
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(node.tick()[0].actuation.outcome, Outcome::nothing);
+}
+
+TEST(Governor, RestoreGoesOnPastAGpuThatFails) {
+  Node node(3, "efficient-fix");
+  node.run(3);
+  node.faults(1).gpu_lost = true;
+  const auto restored = node.governor->restore();
+  ASSERT_FALSE(restored.ok());
+  EXPECT_EQ(restored.error().code, Errc::gpu_lost);
+  EXPECT_NE(restored.error().message.find(node.devices[1].capability().id.uuid), std::string::npos);
+  EXPECT_FALSE(node.sims[0].locked());
+  EXPECT_TRUE(node.sims[1].locked());
+  EXPECT_FALSE(node.sims[2].locked());
+  node.faults(1).gpu_lost = false;
+  EXPECT_TRUE(node.governor->restore().ok());
+  EXPECT_FALSE(node.sims[1].locked());
+}
+
+TEST(Governor, GoingGivesEveryGpuBack) {
+  Node node(2, "efficient-fix");
+  node.run(3);
+  EXPECT_TRUE(node.sims[0].locked() && node.sims[1].locked());
+  node.governor.reset();
+  EXPECT_FALSE(node.sims[0].locked() || node.sims[1].locked());
+}
+
+TEST(Governor, ADryRunWritesNothingOverAWholeRun) {
+  for (const PolicyInfo& info : policies()) {
+    SCOPED_TRACE(info.name);
+    Node node(1, info.name, true);
+    node.work(0, "GeMM");
+    bool wished = false;
+    for (int i = 0; i < 200; ++i) {
+      const Record& r = node.tick()[0];
+      wished |= r.actuation.outcome == Outcome::shadow;
+      EXPECT_TRUE(r.actuation.outcome == Outcome::shadow ||
+                  r.actuation.outcome == Outcome::nothing);
+      EXPECT_FALSE(node.sims[0].locked());
+    }
+    EXPECT_EQ(wished, std::string(info.name) != "nv-boost");
+    EXPECT_TRUE(node.governor->restore().ok());
+    EXPECT_FALSE(node.sims[0].locked());
+  }
+}
+
+TEST(Governor, WritesThatAreRefusedAreReportedAndTriedAgain) {
+  Node node(1, "efficient-fix");
+  node.faults(0).no_permission = true;
+  for (int i = 0; i < 5; ++i) {
+    const Record& r = node.tick()[0];
+    EXPECT_EQ(r.actuation.outcome, Outcome::failed);
+    EXPECT_NE(r.actuation.error, "");
+    EXPECT_EQ(r.actuation.locked, std::nullopt);
+  }
+  node.faults(0).no_permission = false;
+  EXPECT_EQ(node.tick()[0].actuation.outcome, Outcome::written);
+}
+
+// --- Rules that need time
+// -------------------------------------------------------------------------
+
+// A GPU whose next reading a test makes up.
+class ScriptedGpu final : public TelemetrySource {
+ public:
+  explicit ScriptedGpu(Clock& clock) : clock_(clock), capability_(sim_capability(v100(), 0)) {}
+  const Capability& capability() const override { return capability_; }
+  Result<Sample> read(const ReadPlan&) override {
+    sample.time = clock_.now();
+    return sample;
+  }
+  Result<std::vector<GpuProcess>> processes() override { return std::vector<GpuProcess>{}; }
+  Sample sample;
+
+ private:
+  Clock& clock_;
+  Capability capability_;
+};
+
+// What a policy of our own would do: one wish now and then.
+class WishPolicy final : public Policy {
+ public:
+  explicit WishPolicy(Decision& wish) : wish_(wish) {}
+  Decision decide(const Estimate&, const Envelope&) override { return wish_; }
+
+ private:
+  Decision& wish_;
+};
+
+class RulesTest : public testing::Test {
+ protected:
+  void start(bool as_published) {
+    gpu_.sample.gpu_utilisation = percent(80);
+    gpu_.sample.temperature = 50_degC;
+    std::vector<GovernedGpu> gpus;
+    gpus.push_back({&gpu_, &control_, std::make_unique<WishPolicy>(wish_), as_published,
+                    *make_envelope(gpu_.capability())});
+    governor_.emplace(std::move(gpus), clock_);
+  }
+  const Record& tick(Duration after = 200ms) {
+    clock_.advance(after);
+    return governor_->tick()[0];
+  }
+  FakeClock clock_;
+  TestControl control_;
+  ScriptedGpu gpu_{clock_};
+  Decision wish_ = Decision::set(1207_MHz, {"wish", {}});
+  std::optional<Governor> governor_;
+};
+
+TEST_F(RulesTest, ParksAfterASecondWithoutAKernelAndWakesAtOnce) {
+  start(false);
+  EXPECT_EQ(tick().actuation.locked, 1207_MHz);
+  wish_ = Decision::hold({"as before", {}});
+  gpu_.sample.gpu_utilisation = percent(0);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(tick().actuation.locked, 1207_MHz) << i;
+  const Record& parked = tick();  // 1 s after the first reading of nothing
+  EXPECT_TRUE(parked.estimate.idle);
+  EXPECT_EQ(parked.actuation.locked, 952_MHz);
+  gpu_.sample.gpu_utilisation = percent(1);
+  const Record& woken = tick();
+  EXPECT_EQ(woken.clamped.rule, Rule::wake);
+  EXPECT_EQ(woken.actuation.locked, 1530_MHz);
+}
+
+TEST_F(RulesTest, AnUnknownUtilisationIsNotIdle) {
+  start(false);
+  gpu_.sample.gpu_utilisation.reset();
+  for (int i = 0; i < 20; ++i) EXPECT_FALSE(tick().estimate.idle);
+}
+
+TEST_F(RulesTest, HotFrom5KelvinBelowTheSlowdownUntil5KelvinLower) {
+  start(true);
+  for (const auto& [celsius, hot] : {std::pair(81, false),
+                                     {82, true},
+                                     {80, true},
+                                     {77, true},
+                                     {76, false},
+                                     {81, false},
+                                     {82, true}}) {
+    gpu_.sample.temperature = Celsius(celsius);
+    EXPECT_EQ(tick().estimate.hot, hot) << celsius;
+  }
+}
+
+// The parked clock is for idle GPUs only, whatever the utilisation does.
+RC_GTEST_FIXTURE_PROP(RulesTest, ABusyGpuIsNeverLeftParked, (unsigned seed)) {
+  std::mt19937_64 random(seed);
+  start(false);
+  wish_ = Decision::hold({"", {}});
+  Decision said = wish_;
+  bool asleep = false;
+  for (int i = 0; i < 300; ++i) {
+    if (random() % 15 == 0) asleep = !asleep;
+    gpu_.sample.gpu_utilisation = percent(asleep ? 0 : static_cast<double>(1 + random() % 100));
+    wish_ = Decision::hold({"", {}});
+    if (random() % 6 == 0)
+      wish_ = Decision::set(Megahertz(static_cast<double>(940 + random() % 600)), {"", {}});
+    const Record& r = tick();
+    if (wish_.kind == Kind::set) said = wish_;
+    const bool asked = said.kind == Kind::set && said.clock <= 952_MHz;
+    if (!asleep && r.actuation.locked == 952_MHz) RC_ASSERT(asked);
+  }
+}
+
+// --- Replay
+// ---------------------------------------------------------------------------------------
+
+// The records of a run hold all that a policy needs: a fresh one, fed with the recorded estimates,
+// decides the same.
+TEST(Replay, ARecordedRunGivesTheSameDecisions) {
+  for (const PolicyInfo& info : policies()) {
+    SCOPED_TRACE(info.name);
+    Node node(2, info.name);
+    std::vector<Record> records;
+    for (int i = 0; i < 900; ++i) {  // 3 minutes, with work that comes and goes and a lost GPU
+      if (i == 100) node.work(0, "GeMM");
+      if (i == 300) node.work(1, "ViT_t");
+      if (i == 500) node.sims[0].stop();
+      node.faults(1).gpu_lost = i >= 600 && i < 650;
+      for (const Record& r : node.tick()) records.push_back(r);
+    }
+    const Capability& capability = node.devices[0].capability();
+    const Envelope envelope = *make_envelope(capability);
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      auto fresh = *info.create({envelope, efficient_clock(capability, envelope), node.params});
+      int set = 0;
+      for (const Record& r : records) {
+        if (r.gpu != gpu || r.estimate.freshness != Freshness::fresh) continue;
+        const Decision again = fresh->decide(r.estimate, envelope);
+        ASSERT_EQ(again, r.decision) << "at " << seconds(r.time.time_since_epoch()) << " s";
+        set += again.kind == Kind::set ? 1 : 0;
+      }
+      EXPECT_EQ(set > 0, std::string(info.name) != "nv-boost");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,92 @@
+#include "govern/ledger.h"
+
+#include <gtest/gtest.h>
+
+namespace derate {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using Outcome = Actuation::Outcome;
+
+Record at(Duration time, std::optional<Megahertz> locked, Outcome outcome = Outcome::nothing) {
+  Record record;
+  record.time = Instant(time);
+  record.actuation = {outcome, locked, {}};
+  record.sample.emplace();
+  record.sample->time = record.time;
+  record.sample->power_usage = 100_W;
+  return record;
+}
+
+TEST(Ledger, IsEmptyAtFirst) {
+  const Ledger ledger(1500_MHz);
+  EXPECT_EQ(ledger.ticks(), 0);
+  EXPECT_FALSE(ledger.clock_ratio() || ledger.expected_performance() || ledger.energy().total());
+  EXPECT_EQ(ledger.expected_coverage(), Fraction(0));
+}
+
+TEST(Ledger, EachRecordHoldsUntilTheNext) {
+  Ledger ledger(1500_MHz);
+  ledger.add(at(0s, 1500_MHz, Outcome::written));
+  ledger.add(at(1s, 1200_MHz, Outcome::written));
+  ledger.add(at(3s, {}, Outcome::released));
+  ledger.add(at(4s, {}));
+  EXPECT_EQ(ledger.asked_clocks(), (std::map<Megahertz, Duration>{{1200_MHz, 2s}, {1500_MHz, 1s}}));
+  EXPECT_EQ(ledger.time_released(), 1s);
+  EXPECT_DOUBLE_EQ(ledger.clock_ratio()->value(), (1 + 2 * 0.8 + 1) / 4);
+  EXPECT_EQ(ledger.ticks(), 4);
+  EXPECT_EQ(ledger.writes(), 3);
+  EXPECT_EQ(ledger.energy().total(), 400_J);
+}
+
+TEST(Ledger, ExpectedPerformanceIsOverTheTimeThatHasOne) {
+  Ledger ledger(1500_MHz);
+  Record modelled = at(1s, 1200_MHz);
+  modelled.decision.expected_performance = Fraction(0.9);
+  Record better = at(2s, 1200_MHz);
+  better.decision.expected_performance = Fraction(1.0);
+  ledger.add(at(0s, 1200_MHz));
+  ledger.add(modelled);
+  ledger.add(better);
+  ledger.add(at(4s, 1200_MHz));
+  ledger.add(at(5s, 1200_MHz));
+  EXPECT_DOUBLE_EQ(ledger.expected_performance()->value(), (0.9 + 2 * 1.0) / 3);
+  EXPECT_DOUBLE_EQ(ledger.expected_coverage().value(), 3.0 / 5);
+}
+
+TEST(Ledger, CountsFailuresAndKeepsTheLastReason) {
+  Ledger ledger(1500_MHz);
+  Record lost = at(0s, {});
+  lost.sample.reset();
+  lost.sample_error = "lost";
+  ledger.add(lost);
+  EXPECT_EQ(ledger.last_error(), "lost");
+  Record refused = at(1s, {}, Outcome::failed);
+  refused.actuation.error = "refused";
+  ledger.add(refused);
+  ledger.add(at(2s, 1200_MHz, Outcome::shadow));
+  EXPECT_EQ(ledger.failed_reads(), 1);
+  EXPECT_EQ(ledger.failed_writes(), 1);
+  EXPECT_EQ(ledger.writes(), 1);
+  EXPECT_EQ(ledger.last_error(), "refused");
+}
+
+TEST(Ledger, TellsPowerCapFromHeat) {
+  Ledger ledger(1500_MHz);
+  const auto with = [](Duration t, std::uint64_t bits) {
+    Record record = at(t, 1500_MHz);
+    record.sample->throttle_reasons = bits;
+    return record;
+  };
+  ledger.add(with(0s, throttle::kSwPowerCap));
+  ledger.add(with(1s, throttle::kHwThermalSlowdown | throttle::kSwPowerCap));
+  ledger.add(with(3s, throttle::kSwThermalSlowdown));
+  ledger.add(with(6s, throttle::kGpuIdle));
+  ledger.add(at(10s, 1500_MHz));
+  EXPECT_EQ(ledger.time_capped(), 3s);
+  EXPECT_EQ(ledger.time_thermal(), 5s);
+}
+
+}  // namespace
+}  // namespace derate

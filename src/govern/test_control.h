@@ -1,0 +1,33 @@
+// A clock control that remembers what it was told.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device/clock_control.h"
+
+namespace derate {
+
+class TestControl final : public ClockControl {
+ public:
+  Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override {
+    calls.push_back(std::to_string(static_cast<int>(lowest.value())) + ".." +
+                    std::to_string(static_cast<int>(highest.value())));
+    return answer();
+  }
+  Result<void> reset_sm_clock() override {
+    calls.push_back("reset");
+    return answer();
+  }
+
+  std::vector<std::string> calls;
+  bool refuse = false;
+
+ private:
+  Result<void> answer() const {
+    if (refuse) return Error{Errc::no_permission, "refused"};
+    return {};
+  }
+};
+
+}  // namespace derate

@@ -1,0 +1,139 @@
+#include "telemetry/sampler.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <vector>
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Answers every read at once and remembers what was asked.
+class FakeSource final : public TelemetrySource {
+ public:
+  explicit FakeSource(Clock& clock) : clock_(clock) {}
+  const Capability& capability() const override { return capability_; }
+  Result<Sample> read(const ReadPlan& plan) override {
+    plans.push_back(plan);
+    if (broken) return Error{Errc::query_failed, "the reading failed"};
+    Sample sample;
+    sample.time = clock_.now() - age;
+    sample.power_usage = Watts(static_cast<double>(plans.size()));
+    return sample;
+  }
+  Result<std::vector<GpuProcess>> processes() override { return std::vector<GpuProcess>{}; }
+
+  std::vector<ReadPlan> plans;
+  bool broken = false;
+  Duration age{};
+
+ private:
+  Clock& clock_;
+  Capability capability_;
+};
+
+class SamplerTest : public testing::Test {
+ protected:
+  // The times, in ms, of the ticks at which the dear fields were read.
+  struct Reads {
+    std::vector<int> energy, activity;
+  };
+  Reads run(const std::vector<int>& ticks_ms) {
+    Reads out;
+    for (const int at : ticks_ms) {
+      clock_.sleep_until(Instant(std::chrono::milliseconds(at)));
+      (void)sampler_.sample();
+      if (source_.plans.back().energy) out.energy.push_back(at);
+      if (source_.plans.back().activity) out.activity.push_back(at);
+    }
+    return out;
+  }
+  std::vector<int> every(int step_ms, int end_ms) {
+    std::vector<int> out;
+    for (int at = 0; at < end_ms; at += step_ms) out.push_back(at);
+    return out;
+  }
+  FakeClock clock_;
+  FakeSource source_{clock_};
+  Sampler sampler_{source_, clock_};
+};
+
+TEST_F(SamplerTest, ReadsEnergyOnceASecondAndActivityEvery200Ms) {
+  const auto reads = run(every(50, 3000));
+  EXPECT_EQ(reads.energy, (std::vector{0, 900, 1900, 2900}));  // a tenth early is on time
+  EXPECT_EQ(reads.activity, every(200, 3000));
+}
+
+TEST_F(SamplerTest, KeepsThePhaseAfterALateTick) {
+  const auto reads = run({0, 200, 400, 600, 800, 1150, 1200, 1850, 2010, 2850, 3000, 3200});
+  EXPECT_EQ(reads.energy, (std::vector{0, 1150, 2010, 3000}));
+}
+
+TEST_F(SamplerTest, SkipsWhatWasMissedAndKeepsThePhase) {
+  const auto reads = run({0, 3700, 3800, 3890, 4000, 4850, 5000});
+  EXPECT_EQ(reads.energy, (std::vector{0, 3700, 4000, 5000}));
+}
+
+TEST_F(SamplerTest, ATickThatComesALittleEarlyIsOnTime) {
+  const auto reads = run({0, 195, 399, 590, 800, 1000});
+  EXPECT_EQ(reads.activity, (std::vector{0, 195, 399, 590, 800, 1000}));
+  EXPECT_EQ(reads.energy, (std::vector{0, 1000}));
+}
+
+// However the ticks come: never two reads in one period, and none is left out that was due.
+RC_GTEST_FIXTURE_PROP(SamplerTest, OneReadAPeriod, ()) {
+  const auto steps = *rc::gen::container<std::vector<int>>(rc::gen::inRange(1, 1500));
+  int at = 0;
+  int last_period = -1;
+  for (const int step : steps) {
+    const auto reads = run({at});
+    const int period = (at + 100) / 1000;
+    RC_ASSERT(reads.energy.empty() == (period == last_period));
+    last_period = period;
+    at += step;
+  }
+}
+
+TEST_F(SamplerTest, EverythingReadsTheDearFieldsToo) {
+  run({0, 100});
+  EXPECT_FALSE(source_.plans.back().energy);
+  (void)sampler_.sample(true);
+  EXPECT_TRUE(source_.plans.back().energy);
+  EXPECT_TRUE(source_.plans.back().activity);
+}
+
+TEST_F(SamplerTest, AFailureKeepsTheNewestAndTellsItsAge) {
+  source_.broken = true;
+  const Reading none = sampler_.sample();
+  EXPECT_FALSE(none.fresh || none.newest);
+  EXPECT_EQ(none.failure->code, Errc::query_failed);
+
+  source_.broken = false;
+  clock_.advance(1s);
+  const Reading good = sampler_.sample();
+  EXPECT_EQ(good.fresh, good.newest);
+  EXPECT_EQ(good.age, 0s);
+  EXPECT_FALSE(good.failure);
+
+  source_.broken = true;
+  for (const Duration age : {200ms, 400ms}) {
+    clock_.advance(200ms);
+    const Reading bad = sampler_.sample();
+    EXPECT_FALSE(bad.fresh);
+    EXPECT_EQ(bad.newest, good.newest);
+    EXPECT_EQ(bad.age, age);
+    EXPECT_EQ(bad.failure->message, "the reading failed");
+  }
+}
+
+// A source may hand out what it read earlier: the age is the sample's, not the call's.
+TEST_F(SamplerTest, AnOldSampleIsOld) {
+  clock_.advance(10s);
+  source_.age = 3s;
+  EXPECT_EQ(sampler_.sample().age, 3s);
+}
+
+}  // namespace
+}  // namespace derate
