@@ -39,7 +39,7 @@ class ParamValues {
 // Errors: invalid_argument: "delta 0.7: allowed is a number in (0, 0.5]".
 Result<std::vector<double>> parse_param(const ParamSpec& spec, std::string_view text);
 
-// The spec of that name. Errors: not_found, the message lists the known names.
+// The spec of that name. Errors: invalid_argument, the message lists the known names.
 Result<const ParamSpec*> find_param(std::span<const ParamSpec> specs, std::string_view owner,
                                     std::string_view name);
 

@@ -37,6 +37,8 @@ Json activity_json(const Activity& activity) {
                                       {"fp32", &Activity::fp32},
                                       {"fp16", &Activity::fp16}};
   for (const auto& [name, member] : kShares) put(json, name, activity.*member, 1e-4);
+  put(json, "pcie_tx_bytes_per_second", activity.pcie_tx, 1);
+  put(json, "pcie_rx_bytes_per_second", activity.pcie_rx, 1);
   return json;
 }
 

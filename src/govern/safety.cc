@@ -55,40 +55,50 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   return std::nullopt;
 }
 
+// A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not.
+std::optional<Clamped> Safety::by_heat(const Decision& decision, std::optional<Megahertz> locked) {
+  if (thermal_steps_ == 0) return std::nullopt;
+  const Megahertz top = now_.highest();
+  const std::optional<Megahertz> comes = decision.kind == Decision::Kind::set    ? decision.clock
+                                         : decision.kind == Decision::Kind::hold ? locked
+                                                                                 : std::nullopt;
+  if (comes && *comes <= top) return std::nullopt;
+  return Clamped{Decision::set(top, {"too hot: at most {0:.0f} MHz", {top.value()}}),
+                 Clamped::Rule::thermal};
+}
+
+// Lowering is limited, and what was put off stays wanted until the policy says otherwise. Coming
+// down from above a top that heat lowered is not limited.
+std::optional<Clamped> Safety::by_rate(const Decision& decision, const Estimate& estimate,
+                                       std::optional<Megahertz> locked) {
+  const bool lowers = locked && decision.clock < *locked && *locked <= now_.highest();
+  if (as_published_ || !lowers) return std::nullopt;
+  if (lowered_at_ && estimate.time - *lowered_at_ < rules_.lower_every) {
+    put_off_ = decision;
+    return Clamped{
+        Decision::hold({"lowered less than {0:.0f} s ago: holding", {seconds(rules_.lower_every)}}),
+        Clamped::Rule::rate_limit};
+  }
+  lowered_at_ = estimate.time;
+  return std::nullopt;
+}
+
 Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
                       std::optional<Megahertz> locked) {
   if (const auto clamped = by_freshness(estimate)) return *clamped;
-  if (const auto clamped = by_idleness(decision, estimate)) return *clamped;
-  Clamped out{decision, Clamped::Rule::none};
-  // A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not.
-  if (thermal_steps_ > 0) {
-    const bool above = decision.kind == Decision::Kind::set ? decision.clock > now_.highest()
-                       : decision.kind == Decision::Kind::release
-                           ? true
-                           : !locked || *locked > now_.highest();
-    if (above) {
-      out = {
-          Decision::set(now_.highest(), {"too hot: at most {0:.0f} MHz", {now_.highest().value()}}),
-          Clamped::Rule::thermal};
-      return out;
-    }
+  if (const auto clamped = by_idleness(decision, estimate)) {
+    put_off_.reset();
+    return *clamped;
   }
-  if (decision.kind != Decision::Kind::set) return out;
-  const Megahertz allowed = now_.clamp(decision.clock);
-  if (allowed != decision.clock) {
-    out.decision.clock = allowed;
-    out.rule = Clamped::Rule::envelope;
-  }
-  // Coming down from above a top that heat lowered is not limited.
-  const bool lowers = locked && allowed < *locked && *locked <= now_.highest();
-  if (lowers && !as_published_) {
-    if (lowered_at_ && estimate.time - *lowered_at_ < rules_.lower_every)
-      return {Decision::hold(
-                  {"lowered less than {0:.0f} s ago: holding", {seconds(rules_.lower_every)}}),
-              Clamped::Rule::rate_limit};
-    lowered_at_ = estimate.time;
-  }
-  return out;
+  const bool speaks = decision.kind != Decision::Kind::hold;
+  Clamped out{!speaks && put_off_ ? *put_off_ : decision, Clamped::Rule::none};
+  put_off_.reset();
+  if (const auto clamped = by_heat(out.decision, locked)) return *clamped;
+  if (out.decision.kind != Decision::Kind::set) return out;
+  const Megahertz allowed = now_.clamp(out.decision.clock);
+  if (allowed != out.decision.clock) out.rule = Clamped::Rule::envelope;
+  out.decision.clock = allowed;
+  return by_rate(out.decision, estimate, locked).value_or(out);
 }
 
 }  // namespace derate

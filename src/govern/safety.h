@@ -35,6 +35,9 @@ class Safety {
  private:
   std::optional<Clamped> by_freshness(const Estimate& estimate);
   std::optional<Clamped> by_idleness(const Decision& decision, const Estimate& estimate);
+  std::optional<Clamped> by_heat(const Decision& decision, std::optional<Megahertz> locked);
+  std::optional<Clamped> by_rate(const Decision& decision, const Estimate& estimate,
+                                 std::optional<Megahertz> locked);
 
   SafetyRules rules_;
   Envelope full_, now_;
@@ -44,6 +47,7 @@ class Safety {
   bool parked_ = false;
   bool waking_ = false;  // woken, and the policy has not set a clock since
   std::optional<Instant> lowered_at_;
+  std::optional<Decision> put_off_;  // a lowering that came too soon
 };
 
 }  // namespace derate

@@ -240,5 +240,27 @@ RC_GTEST_PROP(SafetyProperty, LowersAtMostOnceASecondAndRaisesAtOnce, (unsigned 
   }
 }
 
+// A policy that says a lower clock once and then holds gets it when the time has come.
+TEST(Safety, ALoweringThatCameTooSoonIsPutOffNotLost) {
+  Rig rig(false);
+  rig.tick(set(1500), at(0s));
+  rig.tick(set(1400), at(1s));
+  EXPECT_EQ(rig.tick(set(1200), at(1500ms)).rule, Rule::rate_limit);
+  EXPECT_EQ(rig.tick(kHold, at(1700ms)).rule, Rule::rate_limit);
+  EXPECT_EQ(rig.locked, 1400_MHz);
+  rig.tick(kHold, at(2s));
+  EXPECT_EQ(rig.locked, 1200_MHz);
+}
+
+TEST(Safety, ANewWordReplacesWhatWasPutOff) {
+  Rig rig(false);
+  rig.tick(set(1500), at(0s));
+  rig.tick(set(1400), at(1s));
+  rig.tick(set(1200), at(1500ms));
+  rig.tick(set(1450), at(1600ms));
+  rig.tick(kHold, at(3s));
+  EXPECT_EQ(rig.locked, 1450_MHz);
+}
+
 }  // namespace
 }  // namespace derate

@@ -212,7 +212,8 @@ class Geepafs final : public Policy {
     reason_ = {
         "the model keeps {3:.0f} % performance down to {0:.0f} MHz; utilisation cap {1:.0f} "
         "MHz, most efficient probe clock {2:.0f} MHz",
-        {choice.bound_mhz, choice.cap_mhz, choice.efficient_mhz, plan_.settings.performance * 100}};
+        {std::max(choice.bound_mhz, lowest), choice.cap_mhz, choice.efficient_mhz,
+         plan_.settings.performance * 100}};
   }
 
   // At the end of a tick: whether the next one begins a probe. Time counts from the probe's end.
