@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "base/text.h"
@@ -38,9 +39,10 @@ SimChip v100() {
       .power_limits = {150_W, 300_W, 300_W},
       .flat_voltage_end = 952_MHz,
       // Square roots of the fitted (V/Vmin)^2.
-      .voltage = {{952, 1.0}, {1012, 1.0070}, {1080, 1.0315}, {1140, 1.0677}, {1207, 1.1185},
-                  {1275, 1.1628}, {1335, 1.2050}, {1402, 1.2645}, {1462, 1.3100}, {1530, 1.3539}},
+      .voltage = {{952, 1.0}, {1012, 1.0213}, {1080, 1.0488}, {1140, 1.0812}, {1207, 1.1274},
+                  {1275, 1.1675}, {1335, 1.2087}, {1402, 1.2641}, {1462, 1.3081}, {1530, 1.3539}},
       .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
+      .memory_roof = MemoryRoof{900_MHz, 1.75},
       .unused_clock = 135_MHz,
       .thermal = {0.10, seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
       .latency = {milliseconds(20), milliseconds(150)},
@@ -50,6 +52,8 @@ SimChip v100() {
       .provenance = {
           {"clocks", "GEEPAFS dvfs.c: 135..1530 MHz in 187 steps of 7.5", false},
           {"voltage", "fitted to GPU-DVFS-Dataset (22 applications x 13 clocks)", false},
+          {"memory roof", "fitted to GPU-DVFS-Dataset below 900 MHz", false},
+          {"memory roof below 757 MHz", "the same curve, at most as much as the clock", true},
           {"idle power", "GEEPAFS paper: servers idle at 39 W, 48 to 67 W with the clock held", false},
           {"thermal", "0.10 K/W in the range of an A100's 0.097; time constant, leakage assumed", true},
           {"switch latency", kLatencySource, true},
@@ -67,10 +71,10 @@ SimChip a100() {
       .memory_clock = 1593_MHz,
       .power_limits = {100_W, 500_W, 500_W},
       .flat_voltage_end = 1110_MHz,
-      // Of 743.75 mV, in the card's own 6.25 mV steps.
-      .voltage = {{1110, 1.0}, {1125, 1.0168}, {1155, 1.0252}, {1200, 1.0504}, {1230, 1.0756},
-                  {1260, 1.1008}, {1290, 1.1261}, {1320, 1.1513}, {1350, 1.1681}, {1380, 1.2017},
-                  {1410, 1.2353}},
+      // Of 743.75 mV, in the card's own 6.25 mV steps; each supported clock is met.
+      .voltage = {{1110, 1.0}, {1125, 1.0168}, {1140, 1.0168}, {1155, 1.0252}, {1200, 1.0504},
+                  {1215, 1.0672}, {1245, 1.0840}, {1260, 1.1008}, {1275, 1.1008}, {1290, 1.1261},
+                  {1305, 1.1261}, {1320, 1.1513}, {1365, 1.1765}, {1380, 1.2017}, {1410, 1.2353}},
       .idle_power = {{210, 60.3}, {600, 61.2}, {1035, 64.5}, {1110, 65.1}, {1200, 68.4}, {1305, 73.6},
                      {1410, 82.3}},
       .unused_clock = 210_MHz,
@@ -139,6 +143,10 @@ double ClockCurve::at(Megahertz clock) const {
   return below->second + share * (above->second - below->second);
 }
 
+double MemoryRoof::slowdown(Megahertz clock) const {
+  return std::pow(std::max(1.0, full_from / clock), exponent);
+}
+
 std::span<const SimChip> sim_chips() {
   static const std::vector<SimChip> chips = {v100(), a100(), h200()};
   return chips;
@@ -146,16 +154,19 @@ std::span<const SimChip> sim_chips() {
 
 Result<const SimChip*> find_sim_chip(std::string_view name) {
   const SimChip* found = nullptr;
+  int matches = 0;
   std::string known;
   const std::string key = to_lower(name);
   for (const SimChip& chip : sim_chips()) {
     if (to_lower(chip.name) == key) return &chip;
-    if (!key.empty() && to_lower(chip.name).find(key) != std::string::npos)
-      found = found == nullptr ? &chip : nullptr;
+    if (!key.empty() && to_lower(chip.name).find(key) != std::string::npos) {
+      found = &chip;
+      ++matches;
+    }
     known += known.empty() ? "" : ", ";
     known += chip.name;
   }
-  if (found != nullptr) return found;
+  if (matches == 1) return found;
   return Error{Errc::not_found, fmt::format("no simulated chip '{}'; there are: {}", name, known)};
 }
 

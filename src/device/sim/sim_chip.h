@@ -67,6 +67,15 @@ struct ThermalSpec {
   double leakage_per_kelvin = 0;  // exponent: leakage x e^(k (T - reference))
 };
 
+// Below `full_from` memory and caches slow down with the SM clock.
+struct MemoryRoof {
+  Megahertz full_from{};
+  double exponent = 0;
+
+  // How much longer memory takes than at full speed; 1 from `full_from` up.
+  double slowdown(Megahertz clock) const;
+};
+
 struct Provenance {
   const char* what;
   const char* source;
@@ -83,6 +92,7 @@ struct SimChip {
   Megahertz flat_voltage_end;
   ClockCurve voltage;      // V(f) / Vmin
   ClockCurve idle_power;   // watts with the clock held and nothing running
+  std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
   Megahertz unused_clock;  // where an unlocked GPU goes when nobody holds a context
   ThermalSpec thermal;
   LatencySpec latency;

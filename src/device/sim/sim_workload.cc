@@ -28,6 +28,7 @@ struct Csv {
     std::vector<std::string_view> cells;
   };
   std::vector<std::string_view> header;
+  std::size_t header_line = 1;
   std::vector<Row> rows;
 };
 
@@ -42,6 +43,7 @@ Result<Csv> parse_csv(std::string_view text, std::string_view file) {
     for (auto& cell : cells) cell = trim(cell);
     if (csv.header.empty()) {
       csv.header = std::move(cells);
+      csv.header_line = number;
       continue;
     }
     if (cells.size() != csv.header.size())
@@ -57,7 +59,7 @@ Result<Csv> parse_csv(std::string_view text, std::string_view file) {
 Result<std::size_t> column(const Csv& csv, std::string_view name, std::string_view file) {
   const auto at = std::find(csv.header.begin(), csv.header.end(), name);
   if (at == csv.header.end())
-    return Error{Errc::bad_data, fmt::format("{}:1: no column '{}'", file, name)};
+    return Error{Errc::bad_data, fmt::format("{}:{}: no column '{}'", file, csv.header_line, name)};
   return static_cast<std::size_t>(at - csv.header.begin());
 }
 
@@ -80,7 +82,7 @@ constexpr NumberColumn kNumbers[] = {
     {"b_perf_w", &WorkloadFit::b_perf_w},
     {"e_v2ghz_w", &WorkloadFit::e_v2ghz_w},
     {"gpu_util_const_pct", nullptr, &WorkloadFit::gpu_util_const_pct},
-    {"gpu_util_perf_pct", nullptr, &WorkloadFit::gpu_util_perf_pct},
+    {"gpu_util_cycles_pct", nullptr, &WorkloadFit::gpu_util_cycles_pct},
     {"mem_util_const_pct", nullptr, &WorkloadFit::mem_util_const_pct},
     {"mem_util_perf_pct", nullptr, &WorkloadFit::mem_util_perf_pct},
     {"graphics", nullptr, nullptr, &Activity::graphics},
@@ -110,10 +112,10 @@ Result<void> set_number(WorkloadFit& fit, const NumberColumn& spec, std::string_
   return {};
 }
 
-std::optional<Fraction> utilisation(std::optional<double> constant, std::optional<double> by_rate,
-                                    double rate) {
-  if (!constant || !by_rate) return std::nullopt;
-  return percent(std::clamp(*constant + *by_rate * rate, 0.0, 100.0));
+std::optional<Fraction> utilisation(std::optional<double> constant, std::optional<double> slope,
+                                    double basis) {
+  if (!constant || !slope) return std::nullopt;
+  return percent(std::clamp(*constant + *slope * basis, 0.0, 100.0));
 }
 
 std::optional<Fraction> scaled(std::optional<Fraction> activity, double by) {
@@ -121,26 +123,35 @@ std::optional<Fraction> scaled(std::optional<Fraction> activity, double by) {
   return Fraction(std::clamp(activity->value() * by, 0.0, 1.0));
 }
 
+// The time inside kernels, in units of their cycles at the highest clock: about the longer of what
+// the SMs and what memory take.
+double kernel_time(const WorkloadFit& fit, const SimChip& chip, Megahertz clock) {
+  const double x = chip.sm_clocks.back() / clock;
+  // However far the roof is extrapolated, memory slows down by no more than the clock.
+  const double slowdown = chip.memory_roof ? std::min(x, chip.memory_roof->slowdown(clock)) : 1.0;
+  const double n = fit.sharpness_n;
+  return std::pow(std::pow(x, n) + std::pow(fit.knee_k * slowdown, n), 1 / n);
+}
+
 OperatingPoint operating_point(const WorkloadFit& fit, const SimChip& chip, Megahertz clock) {
-  const auto smooth_max = [&](double x) {
-    return std::pow(std::pow(x, fit.sharpness_n) + std::pow(fit.knee_k, fit.sharpness_n),
-                    1 / fit.sharpness_n);
-  };
   const double x = chip.sm_clocks.back() / clock;
   const double v2 = std::pow(chip.voltage.at(clock), 2);
+  const double kernel_rate =
+      kernel_time(fit, chip, chip.sm_clocks.back()) / kernel_time(fit, chip, clock);
   OperatingPoint point;
-  point.rate = 1 / (fit.serial_c + (1 - fit.serial_c) * smooth_max(x) / smooth_max(1));
+  point.rate = 1 / (fit.serial_c + (1 - fit.serial_c) / kernel_rate);
   point.power = Watts(fit.p0_w + fit.a_v2perf_w * v2 * point.rate + fit.b_perf_w * point.rate +
                       fit.e_v2ghz_w * v2 * clock.value() / 1000);
-  point.gpu_utilisation = utilisation(fit.gpu_util_const_pct, fit.gpu_util_perf_pct, point.rate);
+  point.gpu_utilisation =
+      utilisation(fit.gpu_util_const_pct, fit.gpu_util_cycles_pct, point.rate * x);
   point.memory_utilisation = utilisation(fit.mem_util_const_pct, fit.mem_util_perf_pct, point.rate);
-  // Traffic follows the rate; a pipe's share of the SM's cycles follows rate per clock.
-  const double per_cycle = point.rate * x;
+  // Counters speak of the time inside kernels: traffic follows the kernels' rate, a pipe's share of
+  // the SM's cycles their rate per cycle.
   point.activity = fit.activity;
-  point.activity.dram = scaled(fit.activity.dram, point.rate);
+  point.activity.dram = scaled(fit.activity.dram, kernel_rate);
   for (auto pipe : {&Activity::integer, &Activity::tensor, &Activity::fp64, &Activity::fp32,
                     &Activity::fp16})
-    point.activity.*pipe = scaled(fit.activity.*pipe, per_cycle);
+    point.activity.*pipe = scaled(fit.activity.*pipe, kernel_rate * x);
   return point;
 }
 
@@ -160,20 +171,25 @@ double interpolate(const Curve& curve, double x) {
                              (above->second - below->second);
 }
 
+struct Application {
+  std::string name;
+  std::size_t line;
+};
+
 // "frequency(MHz),757,825,..." over "APP,value,value,...".
 Result<Table> parse_clock_table(std::string_view text, std::string_view file,
-                                std::vector<std::string>& order) {
+                                std::vector<Application>& order) {
   const Csv csv = TRY(parse_csv(text, file));
   std::vector<double> clocks;
   for (std::size_t i = 1; i < csv.header.size(); ++i) {
     const auto clock = parse_double(csv.header[i]);
     if (!clock || *clock <= 0 || (!clocks.empty() && *clock <= clocks.back()))
-      return cell_error(file, 1, fmt::format("column {}", i + 1), csv.header[i],
+      return cell_error(file, csv.header_line, fmt::format("column {}", i + 1), csv.header[i],
                         "clocks in MHz, ascending");
     clocks.push_back(*clock);
   }
   if (clocks.empty())
-    return Error{Errc::bad_data, fmt::format("{}:1: no clock columns", file)};
+    return Error{Errc::bad_data, fmt::format("{}:{}: no clock columns", file, csv.header_line)};
   Table table;
   order.clear();
   for (const auto& row : csv.rows) {
@@ -187,9 +203,10 @@ Result<Table> parse_clock_table(std::string_view text, std::string_view file,
     }
     if (!table.emplace(row.cells[0], std::move(curve)).second)
       return cell_error(file, row.line, "application", row.cells[0], "each application once");
-    order.emplace_back(row.cells[0]);
+    order.push_back({std::string(row.cells[0]), row.line});
   }
-  if (table.empty()) return Error{Errc::bad_data, fmt::format("{}: no applications", file)};
+  if (table.empty())
+    return Error{Errc::bad_data, fmt::format("{}:{}: no applications", file, csv.header_line)};
   return table;
 }
 
@@ -251,6 +268,8 @@ Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view text, std:
     fit.chip = row.cells[chip];
     fit.name = row.cells[name];
     fit.source = row.cells[source];
+    if (row.cells[assumed] != "0" && row.cells[assumed] != "1")
+      return cell_error(file, row.line, "assumed", row.cells[assumed], "0 or 1");
     fit.assumed = row.cells[assumed] == "1";
     for (const NumberColumn& number : kNumbers) {
       const std::size_t at = TRY(column(csv, number.name, file));
@@ -293,31 +312,43 @@ Result<Workload> find_workload(const SimChip& chip, std::string_view name) {
                fmt::format("{} has no workload '{}'; there are: {}", chip.name, name, known)};
 }
 
+Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables,
+                                                    const SimChip& chip) {
+  const auto& [performance_table, power_table, utilisation_table] = tables;
+  std::vector<Application> order, power_order;
+  const Table performance =
+      TRY(parse_clock_table(performance_table.csv, performance_table.file, order));
+  const Table power = TRY(parse_clock_table(power_table.csv, power_table.file, power_order));
+  UtilisationTables utilisation;
+  if (utilisation_table)
+    utilisation = TRY(parse_utilisation(utilisation_table->csv, utilisation_table->file));
+  std::vector<Workload> workloads;
+  for (const auto& [name, line] : order) {
+    const auto watts = power.find(name);
+    if (watts == power.end())
+      return Error{Errc::bad_data,
+                   fmt::format("{}:{}: application '{}' has no row in {}", performance_table.file,
+                               line, name, power_table.file)};
+    workloads.push_back(
+        tabled_workload(name, performance.at(name), watts->second, utilisation, chip));
+  }
+  return workloads;
+}
+
 Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
                                                    const SimChip& chip) {
   const std::string performance_path = directory + "/performance.csv";
   const std::string power_path = directory + "/power.csv";
   const std::string utilisation_path = directory + "/utilisation.csv";
-  std::vector<std::string> order, power_order;
-  const Table performance =
-      TRY(parse_clock_table(TRY(read_file(performance_path)), performance_path, order));
-  const Table power =
-      TRY(parse_clock_table(TRY(read_file(power_path)), power_path, power_order));
-  UtilisationTables utilisation;
-  if (const auto text = read_file(utilisation_path); text.ok())
-    utilisation = TRY(parse_utilisation(*text, utilisation_path));
-  else if (text.error().code != Errc::not_found)
-    return text.error();
-  std::vector<Workload> workloads;
-  for (const std::string& name : order) {
-    const auto watts = power.find(name);
-    if (watts == power.end())
-      return Error{Errc::bad_data, fmt::format("{}: no row for application '{}', which {} has",
-                                               power_path, name, performance_path)};
-    workloads.push_back(
-        tabled_workload(name, performance.at(name), watts->second, utilisation, chip));
-  }
-  return workloads;
+  const std::string performance = TRY(read_file(performance_path));
+  const std::string power = TRY(read_file(power_path));
+  WorkloadTables tables{{performance, performance_path}, {power, power_path}, std::nullopt};
+  const auto utilisation = read_file(utilisation_path);
+  if (utilisation.ok())
+    tables.utilisation = {*utilisation, utilisation_path};
+  else if (utilisation.error().code != Errc::not_found)
+    return utilisation.error();
+  return parse_workload_tables(tables, chip);
 }
 
 }  // namespace derate

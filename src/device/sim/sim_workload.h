@@ -53,7 +53,7 @@ struct WorkloadFit {
   bool assumed = false;
   double serial_c = 0, knee_k = 0, sharpness_n = 0;
   double p0_w = 0, a_v2perf_w = 0, b_perf_w = 0, e_v2ghz_w = 0;
-  std::optional<double> gpu_util_const_pct, gpu_util_perf_pct;
+  std::optional<double> gpu_util_const_pct, gpu_util_cycles_pct;
   std::optional<double> mem_util_const_pct, mem_util_perf_pct;
   Activity activity;  // at the highest clock
 };
@@ -76,5 +76,16 @@ Result<Workload> find_workload(const SimChip& chip, std::string_view name);
 // clock. A tabled workload shows the table's utilisation and no other counter.
 // Errors: not_found when there are no tables there, bad_data naming FILE:LINE and the cell.
 Result<std::vector<Workload>> load_workload_tables(const std::string& directory, const SimChip& chip);
+
+// The same of texts; `file` stands for each in messages.
+struct WorkloadTables {
+  struct Text {
+    std::string_view csv, file;
+  };
+  Text performance, power;
+  std::optional<Text> utilisation;
+};
+Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables,
+                                                    const SimChip& chip);
 
 }  // namespace derate
