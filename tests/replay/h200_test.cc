@@ -49,8 +49,8 @@ TEST(H200Trace, IsWhole) {
   }
 }
 
-// Field 185 is the mean of the second before it, so that its mean over a window that begins and ends
-// in steady load is the counter's.
+// Field 185 is the mean of the second before it, so that its mean over a window that begins and
+// ends in steady load is the counter's.
 TEST(H200Trace, AveragedPowerAgreesWithTheEnergyCounter) {
   const Trace trace = h200();
   for (const Window& window : steady_windows(trace)) {
@@ -116,8 +116,9 @@ TEST(H200Trace, DrivesTheLoopUnderEveryPolicy) {
   }
 }
 
-// 118 s are seven periods of 17 s less a second: seven probes of ten set ticks (eight, one that holds,
-// one that applies) have begun, at ticks 0, 85, ..., and only the idle test can leave one out.
+// 118 s are seven periods of 17 s less a second: seven probes of ten set ticks (eight, one that
+// holds, one that applies) have begun, at ticks 0, 85, ..., and only the idle test can leave one
+// out.
 TEST(H200Trace, GeepafsProbesEvery85Ticks) {
   const Replayed replayed = replay("geepafs");
   std::vector<std::size_t> sets;

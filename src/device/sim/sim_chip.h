@@ -46,9 +46,9 @@ struct SensorSpec {
   std::optional<PowerSensorSpec> average;  // field 185
   Duration energy_refresh{};
   std::optional<Duration> activity_window;  // GPM; empty where the chip has none
-  double power_gain = 1;           // the card's calibration error; energy counter included
-  double loss_probability = 0;     // a read fails
-  double late_probability = 0;     // a read returns what the one before it returned
+  double power_gain = 1;                    // the card's calibration error; energy counter included
+  double loss_probability = 0;              // a read fails
+  double late_probability = 0;              // a read returns what the one before it returned
 };
 
 // Clock-switch latency: lognormal by median and 99th percentile; equal ones are a constant.
@@ -61,9 +61,9 @@ struct ThermalSpec {
   double kelvin_per_watt = 0;
   Duration time_constant{};
   Celsius ambient{};
-  Celsius slowdown{};      // the hardware lowers the clock from here
-  Celsius reference{};     // where leakage is already part of the workloads' power
-  Watts leakage{};         // at the reference temperature and the lowest voltage
+  Celsius slowdown{};             // the hardware lowers the clock from here
+  Celsius reference{};            // where leakage is already part of the workloads' power
+  Watts leakage{};                // at the reference temperature and the lowest voltage
   double leakage_per_kelvin = 0;  // exponent: leakage x e^(k (T - reference))
 };
 
@@ -90,10 +90,10 @@ struct SimChip {
   Megahertz memory_clock;
   PowerLimits power_limits;
   Megahertz flat_voltage_end;
-  ClockCurve voltage;      // V(f) / Vmin
-  ClockCurve idle_power;   // watts with the clock held and nothing running
+  ClockCurve voltage;                     // V(f) / Vmin
+  ClockCurve idle_power;                  // watts with the clock held and nothing running
   std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
-  Megahertz unused_clock;  // where an unlocked GPU goes when nobody holds a context
+  Megahertz unused_clock;                 // where an unlocked GPU goes when nobody holds a context
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
@@ -107,8 +107,9 @@ std::span<const SimChip> sim_chips();
 // Errors: not_found, naming the chips there are.
 Result<const SimChip*> find_sim_chip(std::string_view name);
 
-// The sensors that comparisons with the published code's replay assume: integer readings, 1 point of
-// noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's own.
+// The sensors that comparisons with the published code's replay assume: integer readings, 1 point
+// of noise, a 167 ms window that ends at the reading, 25 ms switch latency. Applied onto the chip's
+// own.
 SimChip with_reference_sensors(SimChip chip);
 
 // What the driver would tell of it, as GPU `index`.

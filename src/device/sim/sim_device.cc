@@ -47,8 +47,12 @@ Result<Sample> SimDevice::read(const ReadPlan& plan) {
   std::uniform_real_distribution<double> chance(0, 1);
   if (sensors.loss_probability > 0 && chance(random_) < sensors.loss_probability)
     return Error{Errc::query_failed, capability_.id.uuid + ": a reading was lost"};
-  if (sensors.late_probability > 0 && last_ && chance(random_) < sensors.late_probability)
-    return *last_;
+  if (sensors.late_probability > 0 && last_ && chance(random_) < sensors.late_probability) {
+    Sample late = *last_;
+    if (!plan.energy) late.energy.reset();
+    if (!plan.activity) late.activity = {};
+    return late;
+  }
   last_ = make_sample(plan);
   return *last_;
 }
@@ -78,8 +82,9 @@ Result<void> SimDevice::lock_sm_clock(Megahertz lowest, Megahertz highest) {
       return Error{Errc::invalid_argument, fmt::format("{:.0f} MHz is not a supported clock of {}",
                                                        clock.value(), capability_.id.name)};
   if (lowest > highest)
-    return Error{Errc::invalid_argument, fmt::format("lowest clock {:.0f} MHz above highest {:.0f} MHz",
-                                                     lowest.value(), highest.value())};
+    return Error{Errc::invalid_argument,
+                 fmt::format("lowest clock {:.0f} MHz above highest {:.0f} MHz", lowest.value(),
+                             highest.value())};
   if (!faults.writes_ignored) gpu_.lock(lowest, highest);
   return {};
 }

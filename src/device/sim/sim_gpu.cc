@@ -9,6 +9,7 @@ namespace {
 constexpr int kHeatSteps = 10;  // leakage follows a temperature that moves in tens of seconds
 
 double lognormal_seconds(const LatencySpec& spec, double gauss) {
+  if (spec.p99 <= spec.median) return seconds(spec.median);
   constexpr double kZ99 = 2.3263;  // 99th percentile of the standard normal
   const double sigma = std::log(seconds(spec.p99) / seconds(spec.median)) / kZ99;
   return seconds(spec.median) * std::exp(sigma * gauss);
@@ -35,9 +36,12 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
       for (auto share : {&Activity::graphics, &Activity::sm, &Activity::dram})
         point.activity.*share = Fraction(0);
     idle_.push_back(point);
+    voltage_.push_back(chip.voltage.at(clock));
   }
   asked_ = granted_ = clock_ = index_of(chip.unused_clock);
-  temperature_ += chip.thermal.kelvin_per_watt * idle_[clock_].power.value();
+  power_ = idle_[clock_].power;
+  temperature_ += chip.thermal.kelvin_per_watt * power_.value();
+  sensors_.begin_in(idle_[clock_], power_);
 }
 
 std::size_t SimGpu::index_of(Megahertz clock) const {
@@ -109,7 +113,7 @@ Watts SimGpu::power_at(std::size_t clock) const {
   const Phase& phase = job_->workload.phases[phase_];
   const Watts idle = idle_[clock].power;
   const double drift = 1 + phase.power_drift_per_minute * phase_age_ / 60;
-  return idle + (tabled - idle) * (voltage_gain2_ * drift) + Watts(leakage_);
+  return idle + (tabled - idle) * (voltage_gain2_ * drift) + Watts(leakage_ * voltage_[clock]);
 }
 
 // The regulator: the highest clock whose power fits, and now and then the next one up, so that the
@@ -147,11 +151,11 @@ void SimGpu::heat() {
 
 void SimGpu::work(double rate) {
   const Phase& phase = job_->workload.phases[phase_];
-  phase_age_ += step_s_;
   if (gap_left_ > 0) {
     gap_left_ -= step_s_;
     return;
   }
+  phase_age_ += step_s_;
   double done = rate * step_s_;
   const double total = seconds(job_->work);
   if (total > 0 && job_->done + done >= total) {

@@ -26,8 +26,8 @@ struct SimOptions {
 // A job's own account, in truth.
 struct SimJob {
   Workload workload;
-  Duration work{};                // reference work in total; zero: endless
-  double done = 0;                // reference seconds so far
+  Duration work{};  // reference work in total; zero: endless
+  double done = 0;  // reference seconds so far
   Instant started{};
   std::optional<Instant> finished;
   Joules energy_at_start{}, energy_at_finish{};
@@ -80,8 +80,9 @@ class SimGpu {
   std::mt19937_64 random_;
   std::normal_distribution<double> gauss_{0, 1};
   double step_s_;
-  double voltage_gain2_ = 1;  // of this card, squared
+  double voltage_gain2_ = 1;          // of this card, squared
   std::vector<OperatingPoint> idle_;  // by clock, a context held or not
+  std::vector<double> voltage_;       // by clock, of Vmin
 
   Instant now_{};
   std::optional<std::size_t> locked_lowest_, locked_highest_;
@@ -89,23 +90,23 @@ class SimGpu {
   std::size_t granted_ = 0;  // ... after the switch latency
   Instant switch_at_{};
   bool switching_ = false;
-  std::size_t clock_ = 0;    // as the regulator leaves it
-  double over_limit_ = 0;    // J above the power limit, to be worked off
+  std::size_t clock_ = 0;  // as the regulator leaves it
+  double over_limit_ = 0;  // J above the power limit, to be worked off
   std::size_t thermal_cap_;
   std::uint64_t throttle_ = 0;
 
   std::optional<SimJob> job_;
   std::size_t phase_ = 0;
-  double phase_done_ = 0;    // reference seconds in this phase
-  double phase_age_ = 0;     // seconds in this phase
-  double gap_left_ = 0;      // seconds
+  double phase_done_ = 0;  // reference seconds in this phase
+  double phase_age_ = 0;   // seconds in this phase
+  double gap_left_ = 0;    // seconds
 
   Watts power_{};
   double joules_ = 0;
   double work_done_ = 0;
   double temperature_;
-  double leakage_ = 0;       // W at Vmin above the reference temperature's
-  int heat_in_ = 0;          // steps until the leakage is computed anew
+  double leakage_ = 0;  // W at Vmin above the reference temperature's
+  int heat_in_ = 0;     // steps until the leakage is computed anew
   double heat_decay_;
 };
 

@@ -8,9 +8,9 @@ namespace derate {
 namespace {
 
 constexpr std::optional<Fraction> Activity::*kShares[] = {
-    &Activity::graphics, &Activity::sm,   &Activity::occupancy, &Activity::integer,
-    &Activity::tensor,   &Activity::dram, &Activity::fp64,      &Activity::fp32,
-    &Activity::fp16,
+    &Activity::graphics, &Activity::sm,     &Activity::occupancy,
+    &Activity::integer,  &Activity::tensor, &Activity::dram,
+    &Activity::fp64,     &Activity::fp32,   &Activity::fp16,
 };
 
 std::int64_t whole_steps(Duration length, Duration step) {
@@ -22,6 +22,7 @@ std::int64_t whole_steps(Duration length, Duration step) {
 SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed)
     : spec_(spec), step_(step), random_(seed) {
   Duration longest = std::max(spec.utilisation.window, spec.usage.window);
+  if (spec.instant) longest = std::max(longest, spec.instant->window);
   if (spec.average) longest = std::max(longest, spec.average->window);
   history_.resize(std::bit_ceil(static_cast<std::size_t>(whole_steps(longest, step)) + 1));
   utilisation_ = schedule(spec.utilisation.refresh, spec.utilisation.window);
@@ -53,8 +54,9 @@ double SimSensors::mean(double Sums::*quantity, const Schedule& schedule) const 
   return (total_.*quantity - before.*quantity) / static_cast<double>(window);
 }
 
-std::optional<Fraction> SimSensors::quantised(bool known, double mean_share) {
-  if (!known) return std::nullopt;
+// A share that was not known throughout the window is not shown: no counter is made up.
+std::optional<Fraction> SimSensors::quantised(double unknown, double mean_share) {
+  if (unknown > 0) return std::nullopt;
   double points = mean_share * 100;
   // An idle GPU reads exactly 0: noise comes with work.
   if (points > 0) points += spec_.utilisation.noise_points * gauss_(random_);
@@ -66,12 +68,20 @@ Watts SimSensors::noisy_power(const Schedule& schedule, Watts noise) {
   return Watts(std::max(0.0, watts + noise.value() * gauss_(random_)));
 }
 
+void SimSensors::begin_in(const OperatingPoint& point, Watts power) {
+  shown_.gpu_utilisation = point.gpu_utilisation;
+  shown_.memory_utilisation = point.memory_utilisation;
+  shown_.power_usage = power * spec_.power_gain;
+  if (spec_.instant) shown_.power_instant = shown_.power_usage;
+  if (spec_.average) shown_.power_average = shown_.power_usage;
+}
+
 void SimSensors::step(const OperatingPoint& point, Watts power) {
   ++now_;
-  gpu_known_ = point.gpu_utilisation.has_value();
-  memory_known_ = point.memory_utilisation.has_value();
   total_.gpu += point.gpu_utilisation.value_or(Fraction(0)).value();
   total_.memory += point.memory_utilisation.value_or(Fraction(0)).value();
+  total_.gpu_unknown += point.gpu_utilisation ? 0 : 1;
+  total_.memory_unknown += point.memory_utilisation ? 0 : 1;
   total_.power += power.value();
   history_[static_cast<std::size_t>(now_) & (history_.size() - 1)] = total_;
   if (spec_.activity_window) accumulate_activity(point.activity);
@@ -89,8 +99,10 @@ void SimSensors::step(const OperatingPoint& point, Watts power) {
 }
 
 void SimSensors::renew_utilisation() {
-  shown_.gpu_utilisation = quantised(gpu_known_, mean(&Sums::gpu, utilisation_));
-  shown_.memory_utilisation = quantised(memory_known_, mean(&Sums::memory, utilisation_));
+  shown_.gpu_utilisation =
+      quantised(mean(&Sums::gpu_unknown, utilisation_), mean(&Sums::gpu, utilisation_));
+  shown_.memory_utilisation =
+      quantised(mean(&Sums::memory_unknown, utilisation_), mean(&Sums::memory, utilisation_));
 }
 
 void SimSensors::accumulate_activity(const Activity& activity) {
@@ -103,7 +115,7 @@ void SimSensors::accumulate_activity(const Activity& activity) {
   if (due(activity_)) publish_activity();
 }
 
-// A share that was not known throughout the window is not shown: no counter is made up.
+// As for utilisation: not known throughout the window, not shown.
 void SimSensors::publish_activity() {
   ++shown_.activity_window;
   for (std::size_t i = 0; i < std::size(kShares); ++i) {

@@ -17,14 +17,17 @@ class SimSensors {
   // `step` is the physics step: windows are whole numbers of steps, at least one.
   SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed);
 
+  // The GPU was in this state before time began: that is what a read shows until the first renewal.
+  void begin_in(const OperatingPoint& point, Watts power);
+
   // One physics step ended: what was true during it.
   void step(const OperatingPoint& point, Watts power);
 
   // What a read shows now. Clocks, temperature and throttle reasons are the GPU's to add.
   struct Shown {
     std::optional<Fraction> gpu_utilisation, memory_utilisation;
-    Watts power_usage{};
-    std::optional<Watts> power_instant, power_average;
+    // Empty before the first renewal, but for begin_in().
+    std::optional<Watts> power_usage, power_instant, power_average;
     Joules energy{};
     Activity activity;
     std::int64_t activity_window = 0;  // counts the windows: the same number, the same window
@@ -35,6 +38,7 @@ class SimSensors {
   // Running sums since the start; a mean over a window is a difference of two.
   struct Sums {
     double gpu = 0, memory = 0, power = 0;
+    double gpu_unknown = 0, memory_unknown = 0;  // steps
   };
   // A reading that is renewed every `every` steps over the last `window` steps.
   struct Schedule {
@@ -45,7 +49,7 @@ class SimSensors {
   bool due(Schedule& schedule) const;
   double mean(double Sums::*quantity, const Schedule& schedule) const;
   void renew_utilisation();
-  std::optional<Fraction> quantised(bool known, double mean_share);
+  std::optional<Fraction> quantised(double unknown, double mean_share);
   Watts noisy_power(const Schedule& schedule, Watts noise);
   void accumulate_activity(const Activity& activity);
   void publish_activity();
@@ -57,7 +61,6 @@ class SimSensors {
   std::int64_t now_ = 0;  // steps so far
   Sums total_;
   std::vector<Sums> history_;  // ring by step number; a power of two
-  bool gpu_known_ = false, memory_known_ = false;
   Schedule utilisation_, usage_, instant_, average_, energy_, activity_;
   std::vector<double> activity_sums_;
   std::vector<std::int64_t> activity_counts_;  // steps of the window in which the share was known

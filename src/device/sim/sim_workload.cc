@@ -47,12 +47,11 @@ Result<Csv> parse_csv(std::string_view text, std::string_view file) {
       continue;
     }
     if (cells.size() != csv.header.size())
-      return Error{Errc::bad_data, fmt::format("{}:{}: {} cells where the header has {}", file, number,
-                                               cells.size(), csv.header.size())};
+      return Error{Errc::bad_data, fmt::format("{}:{}: {} cells where the header has {}", file,
+                                               number, cells.size(), csv.header.size())};
     csv.rows.push_back({number, std::move(cells)});
   }
-  if (csv.header.empty())
-    return Error{Errc::bad_data, fmt::format("{}:1: no header line", file)};
+  if (csv.header.empty()) return Error{Errc::bad_data, fmt::format("{}:1: no header line", file)};
   return csv;
 }
 
@@ -149,8 +148,8 @@ OperatingPoint operating_point(const WorkloadFit& fit, const SimChip& chip, Mega
   // the SM's cycles their rate per cycle.
   point.activity = fit.activity;
   point.activity.dram = scaled(fit.activity.dram, kernel_rate);
-  for (auto pipe : {&Activity::integer, &Activity::tensor, &Activity::fp64, &Activity::fp32,
-                    &Activity::fp16})
+  for (auto pipe :
+       {&Activity::integer, &Activity::tensor, &Activity::fp64, &Activity::fp32, &Activity::fp16})
     point.activity.*pipe = scaled(fit.activity.*pipe, kernel_rate * x);
   return point;
 }
@@ -167,8 +166,8 @@ double interpolate(const Curve& curve, double x) {
   const auto above = std::upper_bound(curve.begin(), curve.end(), x,
                                       [](double v, const auto& p) { return v < p.first; });
   const auto below = above - 1;
-  return below->second + (x - below->first) / (above->first - below->first) *
-                             (above->second - below->second);
+  return below->second +
+         (x - below->first) / (above->first - below->first) * (above->second - below->second);
 }
 
 struct Application {
@@ -276,9 +275,8 @@ Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view text, std:
       TRY(set_number(fit, number, row.cells[at], file, row.line));
     }
     if (fit.sharpness_n < 1)
-      return Error{Errc::bad_data,
-                   fmt::format("{}:{}: sharpness_n {}: wanted at least 1", file, row.line,
-                               fit.sharpness_n)};
+      return Error{Errc::bad_data, fmt::format("{}:{}: sharpness_n {}: wanted at least 1", file,
+                                               row.line, fit.sharpness_n)};
     if (fit.serial_c > 1)
       return Error{Errc::bad_data,
                    fmt::format("{}:{}: serial_c {}: wanted 0 to 1", file, row.line, fit.serial_c)};

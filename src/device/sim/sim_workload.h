@@ -16,8 +16,8 @@ namespace derate {
 
 // What the work does at one clock.
 struct OperatingPoint {
-  double rate = 0;   // work done per second; 1 at the chip's highest clock
-  Watts power{};     // board power at the reference temperature
+  double rate = 0;  // work done per second; 1 at the chip's highest clock
+  Watts power{};    // board power at the reference temperature
   std::optional<Fraction> gpu_utilisation, memory_utilisation;
   Activity activity;  // only what is known of this work
 };
@@ -35,7 +35,7 @@ struct Phase {
 
 struct Workload {
   std::string name;
-  std::string chip;    // it runs on this chip only
+  std::string chip;  // it runs on this chip only
   std::string source;
   bool assumed = false;
   // Tabled: power as measured, so no leakage is added on top.
@@ -75,7 +75,8 @@ Result<Workload> find_workload(const SimChip& chip, std::string_view name);
 // `directory`. Linear between clocks, clamped outside. Performance is taken relative to the highest
 // clock. A tabled workload shows the table's utilisation and no other counter.
 // Errors: not_found when there are no tables there, bad_data naming FILE:LINE and the cell.
-Result<std::vector<Workload>> load_workload_tables(const std::string& directory, const SimChip& chip);
+Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
+                                                   const SimChip& chip);
 
 // The same of texts; `file` stands for each in messages.
 struct WorkloadTables {

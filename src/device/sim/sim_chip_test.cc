@@ -1,0 +1,176 @@
+#include "device/sim/sim_chip.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "core/chip_facts.h"
+#include "device/sim/test_sim.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+
+RC_GTEST_PROP(ClockCurve, LinearBetweenAndConstantOutside, ()) {
+  const double low = *rc::gen::inRange(1, 1000), width = *rc::gen::inRange(1, 1000);
+  const double a = *rc::gen::inRange(-500, 500), b = *rc::gen::inRange(-500, 500);
+  const double share = *rc::gen::inRange(0, 1001) / 1000.0;
+  const ClockCurve curve = {{low, a}, {low + width, b}, {low + 2 * width, a}};
+  RC_ASSERT(std::abs(curve.at(Megahertz(low + share * width)) - (a + share * (b - a))) < 1e-9);
+  RC_ASSERT(std::abs(curve.at(Megahertz(low + (1 + share) * width)) - (b + share * (a - b))) <
+            1e-9);
+  RC_ASSERT(curve.at(Megahertz(low - share * width)) == a);
+  RC_ASSERT(curve.at(Megahertz(low + (2 + share) * width)) == a);
+}
+
+bool is_supported(const SimChip& chip, Megahertz clock) {
+  return std::binary_search(chip.sm_clocks.begin(), chip.sm_clocks.end(), clock);
+}
+
+TEST(SimChips, ClocksAreWholeAscendingAndUnique) {
+  for (const SimChip& chip : sim_chips()) {
+    const auto& clocks = chip.sm_clocks;
+    EXPECT_EQ(std::adjacent_find(clocks.begin(), clocks.end(), std::greater_equal<>()),
+              clocks.end())
+        << chip.name;
+    for (const Megahertz clock : clocks) EXPECT_EQ(clock.value(), std::floor(clock.value()));
+    EXPECT_TRUE(is_supported(chip, chip.flat_voltage_end)) << chip.name;
+    EXPECT_TRUE(is_supported(chip, chip.unused_clock)) << chip.name;
+  }
+}
+
+TEST(SimChips, HaveTheClocksOfTheirProducts) {
+  const auto check = [](const char* name, double low, double high, std::size_t count) {
+    const SimChip& chip = chip_named(name);
+    EXPECT_EQ(chip.sm_clocks.front(), Megahertz(low)) << name;
+    EXPECT_EQ(chip.sm_clocks.back(), Megahertz(high)) << name;
+    EXPECT_EQ(chip.sm_clocks.size(), count) << name;
+  };
+  check("V100-SXM2", 135, 1530, 187);
+  check("A100-SXM4", 210, 1410, 81);
+  check("H200", 345, 1980, 110);
+}
+
+TEST(SimChips, AgreeWithTheChipFacts) {
+  for (const SimChip& chip : sim_chips()) {
+    const ChipFacts* facts = facts_of_chip(chip.name);
+    ASSERT_NE(facts, nullptr) << chip.name;
+    EXPECT_EQ(facts_of_product(chip.product), facts) << chip.name;
+    EXPECT_EQ(facts->architecture, chip.architecture) << chip.name;
+    EXPECT_EQ(facts->flat_voltage_end, chip.flat_voltage_end) << chip.name;
+    EXPECT_EQ(facts->highest_clock, chip.sm_clocks.back()) << chip.name;
+    EXPECT_EQ(facts->memory_clock, chip.memory_clock) << chip.name;
+  }
+}
+
+TEST(SimChips, PhysicsIsPlausible) {
+  for (const SimChip& chip : sim_chips()) {
+    double voltage = 0, idle = 0;
+    for (const Megahertz clock : chip.sm_clocks) {
+      const double v = chip.voltage.at(clock), w = chip.idle_power.at(clock);
+      EXPECT_GE(v, voltage) << chip.name << clock.value();
+      EXPECT_GE(w, idle) << chip.name << clock.value();
+      if (clock <= chip.flat_voltage_end) {
+        EXPECT_EQ(v, 1) << chip.name << clock.value();
+      }
+      voltage = v;
+      idle = w;
+    }
+    EXPECT_GT(voltage, 1.2) << chip.name;
+    EXPECT_LT(voltage, 1.6) << chip.name;
+    const PowerLimits& limits = chip.power_limits;
+    EXPECT_LT(idle, limits.lowest.value()) << chip.name;
+    EXPECT_LE(limits.lowest, limits.factory) << chip.name;
+    EXPECT_LE(limits.factory, limits.highest) << chip.name;
+    // At its limit it stays below its slowdown.
+    EXPECT_LT(chip.thermal.ambient.value() + chip.thermal.kelvin_per_watt * limits.factory.value(),
+              chip.thermal.slowdown.value())
+        << chip.name;
+    EXPECT_GT(chip.latency.median, 0ms) << chip.name;
+    EXPECT_GE(chip.latency.p99, chip.latency.median) << chip.name;
+  }
+}
+
+TEST(SimChips, EveryFigureHasItsSourceAndWhatIsAssumedSaysSo) {
+  for (const SimChip& chip : sim_chips()) {
+    bool any_assumed = false;
+    for (const Provenance& provenance : chip.provenance) {
+      EXPECT_NE(std::string(provenance.what), "") << chip.name;
+      EXPECT_NE(std::string(provenance.source), "") << chip.name;
+      any_assumed |= provenance.assumed;
+      if (std::string_view(provenance.source).find("assumed") != std::string_view::npos) {
+        EXPECT_TRUE(provenance.assumed) << chip.name << ": " << provenance.what;
+      }
+    }
+    EXPECT_TRUE(any_assumed) << chip.name;
+  }
+  bool above_marked = false;
+  for (const Provenance& provenance : chip_named("H200").provenance)
+    above_marked |=
+        std::string_view(provenance.what) == "voltage above 1410 MHz" && provenance.assumed;
+  EXPECT_TRUE(above_marked);
+}
+
+TEST(FindSimChip, ByNameOrAUniquePartOfItInAnyCase) {
+  for (const char* name : {"V100-SXM2", "v100-sxm2", "v100", "V1"})
+    EXPECT_STREQ((*find_sim_chip(name))->name, "V100-SXM2") << name;
+  EXPECT_STREQ((*find_sim_chip("h2"))->name, "H200");
+}
+
+TEST(FindSimChip, WhatFitsNoneOrSeveralIsNotFound) {
+  for (const char* name : {"", "k80", "100", "00", "SXM", "V100-SXM2-32GB"}) {
+    const auto chip = find_sim_chip(name);
+    ASSERT_FALSE(chip.ok()) << name << " is " << (*chip)->name;
+    EXPECT_EQ(chip.error().code, Errc::not_found);
+    for (const SimChip& known : sim_chips())
+      EXPECT_NE(chip.error().message.find(known.name), std::string::npos) << chip.error().message;
+  }
+}
+
+TEST(SimChips, ReferenceSensorsAreThoseOfThePublishedReplay) {
+  for (const SimChip& chip : sim_chips()) {
+    const SimChip reference = with_reference_sensors(chip);
+    const CounterSpec& counter = reference.sensors.utilisation;
+    EXPECT_EQ(counter.noise_points, 1.0);
+    EXPECT_EQ(counter.window, 167ms);
+    EXPECT_LE(counter.refresh, 10ms);  // the window ends at the reading
+    EXPECT_EQ(reference.latency.median, 25ms);
+    EXPECT_EQ(reference.latency.p99, 25ms);
+    EXPECT_STREQ(reference.name, chip.name);
+    EXPECT_EQ(reference.sensors.activity_window, chip.sensors.activity_window);
+  }
+}
+
+TEST(SimChips, TellWhatADriverWould) {
+  std::set<std::string> uuids, buses;
+  for (int index = 0; index < 8; ++index) {
+    const Capability c = sim_capability(chip_named("H200"), index);
+    EXPECT_EQ(c.id.index, index);
+    EXPECT_EQ(c.id.name, "NVIDIA H200");
+    EXPECT_TRUE(c.id.uuid.starts_with("GPU-"));
+    uuids.insert(c.id.uuid);
+    buses.insert(c.id.pci_bus_id);
+  }
+  EXPECT_EQ(uuids.size(), 8u);
+  EXPECT_EQ(buses.size(), 8u);
+  for (const SimChip& chip : sim_chips()) {
+    const Capability c = sim_capability(chip, 0);
+    const bool hopper = chip.architecture == Architecture::hopper;
+    EXPECT_EQ(c.sm_clocks, chip.sm_clocks);
+    EXPECT_EQ(c.power_limits->factory, chip.power_limits.factory);
+    EXPECT_EQ(c.slowdown_temperature, chip.thermal.slowdown);
+    EXPECT_EQ(c.flat_voltage_end, chip.flat_voltage_end);
+    EXPECT_TRUE(c.energy_counter);
+    EXPECT_EQ(c.instant_power, hopper);
+    EXPECT_EQ(c.averaged_power, hopper);
+    EXPECT_EQ(c.activity_counters, hopper);
+  }
+}
+
+}  // namespace
+}  // namespace derate

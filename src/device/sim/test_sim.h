@@ -1,0 +1,100 @@
+// What the tests of simulated GPUs share: a chip without surprises, work made by hand, a folder for
+// tables.
+#pragma once
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "device/sim/sim_chip.h"
+#include "device/sim/sim_workload.h"
+
+namespace derate {
+
+inline const SimChip& chip_named(std::string_view name) {
+  const auto chip = find_sim_chip(name);
+  CHECK(chip.ok());
+  return **chip;
+}
+
+inline std::vector<Workload> all_workloads(const SimChip& chip) {
+  auto workloads = built_in_workloads(chip);
+  CHECK(workloads.ok());
+  return *std::move(workloads);
+}
+
+inline Workload workload_named(const SimChip& chip, std::string_view name) {
+  auto workload = find_workload(chip, name);
+  CHECK(workload.ok());
+  return *std::move(workload);
+}
+
+// The chip without noise, switch latency and leakage: what is left can be computed by hand.
+inline SimChip plain(SimChip chip) {
+  chip.latency = {};
+  chip.thermal.leakage = Watts(0);
+  chip.sensors.utilisation.noise_points = 0;
+  chip.sensors.usage.noise = Watts(0);
+  if (chip.sensors.instant) chip.sensors.instant->noise = Watts(0);
+  if (chip.sensors.average) chip.sensors.average->noise = Watts(0);
+  return chip;
+}
+inline SimChip plain_chip() { return plain(chip_named("V100-SXM2")); }
+
+// A phase whose every clock is `point`, but for the rate: f / fmax when it follows the clock.
+inline Phase phase_of(const SimChip& chip, OperatingPoint point, bool follows_clock = false) {
+  Phase phase;
+  for (const Megahertz clock : chip.sm_clocks) {
+    phase.points.push_back(point);
+    if (follows_clock) phase.points.back().rate *= clock / chip.sm_clocks.back();
+  }
+  return phase;
+}
+
+inline OperatingPoint point_of(double rate, double watts) {
+  OperatingPoint point;
+  point.rate = rate;
+  point.power = Watts(watts);
+  return point;
+}
+
+inline Workload work_of(const SimChip& chip, Phase phase) {
+  Workload workload;
+  workload.name = "by hand";
+  workload.chip = chip.name;
+  workload.phases.push_back(std::move(phase));
+  return workload;
+}
+
+// Rate 1 and the same power at every clock.
+inline Workload steady_work(const SimChip& chip, double watts) {
+  return work_of(chip, phase_of(chip, point_of(1, watts)));
+}
+
+// A folder of tables that goes with the test.
+class TableFolder {
+ public:
+  TableFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  TableFolder(const TableFolder&) = delete;
+  TableFolder& operator=(const TableFolder&) = delete;
+  ~TableFolder() { std::filesystem::remove_all(path_); }
+  void write(const char* name, std::string_view text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+  }
+  std::string path() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace derate
