@@ -68,10 +68,14 @@ Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& optio
 }
 
 std::string promise_text(const PolicyFigures& figures, std::size_t apps) {
-  if (figures.apps_over == 0 && figures.broken_jobs == 0) return "kept";
-  if (figures.apps_over == 0)
-    return fmt::format("broken in {} of {} jobs", figures.broken_jobs, figures.jobs);
-  return fmt::format("broken: {} of {} applications", figures.apps_over, apps);
+  if (figures.apps_over > 0) return fmt::format("broken: {} of {}", figures.apps_over, apps);
+  if (figures.broken_jobs > 0)
+    return fmt::format("broken: {} of {} jobs", figures.broken_jobs, figures.jobs);
+  return "kept";
+}
+
+std::string worst_text(double loss, const std::string& app) {
+  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
 }
 
 void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
@@ -81,7 +85,7 @@ void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
        percent_text(figures.mean_energy_saving),
        fmt::format("{:.0f} W", figures.mean_power.value()), percent_text(1 - figures.mean_loss),
        signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
-       percent_text(figures.worst_loss), figures.worst_app, promise_text(figures, apps)},
+       worst_text(figures.worst_loss, figures.worst_app), promise_text(figures, apps)},
       kept ? Tone::plain : Tone::bad);
 }
 
@@ -89,7 +93,7 @@ void add_hindsight(Table& table, const std::string& label, const HindsightFigure
                    const std::string& remark) {
   table.add({label, "-", "-", "-", percent_text(1 - figures.mean_loss),
              signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
-             percent_text(figures.worst_loss), figures.worst_app, remark},
+             worst_text(figures.worst_loss, figures.worst_app), remark},
             Tone::dim);
 }
 
@@ -104,16 +108,15 @@ const Comparison::FixedClock& fixed_clock_near(const Comparison& comparison, dou
 }
 
 void print_part(const Part& part, const Comparison& comparison, bool apps) {
-  Table table({"policy", "energy/job", "saved", "mean power", "performance", "efficiency",
-               "mean loss", "worst loss", "<of", "<promise"});
+  Table table({"policy", "energy/job", "saved", "power", "performance", "efficiency", "mean loss",
+               "<worst loss", "<promise"});
   for (const PolicyFigures& figures : comparison.policies)
     add_policy(table, figures, part.spec.workloads.size());
   const PolicyFigures& last = comparison.policies.back();
   const auto& fixed = fixed_clock_near(comparison, last.mean_loss);
   add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.figures,
-                fmt::format("the constant clock with {}'s mean loss", last.label));
-  add_hindsight(table, "oracle", comparison.oracle,
-                "the best clock within the promise, in hindsight");
+                fmt::format("(at {}'s mean loss)", last.label));
+  add_hindsight(table, "oracle", comparison.oracle, "(in hindsight)");
   fmt::print("{}\n", toned(part.title, Tone::strong));
   fmt::print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n",
              seconds(part.spec.work), seconds(part.spec.idle_before),
@@ -232,7 +235,13 @@ Result<int> run_verb(const DemoOptions& options) {
   if (!skipped.empty())
     fmt::print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n",
                skipped);
-  fmt::print("Loss, gain and energy are against max-freq, start-up and probing included.\n");
+  fmt::print(
+      "Means over the workloads, against max-freq, start-up and probing included. Efficiency is\n"
+      "performance per watt. A workload that loses more than is allowed breaks the promise. The "
+      "fixed\n"
+      "clock (one for all workloads) and the oracle (the best clock for each that keeps the "
+      "promise)\n"
+      "know the workloads beforehand.\n");
   fmt::print("Simulated {:.0f} h of GPU time in {:.1f} s, {:.0f} times real time.\n",
              seconds(simulated) / 3600, seconds(elapsed), seconds(simulated) / seconds(elapsed));
   return 0;
