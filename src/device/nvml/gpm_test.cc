@@ -46,7 +46,7 @@ TEST_F(GpmTest, AShortWindowKeepsTheOlderSample) {
   const auto gpm = *create();
   ASSERT_TRUE(gpm->read(at(0ms)).ok());
   EXPECT_EQ(*gpm->read(at(50ms)), Activity{});
-  EXPECT_EQ(*gpm->read(at(109ms)), Activity{});
+  EXPECT_EQ(*gpm->read(at(94ms)), Activity{});
   EXPECT_EQ(fake.called["nvmlGpmSampleGet"], 1);  // no sample was taken for nothing
   EXPECT_NE(*gpm->read(at(120ms)), Activity{});
   EXPECT_EQ(*gpm->read(at(150ms)), Activity{});
