@@ -7,7 +7,8 @@
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
-#include <set>
+#include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 
@@ -85,6 +86,7 @@ Result<std::string> parameter_text(const toml::node& node, std::string_view file
     if (!number) return bad(file, node, shown(node) + ": wanted a number or a list of numbers");
     return fmt::format("{}", *number);
   }
+  if (list->empty()) return bad(file, node, "an empty list: wanted numbers");
   std::string text;
   for (const toml::node& item : *list) {
     if (!item.is_number()) return bad(file, item, shown(item) + ": wanted a number");
@@ -164,6 +166,33 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+// A key as TOML wants it: bare where it may be.
+std::string key_text(const std::string& key) {
+  constexpr std::string_view kBare =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const bool bare = !key.empty() && key.find_first_not_of(kBare) == std::string::npos;
+  return bare ? key : quoted(key);
+}
+
+// toml++ 3.3.0 has undefined behaviour at letters beyond ASCII outside quotes and comments. No
+// setting needs any, so they are for comments alone.
+Result<void> check_ascii(std::string_view text, std::string_view file) {
+  std::size_t number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const auto strange = std::find_if(line.begin(), line.end(),
+                                      [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    if (strange == line.end()) continue;
+    const auto before = line.substr(0, static_cast<std::size_t>(strange - line.begin()));
+    const auto comment = before.find('#');
+    if (comment != std::string_view::npos && comment < before.find_first_of("\"'")) continue;
+    return Error{Errc::bad_config,
+                 fmt::format("{}:{}:{}: a letter beyond ASCII: only comments may have them", file,
+                             number, before.size() + 1)};
+  }
+  return {};
+}
+
 std::string printed(const std::string& value) { return quoted(value); }
 std::string printed(bool value) { return value ? "true" : "false"; }
 std::string printed(double value) { return fmt::format("{}", value); }
@@ -171,6 +200,7 @@ std::string printed(double value) { return fmt::format("{}", value); }
 }  // namespace
 
 Result<Settings> parse_config(std::string_view text, std::string_view file) {
+  TRY(check_ascii(text, file));
   const toml::parse_result parsed = toml::parse(text, file);
   if (!parsed)
     return Error{Errc::bad_config, fmt::format("{}: {}", place(file, parsed.error().source()),
@@ -207,13 +237,13 @@ std::string print_config(const Settings& settings) {
       out += fmt::format("{} = {}\n", info.key, printed(value));
     }
   });
-  std::string policy;
+  std::optional<std::string> policy;
   for (const PolicySetting& setting : settings.policy_settings) {
-    if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", setting.policy);
+    if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", key_text(setting.policy));
     policy = setting.policy;
     const bool list = setting.value.find(',') != std::string::npos;
-    out +=
-        fmt::format("{} = {}{}{}\n", setting.name, list ? "[" : "", setting.value, list ? "]" : "");
+    out += fmt::format("{} = {}{}{}\n", key_text(setting.name), list ? "[" : "", setting.value,
+                       list ? "]" : "");
   }
   return out;
 }

@@ -54,6 +54,24 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
   EXPECT_NE(error_of("governor = 3\n").find("wanted a section"), std::string::npos);
 }
 
+TEST(Config, LettersBeyondAsciiStandInCommentsOnly) {
+  EXPECT_TRUE(parse_config("# für später\n[governor] # é\n", "derate.toml").ok());
+  EXPECT_EQ(error_of("[governor]\npolicy = \"é\"\n"),
+            "derate.toml:2:11: a letter beyond ASCII: only comments may have them");
+  EXPECT_FALSE(parse_config("é = 1\n", "derate.toml").ok());
+  EXPECT_FALSE(parse_config("[governor]\ngpus = \"#\" é\n", "derate.toml").ok());
+}
+
+TEST(Config, KeysThatNeedQuotesPrintWithThem) {
+  const auto settings = *parse_config("[policy.\"a b\"]\n\"\" = 1\n", "derate.toml");
+  const auto back = *parse_config(print_config(settings), "printed");
+  ASSERT_EQ(back.policy_settings.size(), 1u);
+  EXPECT_EQ(back.policy_settings[0].policy, "a b");
+  EXPECT_EQ(back.policy_settings[0].name, "");
+  EXPECT_NE(error_of("[policy.geepafs]\nprobe_clocks = []\n").find("an empty list"),
+            std::string::npos);
+}
+
 RC_GTEST_PROP(Config, PrintedSettingsParseBack, (std::string gpus, bool dry, unsigned clock)) {
   Settings settings;
   for (const char c : gpus)
