@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <cstdint>
+#include <optional>
 #include <set>
 
 #include "base/text.h"
@@ -17,9 +17,25 @@ namespace {
 constexpr double kBytesPerMib = 1024.0 * 1024.0;
 constexpr std::string_view kTime = "t";
 constexpr std::string_view kLabel = "label";
-constexpr long double kLatest = 7'258'118'400;  // the year 2200
+constexpr std::int64_t kLatest = 7'258'118'400;  // the year 2200
 // A memory clock tells a chip when it is this near to the chip's own.
 constexpr double kMemoryClockTolerance = 0.01;
+
+// Digits with at most nine after a point, exact to the nanosecond, which a double is not. (And a
+// long double's std::from_chars reads past the end of its range in libstdc++ 12.)
+std::optional<Duration> unix_time(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  const auto point = text.find('.');
+  const std::string_view whole = text.substr(0, point);
+  std::string fraction(point == std::string_view::npos ? "" : text.substr(point + 1));
+  if (whole.empty() || whole.find_first_not_of(kDigits) != std::string_view::npos ||
+      fraction.find_first_not_of(kDigits) != std::string::npos || fraction.size() > 9)
+    return std::nullopt;
+  fraction.resize(9, '0');
+  const auto whole_seconds = parse_integer(whole);
+  if (!whole_seconds || *whole_seconds > kLatest) return std::nullopt;
+  return std::chrono::seconds(*whole_seconds) + Duration(*parse_integer(fraction));
+}
 
 constexpr Column kColumns[] = {
     number_column(
@@ -138,15 +154,9 @@ class Parser {
     return {};
   }
 
-  // Exact to the nanosecond, which a double of Unix seconds is not.
   Result<Duration> read_time(std::string_view cell) const {
-    long double t = -1;
-    const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), t);
-    const bool number = error == std::errc{} && end == cell.data() + cell.size();
-    if (number && t >= 0 && t <= kLatest) {
-      const Duration read(std::llround(t * 1e9L));
-      if (read >= last_) return read;
-    }
+    const auto read = unix_time(cell);
+    if (read && *read >= last_) return *read;
     return Error{
         Errc::bad_data,
         fmt::format("{} {}: allowed are Unix seconds up to the year 2200, not less than in "
