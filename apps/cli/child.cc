@@ -22,6 +22,7 @@ namespace {
 // In the child, between fork and exec: system calls only, since other threads may hold locks.
 [[noreturn]] void become(char* const* arguments, const std::optional<RunAs>& as, int report) {
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
   const bool dropped = !as || (::setgroups(as->groups.size(), as->groups.data()) == 0 &&
                                ::setgid(as->gid) == 0 && ::setuid(as->uid) == 0);
   if (dropped) ::execvp(arguments[0], arguments);
@@ -34,7 +35,7 @@ namespace {
 
 Result<std::optional<RunAs>> user_behind_sudo() {
   const char* sudo_uid = std::getenv("SUDO_UID");
-  if (::geteuid() != 0 || sudo_uid == nullptr) return std::optional<RunAs>{};
+  if (::geteuid() != 0 || sudo_uid == nullptr || *sudo_uid == '\0') return std::optional<RunAs>{};
   const auto uid = parse_integer(sudo_uid);
   const passwd* user = uid ? ::getpwuid(static_cast<uid_t>(*uid)) : nullptr;
   if (user == nullptr)

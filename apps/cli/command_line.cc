@@ -5,9 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "base/exit_code.h"
+#include "base/text.h"
+#include "output.h"
 #include "policy/policy.h"
 #include "version.h"
 
@@ -45,6 +48,24 @@ std::string examples(std::initializer_list<const char*> lines) {
   return out;
 }
 
+// Unlike CLI::Range it refuses what is not a number.
+CLI::Validator in_range(double lowest, double highest) {
+  const std::string what = fmt::format("a number in [{}, {}]", lowest, highest);
+  return CLI::Validator(
+      [=](std::string& text) {
+        const auto value = parse_double(text);
+        const bool good = value && *value >= lowest && *value <= highest;
+        return good ? std::string() : fmt::format("'{}': allowed is {}", text, what);
+      },
+      what);
+}
+
+// An empty value is an unset variable of the caller's, not a wish for the default.
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "");
+}
+
 void add_json(CLI::App& verb, Common& common) {
   verb.add_flag("--json", common.json, "Print JSON");
 }
@@ -70,16 +91,23 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
 }
 
 void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
-  verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
-      ->type_name("CHIP");
+  CLI::Option* sim =
+      verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
+          ->type_name("CHIP");
   verb.add_option("--app", options.workload,
                   "What the simulated GPU works on; default: the chip's first")
-      ->type_name("WORKLOAD");
+      ->type_name("WORKLOAD")
+      ->needs(sim);
   verb.add_option("--tables", options.data,
                   "Take the workload from performance.csv and power.csv in this folder")
-      ->type_name("DIR");
-  verb.add_option("--gpus", options.gpus, "How many simulated GPUs")->check(CLI::Range(1, 64));
-  verb.add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+      ->type_name("DIR")
+      ->needs(sim);
+  verb.add_option("--gpus", options.gpus, "How many simulated GPUs")
+      ->check(CLI::Range(1, 64))
+      ->needs(sim);
+  verb.add_option("--seed", options.seed, "Seed of the simulation")
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(sim);
 }
 
 void add_demo(CommandLine& line) {
@@ -97,12 +125,12 @@ void add_demo(CommandLine& line) {
           "../shared/data if it is there")
       ->type_name("DIR");
   verb->add_option("--delta", options.delta, "Performance that may be lost, in (0, 0.5]")
-      ->check(CLI::Range(0.001, 0.5));
+      ->check(in_range(0.001, 0.5));
   verb->add_option("--seeds", options.seeds,
                    "Runs of each job with different noise; default: 1 and, on tables, 10")
       ->check(CLI::Range(1, 1000));
   verb->add_option("--job-seconds", options.job_seconds, "Length of a job at the top clock")
-      ->check(CLI::Range(1.0, 86400.0));
+      ->check(in_range(1.0, 86400.0));
   verb->add_flag("--apps", options.apps, "Show every application too");
   add_json(*verb, options);
   verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05",
@@ -155,6 +183,8 @@ void add_policy_verbs(CommandLine& line) {
   auto& options = line.add_options<PolicyShowOptions>(*show);
   show->add_option("name", options.name, "The policy")->required();
   add_json(*show, options);
+  list->footer(examples({"derate policy list", "derate policy list --json"}));
+  show->footer(examples({"derate policy show geepafs"}));
   group->footer(examples({"derate policy list", "derate policy show geepafs"}));
 }
 
@@ -165,10 +195,11 @@ void add_record(CommandLine& line) {
       ->required()
       ->type_name("FILE");
   verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
-  verb->add_option("--seconds", options.seconds, "How long; default: until Ctrl-C")
-      ->check(CLI::Range(0.1, 1e7));
+  verb->add_option("--seconds", options.seconds,
+                   "How long; default: until Ctrl-C (a simulated GPU needs it)")
+      ->check(in_range(0.1, 1e7));
   verb->add_option("--interval", options.interval_s, "Seconds between samples")
-      ->check(CLI::Range(0.01, 60.0));
+      ->check(in_range(0.01, 60.0));
   verb->add_flag("-f,--force", options.force, "Overwrite the file");
   add_sim(*verb, options.sim);
   add_json(*verb, options);
@@ -200,6 +231,7 @@ void add_others(CommandLine& line) {
   auto& sim_options = line.add_options<SimListOptions>(*sim_list);
   sim_list->add_option("chip", sim_options.chip, "One chip; default: all");
   add_json(*sim_list, sim_options);
+  sim_list->footer(examples({"derate sim list", "derate sim list H200 --json"}));
   sim->footer(examples({"derate sim list", "derate sim list H200 --json"}));
 
   CLI::App* doctor = line.app.add_subcommand(
@@ -219,6 +251,8 @@ void add_others(CommandLine& line) {
                     "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
     add_json(*one, *common);
   }
+  check->footer(examples({"derate config check derate.toml"}));
+  print->footer(examples({"derate config print > derate.toml"}));
   config->footer(examples({"derate config check derate.toml", "derate config print"}));
 
   CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
@@ -230,6 +264,14 @@ void add_others(CommandLine& line) {
   CLI::App* manual = line.app.add_subcommand("manual", "Print the manual page (roff)");
   line.add_options<ManualOptions>(*manual);
   manual->footer(examples({"derate manual | man -l -"}));
+}
+
+// Of all verbs and options, but for the arguments of the command that `run` starts.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() > 0 && option->get_name() != "command")
+      option->check(not_empty());
+  for (CLI::App* verb : app.get_subcommands({})) refuse_empty_values(*verb);
 }
 
 std::unique_ptr<CommandLine> make_command_line() {
@@ -246,6 +288,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_record(*line);
   add_replay(*line);
   add_others(*line);
+  refuse_empty_values(line->app);
   return line;
 }
 
@@ -349,13 +392,16 @@ std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const cha
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
   const auto line = make_command_line();
   if (const auto wrong = unknown_verb(line->app, argc, argv)) {
-    fmt::print(stderr, "derate: {}\nRun with --help for more information.\n", *wrong);
+    warn("derate: {}\nRun with --help for more information.\n", *wrong);
     return Exit{exit_code::kUsage};
   }
   try {
     line->app.parse(argc, const_cast<char**>(argv));
   } catch (const CLI::ParseError& error) {
-    const int code = line->app.exit(error);
+    std::ostringstream help, complaint;
+    const int code = line->app.exit(error, help, complaint);
+    write_text(stdout, help.str());
+    write_text(stderr, complaint.str());
     if (code == 0) return Exit{exit_code::kOk};
     const bool is_run = argc > 1 && std::string_view(argv[1]) == "run";
     return Exit{is_run ? exit_code::kRunFailed : exit_code::kUsage};

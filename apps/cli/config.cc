@@ -37,8 +37,8 @@ Result<int> run_verb(const ConfigCheckOptions& options) {
     print_json({{"ok", true}, {"settings", settings_json(settings)}});
     return 0;
   }
-  fmt::print("ok: policy {}{}{}\n", policy.info->name, settings.dry_run ? ", dry run" : "",
-             settings.gpus.empty() ? ", all GPUs" : ", GPUs " + settings.gpus);
+  print("ok: policy {}{}{}\n", policy.info->name, settings.dry_run ? ", dry run" : "",
+        settings.gpus.empty() ? ", all GPUs" : ", GPUs " + settings.gpus);
   return 0;
 }
 
@@ -47,7 +47,7 @@ Result<int> run_verb(const ConfigPrintOptions& options) {
   if (options.json)
     print_json(settings_json(settings));
   else
-    fmt::print("{}", print_config(settings));
+    print("{}", print_config(settings));
   return 0;
 }
 

@@ -91,10 +91,11 @@ void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
 
 void add_hindsight(Table& table, const std::string& label, const HindsightFigures& figures,
                    const std::string& remark) {
-  table.add({label, "-", "-", "-", percent_text(1 - figures.mean_loss),
-             signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
-             worst_text(figures.worst_loss, figures.worst_app), remark},
-            Tone::dim);
+  table.add(
+      {label, "-", percent_text(figures.mean_saving), "-", percent_text(1 - figures.mean_loss),
+       signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
+       worst_text(figures.worst_loss, figures.worst_app), remark},
+      Tone::dim);
 }
 
 // The constant clock whose mean loss is nearest to the policy's: a policy that it equals has done
@@ -117,11 +118,10 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
   add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.figures,
                 fmt::format("(at {}'s mean loss)", last.label));
   add_hindsight(table, "oracle", comparison.oracle, "(in hindsight)");
-  fmt::print("{}\n", toned(part.title, Tone::strong));
-  fmt::print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n",
-             seconds(part.spec.work), seconds(part.spec.idle_before),
-             percent_text(1 - part.spec.delta, 0));
-  fmt::print("{}", table.text());
+  print("{}\n", toned(part.title, Tone::strong));
+  print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n", seconds(part.spec.work),
+        seconds(part.spec.idle_before), percent_text(1 - part.spec.delta, 0));
+  print("{}", table.text());
   if (apps) {
     Table each({"application", "<policy", "loss", "worst job", "efficiency", "mean power", "time"});
     for (const PolicyFigures& policy : comparison.policies)
@@ -130,13 +130,14 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
                   signed_percent_text(app.efficiency_gain),
                   fmt::format("{:.0f} W", app.mean_power.value()), duration_text(app.time)},
                  app.loss > part.spec.delta ? Tone::bad : Tone::plain);
-    fmt::print("\n{}", each.text());
+    print("\n{}", each.text());
   }
-  fmt::print("\n");
+  print("\n");
 }
 
 Json hindsight_json(const HindsightFigures& figures) {
-  return {{"efficiency_gain_ratio", figures.mean_gain},
+  return {{"energy_saving_ratio", figures.mean_saving},
+          {"efficiency_gain_ratio", figures.mean_gain},
           {"mean_loss_ratio", figures.mean_loss},
           {"worst_loss_ratio", figures.worst_loss},
           {"worst_app", figures.worst_app}};
@@ -233,17 +234,17 @@ Result<int> run_verb(const DemoOptions& options) {
     return 0;
   }
   if (!skipped.empty())
-    fmt::print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n",
-               skipped);
-  fmt::print(
-      "Means over the workloads, against max-freq, start-up and probing included. Efficiency is\n"
+    print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n", skipped);
+  print(
+      "Means over each workload's own figure, against max-freq, start-up and probing included. "
+      "Efficiency is\n"
       "performance per watt. A workload that loses more than is allowed breaks the promise. The "
       "fixed\n"
       "clock (one for all workloads) and the oracle (the best clock for each that keeps the "
       "promise)\n"
       "know the workloads beforehand.\n");
-  fmt::print("Simulated {:.0f} h of GPU time in {:.1f} s, {:.0f} times real time.\n",
-             seconds(simulated) / 3600, seconds(elapsed), seconds(simulated) / seconds(elapsed));
+  print("Simulated {:.0f} h of GPU time in {:.1f} s, {:.0f} times real time.\n",
+        seconds(simulated) / 3600, seconds(elapsed), seconds(simulated) / seconds(elapsed));
   return 0;
 }
 

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include <nlohmann/json.hpp>
 
 #include "config/config.h"
@@ -113,17 +115,24 @@ void check_gpu(Findings& out, TelemetrySource& source) {
 
 void check_host(Findings& out) {
   const auto settings = load_settings("");
-  add(out, settings.ok(), "configuration", fmt::format("{} or the defaults", kDefaultConfig),
+  const std::string file = config_file();
+  add(out, settings.ok(), "configuration", file.empty() ? "no file: the defaults" : file,
       settings.ok() ? "" : settings.error().message, Level::failure);
   out.push_back(
       {Level::ok, "user",
        ::geteuid() == 0 ? "root: may set clocks" : "not root: may read, may not set clocks"});
-  out.push_back({Level::ok, "run directory", run_directory()});
+  const std::filesystem::path run = run_directory();
+  std::error_code ignored;
+  const bool usable = std::filesystem::is_directory(run, ignored)
+                          ? ::access(run.c_str(), W_OK) == 0
+                          : !std::filesystem::exists(run, ignored) &&
+                                ::access(run.parent_path().c_str(), W_OK) == 0;
+  add(out, usable, "run directory", run,
+      run.string() + " is no directory that this user may write: `derate status` sees no governor");
 }
 
 void check_gpus(Findings& out) {
-  SystemClock clock;
-  auto gpus = open_nvml_gpus("", clock);
+  auto gpus = open_nvml_gpus("");
   if (!gpus.ok()) {
     out.push_back({Level::failure, "driver", gpus.error().message});
     return;
@@ -149,14 +158,14 @@ Result<int> run_verb(const DoctorOptions& options) {
   } else {
     for (const Finding& f : findings) {
       const Tone tone = f.level == Level::ok ? Tone::good : Tone::bad;
-      fmt::print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what,
-                 f.detail);
+      print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what,
+            f.detail);
     }
-    fmt::print("\n{}\n", level == Level::ok ? "Derate can work here."
-                         : level == Level::warning
-                             ? "Derate can work here, with the limits above."
-                             : "Derate cannot govern a GPU here; `derate demo` and "
-                               "--sim need none.");
+    print("\n{}\n", level == Level::ok ? "Derate can work here."
+                    : level == Level::warning
+                        ? "Derate can work here, with the limits above."
+                        : "Derate cannot govern a GPU here; `derate demo` and "
+                          "--sim need none.");
   }
   return static_cast<int>(level);
 }

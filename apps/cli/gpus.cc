@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "base/text.h"
 #include "core/gpu_id.h"
 #include "device/nvml/nvml_device.h"
@@ -9,17 +13,48 @@
 
 namespace derate::cli {
 
-Result<OpenGpus> open_nvml_gpus(const std::string& choice, Clock& clock) {
-  const auto library = TRY(NvmlLibrary::load());
-  NvmlDevices devices = TRY(list_devices(library, clock));
+namespace {
+
+struct Driver {
+  std::shared_ptr<const NvmlLibrary> library;
+  NvmlDevices devices;
+};
+
+Result<Driver> start_driver(const Clock& clock) {
+  Driver out;
+  out.library = TRY(NvmlLibrary::load());
+  out.devices = TRY(list_devices(out.library, clock));
+  return out;
+}
+
+// Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
+// A start that hangs is left behind on its thread.
+Result<Driver> start_driver_in_time() {
+  constexpr std::chrono::seconds kDeadline(30);
+  static const SystemClock clock;  // outlives a start that is left behind
+  auto promise = std::make_shared<std::promise<Result<Driver>>>();
+  auto started = promise->get_future();
+  std::thread([promise] { promise->set_value(start_driver(clock)); }).detach();
+  if (started.wait_for(kDeadline) == std::future_status::ready) return started.get();
+  return Error{Errc::gpu_stuck,
+               fmt::format("the NVIDIA driver has not answered for {} s: a GPU may "
+                           "hang; dmesg may tell which",
+                           kDeadline.count())};
+}
+
+}  // namespace
+
+Result<OpenGpus> open_nvml_gpus(const std::string& choice) {
+  Driver driver = TRY(start_driver_in_time());
+  NvmlDevices& devices = driver.devices;
   OpenGpus out;
-  out.driver_version = library->driver_version().value_or("");
+  out.driver_version = driver.library->driver_version().value_or("");
   for (const FailedGpu& failed : devices.failed)
     out.notes.push_back(fmt::format("GPU {}: {}", failed.index, failed.error.message));
-  if (devices.opened.empty())
-    return Error{Errc::not_found, devices.failed.empty()
-                                      ? "the driver is loaded but there is no NVIDIA GPU"
-                                      : "no GPU could be opened: " + out.notes.front()};
+  if (devices.opened.empty()) {
+    if (!devices.failed.empty()) return std::move(devices.failed.front().error);
+    return Error{Errc::not_found, "the driver is loaded but there is no NVIDIA GPU"};
+  }
   std::vector<GpuId> ids;
   for (const auto& device : devices.opened) ids.push_back(device->capability().id);
   for (const int at : TRY(select_gpus(ids, choice))) {
@@ -52,10 +87,13 @@ Result<SimSetup> find_sim_setup(const SimOptionsOfCli& options) {
                                             options.workload, known)};
 }
 
-OpenGpus open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& options, Clock& clock) {
+Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& options,
+                               const std::string& choice, Clock& clock) {
+  std::vector<GpuId> ids;
+  for (int i = 0; i < options.gpus; ++i) ids.push_back(sim_capability(*setup.chip, i).id);
   OpenGpus out;
   out.driver_version = "simulated";
-  for (int i = 0; i < options.gpus; ++i) {
+  for (const int i : TRY(select_gpus(ids, choice))) {
     const auto seed = static_cast<std::uint64_t>(options.seed + i);
     OpenGpu gpu;
     gpu.sim = std::make_unique<SimGpu>(*setup.chip, SimOptions{.seed = seed});

@@ -27,8 +27,9 @@ struct OpenGpus {
 };
 
 // The real GPUs that `choice` names (all when empty), in its order, each on a thread of its own.
-// Errors: those of NVML; not_found when there is none or none of that name.
-Result<OpenGpus> open_nvml_gpus(const std::string& choice, Clock& clock);
+// Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
+// or none of that name.
+Result<OpenGpus> open_nvml_gpus(const std::string& choice);
 
 // Simulated GPUs with their workload not yet started. Errors: not_found for the chip or workload.
 struct SimSetup {
@@ -36,6 +37,8 @@ struct SimSetup {
   Workload workload;
 };
 Result<SimSetup> find_sim_setup(const SimOptionsOfCli& options);
-OpenGpus open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& options, Clock& clock);
+// Those that `choice` names, all when empty. Errors: as select_gpus().
+Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& options,
+                               const std::string& choice, Clock& clock);
 
 }  // namespace derate::cli

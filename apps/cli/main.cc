@@ -5,18 +5,24 @@
 
 #include "base/exit_code.h"
 #include "command_line.h"
+#include "output.h"
 #include "verbs.h"
 
 namespace derate::cli {
 
 Result<int> run_verb(const CompletionOptions& options) {
-  fmt::print("{}", TRY(completion_script(options.shell)));
+  print("{}", TRY(completion_script(options.shell)));
   return 0;
 }
 
 Result<int> run_verb(const ManualOptions&) {
-  fmt::print("{}", manual_page());
+  print("{}", manual_page());
   return 0;
+}
+
+Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
+  if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
+  return std::visit([](const auto& options) { return run_verb(options); }, std::get<Verb>(parsed));
 }
 
 }  // namespace derate::cli
@@ -24,10 +30,10 @@ Result<int> run_verb(const ManualOptions&) {
 int main(int argc, char** argv) {
   using namespace derate;
   const auto parsed = cli::parse_command_line(argc, argv);
-  if (const auto* exit = std::get_if<cli::Exit>(&parsed)) return exit->code;
-  const auto code = std::visit([](const auto& options) { return cli::run_verb(options); },
-                               std::get<cli::Verb>(parsed));
+  Result<int> code = cli::run_parsed(parsed);
+  const Result<void> shown = cli::finish_output();
+  if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
   if (code.ok()) return *code;
-  fmt::print(stderr, "derate: {}\n", code.error().message);
+  cli::warn("derate: {}\n", code.error().message);
   return exit_code_of(code.error().code);
 }

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 
 namespace derate::cli {
@@ -39,7 +41,22 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
+// errno of the first write to standard output that failed.
+int g_output_error = 0;
+
 }  // namespace
+
+void write_text(std::FILE* file, const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (!written && file == stdout && g_output_error == 0) g_output_error = errno;
+}
+
+Result<void> finish_output() {
+  if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno;
+  if (g_output_error == 0) return {};
+  return Error{Errc::io,
+               fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
+}
 
 std::size_t display_width(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
@@ -110,18 +127,18 @@ void Progress::show(std::size_t done, std::size_t all, Duration elapsed) {
         seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done);
     left = fmt::format(", {} left", duration_text(from_seconds(rest)));
   }
-  fmt::print(stderr, "\r\033[K{}: {} of {}{}", what_, done, all, left);
+  warn("\r\033[K{}: {} of {}{}", what_, done, all, left);
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::clear() {
-  if (shown_) fmt::print(stderr, "\r\033[K");
+  if (shown_) warn("\r\033[K");
   shown_ = false;
 }
 
 void print_json(const nlohmann::ordered_json& document) {
-  fmt::print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 }  // namespace derate::cli

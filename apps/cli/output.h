@@ -1,14 +1,20 @@
 // What people see: tables, colours on a terminal only, progress on standard error.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/result.h"
 #include "base/units.h"
 
 namespace derate::cli {
+
+void write_text(std::FILE* file, const std::string& text);
 
 enum class Tone { plain, good, bad, dim, strong };
 
@@ -51,6 +57,20 @@ class Progress {
   std::string what_;
   bool shown_ = false;
 };
+
+// Prints on standard output; a failure is kept for output_failed() and the rest goes on.
+template <class... Args>
+void print(fmt::format_string<Args...> format, Args&&... args) {
+  write_text(stdout, fmt::format(format, std::forward<Args>(args)...));
+}
+// The same on standard error, where nobody can be told of a failure.
+template <class... Args>
+void warn(fmt::format_string<Args...> format, Args&&... args) {
+  write_text(stderr, fmt::format(format, std::forward<Args>(args)...));
+}
+
+// Flushes standard output; the error of the first write to it that failed.
+Result<void> finish_output();
 
 // Prints a JSON document and a line end on standard output.
 void print_json(const nlohmann::ordered_json& document);

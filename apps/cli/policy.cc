@@ -53,7 +53,7 @@ Result<int> run_verb(const PolicyListOptions& options) {
   }
   Table table({"policy", "<what it does"});
   for (const PolicyInfo& info : policies()) table.add({info.name, info.summary});
-  fmt::print("{}\nderate policy show NAME lists a policy's parameters.\n", table.text());
+  print("{}\nderate policy show NAME lists a policy's parameters.\n", table.text());
   return 0;
 }
 
@@ -63,20 +63,20 @@ Result<int> run_verb(const PolicyShowOptions& options) {
     print_json(policy_json(*info));
     return 0;
   }
-  fmt::print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
-  fmt::print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
-             info->as_published ? " (run as published: no idle and no rate-limit rule)"
-                                : ", idle, rate limit");
+  print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
+  print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
+        info->as_published ? " (run as published: no idle and no rate-limit rule)"
+                           : ", idle, rate limit");
   if (info->params.empty()) {
-    fmt::print("\nIt takes no parameters.\n");
+    print("\nIt takes no parameters.\n");
     return 0;
   }
   Table table({"parameter", "<default", "<allowed", "<meaning"});
   for (const ParamSpec& spec : info->params)
     table.add(
         {spec.name, *spec.fallback != '\0' ? spec.fallback : "-", allowed(spec), spec.summary});
-  fmt::print("\n{}\nSet with --set NAME=VALUE, or in the configuration under [policy.{}].\n",
-             table.text(), info->name);
+  print("\n{}\nSet with --set NAME=VALUE, or in the configuration under [policy.{}].\n",
+        table.text(), info->name);
   return 0;
 }
 

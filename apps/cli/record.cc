@@ -21,7 +21,7 @@ struct Recording {
 
 Result<void> open_gpu(Recording& recording, const RecordOptions& options) {
   if (options.sim.chip.empty()) {
-    recording.gpus = TRY(open_nvml_gpus(options.gpu, recording.real_time));
+    recording.gpus = TRY(open_nvml_gpus(options.gpu));
     if (recording.gpus.gpus.size() != 1)
       return Error{Errc::invalid_argument, "a trace holds one GPU: name one with -i"};
     return {};
@@ -30,7 +30,7 @@ Result<void> open_gpu(Recording& recording, const RecordOptions& options) {
     return Error{Errc::invalid_argument, "a simulated GPU is recorded for a given --seconds"};
   const SimSetup setup = TRY(find_sim_setup(options.sim));
   recording.virtual_time = std::make_unique<FakeClock>();
-  recording.gpus = open_sim_gpus(setup, options.sim, *recording.virtual_time);
+  recording.gpus = TRY(open_sim_gpus(setup, options.sim, options.gpu, *recording.virtual_time));
   recording.gpus.gpus[0].sim->start(setup.workload, Duration::zero());
   return {};
 }
@@ -105,11 +105,10 @@ Result<int> run_verb(const RecordOptions& options) {
                                        {"time_seconds", seconds(outcome.time)}};
     print_json(document);
   } else {
-    fmt::print("{}: {} samples over {} of GPU {} ({})\n", options.output, outcome.samples,
-               duration_text(outcome.time), source.capability().id.index,
-               source.capability().id.name);
+    print("{}: {} samples over {} of GPU {} ({})\n", options.output, outcome.samples,
+          duration_text(outcome.time), source.capability().id.index, source.capability().id.name);
     if (outcome.failures > 0)
-      fmt::print("{} reads failed; the last: {}\n", outcome.failures, outcome.last_error);
+      print("{} reads failed; the last: {}\n", outcome.failures, outcome.last_error);
   }
   return 0;
 }

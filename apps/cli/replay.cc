@@ -3,16 +3,16 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/ledger.h"
 #include "output.h"
-#include "records_file.h"
 #include "setup.h"
 #include "summary.h"
+#include "text_file.h"
 #include "verbs.h"
 
 namespace derate::cli {
@@ -52,6 +52,16 @@ std::vector<Capability> catalogue() {
   return out;
 }
 
+// A hole in the trace is replayed until the loop has given up on it, then skipped.
+Instant after_holes(const Trace& trace, Instant next) {
+  constexpr Duration kPatience = std::chrono::minutes(1);
+  const auto coming = std::upper_bound(trace.samples.begin(), trace.samples.end(), next,
+                                       [](Instant t, const Sample& s) { return t < s.time; });
+  if (coming == trace.samples.begin() || coming == trace.samples.end()) return next;
+  const bool given_up = next - (coming - 1)->time > kPatience;
+  return given_up && coming->time - next > kPatience ? coming->time : next;
+}
+
 struct Replayed {
   std::vector<Stretch> stretches;
   Ledger whole;
@@ -71,7 +81,8 @@ Result<Replayed> replay(const Trace& trace, const ChosenPolicy& policy, const Se
 
   const Duration tick = policy_tick(policy.params);
   std::size_t next_label = 0;
-  for (Instant next = clock.now(); next.time_since_epoch() <= device.duration(); next += tick) {
+  for (Instant next{}; next.time_since_epoch() <= device.duration();
+       next = after_holes(trace, next + tick)) {
     clock.sleep_until(next);
     while (next_label < trace.labels.size() && trace.labels[next_label].time <= next)
       out.stretches.push_back({trace.labels[next_label++].text, next, next, Ledger(highest)});
@@ -103,7 +114,7 @@ Table stretch_table(const Replayed& replayed, Megahertz highest) {
   Table table({"phase", "time", "power", "SM clock", "GPU util", "mem util", "DRAM activity",
                "would lock", "model says"});
   for (const Stretch& s : replayed.stretches) {
-    const auto power = s.ledger.energy().mean_power();
+    const auto power = s.ledger.energy().mean_reading();
     const auto expected = s.ledger.expected_performance();
     table.add({s.label, duration_text(s.end - s.begin),
                power ? fmt::format("{:.0f} W", power->value()) : "-",
@@ -123,7 +134,7 @@ Json stretch_json(const Stretch& s, Megahertz highest) {
   return {{"phase", s.label},
           {"begin_seconds", seconds(s.begin.time_since_epoch())},
           {"time_seconds", seconds(s.end - s.begin)},
-          {"mean_power_watts", value(s.ledger.energy().mean_power())},
+          {"mean_power_watts", value(s.ledger.energy().mean_reading())},
           {"mean_sm_clock_mhz", value(s.ledger.measured_clocks().mean())},
           {"gpu_utilisation_ratio", number(Stretch::mean(s.gpu_sum, s.gpu_count))},
           {"memory_utilisation_ratio", number(Stretch::mean(s.memory_sum, s.memory_count))},
@@ -157,11 +168,11 @@ Result<int> run_verb(const ReplayOptions& options) {
                 {"phases", std::move(phases)}});
     return 0;
   }
-  for (const std::string& note : trace.notes) fmt::print("note: {}\n", note);
-  if (!replayed.stretches.empty()) fmt::print("{}\n", stretch_table(replayed, highest).text());
-  fmt::print("{}: {} samples, replayed as a dry run\n{}", options.trace, trace.samples.size(),
-             summary_text(summary, replayed.whole));
-  fmt::print(
+  for (const std::string& note : trace.notes) print("note: {}\n", note);
+  if (!replayed.stretches.empty()) print("{}\n", stretch_table(replayed, highest).text());
+  print("{}: {} samples, replayed as a dry run\n{}", options.trace, trace.samples.size(),
+        summary_text(summary, replayed.whole));
+  print(
       "The recorded GPU did not follow these decisions: what a policy learns from changing its "
       "clock, it cannot learn here.\n");
   return 0;

@@ -14,11 +14,11 @@
 #include "govern/record_json.h"
 #include "gpus.h"
 #include "output.h"
-#include "records_file.h"
 #include "setup.h"
 #include "signals.h"
 #include "state_file.h"
 #include "summary.h"
+#include "text_file.h"
 #include "verbs.h"
 
 namespace derate::cli {
@@ -67,18 +67,20 @@ struct Session {
   std::unique_ptr<Governor> governor;
   std::vector<Ledger> ledgers;
   std::optional<RecordsFile> records;
+  std::optional<TextFile> report;
 };
 
 Result<void> open_gpus(Session& session, const RunOptions& options) {
   if (!options.sim.chip.empty()) {
     session.sim = TRY(find_sim_setup(options.sim));
-    session.gpus = open_sim_gpus(*session.sim, options.sim, session.clock);
-    for (int i = 0; i < options.sim.gpus; ++i)
-      session.twins.push_back(std::make_unique<TwinGpu>(*session.sim, options.sim.seed + i));
+    session.gpus = TRY(open_sim_gpus(*session.sim, options.sim, options.gpus, session.clock));
+    for (const OpenGpu& gpu : session.gpus.gpus)
+      session.twins.push_back(std::make_unique<TwinGpu>(
+          *session.sim, options.sim.seed + gpu.source->capability().id.index));
     return {};
   }
   const std::string& choice = options.gpus.empty() ? session.settings.gpus : options.gpus;
-  session.gpus = TRY(open_nvml_gpus(choice, session.clock));
+  session.gpus = TRY(open_nvml_gpus(choice));
   if (!session.dry_run)
     return Error{
         Errc::not_supported,
@@ -100,6 +102,7 @@ Result<void> prepare(Session& session, const RunOptions& options) {
   }
   session.governor = std::make_unique<Governor>(std::move(governed), session.clock,
                                                 governor_options(session.settings));
+  if (!options.report.empty()) session.report = TRY(TextFile::create(options.report));
   if (!options.records.empty())
     session.records = TRY(RecordsFile::create(options.records, session.clock.now()));
   return {};
@@ -140,7 +143,8 @@ Result<int> govern_until_end(Session& session, Child& child, StateFile& state) {
       if (const auto code = child.poll()) return *code;
       session.clock.sleep_until(next);
       if (const int signal = stop_signal(); signal != 0) {
-        if (stop_signal_was_sent() || signal != SIGINT) child.forward(signal);
+        const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
+        if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
         clear_stop_signal();
       }
     }
@@ -175,19 +179,23 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
                          {"exit_code", exit_code},
                          {"time_seconds", seconds(time)},
                          {"gpus", std::move(gpus)}};
-  if (!options.report.empty())
-    return write_file_atomically(options.report, options.json ? document.dump(2) + "\n" : text);
+  if (session.report) {
+    const auto written = session.report->write(options.json ? document.dump(2) + "\n" : text);
+    if (written.ok()) return {};
+    warn("{}", text);  // better seen than lost
+    return written;
+  }
   if (options.json)
     print_json(document);
   else
-    fmt::print(stderr, "{}", text);
+    warn("{}", text);
   return {};
 }
 
 Result<int> run_governed(const RunOptions& options) {
   Session session;
   TRY(prepare(session, options));
-  for (const std::string& note : session.gpus.notes) fmt::print(stderr, "derate: {}\n", note);
+  for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
   watch_signals();
@@ -196,13 +204,13 @@ Result<int> run_governed(const RunOptions& options) {
   start_simulated_work(session);
   auto started = TRY(Child::start(options.command, as));
   if (!started.child) {
-    fmt::print(stderr, "derate: {}\n", started.message);
+    warn("derate: {}\n", started.message);
     return started.exit_code;
   }
   auto code = govern_until_end(session, *started.child, state);
   // A broken loop leaves the GPU to its own control; the command runs on to its end.
   if (!code.ok()) {
-    fmt::print(stderr, "derate: {}; governing ends, the command goes on\n", code.error().message);
+    warn("derate: {}; governing ends, the command goes on\n", code.error().message);
     TRY(session.governor->restore());
     while (true) {
       if (const auto ended = started.child->poll()) return *ended;
@@ -212,9 +220,9 @@ Result<int> run_governed(const RunOptions& options) {
   TRY(tick(session, state, true));
   const Duration time = session.clock.now() - begin;
   if (auto restored = session.governor->restore(); !restored.ok())
-    fmt::print(stderr, "derate: not restored: {}\n", restored.error().message);
+    warn("derate: not restored: {}\n", restored.error().message);
   if (const auto reported = report(session, options, *code, time); !reported.ok())
-    fmt::print(stderr, "derate: {}\n", reported.error().message);
+    warn("derate: {}\n", reported.error().message);
   return *code;
 }
 
@@ -223,7 +231,7 @@ Result<int> run_governed(const RunOptions& options) {
 Result<int> run_verb(const RunOptions& options) {
   auto code = run_governed(options);
   if (code.ok()) return code;
-  fmt::print(stderr, "derate: {}\n", code.error().message);
+  warn("derate: {}\n", code.error().message);
   return exit_code::kRunFailed;
 }
 

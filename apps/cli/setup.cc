@@ -2,31 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
 
 #include "config/config.h"
 
 namespace derate::cli {
 
+std::string config_file() {
+  const char* named = std::getenv("DERATE_CONFIG");
+  if (named != nullptr && *named != '\0') return named;
+  return ::access(kDefaultConfig, F_OK) == 0 ? kDefaultConfig : "";
+}
+
 Result<Settings> load_settings(const std::string& file) {
-  const char* from_environment = std::getenv("DERATE_CONFIG");
-  const bool named = !file.empty() || from_environment != nullptr;
-  const std::string path = !file.empty()                 ? file
-                           : from_environment != nullptr ? from_environment
-                                                         : kDefaultConfig;
-  auto loaded = load_config(path);
-  if (!loaded.ok() && !named && loaded.error().code == Errc::not_found) return Settings{};
-  const Settings settings = TRY(std::move(loaded));
-  TRY(check_policy_settings(settings));
+  const std::string path = file.empty() ? config_file() : file;
+  if (path.empty()) return Settings{};
+  const Settings settings = TRY(load_config(path));
+  TRY(check_policy_settings(settings, path));
   return settings;
 }
 
-Result<void> check_policy_settings(const Settings& settings) {
+Result<void> check_policy_settings(const Settings& settings, const std::string& file) {
   const auto bad = [](const std::string& where, const Error& error) {
     return Error{Errc::bad_config, where + ": " + error.message};
   };
   if (const auto policy = find_policy(settings.policy); !policy.ok())
-    return bad("governor.policy", policy.error());
+    return bad(file + ": governor.policy", policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);
     if (!info.ok()) return bad(setting.where, info.error());

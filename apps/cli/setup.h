@@ -15,13 +15,16 @@ namespace derate::cli {
 
 inline constexpr const char* kDefaultConfig = "/etc/derate/derate.toml";
 
+// $DERATE_CONFIG, else the default file if it is there; empty: neither.
+std::string config_file();
+
 // The settings in force: the named file, else $DERATE_CONFIG, else the default file if it is there,
 // else the defaults; its policy parameters are checked against the registry.
 // Errors: bad_config with FILE:LINE:COLUMN; not_found for a named file that is not there.
 Result<Settings> load_settings(const std::string& file);
 
-// Errors: bad_config naming the place.
-Result<void> check_policy_settings(const Settings& settings);
+// `file` is named in errors. Errors: bad_config naming the place.
+Result<void> check_policy_settings(const Settings& settings, const std::string& file);
 
 struct ChosenPolicy {
   const PolicyInfo* info = nullptr;

@@ -22,12 +22,15 @@ void watch_signals() {
   stop.sa_sigaction = on_stop;
   stop.sa_flags = SA_SIGINFO;  // without SA_RESTART: a sleep ends
   sigemptyset(&stop.sa_mask);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaction(number, &stop, nullptr);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM})
+    sigaction(number, &stop, nullptr);
   struct sigaction child {};
   child.sa_handler = on_child;
   sigemptyset(&child.sa_mask);
   sigaction(SIGCHLD, &child, nullptr);
+  // A closed pipe and a file size limit are errors of the write, which is told of them.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 int stop_signal() { return g_stop_signal; }

@@ -4,10 +4,11 @@
 
 namespace derate::cli {
 
-// From now on SIGINT, SIGTERM and SIGHUP set the flag, and SIGCHLD wakes sleepers.
+// From now on what would end a process set the flag (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
+// SIGUSR2, SIGALRM): nothing leaves a GPU behind unrestored. SIGCHLD wakes sleepers.
 void watch_signals();
 
-// The last of SIGINT, SIGTERM, SIGHUP since watch_signals(); 0 when none came.
+// The last of them since watch_signals(); 0 when none came.
 int stop_signal();
 // It was sent to this process by another one; a terminal's goes to the whole group by itself.
 bool stop_signal_was_sent();

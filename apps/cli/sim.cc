@@ -41,8 +41,8 @@ Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
 }
 
 void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
-  fmt::print("{}  {}\n", toned(chip.name, Tone::strong), chip.product);
-  fmt::print(
+  print("{}  {}\n", toned(chip.name, Tone::strong), chip.product);
+  print(
       "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {:.0f} MHz, memory {:.0f} MHz, "
       "power limit {:.0f} W\n\n",
       chip.sm_clocks.size(), chip.sm_clocks.front().value(), chip.sm_clocks.back().value(),
@@ -50,7 +50,7 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
   Table sources({"figure", "<source", "<"});
   for (const Provenance& p : chip.provenance)
     sources.add({p.what, p.source, p.assumed ? "assumed" : ""});
-  fmt::print("{}\n", sources.text());
+  print("{}\n", sources.text());
   const std::size_t low = static_cast<std::size_t>(
       std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), chip.flat_voltage_end) -
       chip.sm_clocks.begin());
@@ -62,7 +62,7 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
                fmt::format("{:.0f}", w.power(low).value()),
                fmt::format("{:.0f}", w.power(chip.sm_clocks.size() - 1).value()),
                w.assumed ? "power split assumed" : ""});
-  fmt::print("{}\n", table.text());
+  print("{}\n", table.text());
 }
 
 }  // namespace

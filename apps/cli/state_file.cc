@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "output.h"
 
 namespace derate::cli {
 namespace {
@@ -31,6 +32,17 @@ void put(Json& json, const char* key, const std::optional<Q>& quantity) {
 // A governor that died leaves its file behind; a number that another process has now got is told
 // from it by the age of the file.
 bool alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
+
+// What governors that were killed left in the run directory.
+void remove_leftovers() {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
+    const std::string name = entry.path().stem().string();
+    const auto pid = parse_integer(name.substr(name.find_last_of('-') + 1));
+    if (entry.path().extension() == ".json" && pid && !alive(static_cast<pid_t>(*pid)))
+      fs::remove(entry.path(), ignored);
+  }
+}
 
 double number_of(const Json& json, const char* key) {
   const auto at = json.find(key);
@@ -77,7 +89,9 @@ StateFile::StateFile(Clock& clock, std::string owner)
     : clock_(clock),
       owner_(std::move(owner)),
       path_(fmt::format("{}/{}-{}.json", run_directory(), owner_, ::getpid())),
-      next_(clock.now()) {}
+      next_(clock.now()) {
+  remove_leftovers();
+}
 
 StateFile::~StateFile() { ::unlink(path_.c_str()); }
 
@@ -93,11 +107,11 @@ void StateFile::publish(Json gpus) {
                       {"time_unix_seconds", wall_seconds(clock_)},
                       {"gpus", std::move(gpus)}};
   std::error_code ignored;
-  fs::create_directories(run_directory(), ignored);
+  fs::create_directory(run_directory(), ignored);
   const auto written = write_file_atomically(path_, state.dump(2) + "\n");
   if (!written.ok() && !complained_) {
     complained_ = true;
-    fmt::print(stderr, "derate: no state for `derate status`: {}\n", written.error().message);
+    warn("derate: no state for `derate status`: {}\n", written.error().message);
   }
 }
 

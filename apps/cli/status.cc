@@ -79,7 +79,7 @@ void print_status(const Json& gpus) {
                cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu), text(gpu, "reason")});
-  fmt::print("{}", table.text());
+  print("{}", table.text());
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ Result<int> run_verb(const StatusOptions& options) {
   for (const Json& state : read_states(clock))
     for (const Json& gpu : state["gpus"])
       if (gpu.is_object()) gpus.push_back(gpu);
-  auto real = open_nvml_gpus("", clock);
+  auto real = open_nvml_gpus("");
   if (!real.ok() && gpus.empty()) return std::move(real).error();
   if (real.ok())
     for (OpenGpu& gpu : real->gpus) {

@@ -41,6 +41,12 @@ std::string histogram_text(const Histogram& bins, Duration released) {
   return out;
 }
 
+// Judged where the truth is known: against a simulated twin.
+std::optional<bool> promise_kept(const GpuSummary& summary) {
+  if (!summary.promise || !summary.twin) return std::nullopt;
+  return summary.twin->performance >= *summary.promise;
+}
+
 std::string promise_text(const GpuSummary& summary, const Ledger& ledger) {
   std::string out =
       summary.promise ? fmt::format("performance of at least {}", percent_text(*summary.promise, 0))
@@ -54,6 +60,7 @@ std::string promise_text(const GpuSummary& summary, const Ledger& ledger) {
     beliefs.push_back(
         fmt::format("at most {} by the clock ratio", percent_text(1 - ratio->value())));
   for (const std::string& belief : beliefs) out += "; " + belief;
+  if (const auto kept = promise_kept(summary)) out += *kept ? "; kept" : "; BROKEN, see below";
   return out;
 }
 
@@ -86,7 +93,9 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
                      meter.mean_power() ? fmt::format("{:.1f}", meter.mean_power()->value()) : "-",
                      duration_text(meter.elapsed())));
   else
-    line("energy", "not known: the GPU gives neither an energy counter nor power");
+    line("energy", ledger.failed_reads() == ledger.ticks()
+                       ? "not known: no reading succeeded"
+                       : "not known: the GPU gives neither an energy counter nor power");
   if (const auto mean = ledger.measured_clocks().mean())
     line("SM clock", fmt::format("mean {:.0f} MHz; {}", mean->value(),
                                  histogram_text(ledger.measured_clocks().bins(), Duration())));
@@ -98,6 +107,8 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
                               "max-freq on a simulated twin)",
                               percent_text(summary.twin->energy_saving),
                               percent_text(summary.twin->performance)));
+  if (meter.elapsed() < std::chrono::seconds(1))
+    line("note", "too short to tell: the energy counter moves every 0.1 s");
   if (ledger.time_capped() > Duration::zero())
     line("power cap", fmt::format("in force for {}", duration_text(ledger.time_capped())));
   if (ledger.time_thermal() > Duration::zero())
@@ -128,6 +139,7 @@ Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
       {"asked_clock_histogram", histogram_json(ledger.asked_clocks())},
       {"released_seconds", seconds(ledger.time_released())},
       {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
+      {"promise_kept", promise_kept(summary) ? Json(*promise_kept(summary)) : Json(nullptr)},
       {"expected_performance_ratio", or_null(ledger.expected_performance())},
       {"expected_coverage_ratio", ledger.expected_coverage().value()},
       {"clock_ratio", or_null(ledger.clock_ratio())},

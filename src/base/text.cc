@@ -17,6 +17,9 @@
 namespace derate {
 namespace {
 
+// Nothing that is read whole is anywhere near it: a device that never ends is.
+constexpr std::size_t kLargestFile = std::size_t{256} << 20;
+
 Error file_error(const char* what, const std::string& path, int number) {
   const Errc code = number == ENOENT || number == ENOTDIR                    ? Errc::not_found
                     : number == EACCES || number == EPERM || number == EROFS ? Errc::no_permission
@@ -85,24 +88,26 @@ Result<std::string> read_file(const std::string& path) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return file_error("cannot read", path, errno);
     if (n == 0) return content;
+    if (content.size() > kLargestFile)
+      return Error{Errc::io, "'" + path + "' is larger than 256 MiB"};
     content.append(buffer, static_cast<std::size_t>(n));
   }
 }
 
 Result<void> write_file_atomically(const std::string& path, std::string_view content) {
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
-  {
+  const auto write_it = [&]() -> Result<void> {
     const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file.valid()) return file_error("cannot create", temporary, errno);
     TRY(write_all(file.get(), content, temporary));
     if (::fsync(file.get()) != 0) return file_error("cannot flush", temporary, errno);
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int number = errno;
-    ::unlink(temporary.c_str());
-    return file_error("cannot rename to", path, number);
-  }
-  return {};
+    if (std::rename(temporary.c_str(), path.c_str()) != 0)
+      return file_error("cannot rename to", path, errno);
+    return {};
+  };
+  auto written = write_it();
+  if (!written.ok()) ::unlink(temporary.c_str());
+  return written;
 }
 
 }  // namespace derate

@@ -23,7 +23,8 @@ std::string to_lower(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
 std::optional<std::int64_t> parse_integer(std::string_view text);
 
-// The file's bytes. Errors: not_found, no_permission, io; the message names the path.
+// The file's bytes, at most 256 MiB. Errors: not_found, no_permission, io; the message names the
+// path.
 Result<std::string> read_file(const std::string& path);
 
 // Writes through a temporary file beside `path`, flushed to disk and renamed: a reader sees the old

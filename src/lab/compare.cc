@@ -43,6 +43,7 @@ Relative against_full(const Workload& workload, const SimChip& chip, std::size_t
 void add(HindsightFigures& figures, const Relative& relative, const std::string& app,
          std::size_t count) {
   const double n = static_cast<double>(count);
+  figures.mean_saving += (1 - 1 / (1 + relative.gain)) / n;  // the same work
   figures.mean_gain += relative.gain / n;
   figures.mean_loss += relative.loss / n;
   if (figures.worst_app.empty() || relative.loss > figures.worst_loss) {

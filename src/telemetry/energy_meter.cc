@@ -20,6 +20,7 @@ void EnergyMeter::add(const Sample& sample) {
       uncovered_since_counter_ += span;
     } else {
       integrated_ += *last_power_ * span;
+      integrated_time_ += span;
       integrated_since_counter_ += *last_power_ * span;
     }
   } else {
@@ -55,6 +56,11 @@ std::optional<Joules> EnergyMeter::total() const {
 std::optional<Joules> EnergyMeter::integrated() const {
   if (!any_power_) return std::nullopt;
   return integrated_;
+}
+
+std::optional<Watts> EnergyMeter::mean_reading() const {
+  if (integrated_time_ <= Duration::zero()) return std::nullopt;
+  return integrated_ / integrated_time_;
 }
 
 Duration EnergyMeter::elapsed() const { return first_ ? last_->time - first_->time : Duration(); }

@@ -22,6 +22,9 @@ class EnergyMeter {
   // From the first sample to the last.
   Duration elapsed() const;
   std::optional<Watts> mean_power() const;
+  // The mean of the power readings, each held until the next: for spans that are short against the
+  // pace at which the counter is read.
+  std::optional<Watts> mean_reading() const;
   // The same span by power readings alone: a cross-check of the counter.
   std::optional<Joules> integrated() const;
   bool from_counter() const { return counter_spans_ > 0 && counter_resets_ == 0; }
@@ -39,6 +42,7 @@ class EnergyMeter {
   Joules counted_{};                   // by the counter, up to its newest reading
   Joules integrated_since_counter_{};  // by power, since then
   Joules integrated_{};
+  Duration integrated_time_{};  // that integrated_ covers
   Duration uncovered_{}, uncovered_since_counter_{};
   bool any_power_ = false;
   int counter_spans_ = 0;

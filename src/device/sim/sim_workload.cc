@@ -156,6 +156,9 @@ OperatingPoint operating_point(const WorkloadFit& fit, const SimChip& chip, Mega
 
 // --- measured tables --------------------------------------------------------------------------
 
+// Watts or relative performance: nothing real comes near it.
+constexpr double kLargestCell = 10'000;
+
 // One quantity by clock, ascending.
 using Curve = std::vector<std::pair<double, double>>;
 using Table = std::map<std::string, Curve, std::less<>>;
@@ -198,6 +201,9 @@ Result<Table> parse_clock_table(std::string_view text, std::string_view file,
       if (!value || *value <= 0)
         return cell_error(file, row.line, fmt::format("{} MHz", csv.header[i + 1]),
                           row.cells[i + 1], "a positive number");
+      if (*value > kLargestCell)
+        return cell_error(file, row.line, fmt::format("{} MHz", csv.header[i + 1]),
+                          row.cells[i + 1], "at most 10000");
       curve.emplace_back(clocks[i], *value);
     }
     if (!table.emplace(row.cells[0], std::move(curve)).second)
@@ -333,6 +339,19 @@ Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables
   return workloads;
 }
 
+// A workload runs on its own chip only: another one's clocks would be extrapolated far.
+static Result<void> check_chip(const WorkloadTables::Text& table, const SimChip& chip) {
+  constexpr double kTolerance = 0.15;
+  const Csv csv = TRY(parse_csv(table.csv, table.file));
+  const double tabled = parse_double(csv.header.back()).value_or(0);
+  const double highest = chip.sm_clocks.back().value();
+  if (std::abs(tabled / highest - 1) <= kTolerance) return {};
+  return Error{Errc::bad_data,
+               fmt::format("{}:{}: highest clock {} MHz: wanted a table of {}, whose highest clock "
+                           "is {} MHz",
+                           table.file, csv.header_line, tabled, chip.name, highest)};
+}
+
 Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
                                                    const SimChip& chip) {
   const std::string performance_path = directory + "/performance.csv";
@@ -346,7 +365,10 @@ Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
     tables.utilisation = {*utilisation, utilisation_path};
   else if (utilisation.error().code != Errc::not_found)
     return utilisation.error();
-  return parse_workload_tables(tables, chip);
+  const auto workloads = TRY(parse_workload_tables(tables, chip));
+  TRY(check_chip(tables.performance, chip));
+  TRY(check_chip(tables.power, chip));
+  return workloads;
 }
 
 }  // namespace derate
