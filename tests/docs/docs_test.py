@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""The documentation against the program: verbs and options that it names exist, every setting and
+policy has its place, and files that it points to are there.
+
+    docs_test.py DERATE
+"""
+import json
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DERATE = ""
+
+
+def derate(*arguments):
+    done = subprocess.run([DERATE, *arguments], capture_output=True, text=True, timeout=60)
+    return done.stdout
+
+
+def verbs():
+    """The verbs that the help lists, second-level ones with their first word."""
+    def listed(*path):
+        block = derate(*path, "--help").partition("Subcommands:\n")[2].partition("\n\n")[0]
+        return re.findall(r"^  ([a-z]+) ", block, re.MULTILINE)
+
+    found = {}
+    for verb in listed():
+        found[verb] = listed(verb)
+    return found
+
+
+def commands(text):
+    """Every `derate ...` that a page shows, as words up to a comment, a pipe or `--`."""
+    shown = re.findall(r"`(derate [^`\n]+)`", text)
+    shown += re.findall(r"^ {4}(derate .+)$", text, re.MULTILINE)
+    for command in shown:
+        yield re.split(r"\s+(?:#|\||>|--\s|&)", command + " ")[0].split()[1:]
+
+
+class Docs(unittest.TestCase):
+    def test_commands_exist(self):
+        known = verbs()
+        self.assertIn("show", known["policy"])
+        seen = 0
+        for page in PAGES:
+            for words in commands(page.read_text(encoding="utf-8")):
+                if not words or words[0].startswith("-") or words[0].isupper():
+                    continue
+                verb = words[0]
+                self.assertIn(verb, known, f"{page.name}: derate {' '.join(words)}")
+                path = [verb]
+                if known[verb] and len(words) > 1:
+                    wanted = words[1].split("|")
+                    for word in wanted:
+                        self.assertIn(word, known[verb], f"{page.name}: {' '.join(words)}")
+                    path.append(wanted[0])
+                text = derate(*path, "--help")
+                for option in (w.split("=")[0] for w in words if w.startswith("-")):
+                    self.assertRegex(text, rf"(^|[\s,]){re.escape(option)}\b",
+                                     f"{page.name}: {' '.join(words)}")
+                seen += 1
+        self.assertGreater(seen, 15)
+
+    def test_every_setting_is_documented(self):
+        page = (ROOT / "docs/config.md").read_text(encoding="utf-8")
+        settings = json.loads(derate("config", "print", "--json"))
+        for section, keys in settings.items():
+            self.assertIn(f"`{section}`", page)
+            for key in keys:
+                self.assertIn(f"`{key}`", page)
+
+    def test_every_verb_stands_in_the_readme_or_the_manual(self):
+        manual = derate("manual")
+        for verb, seconds in verbs().items():
+            for path in [verb, *(f"{verb} {second}" for second in seconds)]:
+                self.assertIn(f".SS derate {path}", manual)
+
+    def test_links_lead_somewhere(self):
+        for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "STYLE.md"]:
+            for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+                self.assertTrue((page.parent / target).exists(), f"{page.name}: {target}")
+
+
+if __name__ == "__main__":
+    DERATE = sys.argv.pop(1)
+    unittest.main()
