@@ -22,7 +22,8 @@ struct FakeGpu {
   std::vector<unsigned int> memory_clocks{3201, 1593};
   std::vector<unsigned int> graphics_clocks{1980, 1965, 1965, 345};
   unsigned int power_lowest = 200'000, power_highest = 700'000, power_default = 700'000;
-  unsigned int slowdown = 87, persistence = 1;
+  unsigned int slowdown = 87;
+  nvml::EnableState persistence = nvml::EnableState::on;
 
   nvml::Utilization utilization{97, 41};
   unsigned int sm_clock = 1755, memory_clock = 3201;
@@ -300,7 +301,7 @@ inline NvmlFunctions FakeNvml::functions() {
     return f::give_member<&FakeGpu::power_default>(name, d, out);
   };
   all.temperature_threshold = f::temperature_threshold;
-  all.persistence_mode = [](Device d, unsigned int* out) {
+  all.persistence_mode = [](Device d, nvml::EnableState* out) {
     return f::give_member<&FakeGpu::persistence>("nvmlDeviceGetPersistenceMode", d, out);
   };
   all.utilization = [](Device d, nvml::Utilization* out) {

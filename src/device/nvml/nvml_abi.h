@@ -33,6 +33,7 @@ enum class Return : unsigned int {
 };
 
 enum class ClockType : unsigned int { sm = 1, memory = 2 };       // nvmlClockType_t
+enum class EnableState : unsigned int { off = 0, on = 1 };             // nvmlEnableState_t
 enum class TemperatureSensor : unsigned int { gpu = 0 };          // nvmlTemperatureSensors_t
 enum class TemperatureThreshold : unsigned int { slowdown = 1 };  // nvmlTemperatureThresholds_t
 
@@ -180,7 +181,7 @@ struct NvmlFunctions {
   Call<nvml::Device, unsigned int*, unsigned int*> power_limit_range = nullptr;
   Call<nvml::Device, unsigned int*> power_limit_default = nullptr;
   Call<nvml::Device, nvml::TemperatureThreshold, unsigned int*> temperature_threshold = nullptr;
-  Call<nvml::Device, unsigned int*> persistence_mode = nullptr;  // 0 off, 1 on
+  Call<nvml::Device, nvml::EnableState*> persistence_mode = nullptr;
 
   Call<nvml::Device, nvml::Utilization*> utilization = nullptr;
   Call<nvml::Device, nvml::ClockType, unsigned int*> clock = nullptr;

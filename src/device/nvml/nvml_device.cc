@@ -161,9 +161,9 @@ void find_limits(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, C
   if (calls.ok("nvmlDeviceGetTemperatureThreshold", nvml.temperature_threshold, device,
                nvml::TemperatureThreshold::slowdown, &threshold))
     out.slowdown_temperature = celsius(threshold);
-  unsigned int persistence = 0;
+  nvml::EnableState persistence = nvml::EnableState::off;
   if (calls.ok("nvmlDeviceGetPersistenceMode", nvml.persistence_mode, device, &persistence))
-    out.persistence_mode = persistence != 0;
+    out.persistence_mode = persistence == nvml::EnableState::on;
 }
 
 void find_identity(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {

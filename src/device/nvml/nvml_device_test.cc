@@ -37,6 +37,7 @@ TEST_F(NvmlDeviceTest, TellsWhatTheGpuIs) {
   const Capability& capability = device->capability();
   EXPECT_EQ(capability.id, (GpuId{0, gpu.uuid, "00000000:65:00.0", "NVIDIA H200"}));
   EXPECT_EQ(capability.architecture, Architecture::hopper);
+  EXPECT_EQ(capability.persistence_mode, true);
   using Clocks = std::vector<Megahertz>;
   EXPECT_EQ(capability.memory_clocks, (Clocks{Megahertz(1593), Megahertz(3201)}));
   EXPECT_EQ(capability.sm_clocks, (Clocks{Megahertz(345), Megahertz(1965), Megahertz(1980)}));
