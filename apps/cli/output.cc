@@ -115,10 +115,6 @@ std::string duration_text(Duration time) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-std::string number_text(const std::optional<double>& value, int digits) {
-  return value ? fmt::format("{:.{}f}", *value, digits) : "-";
-}
-
 void Progress::show(std::size_t done, std::size_t all, Duration elapsed) {
   if (!is_terminal(STDERR_FILENO) || all == 0) return;
   std::string left;

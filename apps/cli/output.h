@@ -44,7 +44,6 @@ class Table {
 std::string percent_text(double share, int digits = 1);         // "7.2 %"
 std::string signed_percent_text(double share, int digits = 1);  // "+34.5 %"
 std::string duration_text(Duration time);                       // "1:02:03", "12.3 s"
-std::string number_text(const std::optional<double>& value, int digits);
 
 // "12 of 80 jobs, 3 s left", rewritten in place; silent when standard error is no terminal.
 class Progress {

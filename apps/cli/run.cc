@@ -211,13 +211,16 @@ Result<int> run_governed(const RunOptions& options) {
   // A broken loop leaves the GPU to its own control; the command runs on to its end.
   if (!code.ok()) {
     warn("derate: {}; governing ends, the command goes on\n", code.error().message);
-    TRY(session.governor->restore());
+    if (const auto restored = session.governor->restore(); !restored.ok())
+      warn("derate: not restored: {}\n", restored.error().message);
     while (true) {
       if (const auto ended = started.child->poll()) return *ended;
       session.clock.sleep_until(session.clock.now() + std::chrono::seconds(1));
     }
   }
-  TRY(tick(session, state, true));
+  // From here on nothing costs the command its exit code.
+  if (const auto last = tick(session, state, true); !last.ok())
+    warn("derate: {}\n", last.error().message);
   const Duration time = session.clock.now() - begin;
   if (auto restored = session.governor->restore(); !restored.ok())
     warn("derate: not restored: {}\n", restored.error().message);
