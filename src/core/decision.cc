@@ -16,7 +16,7 @@ bool operator==(const Reason& a, const Reason& b) {
 }
 
 bool operator==(const Decision& a, const Decision& b) {
-  return a.kind == b.kind && a.clock == b.clock &&
+  return a.kind == b.kind && a.clock == b.clock && a.power_limit == b.power_limit &&
          a.expected_performance == b.expected_performance && a.reason == b.reason;
 }
 
@@ -26,6 +26,8 @@ const char* to_string(Decision::Kind kind) {
       return "hold";
     case Decision::Kind::set:
       return "set";
+    case Decision::Kind::cap:
+      return "cap";
     case Decision::Kind::release:
       return "release";
   }

@@ -24,17 +24,20 @@ struct Decision {
   enum class Kind : std::uint8_t {
     hold,     // leave the clock as it is, write nothing
     set,      // lock the SM clock at `clock`
-    release,  // give the clock back to the GPU's own control
+    cap,      // set the power limit to `power_limit`; the clock is the GPU's own
+    release,  // give everything back to the GPU's own control
   };
   Kind kind = Kind::hold;
-  Megahertz clock{};  // only for set
+  Megahertz clock{};    // only for set
+  Watts power_limit{};  // only for cap
   // The policy's own belief of performance at the present choice, 1 = at the maximum clock.
   std::optional<Fraction> expected_performance;
   Reason reason;
 
-  static Decision hold(Reason why) { return {Kind::hold, {}, {}, why}; }
-  static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, why}; }
-  static Decision release(Reason why) { return {Kind::release, {}, {}, why}; }
+  static Decision hold(Reason why) { return {Kind::hold, {}, {}, {}, why}; }
+  static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, {}, why}; }
+  static Decision cap(Watts limit, Reason why) { return {Kind::cap, {}, limit, {}, why}; }
+  static Decision release(Reason why) { return {Kind::release, {}, {}, {}, why}; }
 };
 
 bool operator==(const Reason& a, const Reason& b);

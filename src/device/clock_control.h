@@ -4,6 +4,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/gpu_settings.h"
 
 namespace derate {
 
@@ -17,6 +18,14 @@ class ClockControl {
 
   // Gives the SM clock back to the GPU's own control; allowed when nothing is locked.
   virtual Result<void> reset_sm_clock() = 0;
+
+  // Sets the power limit. Errors: invalid_argument outside the limits of the capability, naming
+  // them; no_permission, not_supported (laptops), gpu_lost.
+  virtual Result<void> set_power_limit(Watts limit) = 0;
+
+  // What can be read back, now. A setting that the GPU lacks is empty. Errors: gpu_lost,
+  // query_failed.
+  virtual Result<GpuSettings> settings() = 0;
 };
 
 }  // namespace derate

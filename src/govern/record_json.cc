@@ -63,6 +63,8 @@ Json sample_json(const Sample& sample, Instant start) {
 Json decision_json(const Decision& decision) {
   Json json = {{"kind", to_string(decision.kind)}};
   if (decision.kind == Decision::Kind::set) json["clock_mhz"] = decision.clock.value();
+  if (decision.kind == Decision::Kind::cap)
+    json["power_limit_watts"] = decision.power_limit.value();
   put(json, "expected_performance_ratio", decision.expected_performance, 1e-4);
   json["reason"] = describe(decision.reason);
   return json;

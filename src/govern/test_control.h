@@ -20,7 +20,15 @@ class TestControl final : public ClockControl {
     return answer();
   }
 
+  Result<void> set_power_limit(Watts limit) override {
+    calls.push_back(std::to_string(static_cast<int>(limit.value())) + " W");
+    if (!refuse) now.power_limit = limit;
+    return answer();
+  }
+  Result<GpuSettings> settings() override { return now; }
+
   std::vector<std::string> calls;
+  GpuSettings now{Watts(300), {}, {}};
   bool refuse = false;
 
  private:

@@ -95,4 +95,21 @@ Result<void> SimDevice::reset_sm_clock() {
   return {};
 }
 
+Result<void> SimDevice::set_power_limit(Watts limit) {
+  TRY(may_write());
+  const PowerLimits& limits = gpu_.chip().power_limits;
+  if (!(limit >= limits.lowest && limit <= limits.highest))
+    return Error{Errc::invalid_argument,
+                 fmt::format("power limit {:.0f} W: {} takes {:.0f} to {:.0f} W", limit.value(),
+                             capability_.id.name, limits.lowest.value(), limits.highest.value())};
+  if (!faults.writes_ignored) gpu_.set_power_limit(limit);
+  return {};
+}
+
+Result<GpuSettings> SimDevice::settings() {
+  advance();
+  if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
+  return GpuSettings{gpu_.power_limit(), std::nullopt, std::nullopt};
+}
+
 }  // namespace derate

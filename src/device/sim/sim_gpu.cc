@@ -26,6 +26,7 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
       thermal_cap_(chip.sm_clocks.size() - 1),
       temperature_(chip.thermal.ambient.value()),
       heat_decay_(std::exp(-seconds(options.step) / seconds(chip.thermal.time_constant))) {
+  power_limit_ = chip.power_limits.factory;
   const double gain = 1 + options.voltage_spread * gauss_(random_);
   voltage_gain2_ = gain * gain;
   for (const Megahertz clock : chip.sm_clocks) {
@@ -121,7 +122,7 @@ Watts SimGpu::power_at(std::size_t clock) const {
 std::size_t SimGpu::regulated(std::size_t wanted) {
   throttle_ = busy() ? 0 : throttle::kGpuIdle;
   std::size_t clock = wanted;
-  const Watts limit = chip_.power_limits.factory;
+  const Watts limit = power_limit_;
   if (power_at(clock) > limit || over_limit_ > 0) {
     while (clock > 0 && power_at(clock) > limit) --clock;
     if (clock < wanted && over_limit_ < 0) ++clock;

@@ -48,6 +48,9 @@ class SimGpu {
   void lock(Megahertz lowest, Megahertz highest);
   void unlock();
   bool locked() const { return locked_highest_.has_value(); }
+  // Within the chip's limits; the regulator keeps to it from now on.
+  void set_power_limit(Watts limit) { power_limit_ = limit; }
+  Watts power_limit() const { return power_limit_; }
 
   Instant now() const { return now_; }
   const SimChip& chip() const { return chip_; }
@@ -86,6 +89,7 @@ class SimGpu {
 
   Instant now_{};
   std::optional<std::size_t> locked_lowest_, locked_highest_;
+  Watts power_limit_{};
   std::size_t asked_ = 0;    // where the clock is told to go
   std::size_t granted_ = 0;  // ... after the switch latency
   Instant switch_at_{};
