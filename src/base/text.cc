@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 #include "base/unique_fd.h"
 
@@ -94,20 +95,42 @@ Result<std::string> read_file(const std::string& path) {
   }
 }
 
-Result<void> write_file_atomically(const std::string& path, std::string_view content) {
+namespace {
+
+// The rename itself is on disk only once the folder is.
+Result<void> flush_folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  const UniqueFd file(::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() || ::fsync(file.get()) != 0)
+    return file_error("cannot flush the folder of", path, errno);
+  return {};
+}
+
+}  // namespace
+
+Result<void> write_file_atomically(const std::string& path, std::string_view content,
+                                   Durable durable) {
   const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
   const auto write_it = [&]() -> Result<void> {
     const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (!file.valid()) return file_error("cannot create", temporary, errno);
     TRY(write_all(file.get(), content, temporary));
-    if (::fsync(file.get()) != 0) return file_error("cannot flush", temporary, errno);
+    if (durable == Durable::yes && ::fsync(file.get()) != 0)
+      return file_error("cannot flush", temporary, errno);
     if (std::rename(temporary.c_str(), path.c_str()) != 0)
       return file_error("cannot rename to", path, errno);
-    return {};
+    return durable == Durable::yes ? flush_folder_of(path) : Result<void>{};
   };
   auto written = write_it();
   if (!written.ok()) ::unlink(temporary.c_str());
   return written;
+}
+
+Result<void> make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return file_error("cannot create the folder", path, error.value());
+  return {};
 }
 
 }  // namespace derate

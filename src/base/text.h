@@ -27,8 +27,16 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 // path.
 Result<std::string> read_file(const std::string& path);
 
-// Writes through a temporary file beside `path`, flushed to disk and renamed: a reader sees the old
-// file or the new one, whole. Errors: no_permission, io; the message names the path.
-Result<void> write_file_atomically(const std::string& path, std::string_view content);
+// Whether a file must outlive a power cut, or only a reader's glance.
+enum class Durable { no, yes };
+
+// Writes through a temporary file beside `path`, renamed into place: a reader sees the old file or
+// the new one, whole. A durable one is flushed to disk, with its folder, before this returns.
+// Errors: no_permission, io; the message names the path.
+Result<void> write_file_atomically(const std::string& path, std::string_view content,
+                                   Durable durable = Durable::yes);
+
+// Makes the folder and those above it. Errors: no_permission, io.
+Result<void> make_folders(const std::string& path);
 
 }  // namespace derate

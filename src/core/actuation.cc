@@ -36,6 +36,10 @@ const char* to_string(Actuation::Outcome outcome) {
       return "released";
     case Actuation::Outcome::failed:
       return "failed";
+    case Actuation::Outcome::waiting:
+      return "waiting";
+    case Actuation::Outcome::yielded:
+      return "yielded";
   }
   return "unknown";
 }

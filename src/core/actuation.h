@@ -35,12 +35,17 @@ struct Actuation {
     shadow,   // dry run: would have been written
     written,
     released,
-    failed,  // the device refused; `error` says why
+    failed,   // the device or the journal refused, or the write had no effect: `error` says why
+    waiting,  // a write failed a moment ago and is tried again later; `error` says why
+    yielded,  // another tool changed what was set, and the rule is to leave it: `error` says what
   };
   Outcome outcome = Outcome::nothing;
   std::optional<Megahertz>
       locked;  // the lock in force after this tick (the asked-for one in a dry run)
   std::string error;
+  std::optional<Watts> power_limit = {};  // as set by us
+  std::optional<Megahertz> before = {};   // of a write: the lock that it replaced
+  int drifts = 0;                         // how often another tool changed what we set, so far
 
   bool operator==(const Actuation&) const = default;
 };

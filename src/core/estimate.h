@@ -24,8 +24,9 @@ struct Estimate {
   std::optional<Megahertz> sm_clock;         // as measured
   std::optional<Megahertz> requested_clock;  // what the last decision asked for, if any
   std::optional<Fraction> gpu_utilisation, memory_utilisation;
-  std::optional<Watts> power_usage;  // as nvmlDeviceGetPowerUsage gives it
-  std::optional<Watts> power;        // the quickest true reading: instant, else usage
+  std::optional<Watts> power_usage;               // as nvmlDeviceGetPowerUsage gives it
+  std::optional<Watts> power;                     // the quickest true reading: instant, else usage
+  std::optional<std::uint64_t> throttle_reasons;  // throttle:: bits
   Activity activity;
   // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
   // published GEEPAFS asks whether any GPU is busy.

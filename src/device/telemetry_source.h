@@ -16,6 +16,9 @@ class TelemetrySource {
   // What the GPU is and offers; fixed for the life of the source.
   virtual const Capability& capability() const = 0;
 
+  // Says that read(plan) comes next: a source with a thread of its own begins at once.
+  virtual void start_reading(const ReadPlan&) {}
+
   // The sensors now. Fields that the plan leaves out, that the GPU lacks or whose read failed alone
   // stay empty. Errors: gpu_lost, gpu_stuck, query_failed when nothing could be read; for a replay
   // Errc::not_found at the trace's end.

@@ -1,44 +1,264 @@
 #include "govern/actuator.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "device/clock_control.h"
 
 namespace derate {
+namespace {
 
-Actuator::Actuator(Actuator&& other) noexcept
-    : control_(std::exchange(other.control_, nullptr)),
-      touched_(std::exchange(other.touched_, false)),
-      target_(other.target_),
-      locked_(other.locked_) {}
+using Outcome = Actuation::Outcome;
+
+constexpr Duration kPowerCheckEvery = std::chrono::seconds(1);
+
+// Drivers keep whole milliwatts, some of them whole watts.
+bool same_power(Watts a, Watts b) { return std::abs((a - b).value()) < 1; }
+
+// The limit as it reads after it was set. Where it cannot be read nothing is known against it.
+Result<void> check_power(ClockControl& control, Watts wanted) {
+  const GpuSettings now = TRY(control.settings());
+  if (!now.power_limit || same_power(*now.power_limit, wanted)) return {};
+  return Error{Errc::query_failed,
+               fmt::format("the power limit was set to {:.0f} W and reads {:.0f} W: the write had "
+                           "no effect",
+                           wanted.value(), now.power_limit->value())};
+}
+
+}  // namespace
+
+Result<void> restore_settings(ClockControl& control, JournalEntry& entry) {
+  std::optional<Error> failure;
+  const auto note = [&](Result<void> result, bool& written) {
+    if (result.ok())
+      written = false;
+    else if (!failure)
+      failure = std::move(result).error();
+    else
+      failure->message += "; " + result.error().message;
+  };
+  if (entry.clock_written) {
+    const auto& range = entry.found_lock;
+    note(range ? control.lock_sm_clock(range->lowest, range->highest) : control.reset_sm_clock(),
+         entry.clock_written);
+  }
+  if (entry.power_written && entry.found.power_limit) {
+    auto result = control.set_power_limit(*entry.found.power_limit);
+    if (result.ok()) result = check_power(control, *entry.found.power_limit);
+    note(std::move(result), entry.power_written);
+  }
+  if (failure) return *std::move(failure);
+  return {};
+}
+
+Actuator::Actuator(ClockControl* control, ActuatorOptions options)
+    : control_(control), options_(std::move(options)), watch_(options_.supported) {
+  // An entry that was written to already is one that somebody hands on.
+  found_known_ = entry().clock_written || entry().power_written;
+  if (entry().clock_written) clock_known_ = false;
+  if (entry().power_written) power_known_ = false;
+}
+
+Actuator::Actuator(Actuator&& other) noexcept : control_(nullptr), watch_({}) {
+  *this = std::move(other);
+}
+
+Actuator& Actuator::operator=(Actuator&& other) noexcept {
+  if (this == &other) return *this;
+  (void)restore().ok();
+  control_ = std::exchange(other.control_, nullptr);
+  options_ = std::move(other.options_);
+  own_entry_ = std::move(other.own_entry_);
+  found_known_ = other.found_known_;
+  watch_ = std::move(other.watch_);
+  target_ = other.target_;
+  in_force_ = other.in_force_;
+  clock_known_ = other.clock_known_;
+  power_known_ = other.power_known_;
+  failure_ = std::move(other.failure_);
+  futile_ = other.futile_;
+  retry_after_ = other.retry_after_;
+  retry_at_ = other.retry_at_;
+  power_checked_ = other.power_checked_;
+  drifts_ = other.drifts_;
+  fights_ = std::move(other.fights_);
+  yielded_to_ = std::move(other.yielded_to_);
+  return *this;
+}
 
 Actuator::~Actuator() { (void)restore().ok(); }
 
-Actuation Actuator::apply(const Decision& decision) {
-  if (decision.kind == Decision::Kind::set) target_ = decision.clock;
-  if (decision.kind == Decision::Kind::release) target_.reset();
-  if (target_ == locked_) return {Actuation::Outcome::nothing, locked_, {}};
-  return write(target_);
+Actuation Actuator::plain(Outcome outcome, std::string error) const {
+  Actuation out{outcome, in_force_.clock, std::move(error)};
+  out.power_limit = in_force_.power;
+  out.drifts = drifts_;
+  return out;
 }
 
-Actuation Actuator::write(std::optional<Megahertz> clock) {
+void Actuator::aim(const Decision& decision) {
+  if (decision.kind == Decision::Kind::set) target_.clock = decision.clock;
+  if (decision.kind == Decision::Kind::cap) target_ = {std::nullopt, decision.power_limit};
+  if (decision.kind == Decision::Kind::release) target_ = {};
+}
+
+Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
+  aim(decision);
   if (control_ == nullptr) {
-    locked_ = clock;
-    return {Actuation::Outcome::shadow, locked_, {}};
+    if (target_ == in_force_) return plain(Outcome::nothing);
+    in_force_ = target_;
+    return plain(Outcome::shadow);
   }
-  touched_ = true;
-  const auto done = clock ? control_->lock_sm_clock(*clock, *clock) : control_->reset_sm_clock();
-  if (!done.ok()) return {Actuation::Outcome::failed, locked_, done.error().message};
-  locked_ = clock;
-  return {clock ? Actuation::Outcome::written : Actuation::Outcome::released, locked_, {}};
+  if (!yielded_to_.empty()) return plain(Outcome::yielded, yielded_to_);
+  if (auto contradicted = watch(estimate)) return *std::move(contradicted);
+  if (target_ == in_force_ && clock_known_ && power_known_) return plain(Outcome::nothing);
+  if (!failure_.empty() && estimate.time < retry_at_) return plain(Outcome::waiting, failure_);
+  return write(estimate.time);
+}
+
+std::optional<Actuation> Actuator::watch(const Estimate& estimate) {
+  if (auto contradicted = clock_contradicted(estimate)) return contradicted;
+  return power_contradicted(estimate);
+}
+
+std::optional<Actuation> Actuator::clock_contradicted(const Estimate& estimate) {
+  if (options_.supported.empty() || !in_force_.clock || !clock_known_) return std::nullopt;
+  const LockState before = watch_.state(), state = watch_.look(estimate);
+  if (state == before) return std::nullopt;
+  const std::string told =
+      fmt::format("locked at {:.0f} MHz, and the SM clock under load is {:.0f}",
+                  in_force_.clock->value(), watch_.seen().value());
+  if (state == LockState::effective) futile_ = false;
+  if (state == LockState::without_effect) {
+    futile_ = true;
+    clock_known_ = false;
+    return failed(told + " MHz: the write had no effect", estimate.time);
+  }
+  if (state == LockState::drifted) {
+    if (options_.on_drift != DriftRule::ignore) clock_known_ = false;
+    return drifted(told + " MHz: another tool changed it", entry().clock_written, estimate.time);
+  }
+  return std::nullopt;
+}
+
+std::optional<Actuation> Actuator::power_contradicted(const Estimate& estimate) {
+  if (!in_force_.power || !power_known_) return std::nullopt;
+  if (estimate.time - power_checked_ < kPowerCheckEvery) return std::nullopt;
+  power_checked_ = estimate.time;
+  const auto now = control_->settings();
+  if (!now.ok() || !now->power_limit || same_power(*now->power_limit, *in_force_.power))
+    return std::nullopt;
+  power_known_ = false;
+  return drifted(fmt::format("power limit set to {:.0f} W, and it reads {:.0f} W: another tool "
+                             "changed it",
+                             in_force_.power->value(), now->power_limit->value()),
+                 entry().power_written, estimate.time);
+}
+
+// Another tool turned the knob that `written` is about.
+std::optional<Actuation> Actuator::drifted(const std::string& what, bool& written, Instant now) {
+  ++drifts_;
+  if (options_.on_drift == DriftRule::ignore) return std::nullopt;
+  std::erase_if(fights_, [&](Instant t) { return now - t > kFightWindow; });
+  const bool fight = static_cast<int>(fights_.size()) >= kFights;
+  if (options_.on_drift == DriftRule::reassert && !fight) {
+    fights_.push_back(now);
+    return std::nullopt;  // not known any more, so it is written again
+  }
+  yielded_to_ = what + (fight ? ", again and again: left to it" : ": left to it");
+  // It is no longer ours to restore.
+  written = false;
+  in_force_ = {};
+  if (options_.keeping) {
+    const bool any = entry().clock_written || entry().power_written;
+    const Journal& journal = options_.keeping->journal;
+    (void)(any ? journal.write(entry()) : journal.remove(entry().uuid)).ok();
+  }
+  return plain(Outcome::yielded, yielded_to_);
+}
+
+Actuation Actuator::failed(std::string why, Instant now) {
+  retry_after_ = std::clamp(retry_after_ * 2, kRetryFirst, kRetryLast);
+  retry_at_ = now + retry_after_;
+  failure_ = std::move(why);
+  return plain(Outcome::failed, failure_);
+}
+
+// On disk before the knob is turned: no journal, no writes.
+Result<void> Actuator::note_found(bool& written) {
+  if (written) return {};
+  if (!found_known_) {
+    entry().found = TRY(control_->settings());
+    found_known_ = true;
+  }
+  written = true;
+  if (!options_.keeping) return {};
+  auto kept = options_.keeping->journal.write(entry());
+  if (!kept.ok()) {
+    written = false;
+    return std::move(kept).with("no journal, so nothing is written to the GPU");
+  }
+  return {};
+}
+
+Result<void> Actuator::write_clock(Instant now) {
+  if (target_.clock == in_force_.clock && clock_known_) return {};
+  TRY(note_found(entry().clock_written));
+  clock_known_ = false;  // until the device says that it is done
+  if (target_.clock) {
+    TRY(control_->lock_sm_clock(*target_.clock, *target_.clock));
+    watch_.locked(*target_.clock, now);
+  } else {
+    const auto& range = entry().found_lock;
+    TRY(range ? control_->lock_sm_clock(range->lowest, range->highest)
+              : control_->reset_sm_clock());
+    watch_.released();
+  }
+  in_force_.clock = target_.clock;
+  clock_known_ = true;
+  return {};
+}
+
+Result<void> Actuator::write_power() {
+  if (target_.power == in_force_.power && power_known_) return {};
+  TRY(note_found(entry().power_written));
+  const auto wanted = target_.power ? target_.power : entry().found.power_limit;
+  if (!wanted) return Error{Errc::not_supported, "the GPU does not tell its power limit"};
+  power_known_ = false;
+  TRY(control_->set_power_limit(*wanted));
+  TRY(check_power(*control_, *wanted));
+  in_force_.power = target_.power;
+  power_known_ = true;
+  return {};
+}
+
+Actuation Actuator::write(Instant now) {
+  const std::optional<Megahertz> before = in_force_.clock;
+  auto done = write_clock(now);
+  if (done.ok()) done = write_power();
+  if (!done.ok()) return failed(std::move(done).error().message, now);
+  failure_.clear();
+  if (!futile_) retry_after_ = {};
+  const bool released = !target_.clock && !target_.power;
+  Actuation out = plain(released ? Outcome::released : Outcome::written);
+  out.before = before;
+  return out;
 }
 
 Result<void> Actuator::restore() {
-  if (control_ == nullptr || !touched_) return {};
-  TRY(control_->reset_sm_clock());
-  touched_ = false;
-  target_.reset();
-  locked_.reset();
+  target_ = in_force_ = {};
+  watch_.released();
+  if (control_ == nullptr || (!entry().clock_written && !entry().power_written)) return {};
+  clock_known_ = power_known_ = false;
+  auto restored = restore_settings(*control_, entry());
+  clock_known_ = !entry().clock_written;
+  power_known_ = !entry().power_written;
+  if (!restored.ok()) return restored;
+  found_known_ = false;
+  failure_.clear();
+  if (options_.keeping) TRY(options_.keeping->journal.remove(entry().uuid));
   return {};
 }
 

@@ -1,42 +1,112 @@
-// The only place that turns a GPU's knobs. It writes what differs from what is in force, tries
-// again what failed, and gives the clock back when it goes.
+// The only place that turns a GPU's knobs. It keeps a journal before the first write, writes what
+// differs from what is in force, proves that it took effect, and gives the GPU back when it goes.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "base/result.h"
 #include "core/actuation.h"
 #include "core/decision.h"
+#include "core/estimate.h"
+#include "govern/lock_watch.h"
+#include "store/journal.h"
 
 namespace derate {
 
 class ClockControl;
 
+// What to do when another tool changed what we set.
+enum class DriftRule : std::uint8_t {
+  reassert,  // set it again; after kFights times in a minute leave it
+  yield,     // leave it
+  ignore,    // count it: policies that run as published write when they write
+};
+
+// Where an actuator writes down what it found. Without one it keeps that to itself: a simulated GPU
+// is gone with its process.
+struct Keeping {
+  Journal journal;
+  JournalEntry entry;  // whose GPU, who writes; `found` is filled in before the first write
+};
+
+struct ActuatorOptions {
+  std::vector<Megahertz> supported = {};  // the GPU's SM clocks, ascending; empty: locks unproven
+  DriftRule on_drift = DriftRule::reassert;
+  std::optional<Keeping> keeping = {};
+};
+
 class Actuator {
  public:
+  static constexpr int kFights = 3;
+  static constexpr Duration kFightWindow = std::chrono::minutes(1);
+  // A write that failed is tried again after the first of these, then after twice that, up to the
+  // last.
+  static constexpr Duration kRetryFirst = std::chrono::seconds(1);
+  static constexpr Duration kRetryLast = std::chrono::minutes(1);
+
   // Without a control it is a shadow (dry run): it reports what it would write and writes nothing.
-  explicit Actuator(ClockControl* control) : control_(control) {}
+  explicit Actuator(ClockControl* control, ActuatorOptions options = {});
   Actuator(const Actuator&) = delete;
   Actuator& operator=(const Actuator&) = delete;
   Actuator(Actuator&& other) noexcept;
+  Actuator& operator=(Actuator&& other) noexcept;
   // Restores; an error there has nobody left to hear it, so call restore() first where one listens.
   ~Actuator();
 
-  Actuation apply(const Decision& decision);
+  // Carries the decision out. `estimate` gives the time and the evidence of what is in force.
+  Actuation apply(const Decision& decision, const Estimate& estimate);
 
-  // The clock locked now, or that would be in a dry run.
-  std::optional<Megahertz> locked() const { return locked_; }
+  // The clock locked now, or that would be in a dry run, as far as writes succeeded.
+  std::optional<Megahertz> locked() const { return in_force_.clock; }
 
-  // Gives the clock back if this actuator ever locked it. Errors: those of the device.
+  // Gives back what this actuator has written, going on past a control that fails; what failed is
+  // tried again by the next call, and stays in the journal. Errors: those of the device, joined.
   Result<void> restore();
+  // Walks away without a write: the journal stays for who comes next, and `keeping()` tells him.
+  void abandon() { control_ = nullptr; }
+  const std::optional<Keeping>& keeping() const { return options_.keeping; }
 
  private:
-  Actuation write(std::optional<Megahertz> clock);
+  struct Setting {
+    std::optional<Megahertz> clock;
+    std::optional<Watts> power;
+    bool operator==(const Setting&) const = default;
+  };
+
+  void aim(const Decision& decision);
+  std::optional<Actuation> watch(const Estimate& estimate);
+  std::optional<Actuation> clock_contradicted(const Estimate& estimate);
+  std::optional<Actuation> power_contradicted(const Estimate& estimate);
+  std::optional<Actuation> drifted(const std::string& what, bool& written, Instant now);
+  Actuation failed(std::string why, Instant now);
+  Actuation plain(Actuation::Outcome outcome, std::string error = {}) const;
+  Actuation write(Instant now);
+  Result<void> write_clock(Instant now);
+  Result<void> write_power();
+  Result<void> note_found(bool& written);
+  JournalEntry& entry() { return options_.keeping ? options_.keeping->entry : own_entry_; }
 
   ClockControl* control_;
-  bool touched_ = false;             // a write was tried: the GPU may not be as found
-  std::optional<Megahertz> target_;  // what the decisions so far ask for; empty: released
-  std::optional<Megahertz> locked_;
+  ActuatorOptions options_;
+  JournalEntry own_entry_;  // where there is no journal
+  bool found_known_ = false;
+  LockWatch watch_;
+  Setting target_, in_force_;
+  bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has
+  std::string failure_;                           // of the last write; empty: it succeeded
+  bool futile_ = false;  // the lock had no effect, and none has had any since
+  Duration retry_after_{};
+  Instant retry_at_{};
+  Instant power_checked_{};
+  int drifts_ = 0;
+  std::vector<Instant> fights_;  // when we set again what another tool had changed
+  std::string yielded_to_;       // what another tool did, since we leave it to it
 };
+
+// Puts back what the entry says was written, going on past a control that fails. What was restored
+// is no longer marked as written. Errors: those of the device, joined; query_failed when the power
+// limit reads otherwise afterwards.
+Result<void> restore_settings(ClockControl& control, JournalEntry& entry);
 
 }  // namespace derate

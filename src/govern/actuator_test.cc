@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <filesystem>
 #include <random>
 
+#include "base/check.h"
 #include "govern/test_control.h"
 
 namespace derate {
@@ -18,43 +20,51 @@ Decision set(double mhz) { return Decision::set(Megahertz(mhz), {"wanted", {}});
 const Decision kHold = Decision::hold({"holding", {}});
 const Decision kRelease = Decision::release({"released", {}});
 
+// Each call comes two minutes after the one before: later than any write that failed is put off.
+Actuation apply(Actuator& actuator, const Decision& decision) {
+  static Instant now{};
+  Estimate estimate;
+  estimate.time = now += std::chrono::minutes(2);
+  return actuator.apply(decision, estimate);
+}
+
 TEST(Actuator, WritesOnlyWhatDiffers) {
   TestControl control;
   Actuator actuator(&control);
-  EXPECT_EQ(actuator.apply(kHold).outcome, Outcome::nothing);
-  EXPECT_EQ(actuator.apply(kRelease).outcome, Outcome::nothing);
-  EXPECT_EQ(actuator.apply(set(1200)), (Actuation{Outcome::written, 1200_MHz, {}}));
-  EXPECT_EQ(actuator.apply(set(1200)), (Actuation{Outcome::nothing, 1200_MHz, {}}));
-  EXPECT_EQ(actuator.apply(kHold), (Actuation{Outcome::nothing, 1200_MHz, {}}));
-  EXPECT_EQ(actuator.apply(set(1300)).outcome, Outcome::written);
-  EXPECT_EQ(actuator.apply(kRelease), (Actuation{Outcome::released, {}, {}}));
-  EXPECT_EQ(actuator.apply(kRelease).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, kHold).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, kRelease).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, set(1200)), (Actuation{Outcome::written, 1200_MHz, {}}));
+  EXPECT_EQ(apply(actuator, set(1200)), (Actuation{Outcome::nothing, 1200_MHz, {}}));
+  EXPECT_EQ(apply(actuator, kHold), (Actuation{Outcome::nothing, 1200_MHz, {}}));
+  EXPECT_EQ(apply(actuator, set(1300)).before, 1200_MHz);
+  EXPECT_EQ(apply(actuator, kRelease), (Actuation{Outcome::released, {}, {}, {}, 1300_MHz}));
+  EXPECT_EQ(apply(actuator, kRelease).outcome, Outcome::nothing);
   EXPECT_EQ(control.calls, (Calls{"1200..1200", "1300..1300", "reset"}));
 }
 
 TEST(Actuator, TriesAgainWhatFailed) {
   TestControl control;
   Actuator actuator(&control);
-  actuator.apply(set(1500));
+  apply(actuator, set(1500));
   control.refuse = true;
-  EXPECT_EQ(actuator.apply(set(1200)), (Actuation{Outcome::failed, 1500_MHz, "refused"}));
-  EXPECT_EQ(actuator.apply(kHold).outcome, Outcome::failed);
+  EXPECT_EQ(apply(actuator, set(1200)), (Actuation{Outcome::failed, 1500_MHz, "refused"}));
+  EXPECT_EQ(apply(actuator, kHold).outcome, Outcome::failed);
   EXPECT_EQ(actuator.locked(), 1500_MHz);
   control.refuse = false;
-  EXPECT_EQ(actuator.apply(kHold), (Actuation{Outcome::written, 1200_MHz, {}}));
-  EXPECT_EQ(actuator.apply(kHold).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, kHold), (Actuation{Outcome::written, 1200_MHz, {}, {}, 1500_MHz}));
+  EXPECT_EQ(apply(actuator, kHold).outcome, Outcome::nothing);
   EXPECT_EQ(control.calls.size(), 4u);
   control.refuse = true;
-  EXPECT_EQ(actuator.apply(kRelease), (Actuation{Outcome::failed, 1200_MHz, "refused"}));
+  EXPECT_EQ(apply(actuator, kRelease), (Actuation{Outcome::failed, 1200_MHz, "refused"}));
   control.refuse = false;
-  EXPECT_EQ(actuator.apply(kHold).outcome, Outcome::released);
+  EXPECT_EQ(apply(actuator, kHold).outcome, Outcome::released);
 }
 
 TEST(Actuator, AShadowReportsAndWritesNothing) {
   Actuator actuator(nullptr);
-  EXPECT_EQ(actuator.apply(set(1200)), (Actuation{Outcome::shadow, 1200_MHz, {}}));
-  EXPECT_EQ(actuator.apply(set(1200)).outcome, Outcome::nothing);
-  EXPECT_EQ(actuator.apply(kRelease), (Actuation{Outcome::shadow, {}, {}}));
+  EXPECT_EQ(apply(actuator, set(1200)), (Actuation{Outcome::shadow, 1200_MHz, {}}));
+  EXPECT_EQ(apply(actuator, set(1200)).outcome, Outcome::nothing);
+  EXPECT_EQ(apply(actuator, kRelease), (Actuation{Outcome::shadow, {}, {}}));
   EXPECT_TRUE(actuator.restore().ok());
 }
 
@@ -62,7 +72,7 @@ TEST(Actuator, RestoresWhenItGoes) {
   TestControl control;
   {
     Actuator actuator(&control);
-    actuator.apply(set(1200));
+    apply(actuator, set(1200));
   }
   EXPECT_EQ(control.calls, (Calls{"1200..1200", "reset"}));
 }
@@ -71,8 +81,8 @@ TEST(Actuator, AGpuThatWasNeverTouchedIsLeftAlone) {
   TestControl control;
   {
     Actuator actuator(&control);
-    actuator.apply(kHold);
-    actuator.apply(kRelease);
+    apply(actuator, kHold);
+    apply(actuator, kRelease);
     EXPECT_TRUE(actuator.restore().ok());
   }
   EXPECT_TRUE(control.calls.empty());
@@ -82,10 +92,9 @@ TEST(Actuator, RestoresOnceAndSaysWhenItCannot) {
   TestControl control;
   {
     Actuator actuator(&control);
-    actuator.apply(set(1200));
+    apply(actuator, set(1200));
     control.refuse = true;
     EXPECT_EQ(actuator.restore().error().code, Errc::no_permission);
-    EXPECT_EQ(actuator.locked(), 1200_MHz);
     control.refuse = false;
     EXPECT_TRUE(actuator.restore().ok());
     EXPECT_EQ(actuator.locked(), std::nullopt);
@@ -100,7 +109,7 @@ TEST(Actuator, RestoresAfterARefusedWrite) {
   {
     Actuator actuator(&control);
     control.refuse = true;
-    actuator.apply(set(1200));
+    apply(actuator, set(1200));
     control.refuse = false;
   }
   EXPECT_EQ(control.calls, (Calls{"1200..1200", "reset"}));
@@ -110,11 +119,11 @@ TEST(Actuator, TheOneMovedFromRestoresNothing) {
   TestControl control;
   {
     Actuator actuator(&control);
-    actuator.apply(set(1200));
+    apply(actuator, set(1200));
     {
       Actuator moved(std::move(actuator));
       EXPECT_EQ(moved.locked(), 1200_MHz);
-      EXPECT_EQ(moved.apply(set(1200)).outcome, Outcome::nothing);
+      EXPECT_EQ(apply(moved, set(1200)).outcome, Outcome::nothing);
     }
     EXPECT_EQ(control.calls.size(), 2u);
   }
@@ -137,7 +146,7 @@ RC_GTEST_PROP(ActuatorProperty, ConvergesAndRestores, (unsigned seed)) {
       if (kind == 2) wanted = decision.clock;
       control.refuse = random() % 3 == 0;
       const auto before = control.calls.size();
-      const Actuation done = actuator.apply(decision);
+      const Actuation done = apply(actuator, decision);
       RC_ASSERT(control.calls.size() - before == (done.outcome == Outcome::nothing ? 0u : 1u));
       RC_ASSERT(done.locked == actuator.locked());
       if (!control.refuse) RC_ASSERT(done.locked == wanted);
@@ -145,6 +154,189 @@ RC_GTEST_PROP(ActuatorProperty, ConvergesAndRestores, (unsigned seed)) {
     control.refuse = false;
   }
   if (!control.calls.empty()) RC_ASSERT(control.calls.back() == "reset");
+}
+
+// --- proof, drift, power, journal
+// -------------------------------------------------------------------
+
+// An actuator whose readings a test makes up, five a second.
+class Watched {
+ public:
+  explicit Watched(ActuatorOptions options = {}) {
+    options.supported = {1000_MHz, 1100_MHz, 1200_MHz, 1300_MHz, 1400_MHz, 1530_MHz};
+    actuator.emplace(&control, std::move(options));
+  }
+  Actuation tick(const Decision& decision, double mhz) {
+    estimate.time += std::chrono::milliseconds(200);
+    estimate.freshness = Freshness::fresh;
+    estimate.sm_clock = Megahertz(mhz);
+    estimate.gpu_utilisation = Fraction(1);
+    estimate.throttle_reasons = 0;
+    return actuator->apply(decision, estimate);
+  }
+  // Until something other than `nothing` comes, for ten seconds at most.
+  Actuation until_news(const Decision& decision, double mhz) {
+    Actuation last;
+    for (int i = 0; i < 50; ++i)
+      if (last = tick(decision, mhz); last.outcome != Outcome::nothing) break;
+    return last;
+  }
+
+  TestControl control;
+  Estimate estimate;
+  std::optional<Actuator> actuator;
+};
+
+TEST(Actuator, AWriteWithoutEffectIsAnErrorAndTriedAgain) {
+  Watched w;
+  EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
+  const Actuation bad = w.until_news(kHold, 1530);
+  EXPECT_EQ(bad.outcome, Outcome::failed);
+  EXPECT_NE(bad.error.find("had no effect"), std::string::npos);
+  EXPECT_NE(bad.error.find("1100"), std::string::npos);
+  EXPECT_EQ(w.tick(kHold, 1530).outcome, Outcome::waiting);
+  int writes = 0;
+  for (int i = 0; i < 300; ++i) writes += w.tick(kHold, 1530).outcome == Outcome::written ? 1 : 0;
+  // Each minute is not flooded: pauses double.
+  EXPECT_GE(writes, 2);
+  EXPECT_LE(writes, 8);
+}
+
+TEST(Actuator, DriftIsSetAgainUntilItIsAFight) {
+  Watched w;
+  w.tick(set(1100), 1100);
+  for (int i = 0; i < Actuator::kFights; ++i) {
+    w.tick(kHold, 1100);
+    const Actuation again = w.until_news(kHold, 1530);
+    EXPECT_EQ(again.outcome, Outcome::written) << i;
+    EXPECT_EQ(again.drifts, i + 1);
+  }
+  w.tick(kHold, 1100);
+  const Actuation given_up = w.until_news(kHold, 1530);
+  EXPECT_EQ(given_up.outcome, Outcome::yielded);
+  EXPECT_NE(given_up.error.find("again and again"), std::string::npos);
+  const auto calls = w.control.calls.size();
+  EXPECT_EQ(w.tick(set(1300), 1530).outcome, Outcome::yielded);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.calls.size(), calls);  // the other tool's clock is not reset
+}
+
+TEST(Actuator, YieldLeavesTheClockToTheOtherToolAtOnce) {
+  Watched w({.on_drift = DriftRule::yield});
+  w.tick(set(1100), 1100);
+  w.tick(kHold, 1100);
+  EXPECT_EQ(w.until_news(kHold, 1300).outcome, Outcome::yielded);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
+}
+
+TEST(Actuator, APolicyAsPublishedOnlyCountsDrift) {
+  Watched w({.on_drift = DriftRule::ignore});
+  w.tick(set(1100), 1100);
+  w.tick(kHold, 1100);
+  EXPECT_EQ(w.until_news(kHold, 1530).outcome, Outcome::nothing);
+  EXPECT_EQ(w.tick(kHold, 1530).drifts, 1);
+  EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
+}
+
+TEST(Actuator, ACapIsSetReadBackAndGivenBackAsFound) {
+  Watched w;
+  const Decision cap = Decision::cap(200_W, {"cap", {}});
+  const Actuation set_to = w.tick(cap, 1530);
+  EXPECT_EQ(set_to.outcome, Outcome::written);
+  EXPECT_EQ(set_to.power_limit, 200_W);
+  EXPECT_EQ(w.tick(kHold, 1530).outcome, Outcome::nothing);
+  EXPECT_EQ(w.tick(kRelease, 1530).outcome, Outcome::released);
+  EXPECT_EQ(w.control.now.power_limit, 300_W);
+  w.tick(cap, 1530);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.calls, (Calls{"200 W", "300 W", "200 W", "300 W"}));
+}
+
+TEST(Actuator, ALimitThatAnotherToolChangedIsSeen) {
+  Watched w({.on_drift = DriftRule::yield});
+  w.tick(Decision::cap(200_W, {"cap", {}}), 1530);
+  w.control.now.power_limit = 250_W;
+  const Actuation left = w.until_news(kHold, 1530);
+  EXPECT_EQ(left.outcome, Outcome::yielded);
+  EXPECT_NE(left.error.find("250 W"), std::string::npos);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.now.power_limit, 250_W);
+}
+
+class KeptActuator : public testing::Test {
+ protected:
+  KeptActuator() {
+    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr);
+    folder_ = made;
+  }
+  ~KeptActuator() override { std::filesystem::remove_all(folder_); }
+  Keeping keeping(const std::string& folder) const {
+    Keeping out{Journal(folder), {}};
+    out.entry.uuid = "GPU-1";
+    out.entry.life = kLife;
+    out.entry.owner = "test";
+    return out;
+  }
+  std::vector<JournalEntry> left() const { return Journal(folder_).read(kLife)->entries; }
+
+  static inline const MachineLife kLife{"boot", ""};
+  std::string folder_;
+};
+
+TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
+  Watched w({.keeping = keeping(folder_)});
+  w.tick(kHold, 1530);
+  EXPECT_TRUE(left().empty());
+  w.control.refuse = true;  // the write fails, the journal was written before it
+  EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::failed);
+  ASSERT_EQ(left().size(), 1u);
+  EXPECT_TRUE(left()[0].clock_written);
+  EXPECT_FALSE(left()[0].power_written);
+  EXPECT_EQ(left()[0].found.power_limit, 300_W);
+  EXPECT_FALSE(w.actuator->restore().ok());
+  EXPECT_EQ(left().size(), 1u);  // not restored: it stays
+  w.control.refuse = false;
+  EXPECT_TRUE(w.actuator->restore().ok());
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(KeptActuator, NoJournalNoWrites) {
+  Watched w({.keeping = keeping("/proc/no/journal")});
+  const Actuation refused = w.tick(set(1100), 1530);
+  EXPECT_EQ(refused.outcome, Outcome::failed);
+  EXPECT_NE(refused.error.find("no journal"), std::string::npos);
+  EXPECT_TRUE(w.control.calls.empty());
+  w.actuator.reset();
+  EXPECT_TRUE(w.control.calls.empty());
+}
+
+TEST_F(KeptActuator, AnAbandonedGpuIsNotCalledAndItsSuccessorRestoresIt) {
+  Watched first({.keeping = keeping(folder_)});
+  first.tick(Decision::cap(200_W, {"cap", {}}), 1530);
+  first.actuator->abandon();
+  const auto handed = first.actuator->keeping();
+  first.actuator.reset();
+  EXPECT_EQ(first.control.calls, Calls{"200 W"});
+  ASSERT_EQ(left().size(), 1u);
+
+  Watched second({.keeping = handed});
+  second.control.now.power_limit = 200_W;  // as the first left it
+  second.actuator.reset();
+  EXPECT_EQ(second.control.calls, Calls{"300 W"});
+  EXPECT_TRUE(left().empty());
+}
+
+TEST_F(KeptActuator, AFoundLockIsWhatReleaseAndRestoreSet) {
+  Keeping kept = keeping(folder_);
+  kept.entry.found_lock = ClockRange{1000_MHz, 1300_MHz};
+  Watched w({.keeping = kept});
+  w.tick(set(1100), 1530);
+  w.tick(kRelease, 1530);
+  w.tick(set(1200), 1530);
+  w.actuator.reset();
+  EXPECT_EQ(w.control.calls, (Calls{"1100..1100", "1000..1300", "1200..1200", "1000..1300"}));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "govern/governor.h"
 
+#include <algorithm>
+
 namespace derate {
 namespace {
 
@@ -9,16 +11,41 @@ constexpr Celsius kThermalMargin{5};
 
 Governor::Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options)
     : clock_(clock), options_(options) {
-  for (GovernedGpu& gpu : gpus) {
-    const auto slowdown = gpu.source->capability().slowdown_temperature;
-    std::optional<Celsius> limit = options.rules.temperature_limit;
-    if (!limit && slowdown) limit = *slowdown - kThermalMargin;
-    Sampler sampler(*gpu.source, clock, options.sampling);
-    Safety safety(options.rules, gpu.envelope, gpu.as_published);
-    Actuator actuator(gpu.control);
-    seats_.push_back(Seat{std::move(gpu), std::move(sampler), std::move(safety),
-                          std::move(actuator), limit, false, std::nullopt});
-  }
+  for (GovernedGpu& gpu : gpus) seats_.push_back(make_seat(std::move(gpu)));
+}
+
+std::unique_ptr<Governor::Seat> Governor::make_seat(GovernedGpu gpu) const {
+  const Capability& capability = gpu.source->capability();
+  std::optional<Celsius> limit = options_.rules.temperature_limit;
+  if (!limit && capability.slowdown_temperature)
+    limit = *capability.slowdown_temperature - kThermalMargin;
+  const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
+  Sampler sampler(*gpu.source, clock_, options_.sampling);
+  Safety safety(options_.rules, gpu.envelope, gpu.as_published);
+  Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.keeping)});
+  return std::unique_ptr<Seat>(
+      new Seat{std::move(gpu), std::move(sampler), std::move(safety), std::move(actuator), limit});
+}
+
+// The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
+// a little early is on time: loop and schedule often have the same period.
+bool Governor::due(Seat& seat, bool everything) const {
+  const Duration tick = seat.gpu.tick;
+  const Instant now = clock_.now(), about = now + tick / 10;
+  if (seat.next && about < *seat.next) return everything;
+  if (tick == Duration::zero())
+    seat.next = now;
+  else if (!seat.next)
+    seat.next = now + tick;
+  else
+    *seat.next += ((about - *seat.next) / tick + 1) * tick;
+  return true;
+}
+
+Instant Governor::next_due() const {
+  Instant next = Instant::max();
+  for (const auto& seat : seats_) next = std::min(next, seat->next.value_or(Instant::min()));
+  return next;
 }
 
 Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
@@ -38,6 +65,7 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
   out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
   out.power = sample.power_instant ? sample.power_instant : out.power_usage;
+  out.throttle_reasons = sample.throttle_reasons;
   out.activity = sample.activity;
 
   const bool no_kernel = sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0;
@@ -56,40 +84,70 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   return out;
 }
 
+void Governor::read(Seat& seat, std::size_t at, bool everything) {
+  Reading reading = seat.sampler.sample(everything);
+  Record record;
+  record.time = clock_.now();
+  record.gpu = static_cast<int>(at);
+  record.estimate = estimate(seat, reading);
+  record.sample = std::move(reading.fresh);
+  if (reading.failure) record.sample_error = std::move(reading.failure->message);
+  seat.busy = record.estimate.gpu_utilisation.value_or(Fraction(0));
+  records_.push_back(std::move(record));
+}
+
+void Governor::decide(Seat& seat, Record& record, Fraction node_busy) {
+  record.estimate.node_gpu_utilisation = node_busy;
+  const Envelope& envelope = seat.safety.envelope(record.estimate);
+  record.decision = record.estimate.freshness == Freshness::fresh
+                        ? seat.gpu.policy->decide(record.estimate, envelope)
+                        : Decision::hold({"no fresh reading", {}});
+  record.clamped = seat.safety.clamp(record.decision, record.estimate, seat.actuator.locked());
+  record.actuation = seat.actuator.apply(record.clamped.decision, record.estimate);
+}
+
 std::span<const Record> Governor::tick(bool everything) {
   records_.clear();
+  std::vector<bool> now(seats_.size());
+  // All GPUs begin to read before the first is waited for: they answer side by side.
+  for (std::size_t i = 0; i < seats_.size(); ++i)
+    if ((now[i] = due(*seats_[i], everything))) seats_[i]->sampler.start(everything);
+  for (std::size_t i = 0; i < seats_.size(); ++i)
+    if (now[i]) read(*seats_[i], i, everything);
   Fraction busy{0};
-  for (Seat& seat : seats_) {
-    Reading reading = seat.sampler.sample(everything);
-    Record record;
-    record.time = clock_.now();
-    record.gpu = static_cast<int>(records_.size());
-    record.estimate = estimate(seat, reading);
-    record.sample = std::move(reading.fresh);
-    if (reading.failure) record.sample_error = std::move(reading.failure->message);
-    busy += record.estimate.gpu_utilisation.value_or(Fraction(0));
-    records_.push_back(std::move(record));
-  }
-  for (Record& record : records_) {
-    Seat& seat = seats_[static_cast<std::size_t>(record.gpu)];
-    record.estimate.node_gpu_utilisation = busy;
-    const Envelope& envelope = seat.safety.envelope(record.estimate);
-    record.decision = record.estimate.freshness == Freshness::fresh
-                          ? seat.gpu.policy->decide(record.estimate, envelope)
-                          : Decision::hold({"no fresh reading", {}});
-    record.clamped = seat.safety.clamp(record.decision, record.estimate, seat.actuator.locked());
-    record.actuation = seat.actuator.apply(record.clamped.decision);
-  }
+  for (const auto& seat : seats_)
+    if (!seat->gpu.observed) busy += seat->busy;
+  for (Record& record : records_)
+    decide(*seats_[static_cast<std::size_t>(record.gpu)], record, busy);
   return records_;
 }
 
+Result<void> Governor::replace(std::size_t at, GovernedGpu gpu) {
+  auto restored = seats_[at]->actuator.restore();
+  seats_[at] = make_seat(std::move(gpu));
+  return restored;
+}
+
+std::optional<Keeping> Governor::abandon(std::size_t at) {
+  Actuator& actuator = seats_[at]->actuator;
+  actuator.abandon();
+  return actuator.keeping();
+}
+
 Result<void> Governor::restore() {
-  std::optional<Error> first;
-  for (Seat& seat : seats_) {
-    auto restored = seat.actuator.restore().with(seat.gpu.source->capability().id.uuid);
-    if (!restored.ok() && !first) first = std::move(restored).error();
+  std::optional<Error> failure;
+  for (const auto& seat : seats_) {
+    auto restored = seat->actuator.restore();
+    if (restored.ok()) continue;
+    Error error = std::move(restored).error();
+    const std::string& uuid = seat->gpu.source->capability().id.uuid;
+    if (error.message.find(uuid) == std::string::npos) error.message = uuid + ": " + error.message;
+    if (!failure)
+      failure = std::move(error);
+    else
+      failure->message += "; " + error.message;
   }
-  if (first) return *std::move(first);
+  if (failure) return *std::move(failure);
   return {};
 }
 

@@ -23,6 +23,10 @@ struct GovernedGpu {
   std::unique_ptr<Policy> policy;
   bool as_published = false;
   Envelope envelope;
+  Duration tick{};        // the policy's own control period; zero: every tick of the governor
+  bool observed = false;  // only looked at: its load is not the governed node's
+  DriftRule on_drift = DriftRule::reassert;  // `ignore` when as_published
+  std::optional<Keeping> keeping = {};       // the journal; without one nothing is kept on disk
 };
 
 struct GovernorOptions {
@@ -35,11 +39,20 @@ class Governor {
   // Sources, controls and the clock outlive the governor.
   Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options = {});
 
-  // One tick of every GPU; one record each, valid until the next tick. `everything` reads the dear
-  // sensors too.
+  // One tick of every GPU that is due; one record each, valid until the next tick. `everything`
+  // ticks all of them and reads the dear sensors too.
   std::span<const Record> tick(bool everything = false);
+  // When the next GPU is due.
+  Instant next_due() const;
 
-  // Gives every GPU back, going on past one that fails. Errors: the first failure, with its GPU.
+  // Puts another policy, source or control on the GPU at `seat`; what was there is restored first,
+  // unless it was abandon()ed. Errors: those of restoring, and the new one is seated all the same.
+  Result<void> replace(std::size_t seat, GovernedGpu gpu);
+  // Leaves the GPU at `seat` as it is now, without a further call to it: it is lost, or hangs.
+  // Gives what a successor needs to restore it in the end.
+  std::optional<Keeping> abandon(std::size_t seat);
+
+  // Gives every GPU back, going on past one that fails. Errors: all failures, each with its GPU.
   Result<void> restore();
 
  private:
@@ -52,13 +65,19 @@ class Governor {
     std::optional<Celsius> hot_above;  // the thermal rule's limit
     bool hot = false;
     std::optional<Instant> idle_since;
+    Fraction busy{0};  // at its last tick
+    std::optional<Instant> next;
   };
 
+  std::unique_ptr<Seat> make_seat(GovernedGpu gpu) const;
+  bool due(Seat& seat, bool everything) const;
   Estimate estimate(Seat& seat, const Reading& reading) const;
+  void read(Seat& seat, std::size_t at, bool everything);
+  void decide(Seat& seat, Record& record, Fraction node_busy);
 
   Clock& clock_;
   GovernorOptions options_;
-  std::vector<Seat> seats_;
+  std::vector<std::unique_ptr<Seat>> seats_;
   std::vector<Record> records_;
 };
 

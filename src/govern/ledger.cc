@@ -44,6 +44,10 @@ void Ledger::add(const Record& record) {
       ++failed_writes_;
       last_error_ = record.actuation.error;
       break;
+    case Actuation::Outcome::waiting:
+    case Actuation::Outcome::yielded:
+      last_error_ = record.actuation.error;
+      break;
   }
   last_time_ = record.time;
   last_locked_ = record.actuation.locked;

@@ -100,6 +100,8 @@ std::string record_json(const Record& record, Instant start) {
   json["clamped"]["rule"] = to_string(record.clamped.rule);
   json["actuation"] = {{"outcome", to_string(record.actuation.outcome)}};
   put(json["actuation"], "locked_mhz", record.actuation.locked, 1);
+  put(json["actuation"], "power_limit_watts", record.actuation.power_limit, 1e-3);
+  if (record.actuation.drifts > 0) json["actuation"]["drifts"] = record.actuation.drifts;
   if (!record.actuation.error.empty()) json["actuation"]["error"] = record.actuation.error;
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

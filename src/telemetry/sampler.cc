@@ -14,11 +14,19 @@ bool Sampler::due(Instant& next, Duration every, Instant now) const {
   return true;
 }
 
-Reading Sampler::sample(bool everything) {
+void Sampler::start(bool everything) {
   const Instant now = clock_.now();
   ReadPlan plan;
   plan.energy = due(next_energy_, options_.energy_every, now) || everything;
   plan.activity = due(next_activity_, options_.activity_every, now) || everything;
+  started_ = plan;
+  source_.start_reading(plan);
+}
+
+Reading Sampler::sample(bool everything) {
+  if (!started_) start(everything);
+  const ReadPlan plan = *started_;
+  started_.reset();
   Reading reading;
   auto sample = source_.read(plan);
   if (sample.ok()) {

@@ -27,6 +27,8 @@ struct Reading {
 class Sampler {
  public:
   Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options = {});
+  // Begins the read that the next sample() finishes; a caller with many GPUs starts them all first.
+  void start(bool everything = false);
   // One read. `everything` reads the dear fields too, as at the start and end of a run.
   Reading sample(bool everything = false);
 
@@ -37,6 +39,7 @@ class Sampler {
   Clock& clock_;
   SamplerOptions options_;
   Instant next_energy_ = Instant::min(), next_activity_ = Instant::min();
+  std::optional<ReadPlan> started_;
   std::optional<Sample> newest_;
 };
 

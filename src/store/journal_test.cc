@@ -1,0 +1,158 @@
+#include "store/journal.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace derate {
+namespace {
+
+using namespace literals;
+namespace fs = std::filesystem;
+
+const MachineLife kLife{"boot-1", "4711"};
+
+JournalEntry sample_entry(const std::string& uuid = "GPU-1") {
+  JournalEntry entry;
+  entry.uuid = uuid;
+  entry.life = kLife;
+  entry.owner = "derated";
+  entry.pid = 17;
+  entry.time = WallTime(std::chrono::seconds(1'700'000'000));
+  entry.found = {300_W, 1530_MHz, 877_MHz};
+  entry.clock_written = true;
+  return entry;
+}
+
+class JournalTest : public testing::Test {
+ protected:
+  ~JournalTest() override { fs::remove_all(root_); }
+  void put(const std::string& name, const std::string& text) {
+    fs::create_directories(folder());
+    std::ofstream(folder() + "/" + name) << text;
+  }
+  static std::string new_folder() {
+    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr);
+    return made;
+  }
+  std::string folder() const { return root_ + "/state/journal"; }
+
+  std::string root_ = new_folder();
+  Journal journal_{folder()};
+};
+
+TEST_F(JournalTest, WhatIsWrittenIsReadAndRemoved) {
+  EXPECT_TRUE(journal_.read(kLife)->entries.empty());  // no folder yet
+  JournalEntry first = sample_entry("GPU-b"), second = sample_entry("GPU-a");
+  second.found_lock = ClockRange{210_MHz, 1200_MHz};
+  second.power_written = true;
+  ASSERT_TRUE(journal_.write(first).ok());
+  ASSERT_TRUE(journal_.write(second).ok());
+  const auto left = *journal_.read(kLife);
+  EXPECT_EQ(left.entries, (std::vector<JournalEntry>{second, first}));
+  EXPECT_TRUE(left.unusable.empty());
+  EXPECT_TRUE(journal_.remove("GPU-a").ok());
+  EXPECT_TRUE(journal_.remove("GPU-a").ok());
+  EXPECT_EQ(journal_.read(kLife)->entries, std::vector<JournalEntry>{first});
+}
+
+TEST_F(JournalTest, AnotherLifeIsNeverApplied) {
+  ASSERT_TRUE(journal_.write(sample_entry()).ok());
+  for (const MachineLife& other : {MachineLife{"boot-2", "4711"}, MachineLife{"boot-1", "4712"}}) {
+    const auto left = *journal_.read(other);
+    EXPECT_TRUE(left.entries.empty());
+    ASSERT_EQ(left.unusable.size(), 1u);
+    EXPECT_NE(left.unusable[0].why.find("earlier"), std::string::npos);
+  }
+  ASSERT_TRUE(journal_.set_aside(folder() + "/GPU-1.json").ok());
+  EXPECT_TRUE(journal_.read(MachineLife{"boot-2", ""})->unusable.empty());
+}
+
+// Cut anywhere, a journal is unusable or whole: nothing in between is believed.
+TEST_F(JournalTest, HalfAJournalIsNoJournal) {
+  const std::string text = journal_text(sample_entry());
+  for (std::size_t length = 0; length + 2 < text.size(); ++length) {
+    put("GPU-1.json", text.substr(0, length));
+    const auto left = *journal_.read(kLife);
+    EXPECT_TRUE(left.entries.empty()) << length;
+    EXPECT_EQ(left.unusable.size(), 1u) << length;
+  }
+}
+
+TEST_F(JournalTest, ForeignAndStrangeFilesAreUnusable) {
+  const std::string text = journal_text(sample_entry());
+  put("GPU-2.json", text);  // another GPU's name
+  put("target", text);
+  fs::create_symlink(folder() + "/target", folder() + "/GPU-1.json");
+  fs::create_directory(folder() + "/GPU-3.json");
+  put("GPU-4.json", journal_text(sample_entry("GPU-4")));
+  ::chmod((folder() + "/GPU-4.json").c_str(), 0666);
+  put("GPU-5.json", journal_text(sample_entry("GPU-5")));
+  put("notes.txt", "not a journal");
+  const auto left = *journal_.read(kLife);
+  ASSERT_EQ(left.entries.size(), 1u);
+  EXPECT_EQ(left.entries[0].uuid, "GPU-5");
+  EXPECT_EQ(left.unusable.size(), 4u);
+}
+
+TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {
+  const auto changed = [](const char* from, const char* to) {
+    std::string text = journal_text(sample_entry());
+    const auto at = text.find(from);
+    CHECK(at != std::string::npos);
+    return parse_journal(text.replace(at, std::string_view(from).size(), to));
+  };
+  ASSERT_TRUE(changed("300.0", "250.0").ok());
+  for (const char* bad : {"-300.0", "0", "1e9", "\"300\"", "null", "1e999"})
+    EXPECT_FALSE(changed("300.0", bad).ok()) << bad;
+  EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": -1").ok());
+  EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": 99999999999").ok());
+  EXPECT_FALSE(changed("\"clock_written\": true", "\"clock_written\": 1").ok());
+  EXPECT_FALSE(changed("\"version\": 1", "\"version\": 2").ok());
+  EXPECT_FALSE(changed("1700000000.0", "1e300").ok());
+}
+
+TEST_F(JournalTest, AUuidThatIsNoFileNameIsRefused) {
+  for (const char* uuid : {"", "../GPU-1", "a/b", ".hidden", "a b"}) {
+    const auto written = journal_.write(sample_entry(uuid));
+    ASSERT_FALSE(written.ok()) << uuid;
+    EXPECT_EQ(written.error().code, Errc::invalid_argument);
+  }
+}
+
+TEST_F(JournalTest, WhereNothingCanBeWrittenItSaysSo) {
+  Journal nowhere("/proc/derate/journal");
+  const auto written = nowhere.write(sample_entry());
+  ASSERT_FALSE(written.ok());
+  EXPECT_NE(written.error().message.find("/proc/derate"), std::string::npos);
+}
+
+RC_GTEST_PROP(JournalProperty, TextComesBack, ()) {
+  JournalEntry entry = sample_entry();
+  entry.owner = *rc::gen::string<std::string>();
+  for (char& c : entry.owner) c = static_cast<char>(c & 0x7f);  // owners are ASCII
+  entry.clock_written = *rc::gen::arbitrary<bool>();
+  entry.power_written = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) entry.found.power_limit.reset();
+  if (*rc::gen::arbitrary<bool>())
+    entry.found.application_sm_clock = Megahertz(*rc::gen::inRange(1, 9999));
+  if (*rc::gen::arbitrary<bool>()) entry.found_lock = ClockRange{200_MHz, 1500_MHz};
+  const auto back = parse_journal(journal_text(entry));
+  RC_ASSERT(back.ok());
+  RC_ASSERT(*back == entry);
+}
+
+TEST(MachineLife, IsTheSameAsLongAsTheMachineRuns) {
+  EXPECT_EQ(current_life(), current_life());
+  EXPECT_EQ(current_life().boot_id.size(), 36u);
+}
+
+}  // namespace
+}  // namespace derate
