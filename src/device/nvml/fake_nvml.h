@@ -22,6 +22,9 @@ struct FakeGpu {
   std::vector<unsigned int> memory_clocks{3201, 1593};
   std::vector<unsigned int> graphics_clocks{1980, 1965, 1965, 345};
   unsigned int power_lowest = 200'000, power_highest = 700'000, power_default = 700'000;
+  unsigned int power_limit = 650'000, application_graphics = 1830, application_memory = 3201;
+  unsigned int mig = 0;
+  std::vector<std::string> writes;
   unsigned int slowdown = 87;
   nvml::EnableState persistence = nvml::EnableState::on;
 
@@ -125,9 +128,12 @@ inline Return shutdown() {
 }
 inline const char* error_string(Return code) {
   switch (code) {
-    case Return::gpu_is_lost: return "GPU is lost";
-    case Return::no_permission: return "Insufficient Permissions";
-    default: return "Unknown Error";
+    case Return::gpu_is_lost:
+      return "GPU is lost";
+    case Return::no_permission:
+      return "Insufficient Permissions";
+    default:
+      return "Unknown Error";
   }
 }
 inline Return driver_version(char* out, unsigned int size) {
@@ -235,6 +241,33 @@ inline Return process_utilization(Device device, nvml::ProcessUtilization* out, 
     if (sample.time_us > since) newer.push_back(sample);
   return newer.empty() ? Return::not_found : give_list(newer, count, out);
 }
+inline Return lock_clocks(Device device, unsigned int lowest, unsigned int highest) {
+  FAKE_CALL("nvmlDeviceSetGpuLockedClocks");
+  gpu_of(device).writes.push_back(std::to_string(lowest) + ".." + std::to_string(highest));
+  return Return::success;
+}
+inline Return reset_clocks(Device device) {
+  FAKE_CALL("nvmlDeviceResetGpuLockedClocks");
+  gpu_of(device).writes.push_back("reset");
+  return Return::success;
+}
+inline Return set_power_limit(Device device, unsigned int milliwatts) {
+  FAKE_CALL("nvmlDeviceSetPowerManagementLimit");
+  gpu_of(device).power_limit = milliwatts;
+  gpu_of(device).writes.push_back(std::to_string(milliwatts) + " mW");
+  return Return::success;
+}
+inline Return application_clock(Device device, nvml::ClockType type, unsigned int* out) {
+  FAKE_CALL("nvmlDeviceGetApplicationsClock");
+  const FakeGpu& gpu = gpu_of(device);
+  *out = type == nvml::ClockType::memory ? gpu.application_memory : gpu.application_graphics;
+  return Return::success;
+}
+inline Return mig_mode(Device device, unsigned int* now, unsigned int* after_reset) {
+  FAKE_CALL("nvmlDeviceGetMigMode");
+  *now = *after_reset = gpu_of(device).mig;
+  return Return::success;
+}
 inline Return gpm_support(Device device, nvml::GpmSupport* out) {
   FAKE_CALL("nvmlGpmQueryDeviceSupport");
   CHECK(out->version == nvml::kGpmSupportVersion);
@@ -323,6 +356,14 @@ inline NvmlFunctions FakeNvml::functions() {
   all.compute_processes = f::compute_processes;
   all.graphics_processes = f::graphics_processes;
   all.process_utilization = f::process_utilization;
+  all.lock_clocks = f::lock_clocks;
+  all.reset_clocks = f::reset_clocks;
+  all.set_power_limit = f::set_power_limit;
+  all.power_limit = [](Device d, unsigned int* out) {
+    return f::give_member<&FakeGpu::power_limit>("nvmlDeviceGetPowerManagementLimit", d, out);
+  };
+  all.application_clock = f::application_clock;
+  all.mig_mode = f::mig_mode;
   all.gpm_support = f::gpm_support;
   all.gpm_alloc = f::gpm_alloc;
   all.gpm_free = f::gpm_free;

@@ -1,7 +1,6 @@
 // The part of NVML's C interface that Derate calls, in our own declarations: a build needs no
 // NVIDIA header, and what is asked of the driver can be seen at a glance. The name in a comment is
-// NVML's; scripts/check_nvml_abi compares names, values and layouts with a real nvml.h. Reading
-// only: nothing here changes a GPU.
+// NVML's; scripts/check_nvml_abi compares names, values and layouts with a real nvml.h.
 #pragma once
 
 namespace derate::nvml {
@@ -32,8 +31,8 @@ enum class Return : unsigned int {
   unknown = 999,
 };
 
-enum class ClockType : unsigned int { sm = 1, memory = 2 };       // nvmlClockType_t
-enum class EnableState : unsigned int { off = 0, on = 1 };             // nvmlEnableState_t
+enum class ClockType : unsigned int { graphics = 0, sm = 1, memory = 2 };  // nvmlClockType_t
+enum class EnableState : unsigned int { off = 0, on = 1 };                 // nvmlEnableState_t
 enum class TemperatureSensor : unsigned int { gpu = 0 };          // nvmlTemperatureSensors_t
 enum class TemperatureThreshold : unsigned int { slowdown = 1 };  // nvmlTemperatureThresholds_t
 
@@ -195,6 +194,14 @@ struct NvmlFunctions {
   Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes = nullptr;
   Call<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
       process_utilization = nullptr;
+
+  // What changes a GPU, and what reads such a setting back.
+  Call<nvml::Device, unsigned int, unsigned int> lock_clocks = nullptr;  // MHz: lowest, highest
+  Call<nvml::Device> reset_clocks = nullptr;
+  Call<nvml::Device, unsigned int> set_power_limit = nullptr;  // mW
+  Call<nvml::Device, unsigned int*> power_limit = nullptr;
+  Call<nvml::Device, nvml::ClockType, unsigned int*> application_clock = nullptr;
+  Call<nvml::Device, unsigned int*, unsigned int*> mig_mode = nullptr;  // now, after a reset
 
   Call<nvml::Device, nvml::GpmSupport*> gpm_support = nullptr;
   Call<nvml::GpmSample*> gpm_alloc = nullptr;

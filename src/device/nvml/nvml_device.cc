@@ -1,6 +1,9 @@
 #include "device/nvml/nvml_device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -40,25 +43,38 @@ std::optional<Joules> joules(unsigned long long millijoules) {
 
 double number(const nvml::FieldValue& field) {
   switch (field.type) {
-    case nvml::ValueType::real: return field.value.real;
-    case nvml::ValueType::uint: return field.value.uint;
-    case nvml::ValueType::ulong: return static_cast<double>(field.value.ulong);
-    case nvml::ValueType::ulonglong: return static_cast<double>(field.value.ulonglong);
-    case nvml::ValueType::slonglong: return static_cast<double>(field.value.slonglong);
+    case nvml::ValueType::real:
+      return field.value.real;
+    case nvml::ValueType::uint:
+      return field.value.uint;
+    case nvml::ValueType::ulong:
+      return static_cast<double>(field.value.ulong);
+    case nvml::ValueType::ulonglong:
+      return static_cast<double>(field.value.ulonglong);
+    case nvml::ValueType::slonglong:
+      return static_cast<double>(field.value.slonglong);
   }
   return -1;  // of a type that we do not know: no power
 }
 
 Architecture architecture_of(unsigned int raw) {
   switch (raw) {
-    case nvml::kArchPascal: return Architecture::pascal;
-    case nvml::kArchVolta: return Architecture::volta;
-    case nvml::kArchTuring: return Architecture::turing;
-    case nvml::kArchAmpere: return Architecture::ampere;
-    case nvml::kArchAda: return Architecture::ada;
-    case nvml::kArchHopper: return Architecture::hopper;
-    case nvml::kArchBlackwell: return Architecture::blackwell;
-    default: return Architecture::unknown;
+    case nvml::kArchPascal:
+      return Architecture::pascal;
+    case nvml::kArchVolta:
+      return Architecture::volta;
+    case nvml::kArchTuring:
+      return Architecture::turing;
+    case nvml::kArchAmpere:
+      return Architecture::ampere;
+    case nvml::kArchAda:
+      return Architecture::ada;
+    case nvml::kArchHopper:
+      return Architecture::hopper;
+    case nvml::kArchBlackwell:
+      return Architecture::blackwell;
+    default:
+      return Architecture::unknown;
   }
 }
 
@@ -182,6 +198,12 @@ void find_identity(Calls& calls, const NvmlFunctions& nvml, nvml::Device device,
   }
 }
 
+std::optional<bool> read_mig(Calls& calls, const NvmlFunctions& nvml, nvml::Device device) {
+  unsigned int now = 0, pending = 0;
+  if (!calls.ok("nvmlDeviceGetMigMode", nvml.mig_mode, device, &now, &pending)) return std::nullopt;
+  return now != 0;
+}
+
 struct PowerFields {
   std::optional<Watts> average, instant;
 };
@@ -295,6 +317,7 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
   find_clocks(calls, nvml, handle, capability);
   find_limits(calls, nvml, handle, capability);
   find_sensors(calls, nvml, handle, capability);
+  device->mig_ = read_mig(calls, nvml, handle);
   std::vector<nvml::ProcessInfo> list;
   capability.process_list =
       calls.note(kComputeProcesses, read_processes(nvml.compute_processes, handle, list)) ||
@@ -350,7 +373,12 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
     sample.energy = joules(wide);
 
+  // Asked as often as the dear fields: a GPU that was partitioned is another GPU to us.
+  const auto mig = plan.energy && mig_ ? read_mig(calls, nvml, device_) : mig_;
   if (auto error = calls.error()) return *std::move(error);
+  if (mig && mig != mig_)
+    return Error{Errc::gpu_lost, fmt::format("{}: its MIG mode was changed: it is opened anew",
+                                             capability_.id.uuid)};
   return sample;
 }
 
@@ -381,6 +409,78 @@ Result<std::vector<GpuProcess>> NvmlDevice::processes() {
     processes.push_back(std::move(process));
   }
   return processes;
+}
+
+// A handle can come to mean another GPU, after a reset or when one fell off the bus.
+Result<void> NvmlDevice::check_identity() const {
+  char uuid[nvml::kUuidSize] = {};
+  const Return code = library_->functions().uuid(device_, uuid, nvml::kUuidSize);
+  if (code != Return::success) return library_->error(code, "nvmlDeviceGetUUID");
+  if (text(uuid) == capability_.id.uuid) return {};
+  return Error{Errc::gpu_lost, fmt::format("GPU {} was {} and is {} now: nothing is written to it",
+                                           capability_.id.index, capability_.id.uuid, text(uuid))};
+}
+
+Result<void> NvmlDevice::check_supported(Megahertz clock) const {
+  const auto& clocks = capability_.sm_clocks;
+  if (std::binary_search(clocks.begin(), clocks.end(), clock)) return {};
+  return Error{Errc::invalid_argument, fmt::format("{:.0f} MHz is not a supported clock of {}",
+                                                   clock.value(), capability_.id.name)};
+}
+
+template <class... P, class... A>
+Result<void> NvmlDevice::write(const char* name, Return (*function)(P...), A... arguments) {
+  if (function == nullptr)
+    return Error{Errc::not_supported, std::string("the driver lacks ") + name};
+  TRY(check_identity());
+  const Return code = function(device_, arguments...);
+  if (code != Return::success) return library_->error(code, name);
+  return {};
+}
+
+Result<void> NvmlDevice::lock_sm_clock(Megahertz lowest, Megahertz highest) {
+  TRY(check_supported(lowest));
+  TRY(check_supported(highest));
+  if (lowest > highest)
+    return Error{Errc::invalid_argument,
+                 fmt::format("lowest clock {:.0f} MHz above highest {:.0f} MHz", lowest.value(),
+                             highest.value())};
+  return write("nvmlDeviceSetGpuLockedClocks", library_->functions().lock_clocks,
+               static_cast<unsigned int>(lowest.value()),
+               static_cast<unsigned int>(highest.value()));
+}
+
+Result<void> NvmlDevice::reset_sm_clock() {
+  return write("nvmlDeviceResetGpuLockedClocks", library_->functions().reset_clocks);
+}
+
+Result<void> NvmlDevice::set_power_limit(Watts limit) {
+  const auto& limits = capability_.power_limits;
+  if (!limits)
+    return Error{Errc::not_supported, capability_.id.name + " does not let its power limit be set"};
+  if (!(limit >= limits->lowest && limit <= limits->highest))
+    return Error{Errc::invalid_argument,
+                 fmt::format("power limit {:.0f} W: {} takes {:.0f} to {:.0f} W", limit.value(),
+                             capability_.id.name, limits->lowest.value(), limits->highest.value())};
+  return write("nvmlDeviceSetPowerManagementLimit", library_->functions().set_power_limit,
+               static_cast<unsigned int>(std::lround(limit.value() * 1e3)));
+}
+
+Result<GpuSettings> NvmlDevice::settings() {
+  const NvmlFunctions& nvml = library_->functions();
+  Calls calls(*library_);
+  GpuSettings out;
+  unsigned int raw = 0;
+  if (calls.ok("nvmlDeviceGetPowerManagementLimit", nvml.power_limit, device_, &raw))
+    out.power_limit = watts(raw);
+  if (calls.ok("nvmlDeviceGetApplicationsClock", nvml.application_clock, device_,
+               nvml::ClockType::graphics, &raw))
+    out.application_sm_clock = megahertz(raw);
+  if (calls.ok("nvmlDeviceGetApplicationsClock", nvml.application_clock, device_,
+               nvml::ClockType::memory, &raw))
+    out.application_memory_clock = megahertz(raw);
+  if (auto error = calls.error()) return *std::move(error);
+  return out;
 }
 
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,

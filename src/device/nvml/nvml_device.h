@@ -1,17 +1,18 @@
-// A GPU read through NVML. Raw integers become quantities here and nowhere above.
+// A GPU read and set through NVML. Raw integers become quantities here and nowhere above.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "base/clock.h"
+#include "device/clock_control.h"
 #include "device/nvml/gpm.h"
 #include "device/nvml/nvml_library.h"
 #include "device/telemetry_source.h"
 
 namespace derate {
 
-class NvmlDevice final : public TelemetrySource {
+class NvmlDevice final : public TelemetrySource, public ClockControl {
  public:
   // Opens the GPU at NVML's `index` and asks what it offers; what it cannot tell stays empty.
   // `clock` outlives the device. Errors: gpu_lost, no_permission, query_failed.
@@ -23,7 +24,17 @@ class NvmlDevice final : public TelemetrySource {
   // Everything that computes or draws on the GPU, ascending by pid.
   Result<std::vector<GpuProcess>> processes() override;
 
+  // Each write makes sure first that the handle still is the GPU that was opened.
+  Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
+  Result<void> reset_sm_clock() override;
+  Result<void> set_power_limit(Watts limit) override;
+  Result<GpuSettings> settings() override;
+
  private:
+  Result<void> check_identity() const;
+  Result<void> check_supported(Megahertz clock) const;
+  template <class... P, class... A>
+  Result<void> write(const char* name, nvml::Return (*function)(P...), A... arguments);
   NvmlDevice(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, const Clock& clock)
       : library_(std::move(library)), device_(device), clock_(clock) {}
 
@@ -32,6 +43,7 @@ class NvmlDevice final : public TelemetrySource {
   const Clock& clock_;
   Capability capability_;
   std::unique_ptr<Gpm> gpm_;                  // null when the GPU has none
+  std::optional<bool> mig_;                   // as it was when the GPU was opened
   unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
 };
 

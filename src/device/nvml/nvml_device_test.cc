@@ -9,6 +9,8 @@
 namespace derate {
 namespace {
 
+using namespace literals;
+
 using nvml::Return;
 using namespace std::chrono_literals;
 
@@ -198,7 +200,7 @@ TEST_F(NvmlDeviceTest, ALostGpuFailsTheSampleWhicheverCallSaysSo) {
   clock.advance(200ms);
   ASSERT_TRUE(device->read({}).ok());
   const auto calls = fake.called;
-  EXPECT_EQ(calls.size(), 9u);
+  EXPECT_EQ(calls.size(), 10u);
   for (const auto& [call, times] : calls) {
     fake.failing = {{call, Return::gpu_is_lost}};
     clock.advance(200ms);
@@ -355,6 +357,61 @@ TEST_F(NvmlDeviceTest, TheLibraryLivesAsLongAsItsDevices) {
   }
   EXPECT_EQ(fake.initialised, 0);
   EXPECT_EQ(fake.gpm_samples, 0);
+}
+
+// --- writes
+// --------------------------------------------------------------------------------------
+
+TEST_F(NvmlDeviceTest, KnobsReachTheDriverInItsUnits) {
+  const auto device = open();
+  EXPECT_TRUE(device->lock_sm_clock(345_MHz, 1965_MHz).ok());
+  EXPECT_TRUE(device->set_power_limit(412.5_W).ok());
+  EXPECT_TRUE(device->reset_sm_clock().ok());
+  EXPECT_EQ(gpu.writes, (std::vector<std::string>{"345..1965", "412500 mW", "reset"}));
+  EXPECT_EQ(*device->settings(), (GpuSettings{412.5_W, 1830_MHz, 3201_MHz}));
+}
+
+TEST_F(NvmlDeviceTest, AGpuThatBecameAnotherIsNotWrittenTo) {
+  const auto device = open();
+  gpu.uuid = "GPU-another";
+  for (const auto& refused : {device->lock_sm_clock(345_MHz, 345_MHz), device->reset_sm_clock(),
+                              device->set_power_limit(400_W)}) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::gpu_lost);
+    EXPECT_NE(refused.error().message.find("GPU-another"), std::string::npos);
+  }
+  EXPECT_TRUE(gpu.writes.empty());
+}
+
+TEST_F(NvmlDeviceTest, BadValuesDoNotReachTheDriver) {
+  const auto device = open();
+  EXPECT_EQ(device->lock_sm_clock(346_MHz, 1980_MHz).error().code, Errc::invalid_argument);
+  EXPECT_EQ(device->lock_sm_clock(1980_MHz, 345_MHz).error().code, Errc::invalid_argument);
+  const auto limit = device->set_power_limit(100_W);
+  EXPECT_EQ(limit.error().code, Errc::invalid_argument);
+  EXPECT_NE(limit.error().message.find("200 to 700 W"), std::string::npos);
+  EXPECT_TRUE(gpu.writes.empty());
+}
+
+TEST_F(NvmlDeviceTest, WritesFailAsTheDriverSays) {
+  const auto device = open();
+  fake.failing = {{"nvmlDeviceSetGpuLockedClocks", Return::no_permission},
+                  {"nvmlDeviceResetGpuLockedClocks", Return::gpu_is_lost},
+                  {"nvmlDeviceSetPowerManagementLimit", Return::not_supported}};
+  EXPECT_EQ(device->lock_sm_clock(345_MHz, 345_MHz).error().code, Errc::no_permission);
+  EXPECT_EQ(device->reset_sm_clock().error().code, Errc::gpu_lost);
+  EXPECT_EQ(device->set_power_limit(400_W).error().code, Errc::not_supported);
+}
+
+TEST_F(NvmlDeviceTest, AChangedMigModeIsNoticedWithTheDearFields) {
+  const auto device = open();
+  EXPECT_TRUE(device->read({}).ok());
+  gpu.mig = 1;
+  EXPECT_TRUE(device->read({.energy = false}).ok());
+  const auto read = device->read({});
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, Errc::gpu_lost);
+  EXPECT_NE(read.error().message.find("MIG"), std::string::npos);
 }
 
 }  // namespace

@@ -64,6 +64,12 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::graphics_processes>("nvmlDeviceGetGraphicsRunningProcesses_v3", kOptional,
                                    "nvmlDeviceGetGraphicsRunningProcesses_v2"),
     symbol<&F::process_utilization>("nvmlDeviceGetProcessUtilization", kOptional),
+    symbol<&F::lock_clocks>("nvmlDeviceSetGpuLockedClocks", kOptional),
+    symbol<&F::reset_clocks>("nvmlDeviceResetGpuLockedClocks", kOptional),
+    symbol<&F::set_power_limit>("nvmlDeviceSetPowerManagementLimit", kOptional),
+    symbol<&F::power_limit>("nvmlDeviceGetPowerManagementLimit", kOptional),
+    symbol<&F::application_clock>("nvmlDeviceGetApplicationsClock", kOptional),
+    symbol<&F::mig_mode>("nvmlDeviceGetMigMode", kOptional),
     symbol<&F::gpm_support>("nvmlGpmQueryDeviceSupport", kOptional),
     symbol<&F::gpm_alloc>("nvmlGpmSampleAlloc", kOptional),
     symbol<&F::gpm_free>("nvmlGpmSampleFree", kOptional),
@@ -78,23 +84,30 @@ Errc errc_of(Return code) {
     case Return::not_supported:
     case Return::function_not_found:
     case Return::argument_version_mismatch:
-    case Return::deprecated: return Errc::not_supported;
+    case Return::deprecated:
+      return Errc::not_supported;
     case Return::no_permission:
-    case Return::operating_system: return Errc::no_permission;
+    case Return::operating_system:
+      return Errc::no_permission;
     case Return::not_found:
-    case Return::gpu_not_found: return Errc::not_found;
+    case Return::gpu_not_found:
+      return Errc::not_found;
     case Return::driver_not_loaded:
-    case Return::lib_rm_version_mismatch: return Errc::driver_not_loaded;
-    case Return::library_not_found: return Errc::library_missing;
+    case Return::lib_rm_version_mismatch:
+      return Errc::driver_not_loaded;
+    case Return::library_not_found:
+      return Errc::library_missing;
     case Return::gpu_is_lost:
-    case Return::reset_required: return Errc::gpu_lost;
+    case Return::reset_required:
+      return Errc::gpu_lost;
     // An argument that NVML refuses is ours, not the user's.
     case Return::success:
     case Return::invalid_argument:
     case Return::uninitialized:
     case Return::insufficient_size:
     case Return::timeout:
-    case Return::unknown: break;
+    case Return::unknown:
+      break;
   }
   return Errc::query_failed;
 }

@@ -16,12 +16,18 @@ using nvml::Return;
 int a_function;  // an address that stands for one
 const auto kAll = [](const char*) -> void* { return &a_function; };
 
-TEST(NvmlSymbols, NoneWrites) {
+// What changes a GPU is a short list, and locked clocks are first on it.
+TEST(NvmlSymbols, ThreeWrite) {
+  const std::set<std::string> writers{"nvmlDeviceSetGpuLockedClocks",
+                                      "nvmlDeviceResetGpuLockedClocks",
+                                      "nvmlDeviceSetPowerManagementLimit"};
   std::set<std::string> names;
   for (const NvmlSymbol& symbol : nvml_symbols()) {
     EXPECT_TRUE(names.insert(symbol.name).second) << symbol.name;
     for (const char* verb : {"Set", "Reset", "Clear", "Create", "Destroy", "Modify", "Remove"})
-      EXPECT_EQ(std::string(symbol.name).find(verb), std::string::npos) << symbol.name;
+      EXPECT_TRUE(std::string(symbol.name).find(verb) == std::string::npos ||
+                  writers.contains(symbol.name))
+          << symbol.name;
   }
 }
 

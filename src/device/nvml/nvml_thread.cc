@@ -57,15 +57,21 @@ struct NvmlSource::Shared {
     shared->changed.notify_all();
   }
 
-  // Has the thread do `job`; false when it has not done it by the deadline.
-  bool run(Job next, Duration deadline) {
-    std::unique_lock lock(mutex);
-    if (state == State::busy) return false;
+  // Has the thread do `job`; false while it does another one.
+  bool begin(Job next) {
+    const std::lock_guard lock(mutex);
+    if (state != State::idle) return false;
     job = std::move(next);
     since = RealTime::now();
     state = State::busy;
     changed.notify_all();
-    return changed.wait_until(lock, since + deadline, [&] { return state == State::idle; });
+    return true;
+  }
+
+  // Waits for the call in progress; false when it is not back in time, counted from its start.
+  bool finish(Duration patience) {
+    std::unique_lock lock(mutex);
+    return changed.wait_until(lock, since + patience, [&] { return state == State::idle; });
   }
 
   Duration busy_for() {
@@ -74,14 +80,16 @@ struct NvmlSource::Shared {
   }
 };
 
-NvmlSource::NvmlSource(Capability capability, Duration deadline)
+NvmlSource::NvmlSource(Capability capability, ClockControl* control, NvmlPatience patience)
     : capability_(std::move(capability)),
-      deadline_(deadline),
+      control_(control),
+      patience_(patience),
       shared_(std::make_shared<Shared>()) {}
 
 Result<std::unique_ptr<NvmlSource>> NvmlSource::create(std::unique_ptr<TelemetrySource> inner,
-                                                       Duration deadline) {
-  std::unique_ptr<NvmlSource> source(new NvmlSource(inner->capability(), deadline));
+                                                       ClockControl* control,
+                                                       NvmlPatience patience) {
+  std::unique_ptr<NvmlSource> source(new NvmlSource(inner->capability(), control, patience));
   source->shared_->inner = std::move(inner);
 
   // A thread inherits the mask: signals are for the program's main thread.
@@ -109,7 +117,7 @@ NvmlSource::~NvmlSource() {
     shared_->changed.notify_all();
     // Nobody waits for a call that overran already.
     if (shared_->state == Shared::State::idle)
-      ended = shared_->changed.wait_for(lock, deadline_,
+      ended = shared_->changed.wait_for(lock, patience_.read,
                                         [&] { return shared_->state == Shared::State::ended; });
   }
   if (ended)
@@ -119,25 +127,72 @@ NvmlSource::~NvmlSource() {
 }
 
 template <class T, class Call>
-Result<T> NvmlSource::run(Call call) {
-  const std::lock_guard one_caller(callers_);
-  // Shared with the call: it may come back when this frame is long gone.
+NvmlSource::Answer<T> NvmlSource::begin(Call call) {
+  // Shared with the call: it may come back when its caller is long gone.
   auto answer = std::make_shared<std::optional<Result<T>>>();
-  const bool in_time = shared_->run(
-      [answer, call](TelemetrySource& inner) { answer->emplace(call(inner)); }, deadline_);
-  if (in_time) return std::move(**answer);
+  const bool begun =
+      shared_->begin([answer, call](TelemetrySource& inner) { answer->emplace(call(inner)); });
+  return begun ? answer : nullptr;
+}
+
+template <class T>
+Result<T> NvmlSource::finish(const Answer<T>& answer, Duration patience) {
+  if (answer != nullptr && shared_->finish(patience)) return std::move(**answer);
   return Error{
       Errc::gpu_stuck,
-      fmt::format("GPU {} ({}): a driver call has not come back for {:.1f} s", capability_.id.index,
+      fmt::format("GPU {} ({}): a driver call has not come back for {:.2f} s", capability_.id.index,
                   capability_.id.uuid, seconds(shared_->busy_for()))};
 }
 
+template <class T, class Call>
+Result<T> NvmlSource::run(Call call, Duration patience) {
+  const std::lock_guard one_caller(callers_);
+  // A reading that is late is waited for; one that hangs has overrun this already.
+  if (!shared_->finish(patience)) return finish<T>(nullptr, patience);
+  return finish<T>(begin<T>(std::move(call)), patience);
+}
+
+template <class T, class Call>
+Result<T> NvmlSource::run_control(Call call) {
+  if (control_ == nullptr)
+    return Error{Errc::not_supported, capability_.id.uuid + ": opened for reading only"};
+  ClockControl* control = control_;
+  return run<T>([control, call](TelemetrySource&) { return call(*control); }, patience_.write);
+}
+
+void NvmlSource::start_reading(const ReadPlan& plan) {
+  const std::lock_guard one_caller(callers_);
+  started_ = begin<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
+}
+
 Result<Sample> NvmlSource::read(const ReadPlan& plan) {
-  return run<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
+  const std::lock_guard one_caller(callers_);
+  Answer<Sample> answer = std::exchange(started_, nullptr);
+  if (answer == nullptr)
+    answer = begin<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
+  return finish<Sample>(answer, patience_.read);
 }
 
 Result<std::vector<GpuProcess>> NvmlSource::processes() {
-  return run<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); });
+  return run<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); },
+                                      patience_.read);
+}
+
+Result<void> NvmlSource::lock_sm_clock(Megahertz lowest, Megahertz highest) {
+  return run_control<void>(
+      [=](ClockControl& control) { return control.lock_sm_clock(lowest, highest); });
+}
+
+Result<void> NvmlSource::reset_sm_clock() {
+  return run_control<void>([](ClockControl& control) { return control.reset_sm_clock(); });
+}
+
+Result<void> NvmlSource::set_power_limit(Watts limit) {
+  return run_control<void>([=](ClockControl& control) { return control.set_power_limit(limit); });
+}
+
+Result<GpuSettings> NvmlSource::settings() {
+  return run_control<GpuSettings>([](ClockControl& control) { return control.settings(); });
 }
 
 }  // namespace derate

@@ -4,44 +4,70 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
 
+#include "device/clock_control.h"
 #include "device/telemetry_source.h"
 
 namespace derate {
 
-// Makes the calls of `inner` on a thread of its own. A call that overruns the deadline gives
-// Errc::gpu_stuck, and so at once does every call after it for as long as it hangs; when it comes
-// back late, its answer is dropped and the GPU is read again.
+// How long a caller waits for a GPU's answer. A loop over many GPUs waits little: it asks again at
+// its next tick, and the answer of a call that came back late is not lost time to the others.
+struct NvmlPatience {
+  Duration read = std::chrono::seconds(2);
+  Duration write = std::chrono::seconds(2);
+};
+
+// Makes the calls of `inner` on a thread of its own. A call that overruns its caller's patience
+// gives Errc::gpu_stuck, and so at once does every call after it for as long as it hangs; when it
+// comes back late, its answer is dropped and the GPU is read again.
 //
 // A call that hangs while this object goes is left behind together with `inner`, so what `inner`
 // refers to (its clock) must live as long as the process.
-class NvmlSource final : public TelemetrySource {
+class NvmlSource final : public TelemetrySource, public ClockControl {
  public:
-  static constexpr Duration kDeadline = std::chrono::seconds(2);
-
-  // The deadline is real time: what it guards against is a real driver.
-  // Errors: io when no thread can be had.
+  // Patience is real time: what it guards against is a real driver. `control` belongs to `inner`;
+  // null: writes are not supported. Errors: io when no thread can be had.
   static Result<std::unique_ptr<NvmlSource>> create(std::unique_ptr<TelemetrySource> inner,
-                                                    Duration deadline = kDeadline);
+                                                    ClockControl* control = nullptr,
+                                                    NvmlPatience patience = {});
 
   NvmlSource(const NvmlSource&) = delete;
   NvmlSource& operator=(const NvmlSource&) = delete;
-  // Waits for the thread for one deadline at most.
+  // Waits for the thread for as long as a reader would.
   ~NvmlSource() override;
 
   const Capability& capability() const override { return capability_; }
+  void start_reading(const ReadPlan& plan) override;
   Result<Sample> read(const ReadPlan& plan) override;
   Result<std::vector<GpuProcess>> processes() override;
 
+  Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
+  Result<void> reset_sm_clock() override;
+  Result<void> set_power_limit(Watts limit) override;
+  Result<GpuSettings> settings() override;
+
  private:
   struct Shared;  // with the thread, which may outlive this object
-  NvmlSource(Capability capability, Duration deadline);
+  template <class T>
+  using Answer = std::shared_ptr<std::optional<Result<T>>>;  // shared with the call
+
+  NvmlSource(Capability capability, ClockControl* control, NvmlPatience patience);
+  // Begins a call; null while another one runs.
   template <class T, class Call>
-  Result<T> run(Call call);
+  Answer<T> begin(Call call);
+  template <class T>
+  Result<T> finish(const Answer<T>& answer, Duration patience);
+  template <class T, class Call>
+  Result<T> run(Call call, Duration patience);
+  template <class T, class Call>
+  Result<T> run_control(Call call);
 
   Capability capability_;
-  Duration deadline_;
+  ClockControl* control_;  // the thread's own, like the source
+  NvmlPatience patience_;
+  Answer<Sample> started_;
   std::mutex callers_;  // one caller at a time
   std::shared_ptr<Shared> shared_;
   std::thread thread_;

@@ -92,7 +92,7 @@ class GatedSource final : public TelemetrySource {
 
 struct NvmlSourceTest : ::testing::Test {
   std::unique_ptr<NvmlSource> create(Duration deadline) {
-    return *NvmlSource::create(std::make_unique<GatedSource>(gate), deadline);
+    return *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr, {deadline, deadline});
   }
   // Reads until the GPU answers again.
   Result<Sample> read_when_back(NvmlSource& source) {
@@ -175,7 +175,8 @@ TEST_F(NvmlSourceTest, TheDestructorEndsAnIdleThread) {
 TEST_F(NvmlSourceTest, OneStuckGpuDoesNotHoldTheOther) {
   auto other_gate = std::make_shared<Gate>();
   const auto hung = create(kShort);
-  const auto other = *NvmlSource::create(std::make_unique<GatedSource>(other_gate), kLong);
+  const auto other =
+      *NvmlSource::create(std::make_unique<GatedSource>(other_gate), nullptr, {kLong, kLong});
   gate->set(true);
   EXPECT_EQ(hung->read({}).error().code, Errc::gpu_stuck);
   EXPECT_TRUE(other->read({}).ok());
@@ -201,13 +202,53 @@ TEST_F(NvmlSourceTest, CarriesAnNvmlDevice) {
   FakeClock clock;
   {
     auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
-    const auto source = *NvmlSource::create(std::move(devices.opened.front()), kLong);
+    const auto source =
+        *NvmlSource::create(std::move(devices.opened.front()), nullptr, {kLong, kLong});
     clock.advance(1s);
     const Sample sample = *source->read({});
     EXPECT_EQ(sample.time, Instant(1s));
     EXPECT_EQ(sample.sm_clock, Megahertz(1755));
   }
   EXPECT_EQ(fake.initialised, 0);
+}
+
+TEST_F(NvmlSourceTest, AStartedReadingRunsBeforeItIsAskedFor) {
+  const auto source = create(kLong);
+  source->start_reading({});
+  EXPECT_EQ(source->read({})->energy, Joules(1));  // the one that was started, not a second one
+  EXPECT_EQ(source->read({})->energy, Joules(2));
+}
+
+TEST_F(NvmlSourceTest, ImpatientCallersGoOnAndALateReadingIsDropped) {
+  const auto source = create(kShort);
+  gate->set(true);
+  source->start_reading({});
+  EXPECT_EQ(source->read({}).error().code, Errc::gpu_stuck);
+  source->start_reading({});  // hangs still: nothing is queued behind it
+  EXPECT_EQ(source->read({}).error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_EQ(read_when_back(*source)->energy, Joules(2));
+}
+
+TEST_F(NvmlSourceTest, WithoutAControlWritesAreNotSupported) {
+  const auto source = create(kLong);
+  EXPECT_EQ(source->reset_sm_clock().error().code, Errc::not_supported);
+  EXPECT_EQ(source->settings().error().code, Errc::not_supported);
+}
+
+TEST(NvmlSource, WritesRunOnTheThreadToo) {
+  FakeNvml fake;
+  fake.add_gpu();
+  const SystemClock clock;
+  auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  ClockControl* control = devices.opened.front().get();
+  const auto source =
+      *NvmlSource::create(std::move(devices.opened.front()), control, {kLong, kLong});
+  EXPECT_TRUE(source->lock_sm_clock(Megahertz(345), Megahertz(1980)).ok());
+  EXPECT_TRUE(source->set_power_limit(Watts(500)).ok());
+  EXPECT_TRUE(source->reset_sm_clock().ok());
+  EXPECT_EQ(source->settings()->power_limit, Watts(500));
+  EXPECT_EQ(fake.gpus[0]->writes, (std::vector<std::string>{"345..1980", "500000 mW", "reset"}));
 }
 
 }  // namespace
