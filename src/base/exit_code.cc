@@ -17,6 +17,7 @@ constexpr ExitCodeInfo kTable[] = {
     {15, "gpu-lost", "a GPU has fallen off the bus, or a driver call did not come back"},
     {65, "bad-data", "a trace, table or data file does not parse"},
     {74, "io", "reading or writing a file failed"},
+    {75, "busy", "another governor holds the GPU, or the daemon runs already"},
     {78, "bad-config", "the configuration file has an error"},
     {125, "run-failed", "derate run: Derate itself failed before the command was started"},
     {126, "cannot-execute", "derate run: the command was found but could not be executed"},
@@ -48,6 +49,8 @@ int exit_code_of(Errc code) {
     case Errc::gpu_lost:
     case Errc::gpu_stuck:
       return 15;
+    case Errc::busy:
+      return 75;
     case Errc::bad_data:
       return 65;
     case Errc::io:

@@ -22,6 +22,7 @@ enum class Errc {
   function_missing,  // the library lacks a symbol that we cannot do without
   gpu_lost,
   gpu_stuck,  // a driver call did not come back in time
+  busy,       // another governor holds the GPU, or the daemon runs already
   bad_config,
   bad_data,  // a trace, table or data file that does not parse
   io,

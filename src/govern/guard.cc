@@ -1,0 +1,375 @@
+#include "govern/guard.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <map>
+#include <optional>
+
+#include "govern/lease.h"
+
+namespace derate {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
+constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
+constexpr int kReplyMs = 5000;
+constexpr int kRestoreFailed = 1;
+
+struct Message {
+  enum class Kind : std::uint32_t { beat, ready, lease, release, started, granted, refused };
+  Kind kind = Kind::beat;
+  std::int32_t number = 0;  // started: the child; refused: the error's code
+  std::array<char, 512> text{};
+};
+
+Message message(Message::Kind kind, std::string_view text = {}, std::int32_t number = 0) {
+  Message out{kind, number, {}};
+  std::copy_n(text.data(), std::min(text.size(), out.text.size() - 1), out.text.data());
+  return out;
+}
+
+// With a descriptor for the other side to keep, when `fd` is one.
+bool send(int socket, Message what, int fd = -1) {
+  iovec part{&what, sizeof what};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (fd >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const passed = CMSG_FIRSTHDR(&header);
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(passed), &fd, sizeof fd);
+  }
+  return ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof what;
+}
+
+struct Received {
+  Message message;
+  UniqueFd fd;
+  bool closed = false;
+};
+
+// What is there now; nothing when nothing is.
+std::optional<Received> receive(int socket) {
+  Received out;
+  iovec part{&out.message, sizeof out.message};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (const cmsghdr* passed = n > 0 ? CMSG_FIRSTHDR(&header) : nullptr;
+      passed != nullptr && passed->cmsg_type == SCM_RIGHTS) {
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(passed), sizeof fd);
+    out.fd = UniqueFd(fd);
+  }
+  out.closed = n != sizeof out.message;
+  out.message.text.back() = '\0';
+  return out;
+}
+
+bool wait_for(int fd, int timeout_ms) {
+  pollfd wanted{fd, POLLIN, 0};
+  return ::poll(&wanted, 1, timeout_ms) > 0;
+}
+
+// What would end a process goes to the worker, which knows how to end.
+constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+
+int code_of_status(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+class Guard {
+ public:
+  Guard(const GuardOptions& options, const GuardHooks& hooks, Clock& clock)
+      : options_(options), hooks_(hooks), clock_(clock) {}
+  ~Guard() { ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr); }
+
+  Result<GuardOutcome> run();
+
+ private:
+  struct Restoring {
+    std::string uuid;
+    pid_t process;
+    Instant deadline;
+    bool killed = false;
+  };
+
+  Result<void> start();
+  [[noreturn]] void become_worker(UniqueFd socket);
+  pid_t fork_restorer(const std::string& uuid);
+  void supervise();
+  void look_around(Duration at_most);
+  void take_signals();
+  void take_messages();
+  void answer_lease(const std::string& uuid);
+  void reap_worker();
+  void kill_worker(const std::string& why);
+  void restore_what_is_left();
+  void reap_restorers(std::vector<Restoring>& running);
+  void wait_for_adopted();
+
+  const GuardOptions& options_;
+  const GuardHooks& hooks_;
+  Clock& clock_;
+  sigset_t old_mask_{};
+  UniqueFd signals_, link_;
+  pid_t worker_ = -1;
+  std::optional<int> worker_status_;  // once it is dead
+  std::optional<Instant> killed_at_, stop_asked_;
+  Instant last_beat_{};
+  pid_t adopted_ = -1;
+  std::map<std::string, UniqueFd> leases_;
+  GuardOutcome outcome_;
+};
+
+Result<void> Guard::start() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  sigaddset(&mask, SIGCHLD);
+  for (const int signal : kPassedOn) sigaddset(&mask, signal);
+  ::pthread_sigmask(SIG_BLOCK, &mask, &old_mask_);
+  signals_ = UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  int pair[2] = {-1, -1};
+  if (!signals_.valid() || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+    return Error{Errc::io, fmt::format("no line to a worker process: {}", std::strerror(errno))};
+  link_ = UniqueFd(pair[0]);
+  UniqueFd workers_end(pair[1]);
+  // An orphan of the worker becomes the guard's, which then can wait for it.
+  if (options_.adopt) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  worker_ = ::fork();
+  if (worker_ == 0) become_worker(std::move(workers_end));
+  if (worker_ < 0)
+    return Error{Errc::io, fmt::format("no worker process: {}", std::strerror(errno))};
+  last_beat_ = clock_.now();
+  return {};
+}
+
+void Guard::become_worker(UniqueFd socket) {
+  link_ = UniqueFd();
+  signals_ = UniqueFd();
+  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+  GuardLink link(std::move(socket));
+  ::_exit(hooks_.work(link));
+}
+
+pid_t Guard::fork_restorer(const std::string& uuid) {
+  const pid_t process = ::fork();
+  if (process != 0) return process;
+  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+  ::_exit(hooks_.restore(uuid));
+}
+
+void Guard::reap_worker() {
+  int status = 0;
+  if (!worker_status_ && ::waitpid(worker_, &status, WNOHANG) == worker_) worker_status_ = status;
+}
+
+void Guard::kill_worker(const std::string& why) {
+  hooks_.tell(fmt::format("the worker (pid {}) {}: killing it", worker_, why));
+  ::kill(worker_, SIGKILL);
+  killed_at_ = clock_.now();
+}
+
+void Guard::take_signals() {
+  signalfd_siginfo info{};
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    const int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      reap_worker();
+      continue;
+    }
+    // A terminal sends to the whole group: the worker has it already.
+    const bool from_terminal = info.ssi_code == SI_KERNEL;
+    if (!from_terminal && !worker_status_) ::kill(worker_, signal);
+    if (options_.stop_time > Duration::zero() && signal != SIGHUP && !stop_asked_)
+      stop_asked_ = clock_.now();
+  }
+}
+
+void Guard::answer_lease(const std::string& uuid) {
+  auto lease =
+      take_lease(options_.run_folder, uuid, fmt::format("{}, pid {}", options_.owner, ::getpid()));
+  if (!lease.ok()) {
+    const auto code = static_cast<std::int32_t>(lease.error().code);
+    send(link_.get(), message(Message::Kind::refused, lease.error().message, code));
+    return;
+  }
+  send(link_.get(), message(Message::Kind::granted), lease->get());
+  leases_[uuid] = *std::move(lease);
+}
+
+void Guard::take_messages() {
+  while (auto received = receive(link_.get())) {
+    if (received->closed) {
+      link_ = UniqueFd();
+      return;
+    }
+    const Message& said = received->message;
+    last_beat_ = clock_.now();
+    if (said.kind == Message::Kind::ready) hooks_.ready();
+    if (said.kind == Message::Kind::lease) answer_lease(said.text.data());
+    if (said.kind == Message::Kind::release) leases_.erase(said.text.data());
+    if (said.kind == Message::Kind::started) adopted_ = said.number;
+  }
+}
+
+// Waits for a signal or a message, not longer than `at_most`, and takes what came.
+void Guard::look_around(Duration at_most) {
+  const auto wait = std::clamp<Duration>(at_most, Duration::zero(), kBeatEvery);
+  std::array<pollfd, 2> wanted{{{signals_.get(), POLLIN, 0}, {link_.get(), POLLIN, 0}}};
+  const Instant before = clock_.now();
+  ::poll(wanted.data(), link_.valid() ? 2 : 1,
+         static_cast<int>(std::chrono::ceil<milliseconds>(wait).count()));
+  // A guard that was stopped itself, in a debugger say, has not heard anybody meanwhile.
+  if (clock_.now() - before > wait + options_.silence / 2) last_beat_ = clock_.now();
+  take_signals();
+  if (link_.valid()) take_messages();
+  reap_worker();
+  hooks_.alive();
+}
+
+void Guard::supervise() {
+  while (!worker_status_) {
+    look_around(kBeatEvery);
+    const Instant now = clock_.now();
+    if (killed_at_) {
+      // A driver call that cannot be killed: its process will never go, its GPUs cannot wait.
+      if (now - *killed_at_ > kDeathTime) {
+        hooks_.tell(fmt::format("the worker (pid {}) does not die: going on without it", worker_));
+        return;
+      }
+    } else if (now - last_beat_ > options_.silence) {
+      kill_worker(fmt::format("has said nothing for {:.1f} s", seconds(now - last_beat_)));
+    } else if (stop_asked_ && now - *stop_asked_ > options_.stop_time) {
+      kill_worker(fmt::format("has not stopped in {:.0f} s", seconds(options_.stop_time)));
+    }
+  }
+}
+
+void Guard::reap_restorers(std::vector<Restoring>& running) {
+  const Instant now = clock_.now();
+  std::erase_if(running, [&](Restoring& one) {
+    int status = 0;
+    const bool dead = one.process < 0 || ::waitpid(one.process, &status, WNOHANG) == one.process;
+    if (dead) {
+      const bool done = one.process > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      (done ? outcome_.restored : outcome_.not_restored).push_back(one.uuid);
+      return true;
+    }
+    if (now < one.deadline) return false;
+    if (!one.killed) {
+      hooks_.tell(fmt::format("restoring {} takes longer than {:.0f} s: giving it up", one.uuid,
+                              seconds(options_.restore_time)));
+      ::kill(one.process, SIGKILL);
+      one.killed = true;
+      one.deadline = now + kDeathTime;
+      return false;
+    }
+    outcome_.not_restored.push_back(one.uuid);  // it cannot even be killed
+    return true;
+  });
+}
+
+void Guard::restore_what_is_left() {
+  std::vector<Restoring> running;
+  for (const std::string& uuid : hooks_.left_over(worker_))
+    running.push_back({uuid, fork_restorer(uuid), clock_.now() + options_.restore_time});
+  while (!running.empty()) {
+    reap_restorers(running);
+    if (!running.empty()) look_around(milliseconds(20));
+  }
+  if (outcome_.restored.empty() && outcome_.not_restored.empty()) return;
+  outcome_.worker_failed = true;
+  const auto list = [](const std::vector<std::string>& uuids) {
+    return uuids.empty() ? "none" : fmt::format("{}", fmt::join(uuids, ", "));
+  };
+  hooks_.tell(fmt::format("restored after the worker's end: {}; not restored: {}",
+                          list(outcome_.restored), list(outcome_.not_restored)));
+}
+
+// The worker's child runs on without a governor; its exit code is still wanted.
+void Guard::wait_for_adopted() {
+  if (!options_.adopt || adopted_ <= 0) return;
+  hooks_.tell(fmt::format("governing has ended; the command (pid {}) goes on", adopted_));
+  while (true) {
+    int status = 0;
+    const pid_t dead = ::waitpid(adopted_, &status, WNOHANG);
+    if (dead == adopted_) outcome_.exit_code = code_of_status(status);
+    if (dead != 0) return;
+    signalfd_siginfo info{};
+    if (wait_for(signals_.get(), 500) && ::read(signals_.get(), &info, sizeof info) > 0 &&
+        info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL)
+      ::kill(adopted_, static_cast<int>(info.ssi_signo));
+    hooks_.alive();
+  }
+}
+
+Result<GuardOutcome> Guard::run() {
+  TRY(start());
+  supervise();
+  const bool killed = !worker_status_ || WIFSIGNALED(*worker_status_);
+  outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
+  outcome_.worker_failed = killed;
+  if (killed)
+    hooks_.tell(fmt::format("the worker (pid {}) was killed by signal {}", worker_,
+                            outcome_.exit_code - 128));
+  restore_what_is_left();
+  leases_.clear();
+  if (killed) wait_for_adopted();
+  return std::move(outcome_);
+}
+
+}  // namespace
+
+void GuardLink::beat() const { send(fd(), message(Message::Kind::beat)); }
+void GuardLink::ready() const { send(fd(), message(Message::Kind::ready)); }
+void GuardLink::release(const std::string& uuid) const {
+  send(fd(), message(Message::Kind::release, uuid));
+}
+void GuardLink::started(pid_t child) const {
+  send(fd(), message(Message::Kind::started, {}, child));
+}
+
+Result<UniqueFd> GuardLink::lease(const std::string& uuid) const {
+  if (send(fd(), message(Message::Kind::lease, uuid)) && wait_for(fd(), kReplyMs))
+    if (auto reply = receive(fd()); reply && !reply->closed) {
+      if (reply->message.kind == Message::Kind::granted) return std::move(reply->fd);
+      return Error{static_cast<Errc>(reply->message.number), reply->message.text.data()};
+    }
+  return Error{Errc::io, uuid + ": no lease: the guard does not answer"};
+}
+
+bool GuardLink::guard_gone() const {
+  pollfd wanted{fd(), POLLIN, 0};
+  return ::poll(&wanted, 1, 0) > 0 && (wanted.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+Result<GuardOutcome> run_guarded(const GuardOptions& options, const GuardHooks& hooks,
+                                 Clock& clock) {
+  return Guard(options, hooks, clock).run();
+}
+
+}  // namespace derate

@@ -1,0 +1,78 @@
+// The process that outlives the one with the GPUs. It starts the worker, holds its leases, watches
+// its heartbeat, and when the worker is gone, however that came, has what the journal names
+// restored in processes of their own. It makes no driver call itself, so nothing can hang it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace derate {
+
+// The worker's end of the line to its guard.
+class GuardLink {
+ public:
+  explicit GuardLink(UniqueFd socket) : socket_(std::move(socket)) {}
+
+  // Says that the worker lives; at least every few seconds.
+  void beat() const;
+  // Says that it has begun its work.
+  void ready() const;
+  // Takes a lease on the GPU, which the guard and the worker then hold together.
+  // Errors: those of take_lease(); io when the guard is gone.
+  Result<UniqueFd> lease(const std::string& uuid) const;
+  // The guard lets go of the GPU, too.
+  void release(const std::string& uuid) const;
+  // The worker's own child, for the guard to wait for should the worker be gone.
+  void started(pid_t child) const;
+
+  // The guard is gone: restore and end.
+  bool guard_gone() const;
+  int fd() const { return socket_.get(); }
+
+ private:
+  UniqueFd socket_;
+};
+
+struct GuardOptions {
+  std::string run_folder;  // where leases are
+  std::string owner;       // "derated": with the guard's pid, what a second governor is told
+  Duration silence = std::chrono::seconds(10);       // a worker that says nothing is killed
+  Duration restore_time = std::chrono::seconds(10);  // for each GPU; they are restored side by side
+  Duration stop_time{};  // from a stop signal to the kill; zero: as long as the worker beats
+  bool adopt = false;    // wait for the worker's child when the worker is gone, and take its code
+};
+
+struct GuardHooks {
+  // In the worker's process; what it returns is its exit code.
+  std::function<int(GuardLink& link)> work;
+  // The GPUs that this worker has not given back, by the journal.
+  std::function<std::vector<std::string>(pid_t worker)> left_over;
+  // In a process of its own: restores one GPU; 0 when that is done.
+  std::function<int(const std::string& uuid)> restore;
+  // In the guard: each time around its loop, at least once a second.
+  std::function<void()> alive = [] {};
+  std::function<void()> ready = [] {};
+  // In the guard: for the log.
+  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+};
+
+struct GuardOutcome {
+  int exit_code = 0;  // the worker's, or 128 + the signal that killed it; an adopted child's own
+  bool worker_failed = false;              // it was killed, or ended without giving its GPUs back
+  std::vector<std::string> restored = {};  // after the worker's end
+  std::vector<std::string> not_restored = {};  // they stay in the journal
+};
+
+// Runs a guard with its worker until both are done. The process must have one thread.
+// Errors: io when there is no process or socket to be had.
+Result<GuardOutcome> run_guarded(const GuardOptions& options, const GuardHooks& hooks,
+                                 Clock& clock);
+
+}  // namespace derate

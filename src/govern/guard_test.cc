@@ -1,0 +1,250 @@
+#include "govern/guard.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "govern/lease.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Real processes: each test forks its guard, which forks its worker; what they do is left in files.
+class GuardTest : public testing::Test {
+ protected:
+  GuardTest() {
+    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr);
+    folder = made;
+    options.run_folder = folder;
+    options.owner = "test";
+    options.silence = 500ms;
+    hooks.left_over = [](pid_t) { return std::vector<std::string>{"GPU-1", "GPU-2"}; };
+    hooks.restore = [this](const std::string& uuid) { return note("restored " + uuid); };
+    hooks.tell = [this](const std::string& text) { note(text); };
+  }
+  ~GuardTest() override { std::filesystem::remove_all(folder); }
+
+  int note(const std::string& line) const {
+    const UniqueFd file(
+        ::open((folder + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    const std::string text = line + "\n";
+    return ::write(file.get(), text.data(), text.size()) > 0 ? 0 : 1;
+  }
+  bool noted(const std::string& part) const {
+    const auto text = read_file(folder + "/log");
+    return text.ok() && text->find(part) != std::string::npos;
+  }
+  bool wait_until_noted(const std::string& part) {
+    for (int i = 0; i < 1000 && !noted(part); ++i) clock.sleep_until(clock.now() + 10ms);
+    return noted(part);
+  }
+  // Beats until the guard is gone or `ends` says so.
+  int beat_until(GuardLink& link, const std::function<bool()>& ends) const {
+    SystemClock real;
+    while (!link.guard_gone() && !ends()) {
+      link.beat();
+      real.sleep_until(real.now() + 20ms);
+    }
+    return link.guard_gone() ? note("guard gone") + 7 : 0;
+  }
+  GuardOutcome run() { return *run_guarded(options, hooks, clock); }
+
+  std::string folder;
+  GuardOptions options;
+  GuardHooks hooks;
+  SystemClock clock;
+};
+
+TEST_F(GuardTest, AWorkerThatEndsWellLeavesItsCode) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.work = [](GuardLink& link) {
+    link.ready();
+    return 42;
+  };
+  const GuardOutcome outcome = run();
+  EXPECT_EQ(outcome.exit_code, 42);
+  EXPECT_FALSE(outcome.worker_failed);
+  EXPECT_FALSE(noted("restored"));
+}
+
+TEST_F(GuardTest, EverySignalThatKillsTheWorkerIsFollowedByRestore) {
+  for (const int signal : {SIGKILL, SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE}) {
+    SCOPED_TRACE(signal);
+    std::filesystem::remove(folder + "/log");
+    hooks.work = [signal](GuardLink& link) {
+      link.beat();
+      std::signal(signal, SIG_DFL);  // a sanitizer would report it
+      ::kill(::getpid(), signal);
+      return 0;
+    };
+    const GuardOutcome outcome = run();
+    EXPECT_EQ(outcome.exit_code, 128 + signal);
+    EXPECT_TRUE(outcome.worker_failed);
+    EXPECT_EQ(outcome.restored, (std::vector<std::string>{"GPU-1", "GPU-2"}));
+    EXPECT_TRUE(noted("restored GPU-1") && noted("restored GPU-2"));
+  }
+}
+
+TEST_F(GuardTest, AWorkerThatFallsSilentIsKilled) {
+  hooks.work = [](GuardLink& link) {
+    SystemClock real;
+    link.beat();
+    real.sleep_until(real.now() + 1h);
+    return 0;
+  };
+  const GuardOutcome outcome = run();
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(noted("has said nothing for"));
+  EXPECT_EQ(outcome.restored.size(), 2u);
+}
+
+TEST_F(GuardTest, AStoppedWorkerIsASilentOne) {
+  hooks.work = [](GuardLink&) {
+    ::kill(::getpid(), SIGSTOP);
+    return 0;
+  };
+  EXPECT_EQ(run().exit_code, 128 + SIGKILL);
+  EXPECT_TRUE(noted("restored GPU-1"));
+}
+
+TEST_F(GuardTest, ARestorerThatHangsIsGivenUpAndTheOthersAreDone) {
+  options.restore_time = 300ms;
+  hooks.restore = [this](const std::string& uuid) {
+    SystemClock real;
+    if (uuid == "GPU-1") real.sleep_until(real.now() + 1h);
+    return note("restored " + uuid);
+  };
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  const GuardOutcome outcome = run();
+  EXPECT_EQ(outcome.restored, std::vector<std::string>{"GPU-2"});
+  EXPECT_EQ(outcome.not_restored, std::vector<std::string>{"GPU-1"});
+  EXPECT_TRUE(noted("giving it up"));
+}
+
+TEST_F(GuardTest, ARestorerThatFailsIsToldOf) {
+  hooks.restore = [](const std::string& uuid) { return uuid == "GPU-1" ? 3 : 0; };
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  EXPECT_EQ(run().not_restored, std::vector<std::string>{"GPU-1"});
+  EXPECT_TRUE(noted("not restored: GPU-1"));
+}
+
+// A worker that ends by itself and forgets a GPU is no better than one that was killed.
+TEST_F(GuardTest, WhatAWorkerForgotIsRestoredToo) {
+  hooks.work = [](GuardLink&) { return 0; };
+  const GuardOutcome outcome = run();
+  EXPECT_TRUE(outcome.worker_failed);
+  EXPECT_EQ(outcome.restored.size(), 2u);
+}
+
+TEST_F(GuardTest, LeasesAreHeldByBothAndTheSecondGovernorIsToldWho) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.work = [this](GuardLink& link) {
+    const auto first = link.lease("GPU-1");
+    if (!first.ok()) return 1;
+    const auto second = take_lease(folder, "GPU-1", "second");
+    if (second.ok() || second.error().code != Errc::busy) return 2;
+    if (second.error().message.find("governed by test, pid") == std::string::npos) return 3;
+    const auto refused = link.lease("GPU-1");
+    if (refused.ok() || refused.error().code != Errc::busy) return 4;
+    link.release("GPU-1");
+    link.release("GPU-1");
+    if (!link.lease("GPU-2").ok()) return 5;
+    // The worker's own descriptor still holds the first one.
+    return take_lease(folder, "GPU-1", "third").ok() ? 6 : 0;
+  };
+  EXPECT_EQ(run().exit_code, 0);
+  EXPECT_TRUE(take_lease(folder, "GPU-1", "later").ok());
+}
+
+TEST_F(GuardTest, AWorkerWhoseGuardIsKilledIsToldAndKeepsItsLease) {
+  hooks.work = [this](GuardLink& link) {
+    const auto lease = link.lease("GPU-1");
+    note("working");
+    const int code = beat_until(link, [] { return false; });
+    note(take_lease(folder, "GPU-1", "x").ok() ? "lease lost" : "lease kept");
+    return code;
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  ASSERT_TRUE(wait_until_noted("working"));
+  ::kill(guard, SIGKILL);
+  ::waitpid(guard, nullptr, 0);
+  EXPECT_TRUE(wait_until_noted("guard gone"));
+  EXPECT_TRUE(wait_until_noted("lease kept"));
+}
+
+TEST_F(GuardTest, StopSignalsArePassedOn) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.work = [this](GuardLink& link) {
+    static volatile std::sig_atomic_t stopped;
+    stopped = 0;
+    std::signal(SIGTERM, [](int) { stopped = 1; });
+    note("working");
+    return beat_until(link, [] { return stopped != 0; });
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  ASSERT_TRUE(wait_until_noted("working"));
+  ::kill(guard, SIGTERM);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(GuardTest, AWorkerThatDoesNotStopInTimeIsKilled) {
+  options.stop_time = 300ms;
+  hooks.work = [this](GuardLink& link) {
+    std::signal(SIGTERM, SIG_IGN);
+    note("working");
+    return beat_until(link, [] { return false; });
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  ASSERT_TRUE(wait_until_noted("working"));
+  ::kill(guard, SIGTERM);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+  EXPECT_TRUE(noted("has not stopped"));
+  EXPECT_TRUE(noted("restored GPU-2"));
+}
+
+TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
+  options.adopt = true;
+  hooks.work = [this](GuardLink& link) {
+    const pid_t command = ::fork();
+    if (command == 0) {
+      SystemClock real;
+      for (int i = 0; i < 1000 && !noted("restored GPU-2"); ++i)
+        real.sleep_until(real.now() + 10ms);
+      ::_exit(5);
+    }
+    link.started(command);
+    return ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t guard = ::fork();  // being a subreaper is for life: not in the test's own process
+  if (guard == 0) ::_exit(run().exit_code);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_TRUE(noted("goes on"));
+}
+
+TEST(Lease, AFolderThatCannotBeMadeIsAnError) {
+  const auto lease = take_lease("/proc/derate", "GPU-1", "test");
+  ASSERT_FALSE(lease.ok());
+  EXPECT_NE(lease.error().message.find("/proc/derate"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace derate
