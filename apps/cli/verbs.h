@@ -8,28 +8,13 @@
 #include <vector>
 
 #include "base/result.h"
+#include "options.h"
 
 namespace derate::cli {
 
 // What every verb takes.
 struct Common {
   bool json = false;
-};
-
-// Which policy, and how it is set: `derate policy show NAME` lists the parameters.
-struct PolicyOptions {
-  std::string policy;                    // empty: the configuration's
-  std::vector<std::string> assignments;  // "delta=0.05"
-  std::string config;                    // empty: the default file, if it is there
-};
-
-// A GPU that is simulated instead of read through NVML.
-struct SimOptionsOfCli {
-  std::string chip;      // empty: the real GPUs
-  std::string workload;  // empty: the chip's first
-  int gpus = 1;
-  int seed = 1;
-  std::string data;  // measured tables in place of the built-in workloads
 };
 
 struct DemoOptions : Common {

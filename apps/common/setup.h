@@ -9,7 +9,7 @@
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
 #include "policy/policy.h"
-#include "verbs.h"
+#include "options.h"
 
 namespace derate::cli {
 

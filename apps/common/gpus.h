@@ -9,7 +9,7 @@
 #include "device/clock_control.h"
 #include "device/sim/sim_device.h"
 #include "device/telemetry_source.h"
-#include "verbs.h"
+#include "options.h"
 
 namespace derate::cli {
 

@@ -1,0 +1,25 @@
+// Options that several programs and verbs share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace derate::cli {
+
+// Which policy, and how it is set: `derate policy show NAME` lists the parameters.
+struct PolicyOptions {
+  std::string policy;                    // empty: the configuration's
+  std::vector<std::string> assignments;  // "delta=0.05"
+  std::string config;                    // empty: the default file, if it is there
+};
+
+// A GPU that is simulated instead of read through NVML.
+struct SimOptionsOfCli {
+  std::string chip;      // empty: the real GPUs
+  std::string workload;  // empty: the chip's first
+  int gpus = 1;
+  int seed = 1;
+  std::string data;  // measured tables in place of the built-in workloads
+};
+
+}  // namespace derate::cli

@@ -1,0 +1,54 @@
+#include "store/audit.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
+
+namespace derate {
+namespace {
+
+Error audit_error(const std::string& path) {
+  const int number = errno;
+  const bool denied = number == EACCES || number == EPERM || number == EROFS;
+  return {denied ? Errc::no_permission : Errc::io,
+          "cannot write '" + path + "': " + std::strerror(number)};
+}
+
+}  // namespace
+
+std::string audit_line(const AuditEntry& entry) {
+  nlohmann::ordered_json json = {{"time_unix_seconds", seconds(entry.time.time_since_epoch())},
+                                 {"who", entry.who},
+                                 {"uuid", entry.uuid},
+                                 {"what", entry.what}};
+  for (const auto& [key, text] : {std::pair("before", &entry.before), {"after", &entry.after},
+                                  {"why", &entry.why}, {"error", &entry.error}})
+    if (!text->empty()) json[key] = *text;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+Result<void> AuditLog::append(const AuditEntry& entry) const {
+  TRY(make_folders(std::filesystem::path(path_).parent_path()));
+  struct stat info {};
+  if (::stat(path_.c_str(), &info) == 0 && static_cast<std::size_t>(info.st_size) >= largest_)
+    (void)std::rename(path_.c_str(), (path_ + ".1").c_str());
+  const UniqueFd file(
+      ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0640));
+  if (!file.valid()) return audit_error(path_);
+  const std::string line = audit_line(entry) + "\n";
+  // One write, so that two processes do not mix their lines.
+  if (::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+    return audit_error(path_);
+  return {};
+}
+
+}  // namespace derate
