@@ -10,6 +10,7 @@
 #include "govern/envelope_rule.h"
 #include "gpus.h"
 #include "output.h"
+#include "paths.h"
 #include "setup.h"
 #include "state_file.h"
 #include "verbs.h"

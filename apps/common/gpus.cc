@@ -2,53 +2,30 @@
 
 #include <fmt/format.h>
 
+#include <pthread.h>
+
 #include <chrono>
-#include <future>
+#include <csignal>
 #include <thread>
 
 #include "base/text.h"
 #include "core/gpu_id.h"
-#include "device/nvml/nvml_device.h"
-#include "device/nvml/nvml_thread.h"
 
 namespace derate::cli {
 
 namespace {
 
-struct Driver {
-  std::shared_ptr<const NvmlLibrary> library;
-  NvmlDevices devices;
-};
-
-Result<Driver> start_driver(const Clock& clock) {
-  Driver out;
-  out.library = TRY(NvmlLibrary::load());
-  out.devices = TRY(list_devices(out.library, clock));
-  return out;
+// Outlives every thread that is left behind in the driver.
+const Clock& process_clock() {
+  static const SystemClock clock;
+  return clock;
 }
 
-// Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
-// A start that hangs is left behind on its thread.
-Result<Driver> start_driver_in_time() {
-  constexpr std::chrono::seconds kDeadline(30);
-  static const SystemClock clock;  // outlives a start that is left behind
-  auto promise = std::make_shared<std::promise<Result<Driver>>>();
-  auto started = promise->get_future();
-  std::thread([promise] { promise->set_value(start_driver(clock)); }).detach();
-  if (started.wait_for(kDeadline) == std::future_status::ready) return started.get();
-  return Error{Errc::gpu_stuck,
-               fmt::format("the NVIDIA driver has not answered for {} s: a GPU may "
-                           "hang; dmesg may tell which",
-                           kDeadline.count())};
-}
-
-}  // namespace
-
-Result<OpenGpus> open_nvml_gpus(const std::string& choice) {
-  Driver driver = TRY(start_driver_in_time());
-  NvmlDevices& devices = driver.devices;
+Result<OpenGpus> open_on_this_thread(const std::string& choice, NvmlPatience patience) {
+  const auto library = TRY(NvmlLibrary::load());
+  NvmlDevices devices = TRY(list_devices(library, process_clock()));
   OpenGpus out;
-  out.driver_version = driver.library->driver_version().value_or("");
+  out.driver_version = library->driver_version().value_or("");
   for (const FailedGpu& failed : devices.failed)
     out.notes.push_back(fmt::format("GPU {}: {}", failed.index, failed.error.message));
   if (devices.opened.empty()) {
@@ -58,11 +35,56 @@ Result<OpenGpus> open_nvml_gpus(const std::string& choice) {
   std::vector<GpuId> ids;
   for (const auto& device : devices.opened) ids.push_back(device->capability().id);
   for (const int at : TRY(select_gpus(ids, choice))) {
+    auto& device = devices.opened[static_cast<std::size_t>(at)];
+    ClockControl* control = device.get();
+    auto source = TRY(NvmlSource::create(std::move(device), control, patience));
     OpenGpu gpu;
-    gpu.source = TRY(NvmlSource::create(std::move(devices.opened[static_cast<std::size_t>(at)])));
+    gpu.control = source.get();
+    gpu.source = std::move(source);
     out.gpus.push_back(std::move(gpu));
   }
   return out;
+}
+
+}  // namespace
+
+Opening::Opening(std::string choice, NvmlPatience patience) {
+  auto promise = std::make_shared<std::promise<Result<OpenGpus>>>();
+  outcome_ = promise->get_future();
+  // A thread inherits the mask: signals are for the program's main thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread([promise, choice = std::move(choice), patience] {
+    promise->set_value(open_on_this_thread(choice, patience));
+  }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+std::optional<Result<OpenGpus>> Opening::poll() {
+  if (outcome_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
+  return outcome_.get();
+}
+
+// Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
+Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience) {
+  constexpr std::chrono::seconds kDeadline(30);
+  Opening opening(choice, patience);
+  SystemClock clock;
+  const Instant end = clock.now() + kDeadline;
+  while (true) {
+    if (auto outcome = opening.poll()) return *std::move(outcome);
+    if (clock.now() >= end) break;
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
+  }
+  return Error{Errc::gpu_stuck,
+               fmt::format("the NVIDIA driver has not answered for {} s: a GPU may "
+                           "hang; dmesg may tell which",
+                           kDeadline.count())};
+}
+
+Result<std::unique_ptr<NvmlDevice>> open_nvml_gpu(const std::string& uuid, const Clock& clock) {
+  return NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), uuid, clock);
 }
 
 Result<SimSetup> find_sim_setup(const SimOptionsOfCli& options) {

@@ -1,19 +1,23 @@
 // Where the concrete GPUs are made: real ones through NVML, or simulated ones.
 #pragma once
 
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/clock.h"
 #include "device/clock_control.h"
+#include "device/nvml/nvml_device.h"
+#include "device/nvml/nvml_thread.h"
 #include "device/sim/sim_device.h"
 #include "device/telemetry_source.h"
 #include "options.h"
 
 namespace derate::cli {
 
-// One GPU as the verbs use it. `control` is null where this version does not write.
+// One GPU as the programs use it.
 struct OpenGpu {
   std::unique_ptr<SimGpu> sim;  // null for a real GPU
   std::unique_ptr<TelemetrySource> source;
@@ -29,7 +33,26 @@ struct OpenGpus {
 // The real GPUs that `choice` names (all when empty), in its order, each on a thread of its own.
 // Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
 // or none of that name.
-Result<OpenGpus> open_nvml_gpus(const std::string& choice);
+Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience = {});
+
+// What a loop that governs many GPUs affords: a slow one is read again at the next tick.
+inline constexpr NvmlPatience kLoopPatience{std::chrono::milliseconds(50),
+                                            std::chrono::milliseconds(500)};
+
+// The same for a caller that cannot wait: begins on a thread of its own, which is left behind when
+// the driver hangs.
+class Opening {
+ public:
+  Opening(std::string choice, NvmlPatience patience);
+  // The outcome once it is there.
+  std::optional<Result<OpenGpus>> poll();
+
+ private:
+  std::future<Result<OpenGpus>> outcome_;
+};
+
+// One GPU, opened on the calling thread without a call to any other: for a process that may hang.
+Result<std::unique_ptr<NvmlDevice>> open_nvml_gpu(const std::string& uuid, const Clock& clock);
 
 // Simulated GPUs with their workload not yet started. Errors: not_found for the chip or workload.
 struct SimSetup {

@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "output.h"
+#include "paths.h"
 
 namespace derate::cli {
 namespace {
@@ -50,15 +51,6 @@ double number_of(const Json& json, const char* key) {
 }
 
 }  // namespace
-
-std::string run_directory() {
-  if (const char* given = std::getenv("DERATE_RUN_DIR"); given != nullptr && *given != '\0')
-    return given;
-  if (::geteuid() == 0) return "/run/derate";
-  if (const char* xdg = std::getenv("XDG_RUNTIME_DIR"); xdg != nullptr && *xdg != '\0')
-    return std::string(xdg) + "/derate";
-  return fmt::format("/tmp/derate-{}", ::geteuid());
-}
 
 Json gpu_state(const Capability& capability, const Record& record, const std::string& policy,
                bool dry_run) {

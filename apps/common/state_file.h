@@ -13,9 +13,6 @@
 
 namespace derate::cli {
 
-// $DERATE_RUN_DIR, else /run/derate for root, else $XDG_RUNTIME_DIR/derate, else /tmp/derate-UID.
-std::string run_directory();
-
 // One GPU as a governor sees it now.
 nlohmann::ordered_json gpu_state(const Capability& capability, const Record& record,
                                  const std::string& policy, bool dry_run);

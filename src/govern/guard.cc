@@ -15,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "govern/lease.h"
 
@@ -26,7 +27,6 @@ using std::chrono::milliseconds;
 constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
 constexpr int kReplyMs = 5000;
-constexpr int kRestoreFailed = 1;
 
 struct Message {
   enum class Kind : std::uint32_t { beat, ready, lease, release, started, granted, refused };
@@ -110,16 +110,8 @@ class Guard {
   Result<GuardOutcome> run();
 
  private:
-  struct Restoring {
-    std::string uuid;
-    pid_t process;
-    Instant deadline;
-    bool killed = false;
-  };
-
   Result<void> start();
   [[noreturn]] void become_worker(UniqueFd socket);
-  pid_t fork_restorer(const std::string& uuid);
   void supervise();
   void look_around(Duration at_most);
   void take_signals();
@@ -128,7 +120,6 @@ class Guard {
   void reap_worker();
   void kill_worker(const std::string& why);
   void restore_what_is_left();
-  void reap_restorers(std::vector<Restoring>& running);
   void wait_for_adopted();
 
   const GuardOptions& options_;
@@ -173,13 +164,6 @@ void Guard::become_worker(UniqueFd socket) {
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   GuardLink link(std::move(socket));
   ::_exit(hooks_.work(link));
-}
-
-pid_t Guard::fork_restorer(const std::string& uuid) {
-  const pid_t process = ::fork();
-  if (process != 0) return process;
-  ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
-  ::_exit(hooks_.restore(uuid));
 }
 
 void Guard::reap_worker() {
@@ -269,45 +253,23 @@ void Guard::supervise() {
   }
 }
 
-void Guard::reap_restorers(std::vector<Restoring>& running) {
-  const Instant now = clock_.now();
-  std::erase_if(running, [&](Restoring& one) {
-    int status = 0;
-    const bool dead = one.process < 0 || ::waitpid(one.process, &status, WNOHANG) == one.process;
-    if (dead) {
-      const bool done = one.process > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-      (done ? outcome_.restored : outcome_.not_restored).push_back(one.uuid);
-      return true;
-    }
-    if (now < one.deadline) return false;
-    if (!one.killed) {
-      hooks_.tell(fmt::format("restoring {} takes longer than {:.0f} s: giving it up", one.uuid,
-                              seconds(options_.restore_time)));
-      ::kill(one.process, SIGKILL);
-      one.killed = true;
-      one.deadline = now + kDeathTime;
-      return false;
-    }
-    outcome_.not_restored.push_back(one.uuid);  // it cannot even be killed
-    return true;
-  });
-}
-
 void Guard::restore_what_is_left() {
-  std::vector<Restoring> running;
-  for (const std::string& uuid : hooks_.left_over(worker_))
-    running.push_back({uuid, fork_restorer(uuid), clock_.now() + options_.restore_time});
-  while (!running.empty()) {
-    reap_restorers(running);
-    if (!running.empty()) look_around(milliseconds(20));
-  }
-  if (outcome_.restored.empty() && outcome_.not_restored.empty()) return;
+  const auto left = hooks_.left_over(worker_);
+  if (left.empty()) return;
   outcome_.worker_failed = true;
+  const auto restore = [&](const std::string& uuid) {
+    ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+    return hooks_.restore(uuid);
+  };
+  RestoreOutcome done =
+      restore_side_by_side(left, restore, options_.restore_time, clock_, hooks_.alive);
   const auto list = [](const std::vector<std::string>& uuids) {
     return uuids.empty() ? "none" : fmt::format("{}", fmt::join(uuids, ", "));
   };
   hooks_.tell(fmt::format("restored after the worker's end: {}; not restored: {}",
-                          list(outcome_.restored), list(outcome_.not_restored)));
+                          list(done.restored), list(done.not_restored)));
+  outcome_.restored = std::move(done.restored);
+  outcome_.not_restored = std::move(done.not_restored);
 }
 
 // The worker's child runs on without a governor; its exit code is still wanted.
@@ -343,6 +305,42 @@ Result<GuardOutcome> Guard::run() {
 }
 
 }  // namespace
+
+RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
+                                    const std::function<int(const std::string&)>& restore,
+                                    Duration patience, Clock& clock,
+                                    const std::function<void()>& alive) {
+  struct Running {
+    std::string uuid;
+    pid_t process;
+  };
+  RestoreOutcome out;
+  std::vector<Running> running;
+  for (const std::string& uuid : uuids) {
+    const pid_t process = ::fork();
+    if (process == 0) ::_exit(restore(uuid));
+    running.push_back({uuid, process});
+  }
+  const Instant kill_at = clock.now() + patience, give_up_at = kill_at + kDeathTime;
+  bool killed = false;
+  while (true) {
+    const Instant now = clock.now();
+    std::erase_if(running, [&](const Running& one) {
+      int status = 0;
+      const bool ended = one.process < 0 || ::waitpid(one.process, &status, WNOHANG) != 0;
+      if (!ended && now < give_up_at) return false;
+      // One that was killed has done nothing that can be relied on; one that cannot be killed, too.
+      const bool done = ended && one.process > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      (done ? out.restored : out.not_restored).push_back(one.uuid);
+      return true;
+    });
+    if (running.empty()) return out;
+    if (now >= kill_at && !std::exchange(killed, true))
+      for (const Running& one : running) ::kill(one.process, SIGKILL);
+    alive();
+    clock.sleep_until(now + milliseconds(5));
+  }
+}
 
 void GuardLink::beat() const { send(fd(), message(Message::Kind::beat)); }
 void GuardLink::ready() const { send(fd(), message(Message::Kind::ready)); }

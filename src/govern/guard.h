@@ -70,6 +70,17 @@ struct GuardOutcome {
   std::vector<std::string> not_restored = {};  // they stay in the journal
 };
 
+struct RestoreOutcome {
+  std::vector<std::string> restored = {}, not_restored = {};
+};
+
+// Restores each GPU in a process of its own, all at once; one that takes longer than `patience` is
+// killed and counts as not restored. `alive` is called now and then. The process has one thread.
+RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
+                                    const std::function<int(const std::string&)>& restore,
+                                    Duration patience, Clock& clock,
+                                    const std::function<void()>& alive = [] {});
+
 // Runs a guard with its worker until both are done. The process must have one thread.
 // Errors: io when there is no process or socket to be had.
 Result<GuardOutcome> run_guarded(const GuardOptions& options, const GuardHooks& hooks,

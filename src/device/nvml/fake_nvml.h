@@ -158,6 +158,21 @@ inline Return device_by_index(unsigned int index, Device* device) {
   *device = reinterpret_cast<Device>(world().gpus[index].get());
   return Return::success;
 }
+inline Return device_by_uuid(const char* uuid, Device* device) {
+  FAKE_CALL("nvmlDeviceGetHandleByUUID");
+  for (const auto& gpu : world().gpus)
+    if (gpu->uuid == uuid) {
+      *device = reinterpret_cast<Device>(gpu.get());
+      return Return::success;
+    }
+  return Return::not_found;
+}
+inline Return index(Device device, unsigned int* out) {
+  FAKE_CALL("nvmlDeviceGetIndex");
+  *out = 0;
+  while (world().gpus[*out].get() != &gpu_of(device)) ++*out;
+  return Return::success;
+}
 inline Return uuid(Device device, char* out, unsigned int size) {
   FAKE_CALL("nvmlDeviceGetUUID");
   return give(out, size, gpu_of(device).uuid);
@@ -320,6 +335,8 @@ inline NvmlFunctions FakeNvml::functions() {
   all.process_name = f::process_name;
   all.device_count = f::device_count;
   all.device_by_index = f::device_by_index;
+  all.device_by_uuid = f::device_by_uuid;
+  all.index = f::index;
   all.uuid = f::uuid;
   all.name = f::name;
   all.pci_info = f::pci_info;

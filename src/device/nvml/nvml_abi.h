@@ -170,6 +170,8 @@ struct NvmlFunctions {
   Call<unsigned int, char*, unsigned int> process_name = nullptr;
   Call<unsigned int*> device_count = nullptr;
   Call<unsigned int, nvml::Device*> device_by_index = nullptr;
+  Call<const char*, nvml::Device*> device_by_uuid = nullptr;
+  Call<nvml::Device, unsigned int*> index = nullptr;
 
   Call<nvml::Device, char*, unsigned int> uuid = nullptr;
   Call<nvml::Device, char*, unsigned int> name = nullptr;

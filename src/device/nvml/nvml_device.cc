@@ -332,6 +332,22 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
   return device;
 }
 
+Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open_uuid(
+    std::shared_ptr<const NvmlLibrary> library, const std::string& uuid, const Clock& clock) {
+  const NvmlFunctions& nvml = library->functions();
+  if (nvml.device_by_uuid == nullptr || nvml.index == nullptr)
+    return Error{Errc::not_supported, "the driver does not find a GPU by its UUID"};
+  nvml::Device handle = nullptr;
+  unsigned int index = 0;
+  Return code = nvml.device_by_uuid(uuid.c_str(), &handle);
+  if (code != Return::success) return library->error(code, "nvmlDeviceGetHandleByUUID");
+  code = nvml.index(handle, &index);
+  if (code != Return::success) return library->error(code, "nvmlDeviceGetIndex");
+  auto device = TRY(open(std::move(library), static_cast<int>(index), clock));
+  if (device->capability_.id.uuid == uuid) return device;
+  return Error{Errc::not_found, uuid + ": the GPUs changed places while it was opened"};
+}
+
 Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   const NvmlFunctions& nvml = library_->functions();
   Calls calls(*library_);

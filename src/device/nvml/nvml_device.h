@@ -19,6 +19,12 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   static Result<std::unique_ptr<NvmlDevice>> open(std::shared_ptr<const NvmlLibrary> library,
                                                   int index, const Clock& clock);
 
+  // The same for the GPU of that UUID, without a call to any other.
+  // Errors: not_found, not_supported by old drivers, and those of open().
+  static Result<std::unique_ptr<NvmlDevice>> open_uuid(std::shared_ptr<const NvmlLibrary> library,
+                                                       const std::string& uuid,
+                                                       const Clock& clock);
+
   const Capability& capability() const override { return capability_; }
   Result<Sample> read(const ReadPlan& plan) override;
   // Everything that computes or draws on the GPU, ascending by pid.

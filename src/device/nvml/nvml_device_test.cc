@@ -344,6 +344,16 @@ TEST_F(NvmlDeviceTest, OneGpuFailsAndTheOthersGoOn) {
             "GPU 1: nvmlDeviceGetHandleByIndex_v2: GPU is lost (NVML error 15)");
 }
 
+TEST_F(NvmlDeviceTest, AGpuIsOpenedByItsUuidWithoutACallToAnother) {
+  fake.add_gpu();
+  fake.failing = {{"open 0", Return::gpu_is_lost}};
+  const auto library = *NvmlLibrary::create(FakeNvml::functions());
+  const auto device = NvmlDevice::open_uuid(library, fake.gpus[1]->uuid, clock);
+  ASSERT_TRUE(device.ok());
+  EXPECT_EQ((*device)->capability().id.index, 1);
+  EXPECT_EQ(NvmlDevice::open_uuid(library, "GPU-none", clock).error().code, Errc::not_found);
+}
+
 TEST_F(NvmlDeviceTest, CountFails) {
   fake.failing = {{"nvmlDeviceGetCount_v2", Return::unknown}};
   const auto devices = list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);

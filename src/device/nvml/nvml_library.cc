@@ -41,6 +41,8 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::process_name>("nvmlSystemGetProcessName", kOptional),
     symbol<&F::device_count>("nvmlDeviceGetCount_v2", kRequired),
     symbol<&F::device_by_index>("nvmlDeviceGetHandleByIndex_v2", kRequired),
+    symbol<&F::device_by_uuid>("nvmlDeviceGetHandleByUUID", kOptional),
+    symbol<&F::index>("nvmlDeviceGetIndex", kOptional),
     symbol<&F::uuid>("nvmlDeviceGetUUID", kRequired),
     symbol<&F::name>("nvmlDeviceGetName", kOptional),
     symbol<&F::pci_info>("nvmlDeviceGetPciInfo_v3", kOptional),

@@ -1,0 +1,38 @@
+#include "paths.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace derate::cli {
+namespace {
+
+// Of the environment; empty when unset.
+std::string variable(const char* name) {
+  const char* value = ::secure_getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+std::string run_directory() {
+  if (const std::string given = variable("DERATE_RUN_DIR"); !given.empty()) return given;
+  if (::geteuid() == 0) return "/run/derate";
+  if (const std::string xdg = variable("XDG_RUNTIME_DIR"); !xdg.empty()) return xdg + "/derate";
+  return fmt::format("/tmp/derate-{}", ::geteuid());
+}
+
+std::string state_directory() {
+  if (const std::string given = variable("DERATE_STATE_DIR"); !given.empty()) return given;
+  if (::geteuid() == 0) return "/var/lib/derate";
+  if (const std::string xdg = variable("XDG_STATE_HOME"); !xdg.empty()) return xdg + "/derate";
+  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.local/state/derate";
+  return fmt::format("/tmp/derate-{}", ::geteuid());
+}
+
+std::string journal_directory() { return state_directory() + "/journal"; }
+std::string audit_file() { return state_directory() + "/audit.jsonl"; }
+std::string control_socket() { return run_directory() + "/control.sock"; }
+
+}  // namespace derate::cli

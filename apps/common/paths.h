@@ -1,0 +1,20 @@
+// Where the programs keep what they share.
+#pragma once
+
+#include <string>
+
+namespace derate::cli {
+
+// For what lives as long as the machine runs: leases, sockets, states. $DERATE_RUN_DIR, else
+// /run/derate for root, else $XDG_RUNTIME_DIR/derate, else /tmp/derate-UID.
+std::string run_directory();
+
+// For what must outlive a crash: journal, audit log. $DERATE_STATE_DIR, else /var/lib/derate for
+// root, else $XDG_STATE_HOME/derate, else ~/.local/state/derate.
+std::string state_directory();
+
+std::string journal_directory();
+std::string audit_file();
+std::string control_socket();
+
+}  // namespace derate::cli
