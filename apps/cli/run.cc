@@ -128,7 +128,7 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
       gpus.push_back(gpu_state(session.gpus.gpus[at].source->capability(), record,
                                session.policy.info->name, session.dry_run));
   }
-  if (publish) state.publish(std::move(gpus));
+  if (publish) state.publish(std::move(gpus), Json::object());
   return {};
 }
 

@@ -15,16 +15,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Why an ungoverned GPU runs at its clock, from what the driver says.
-std::string driver_reason(const Sample& sample) {
-  if (!sample.sm_clock) return "the GPU does not tell its clock";
-  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
-  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
-  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
-  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
-  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
-}
-
 Json ungoverned_state(TelemetrySource& source) {
   const Capability& capability = source.capability();
   Json json = {

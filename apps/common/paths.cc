@@ -27,7 +27,8 @@ std::string state_directory() {
   if (const std::string given = variable("DERATE_STATE_DIR"); !given.empty()) return given;
   if (::geteuid() == 0) return "/var/lib/derate";
   if (const std::string xdg = variable("XDG_STATE_HOME"); !xdg.empty()) return xdg + "/derate";
-  if (const std::string home = variable("HOME"); !home.empty()) return home + "/.local/state/derate";
+  if (const std::string home = variable("HOME"); !home.empty())
+    return home + "/.local/state/derate";
   return fmt::format("/tmp/derate-{}", ::geteuid());
 }
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "base/exit_code.h"
-#include "gpus.h"
 #include "govern/actuator.h"
+#include "gpus.h"
 #include "output.h"
 #include "paths.h"
 #include "store/audit.h"

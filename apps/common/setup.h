@@ -8,8 +8,8 @@
 #include "core/capability.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
-#include "policy/policy.h"
 #include "options.h"
+#include "policy/policy.h"
 
 namespace derate::cli {
 

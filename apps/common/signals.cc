@@ -10,6 +10,8 @@ volatile std::sig_atomic_t g_stop_signal = 0;
 volatile std::sig_atomic_t g_stop_was_sent = 0;
 
 void on_stop(int number, siginfo_t* info, void*) {
+  // A hang-up may mean something milder, so it does not replace a stop that nobody has seen yet.
+  if (number == SIGHUP && g_stop_signal != 0) return;
   g_stop_signal = number;
   g_stop_was_sent = info != nullptr && info->si_code == SI_USER ? 1 : 0;
 }

@@ -52,18 +52,33 @@ double number_of(const Json& json, const char* key) {
 
 }  // namespace
 
+std::string driver_reason(const Sample& sample) {
+  if (!sample.sm_clock) return "the GPU does not tell its clock";
+  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
+  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
+  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
+  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
+  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
+}
+
 Json gpu_state(const Capability& capability, const Record& record, const std::string& policy,
                bool dry_run) {
-  Json json = {{"index", capability.id.index},
-               {"uuid", capability.id.uuid},
-               {"name", capability.id.name},
-               {"policy", policy},
-               {"dry_run", dry_run},
-               {"rule", to_string(record.clamped.rule)},
-               {"reason", describe(record.clamped.rule == Clamped::Rule::none
-                                       ? record.decision.reason
-                                       : record.clamped.decision.reason)}};
-  put(json, "asked_clock_mhz", record.actuation.locked);
+  Json json = {
+      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  if (policy.empty()) {
+    json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
+  } else {
+    json["policy"] = policy;
+    json["dry_run"] = dry_run;
+    json["rule"] = to_string(record.clamped.rule);
+    json["reason"] =
+        describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
+                                                            : record.clamped.decision.reason);
+    put(json, "asked_clock_mhz", record.actuation.locked);
+    put(json, "set_power_limit_watts", record.actuation.power_limit);
+    if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
+    if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
+  }
   if (record.sample) {
     put(json, "sm_clock_mhz", record.sample->sm_clock);
     put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
@@ -77,10 +92,11 @@ Json gpu_state(const Capability& capability, const Record& record, const std::st
   return json;
 }
 
-StateFile::StateFile(Clock& clock, std::string owner)
+StateFile::StateFile(Clock& clock, std::string owner, std::string name)
     : clock_(clock),
       owner_(std::move(owner)),
-      path_(fmt::format("{}/{}-{}.json", run_directory(), owner_, ::getpid())),
+      path_(run_directory() + "/" +
+            (name.empty() ? fmt::format("{}-{}.json", owner_, ::getpid()) : name)),
       next_(clock.now()) {
   remove_leftovers();
 }
@@ -93,14 +109,14 @@ bool StateFile::due() {
   return true;
 }
 
-void StateFile::publish(Json gpus) {
-  const Json state = {{"owner", owner_},
-                      {"pid", ::getpid()},
-                      {"time_unix_seconds", wall_seconds(clock_)},
-                      {"gpus", std::move(gpus)}};
+void StateFile::publish(Json gpus, const Json& extra) {
+  Json state = {
+      {"owner", owner_}, {"pid", ::getpid()}, {"time_unix_seconds", wall_seconds(clock_)}};
+  if (extra.is_object()) state.update(extra);
+  state["gpus"] = std::move(gpus);
   std::error_code ignored;
   fs::create_directory(run_directory(), ignored);
-  const auto written = write_file_atomically(path_, state.dump(2) + "\n");
+  const auto written = write_file_atomically(path_, state.dump(2) + "\n", Durable::no);
   if (!written.ok() && !complained_) {
     complained_ = true;
     warn("derate: no state for `derate status`: {}\n", written.error().message);

@@ -1,5 +1,5 @@
 // What a running governor tells others: a small JSON file, renamed into place each second, that
-// `derate status` reads.
+// `derate status` and `derate top` read.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,21 +13,26 @@
 
 namespace derate::cli {
 
-// One GPU as a governor sees it now.
+// Why an ungoverned GPU runs at its clock, from what the driver says.
+std::string driver_reason(const Sample& sample);
+
+// One GPU as a governor sees it now. An empty policy: it is only observed.
 nlohmann::ordered_json gpu_state(const Capability& capability, const Record& record,
                                  const std::string& policy, bool dry_run);
 
 class StateFile {
  public:
-  StateFile(Clock& clock, std::string owner);
+  // In the run directory: `name`, or "OWNER-PID.json".
+  StateFile(Clock& clock, std::string owner, std::string name = {});
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
   ~StateFile();  // removes the file
 
   // True once a second: time to publish.
   bool due();
-  // A failure to write is told once on standard error and is not an error of the governor.
-  void publish(nlohmann::ordered_json gpus);
+  // `extra`: keys beside "gpus". A failure to write is told once on standard error and is not an
+  // error of the governor.
+  void publish(nlohmann::ordered_json gpus, const nlohmann::ordered_json& extra);
 
  private:
   Clock& clock_;

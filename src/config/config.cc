@@ -78,6 +78,19 @@ std::string known_keys(std::string_view section) {
   return known;
 }
 
+std::string known_sections() {
+  std::string known;
+  std::string_view last;
+  const Settings defaults;
+  visit_settings(defaults, [&](const SettingInfo& info, const auto&) {
+    if (last == info.section) return;
+    last = info.section;
+    known += known.empty() ? "" : ", ";
+    known += info.section;
+  });
+  return known;
+}
+
 // The text of a policy parameter; the registry's own parser checks it later.
 Result<std::string> parameter_text(const toml::node& node, std::string_view file) {
   const toml::array* list = node.as_array();
@@ -116,10 +129,9 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
                           std::string_view file) {
   const std::string known = known_keys(section);
   if (known.empty())
-    return bad(file, node,
-               fmt::format("unknown section [{}]; there are governor, envelope, safety, "
-                           "sampling, policy.NAME",
-                           section));
+    return bad(
+        file, node,
+        fmt::format("unknown section [{}]; there are {}, policy.NAME", section, known_sections()));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
   for (const auto& entry : *node.as_table()) {
@@ -149,6 +161,17 @@ Result<void> check_together(const Settings& s, std::string_view file) {
     return Error{Errc::bad_config,
                  fmt::format("{}: lowest_clock_mhz {}: must not be above highest_clock_mhz {}",
                              file, *s.lowest_clock_mhz, *s.highest_clock_mhz)};
+  if (s.found_lowest_mhz.has_value() != s.found_highest_mhz.has_value() ||
+      (s.found_lowest_mhz && *s.found_lowest_mhz > *s.found_highest_mhz))
+    return Error{
+        Errc::bad_config,
+        fmt::format("{}: [found] wants locked_lowest_mhz and locked_highest_mhz, the first "
+                    "not above the second",
+                    file)};
+  if (s.on_drift != "reassert" && s.on_drift != "yield")
+    return Error{
+        Errc::bad_config,
+        fmt::format("{}: on_drift \"{}\": allowed are \"reassert\", \"yield\"", file, s.on_drift)};
   return {};
 }
 

@@ -18,13 +18,17 @@ struct PolicySetting {
 struct Settings {
   std::string policy = "geepafs";
   std::string gpus;
+  bool govern = false;
   bool dry_run = false;
+  std::string on_drift = "reassert";
+  std::optional<double> found_lowest_mhz, found_highest_mhz;
   std::optional<double> lowest_clock_mhz, highest_clock_mhz;
   double stale_after_s = 1;
   double expire_after_s = 5;
   double idle_after_s = 1;
   double lower_every_s = 1;
   std::optional<double> temperature_limit_celsius;
+  double observe_every_s = 0.1;
   double energy_every_s = 1;
   double activity_every_s = 0.2;
   std::vector<PolicySetting> policy_settings;
@@ -48,7 +52,13 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"governor", "gpus", "",
                     "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
         s.gpus);
+  visit(SettingInfo{"governor", "govern", "",
+                    "derated governs these GPUs from its start; false: it observes until told"},
+        s.govern);
   visit(SettingInfo{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
+  visit(SettingInfo{"governor", "on_drift", "",
+                    "another tool changes what was set: reassert (a fight is given up) or yield"},
+        s.on_drift);
   visit(
       SettingInfo{"envelope", "lowest_clock_mhz", "MHz",
                   "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
@@ -56,6 +66,13 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"envelope", "highest_clock_mhz", "MHz",
                     "highest SM clock allowed; default: the highest supported", 1, 10000},
         s.highest_clock_mhz);
+  visit(SettingInfo{"found", "locked_lowest_mhz", "MHz",
+                    "the clock lock that restoring sets again, since no driver tells it; default: "
+                    "none, the lock is reset",
+                    1, 10000},
+        s.found_lowest_mhz);
+  visit(SettingInfo{"found", "locked_highest_mhz", "MHz", "the other end of it", 1, 10000},
+        s.found_highest_mhz);
   visit(
       SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
       s.stale_after_s);
@@ -71,6 +88,9 @@ void visit_settings(S& s, V&& visit) {
                     "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20,
                     120},
         s.temperature_limit_celsius);
+  visit(SettingInfo{"sampling", "observe_every_s", "s",
+                    "derated reads a GPU that it only observes every", 0.01, 60},
+        s.observe_every_s);
   visit(SettingInfo{"sampling", "energy_every_s", "s", "read the energy counter every", 0.1, 60},
         s.energy_every_s);
   visit(SettingInfo{"sampling", "activity_every_s", "s",

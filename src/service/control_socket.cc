@@ -15,9 +15,9 @@ namespace derate {
 namespace {
 
 Error socket_error(const std::string& what, const std::string& path, int number) {
-  const Errc code = number == ENOENT || number == ECONNREFUSED  ? Errc::not_found
-                    : number == EACCES || number == EPERM       ? Errc::no_permission
-                                                                : Errc::io;
+  const Errc code = number == ENOENT || number == ECONNREFUSED ? Errc::not_found
+                    : number == EACCES || number == EPERM      ? Errc::no_permission
+                                                               : Errc::io;
   return {code, fmt::format("{} '{}': {}", what, path, std::strerror(number))};
 }
 
@@ -123,9 +123,8 @@ Result<std::string> control_call(const std::string& path, const std::string& req
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.now());
     pollfd wanted{socket.get(), POLLIN, 0};
     if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) == 0)
-      return Error{Errc::gpu_stuck,
-                   fmt::format("the daemon at '{}' has not answered for {:.0f} s", path,
-                               seconds(patience))};
+      return Error{Errc::gpu_stuck, fmt::format("the daemon at '{}' has not answered for {:.0f} s",
+                                                path, seconds(patience))};
     char buffer[4096];
     const ssize_t n = ::recv(socket.get(), buffer, sizeof buffer, 0);
     if (n < 0 && errno == EINTR) continue;

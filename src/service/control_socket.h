@@ -57,7 +57,8 @@ class ControlServer {
 };
 
 // Sends a line to the daemon at `path` and waits for its answer.
-// Errors: not_found when no daemon listens there, no_permission, io, gpu_stuck when no answer comes.
+// Errors: not_found when no daemon listens there, no_permission, io, gpu_stuck when no answer
+// comes.
 Result<std::string> control_call(const std::string& path, const std::string& request,
                                  Duration patience);
 

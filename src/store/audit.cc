@@ -30,8 +30,10 @@ std::string audit_line(const AuditEntry& entry) {
                                  {"who", entry.who},
                                  {"uuid", entry.uuid},
                                  {"what", entry.what}};
-  for (const auto& [key, text] : {std::pair("before", &entry.before), {"after", &entry.after},
-                                  {"why", &entry.why}, {"error", &entry.error}})
+  for (const auto& [key, text] : {std::pair("before", &entry.before),
+                                  {"after", &entry.after},
+                                  {"why", &entry.why},
+                                  {"error", &entry.error}})
     if (!text->empty()) json[key] = *text;
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }

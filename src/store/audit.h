@@ -11,7 +11,7 @@ namespace derate {
 
 struct AuditEntry {
   WallTime time{};
-  std::string who;     // "derated, pid 17"
+  std::string who;  // "derated, pid 17"
   std::string uuid;
   std::string what;    // "lock", "reset", "power limit", "restore", "yield"
   std::string before;  // "1530 MHz"; empty where it is not known

@@ -1,0 +1,158 @@
+// derated: governs or observes the GPUs of a machine. This process is the guard; the worker, which
+// has the GPUs, is its child.
+#include <fmt/format.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <sstream>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
+#include "output.h"
+#include "paths.h"
+#include "restore.h"
+#include "signals.h"
+#include "worker.h"
+
+namespace derate::cli {
+namespace {
+
+struct DaemonOptions {
+  std::string config;
+  double silence_s = 10, restore_s = 10;
+};
+
+void tell(const std::string& text) { warn("derated: {}\n", text); }
+
+WorkerOptions worker_options(GuardLink& link) {
+  WorkerOptions out{.journal = Journal(journal_directory()),
+                    .life = current_life(),
+                    .audit = AuditLog(audit_file())};
+  out.state_file = "state.json";
+  out.open = [](const std::string& choice) -> OpeningPoll {
+    auto opening = std::make_shared<Opening>(choice, kLoopPatience);
+    return [opening] { return opening->poll(); };
+  };
+  out.lease = [&link](const std::string& uuid) { return link.lease(uuid); };
+  out.release = [&link](const std::string& uuid) { link.release(uuid); };
+  out.tell = tell;
+  return out;
+}
+
+// A bad file keeps what is in force.
+void reload(Worker& worker, const std::string& config) {
+  auto settings = load_settings(config);
+  if (settings.ok()) {
+    worker.reload(*settings);
+    tell("the configuration is reloaded");
+  } else {
+    tell("the old configuration stays: " + settings.error().message);
+  }
+}
+
+Result<void> work_until_stopped(const DaemonOptions& options, GuardLink& link) {
+  SystemClock clock;
+  const Settings settings = TRY(load_settings(options.config));
+  const auto server = TRY(ControlServer::create(control_socket(), clock));
+  Worker worker(worker_options(link), settings, clock);
+  bool ready = false;
+  while (!link.guard_gone()) {
+    if (const int signal = stop_signal(); signal == SIGHUP) {
+      clear_stop_signal();
+      reload(worker, options.config);
+    } else if (signal != 0) {
+      break;
+    }
+    TRY(worker.step());
+    server->serve(
+        [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
+    link.beat();
+    if (worker.running() && !std::exchange(ready, true)) link.ready();
+    clock.sleep_until(worker.next_due());
+  }
+  if (link.guard_gone()) tell("the guard is gone: giving everything back");
+  return worker.stop();
+}
+
+int work(const DaemonOptions& options, GuardLink& link) {
+  watch_signals();
+  const auto done = work_until_stopped(options, link);
+  if (done.ok()) return exit_code::kOk;
+  tell(done.error().message);
+  return exit_code_of(done.error().code);
+}
+
+Result<int> run_daemon(const DaemonOptions& options) {
+  TRY(load_settings(options.config));  // before anything is begun: the user is told at once
+  const auto alone =
+      TRY(take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid())));
+  GuardOptions guard{.run_folder = run_directory(), .owner = "derated"};
+  guard.silence = from_seconds(options.silence_s);
+  guard.restore_time = from_seconds(options.restore_s);
+  guard.stop_time = guard.silence + guard.restore_time;
+  GuardHooks hooks;
+  hooks.work = [&](GuardLink& link) { return work(options, link); };
+  hooks.left_over = left_by;
+  hooks.restore = [](const std::string& uuid) {
+    return restore_process(uuid, "derated's guard", "the worker is gone");
+  };
+  hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
+  hooks.ready = [] {
+    ::sd_notify(0, "READY=1");
+    tell("ready");
+  };
+  hooks.tell = tell;
+  SystemClock clock;
+  const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
+  if (outcome.exit_code == 0 && outcome.worker_failed) return exit_code::kFailure;
+  return outcome.exit_code;
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app{"Governs or observes the GPUs of this machine; see derated(8).", "derated"};
+  DaemonOptions options;
+  bool check = false;
+  app.set_version_flag("--version", std::string("derated ") + DERATE_VERSION);
+  app.add_option("-c,--config", options.config,
+                 "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  app.add_flag("--check-config", check, "Check the configuration and exit");
+  app.add_option("--silence", options.silence_s,
+                 "Seconds of silence after which the guard kills the worker")
+      ->check(CLI::Range(0.5, 600.0));
+  app.add_option("--restore-time", options.restore_s, "Seconds the guard gives a GPU's restoring")
+      ->check(CLI::Range(0.5, 600.0));
+  app.footer(
+      "Examples:\n  derated --check-config\n  derated --config ./derate.toml\n\n"
+      "Signals: SIGTERM and SIGINT give everything back and end it, SIGHUP reloads the\n"
+      "configuration. `derate status` and `derate top` show what it does.\n");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream help, complaint;
+    const int code = app.exit(error, help, complaint);
+    write_text(stdout, help.str());
+    write_text(stderr, complaint.str());
+    return code == 0 ? exit_code::kOk : exit_code::kUsage;
+  }
+  if (check) {
+    const auto settings = load_settings(options.config);
+    if (settings.ok()) return exit_code::kOk;
+    tell(settings.error().message);
+    return exit_code_of(settings.error().code);
+  }
+  const auto code = run_daemon(options);
+  if (code.ok()) return *code;
+  tell(code.error().message);
+  return exit_code_of(code.error().code);
+}
+
+}  // namespace
+}  // namespace derate::cli
+
+int main(int argc, char** argv) { return derate::cli::main_of(argc, argv); }

@@ -1,0 +1,511 @@
+#include "worker.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/exit_code.h"
+#include "config/config.h"
+#include "govern/actuator.h"
+#include "policy/policy.h"
+
+namespace derate::cli {
+namespace {
+
+constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
+
+std::string text_of(std::optional<Megahertz> clock) {
+  return clock ? fmt::format("{:.0f} MHz", clock->value()) : "unlocked";
+}
+
+std::optional<ClockRange> found_lock(const Settings& settings) {
+  if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
+  return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
+}
+
+// What of the settings is the governor's as a whole, not one GPU's.
+bool same_rules(const Settings& a, const Settings& b) {
+  return a.stale_after_s == b.stale_after_s && a.expire_after_s == b.expire_after_s &&
+         a.idle_after_s == b.idle_after_s && a.lower_every_s == b.lower_every_s &&
+         a.temperature_limit_celsius == b.temperature_limit_celsius &&
+         a.energy_every_s == b.energy_every_s && a.activity_every_s == b.activity_every_s;
+}
+
+}  // namespace
+
+void Lateness::add(Duration late) {
+  if (kept_.size() < kKept)
+    kept_.push_back(late);
+  else
+    kept_[rounds_ % kKept] = late;
+  ++rounds_;
+}
+
+std::optional<Duration> Lateness::quantile(double share) const {
+  if (kept_.empty()) return std::nullopt;
+  std::vector<Duration> sorted = kept_;
+  const auto at = static_cast<std::ptrdiff_t>(share * static_cast<double>(sorted.size() - 1));
+  std::nth_element(sorted.begin(), sorted.begin() + at, sorted.end());
+  return sorted[static_cast<std::size_t>(at)];
+}
+
+Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
+    : options_(std::move(options)),
+      settings_(std::move(settings)),
+      clock_(clock),
+      state_(clock, "derated", options_.state_file) {
+  begin_opening();
+}
+
+// --- opening
+// -----------------------------------------------------------------------------------------
+
+void Worker::begin_opening() { opening_ = options_.open(""); }
+
+void Worker::take_open(OpenGpus opened) {
+  for (const std::string& note : opened.notes) options_.tell(note);
+  posts_.clear();
+  for (OpenGpu& gpu : opened.gpus) {
+    const std::string uuid = gpu.source->capability().id.uuid;
+    Post post;
+    post.gpu = std::move(gpu);
+    if (const auto kept = kept_leases_.find(uuid); kept != kept_leases_.end())
+      post.lease = std::move(kept->second);
+    posts_.push_back(std::move(post));
+  }
+  kept_leases_.clear();
+  restore_leftovers();
+  std::vector<GovernedGpu> seats;
+  for (Post& post : posts_) {
+    post.wanted = by_configuration(post.gpu.source->capability().id);
+    seats.push_back(seat(post));
+  }
+  last_.assign(posts_.size(), std::nullopt);
+  governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
+  first_opening_ = false;
+}
+
+// A journal that an earlier process left is restored before anything else is written.
+void Worker::restore_leftovers() {
+  const auto left = options_.journal.read(options_.life);
+  if (!left.ok()) return options_.tell(left.error().message);
+  for (const UnusableJournal& bad : left->unusable) {
+    const auto aside = options_.journal.set_aside(bad.path);
+    options_.tell(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                              aside.ok() ? "set aside, not applied" : aside.error().message));
+  }
+  for (const JournalEntry& entry : left->entries) {
+    const auto post = std::find_if(posts_.begin(), posts_.end(), [&](const Post& p) {
+      return p.gpu.source->capability().id.uuid == entry.uuid;
+    });
+    if (post != posts_.end())
+      restore_leftover(*post, entry);
+    else
+      options_.tell(entry.uuid + ": a journal is left of a GPU that is not here: kept");
+  }
+}
+
+void Worker::restore_leftover(Post& post, const JournalEntry& entry) {
+  if (!post.lease.valid()) {
+    auto lease = options_.lease(entry.uuid);
+    if (!lease.ok()) return options_.tell("a journal is left alone: " + lease.error().message);
+    post.lease = *std::move(lease);
+  }
+  JournalEntry left = entry;
+  auto restored = restore_settings(*post.gpu.control, left);
+  if (restored.ok()) restored = options_.journal.remove(entry.uuid);
+  audit({clock_.wall_now(),
+         {},
+         entry.uuid,
+         "restore",
+         {},
+         {},
+         fmt::format("left by {}, pid {}", entry.owner, entry.pid),
+         restored.ok() ? "" : restored.error().message});
+  if (restored.ok()) return options_.tell(entry.uuid + ": restored what an earlier process left");
+  options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
+  post.handed_on = Keeping{options_.journal, entry};
+}
+
+// --- who governs what
+// --------------------------------------------------------------------------------
+
+std::optional<Worker::Assignment> Worker::by_configuration(const GpuId& id) const {
+  if (const auto by_command = commanded_.find(id.uuid); by_command != commanded_.end())
+    return by_command->second;
+  if (!settings_.govern) return std::nullopt;
+  const std::vector<GpuId> one{id};
+  if (!settings_.gpus.empty()) {
+    std::vector<GpuId> all;
+    for (const Post& post : posts_) all.push_back(post.gpu.source->capability().id);
+    const auto named = select_gpus(all, settings_.gpus);
+    if (!named.ok()) return std::nullopt;
+    const bool meant = std::any_of(named->begin(), named->end(), [&](int at) {
+      return all[static_cast<std::size_t>(at)].uuid == id.uuid;
+    });
+    if (!meant) return std::nullopt;
+  }
+  const auto policy = choose_policy({}, settings_);
+  if (!policy.ok()) return std::nullopt;
+  return Assignment{*policy, settings_.dry_run, false};
+}
+
+// A seat that only looks: its policy never sets a clock, and it could not.
+GovernedGpu Worker::observer(Post& post) const {
+  const auto& clocks = post.gpu.source->capability().sm_clocks;
+  const Megahertz any = clocks.empty() ? Megahertz(1) : clocks.front();
+  const std::vector<Megahertz> known = clocks.empty() ? std::vector{any} : clocks;
+  const Envelope envelope = *Envelope::create(known, known.front(), known.back());
+  const PolicyInfo* info = *find_policy("nv-boost");
+  GovernedGpu out{post.gpu.source.get(), nullptr,
+                  *info->create({envelope, known.front(), *policy_params(*info, {})}), true,
+                  envelope};
+  out.tick = from_seconds(settings_.observe_every_s);
+  out.observed = true;
+  return out;
+}
+
+Keeping Worker::keeping_for(Post& post) const {
+  if (post.handed_on) {
+    Keeping out = *post.handed_on;
+    out.entry.pid = ::getpid();
+    return out;
+  }
+  JournalEntry entry;
+  entry.uuid = post.gpu.source->capability().id.uuid;
+  entry.life = options_.life;
+  entry.owner = options_.who;
+  entry.pid = ::getpid();
+  entry.time = clock_.wall_now();
+  entry.found_lock = found_lock(settings_);
+  return {options_.journal, entry};
+}
+
+Result<GovernedGpu> Worker::governed(Post& post) {
+  const Assignment& wanted = *post.wanted;
+  ClockControl* const control = wanted.dry_run ? nullptr : post.gpu.control;
+  GovernedGpu out = TRY(govern_gpu(*post.gpu.source, control, wanted.policy, settings_));
+  if (control == nullptr) return out;
+  const std::string& uuid = post.gpu.source->capability().id.uuid;
+  if (!post.lease.valid()) {
+    auto lease = options_.lease(uuid);
+    if (!lease.ok()) {
+      post.lease_again = clock_.now() + kLeaseEvery;
+      return std::move(lease).error();
+    }
+    post.lease = *std::move(lease);
+  }
+  out.keeping = keeping_for(post);
+  return out;
+}
+
+// What sits at the post from now on: the wanted policy, or an observer and the reason why.
+GovernedGpu Worker::seat(Post& post) {
+  post.policy.clear();
+  post.trouble.clear();
+  post.lease_again.reset();
+  if (!post.wanted) return observer(post);
+  auto made = governed(post);
+  if (made.ok()) {
+    post.policy = post.wanted->policy.info->name;
+    post.handed_on.reset();
+    return *std::move(made);
+  }
+  post.trouble = "not governed: " + made.error().message;
+  options_.tell(fmt::format("GPU {}: {}", post.gpu.source->capability().id.index, post.trouble));
+  return observer(post);
+}
+
+Result<void> Worker::assign(std::size_t at, std::optional<Assignment> wanted) {
+  Post& post = posts_[at];
+  post.wanted = std::move(wanted);
+  // Restored first: the new policy finds the GPU as it was found.
+  auto restored = governor_->replace(at, observer(post));
+  (void)governor_->replace(at, seat(post)).ok();
+  if (post.policy.empty() && post.lease.valid()) {
+    post.lease = UniqueFd();
+    options_.release(post.gpu.source->capability().id.uuid);
+  }
+  return restored;
+}
+
+// --- the round
+// ---------------------------------------------------------------------------------------
+
+Instant Worker::next_due() const {
+  return governor_ != nullptr && !posts_.empty() ? governor_->next_due()
+                                                 : clock_.now() + kIdleRound;
+}
+
+Result<void> Worker::step() {
+  if (opening_)
+    if (auto opened = opening_()) {
+      opening_ = nullptr;
+      if (opened->ok())
+        take_open(**std::move(opened));
+      else if (first_opening_)
+        return std::move(*opened).error();
+      else
+        options_.tell("cannot open the GPUs: " + opened->error().message);
+    }
+  if (governor_ != nullptr && !posts_.empty()) {
+    if (last_.front()) lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
+    take_records(governor_->tick());
+    for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
+  }
+  if (state_.due()) publish();
+  return {};
+}
+
+void Worker::take_records(std::span<const Record> records) {
+  for (const Record& record : records) {
+    const auto at = static_cast<std::size_t>(record.gpu);
+    Post& post = posts_[at];
+    note_write(record, post.gpu.source->capability().id.uuid);
+    note_freshness(post, record);
+    last_[at] = record;
+  }
+}
+
+void Worker::note_write(const Record& record, const std::string& uuid) {
+  using Outcome = Actuation::Outcome;
+  const Actuation& done = record.actuation;
+  if (done.outcome != Outcome::written && done.outcome != Outcome::released &&
+      done.outcome != Outcome::failed)
+    return;
+  AuditEntry entry{clock_.wall_now(),    {}, uuid,      "lock", text_of(done.before),
+                   text_of(done.locked), {}, done.error};
+  if (done.outcome == Outcome::released) entry.what = "release";
+  if (done.power_limit) {
+    entry.what = "power limit";
+    entry.after = fmt::format("{:.0f} W", done.power_limit->value());
+  }
+  if (done.outcome == Outcome::failed) entry.before = entry.after = "";
+  entry.why = describe(record.clamped.decision.reason);
+  audit(std::move(entry));
+}
+
+void Worker::note_freshness(Post& post, const Record& record) {
+  if (record.estimate.freshness != Freshness::expired)
+    post.expired_since.reset();
+  else if (!post.expired_since)
+    post.expired_since = record.time;
+}
+
+// Leases that were taken, GPUs that were lost: tried again from time to time.
+void Worker::tend(std::size_t at) {
+  Post& post = posts_[at];
+  const Instant now = clock_.now();
+  if (post.lease_again && now >= *post.lease_again) (void)governor_->replace(at, seat(post)).ok();
+  if (!post.expired_since) {
+    post.reopening = nullptr;
+    post.reopen_at.reset();
+    return;
+  }
+  if (!post.reopening && now - *post.expired_since >= kExpiredBeforeReopen &&
+      now >= post.reopen_at.value_or(now)) {
+    post.reopening = options_.open(post.gpu.source->capability().id.uuid);
+    post.reopen_at = now + kReopenEvery;
+  }
+  if (post.reopening) reopen(at);
+}
+
+void Worker::reopen(std::size_t at) {
+  Post& post = posts_[at];
+  auto opened = post.reopening();
+  if (!opened) return;  // a driver that hangs keeps this one thread, and gets no second
+  post.reopening = nullptr;
+  if (!opened->ok() || (*opened)->gpus.size() != 1) return;
+  OpenGpu fresh = std::move((*opened)->gpus.front());
+  if (!fresh.source->read({.energy = true, .activity = false}).ok()) return;
+  options_.tell(fmt::format("GPU {} is back", fresh.source->capability().id.index));
+  // What was written before it was lost must still be restored in the end.
+  if (auto keeping = governor_->abandon(at);
+      keeping && (keeping->entry.clock_written || keeping->entry.power_written))
+    post.handed_on = std::move(keeping);
+  OpenGpu old = std::exchange(post.gpu, std::move(fresh));
+  (void)governor_->replace(at, seat(post)).ok();
+  post.expired_since.reset();
+  post.reopen_at.reset();
+}
+
+void Worker::audit(AuditEntry entry) {
+  entry.who = fmt::format("{}, pid {}", options_.who, ::getpid());
+  const auto kept = options_.audit.append(entry);
+  if (!kept.ok() && !audit_failed_) options_.tell("no audit log: " + kept.error().message);
+  audit_failed_ = !kept.ok();
+}
+
+// --- what others see
+// ---------------------------------------------------------------------------------
+
+Worker::Json Worker::state_of(const Record& record) const {
+  const Post& post = posts_[static_cast<std::size_t>(record.gpu)];
+  const bool dry_run = !post.policy.empty() && post.wanted && post.wanted->dry_run;
+  Json json = gpu_state(post.gpu.source->capability(), record, post.policy, dry_run);
+  if (!post.trouble.empty()) json["trouble"] = post.trouble;
+  return json;
+}
+
+void Worker::publish() {
+  Json gpus = Json::array();
+  for (const auto& record : last_)
+    if (record) gpus.push_back(state_of(*record));
+  Json loop = {{"rounds", lateness_.rounds()}};
+  if (const auto late = lateness_.quantile(0.99)) loop["late_p99_seconds"] = seconds(*late);
+  if (const auto late = lateness_.quantile(1)) loop["late_max_seconds"] = seconds(*late);
+  state_.publish(std::move(gpus), {{"paused", paused_}, {"loop", std::move(loop)}});
+}
+
+// --- commands
+// ----------------------------------------------------------------------------------------
+
+void Worker::reload(const Settings& settings) {
+  const bool rules = !same_rules(settings, settings_);
+  const Settings before = std::exchange(settings_, settings);
+  if (governor_ == nullptr) return;
+  if (rules) {
+    // The rules are the governor's own: everything is given back and begun anew.
+    if (const auto restored = governor_->restore(); !restored.ok())
+      options_.tell("not restored: " + restored.error().message);
+    std::vector<GovernedGpu> seats;
+    for (Post& post : posts_) {
+      post.wanted = by_configuration(post.gpu.source->capability().id);
+      seats.push_back(seat(post));
+    }
+    governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
+    return;
+  }
+  if (print_config(before) == print_config(settings_)) return;
+  for (std::size_t at = 0; at < posts_.size(); ++at) {
+    auto wanted = by_configuration(posts_[at].gpu.source->capability().id);
+    if (wanted && wanted->by_command) continue;
+    if (!wanted && !posts_[at].wanted) continue;
+    if (const auto done = assign(at, std::move(wanted)); !done.ok())
+      options_.tell("not restored: " + done.error().message);
+  }
+}
+
+std::string Worker::handle(std::string_view text, const Peer& peer) {
+  const Json request = Json::parse(text, nullptr, false);
+  auto answer = request.is_object()
+                    ? obey(request, peer)
+                    : Result<std::string>(Error{Errc::invalid_argument, "wanted a JSON object"});
+  if (state_.due()) publish();
+  const Json json = answer.ok() ? Json{{"ok", true}, {"message", *answer}}
+                                : Json{{"ok", false},
+                                       {"error", answer.error().message},
+                                       {"exit_code", exit_code_of(answer.error().code)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Result<std::string> Worker::obey(const Json& request, const Peer& peer) {
+  const auto at = request.find("command");
+  const std::string command = at != request.end() && at->is_string() ? at->get<std::string>() : "";
+  options_.tell(fmt::format("'{}' from pid {}, uid {}", command, peer.pid, peer.uid));
+  if (command == "policy-set") return set_policy(request);
+  if (command == "release") return release_gpus(request);
+  if (command == "pause") return pause();
+  if (command == "resume") return resume();
+  return Error{
+      Errc::invalid_argument,
+      fmt::format("command '{}': allowed are policy-set, release, pause, resume", command)};
+}
+
+Result<std::vector<int>> Worker::chosen(const Json& request) const {
+  if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
+  if (governor_ == nullptr) return Error{Errc::busy, "derated is still opening the GPUs"};
+  const auto at = request.find("gpus");
+  std::vector<GpuId> ids;
+  for (const Post& post : posts_) ids.push_back(post.gpu.source->capability().id);
+  return select_gpus(ids, at != request.end() && at->is_string() ? at->get<std::string>() : "");
+}
+
+Result<std::string> Worker::set_policy(const Json& request) {
+  PolicyOptions options;
+  if (const auto at = request.find("policy"); at != request.end() && at->is_string())
+    options.policy = at->get<std::string>();
+  if (const auto at = request.find("set"); at != request.end() && at->is_array())
+    for (const Json& assignment : *at)
+      if (assignment.is_string()) options.assignments.push_back(assignment.get<std::string>());
+  const auto dry = request.find("dry_run");
+  const Assignment wanted{TRY(choose_policy(options, settings_)),
+                          dry != request.end() && dry->is_boolean() && dry->get<bool>(), true};
+  std::string done;
+  for (const int i : TRY(chosen(request))) {
+    const auto at = static_cast<std::size_t>(i);
+    Post& post = posts_[at];
+    const GpuId& id = post.gpu.source->capability().id;
+    const auto before = post.wanted;
+    TRY(assign(at, wanted));
+    if (post.policy.empty()) {
+      const std::string why = fmt::format("GPU {}: {}", id.index, post.trouble);
+      const Errc code = post.lease_again ? Errc::busy : Errc::invalid_argument;
+      (void)assign(at, before).ok();
+      return Error{code, why};
+    }
+    commanded_.insert_or_assign(id.uuid, wanted);
+    done +=
+        fmt::format("{}GPU {} is governed by {}", done.empty() ? "" : ", ", id.index, post.policy);
+  }
+  return done;
+}
+
+Result<std::string> Worker::release_gpus(const Json& request) {
+  std::string done;
+  std::optional<Error> failure;
+  for (const int i : TRY(chosen(request))) {
+    const auto at = static_cast<std::size_t>(i);
+    const GpuId& id = posts_[at].gpu.source->capability().id;
+    commanded_.erase(id.uuid);
+    if (auto restored = assign(at, std::nullopt); !restored.ok() && !failure)
+      failure = std::move(restored).error().with(fmt::format("GPU {}: not restored", id.index));
+    done += fmt::format("{}GPU {} is observed", done.empty() ? "" : ", ", id.index);
+  }
+  if (failure) return *std::move(failure);
+  return done;
+}
+
+// Gives everything back and closes every handle, so that MIG changes, resets and profilers can go
+// on; the leases stay, so that no other governor comes in between.
+Result<std::string> Worker::pause() {
+  if (paused_) return "derated is paused already";
+  if (opening_) return Error{Errc::busy, "derated is still opening the GPUs"};
+  paused_ = true;
+  auto restored = stop();
+  for (Post& post : posts_)
+    if (post.lease.valid())
+      kept_leases_[post.gpu.source->capability().id.uuid] = std::move(post.lease);
+  governor_.reset();
+  posts_.clear();
+  last_.clear();
+  TRY(std::move(restored));
+  return "derated is paused: all GPUs are given back, all handles closed";
+}
+
+Result<std::string> Worker::resume() {
+  if (!paused_) return "derated is not paused";
+  paused_ = false;
+  begin_opening();
+  return "derated opens the GPUs again";
+}
+
+Result<void> Worker::stop() {
+  if (governor_ == nullptr) return {};
+  auto restored = governor_->restore();
+  for (const Post& post : posts_)
+    if (post.lease.valid())
+      audit({clock_.wall_now(),
+             {},
+             post.gpu.source->capability().id.uuid,
+             "restore",
+             {},
+             {},
+             paused_ ? "paused" : "stopped",
+             restored.ok() ? "" : restored.error().message});
+  return restored;
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,139 @@
+// The part of derated that has the GPUs: opens them, restores what an earlier life left, observes
+// or governs each, opens anew one that was lost, and takes commands. One thread, one round at a
+// time; nothing here waits for a GPU longer than the loop's patience.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "govern/governor.h"
+#include "gpus.h"
+#include "service/control_socket.h"
+#include "setup.h"
+#include "state_file.h"
+#include "store/audit.h"
+
+namespace derate::cli {
+
+// Begins to open the GPUs of a choice; what it returns is asked until it has the outcome.
+using OpeningPoll = std::function<std::optional<Result<OpenGpus>>()>;
+using OpenFleet = std::function<OpeningPoll(const std::string& choice)>;
+
+// How late the loop's rounds began, over the last ones.
+class Lateness {
+ public:
+  static constexpr std::size_t kKept = 1000;
+  void add(Duration late);
+  std::uint64_t rounds() const { return rounds_; }
+  // Empty before the first round.
+  std::optional<Duration> quantile(double share) const;
+
+ private:
+  std::vector<Duration> kept_;
+  std::uint64_t rounds_ = 0;
+};
+
+struct WorkerOptions {
+  std::string who = "derated";  // in the journal, the audit log and the state file
+  Journal journal;
+  MachineLife life;
+  AuditLog audit;
+  std::string state_file;
+  OpenFleet open;
+  // One governor a GPU: see take_lease().
+  std::function<Result<UniqueFd>(const std::string& uuid)> lease;
+  std::function<void(const std::string& uuid)> release = [](const std::string&) {};
+  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+};
+
+class Worker {
+ public:
+  static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
+  static constexpr Duration kReopenEvery = std::chrono::seconds(10);
+  static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
+
+  // `clock` outlives the worker.
+  Worker(WorkerOptions options, Settings settings, Clock& clock);
+
+  // One round. Errors: the GPUs could not be opened at the start.
+  Result<void> step();
+  Instant next_due() const;
+  // The GPUs are open.
+  bool running() const { return governor_ != nullptr; }
+
+  // A new configuration: GPUs that it does not change go on as they are. A GPU that a command gave
+  // a policy keeps it.
+  void reload(const Settings& settings);
+  // A request of the control socket, answered with a line of JSON (docs/control.md).
+  std::string handle(std::string_view request, const Peer& peer);
+  // Gives every GPU back. Errors: those of restoring; the journal has what is left.
+  Result<void> stop();
+
+ private:
+  // What a GPU is to be governed by.
+  struct Assignment {
+    ChosenPolicy policy;
+    bool dry_run = false;
+    bool by_command = false;  // not by the configuration
+  };
+  struct Post {
+    OpenGpu gpu;
+    std::optional<Assignment> wanted;
+    std::string policy;  // by which it is governed now; empty: observed
+    std::string trouble;
+    UniqueFd lease;
+    std::optional<Instant> lease_again;
+    std::optional<Keeping> handed_on;  // of a predecessor: what the GPU must be restored to
+    std::optional<Instant> expired_since, reopen_at;
+    OpeningPoll reopening;
+  };
+  using Json = nlohmann::ordered_json;
+
+  void begin_opening();
+  void take_open(OpenGpus opened);
+  void restore_leftovers();
+  void restore_leftover(Post& post, const JournalEntry& entry);
+  std::optional<Assignment> by_configuration(const GpuId& id) const;
+  GovernedGpu observer(Post& post) const;
+  Result<GovernedGpu> governed(Post& post);
+  GovernedGpu seat(Post& post);
+  Keeping keeping_for(Post& post) const;
+  Result<void> assign(std::size_t at, std::optional<Assignment> wanted);
+  void take_records(std::span<const Record> records);
+  void note_write(const Record& record, const std::string& uuid);
+  void note_freshness(Post& post, const Record& record);
+  void tend(std::size_t at);
+  void reopen(std::size_t at);
+  void audit(AuditEntry entry);
+  Json state_of(const Record& record) const;
+  void publish();
+
+  Result<std::string> obey(const Json& request, const Peer& peer);
+  Result<std::string> set_policy(const Json& request);
+  Result<std::string> release_gpus(const Json& request);
+  Result<std::string> pause();
+  Result<std::string> resume();
+  Result<std::vector<int>> chosen(const Json& request) const;
+
+  WorkerOptions options_;
+  Settings settings_;
+  Clock& clock_;
+  StateFile state_;
+  OpeningPoll opening_;
+  std::vector<Post> posts_;
+  std::unique_ptr<Governor> governor_;       // its seats are `posts_`, in order
+  std::vector<std::optional<Record>> last_;  // of each GPU
+  Lateness lateness_;
+  std::map<std::string, Assignment> commanded_;  // by UUID; outlives a pause and a lost GPU
+  std::map<std::string, UniqueFd> kept_leases_;  // of GPUs that are paused
+  bool paused_ = false, first_opening_ = true, audit_failed_ = false;
+};
+
+}  // namespace derate::cli
