@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -53,7 +54,8 @@ std::size_t SimGpu::index_of(Megahertz clock) const {
 
 // Work boosts to the top of what is allowed; without a context the GPU falls to the bottom.
 std::size_t SimGpu::wanted_clock() const {
-  const std::size_t top = locked_highest_.value_or(chip_.sm_clocks.size() - 1);
+  const std::size_t highest = application_.value_or(chip_.sm_clocks.size() - 1);
+  const std::size_t top = locked_highest_.value_or(highest);
   const std::size_t bottom = locked_lowest_.value_or(index_of(chip_.unused_clock));
   return busy() ? top : bottom;
 }
@@ -78,18 +80,58 @@ void SimGpu::unlock() {
   retarget();
 }
 
-void SimGpu::start(Workload workload, Duration work) {
-  job_ = SimJob{std::move(workload), work, 0, now_, std::nullopt, energy(), {}};
-  phase_ = 0;
-  phase_done_ = phase_age_ = gap_left_ = 0;
+void SimGpu::set_application_clock(std::optional<Megahertz> highest) {
+  application_.reset();
+  if (highest) application_ = index_of(*highest);
   retarget();
 }
 
+void SimGpu::count_running() {
+  running_ = 0;
+  only_ = nullptr;
+  for (Tenant& tenant : tenants_)
+    if (tenant.running()) {
+      ++running_;
+      only_ = &tenant;
+    }
+  if (running_ != 1) only_ = nullptr;
+}
+
+void SimGpu::start(Workload workload, Duration work) {
+  tenants_.clear();
+  add(std::move(workload), work);
+}
+
+SimGpu::TenantId SimGpu::add(Workload workload, Duration work) {
+  Tenant tenant{.id = ++last_id_};
+  tenant.job = {std::move(workload), work, 0, now_, std::nullopt, energy(), {}, {}};
+  tenants_.push_back(std::move(tenant));
+  count_running();
+  retarget();
+  return last_id_;
+}
+
+void SimGpu::remove(TenantId id) {
+  std::erase_if(tenants_, [&](const Tenant& tenant) { return tenant.id == id; });
+  count_running();
+  retarget();
+}
+
+const SimJob* SimGpu::tenant(TenantId id) const {
+  for (const Tenant& tenant : tenants_)
+    if (tenant.id == id) return &tenant.job;
+  return nullptr;
+}
+
+void SimGpu::finish(Tenant& tenant, Instant when, Joules energy) {
+  tenant.job.finished = when;
+  tenant.job.energy_at_finish = energy;
+}
+
 void SimGpu::stop() {
-  if (busy()) {
-    job_->finished = now_;
-    job_->energy_at_finish = energy();
-  }
+  for (Tenant& tenant : tenants_)
+    if (tenant.running()) finish(tenant, now_, energy());
+  count_running();
   retarget();
 }
 
@@ -103,24 +145,91 @@ void SimGpu::apply_pending() {
   switching_ = false;
 }
 
-const OperatingPoint& SimGpu::point_at(std::size_t clock) const {
-  if (!busy() || gap_left_ > 0) return idle_[clock];
-  return job_->workload.phases[phase_].points[clock];
+const OperatingPoint& SimGpu::point_of(const Tenant& tenant, std::size_t clock) const {
+  if (tenant.gap_left > 0) return idle_[clock];
+  return tenant.job.workload.phases[tenant.phase].points[clock];
+}
+
+// What the sensors see of the GPU in this step.
+const OperatingPoint& SimGpu::point_at(std::size_t clock) {
+  if (!busy()) return idle_[clock];
+  if (only_ != nullptr) return point_of(*only_, clock);
+  mix(clock);
+  return mixed_;
+}
+
+Watts SimGpu::power_of(const Tenant& tenant, std::size_t clock) const {
+  const Watts tabled = point_of(tenant, clock).power;
+  if (tenant.job.workload.tabled) return tabled;
+  const Phase& phase = tenant.job.workload.phases[tenant.phase];
+  const Watts idle = idle_[clock].power;
+  const double drift = 1 + phase.power_drift_per_minute * tenant.phase_age / 60;
+  return idle + (tabled - idle) * (voltage_gain2_ * drift) + Watts(leakage_ * voltage_[clock]);
 }
 
 Watts SimGpu::power_at(std::size_t clock) const {
-  const Watts tabled = point_at(clock).power;
-  if (!busy() || job_->workload.tabled) return tabled;
-  const Phase& phase = job_->workload.phases[phase_];
+  if (!busy()) return idle_[clock].power;
+  if (only_ != nullptr) return power_of(*only_, clock);
   const Watts idle = idle_[clock].power;
-  const double drift = 1 + phase.power_drift_per_minute * phase_age_ / 60;
-  return idle + (tabled - idle) * (voltage_gain2_ * drift) + Watts(leakage_ * voltage_[clock]);
+  Watts sum{};
+  double working = 0;
+  for (const Tenant& tenant : tenants_)
+    if (tenant.working()) {
+      sum += power_of(tenant, clock) - idle;
+      ++working;
+    }
+  return working > 0 ? idle + sum / working : idle;
+}
+
+namespace {
+
+constexpr std::optional<Fraction> Activity::*kShares[] = {
+    &Activity::graphics, &Activity::sm,     &Activity::occupancy,
+    &Activity::integer,  &Activity::tensor, &Activity::dram,
+    &Activity::fp64,     &Activity::fp32,   &Activity::fp16};
+
+// A sum in which one unknown makes the whole unknown.
+void add_share(std::optional<Fraction>& sum, std::optional<Fraction> one, double weight) {
+  if (!sum || !one)
+    sum.reset();
+  else
+    *sum += *one * weight;
+}
+
+void add_point(OperatingPoint& sum, const OperatingPoint& one, double weight) {
+  add_share(sum.gpu_utilisation, one.gpu_utilisation, weight);
+  add_share(sum.memory_utilisation, one.memory_utilisation, weight);
+  for (const auto share : kShares) add_share(sum.activity.*share, one.activity.*share, weight);
+}
+
+OperatingPoint nothing_running() {
+  OperatingPoint point;
+  point.gpu_utilisation = point.memory_utilisation = Fraction(0);
+  for (const auto share : kShares) point.activity.*share = Fraction(0);
+  return point;
+}
+
+}  // namespace
+
+void SimGpu::mix(std::size_t clock) {
+  const auto working = std::count_if(tenants_.begin(), tenants_.end(),
+                                     [](const Tenant& tenant) { return tenant.working(); });
+  if (working == 0) {
+    mixed_ = idle_[clock];
+    return;
+  }
+  mixed_ = nothing_running();
+  for (const Tenant& tenant : tenants_)
+    if (tenant.working())
+      add_point(mixed_, point_of(tenant, clock), 1 / static_cast<double>(working));
 }
 
 // The regulator: the highest clock whose power fits, and now and then the next one up, so that the
 // mean meets the limit (a real H200 holds 598.3 W of 600).
 std::size_t SimGpu::regulated(std::size_t wanted) {
   throttle_ = busy() ? 0 : throttle::kGpuIdle;
+  if (busy() && application_ && !locked_highest_ && wanted == *application_)
+    throttle_ |= throttle::kApplicationsClocksSetting;
   std::size_t clock = wanted;
   const Watts limit = power_limit_;
   if (power_at(clock) > limit || over_limit_ > 0) {
@@ -150,29 +259,50 @@ void SimGpu::heat() {
     ++thermal_cap_;
 }
 
-void SimGpu::work(double rate) {
-  const Phase& phase = job_->workload.phases[phase_];
-  if (gap_left_ > 0) {
-    gap_left_ -= step_s_;
+// `power` is this tenant's part of the GPU's.
+void SimGpu::work(Tenant& tenant, double rate, Watts power) {
+  SimJob& job = tenant.job;
+  const Phase& phase = job.workload.phases[tenant.phase];
+  if (tenant.gap_left > 0) {
+    tenant.gap_left -= step_s_;
+    job.energy += Joules(power.value() * step_s_);
     return;
   }
-  phase_age_ += step_s_;
-  double done = rate * step_s_;
-  const double total = seconds(job_->work);
-  if (total > 0 && job_->done + done >= total) {
+  tenant.phase_age += step_s_;
+  double done = rate * step_s_, share = 1;
+  const double total = seconds(job.work);
+  if (total > 0 && job.done + done >= total) {
     // The job ends inside this step: its time and energy are cut there.
-    const double share = (total - job_->done) / done;
-    done = total - job_->done;
-    job_->finished = now_ + from_seconds(step_s_ * share);
-    job_->energy_at_finish = Joules(joules_ + power_.value() * step_s_ * share);
+    share = (total - job.done) / done;
+    done = total - job.done;
+    finish(tenant, now_ + from_seconds(step_s_ * share),
+           Joules(joules_ + power_.value() * step_s_ * share));
   }
-  job_->done += done;
+  job.energy += Joules(power.value() * step_s_ * share);
+  job.done += done;
   work_done_ += done;
-  phase_done_ += done;
-  if (phase.work > Duration::zero() && phase_done_ >= seconds(phase.work)) {
-    gap_left_ = seconds(phase.gap);
-    phase_ = (phase_ + 1) % job_->workload.phases.size();
-    phase_done_ = phase_age_ = 0;
+  tenant.phase_done += done;
+  if (phase.work > Duration::zero() && tenant.phase_done >= seconds(phase.work)) {
+    tenant.gap_left = seconds(phase.gap);
+    tenant.phase = (tenant.phase + 1) % job.workload.phases.size();
+    tenant.phase_done = tenant.phase_age = 0;
+  }
+}
+
+void SimGpu::work() {
+  if (only_ != nullptr) {
+    work(*only_, point_of(*only_, clock_).rate, power_);
+    return;
+  }
+  const Watts idle = idle_[clock_].power;
+  const auto working = static_cast<double>(
+      std::count_if(tenants_.begin(), tenants_.end(), [](const Tenant& t) { return t.working(); }));
+  const Watts idle_share = idle / static_cast<double>(running_);
+  for (Tenant& tenant : tenants_) {
+    if (!tenant.running()) continue;
+    Watts power = idle_share;
+    if (tenant.working()) power += (power_of(tenant, clock_) - idle) / working;
+    work(tenant, point_of(tenant, clock_).rate / std::max(1.0, working), power);
   }
 }
 
@@ -183,11 +313,13 @@ void SimGpu::step() {
   power_ = power_at(clock_);
   const bool was_busy = busy();
   sensors_.step(point, power_);
-  if (was_busy) work(point.rate);
+  if (was_busy) work();
   joules_ += power_.value() * step_s_;
   heat();
   now_ += options_.step;
-  if (was_busy && !busy()) retarget();
+  if (!was_busy) return;
+  count_running();
+  if (!busy()) retarget();
 }
 
 }  // namespace derate

@@ -30,12 +30,15 @@ struct SimJob {
   double done = 0;  // reference seconds so far
   Instant started{};
   std::optional<Instant> finished;
-  Joules energy_at_start{}, energy_at_finish{};
+  Joules energy_at_start{}, energy_at_finish{};  // of the whole GPU
+  Joules energy{};                               // this job's share of it
 };
 
 class SimGpu {
  public:
   SimGpu(const SimChip& chip, const SimOptions& options);
+  SimGpu(const SimGpu&) = delete;
+  SimGpu& operator=(const SimGpu&) = delete;
 
   // Runs the physics up to `now`, in whole steps.
   void advance_to(Instant now);
@@ -44,9 +47,22 @@ class SimGpu {
   void start(Workload workload, Duration work);
   void stop();
 
+  // Several jobs share the GPU by time slices: of n that have work to give it, each runs at 1/n of
+  // its rate; the dynamic power, the utilisations and the activity are the means of the n, and a
+  // share that is unknown of one is unknown of all. A job that waits (its phase's gap) takes no
+  // slice. Idle power is split among all that hold a context. The time that a real driver loses
+  // in switching contexts is left out.
+  using TenantId = std::uint64_t;
+  TenantId add(Workload workload, Duration work);
+  void remove(TenantId id);
+  // Null when there is none of that id; finished jobs stay until they are removed.
+  const SimJob* tenant(TenantId id) const;
+
   // A lock takes effect after the chip's switch latency.
   void lock(Megahertz lowest, Megahertz highest);
   void unlock();
+  // Application clocks: the highest SM clock while nothing is locked. Empty: the chip's own.
+  void set_application_clock(std::optional<Megahertz> highest);
   bool locked() const { return locked_highest_.has_value(); }
   // Within the chip's limits; the regulator keeps to it from now on.
   void set_power_limit(Watts limit) { power_limit_ = limit; }
@@ -54,8 +70,9 @@ class SimGpu {
 
   Instant now() const { return now_; }
   const SimChip& chip() const { return chip_; }
-  bool busy() const { return job_ && !job_->finished; }
-  const SimJob* job() const { return job_ ? &*job_ : nullptr; }
+  bool busy() const { return running_ > 0; }
+  // The newest job, the only one after start().
+  const SimJob* job() const { return tenants_.empty() ? nullptr : &tenants_.back().job; }
   Megahertz sm_clock() const { return chip_.sm_clocks[clock_]; }
   Watts power() const { return power_; }
   Joules energy() const { return Joules(joules_); }
@@ -66,16 +83,34 @@ class SimGpu {
   double work_done() const { return work_done_; }
 
  private:
+  struct Tenant {
+    TenantId id = 0;
+    SimJob job;
+    std::size_t phase = 0;
+    double phase_done = 0;  // reference seconds in this phase
+    double phase_age = 0;   // seconds in this phase
+    double gap_left = 0;    // seconds
+
+    bool running() const { return !job.finished; }
+    bool working() const { return running() && gap_left <= 0; }
+  };
+
   std::size_t index_of(Megahertz clock) const;
   std::size_t wanted_clock() const;
   void retarget();
   void step();
   void apply_pending();
-  const OperatingPoint& point_at(std::size_t clock) const;
+  void count_running();
+  const OperatingPoint& point_of(const Tenant& tenant, std::size_t clock) const;
+  const OperatingPoint& point_at(std::size_t clock);
+  Watts power_of(const Tenant& tenant, std::size_t clock) const;
   Watts power_at(std::size_t clock) const;
+  void mix(std::size_t clock);
   std::size_t regulated(std::size_t wanted);
   void heat();
-  void work(double rate);
+  void work();
+  void work(Tenant& tenant, double rate, Watts power);
+  void finish(Tenant& tenant, Instant when, Joules energy);
 
   const SimChip& chip_;
   SimOptions options_;
@@ -88,7 +123,7 @@ class SimGpu {
   std::vector<double> voltage_;       // by clock, of Vmin
 
   Instant now_{};
-  std::optional<std::size_t> locked_lowest_, locked_highest_;
+  std::optional<std::size_t> locked_lowest_, locked_highest_, application_;
   Watts power_limit_{};
   std::size_t asked_ = 0;    // where the clock is told to go
   std::size_t granted_ = 0;  // ... after the switch latency
@@ -99,11 +134,11 @@ class SimGpu {
   std::size_t thermal_cap_;
   std::uint64_t throttle_ = 0;
 
-  std::optional<SimJob> job_;
-  std::size_t phase_ = 0;
-  double phase_done_ = 0;  // reference seconds in this phase
-  double phase_age_ = 0;   // seconds in this phase
-  double gap_left_ = 0;    // seconds
+  std::vector<Tenant> tenants_;
+  TenantId last_id_ = 0;
+  std::size_t running_ = 0;  // tenants whose job is not finished
+  Tenant* only_ = nullptr;   // the one that runs, when one does
+  OperatingPoint mixed_;     // of several
 
   Watts power_{};
   double joules_ = 0;
