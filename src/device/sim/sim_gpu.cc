@@ -126,12 +126,12 @@ const SimJob* SimGpu::tenant(TenantId id) const {
 void SimGpu::finish(Tenant& tenant, Instant when, Joules energy) {
   tenant.job.finished = when;
   tenant.job.energy_at_finish = energy;
+  count_running();
 }
 
 void SimGpu::stop() {
   for (Tenant& tenant : tenants_)
     if (tenant.running()) finish(tenant, now_, energy());
-  count_running();
   retarget();
 }
 
@@ -317,9 +317,7 @@ void SimGpu::step() {
   joules_ += power_.value() * step_s_;
   heat();
   now_ += options_.step;
-  if (!was_busy) return;
-  count_running();
-  if (!busy()) retarget();
+  if (was_busy && !busy()) retarget();
 }
 
 }  // namespace derate
