@@ -1,0 +1,110 @@
+// GPM: a sample keeps the sums of the counters, and metrics are the differences of two samples.
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+#include "fakenvml/exports.h"
+#include "fakenvml/session.h"
+
+namespace derate::nvml {
+
+struct GpmSampleState {
+  bool taken = false;
+  unsigned int gpu = 0;
+  unsigned long long windows = 0;
+  unsigned long long known[fakenvml::kActivityShares] = {};
+  double sums[fakenvml::kActivityShares] = {};
+};
+
+}  // namespace derate::nvml
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::Return;
+namespace metric = nvml::gpm_metric;
+
+// In the order of the sums (sim_machine_gpu.cc).
+constexpr unsigned int kMetrics[kActivityShares] = {
+    metric::kGraphics, metric::kSm,   metric::kOccupancy, metric::kInteger, metric::kTensor,
+    metric::kDram,     metric::kFp64, metric::kFp32,      metric::kFp16,
+};
+// Measured on an H200: ids of 1 to 209 succeed, known or not, and one other fails the whole call.
+constexpr unsigned int kLastMetric = 209;
+
+// A window without a step of the counters, and a share that is not known, read zero.
+double value_of(const nvml::GpmMetrics& query, unsigned int id) {
+  const auto* const at = std::find(std::begin(kMetrics), std::end(kMetrics), id);
+  if (at == std::end(kMetrics)) return 0;
+  const auto share = at - std::begin(kMetrics);
+  const unsigned long long windows = query.newer->windows - query.older->windows;
+  const unsigned long long known = query.newer->known[share] - query.older->known[share];
+  if (windows == 0 || known < windows) return 0;
+  const double sum = query.newer->sums[share] - query.older->sums[share];
+  return 100 * sum / static_cast<double>(windows);
+}
+
+bool valid(const nvml::GpmMetrics& query) {
+  if (query.older == nullptr || query.newer == nullptr || query.count > nvml::kGpmMetricMax)
+    return false;
+  if (!query.older->taken || !query.newer->taken || query.older->gpu != query.newer->gpu)
+    return false;
+  if (query.newer->windows < query.older->windows) return false;
+  return std::all_of(query.metrics, query.metrics + query.count,
+                     [](const auto& one) { return one.id >= 1 && one.id <= kLastMetric; });
+}
+
+}  // namespace
+
+Return nvmlGpmQueryDeviceSupport(Device device, nvml::GpmSupport* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    if (out->version != nvml::kGpmSupportVersion) return Return::argument_version_mismatch;
+    out->supported = call.identity().has_activity;
+    return Return::success;
+  });
+}
+
+Return nvmlGpmSampleAlloc(nvml::GpmSample* out) {
+  return guarded(__func__, [&](const Call&) {
+    if (out == nullptr) return Return::invalid_argument;
+    *out = new nvml::GpmSampleState;
+    return Return::success;
+  });
+}
+
+Return nvmlGpmSampleFree(nvml::GpmSample sample) {
+  return guarded(__func__, [&](const Call&) {
+    if (sample == nullptr) return Return::invalid_argument;
+    delete sample;
+    return Return::success;
+  });
+}
+
+Return nvmlGpmSampleGet(Device device, nvml::GpmSample sample) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (sample == nullptr) return Return::invalid_argument;
+    if (call.identity().has_activity == 0 || now.mig != 0) return Return::not_supported;
+    sample->taken = true;
+    sample->gpu = call.gpu;
+    sample->windows = now.windows;
+    std::copy(std::begin(now.known), std::end(now.known), sample->known);
+    std::copy(std::begin(now.sums), std::end(now.sums), sample->sums);
+    return Return::success;
+  });
+}
+
+Return nvmlGpmMetricsGet(nvml::GpmMetrics* query) {
+  return guarded(__func__, [&](const Call&) {
+    if (query == nullptr) return Return::invalid_argument;
+    if (query->version != nvml::kGpmMetricsVersion) return Return::argument_version_mismatch;
+    if (!valid(*query)) return Return::invalid_argument;
+    for (unsigned int i = 0; i < query->count; ++i) {
+      query->metrics[i].code = Return::success;
+      query->metrics[i].value = value_of(*query, query->metrics[i].id);
+    }
+    return Return::success;
+  });
+}
+
+}  // namespace derate::fakenvml

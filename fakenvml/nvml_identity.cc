@@ -1,0 +1,193 @@
+// What a GPU is: nothing here changes while the server runs.
+#include <cstring>
+#include <string>
+
+#include "fakenvml/exports.h"
+#include "fakenvml/session.h"
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::Return;
+
+constexpr unsigned int kNvidiaVendor = 0x10DE;
+constexpr unsigned int kFirstBus = 0x10;  // as sim_capability() numbers them
+constexpr unsigned int kPcieLanes = 16;
+
+template <class F>
+Return give_name(const char* function, Device device, char* out, uint size, F text) {
+  return on_gpu(function, device, [&](const Call& call) {
+    return give_text(std::string_view(text(call.identity())), out, size);
+  });
+}
+
+template <std::size_t Size>
+void copy_text(char (&out)[Size], std::string_view text) {
+  put_text(out, text);
+}
+
+unsigned int pci_device_id(const GpuIdentity& identity) {
+  return identity.pci_device_id << 16 | kNvidiaVendor;
+}
+
+// The old call writes less than the struct of its prototype holds today.
+Return give_old_pci_info(const char* function, Device device, nvml::PciInfo* out) {
+  return on_gpu(function, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    nvml::PciInfoV1 info{};
+    // A domain of four digits: "0000:10:00.0".
+    copy_text(info.bus_id, std::string_view(call.identity().pci_bus_id).substr(4));
+    info.bus = kFirstBus + call.gpu;
+    info.pci_device_id = pci_device_id(call.identity());
+    std::memcpy(static_cast<void*>(out), &info, sizeof info);
+    return Return::success;
+  });
+}
+
+template <class T>
+Return give_constant(const char* function, Device device, T* out, T value) {
+  return give(function, device, out, [=](const GpuIdentity&) { return value; });
+}
+
+}  // namespace
+
+Return nvmlDeviceGetName(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto& id) { return id.name; });
+}
+Return nvmlDeviceGetUUID(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto& id) { return id.uuid; });
+}
+Return nvmlDeviceGetSerial(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto& id) { return id.serial; });
+}
+Return nvmlDeviceGetVbiosVersion(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto&) { return "96.00.00.00.01"; });
+}
+Return nvmlDeviceGetBoardPartNumber(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto& id) { return id.chip; });
+}
+Return nvmlDeviceGetInforomImageVersion(Device device, char* out, uint size) {
+  return give_name(__func__, device, out, size, [](const auto&) { return "G000.0000.00.00"; });
+}
+
+Return nvmlDeviceGetPciInfo(Device device, nvml::PciInfo* out) {
+  return give_old_pci_info(__func__, device, out);
+}
+Return nvmlDeviceGetPciInfo_v2(Device device, nvml::PciInfo* out) {
+  return give_old_pci_info(__func__, device, out);
+}
+Return nvmlDeviceGetPciInfo_v3(Device device, nvml::PciInfo* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    *out = {};
+    copy_text(out->bus_id, call.identity().pci_bus_id);
+    copy_text(out->bus_id_legacy, std::string_view(call.identity().pci_bus_id).substr(4));
+    out->bus = kFirstBus + call.gpu;
+    out->pci_device_id = pci_device_id(call.identity());
+    return Return::success;
+  });
+}
+
+Return nvmlDeviceGetIndex(Device device, uint* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    *out = call.gpu;
+    return Return::success;
+  });
+}
+Return nvmlDeviceGetMinorNumber(Device device, uint* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    *out = call.gpu;
+    return Return::success;
+  });
+}
+Return nvmlDeviceGetBoardId(Device device, uint* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    *out = (kFirstBus + call.gpu) << 8;
+    return Return::success;
+  });
+}
+
+Return nvmlDeviceGetBrand(Device device, uint* out) {
+  return give(__func__, device, out, [](const GpuIdentity& id) {
+    const std::string_view name = id.name;
+    if (name.find("GeForce") != std::string_view::npos) return nvml::kBrandGeforceRtx;
+    return name.starts_with("Tesla") ? nvml::kBrandTesla : nvml::kBrandNvidia;
+  });
+}
+Return nvmlDeviceGetArchitecture(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.architecture; });
+}
+Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (major == nullptr || minor == nullptr) return Return::invalid_argument;
+    *major = static_cast<int>(call.identity().compute_major);
+    *minor = static_cast<int>(call.identity().compute_minor);
+    return Return::success;
+  });
+}
+Return nvmlDeviceGetNumGpuCores(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.cores; });
+}
+Return nvmlDeviceGetMemoryBusWidth(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.memory_bus_bits; });
+}
+Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.pcie_generation; });
+}
+Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.pcie_generation; });
+}
+Return nvmlDeviceGetMaxPcieLinkWidth(Device device, uint* out) {
+  return give_constant(__func__, device, out, kPcieLanes);
+}
+Return nvmlDeviceGetCurrPcieLinkWidth(Device device, uint* out) {
+  return give_constant(__func__, device, out, kPcieLanes);
+}
+Return nvmlDeviceGetBusType(Device device, uint* out) {
+  return give_constant(__func__, device, out, nvml::kBusPcie);
+}
+Return nvmlDeviceGetPowerSource(Device device, uint* out) {
+  return give_constant(__func__, device, out, 0u);  // the mains
+}
+Return nvmlDeviceGetMultiGpuBoard(Device device, uint* out) {
+  return give_constant(__func__, device, out, 0u);
+}
+Return nvmlDeviceGetIrqNum(Device device, uint* out) {
+  return give_constant(__func__, device, out, 0u);
+}
+Return nvmlDeviceGetNumFans(Device device, uint* out) {
+  return give_constant(__func__, device, out, 0u);
+}
+Return nvmlDeviceGetComputeMode(Device device, uint* out) {
+  return give_constant(__func__, device, out, 0u);  // anybody
+}
+Return nvmlDeviceGetDisplayMode(Device device, EnableState* out) {
+  return give_constant(__func__, device, out, EnableState::off);
+}
+Return nvmlDeviceGetDisplayActive(Device device, EnableState* out) {
+  return give_constant(__func__, device, out, EnableState::off);
+}
+Return nvmlDeviceGetAccountingMode(Device device, EnableState* out) {
+  return give_constant(__func__, device, out, EnableState::off);
+}
+Return nvmlDeviceGetEccMode(Device device, EnableState* current, EnableState* pending) {
+  return on_gpu(__func__, device, [&](const Call&) {
+    if (current == nullptr || pending == nullptr) return Return::invalid_argument;
+    *current = *pending = EnableState::on;
+    return Return::success;
+  });
+}
+Return nvmlDeviceOnSameBoard(Device one, Device other, int* out) {
+  return on_gpu(__func__, one, [&](const Call& call) {
+    Call second;
+    if (out == nullptr) return Return::invalid_argument;
+    if (const Return code = enter("", other, second); code != Return::success) return code;
+    *out = call.gpu == second.gpu ? 1 : 0;
+    return Return::success;
+  });
+}
+
+}  // namespace derate::fakenvml

@@ -1,0 +1,194 @@
+// Clocks, power limits and modes: reading them is a look at memory, writing them a request.
+#include <algorithm>
+
+#include "fakenvml/exports.h"
+#include "fakenvml/session.h"
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::ClockType, nvml::Return;
+
+Return write(const char* function, Device device, Op op, uint a = 0, uint b = 0) {
+  return on_gpu(function, device, [&](const Call& call) {
+    Request request;
+    request.op = op;
+    request.gpu = call.gpu;
+    request.a = a;
+    request.b = b;
+    const auto reply = call.client->ask(request);
+    return reply ? static_cast<Return>(reply->code) : Return::gpu_is_lost;
+  });
+}
+
+bool is_memory(ClockType type) { return type == ClockType::memory; }
+bool known(ClockType type) { return static_cast<uint>(type) < nvml::kClockTypes; }
+
+uint highest_clock(const GpuIdentity& identity, ClockType type) {
+  return is_memory(type) ? identity.memory_clock_mhz
+                         : identity.sm_clocks_mhz[identity.clock_count - 1];
+}
+uint current_clock(const GpuNow& now, ClockType type) {
+  return is_memory(type) ? now.memory_clock_mhz : now.sm_clock_mhz;
+}
+uint application_clock(const GpuIdentity& identity, const GpuNow& now, ClockType type) {
+  const uint set = is_memory(type) ? now.application_memory_mhz : now.application_sm_mhz;
+  return set == kNone ? highest_clock(identity, type) : set;
+}
+
+template <class F>
+Return give_clock(const char* function, Device device, ClockType type, uint* out, F clock) {
+  return with_now(function, device, [&](const Call& call, const GpuNow& now) {
+    if (out == nullptr || !known(type)) return Return::invalid_argument;
+    *out = clock(call.identity(), now);
+    return Return::success;
+  });
+}
+
+// A list with the highest first, as NVML gives it.
+Return give_descending(const std::uint32_t* ascending, uint size, uint* count, uint* out) {
+  const uint room = *count;
+  *count = size;
+  if (out == nullptr || room < size) return Return::insufficient_size;
+  std::reverse_copy(ascending, ascending + size, out);
+  return Return::success;
+}
+
+}  // namespace
+
+Return nvmlDeviceGetClockInfo(Device device, ClockType type, uint* out) {
+  return give_clock(__func__, device, type, out,
+                    [&](const auto&, const auto& now) { return current_clock(now, type); });
+}
+Return nvmlDeviceGetMaxClockInfo(Device device, ClockType type, uint* out) {
+  return give_clock(__func__, device, type, out,
+                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+}
+Return nvmlDeviceGetMaxCustomerBoostClock(Device device, ClockType type, uint* out) {
+  return give_clock(__func__, device, type, out,
+                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+}
+Return nvmlDeviceGetApplicationsClock(Device device, ClockType type, uint* out) {
+  return give_clock(__func__, device, type, out, [&](const auto& id, const auto& now) {
+    return application_clock(id, now, type);
+  });
+}
+Return nvmlDeviceGetDefaultApplicationsClock(Device device, ClockType type, uint* out) {
+  return give_clock(__func__, device, type, out,
+                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+}
+Return nvmlDeviceGetClock(Device device, ClockType type, uint id, uint* out) {
+  enum { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMaximum, kIds };
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (out == nullptr || !known(type) || id >= kIds) return Return::invalid_argument;
+    *out = highest_clock(call.identity(), type);
+    if (id == kCurrent) *out = current_clock(now, type);
+    if (id == kApplicationTarget) *out = application_clock(call.identity(), now, type);
+    return Return::success;
+  });
+}
+
+Return nvmlDeviceGetSupportedMemoryClocks(Device device, uint* count, uint* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (count == nullptr) return Return::invalid_argument;
+    return give_descending(&call.identity().memory_clock_mhz, 1, count, out);
+  });
+}
+Return nvmlDeviceGetSupportedGraphicsClocks(Device device, uint memory_mhz, uint* count,
+                                            uint* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (count == nullptr) return Return::invalid_argument;
+    if (memory_mhz != call.identity().memory_clock_mhz) return Return::not_found;
+    return give_descending(call.identity().sm_clocks_mhz, call.identity().clock_count, count, out);
+  });
+}
+
+Return nvmlDeviceSetGpuLockedClocks(Device device, uint lowest_mhz, uint highest_mhz) {
+  return write(__func__, device, Op::set_locked_clocks, lowest_mhz, highest_mhz);
+}
+Return nvmlDeviceResetGpuLockedClocks(Device device) {
+  return write(__func__, device, Op::reset_locked_clocks);
+}
+Return nvmlDeviceSetMemoryLockedClocks(Device device, uint lowest_mhz, uint highest_mhz) {
+  return write(__func__, device, Op::set_memory_locked_clocks, lowest_mhz, highest_mhz);
+}
+Return nvmlDeviceResetMemoryLockedClocks(Device device) {
+  return write(__func__, device, Op::reset_memory_locked_clocks);
+}
+Return nvmlDeviceSetApplicationsClocks(Device device, uint memory_mhz, uint sm_mhz) {
+  return write(__func__, device, Op::set_application_clocks, memory_mhz, sm_mhz);
+}
+Return nvmlDeviceResetApplicationsClocks(Device device) {
+  return write(__func__, device, Op::reset_application_clocks);
+}
+
+Return nvmlDeviceGetPowerManagementMode(Device device, EnableState* out) {
+  return give(__func__, device, out, [](const auto&) { return EnableState::on; });
+}
+Return nvmlDeviceGetPowerManagementLimit(Device device, uint* out) {
+  return give_now(__func__, device, out, [](const GpuNow& now) { return now.power_limit_mw; });
+}
+Return nvmlDeviceGetEnforcedPowerLimit(Device device, uint* out) {
+  return give_now(__func__, device, out, [](const GpuNow& now) { return now.power_limit_mw; });
+}
+Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto& id) { return id.power_factory_mw; });
+}
+Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, uint* lowest, uint* highest) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (lowest == nullptr || highest == nullptr) return Return::invalid_argument;
+    *lowest = call.identity().power_lowest_mw;
+    *highest = call.identity().power_highest_mw;
+    return Return::success;
+  });
+}
+Return nvmlDeviceSetPowerManagementLimit(Device device, uint milliwatts) {
+  return write(__func__, device, Op::set_power_limit, milliwatts);
+}
+
+Return nvmlDeviceGetPersistenceMode(Device device, EnableState* out) {
+  return give_now(__func__, device, out, [](const GpuNow& now) {
+    return now.persistence != 0 ? EnableState::on : EnableState::off;
+  });
+}
+Return nvmlDeviceSetPersistenceMode(Device device, EnableState mode) {
+  return write(__func__, device, Op::set_persistence, static_cast<uint>(mode));
+}
+
+Return nvmlDeviceGetMigMode(Device device, uint* current, uint* pending) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (current == nullptr || pending == nullptr) return Return::invalid_argument;
+    if (call.identity().has_mig == 0) return Return::not_supported;
+    *current = *pending = now.mig;
+    return Return::success;
+  });
+}
+Return nvmlDeviceSetMigMode(Device device, uint mode, Return* activation) {
+  if (activation == nullptr) return Return::invalid_argument;
+  *activation = Return::success;
+  return write(__func__, device, Op::set_mig, mode);
+}
+Return nvmlDeviceGetMaxMigDeviceCount(Device device, uint* out) {
+  constexpr uint kInstances = 7;
+  return give(__func__, device, out,
+              [](const GpuIdentity& id) { return id.has_mig != 0 ? kInstances : 0; });
+}
+// A GPU in MIG mode has no instance: none can be made.
+Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, uint, Device* out) {
+  return on_gpu(__func__, device, [&](const Call& call) {
+    if (out == nullptr) return Return::invalid_argument;
+    return call.identity().has_mig != 0 ? Return::not_found : Return::not_supported;
+  });
+}
+Return nvmlDeviceIsMigDeviceHandle(Device device, uint* out) {
+  return give(__func__, device, out, [](const auto&) { return 0u; });
+}
+Return nvmlDeviceGetAPIRestriction(Device device, uint api, EnableState* out) {
+  return on_gpu(__func__, device, [&](const Call&) {
+    if (out == nullptr || api > 1) return Return::invalid_argument;
+    *out = EnableState::on;
+    return Return::success;
+  });
+}
+
+}  // namespace derate::fakenvml

@@ -1,0 +1,144 @@
+#include "fakenvml/session.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::Return;
+
+// A C library keeps its state in itself: NVML's functions have no other place for it.
+struct Session {
+  std::mutex mutex;
+  int references = 0;
+  std::shared_ptr<SimClient> client;
+};
+Session& session() {
+  static Session* const only = new Session;  // never destroyed: a program's exit may still call
+  return *only;
+}
+
+// Handles are the addresses of these, the same in every session of the process.
+char handles[kGpusMax];
+
+std::shared_ptr<SimClient> current_client() {
+  const std::scoped_lock lock(session().mutex);
+  return session().client;
+}
+
+bool matches(const CallFault& fault, std::string_view function, unsigned int gpu) {
+  if (fault.id == 0 || (fault.gpu != kEveryGpu && fault.gpu != gpu)) return false;
+  const std::string name = get_text(fault.call);
+  if (name.empty() || name.back() != '*') return name == function;
+  return function.starts_with(std::string_view(name).substr(0, name.size() - 1));
+}
+
+bool strikes(SimClient& client, const CallFault& fault) {
+  if (fault.counted == 0) return true;
+  Request request;
+  request.op = Op::count_call;
+  request.a = fault.id;
+  const auto reply = client.ask(request);
+  return reply && reply->value != 0;
+}
+
+bool still_there(const State& state, std::uint32_t id) {
+  const auto faults = state.faults.read();
+  return faults && std::any_of(std::begin(faults->list), std::end(faults->list),
+                               [&](const CallFault& fault) { return fault.id == id; });
+}
+
+// Until the fault is cleared or the server goes.
+void hang(SimClient& client, std::uint32_t id) {
+  SystemClock clock;
+  while (client.alive() && still_there(client.state(), id))
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(5));
+}
+
+Return fault_of(SimClient& client, const char* function, unsigned int gpu) {
+  if (client.state().call_faults.load(std::memory_order_acquire) == 0) return Return::success;
+  const auto faults = client.state().faults.read();
+  if (!faults) return Return::gpu_is_lost;
+  for (const CallFault& fault : faults->list) {
+    if (!matches(fault, function, gpu) || !strikes(client, fault)) continue;
+    if (fault.hangs == 0) return static_cast<Return>(fault.code);
+    hang(client, fault.id);
+  }
+  return Return::success;
+}
+
+}  // namespace
+
+nvml::Device handle_of(unsigned int gpu) { return reinterpret_cast<nvml::Device>(&handles[gpu]); }
+
+Return open_session(const char* function) try {
+  std::shared_ptr<SimClient> client;
+  {
+    const std::scoped_lock lock(session().mutex);
+    client = session().client;
+  }
+  if (client == nullptr || !client->alive()) {
+    auto connected = SimClient::connect(default_directory());
+    if (!connected.ok()) return Return::driver_not_loaded;
+    client = *std::move(connected);
+  }
+  if (const Return code = fault_of(*client, function, kEveryGpu); code != Return::success)
+    return code;
+  const std::scoped_lock lock(session().mutex);
+  // A client whose server is gone serves nobody: everybody goes on with the new one.
+  if (session().client == nullptr || !session().client->alive()) session().client = client;
+  ++session().references;
+  return Return::success;
+} catch (...) {
+  return Return::unknown;
+}
+
+Return close_session(const char* function) try {
+  const auto client = current_client();
+  if (client == nullptr) return Return::uninitialized;
+  if (const Return code = fault_of(*client, function, kEveryGpu); code != Return::success)
+    return code;
+  const std::scoped_lock lock(session().mutex);
+  if (session().references == 0) return Return::uninitialized;
+  if (--session().references == 0) session().client.reset();
+  return Return::success;
+} catch (...) {
+  return Return::unknown;
+}
+
+Return enter_unfaulted(Call& call) {
+  call.client = current_client();
+  if (call.client == nullptr) return Return::uninitialized;
+  return call.client->alive() ? Return::success : Return::gpu_is_lost;
+}
+
+Return enter(const char* function, Call& call) {
+  const Return code = enter_unfaulted(call);
+  return code != Return::success ? code : fault_of(*call.client, function, kEveryGpu);
+}
+
+Return enter(const char* function, nvml::Device device, Call& call) {
+  if (const Return code = enter_unfaulted(call); code != Return::success) return code;
+  const auto* const at = reinterpret_cast<const char*>(device);
+  // The range as integers: comparing pointers into different objects has no meaning.
+  const auto offset = reinterpret_cast<std::uintptr_t>(at) -
+                      reinterpret_cast<std::uintptr_t>(static_cast<const char*>(handles));
+  if (offset >= call.client->state().gpus) return Return::invalid_argument;
+  call.gpu = static_cast<unsigned int>(offset);
+  if (const Return code = fault_of(*call.client, function, call.gpu); code != Return::success)
+    return code;
+  const auto now = call.state().now.read();
+  return !now || now->lost != 0 ? Return::gpu_is_lost : Return::success;
+}
+
+Return give_text(std::string_view text, char* out, unsigned int size) {
+  if (out == nullptr) return Return::invalid_argument;
+  if (text.size() + 1 > size) return Return::insufficient_size;
+  text.copy(out, text.size());
+  out[text.size()] = '\0';
+  return Return::success;
+}
+
+}  // namespace derate::fakenvml

@@ -1,0 +1,182 @@
+// What the server of the simulated GPUs shows its clients: a file that it maps writable and they
+// map read-only, so that reading a sensor costs no system call. Whatever changes together lies in
+// one SeqlockBox. Both sides are of one build: kStateVersion changes with the layout.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <type_traits>
+
+namespace derate::fakenvml {
+
+inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
+inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr unsigned int kGpusMax = 64;
+
+// A T that one process writes and any number read without a lock: a reader that saw the writer at
+// work reads again.
+template <class T>
+class SeqlockBox {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::uint64_t) == 0);
+
+ public:
+  void write(const T& value) {
+    const std::uint64_t before = sequence_.load(std::memory_order_relaxed);
+    sequence_.store(before + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    std::uint64_t words[kWords];
+    std::memcpy(words, &value, sizeof value);
+    for (std::size_t i = 0; i < kWords; ++i) words_[i].store(words[i], std::memory_order_relaxed);
+    sequence_.store(before + 2, std::memory_order_release);
+  }
+
+  // Empty when the writer died in the middle of writing.
+  std::optional<T> read() const {
+    constexpr int kTries = 1'000'000;  // a write takes a microsecond; a writer may be preempted
+    for (int i = 0; i < kTries; ++i) {
+      const std::uint64_t before = sequence_.load(std::memory_order_acquire);
+      if (before % 2 != 0) continue;
+      std::uint64_t words[kWords];
+      for (std::size_t w = 0; w < kWords; ++w) words[w] = words_[w].load(std::memory_order_relaxed);
+      std::atomic_thread_fence(std::memory_order_acquire);
+      if (sequence_.load(std::memory_order_relaxed) != before) continue;
+      T value;
+      std::memcpy(&value, words, sizeof value);
+      return value;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr std::size_t kWords = sizeof(T) / sizeof(std::uint64_t);
+  std::atomic<std::uint64_t> sequence_{0};
+  std::atomic<std::uint64_t> words_[kWords]{};
+};
+
+// A number that the GPU does not give.
+inline constexpr std::uint32_t kNone = ~0u;
+
+inline constexpr std::size_t kClocksMax = 512;
+
+// What never changes while the server runs.
+struct GpuIdentity {
+  char chip[32];
+  char name[96];
+  char uuid[96];
+  char pci_bus_id[32];
+  char serial[32];
+  std::uint32_t architecture;  // nvml::kArch...
+  std::uint32_t clock_count;
+  std::uint32_t sm_clocks_mhz[kClocksMax];  // ascending
+  std::uint32_t memory_clock_mhz;
+  std::uint32_t power_lowest_mw, power_highest_mw, power_factory_mw;
+  std::uint32_t slowdown_celsius;
+  std::uint32_t has_instant_power, has_average_power, has_activity, has_mig;
+  std::uint32_t utilisation_period_us;
+  std::uint32_t compute_major, compute_minor, cores, memory_bus_bits, pcie_generation;
+  std::uint32_t pci_device_id;
+  std::uint64_t memory_bytes;
+};
+
+inline constexpr int kActivityShares = 9;  // in the order of activity_metrics() (sim_machine.cc)
+
+// Sensors and settings now.
+struct GpuNow {
+  std::uint64_t time_us;  // since the epoch, on the simulation's time
+  std::uint32_t lost, mig;
+  std::uint32_t faults;  // bit n: GpuFault n (protocol.h)
+  std::uint32_t reserved;
+  std::uint32_t gpu_percent, memory_percent;  // kNone: unknown
+  std::uint32_t sm_clock_mhz, memory_clock_mhz;
+  std::uint32_t power_mw, power_instant_mw, power_average_mw;
+  std::uint32_t temperature_celsius;
+  std::uint64_t energy_mj;
+  std::uint64_t throttle_reasons;
+  std::uint64_t power_violation_ns, thermal_violation_ns;
+  // GPM: sums of the windows' means since the start, and how many windows knew the share.
+  std::uint64_t windows;
+  std::uint64_t known[kActivityShares];
+  double sums[kActivityShares];
+
+  std::uint32_t locked_lowest_mhz, locked_highest_mhz;  // kNone: not locked
+  std::uint32_t memory_locked_lowest_mhz, memory_locked_highest_mhz;
+  std::uint32_t application_sm_mhz, application_memory_mhz;  // kNone: the defaults
+  std::uint32_t power_limit_mw;
+  std::uint32_t persistence;
+  std::uint64_t writes;  // accepted since the server started
+
+  double work_seconds, joules;  // in truth
+};
+
+inline constexpr std::size_t kProcessesMax = 32;
+
+struct ProcessNow {
+  char name[64];
+  std::uint32_t pid;
+  std::uint32_t sm_percent, memory_percent;  // kNone: unknown
+  std::uint32_t reserved;
+  std::uint64_t memory_bytes;
+};
+
+struct GpuProcesses {
+  std::uint64_t count;
+  std::uint64_t time_us;  // when the utilisations were renewed
+  ProcessNow list[kProcessesMax];
+};
+
+// What nvmlDeviceGetSamples gives: rings whose element n lies at n % size.
+inline constexpr std::size_t kPowerSamples = 119;       // as an H200 keeps
+inline constexpr std::size_t kUtilisationSamples = 71;  // likewise
+
+struct TimedValue {
+  std::uint64_t time_us;
+  std::uint32_t value;
+  std::uint32_t other;
+};
+
+struct GpuSamples {
+  std::uint64_t power_count, utilisation_count;  // ever
+  TimedValue power_mw[kPowerSamples];
+  TimedValue percent[kUtilisationSamples];  // GPU, memory
+};
+
+struct GpuState {
+  SeqlockBox<GpuNow> now;
+  SeqlockBox<GpuProcesses> processes;
+  SeqlockBox<GpuSamples> samples;
+};
+
+// A call that goes wrong, by NVML's name of it.
+inline constexpr std::size_t kFaultsMax = 32;
+struct CallFault {
+  char call[64];        // a name, "*", or the beginning of names and "*"
+  std::uint32_t gpu;    // kNone: all, and calls that name no GPU
+  std::uint32_t id;     // 0: no fault here
+  std::uint32_t code;   // what the call returns
+  std::uint32_t hangs;  // or it never returns
+  // Some calls pass or fail by their number: the server counts them.
+  std::uint32_t counted;
+  std::uint32_t reserved;
+};
+struct CallFaults {
+  CallFault list[kFaultsMax];
+};
+
+struct State {
+  std::uint32_t magic, version;
+  std::uint64_t size;
+  std::uint32_t gpus;
+  std::int32_t pid;  // the server's
+  std::uint32_t reserved[2];
+  std::atomic<std::uint64_t> steps;  // of the physics: it grows while the server lives
+  std::atomic<std::uint32_t> closed;
+  std::atomic<std::uint32_t> call_faults;  // how many there are
+  SeqlockBox<CallFaults> faults;
+  GpuIdentity identity[kGpusMax];  // before the file appears under its name
+  GpuState gpu[kGpusMax];
+};
+
+}  // namespace derate::fakenvml

@@ -1,0 +1,282 @@
+#include "fakenvml/sim_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "device/nvml/nvml_abi.h"
+#include "device/sim/sim_workload.h"
+#include "fakenvml/sim_machine_gpu.h"
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::Return;
+
+Reply answer(Return code, std::string_view message = {}) {
+  Reply reply;
+  reply.code = static_cast<std::uint32_t>(code);
+  put_text(reply.message, message);
+  return reply;
+}
+
+Return code_of(const Error& error) {
+  switch (error.code) {
+    case Errc::not_found:
+      return Return::not_found;
+    case Errc::no_permission:
+      return Return::no_permission;
+    case Errc::not_supported:
+      return Return::not_supported;
+    default:
+      return Return::invalid_argument;
+  }
+}
+
+bool is_write(Op op) { return op >= Op::set_locked_clocks && op <= Op::set_mig; }
+
+// What anybody may ask. Tables are files that the server reads with its own rights.
+bool is_free(const Request& request) {
+  const Op op = request.op;
+  return op == Op::hello || op == Op::job_status || op == Op::count_call ||
+         (op == Op::start_job && request.path[0] == '\0');
+}
+
+Result<Workload> workload_of(const Request& request, const SimChip& chip) {
+  const std::string name = get_text(request.name), path = get_text(request.path);
+  if (path.empty() && !name.empty()) return find_workload(chip, name);
+  auto all = path.empty() ? TRY(built_in_workloads(chip)) : TRY(load_workload_tables(path, chip));
+  for (Workload& workload : all)
+    if (name.empty() || to_lower(workload.name) == to_lower(name)) return std::move(workload);
+  return Error{Errc::not_found, fmt::format("{} has no workload '{}'", path, name)};
+}
+
+// For people who look at the GPU's processes: the program, as the kernel has it.
+std::string program_of(pid_t pid) {
+  const auto text = read_file(fmt::format("/proc/{}/comm", pid));
+  return text.ok() ? std::string(trim(split(*text, '\n').front())) : std::string();
+}
+
+}  // namespace
+
+struct SimMachine::Counted {
+  std::uint32_t id = 0, skip = 0, times = 0;
+  bool endless = false;
+};
+
+SimMachine::SimMachine(const MachineOptions& options, State& state)
+    : options_(options), state_(state) {
+  CHECK(!options.chips.empty() && options.chips.size() <= kGpusMax);
+  for (std::size_t i = 0; i < options.chips.size(); ++i) {
+    gpus_.push_back(std::make_unique<Gpu>(*options.chips[i], static_cast<int>(i), options));
+    state_.identity[i] = gpus_[i]->identity();
+  }
+  state_.magic = kStateMagic;
+  state_.version = kStateVersion;
+  state_.size = sizeof(State);
+  state_.gpus = static_cast<std::uint32_t>(gpus_.size());
+  publish_faults();
+  advance_to(Duration::zero());
+}
+
+SimMachine::~SimMachine() { state_.closed.store(1); }
+
+const SimGpu& SimMachine::gpu(std::size_t index) const { return gpus_.at(index)->sim; }
+
+void SimMachine::advance_to(Duration now) {
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    gpus_[i]->advance_to(now);
+    gpus_[i]->publish(state_.gpu[i]);
+  }
+  state_.steps.fetch_add(1);
+}
+
+// --- requests -----------------------------------------------------------------------------------
+
+Outcome SimMachine::handle(const Request& request, const Peer& peer) {
+  if (request.magic != kProtocolMagic || request.version != kProtocolVersion)
+    return {answer(Return::argument_version_mismatch, "this server speaks another version")};
+  const bool allowed = peer.uid == 0 || peer.uid == options_.owner;
+  if (!is_free(request) && !allowed)
+    return {answer(Return::no_permission, "the server belongs to another user")};
+  if (request.gpu != kEveryGpu && request.gpu >= gpus_.size())
+    return {answer(Return::invalid_argument,
+                   fmt::format("GPU {}: there are {}", request.gpu, gpus_.size()))};
+  bool kill_after = false;
+  if (is_write(request.op) && kill_.at > 0 && --kill_.at == 0) {
+    if (!kill_.after) return {{}, true};
+    kill_after = true;
+  }
+  Outcome outcome = perform(request, peer);
+  outcome.kill = kill_after;
+  if (request.gpu != kEveryGpu) gpus_[request.gpu]->publish(state_.gpu[request.gpu]);
+  return outcome;
+}
+
+Outcome SimMachine::perform(const Request& request, const Peer& peer) {
+  if (is_write(request.op)) return write_setting(request);
+  switch (request.op) {
+    case Op::hello:
+      return {};
+    case Op::start_job:
+      return {start_job(request, peer)};
+    case Op::job_status:
+      return {job_status(peer)};
+    case Op::call_fault:
+      return {add_call_fault(request)};
+    case Op::gpu_fault:
+      return {add_gpu_fault(request)};
+    case Op::kill_writer:
+      if (request.a > 1 || request.b == 0) return {answer(Return::invalid_argument)};
+      kill_ = {request.a == 1, request.b};
+      return {};
+    case Op::clear_faults:
+      return {clear_faults(request)};
+    case Op::count_call:
+      return {count_call(request)};
+    default:
+      return {answer(Return::invalid_argument, "no such request")};
+  }
+}
+
+void SimMachine::forget(std::uint64_t connection, bool last) {
+  for (auto& gpu : gpus_) {
+    for (const Job& job : gpu->jobs)
+      if (job.connection == connection) gpu->sim.remove(job.tenant);
+    std::erase_if(gpu->jobs, [&](const Job& job) { return job.connection == connection; });
+    gpu->note_processes();
+    // Without persistence the driver forgets a GPU that nobody uses.
+    if (last && !gpu->persistence) gpu->forget_settings();
+  }
+}
+
+Outcome SimMachine::write_setting(const Request& request) {
+  if (request.gpu == kEveryGpu) return {answer(Return::invalid_argument, "which GPU?")};
+  Gpu& gpu = *gpus_[request.gpu];
+  if (gpu.lost) return {answer(Return::gpu_is_lost)};
+  const Return code = gpu.write(request);
+  if (code == Return::success) ++gpu.writes;
+  return {answer(code)};
+}
+
+// --- jobs ---------------------------------------------------------------------------------------
+
+SimMachine::Gpu* SimMachine::job_gpu(std::uint64_t connection) {
+  for (auto& gpu : gpus_)
+    for (const Job& job : gpu->jobs)
+      if (job.connection == connection) return gpu.get();
+  return nullptr;
+}
+
+Reply SimMachine::start_job(const Request& request, const Peer& peer) {
+  constexpr double kLongest = 1e9;  // seconds
+  if (request.gpu == kEveryGpu) return answer(Return::invalid_argument, "which GPU?");
+  if (!(request.number >= 0 && request.number <= kLongest))
+    return answer(Return::invalid_argument, "work: allowed is 0 to 1e9 s");
+  if (job_gpu(peer.connection) != nullptr)
+    return answer(Return::invalid_argument, "this connection has a job already");
+  Gpu& gpu = *gpus_[request.gpu];
+  if (gpu.lost) return answer(Return::gpu_is_lost, "the GPU is lost");
+  if (gpu.jobs.size() >= kProcessesMax)
+    return answer(Return::insufficient_size, "the GPU has as many jobs as it can list");
+  auto workload = workload_of(request, gpu.sim.chip());
+  if (!workload.ok()) return answer(code_of(workload.error()), workload.error().message);
+  const SimGpu::TenantId tenant = gpu.sim.add(*std::move(workload), from_seconds(request.number));
+  gpu.jobs.push_back({peer.connection, peer.pid, program_of(peer.pid), tenant});
+  gpu.note_processes();
+  return {};
+}
+
+Reply SimMachine::job_status(const Peer& peer) {
+  Gpu* gpu = job_gpu(peer.connection);
+  if (gpu == nullptr) return answer(Return::not_found, "this connection has no job");
+  const auto& job = *std::find_if(gpu->jobs.begin(), gpu->jobs.end(), [&](const Job& one) {
+    return one.connection == peer.connection;
+  });
+  const SimJob* tenant = gpu->sim.tenant(job.tenant);
+  if (tenant == nullptr) return answer(Return::gpu_is_lost, "the GPU was lost");
+  Reply reply;
+  reply.finished = tenant->finished.has_value();
+  reply.work_done_s = tenant->done;
+  reply.time_s = seconds(tenant->finished.value_or(gpu->sim.now()) - tenant->started);
+  reply.joules = tenant->energy.value();
+  put_text(reply.message, tenant->workload.name);
+  return reply;
+}
+
+// --- faults -------------------------------------------------------------------------------------
+
+void SimMachine::publish_faults() {
+  std::uint32_t count = 0;
+  for (const CallFault& fault : faults_.list) count += fault.id != 0 ? 1 : 0;
+  state_.faults.write(faults_);
+  state_.call_faults.store(count);
+}
+
+Reply SimMachine::add_call_fault(const Request& request) {
+  const auto slot = std::find_if(std::begin(faults_.list), std::end(faults_.list),
+                                 [](const CallFault& fault) { return fault.id == 0; });
+  if (slot == std::end(faults_.list))
+    return answer(Return::insufficient_size,
+                  fmt::format("there are {} faults already: clear them", kFaultsMax));
+  const std::string call = get_text(request.name);
+  if (call.empty()) return answer(Return::invalid_argument, "which call?");
+  *slot = {};
+  put_text(slot->call, call);
+  slot->gpu = request.gpu;
+  slot->id = ++last_fault_;
+  slot->code = request.a;
+  slot->hangs = request.b != 0;
+  slot->counted = request.c > 0 || request.d > 0;
+  if (slot->counted) counted_.push_back({slot->id, request.c, request.d, request.d == 0});
+  publish_faults();
+  return {};
+}
+
+Reply SimMachine::count_call(const Request& request) {
+  Reply reply;
+  for (Counted& counted : counted_) {
+    if (counted.id != request.a) continue;
+    if (counted.skip > 0) {
+      --counted.skip;
+    } else if (counted.endless || counted.times > 0) {
+      if (!counted.endless) --counted.times;
+      reply.value = 1;
+    }
+  }
+  return reply;
+}
+
+Reply SimMachine::add_gpu_fault(const Request& request) {
+  if (request.a < static_cast<std::uint32_t>(GpuFault::lost) ||
+      request.a > static_cast<std::uint32_t>(GpuFault::mig))
+    return answer(Return::invalid_argument, "no such fault");
+  const auto fault = static_cast<GpuFault>(request.a);
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    if (request.gpu != kEveryGpu && request.gpu != i) continue;
+    gpus_[i]->set(fault);
+    gpus_[i]->publish(state_.gpu[i]);
+  }
+  return {};
+}
+
+Reply SimMachine::clear_faults(const Request& request) {
+  for (std::size_t i = 0; i < gpus_.size(); ++i)
+    if (request.gpu == kEveryGpu || request.gpu == i) {
+      gpus_[i]->clear();
+      gpus_[i]->publish(state_.gpu[i]);
+    }
+  for (CallFault& fault : faults_.list)
+    if (request.gpu == kEveryGpu || fault.gpu == request.gpu) {
+      std::erase_if(counted_, [&](const Counted& counted) { return counted.id == fault.id; });
+      fault = {};
+    }
+  if (request.gpu == kEveryGpu) kill_ = {};
+  publish_faults();
+  return {};
+}
+
+}  // namespace derate::fakenvml

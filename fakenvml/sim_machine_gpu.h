@@ -1,0 +1,70 @@
+// One GPU of a SimMachine: for sim_machine*.cc only.
+#pragma once
+
+#include <string>
+
+#include "device/nvml/nvml_abi.h"
+#include "fakenvml/sim_machine.h"
+
+namespace derate::fakenvml {
+
+struct Job {
+  std::uint64_t connection = 0;
+  pid_t pid = 0;
+  std::string process_name;
+  SimGpu::TenantId tenant = 0;
+};
+
+struct SimMachine::Gpu {
+  Gpu(const SimChip& chip, int index, const MachineOptions& options);
+
+  void advance_to(Duration now);
+  void publish(GpuState& state);
+  GpuIdentity identity() const;
+  // As a GPU reset leaves it.
+  void forget_settings();
+  void set(GpuFault fault);
+  void clear();
+  // One of NVML's writes. `writes` is the caller's to count.
+  nvml::Return write(const Request& request);
+  void note_processes();
+
+  SimGpu sim;
+  int index;
+  std::uint64_t epoch_us;
+  std::uint64_t writes = 0;
+  std::vector<Job> jobs;
+
+  std::uint32_t memory_lowest_mhz = kNone, memory_highest_mhz = kNone;
+  std::uint32_t locked_lowest_mhz = kNone, locked_highest_mhz = kNone;
+  std::uint32_t application_sm_mhz = kNone, application_memory_mhz = kNone;
+  std::uint32_t power_limit_mw;
+  bool persistence = true;
+
+  bool lost = false, writes_ignored = false, absurd = false, mig = false;
+  std::optional<GpuFault> counters;
+
+ private:
+  void note_step();
+  void note_activity();
+  nvml::Return lock(std::uint32_t lowest, std::uint32_t highest);
+  nvml::Return lock_memory(std::uint32_t lowest, std::uint32_t highest);
+  nvml::Return limit_power(std::uint32_t milliwatts);
+  nvml::Return set_application_clocks(std::uint32_t memory, std::uint32_t sm);
+  nvml::Return set_mig(std::uint32_t on);
+  GpuNow shown() const;
+  void show_settings(GpuNow& out) const;
+  std::uint32_t fault_bits() const;
+  void spoil(GpuNow& out) const;
+  std::uint64_t time_us() const;
+
+  Duration step_, power_every_, utilisation_every_;
+  Duration next_power_{}, next_utilisation_{};
+  std::int64_t last_window_ = 0;
+  GpuNow sums_{};      // what is summed up: windows, known, sums, violations
+  GpuNow at_fault_{};  // when the counters went wrong
+  GpuSamples samples_{};
+  GpuProcesses processes_{};
+};
+
+}  // namespace derate::fakenvml

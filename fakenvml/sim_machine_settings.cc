@@ -1,0 +1,110 @@
+// NVML's writes on a simulated GPU, with the argument checks of the driver.
+#include <algorithm>
+
+#include "fakenvml/sim_machine_gpu.h"
+
+namespace derate::fakenvml {
+namespace {
+
+using nvml::Return;
+
+std::uint32_t whole(Megahertz clock) { return static_cast<std::uint32_t>(clock.value()); }
+
+// The supported clock at or below. Assumed: NVML only promises a clock near the one asked for.
+std::optional<Megahertz> snapped(const SimChip& chip, std::uint32_t mhz) {
+  const auto& clocks = chip.sm_clocks;
+  const Megahertz wanted(mhz);
+  if (wanted < clocks.front() || wanted > clocks.back()) return std::nullopt;
+  return *(std::upper_bound(clocks.begin(), clocks.end(), wanted) - 1);
+}
+
+}  // namespace
+
+Return SimMachine::Gpu::lock(std::uint32_t lowest, std::uint32_t highest) {
+  const auto low = snapped(sim.chip(), lowest), high = snapped(sim.chip(), highest);
+  if (!low || !high || lowest > highest) return Return::invalid_argument;
+  if (sim.chip().architecture < Architecture::volta) return Return::not_supported;
+  if (writes_ignored) return Return::success;
+  sim.lock(*low, *high);
+  locked_lowest_mhz = whole(*low);
+  locked_highest_mhz = whole(*high);
+  return Return::success;
+}
+
+// There is one memory clock: a range holds it or is refused.
+Return SimMachine::Gpu::lock_memory(std::uint32_t lowest, std::uint32_t highest) {
+  if (sim.chip().architecture < Architecture::ampere) return Return::not_supported;
+  const std::uint32_t clock = whole(sim.chip().memory_clock);
+  if (lowest > clock || highest < clock) return Return::invalid_argument;
+  if (writes_ignored) return Return::success;
+  memory_lowest_mhz = lowest;
+  memory_highest_mhz = highest;
+  return Return::success;
+}
+
+Return SimMachine::Gpu::limit_power(std::uint32_t milliwatts) {
+  const PowerLimits& limits = sim.chip().power_limits;
+  const Watts limit(milliwatts / 1000.0);
+  if (limits.lowest == limits.highest) return Return::not_supported;
+  if (limit < limits.lowest || limit > limits.highest) return Return::invalid_argument;
+  if (writes_ignored) return Return::success;
+  sim.set_power_limit(limit);
+  power_limit_mw = milliwatts;
+  return Return::success;
+}
+
+Return SimMachine::Gpu::set_application_clocks(std::uint32_t memory, std::uint32_t sm) {
+  const auto& clocks = sim.chip().sm_clocks;
+  const bool known = std::binary_search(clocks.begin(), clocks.end(), Megahertz(sm));
+  if (!known || memory != whole(sim.chip().memory_clock)) return Return::invalid_argument;
+  if (writes_ignored) return Return::success;
+  sim.set_application_clock(Megahertz(sm));
+  application_sm_mhz = sm;
+  application_memory_mhz = memory;
+  return Return::success;
+}
+
+Return SimMachine::Gpu::set_mig(std::uint32_t on) {
+  if (on > 1) return Return::invalid_argument;
+  if (identity().has_mig == 0) return Return::not_supported;
+  if (writes_ignored || mig == (on == 1)) return Return::success;
+  mig = on == 1;
+  forget_settings();  // the mode changes by a reset of the GPU
+  return Return::success;
+}
+
+Return SimMachine::Gpu::write(const Request& request) {
+  switch (request.op) {
+    case Op::set_locked_clocks:
+      return lock(request.a, request.b);
+    case Op::set_memory_locked_clocks:
+      return lock_memory(request.a, request.b);
+    case Op::set_power_limit:
+      return limit_power(request.a);
+    case Op::set_application_clocks:
+      return set_application_clocks(request.a, request.b);
+    case Op::set_mig:
+      return set_mig(request.a);
+    case Op::set_persistence:
+      if (request.a > 1) return Return::invalid_argument;
+      if (!writes_ignored) persistence = request.a == 1;
+      return Return::success;
+    case Op::reset_locked_clocks:
+      if (writes_ignored) return Return::success;
+      sim.unlock();
+      locked_lowest_mhz = locked_highest_mhz = kNone;
+      return Return::success;
+    case Op::reset_memory_locked_clocks:
+      if (!writes_ignored) memory_lowest_mhz = memory_highest_mhz = kNone;
+      return Return::success;
+    case Op::reset_application_clocks:
+      if (writes_ignored) return Return::success;
+      sim.set_application_clock(std::nullopt);
+      application_sm_mhz = application_memory_mhz = kNone;
+      return Return::success;
+    default:
+      return Return::invalid_argument;
+  }
+}
+
+}  // namespace derate::fakenvml
