@@ -224,16 +224,122 @@ void add_replay(CommandLine& line) {
       {"derate replay gpu0.trace", "derate replay --policy utiliz-scale --json gpu0.trace"}));
 }
 
-void add_others(CommandLine& line) {
+void add_sim_directory(CLI::App& verb, SimDirectory& options) {
+  verb.add_option("--dir", options.directory,
+                  "Where the simulated GPUs are served; default: $DERATE_SIM, else sim in the run "
+                  "directory")
+      ->type_name("DIR");
+}
+
+void add_sim_serve(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand(
+      "serve", "Serve simulated GPUs to any NVML client, in real time, until Ctrl-C");
+  auto& options = line.add_options<SimServeOptions>(*verb);
+  verb->add_option("--chip", options.chips,
+                   "Chips (derate sim list), comma-separated or repeated; default: V100-SXM2")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--gpus", options.gpus,
+                   "How many GPUs, of the chips in turn; default: one of each chip")
+      ->check(CLI::Range(1, 64));
+  verb->add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+  verb->add_option("--speed", options.speed, "Simulated seconds a second, for long tests")
+      ->check(in_range(0.01, 10'000));
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(examples({"derate sim serve --chip H200 --gpus 8",
+                         "derate sim serve --chip V100-SXM2,H200 --dir /tmp/gpus"}));
+}
+
+void add_sim_job(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb =
+      sim.add_subcommand("job", "Occupy a served GPU with work, then say what it came to");
+  auto& options = line.add_options<SimJobOptions>(*verb);
+  verb->add_option("workload", options.workload,
+                   "What to run (derate sim list); default: the chip's first");
+  verb->add_option("--work", options.work,
+                   "How much: seconds at the highest clock, as 60, 60s, 2m or 1h; default: until "
+                   "Ctrl-C")
+      ->type_name("TIME")
+      ->check(not_empty());
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+  verb->add_option("--tables", options.tables,
+                   "Take the workload from performance.csv and power.csv in this folder")
+      ->type_name("DIR");
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate sim job GeMM --work 120s", "derate sim job -i 1 --work 2m --json"}));
+}
+
+void add_sim_show(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand(
+      "show", "Show the settings, faults and truth of served GPUs, which no driver tells");
+  auto& options = line.add_options<SimShowOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(examples({"derate sim show", "derate sim show -i 0 --json"}));
+}
+
+void add_sim_fault(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand("fault", "Let something go wrong with served GPUs");
+  auto& options = line.add_options<SimFaultOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  CLI::Option* call =
+      verb->add_option("--call", options.call,
+                       "An NVML function, or the beginning of its name and *: what to spoil")
+          ->type_name("NAME");
+  verb->add_option("--fails", options.fails, "It fails with this code: a number or its NVML name")
+      ->type_name("CODE")
+      ->needs(call);
+  verb->add_flag("--hangs", options.hangs, "It does not return until faults are cleared")
+      ->needs(call);
+  verb->add_option("--skip", options.skip, "... after so many calls went well")
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(call);
+  verb->add_option("--times", options.times, "... so many times; default: for ever")
+      ->check(CLI::Range(1, 1 << 30))
+      ->needs(call);
+  verb->add_flag("--lost", options.lost, "The GPU is lost; it comes back without its settings");
+  verb->add_flag("--writes-ignored", options.writes_ignored, "Writes succeed and do nothing");
+  verb->add_option("--counters", options.counters, "What the energy counter does")
+      ->check(CLI::IsMember({"frozen", "backwards", "wrapped", "jump"}));
+  verb->add_flag("--absurd", options.absurd, "Sensors show numbers that cannot be");
+  verb->add_flag("--mig", options.mig, "MIG is switched on: no utilisation, settings gone");
+  CLI::Option* kill =
+      verb->add_option("--kill-writer", options.kill_writer,
+                       "Kill the process that writes, before or after it took effect")
+          ->check(CLI::IsMember({"before", "after"}));
+  verb->add_option("--at", options.at, "... at this write from now on")
+      ->check(CLI::Range(1, 1 << 30))
+      ->needs(kill);
+  verb->add_flag("--clear", options.clear, "Make everything well again");
+  add_sim_directory(*verb, options);
+  verb->footer(examples({"derate sim fault --call nvmlDeviceGetPowerUsage --fails timeout",
+                         "derate sim fault --call 'nvmlDeviceSet*' --fails no_permission --skip 2",
+                         "derate sim fault -i 0 --lost", "derate sim fault --clear"}));
+}
+
+void add_sim_verbs(CommandLine& line) {
   CLI::App* sim = line.app.add_subcommand("sim", "Simulated GPUs");
   sim->require_subcommand(1);
-  CLI::App* sim_list = sim->add_subcommand("list", "List chips and workloads, with their sources");
-  auto& sim_options = line.add_options<SimListOptions>(*sim_list);
-  sim_list->add_option("chip", sim_options.chip, "One chip; default: all");
-  add_json(*sim_list, sim_options);
-  sim_list->footer(examples({"derate sim list", "derate sim list H200 --json"}));
-  sim->footer(examples({"derate sim list", "derate sim list H200 --json"}));
+  CLI::App* list = sim->add_subcommand("list", "List chips and workloads, with their sources");
+  auto& options = line.add_options<SimListOptions>(*list);
+  list->add_option("chip", options.chip, "One chip; default: all");
+  add_json(*list, options);
+  list->footer(examples({"derate sim list", "derate sim list H200 --json"}));
+  add_sim_serve(line, *sim);
+  add_sim_job(line, *sim);
+  add_sim_show(line, *sim);
+  add_sim_fault(line, *sim);
+  sim->footer(examples({"derate sim list H200 --json", "derate sim serve --chip H200 --gpus 8",
+                        "derate sim job GEMM --work 60s", "derate sim show"}));
+}
 
+void add_others(CommandLine& line) {
   CLI::App* doctor = line.app.add_subcommand(
       "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
   add_json(*doctor, line.add_options<DoctorOptions>(*doctor));
@@ -287,6 +393,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_policy_verbs(*line);
   add_record(*line);
   add_replay(*line);
+  add_sim_verbs(*line);
   add_others(*line);
   refuse_empty_values(line->app);
   return line;

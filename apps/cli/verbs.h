@@ -66,6 +66,37 @@ struct SimListOptions : Common {
   std::string chip;
 };
 
+// A server of simulated GPUs, wherever it is.
+struct SimDirectory {
+  std::string directory;  // empty: $DERATE_SIM, else in the run directory
+};
+struct SimServeOptions : Common, SimDirectory {
+  std::vector<std::string> chips;
+  int gpus = 0;  // 0: one of each chip
+  int seed = 1;
+  double speed = 1;
+};
+struct SimJobOptions : Common, SimDirectory {
+  std::string workload;
+  std::string work = "0";  // reference seconds, or 60s, 2m, 1h; 0: until Ctrl-C
+  std::string gpu = "0";
+  std::string tables;
+};
+struct SimShowOptions : Common, SimDirectory {
+  std::string gpus;
+};
+struct SimFaultOptions : SimDirectory {
+  std::string gpus;
+  std::string call, fails;
+  bool hangs = false;
+  int skip = 0, times = 0;  // times 0: always
+  bool lost = false, writes_ignored = false, absurd = false, mig = false;
+  std::string counters;
+  std::string kill_writer;
+  int at = 1;
+  bool clear = false;
+};
+
 struct DoctorOptions : Common {};
 
 struct ConfigOptions : Common {
@@ -81,7 +112,8 @@ struct ManualOptions {};
 
 using Verb =
     std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
-                 RecordOptions, ReplayOptions, SimListOptions, DoctorOptions, ConfigCheckOptions,
+                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
+                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
                  ConfigPrintOptions, CompletionOptions, ManualOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
@@ -93,6 +125,10 @@ Result<int> run_verb(const PolicyShowOptions& options);
 Result<int> run_verb(const RecordOptions& options);
 Result<int> run_verb(const ReplayOptions& options);
 Result<int> run_verb(const SimListOptions& options);
+Result<int> run_verb(const SimServeOptions& options);
+Result<int> run_verb(const SimJobOptions& options);
+Result<int> run_verb(const SimShowOptions& options);
+Result<int> run_verb(const SimFaultOptions& options);
 Result<int> run_verb(const DoctorOptions& options);
 Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);

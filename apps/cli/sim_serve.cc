@@ -1,0 +1,116 @@
+// derate sim serve: simulated GPUs for any NVML client.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "fakenvml/sim_server.h"
+#include "output.h"
+#include "signals.h"
+#include "sim_served.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+namespace fs = std::filesystem;
+
+constexpr Duration kStep = std::chrono::milliseconds(10);
+
+// Beside the program in a build, in lib/derate where it is installed; empty when it is in neither.
+std::string library_path() {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const fs::path& at : {folder / "fakenvml", folder.parent_path() / "lib/derate"})
+    if (fs::exists(at / "libnvidia-ml.so.1", ignored)) return at / "libnvidia-ml.so.1";
+  return "";
+}
+
+// As a shell reads it back.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options) {
+  std::vector<const SimChip*> named;
+  for (const std::string& name : options.chips) named.push_back(TRY(find_sim_chip(name)));
+  if (named.empty()) named.push_back(&sim_chips().front());
+  std::vector<const SimChip*> chips;
+  const auto count = options.gpus > 0 ? static_cast<std::size_t>(options.gpus) : named.size();
+  for (std::size_t i = 0; i < count; ++i) chips.push_back(named[i % named.size()]);
+  if (chips.size() > fakenvml::kGpusMax)
+    return Error{Errc::invalid_argument,
+                 fmt::format("{} GPUs: allowed are up to {}", chips.size(), fakenvml::kGpusMax)};
+  return chips;
+}
+
+void print_text(const std::vector<const SimChip*>& chips, const std::string& directory,
+                const std::string& library) {
+  std::string names;
+  for (const SimChip* chip : chips)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", chip->name);
+  print("# {} simulated GPU{}: {}. Ctrl-C ends them.\n", chips.size(), chips.size() == 1 ? "" : "s",
+        names);
+  print("export DERATE_SIM={}\n", quoted(directory));
+  if (library.empty()) {
+    print(
+        "# libnvidia-ml.so.1 of the simulation is neither beside this program nor in "
+        "../lib/derate\n");
+    return;
+  }
+  print("export DERATE_NVML_LIBRARY={}\n", quoted(library));
+  print("# other programs: LD_LIBRARY_PATH={} PROGRAM\n",
+        quoted(fs::path(library).parent_path().string()));
+}
+
+void print_document(const std::vector<const SimChip*>& chips, const std::string& directory,
+                    const std::string& library) {
+  Json gpus = Json::array();
+  for (std::size_t i = 0; i < chips.size(); ++i)
+    gpus.push_back({{"index", i},
+                    {"chip", chips[i]->name},
+                    {"uuid", sim_capability(*chips[i], static_cast<int>(i)).id.uuid}});
+  print_json({{"directory", directory},
+              {"library", library.empty() ? Json() : Json(library)},
+              {"pid", ::getpid()},
+              {"gpus", std::move(gpus)}});
+}
+
+// In steps of the physics; a machine that was too busy catches up at the next one.
+void serve_until_stopped(fakenvml::SimServer& server, Clock& clock) {
+  Instant next = clock.now();
+  while (stop_signal() == 0) {
+    server.advance();
+    next = std::max(next + kStep, clock.now());
+    while (stop_signal() == 0 && clock.now() < next) server.answer(next - clock.now());
+  }
+}
+
+}  // namespace
+
+Result<int> run_verb(const SimServeOptions& options) {
+  const auto chips = TRY(chips_of(options));
+  std::error_code ignored;
+  const std::string directory = fs::absolute(sim_directory(options), ignored).string();
+  SystemClock clock;
+  watch_signals();
+  fakenvml::ServerOptions server_options;
+  server_options.directory = directory;
+  server_options.chips = chips;
+  server_options.seed = static_cast<std::uint64_t>(options.seed);
+  server_options.speed = options.speed;
+  const auto server = TRY(fakenvml::SimServer::create(server_options, clock));
+  if (options.json)
+    print_document(chips, directory, library_path());
+  else
+    print_text(chips, directory, library_path());
+  TRY(finish_output());
+  serve_until_stopped(*server, clock);
+  return 0;
+}
+
+}  // namespace derate::cli
