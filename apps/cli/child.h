@@ -34,6 +34,7 @@ class Child {
   // The exit code once it has ended: its own, or 128 + the signal that killed it.
   std::optional<int> poll();
   void forward(int signal) const;
+  pid_t pid() const { return pid_; }
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}

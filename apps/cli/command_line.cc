@@ -90,6 +90,11 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
       ->type_name("FILE");
 }
 
+void add_gpu_choice(CLI::App& verb, std::string& gpus) {
+  verb.add_option("-i,--gpu", gpus,
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+}
+
 void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
   CLI::Option* sim =
       verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
@@ -158,7 +163,7 @@ void add_run(CommandLine& line) {
   verb->positionals_at_end();
   verb->prefix_command(false);
   verb->footer(
-      examples({"derate run --dry-run -- python3 train.py",
+      examples({"derate run -- python3 train.py", "derate run --dry-run -- python3 train.py",
                 "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
                 "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
       "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
@@ -183,9 +188,68 @@ void add_policy_verbs(CommandLine& line) {
   auto& options = line.add_options<PolicyShowOptions>(*show);
   show->add_option("name", options.name, "The policy")->required();
   add_json(*show, options);
+  CLI::App* set = group->add_subcommand("set", "Have the running daemon govern GPUs by a policy");
+  auto& set_options = line.add_options<PolicySetOptions>(*set);
+  set->add_option("name", set_options.policy.policy, "The policy")->required();
+  add_gpu_choice(*set, set_options.gpus);
+  set->add_option("--set", set_options.policy.assignments,
+                  "Policy parameter NAME=VALUE; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  set->add_option_function<std::string>(
+         "--delta",
+         [&set_options](const std::string& value) {
+           set_options.policy.assignments.push_back("delta=" + value);
+         },
+         "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
+      ->type_name("FRACTION");
+  set->add_flag("-n,--dry-run", set_options.dry_run, "Decide and record, never write");
+  add_json(*set, set_options);
+  set->footer(
+      examples({"derate policy set geepafs -i 0 --delta 0.05", "derate policy set efficient-fix"}) +
+      "It holds until the daemon ends or `derate release`; the configuration's govern = true "
+      "is for good.\n");
   list->footer(examples({"derate policy list", "derate policy list --json"}));
   show->footer(examples({"derate policy show geepafs"}));
   group->footer(examples({"derate policy list", "derate policy show geepafs"}));
+}
+
+void add_safety_verbs(CommandLine& line) {
+  CLI::App* top = line.app.add_subcommand("top", "Show the GPUs live; q or Ctrl-C ends it");
+  auto& top_options = line.add_options<TopOptions>(*top);
+  add_gpu_choice(*top, top_options.gpus);
+  top->add_option("--interval", top_options.interval_s, "Seconds between two pictures")
+      ->check(in_range(0.1, 60.0));
+  top->add_option("--rounds", top_options.rounds, "Pictures until it ends; default: no end")
+      ->check(CLI::Range(1, 1 << 30));
+  add_json(*top, top_options);
+  top->footer(examples({"derate top", "derate top --rounds 1"}));
+
+  CLI::App* restore = line.app.add_subcommand(
+      "restore", "Put back what governors that died have left on GPUs, from their journals");
+  auto& restore_options = line.add_options<RestoreOptions>(*restore);
+  restore->add_option("-i,--gpu", restore_options.gpus,
+                      "One GPU by its UUID or the beginning of it; default: all with a journal");
+  add_json(*restore, restore_options);
+  restore->footer(examples({"derate restore", "derate restore --json"}) +
+                  "A GPU that a living governor holds is left alone.\n");
+
+  CLI::App* release =
+      line.app.add_subcommand("release", "Have the daemon give GPUs back and only observe them");
+  auto& release_options = line.add_options<ReleaseOptions>(*release);
+  release->add_option("-i,--gpu", release_options.gpus,
+                      "GPUs by index, UUID or PCI bus id, comma-separated");
+  release->add_flag("--all", release_options.all, "All GPUs");
+  add_json(*release, release_options);
+  release->footer(examples({"derate release -i 0", "derate release --all"}));
+
+  CLI::App* pause = line.app.add_subcommand(
+      "pause", "Have the daemon give everything back and close every GPU handle");
+  add_json(*pause, line.add_options<PauseOptions>(*pause));
+  pause->footer(examples({"derate pause && nvidia-smi -i 0 -mig 1; derate resume"}));
+  CLI::App* resume = line.app.add_subcommand("resume", "Have a paused daemon go on");
+  add_json(*resume, line.add_options<ResumeOptions>(*resume));
+  resume->footer(examples({"derate resume"}));
 }
 
 void add_record(CommandLine& line) {
@@ -391,6 +455,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_run(*line);
   add_status(*line);
   add_policy_verbs(*line);
+  add_safety_verbs(*line);
   add_record(*line);
   add_replay(*line);
   add_sim_verbs(*line);
@@ -551,7 +616,8 @@ std::string manual_page() {
       ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B "
       "DERATE_NVML_LIBRARY\nThe NVML "
       "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
-      "state.\n.TP\n.B NO_COLOR\nNo "
+      "state.\n.TP\n.B DERATE_STATE_DIR\nWhere journals and the audit log are kept.\n.TP\n.B "
+      "NO_COLOR\nNo "
       "colours on a terminal.\n";
   return out;
 }

@@ -10,10 +10,14 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "child.h"
+#include "govern/actuator.h"
+#include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/record_json.h"
 #include "gpus.h"
 #include "output.h"
+#include "paths.h"
+#include "restore.h"
 #include "setup.h"
 #include "signals.h"
 #include "state_file.h"
@@ -25,6 +29,8 @@ namespace derate::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kOwner = "derate run";
 
 // A simulated GPU's double, at the highest clock, with the same work: what it would have cost.
 class TwinGpu {
@@ -62,6 +68,7 @@ struct Session {
   bool dry_run = false;
   OpenGpus gpus;
   std::optional<SimSetup> sim;
+  std::vector<UniqueFd> leases;
   std::vector<std::unique_ptr<TwinGpu>> twins;
   std::vector<Joules> sim_energy_at_start;
   std::unique_ptr<Governor> governor;
@@ -80,24 +87,58 @@ Result<void> open_gpus(Session& session, const RunOptions& options) {
     return {};
   }
   const std::string& choice = options.gpus.empty() ? session.settings.gpus : options.gpus;
-  session.gpus = TRY(open_nvml_gpus(choice));
-  if (!session.dry_run)
-    return Error{
-        Errc::not_supported,
-        "this version sets clocks of simulated GPUs only: add --dry-run to decide and record "
-        "on a real one, or --sim CHIP"};
+  session.gpus = TRY(open_nvml_gpus(choice, kLoopPatience));
   return {};
 }
 
-Result<void> prepare(Session& session, const RunOptions& options) {
+// What an earlier process left on these GPUs is restored before anything is written to them.
+Result<void> restore_leftovers(Session& session) {
+  const Journal journal(journal_directory());
+  const Leftovers left = TRY(journal.read(current_life()));
+  set_unusable_aside(left);
+  for (const JournalEntry& entry : left.entries)
+    for (OpenGpu& gpu : session.gpus.gpus) {
+      if (gpu.source->capability().id.uuid != entry.uuid) continue;
+      JournalEntry mine = entry;
+      TRY(restore_settings(*gpu.control, mine).with("what an earlier process left"));
+      TRY(journal.remove(entry.uuid));
+      warn("derate: {}: restored what {} (pid {}) left\n", entry.uuid, entry.owner, entry.pid);
+    }
+  return {};
+}
+
+// A real GPU is taken from all other governors first, and what is found on it kept on disk.
+Result<void> take_gpus(Session& session, const GuardLink& link) {
+  for (OpenGpu& gpu : session.gpus.gpus)
+    session.leases.push_back(TRY(link.lease(gpu.source->capability().id.uuid)));
+  return restore_leftovers(session);
+}
+
+Keeping keeping_for(const Session& session, const GpuId& id) {
+  JournalEntry entry;
+  entry.uuid = id.uuid;
+  entry.life = current_life();
+  entry.owner = kOwner;
+  entry.pid = ::getpid();
+  entry.time = session.clock.wall_now();
+  if (const auto& s = session.settings; s.found_lowest_mhz && s.found_highest_mhz)
+    entry.found_lock = ClockRange{Megahertz(*s.found_lowest_mhz), Megahertz(*s.found_highest_mhz)};
+  return {Journal(journal_directory()), std::move(entry)};
+}
+
+// `link` is null where nothing real is written: simulated GPUs, dry runs.
+Result<void> prepare(Session& session, const RunOptions& options, const GuardLink* link) {
   session.settings = TRY(load_settings(options.policy.config));
   session.policy = TRY(choose_policy(options.policy, session.settings));
   session.dry_run = options.dry_run || session.settings.dry_run;
   TRY(open_gpus(session, options));
+  if (link != nullptr) TRY(take_gpus(session, *link));
   std::vector<GovernedGpu> governed;
   for (OpenGpu& gpu : session.gpus.gpus) {
     ClockControl* control = session.dry_run ? nullptr : gpu.control;
     governed.push_back(TRY(govern_gpu(*gpu.source, control, session.policy, session.settings)));
+    if (link != nullptr)
+      governed.back().keeping = keeping_for(session, gpu.source->capability().id);
     session.ledgers.emplace_back(governed.back().envelope.highest());
   }
   session.governor = std::make_unique<Governor>(std::move(governed), session.clock,
@@ -134,7 +175,8 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
 
 // Ticks until the command ends; returns its exit code. Signals that were sent to us go on to it;
 // those of the terminal it has got by itself.
-Result<int> govern_until_end(Session& session, Child& child, StateFile& state) {
+Result<int> govern_until_end(Session& session, Child& child, StateFile& state,
+                             const GuardLink* link) {
   const Duration period = policy_tick(session.policy.params);
   Instant next = session.clock.now();
   while (true) {
@@ -149,6 +191,8 @@ Result<int> govern_until_end(Session& session, Child& child, StateFile& state) {
       }
     }
     if (const auto code = child.poll()) return *code;
+    if (link != nullptr && link->guard_gone()) return Error{Errc::io, "the guard process is gone"};
+    if (link != nullptr) link->beat();
     TRY(tick(session, state, false));
   }
 }
@@ -192,9 +236,20 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
   return {};
 }
 
-Result<int> run_governed(const RunOptions& options) {
+// A broken loop leaves the GPU to its own control; the command runs on to its end.
+int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
+  if (const auto restored = session.governor->restore(); !restored.ok())
+    warn("derate: not restored: {}\n", restored.error().message);
+  while (true) {
+    if (link != nullptr) link->beat();
+    if (const auto ended = child.poll()) return *ended;
+    session.clock.sleep_until(session.clock.now() + std::chrono::seconds(1));
+  }
+}
+
+Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
   Session session;
-  TRY(prepare(session, options));
+  TRY(prepare(session, options, link));
   for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
@@ -207,16 +262,11 @@ Result<int> run_governed(const RunOptions& options) {
     warn("derate: {}\n", started.message);
     return started.exit_code;
   }
-  auto code = govern_until_end(session, *started.child, state);
-  // A broken loop leaves the GPU to its own control; the command runs on to its end.
+  if (link != nullptr) link->started(started.child->pid());
+  auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
     warn("derate: {}; governing ends, the command goes on\n", code.error().message);
-    if (const auto restored = session.governor->restore(); !restored.ok())
-      warn("derate: not restored: {}\n", restored.error().message);
-    while (true) {
-      if (const auto ended = started.child->poll()) return *ended;
-      session.clock.sleep_until(session.clock.now() + std::chrono::seconds(1));
-    }
+    return wait_ungoverned(session, *started.child, link);
   }
   // From here on nothing costs the command its exit code.
   if (const auto last = tick(session, state, true); !last.ok())
@@ -229,13 +279,44 @@ Result<int> run_governed(const RunOptions& options) {
   return *code;
 }
 
+// Prints why Derate itself failed; the code that env(1) has for that.
+int run_failed(const Error& error) {
+  warn("derate: {}\n", error.message);
+  return exit_code::kRunFailed;
+}
+
+// Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
+Result<int> run_under_guard(const RunOptions& options) {
+  GuardOptions guard{.run_folder = run_directory(), .owner = kOwner, .adopt = true};
+  GuardHooks hooks;
+  hooks.work = [&](GuardLink& link) {
+    const auto code = run_governed(options, &link);
+    const auto shown = finish_output();
+    if (!code.ok()) return run_failed(code.error());
+    return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
+  };
+  hooks.left_over = left_by;
+  hooks.restore = [](const std::string& uuid) {
+    return restore_process(uuid, "derate run's guard", "the worker is gone");
+  };
+  hooks.tell = [](const std::string& text) { warn("derate: {}\n", text); };
+  SystemClock clock;
+  return TRY(run_guarded(guard, hooks, clock)).exit_code;
+}
+
+Result<bool> writes_to_real_gpus(const RunOptions& options) {
+  if (options.dry_run || !options.sim.chip.empty()) return false;
+  return !TRY(load_settings(options.policy.config)).dry_run;
+}
+
 }  // namespace
 
 Result<int> run_verb(const RunOptions& options) {
-  auto code = run_governed(options);
-  if (code.ok()) return code;
-  warn("derate: {}\n", code.error().message);
-  return exit_code::kRunFailed;
+  const auto real = writes_to_real_gpus(options);
+  if (!real.ok()) return run_failed(real.error());
+  auto code = *real ? run_under_guard(options) : run_governed(options, nullptr);
+  if (!code.ok()) return run_failed(code.error());
+  return code;
 }
 
 }  // namespace derate::cli

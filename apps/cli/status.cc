@@ -1,105 +1,99 @@
-// derate status: each GPU, who governs it, and why its clock is what it is.
+// derate status and derate top.
 #include <fmt/format.h>
+#include <poll.h>
+#include <termios.h>
+#include <unistd.h>
 
-#include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "core/gpu_id.h"
-#include "gpus.h"
 #include "output.h"
-#include "state_file.h"
+#include "signals.h"
+#include "status_view.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-Json ungoverned_state(TelemetrySource& source) {
-  const Capability& capability = source.capability();
-  Json json = {
-      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
-  const auto sample = source.read({.energy = false, .activity = false});
-  if (!sample.ok()) {
-    json["error"] = sample.error().message;
-    json["reason"] = sample.error().message;
-    return json;
+// A terminal for live pictures: its other screen, no cursor, keys one by one; as found afterwards.
+class Screen {
+ public:
+  Screen() : live_(::isatty(STDOUT_FILENO) == 1) {
+    if (!live_) return;
+    keys_ = ::isatty(STDIN_FILENO) == 1 && ::tcgetattr(STDIN_FILENO, &found_) == 0;
+    if (keys_) {
+      termios raw = found_;
+      raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+      ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
+    }
+    write_text(stdout, "\x1b[?1049h\x1b[?25l");
   }
-  const auto put = [&](const char* key, const auto& quantity) {
-    if (quantity) json[key] = quantity->value();
-  };
-  put("sm_clock_mhz", sample->sm_clock);
-  put("gpu_utilisation_ratio", sample->gpu_utilisation);
-  put("memory_utilisation_ratio", sample->memory_utilisation);
-  put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
-  put("temperature_celsius", sample->temperature);
-  json["reason"] = driver_reason(*sample);
-  return json;
-}
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  ~Screen() {
+    if (!live_) return;
+    write_text(stdout, "\x1b[?25h\x1b[?1049l");
+    if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &found_);
+  }
 
-std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
-  const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_number()
-             ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit)
-             : "-";
-}
+  void show(const std::string& text) const {
+    // Over the old picture, which does not flicker as a cleared one would.
+    std::string out = live_ ? "\x1b[H" : "";
+    for (const char c : text) {
+      if (live_ && c == '\n') out += "\x1b[K";
+      out += c;
+    }
+    write_text(stdout, out + (live_ ? "\x1b[J" : ""));
+    std::fflush(stdout);
+  }
+  // True when q was pressed; waits at most that long.
+  bool quit(Duration wait, Clock& clock) const {
+    if (!keys_) {
+      clock.sleep_until(clock.now() + wait);
+      return false;
+    }
+    pollfd key{STDIN_FILENO, POLLIN, 0};
+    const auto ms = std::chrono::ceil<std::chrono::milliseconds>(wait).count();
+    if (::poll(&key, 1, static_cast<int>(ms)) <= 0) return false;
+    char pressed = 0;
+    return ::read(STDIN_FILENO, &pressed, 1) != 1 || pressed == 'q' || pressed == 'Q';
+  }
 
-std::string text(const Json& gpu, const char* key) {
-  const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-int index_of(const Json& gpu) {
-  const auto at = gpu.find("index");
-  return at != gpu.end() && at->is_number_integer() ? at->get<int>() : -1;
-}
-
-std::string governed_by(const Json& gpu) {
-  const std::string policy = text(gpu, "policy");
-  if (policy.empty()) return "nobody";
-  const auto dry = gpu.find("dry_run");
-  return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
-}
-
-void print_status(const Json& gpus) {
-  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "<governed by",
-               "<why this clock"});
-  for (const Json& gpu : gpus)
-    table.add({cell(gpu, "index", 1, ""), text(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
-               cell(gpu, "gpu_utilisation_ratio", 100, " %"),
-               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu), text(gpu, "reason")});
-  print("{}", table.text());
-}
+ private:
+  bool live_, keys_ = false;
+  termios found_{};
+};
 
 }  // namespace
 
 Result<int> run_verb(const StatusOptions& options) {
   SystemClock clock;
-  // Governors first: their GPUs may be simulated, and need no driver.
-  Json gpus = Json::array();
-  for (const Json& state : read_states(clock))
-    for (const Json& gpu : state["gpus"])
-      if (gpu.is_object()) gpus.push_back(gpu);
-  auto real = open_nvml_gpus("");
-  if (!real.ok() && gpus.empty()) return std::move(real).error();
-  if (real.ok())
-    for (OpenGpu& gpu : real->gpus) {
-      const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Json& other) {
-        return text(other, "uuid") == gpu.source->capability().id.uuid;
-      });
-      if (!known) gpus.push_back(ungoverned_state(*gpu.source));
-    }
-  std::vector<GpuId> ids;
-  for (const Json& gpu : gpus)
-    ids.push_back({index_of(gpu), text(gpu, "uuid"), "", text(gpu, "name")});
-  Json chosen = Json::array();
-  for (const int at : TRY(select_gpus(ids, options.gpus)))
-    chosen.push_back(gpus[static_cast<std::size_t>(at)]);
+  StatusView view(clock);
+  const auto gpus = TRY(view.look(options.gpus));
   if (options.json)
-    print_json({{"gpus", std::move(chosen)}});
+    print_json({{"paused", view.paused()}, {"gpus", gpus}});
   else
-    print_status(chosen);
+    print("{}", status_text(gpus, view.paused()));
+  return 0;
+}
+
+Result<int> run_verb(const TopOptions& options) {
+  SystemClock clock;
+  StatusView view(clock);
+  TRY(view.look(options.gpus));  // what is wrong is told on the user's own screen
+  watch_signals();
+  std::optional<Screen> screen;
+  if (!options.json) screen.emplace();
+  const Duration interval = from_seconds(options.interval_s);
+  for (int round = 1; stop_signal() == 0; ++round) {
+    const auto gpus = TRY(view.look(options.gpus));
+    if (options.json)
+      write_text(stdout, nlohmann::ordered_json{{"gpus", gpus}}.dump() + "\n"), std::fflush(stdout);
+    else
+      screen->show(status_text(gpus, view.paused()));
+    if (round == options.rounds) break;
+    if (screen ? screen->quit(interval, clock) : !clock.sleep_until(clock.now() + interval)) break;
+  }
   return 0;
 }
 

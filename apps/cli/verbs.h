@@ -46,6 +46,29 @@ struct PolicyShowOptions : Common {
   std::string name;
 };
 
+struct PolicySetOptions : Common {
+  PolicyOptions policy;
+  std::string gpus;
+  bool dry_run = false;
+};
+
+struct TopOptions : Common {
+  std::string gpus;
+  double interval_s = 1;
+  int rounds = 0;  // 0: until q or Ctrl-C
+};
+
+struct RestoreOptions : Common {
+  std::string gpus;
+};
+
+struct ReleaseOptions : Common {
+  std::string gpus;
+  bool all = false;
+};
+struct PauseOptions : Common {};
+struct ResumeOptions : Common {};
+
 struct RecordOptions : Common {
   SimOptionsOfCli sim;
   std::string gpu = "0";
@@ -114,12 +137,19 @@ using Verb =
     std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
                  RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
                  SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
-                 ConfigPrintOptions, CompletionOptions, ManualOptions>;
+                 ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
+                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
+Result<int> run_verb(const TopOptions& options);
+Result<int> run_verb(const RestoreOptions& options);
+Result<int> run_verb(const ReleaseOptions& options);
+Result<int> run_verb(const PauseOptions& options);
+Result<int> run_verb(const ResumeOptions& options);
+Result<int> run_verb(const PolicySetOptions& options);
 Result<int> run_verb(const PolicyListOptions& options);
 Result<int> run_verb(const PolicyShowOptions& options);
 Result<int> run_verb(const RecordOptions& options);

@@ -1,0 +1,93 @@
+// derate restore: puts back what governors that died have left, from their journals.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/exit_code.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
+#include "output.h"
+#include "paths.h"
+#include "restore.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr Duration kPatience = std::chrono::seconds(10);
+
+struct Row {
+  std::string uuid, outcome, detail;
+};
+
+std::string found_text(const JournalEntry& entry) {
+  std::string out =
+      entry.clock_written ? entry.found_lock ? "lock as configured" : "clock unlocked" : "";
+  if (entry.power_written && entry.found.power_limit)
+    out += fmt::format("{}power limit {:.0f} W", out.empty() ? "" : ", ",
+                       entry.found.power_limit->value());
+  return out;
+}
+
+bool chosen(const std::string& gpus, const std::string& uuid) {
+  return gpus.empty() || uuid.rfind(gpus, 0) == 0;
+}
+
+int print_rows(const std::vector<Row>& rows, bool as_json) {
+  bool all = true;
+  Json list = Json::array();
+  for (const Row& row : rows) {
+    all = all && row.outcome != "not restored";
+    list.push_back({{"uuid", row.uuid}, {"outcome", row.outcome}, {"detail", row.detail}});
+  }
+  if (as_json) {
+    print_json({{"gpus", std::move(list)}});
+  } else if (rows.empty()) {
+    print("nothing to restore: no journal is left\n");
+  } else {
+    for (const Row& row : rows) print("{}: {} ({})\n", row.uuid, row.outcome, row.detail);
+  }
+  return all ? exit_code::kOk : exit_code::kFailure;
+}
+
+}  // namespace
+
+Result<int> run_verb(const RestoreOptions& options) {
+  const Leftovers left = TRY(Journal(journal_directory()).read(current_life()));
+  set_unusable_aside(left);
+  std::vector<Row> rows;
+  std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
+  std::vector<std::string> uuids;
+  for (const JournalEntry& entry : left.entries) {
+    if (!chosen(options.gpus, entry.uuid)) continue;
+    auto lease =
+        take_lease(run_directory(), entry.uuid, fmt::format("derate restore, pid {}", ::getpid()));
+    if (lease.ok()) {
+      leases.push_back(*std::move(lease));
+      uuids.push_back(entry.uuid);
+    } else if (lease.error().code == Errc::busy) {
+      rows.push_back({entry.uuid, "left alone", lease.error().message});
+    } else {
+      rows.push_back({entry.uuid, "not restored", lease.error().message});
+    }
+  }
+  SystemClock clock;
+  const std::string who = fmt::format("derate restore, pid {}", ::getpid());
+  const RestoreOutcome done = restore_side_by_side(
+      uuids, [&](const std::string& uuid) { return restore_process(uuid, who, "asked to"); },
+      kPatience, clock);
+  for (const JournalEntry& entry : left.entries) {
+    const auto is = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), entry.uuid) != list.end();
+    };
+    if (is(done.restored)) rows.push_back({entry.uuid, "restored", found_text(entry)});
+    if (is(done.not_restored))
+      rows.push_back({entry.uuid, "not restored", "its journal is kept: try again"});
+  }
+  return print_rows(rows, options.json);
+}
+
+}  // namespace derate::cli

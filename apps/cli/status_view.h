@@ -1,0 +1,35 @@
+// What `derate status` and `derate top` show: each GPU, who governs it, and why its clock is what
+// it is.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "gpus.h"
+
+namespace derate::cli {
+
+class StatusView {
+ public:
+  explicit StatusView(Clock& clock) : clock_(clock) {}
+
+  // The GPUs that `choice` names, as an array; governors' own words first. The driver is asked only
+  // where no daemon tells of all GPUs: asking wakes a GPU that sleeps.
+  // Errors: those of the driver when nobody tells anything; not_found for a GPU that is not there.
+  Result<nlohmann::ordered_json> look(const std::string& choice);
+  // The daemon has closed every handle on request.
+  bool paused() const { return paused_; }
+
+ private:
+  Clock& clock_;
+  std::optional<Result<OpenGpus>> real_;  // opened once
+  bool paused_ = false;
+};
+
+// As a table. `paused`: says so in place of an empty one.
+std::string status_text(const nlohmann::ordered_json& gpus, bool paused);
+
+}  // namespace derate::cli
