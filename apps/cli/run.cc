@@ -137,6 +137,8 @@ Result<void> prepare(Session& session, const RunOptions& options, const GuardLin
   for (OpenGpu& gpu : session.gpus.gpus) {
     ClockControl* control = session.dry_run ? nullptr : gpu.control;
     governed.push_back(TRY(govern_gpu(*gpu.source, control, session.policy, session.settings)));
+    governed.back().on_drift =
+        session.settings.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
     if (link != nullptr)
       governed.back().keeping = keeping_for(session, gpu.source->capability().id);
     session.ledgers.emplace_back(governed.back().envelope.highest());

@@ -187,6 +187,8 @@ Result<GovernedGpu> Worker::governed(Post& post) {
   const Assignment& wanted = *post.wanted;
   ClockControl* const control = wanted.dry_run ? nullptr : post.gpu.control;
   GovernedGpu out = TRY(govern_gpu(*post.gpu.source, control, wanted.policy, settings_));
+  out.tick = policy_tick(wanted.policy.params);
+  out.on_drift = settings_.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
   if (control == nullptr) return out;
   const std::string& uuid = post.gpu.source->capability().id.uuid;
   if (!post.lease.valid()) {
@@ -255,7 +257,7 @@ Result<void> Worker::step() {
     take_records(governor_->tick());
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
   }
-  if (state_.due()) publish();
+  if (state_.due() && (paused_ || governor_ != nullptr)) publish();
   return {};
 }
 
@@ -393,7 +395,7 @@ std::string Worker::handle(std::string_view text, const Peer& peer) {
   auto answer = request.is_object()
                     ? obey(request, peer)
                     : Result<std::string>(Error{Errc::invalid_argument, "wanted a JSON object"});
-  if (state_.due()) publish();
+  publish();  // who asked wants to see it
   const Json json = answer.ok() ? Json{{"ok", true}, {"message", *answer}}
                                 : Json{{"ok", false},
                                        {"error", answer.error().message},
