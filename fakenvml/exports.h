@@ -20,7 +20,9 @@ FAKENVML(nvmlInit)();
 FAKENVML(nvmlInit_v2)();
 FAKENVML(nvmlInitWithFlags)(uint flags);
 FAKENVML(nvmlShutdown)();
+#ifndef FAKENVML_CHECK
 extern "C" __attribute__((visibility("default"))) const char* nvmlErrorString(nvml::Return code);
+#endif
 FAKENVML(nvmlSystemGetDriverVersion)(char* out, uint size);
 FAKENVML(nvmlSystemGetNVMLVersion)(char* out, uint size);
 FAKENVML(nvmlSystemGetCudaDriverVersion)(int* out);
