@@ -63,7 +63,9 @@ SimMachine::Gpu::Gpu(const SimChip& chip, int at, const MachineOptions& options)
       power_limit_mw(milliwatts(chip.power_limits.factory)),
       step_(kStep),
       power_every_(kPowerSampleEvery),
-      utilisation_every_(chip.sensors.utilisation.refresh) {}
+      utilisation_every_(chip.sensors.utilisation.refresh),
+      next_power_(kPowerSampleEvery),
+      next_utilisation_(utilisation_every_) {}
 
 std::uint64_t SimMachine::Gpu::time_us() const {
   using std::chrono::duration_cast, std::chrono::microseconds;

@@ -59,7 +59,7 @@ struct SimMachine::Gpu {
   std::uint64_t time_us() const;
 
   Duration step_, power_every_, utilisation_every_;
-  Duration next_power_{}, next_utilisation_{};
+  Duration next_power_, next_utilisation_;
   std::int64_t last_window_ = 0;
   GpuNow sums_{};      // what is summed up: windows, known, sums, violations
   GpuNow at_fault_{};  // when the counters went wrong
