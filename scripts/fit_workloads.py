@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.optimize import least_squares
+from scipy.optimize import least_squares, nnls
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,6 +32,7 @@ ERROR_COLUMNS = COLUMNS[22:25]
 PIPES = ("integer", "tensor", "fp64", "fp32", "fp16")
 
 V100, A100, H200 = "V100-SXM2", "A100-SXM4", "H200"
+H100, RTX = "H100-SXM5", "RTX4070-Laptop"
 
 # V/Vmin, linear between the clocks, as in src/device/sim/sim_chip.cc.
 V100_VOLTAGE = {
@@ -41,6 +42,19 @@ V100_VOLTAGE = {
 V100_ROOF_MHZ, V100_ROOF_EXPONENT = 900, 1.75
 A100_VMIN_MV = 743.75
 H200_VOLTAGE = {1005: 1.0, 1410: 1.26, 1980: 1.50}  # above 1410 MHz assumed
+
+H100_VOLTAGE = {1110: 1.0, 1980: 1.50}  # inferred from the STMV rows below
+RTX_VOLTAGE = {1500: 1.0, 2700: 1.50}  # assumed
+
+H100_IDLE_W, H100_HELD_CLOCK_W = 72.1, 47.9  # and 120 W with 1890 MHz and more held
+# A laptop of which no clock sweep is public: shapes of the V100's fits, power to meet its 80 W
+# where its boost ends. 2475 MHz is the most that published logs reached; all else is assumed.
+RTX_LIMIT_W, RTX_IDLE_W, RTX_HELD_CLOCK_W = 80.0, 8.0, 14.0
+RTX_HELD_MHZ = {"GeMM": 2250, "BWtest": 2475, "FFT": 2400, "SortNet": 2475, "Walsh": 2475,
+                "Reduct": 2475}
+RTX_MEMORY_W = {"GeMM": 8.0, "SortNet": 3.0}  # at perf 1; the others
+RTX_MEMORY_BOUND_W = 20.0
+RTX_SORTNET_MEM_UTIL_PCT = 1.1  # published: it stays in the L2 cache there
 
 H200_LIMIT_W = 700.0
 H200_HELD_CLOCK_W = 48.0  # a context without work holds 1980 MHz: 127 W against 79 W idle
@@ -371,9 +385,9 @@ def summarise(lines):
             "activity": {ours: median(theirs) for ours, theirs in H200_COUNTERS.items()}}
 
 
-def held_clock_e(chip):
+def held_clock_e(chip, watts=H200_HELD_CLOCK_W):
     """The part of e that a context without work draws."""
-    return H200_HELD_CLOCK_W / (chip.v2(chip.fmax) * chip.fmax / 1000)
+    return watts / (chip.v2(chip.fmax) * chip.fmax / 1000)
 
 
 def split_power(chip, mhz, perf, dynamic_w, dram_at_fmax):
@@ -413,9 +427,9 @@ def h200_row(chip, name, kernel, idle_w, clocked_share):
             "assumed": 1, "source": f"trace at {mhz:.0f} MHz; power split assumed"}
 
 
-def h200_sweep(data, workload, unusable=()):
+def hopper_sweep(data, gpu, workload, unusable=()):
     lines = [line for line in read_long(data / "hopper/clock_sweeps.csv")
-             if line["gpu"] == H200 and line["workload"] == workload and line["power_w"]
+             if line["gpu"] == gpu and line["workload"] == workload and line["power_w"]
              and not any(word in line["note"] for word in unusable)]
     keys = ("sm_set_mhz", "perf", "power_w")
     mhz, perf, power = np.array([[float(line[key]) for key in keys] for line in lines]).T
@@ -425,7 +439,7 @@ def h200_sweep(data, workload, unusable=()):
 def h200_dgemm(chip, data, idle_w):
     """Time is proportional to 1/f, so v^2 perf and v^2 f have one shape: their sum is fitted,
     the split assumed."""
-    sweep = h200_sweep(data, "FIRESTARTER_DGEMM", unusable=("OUTLIER", "held near 600"))
+    sweep = hopper_sweep(data, H200, "FIRESTARTER_DGEMM", unusable=("OUTLIER", "held near 600"))
     shape = chip.v2(sweep.mhz) * sweep.mhz / chip.fmax
     core_w = proportion(shape, sweep.power - idle_w, 1 / sweep.power) * chip.v2(chip.fmax)
     row = {"chip": H200, "name": "firestarter_dgemm", **h200_time(1.0), "p0_w": idle_w,
@@ -436,7 +450,7 @@ def h200_dgemm(chip, data, idle_w):
 
 def h200_stmv(chip, data, idle_w):
     """Two clocks fix the time and, with the idle and held-clock power given, a and b exactly."""
-    sweep = h200_sweep(data, "AMBER_STMV_NVE")
+    sweep = hopper_sweep(data, H200, "AMBER_STMV_NVE")
     by_share = np.stack([np.ones(2), chip.fmax / sweep.mhz], axis=-1)
     fixed, clocked = np.linalg.solve(by_share, 1 / sweep.perf)
     time = h200_time(clocked / (fixed + clocked))
@@ -448,22 +462,74 @@ def h200_stmv(chip, data, idle_w):
             "source": "two clocks 1020 and 1395 MHz; idle and held clock assumed"}
 
 
+# ---- H100 and RTX 4070 Laptop ------------------------------------------------------------------
+
+def h100_chip():
+    mhz, voltage = np.array(list(H100_VOLTAGE.items()), float).T
+    return Chip(H100, 1980, mhz, voltage)
+
+
+def fit_h100(data):
+    """STMV at four clocks; at the fifth the clock was not in force. Power: a and b, not below 0."""
+    chip = h100_chip()
+    sweep = hopper_sweep(data, "H100-94GB", "AMBER_STMV_NVE", unusable=("effective clock",))
+    by_share = np.stack([sweep.perf, sweep.perf * chip.fmax / sweep.mhz], axis=-1)
+    fixed, clocked = np.linalg.lstsq(by_share, np.ones_like(sweep.perf), rcond=None)[0]
+    time = h200_time(clocked / (fixed + clocked))
+    terms = power_terms(chip, sweep.mhz, relative_perf(chip, sweep.mhz, *time.values()))
+    held_e = held_clock_e(chip, H100_HELD_CLOCK_W)
+    rest = sweep.power - H100_IDLE_W - held_e * terms[:, 3]
+    a, b = nnls(terms[:, 1:3] / sweep.power[:, None], rest / sweep.power)[0]
+    row = {"chip": H100, "name": "amber_stmv", **time, "p0_w": H100_IDLE_W, "a_v2perf_w": a,
+           "b_perf_w": b, "e_v2ghz_w": held_e, "assumed": 1,
+           "source": "four clocks 1035 to 1710 MHz of a 94 GB card; voltage inferred from them"}
+    return [{**row, **max_errors(chip, sweep, row)}]
+
+
+def rtx_chip():
+    mhz, voltage = np.array(list(RTX_VOLTAGE.items()), float).T
+    return Chip(RTX, 2700, mhz, voltage)
+
+
+def assume_rtx(v100_rows):
+    """The V100's shapes over the laptop's clocks, its power drawn at the clock that it holds."""
+    chip, rows = rtx_chip(), []
+    for shape in v100_rows:
+        name = shape["name"]
+        if name not in RTX_HELD_MHZ:
+            continue
+        held = np.float64(RTX_HELD_MHZ[name])
+        time = {c: shape[c] for c in TIME_COLUMNS}
+        perf = relative_perf(chip, held, *time.values())
+        b, e = RTX_MEMORY_W.get(name, RTX_MEMORY_BOUND_W), held_clock_e(chip, RTX_HELD_CLOCK_W)
+        _, a_term, b_term, e_term = power_terms(chip, held, perf)
+        a = (RTX_LIMIT_W - RTX_IDLE_W - b * b_term - e * e_term) / a_term
+        utilisation = {c: shape[c] for columns in SHOWN_COLUMNS.values() for c in columns}
+        if name == "SortNet":
+            utilisation |= {"mem_util_const_pct": RTX_SORTNET_MEM_UTIL_PCT,
+                            "mem_util_perf_pct": 0.0}
+        rows.append({"chip": RTX, "name": name, **time, "p0_w": RTX_IDLE_W, "a_v2perf_w": a,
+                     "b_perf_w": b, "e_v2ghz_w": e, **utilisation, "assumed": 1,
+                     "source": f"assumed: shape of the V100's; 80 W at {held:.0f} MHz"})
+    return rows
+
+
 # ---- the file ------------------------------------------------------------------------------------
 
 HEADER = """\
 # Workloads of the simulated GPUs, by scripts/fit_workloads.py.
 # Equations, errors and sources: docs/workloads.md.
-# Fitted to public clock sweeps (V100, A100) and to measurements of our own (H200);
-# no measured row is kept here.
-# assumed 1: measured at one clock or two, so how power splits is assumed. Empty: not known.
+# Fitted to public clock sweeps (V100, A100, H100) and to measurements of our own (H200);
+# no measured row is kept here. A chip may run another's besides (src/device/sim/sim_chip.h, Kin).
+# assumed 1: measured at one clock or two or at none, so that power is assumed. Empty: not known.
 """
 
 
 def fit_all(data):
     v100, a100 = v100_chip(), a100_chip(data)
-    return ([fit_v100(v100, sweep) for sweep in v100_sweeps(data)]
-            + [fit_a100(a100, sweep) for sweep in a100_sweeps(data)]
-            + fit_h200(data))
+    v100_rows = [fit_v100(v100, sweep) for sweep in v100_sweeps(data)]
+    return (v100_rows + [fit_a100(a100, sweep) for sweep in a100_sweeps(data)]
+            + fit_h200(data) + fit_h100(data) + assume_rtx(v100_rows))
 
 
 def as_text(value):
@@ -605,7 +671,8 @@ def main():
     text = render(fit_all(options.data))
     rows = parse(text)
     if options.check:
-        chips = {V100: v100_chip(), A100: a100_chip(options.data), H200: h200_chip()}
+        chips = {V100: v100_chip(), A100: a100_chip(options.data), H200: h200_chip(),
+                 H100: h100_chip(), RTX: rtx_chip()}
         moved = differences(chips, parse(options.out.read_text()), rows)
         agrees = f"{options.out.name}: the refit agrees, {len(rows)} workloads"
         print("moved: " + "; ".join(moved) if moved else agrees)

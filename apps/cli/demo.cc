@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The chips whose workloads were measured on them; the catalogue has more, by analogy.
+constexpr const char* kMeasuredChips[] = {"V100-SXM2", "A100-SXM4", "H200"};
+
 // One comparison and how it is announced.
 struct Part {
   std::string title;
@@ -199,7 +202,10 @@ Result<int> run_verb(const DemoOptions& options) {
   SystemClock clock;
   const SimChip reference = with_reference_sensors(*TRY(find_sim_chip("V100-SXM2")));
   std::vector<Part> parts;
-  for (const SimChip& chip : sim_chips()) parts.push_back(TRY(built_in_part(chip, options)));
+  for (const char* name : kMeasuredChips) {
+    const SimChip* chip = TRY(find_sim_chip(name));
+    parts.push_back(TRY(built_in_part(*chip, options)));
+  }
   std::string skipped;
   const std::string tables = options.data + "/v100/performance.csv";
   if (::access(tables.c_str(), F_OK) == 0) {

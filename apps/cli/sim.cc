@@ -36,6 +36,7 @@ Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
           {"efficient_clock_mhz", chip.flat_voltage_end.value()},
           {"memory_clock_mhz", chip.memory_clock.value()},
           {"power_limit_watts", chip.power_limits.factory.value()},
+          {"power_limit_settable", !chip.power_limit_fixed},
           {"sources", std::move(sources)},
           {"workloads", std::move(list)}};
 }
@@ -44,9 +45,10 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
   print("{}  {}\n", toned(chip.name, Tone::strong), chip.product);
   print(
       "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {:.0f} MHz, memory {:.0f} MHz, "
-      "power limit {:.0f} W\n\n",
+      "power limit {:.0f} W{}\n\n",
       chip.sm_clocks.size(), chip.sm_clocks.front().value(), chip.sm_clocks.back().value(),
-      chip.flat_voltage_end.value(), chip.memory_clock.value(), chip.power_limits.factory.value());
+      chip.flat_voltage_end.value(), chip.memory_clock.value(), chip.power_limits.factory.value(),
+      chip.power_limit_fixed ? ", fixed" : "");
   Table sources({"figure", "<source", "<"});
   for (const Provenance& p : chip.provenance)
     sources.add({p.what, p.source, p.assumed ? "assumed" : ""});
@@ -56,12 +58,12 @@ void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
       chip.sm_clocks.begin());
   Table table({"workload", fmt::format("perf@{:.0f}", chip.flat_voltage_end.value()),
                fmt::format("W@{:.0f}", chip.flat_voltage_end.value()),
-               fmt::format("W@{:.0f}", chip.sm_clocks.back().value()), "<"});
+               fmt::format("W@{:.0f}", chip.sm_clocks.back().value()), "<source", "<"});
   for (const Workload& w : workloads)
     table.add({w.name, fmt::format("{:.3f}", w.performance(low)),
                fmt::format("{:.0f}", w.power(low).value()),
-               fmt::format("{:.0f}", w.power(chip.sm_clocks.size() - 1).value()),
-               w.assumed ? "power split assumed" : ""});
+               fmt::format("{:.0f}", w.power(chip.sm_clocks.size() - 1).value()), w.source,
+               w.assumed ? "assumed" : ""});
   print("{}\n", table.text());
 }
 

@@ -19,6 +19,11 @@ constexpr ChipFacts kFacts[] = {
      true},
     {"H100-SXM5", "H100 80GB HBM3", Architecture::hopper, mhz(1110), mhz(1980), mhz(2619),
      "EnergAIzer (ISPASS'26) artifact: idle power by held clock rises from about 1110 MHz", true},
+    {"V100-MaxQ", "V100-MaxQ", Architecture::volta, mhz(855), mhz(1440), mhz(810),
+     "GEEPAFS (EuroSys'24): V100 MaxQ 163 W, efficient clock; the name that NVML gives is assumed",
+     true},
+    {"RTX4070-Laptop", "RTX 4070 Laptop", Architecture::ada, mhz(1500), mhz(2700), mhz(8001),
+     "a GEEPAFS fork's logs: highest clock; flat-voltage end and memory clock assumed", true},
 };
 
 bool same(std::string_view a, std::string_view b) {

@@ -29,6 +29,14 @@ const char* const kSensorPaper =
 const char* const kLatencySource =
     "GEEPAFS paper: about 25 ms; the lognormal spread with p99 150 ms is assumed";
 
+// Square roots of the fitted (V/Vmin)^2.
+const ClockCurve& volta_voltage() {
+  static const ClockCurve curve = {{952, 1.0},     {1012, 1.0213}, {1080, 1.0488}, {1140, 1.0812},
+                                   {1207, 1.1274}, {1275, 1.1675}, {1335, 1.2087}, {1402, 1.2641},
+                                   {1462, 1.3081}, {1530, 1.3539}};
+  return curve;
+}
+
 SimChip v100() {
   return {.name = "V100-SXM2",
           .product = "Tesla V100-SXM2-16GB",
@@ -37,17 +45,7 @@ SimChip v100() {
           .memory_clock = 877_MHz,
           .power_limits = {150_W, 300_W, 300_W},
           .flat_voltage_end = 952_MHz,
-          // Square roots of the fitted (V/Vmin)^2.
-          .voltage = {{952, 1.0},
-                      {1012, 1.0213},
-                      {1080, 1.0488},
-                      {1140, 1.0812},
-                      {1207, 1.1274},
-                      {1275, 1.1675},
-                      {1335, 1.2087},
-                      {1402, 1.2641},
-                      {1462, 1.3081},
-                      {1530, 1.3539}},
+          .voltage = volta_voltage(),
           .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
           .memory_roof = MemoryRoof{900_MHz, 1.75},
           .unused_clock = 135_MHz,
@@ -69,6 +67,38 @@ SimChip v100() {
               {"power sensor", kSensorPaper, false},
               {"utilisation noise", "0.5 points, assumed", true},
           }};
+}
+
+SimChip v100_maxq() {
+  return {
+      .name = "V100-MaxQ",
+      .product = "Tesla V100-MaxQ",
+      .architecture = Architecture::volta,
+      .sm_clocks = clocks_every(135, 7.5, 175),
+      .memory_clock = 810_MHz,
+      .power_limits = {100_W, 163_W, 163_W},
+      .flat_voltage_end = 855_MHz,
+      .voltage = volta_voltage(),
+      .idle_power = {{135, 42.9}, {855, 48.3}, {1050, 52.4}, {1245, 58.6}, {1440, 67.5}},
+      .memory_roof = MemoryRoof{900_MHz, 1.75},
+      .kin = Kin{"V100-SXM2", 877.0 / 810},
+      .unused_clock = 135_MHz,
+      .thermal = {0.10, seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+      .latency = {milliseconds(20), milliseconds(150)},
+      .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+                  .usage = {milliseconds(20), milliseconds(10), 0.5_W},
+                  .energy_refresh = milliseconds(20)},
+      .provenance = {
+          {"clocks, power limit", "GEEPAFS dvfs.c: 135..1440 MHz in 175 steps of 7.5, 163 W",
+           false},
+          {"efficient clock", "GEEPAFS dvfs.c: 855 MHz", false},
+          {"idle power", "GEEPAFS demo log: idle GPUs by held clock, 42.9 to 67.5 W", false},
+          {"product name, lowest power limit", "assumed", true},
+          {"voltage, memory roof, thermal, sensors", "assumed: the V100 SXM2's, same silicon",
+           true},
+          {"workloads", "assumed: the V100 SXM2's, memory slower by 877/810; held to 163 W", true},
+          {"switch latency", kLatencySource, true},
+      }};
 }
 
 SimChip a100() {
@@ -167,6 +197,76 @@ SimChip h200() {
       }};
 }
 
+SimChip h100() {
+  return {
+      .name = "H100-SXM5",
+      .product = "NVIDIA H100 80GB HBM3",
+      .architecture = Architecture::hopper,
+      .sm_clocks = clocks_every(345, 15, 110),
+      .memory_clock = 2619_MHz,
+      .power_limits = {200_W, 700_W, 700_W},
+      .flat_voltage_end = 1110_MHz,
+      .voltage = {{1110, 1.0}, {1980, 1.50}},
+      .idle_power = {{510, 72.1},
+                     {1005, 74.3},
+                     {1200, 77.9},
+                     {1410, 90},
+                     {1530, 101},
+                     {1680, 109},
+                     {1890, 120}},
+      // NVIDIA's data sheets: 4.8 against 3.35 TB/s.
+      .kin = Kin{"H200", 4.8 / 3.35},
+      .unused_clock = 345_MHz,
+      .thermal = {0.06, seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+      .latency = {milliseconds(15), milliseconds(150)},
+      .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
+                  .usage = {milliseconds(100), seconds(1), 0.3_W},
+                  .instant = PowerSensorSpec{milliseconds(100), milliseconds(25), 1.0_W},
+                  .average = PowerSensorSpec{milliseconds(100), seconds(1), 0.3_W},
+                  .energy_refresh = milliseconds(100),
+                  .activity_window = milliseconds(100)},
+      .provenance = {
+          {"clocks, power limit", "NVIDIA: 345..1980 MHz in steps of 15, 700 W", false},
+          {"idle power", "energaizer-ispass26-artifact: measured by held clock, 510 to 1890 MHz",
+           false},
+          {"efficient clock", "inferred: idle power rises from about 1110 MHz", true},
+          {"voltage", "inferred from five clocks of STMV on a 94 GB H100, power within 5 %", true},
+          {"workloads", "assumed: the H200's, memory slower by 4.8/3.35; STMV is its own", true},
+          {"power sensor", kSensorPaper, false},
+          {"utilisation, GPM, thermal", "assumed: the H200's", true},
+          {"switch latency", kLatencySource, true},
+      }};
+}
+
+SimChip rtx4070_laptop() {
+  return {
+      .name = "RTX4070-Laptop",
+      .product = "NVIDIA GeForce RTX 4070 Laptop GPU",
+      .architecture = Architecture::ada,
+      .sm_clocks = clocks_every(210, 15, 167),
+      .memory_clock = 8001_MHz,
+      .power_limits = {80_W, 80_W, 80_W},
+      .power_limit_fixed = true,
+      .flat_voltage_end = 1500_MHz,
+      .voltage = {{1500, 1.0}, {2700, 1.50}},
+      .idle_power = {{210, 8}, {1500, 12}, {2700, 22}},
+      .unused_clock = 210_MHz,
+      .thermal = {0.55, seconds(20), 35_degC, 87_degC, 50_degC, 3_W, 0.015},
+      .latency = {milliseconds(20), milliseconds(150)},
+      .sensors = {.utilisation = {seconds(1), seconds(1), 0.5},
+                  .usage = {milliseconds(500), seconds(1), 0.5_W},
+                  .energy_refresh = milliseconds(100)},
+      .provenance = {
+          {"highest clock", "the GEEPAFS fork's logs: 2700 MHz; 2475 was the most reached", false},
+          {"other clocks", "assumed: steps of 15 from 210, memory 8001 MHz", true},
+          {"power limit", "the fork's report: 80 W, which its logs cross; fixed, assumed", true},
+          {"efficient clock, voltage, idle power, thermal", "assumed", true},
+          {"sensors", "the fork's logs: utilisation each second, power about twice a second",
+           false},
+          {"switch latency", kLatencySource, true},
+      }};
+}
+
 }  // namespace
 
 double ClockCurve::at(Megahertz clock) const {
@@ -185,25 +285,27 @@ double MemoryRoof::slowdown(Megahertz clock) const {
 }
 
 std::span<const SimChip> sim_chips() {
-  static const std::vector<SimChip> chips = {v100(), a100(), h200()};
+  static const std::vector<SimChip> chips = {v100(),      a100(), h200(),
+                                             v100_maxq(), h100(), rtx4070_laptop()};
   return chips;
 }
 
 Result<const SimChip*> find_sim_chip(std::string_view name) {
-  const SimChip* found = nullptr;
-  int matches = 0;
+  // Of the chips that the name is a part of: all, and those that stand for their silicon.
+  std::vector<const SimChip*> fitting, heads;
   std::string known;
   const std::string key = to_lower(name);
   for (const SimChip& chip : sim_chips()) {
     if (to_lower(chip.name) == key) return &chip;
     if (!key.empty() && to_lower(chip.name).find(key) != std::string::npos) {
-      found = &chip;
-      ++matches;
+      fitting.push_back(&chip);
+      if (!chip.kin) heads.push_back(&chip);
     }
     known += known.empty() ? "" : ", ";
     known += chip.name;
   }
-  if (matches == 1) return found;
+  if (fitting.size() == 1) return fitting.front();
+  if (heads.size() == 1) return heads.front();
   return Error{Errc::not_found, fmt::format("no simulated chip '{}'; there are: {}", name, known)};
 }
 
@@ -220,7 +322,7 @@ Capability sim_capability(const SimChip& chip, int index) {
   out.architecture = chip.architecture;
   out.sm_clocks = chip.sm_clocks;
   out.memory_clocks = {chip.memory_clock};
-  out.power_limits = chip.power_limits;
+  if (!chip.power_limit_fixed) out.power_limits = chip.power_limits;
   out.slowdown_temperature = chip.thermal.slowdown;
   out.flat_voltage_end = chip.flat_voltage_end;
   out.energy_counter = true;

@@ -76,6 +76,12 @@ struct MemoryRoof {
   double slowdown(Megahertz clock) const;
 };
 
+// The chip whose workloads this one runs besides its own, because the silicon is the same.
+struct Kin {
+  const char* chip;
+  double memory_time = 1;  // how much longer memory takes here: the ratio of the bandwidths
+};
+
 struct Provenance {
   const char* what;
   const char* source;
@@ -89,11 +95,13 @@ struct SimChip {
   std::vector<Megahertz> sm_clocks;  // ascending
   Megahertz memory_clock;
   PowerLimits power_limits;
+  bool power_limit_fixed = false;  // the driver lets nobody change it, as on laptops
   Megahertz flat_voltage_end;
   ClockCurve voltage;                     // V(f) / Vmin
   ClockCurve idle_power;                  // watts with the clock held and nothing running
   std::optional<MemoryRoof> memory_roof;  // empty: full speed at every clock
-  Megahertz unused_clock;                 // where an unlocked GPU goes when nobody holds a context
+  std::optional<Kin> kin;
+  Megahertz unused_clock;  // where an unlocked GPU goes when nobody holds a context
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
@@ -103,7 +111,8 @@ struct SimChip {
 // The catalogue.
 std::span<const SimChip> sim_chips();
 
-// By name, letters of any case, or a unique part of it ("v100").
+// By name, letters of any case, or a part of it that fits no other, chips with kin left out where
+// several fit: "v100" is the SXM2, not the MaxQ.
 // Errors: not_found, naming the chips there are.
 Result<const SimChip*> find_sim_chip(std::string_view name);
 

@@ -54,6 +54,9 @@ TEST(SimChips, HaveTheClocksOfTheirProducts) {
   check("V100-SXM2", 135, 1530, 187);
   check("A100-SXM4", 210, 1410, 81);
   check("H200", 345, 1980, 110);
+  check("V100-MaxQ", 135, 1440, 175);
+  check("H100-SXM5", 345, 1980, 110);
+  check("RTX4070-Laptop", 210, 2700, 167);
 }
 
 TEST(SimChips, AgreeWithTheChipFacts) {
@@ -122,6 +125,29 @@ TEST(FindSimChip, ByNameOrAUniquePartOfItInAnyCase) {
   EXPECT_STREQ((*find_sim_chip("h2"))->name, "H200");
 }
 
+// "v100" meant the SXM2 before the MaxQ came.
+TEST(FindSimChip, OfSeveralTheOneWithoutKinIsMeant) {
+  EXPECT_STREQ((*find_sim_chip("v100"))->name, "V100-SXM2");
+  EXPECT_STREQ((*find_sim_chip("maxq"))->name, "V100-MaxQ");
+  EXPECT_STREQ((*find_sim_chip("h100"))->name, "H100-SXM5");
+  EXPECT_STREQ((*find_sim_chip("4070"))->name, "RTX4070-Laptop");
+}
+
+TEST(SimChips, KinIsAChipOfTheCatalogueThatHasNone) {
+  int kin = 0;
+  for (const SimChip& chip : sim_chips()) {
+    if (!chip.kin) continue;
+    ++kin;
+    const SimChip& home = chip_named(chip.kin->chip);
+    EXPECT_STREQ(home.name, chip.kin->chip);
+    EXPECT_FALSE(home.kin) << chip.name;
+    EXPECT_EQ(home.architecture, chip.architecture) << chip.name;
+    EXPECT_GE(chip.kin->memory_time, 1) << chip.name;
+    EXPECT_LT(chip.kin->memory_time, 2) << chip.name;
+  }
+  EXPECT_EQ(kin, 2);
+}
+
 TEST(FindSimChip, WhatFitsNoneOrSeveralIsNotFound) {
   for (const char* name : {"", "k80", "100", "00", "SXM", "V100-SXM2-32GB"}) {
     const auto chip = find_sim_chip(name);
@@ -162,7 +188,10 @@ TEST(SimChips, TellWhatADriverWould) {
     const Capability c = sim_capability(chip, 0);
     const bool hopper = chip.architecture == Architecture::hopper;
     EXPECT_EQ(c.sm_clocks, chip.sm_clocks);
-    EXPECT_EQ(c.power_limits->factory, chip.power_limits.factory);
+    EXPECT_EQ(c.power_limits.has_value(), !chip.power_limit_fixed);
+    if (c.power_limits) {
+      EXPECT_EQ(c.power_limits->factory, chip.power_limits.factory);
+    }
     EXPECT_EQ(c.slowdown_temperature, chip.thermal.slowdown);
     EXPECT_EQ(c.flat_voltage_end, chip.flat_voltage_end);
     EXPECT_TRUE(c.energy_counter);

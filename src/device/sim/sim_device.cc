@@ -97,7 +97,10 @@ Result<void> SimDevice::reset_sm_clock() {
 
 Result<void> SimDevice::set_power_limit(Watts limit) {
   TRY(may_write());
-  const PowerLimits& limits = gpu_.chip().power_limits;
+  if (!capability_.power_limits)
+    return Error{Errc::not_supported,
+                 capability_.id.name + ": its driver lets nobody set the power limit"};
+  const PowerLimits& limits = *capability_.power_limits;
   if (!(limit >= limits.lowest && limit <= limits.highest))
     return Error{Errc::invalid_argument,
                  fmt::format("power limit {:.0f} W: {} takes {:.0f} to {:.0f} W", limit.value(),
@@ -109,7 +112,9 @@ Result<void> SimDevice::set_power_limit(Watts limit) {
 Result<GpuSettings> SimDevice::settings() {
   advance();
   if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
-  return GpuSettings{gpu_.power_limit(), std::nullopt, std::nullopt};
+  GpuSettings settings;
+  if (capability_.power_limits) settings.power_limit = gpu_.power_limit();
+  return settings;
 }
 
 }  // namespace derate

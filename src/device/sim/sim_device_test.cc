@@ -272,6 +272,16 @@ TEST(SimDevice, RefusedLocksSayWhyAndChangeNothing) {
   EXPECT_FALSE(bench.gpu.locked());
 }
 
+TEST(SimDevice, ALaptopsPowerLimitIsFixed) {
+  Bench bench(chip_named("RTX4070-Laptop"));
+  EXPECT_FALSE(bench.device.capability().power_limits);
+  EXPECT_FALSE(bench.device.settings()->power_limit);
+  const auto refused = bench.device.set_power_limit(80_W);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, Errc::not_supported);
+  EXPECT_EQ(bench.gpu.power_limit(), 80_W);
+}
+
 // --- seed
 // -----------------------------------------------------------------------------------------
 

@@ -248,10 +248,11 @@ RC_GTEST_PROP(SimGpuProperty, AnIdleGpuDrawsWhatItsHeldClockCosts, ()) {
 
 TEST(SimGpu, AnUnlockedGpuRestsAtItsUnusedClockAndBoostsOnWork) {
   for (const SimChip& chip : sim_chips()) {
+    const double within_limit = chip.power_limits.factory.value() / 2;
     SimGpu gpu(chip, {});
     run(gpu, 1s);
     EXPECT_EQ(gpu.sm_clock(), chip.unused_clock);
-    gpu.start(steady_work(chip, 150), 10s);
+    gpu.start(steady_work(chip, within_limit), 10s);
     run(gpu, 2s);
     EXPECT_EQ(gpu.sm_clock(), chip.sm_clocks.back());
     EXPECT_EQ(gpu.throttle_reasons(), 0u);
@@ -261,7 +262,7 @@ TEST(SimGpu, AnUnlockedGpuRestsAtItsUnusedClockAndBoostsOnWork) {
     gpu.lock(chip.sm_clocks[40], chip.sm_clocks[60]);
     run(gpu, 2s);
     EXPECT_EQ(gpu.sm_clock(), chip.sm_clocks[40]);
-    gpu.start(steady_work(chip, 150), 0s);
+    gpu.start(steady_work(chip, within_limit), 0s);
     run(gpu, 2s);
     EXPECT_EQ(gpu.sm_clock(), chip.sm_clocks[60]);
     gpu.unlock();

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/check.h"
 #include "base/text.h"
 
 namespace derate {
@@ -122,32 +123,45 @@ std::optional<Fraction> scaled(std::optional<Fraction> activity, double by) {
   return Fraction(std::clamp(activity->value() * by, 0.0, 1.0));
 }
 
-// The time inside kernels, in units of their cycles at the highest clock: about the longer of what
-// the SMs and what memory take.
-double kernel_time(const WorkloadFit& fit, const SimChip& chip, Megahertz clock) {
-  const double x = chip.sm_clocks.back() / clock;
+// Where a fit was made, and where its work runs.
+struct Site {
+  const SimChip& home;  // the fit is relative to its highest clock
+  const SimChip& chip;
+  double memory_time;  // how much longer memory takes on `chip` than at home
+};
+
+// The time inside kernels, in units of their cycles at the home's highest clock: about the longer
+// of what the SMs and what memory take.
+double kernel_time(const WorkloadFit& fit, const Site& site, Megahertz clock) {
+  const auto& [home, chip, memory_time] = site;
+  const double x = home.sm_clocks.back() / clock;
   // However far the roof is extrapolated, memory slows down by no more than the clock.
-  const double slowdown = chip.memory_roof ? std::min(x, chip.memory_roof->slowdown(clock)) : 1.0;
+  const double slowdown =
+      chip.memory_roof ? std::min(chip.sm_clocks.back() / clock, chip.memory_roof->slowdown(clock))
+                       : 1.0;
   const double n = fit.sharpness_n;
-  return std::pow(std::pow(x, n) + std::pow(fit.knee_k * slowdown, n), 1 / n);
+  return std::pow(std::pow(x, n) + std::pow(fit.knee_k * memory_time * slowdown, n), 1 / n);
 }
 
-OperatingPoint operating_point(const WorkloadFit& fit, const SimChip& chip, Megahertz clock) {
-  const double x = chip.sm_clocks.back() / clock;
+// Its rate is 1 at the home's highest clock.
+OperatingPoint operating_point(const WorkloadFit& fit, const Site& site, Megahertz clock) {
+  const auto& [home, chip, memory_time] = site;
+  const double x = home.sm_clocks.back() / clock;
   const double v2 = std::pow(chip.voltage.at(clock), 2);
   const double kernel_rate =
-      kernel_time(fit, chip, chip.sm_clocks.back()) / kernel_time(fit, chip, clock);
+      kernel_time(fit, {home, home, 1}, home.sm_clocks.back()) / kernel_time(fit, site, clock);
   OperatingPoint point;
   point.rate = 1 / (fit.serial_c + (1 - fit.serial_c) / kernel_rate);
   point.power = Watts(fit.p0_w + fit.a_v2perf_w * v2 * point.rate + fit.b_perf_w * point.rate +
                       fit.e_v2ghz_w * v2 * clock.value() / 1000);
   point.gpu_utilisation =
       utilisation(fit.gpu_util_const_pct, fit.gpu_util_cycles_pct, point.rate * x);
-  point.memory_utilisation = utilisation(fit.mem_util_const_pct, fit.mem_util_perf_pct, point.rate);
+  point.memory_utilisation =
+      utilisation(fit.mem_util_const_pct, fit.mem_util_perf_pct, point.rate * memory_time);
   // Counters speak of the time inside kernels: traffic follows the kernels' rate, a pipe's share of
   // the SM's cycles their rate per cycle.
   point.activity = fit.activity;
-  point.activity.dram = scaled(fit.activity.dram, kernel_rate);
+  point.activity.dram = scaled(fit.activity.dram, kernel_rate * memory_time);
   for (auto pipe :
        {&Activity::integer, &Activity::tensor, &Activity::fp64, &Activity::fp32, &Activity::fp16})
     point.activity.*pipe = scaled(fit.activity.*pipe, kernel_rate * x);
@@ -293,15 +307,37 @@ Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view text, std:
 
 Workload make_workload(const WorkloadFit& fit, const SimChip& chip) {
   Workload workload{fit.name, fit.chip, fit.source, fit.assumed, false, {Phase{}}};
+  auto& points = workload.phases[0].points;
+  const bool away = chip.kin && fit.chip == chip.kin->chip;
+  if (!away) {
+    for (const Megahertz clock : chip.sm_clocks)
+      points.push_back(operating_point(fit, {chip, chip, 1}, clock));
+    return workload;
+  }
+  const auto home = find_sim_chip(fit.chip);
+  CHECK(home.ok());  // the catalogue's own name
   for (const Megahertz clock : chip.sm_clocks)
-    workload.phases[0].points.push_back(operating_point(fit, chip, clock));
+    points.push_back(operating_point(fit, {**home, chip, chip.kin->memory_time}, clock));
+  const double full = points.back().rate;
+  for (OperatingPoint& point : points) point.rate /= full;
+  workload.chip = chip.name;
+  workload.source = fmt::format("as on the {}: {}", fit.chip, fit.source);
+  workload.assumed = true;
   return workload;
 }
 
 Result<std::vector<Workload>> built_in_workloads(const SimChip& chip) {
+  const auto fits = TRY(parse_workload_fits(kBuiltInWorkloads, "data/workloads.csv"));
+  const auto own = [&](const std::string& name) {
+    return std::any_of(fits.begin(), fits.end(), [&](const WorkloadFit& fit) {
+      return fit.chip == chip.name && fit.name == name;
+    });
+  };
   std::vector<Workload> workloads;
-  for (const WorkloadFit& fit : TRY(parse_workload_fits(kBuiltInWorkloads, "data/workloads.csv")))
-    if (fit.chip == chip.name) workloads.push_back(make_workload(fit, chip));
+  for (const WorkloadFit& fit : fits) {
+    const bool kin = chip.kin && fit.chip == chip.kin->chip && !own(fit.name);
+    if (kin || fit.chip == chip.name) workloads.push_back(make_workload(fit, chip));
+  }
   return workloads;
 }
 

@@ -61,10 +61,12 @@ struct WorkloadFit {
 // Errors: bad_data naming FILE:LINE, the column and the value.
 Result<std::vector<WorkloadFit>> parse_workload_fits(std::string_view csv, std::string_view file);
 
-// The fit evaluated at every clock of its chip.
+// The fit evaluated at every clock of `chip`: its own, or one that has it as its kin. There memory
+// takes longer, the voltage is the chip's, and the rest is assumed alike.
 Workload make_workload(const WorkloadFit& fit, const SimChip& chip);
 
-// The project's own workloads for a chip, in the file's order.
+// The project's own workloads for a chip and its kin's, in the file's order; of two with one name
+// the chip's own.
 Result<std::vector<Workload>> built_in_workloads(const SimChip& chip);
 
 // Errors: not_found, naming the workloads that the chip has.

@@ -27,8 +27,9 @@ std::size_t index_of(const SimChip& chip, double mhz) {
 // ------------------------------------------------------------------
 
 TEST(BuiltInWorkloads, EveryChipHasItsOwnUnderOwnNames) {
-  const std::pair<const char*, std::size_t> wanted[] = {
-      {"V100-SXM2", 22}, {"A100-SXM4", 13}, {"H200", 14}};
+  const std::pair<const char*, std::size_t> wanted[] = {{"V100-SXM2", 22}, {"A100-SXM4", 13},
+                                                        {"H200", 14},      {"V100-MaxQ", 22},
+                                                        {"H100-SXM5", 14}, {"RTX4070-Laptop", 6}};
   for (const auto& [chip, count] : wanted) {
     std::set<std::string> names;
     for (const Workload& workload : all_workloads(chip_named(chip))) {
@@ -102,6 +103,17 @@ TEST(FindWorkload, ByNameInAnyCase) {
   EXPECT_FALSE(find_workload(chip, "gemm_bf16").ok());
 }
 
+// What a chip runs of its kin is assumed; a workload that it has itself takes the kin's place.
+TEST(BuiltInWorkloads, AChipsOwnComeBeforeItsKins) {
+  for (const Workload& workload : all_workloads(chip_named("V100-MaxQ"))) {
+    EXPECT_TRUE(workload.assumed) << workload.name;
+    EXPECT_TRUE(workload.source.starts_with("as on the V100-SXM2: ")) << workload.source;
+  }
+  const SimChip& h100 = chip_named("H100-SXM5");
+  EXPECT_NE(find_workload(h100, "amber_stmv")->source.find("94 GB"), std::string::npos);
+  EXPECT_TRUE(find_workload(h100, "copy")->source.starts_with("as on the H200: "));
+}
+
 // --- fits
 // -----------------------------------------------------------------------------------------
 
@@ -117,6 +129,33 @@ WorkloadFit any_fit(const SimChip& chip) {
   fit.b_perf_w = number(0, 20000);
   fit.e_v2ghz_w = number(0, 20000);
   return fit;
+}
+
+// On kin silicon with memory as quick the same clock does the same work for the same power; only
+// what counts as 1 is another clock.
+RC_GTEST_PROP(MakeWorkload, OnKinSiliconTheWorkIsTheSame, ()) {
+  const SimChip& home = chip_named("V100-SXM2");
+  SimChip chip = chip_named("V100-MaxQ");
+  chip.kin->memory_time = 1;
+  const WorkloadFit fit = any_fit(home);
+  const Workload there = make_workload(fit, home), here = make_workload(fit, chip);
+  const std::size_t top = chip.sm_clocks.size() - 1;
+  // Above the memory roof, which knows of the highest clock.
+  const auto i = *rc::gen::inRange<std::size_t>(index_of(chip, 900), top + 1);
+  RC_ASSERT(chip.sm_clocks[i] == home.sm_clocks[i]);
+  const double ratio = there.performance(i) / there.performance(top);
+  RC_ASSERT(std::abs(here.performance(i) / ratio - 1) < 1e-9);
+  RC_ASSERT(std::abs((here.power(i) - there.power(i)).value()) < 1e-6);
+}
+
+RC_GTEST_PROP(MakeWorkload, SlowerMemoryNeverMakesAClockMatterMore, ()) {
+  const SimChip& home = chip_named("H200");
+  SimChip chip = chip_named("H100-SXM5");
+  const WorkloadFit fit = any_fit(home);
+  const auto i = *rc::gen::inRange<std::size_t>(0, chip.sm_clocks.size());
+  const double slow = make_workload(fit, chip).performance(i);
+  chip.kin->memory_time = 1;
+  RC_ASSERT(slow >= make_workload(fit, chip).performance(i) - 1e-9);
 }
 
 // The equations: t = c + (1 - c) g(f) / g(fmax), g = (x^n + (k s)^n)^(1/n), x = fmax / f, s the
