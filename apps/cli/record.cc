@@ -47,16 +47,18 @@ Result<Outcome> record(TelemetrySource& source, Clock& clock, TraceWriter& write
   const Instant begin = clock.now();
   const Instant end = options.seconds > 0 ? begin + from_seconds(options.seconds) : Instant::max();
   const Duration interval = from_seconds(options.interval_s);
-  // The dear fields keep their own pace: energy at 1 Hz, activity as often as it is renewed.
-  Instant next_energy = begin, next_activity = begin;
+  // The dear fields keep their own pace: energy and processes at 1 Hz, activity as often as it is
+  // renewed.
+  Instant next_second = begin, next_activity = begin;
   Progress progress("recorded");
   for (Instant next = begin; next < end && stop_signal() == 0; next += interval) {
     if (!clock.sleep_until(next)) break;
     const Instant now = clock.now();
     // The tick nearest to the due time reads: a tick that comes a microsecond early is on time.
     const Instant nearly = now + interval / 2;
-    ReadPlan plan{nearly >= next_energy, nearly >= next_activity};
-    if (plan.energy) next_energy = now + std::chrono::seconds(1);
+    const bool second = nearly >= next_second;
+    const ReadPlan plan{.energy = second, .activity = nearly >= next_activity, .processes = second};
+    if (second) next_second = now + std::chrono::seconds(1);
     if (plan.activity) next_activity = now + std::chrono::milliseconds(100);
     const auto sample = source.read(plan);
     if (sample.ok()) {

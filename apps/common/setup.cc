@@ -76,6 +76,7 @@ GovernorOptions governor_options(const Settings& settings) {
     out.rules.temperature_limit = Celsius(*settings.temperature_limit_celsius);
   out.sampling.energy_every = from_seconds(settings.energy_every_s);
   out.sampling.activity_every = from_seconds(settings.activity_every_s);
+  out.sampling.processes_every = from_seconds(settings.processes_every_s);
   return out;
 }
 

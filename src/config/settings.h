@@ -31,6 +31,7 @@ struct Settings {
   double observe_every_s = 0.1;
   double energy_every_s = 1;
   double activity_every_s = 0.2;
+  double processes_every_s = 1;
   std::vector<PolicySetting> policy_settings;
 };
 
@@ -96,6 +97,9 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"sampling", "activity_every_s", "s",
                     "read the activity counters (GPM) every; they are renewed each 0.1 s", 0.1, 60},
         s.activity_every_s);
+  visit(SettingInfo{"sampling", "processes_every_s", "s",
+                    "count the processes that hold a compute context every", 0.1, 60},
+        s.processes_every_s);
 }
 
 }  // namespace derate

@@ -28,6 +28,7 @@ struct Estimate {
   std::optional<Watts> power;                     // the quickest true reading: instant, else usage
   std::optional<std::uint64_t> throttle_reasons;  // throttle:: bits
   Activity activity;
+  std::optional<int> tenants;  // as counted in this tick; most ticks do not count
   // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
   // published GEEPAFS asks whether any GPU is busy.
   Fraction node_gpu_utilisation{0};

@@ -51,14 +51,17 @@ struct Sample {
   std::optional<Celsius> temperature;
   std::optional<std::uint64_t> throttle_reasons;  // throttle:: bits
   Activity activity;
+  std::optional<int> tenants;  // processes that hold a compute context; read at 1 Hz
 
   bool operator==(const Sample&) const = default;
 };
 
-// What to read: the dear fields (an energy read costs 3 ms, GPM 1.5 ms on an H200) only when due.
+// What to read: the dear fields (an energy read costs 3 ms, GPM 1.5 ms, a list of processes up to
+// 38 us and more with their number on an H200) only when due.
 struct ReadPlan {
   bool energy = true;
   bool activity = true;
+  bool processes = true;
 };
 
 // A process with a context on the GPU.

@@ -67,6 +67,7 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   out.power = sample.power_instant ? sample.power_instant : out.power_usage;
   out.throttle_reasons = sample.throttle_reasons;
   out.activity = sample.activity;
+  out.tenants = sample.tenants;
 
   const bool no_kernel = sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0;
   if (!no_kernel)

@@ -55,6 +55,7 @@ Json sample_json(const Sample& sample, Instant start) {
   put(json, "energy_joules", sample.energy, 1e-3);
   put(json, "temperature_celsius", sample.temperature, 1);
   if (sample.throttle_reasons) json["throttle_reasons"] = *sample.throttle_reasons;
+  if (sample.tenants) json["tenants"] = *sample.tenants;
   if (Json activity = activity_json(sample.activity); !activity.empty())
     json["activity"] = std::move(activity);
   return json;

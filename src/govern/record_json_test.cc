@@ -30,6 +30,7 @@ Record full_record() {
   sample.energy = 12345.678_J;
   sample.temperature = 61_degC;
   sample.throttle_reasons = throttle::kSwPowerCap;
+  sample.tenants = 2;
   sample.activity.dram = Fraction(0.3);
   record.sample = sample;
   record.estimate.freshness = Freshness::fresh;
@@ -58,6 +59,7 @@ TEST(RecordJson, AllOfARecord) {
         {"energy_joules", 12345.678},
         {"temperature_celsius", 61.0},
         {"throttle_reasons", 4},
+        {"tenants", 2},
         {"activity", {{"dram", 0.3}}}}},
       {"estimate",
        {{"freshness", "fresh"}, {"idle", false}, {"hot", false}, {"requested_clock_mhz", 1395.0}}},

@@ -19,6 +19,7 @@ void Sampler::start(bool everything) {
   ReadPlan plan;
   plan.energy = due(next_energy_, options_.energy_every, now) || everything;
   plan.activity = due(next_activity_, options_.activity_every, now) || everything;
+  plan.processes = due(next_processes_, options_.processes_every, now) || everything;
   started_ = plan;
   source_.start_reading(plan);
 }

@@ -15,6 +15,8 @@ struct SamplerOptions {
   Duration energy_every = std::chrono::seconds(1);
   // GPM costs 1.5 ms and is renewed every 100 ms.
   Duration activity_every = std::chrono::milliseconds(200);
+  // Processes come and go in seconds.
+  Duration processes_every = std::chrono::seconds(1);
 };
 
 struct Reading {
@@ -38,7 +40,8 @@ class Sampler {
   TelemetrySource& source_;
   Clock& clock_;
   SamplerOptions options_;
-  Instant next_energy_ = Instant::min(), next_activity_ = Instant::min();
+  Instant next_energy_ = Instant::min(), next_activity_ = Instant::min(),
+          next_processes_ = Instant::min();
   std::optional<ReadPlan> started_;
   std::optional<Sample> newest_;
 };

@@ -38,7 +38,7 @@ class SamplerTest : public testing::Test {
  protected:
   // The times, in ms, of the ticks at which the dear fields were read.
   struct Reads {
-    std::vector<int> energy, activity;
+    std::vector<int> energy, activity, processes;
   };
   Reads run(const std::vector<int>& ticks_ms) {
     Reads out;
@@ -47,6 +47,7 @@ class SamplerTest : public testing::Test {
       (void)sampler_.sample();
       if (source_.plans.back().energy) out.energy.push_back(at);
       if (source_.plans.back().activity) out.activity.push_back(at);
+      if (source_.plans.back().processes) out.processes.push_back(at);
     }
     return out;
   }
@@ -60,10 +61,11 @@ class SamplerTest : public testing::Test {
   Sampler sampler_{source_, clock_};
 };
 
-TEST_F(SamplerTest, ReadsEnergyOnceASecondAndActivityEvery200Ms) {
+TEST_F(SamplerTest, ReadsEnergyAndProcessesOnceASecondAndActivityEvery200Ms) {
   const auto reads = run(every(50, 3000));
   EXPECT_EQ(reads.energy, (std::vector{0, 900, 1900, 2900}));  // a tenth early is on time
   EXPECT_EQ(reads.activity, every(200, 3000));
+  EXPECT_EQ(reads.processes, reads.energy);
 }
 
 TEST_F(SamplerTest, KeepsThePhaseAfterALateTick) {
@@ -102,6 +104,7 @@ TEST_F(SamplerTest, EverythingReadsTheDearFieldsToo) {
   (void)sampler_.sample(true);
   EXPECT_TRUE(source_.plans.back().energy);
   EXPECT_TRUE(source_.plans.back().activity);
+  EXPECT_TRUE(source_.plans.back().processes);
 }
 
 TEST_F(SamplerTest, AFailureKeepsTheNewestAndTellsItsAge) {

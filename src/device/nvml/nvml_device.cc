@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "core/chip_facts.h"
 
@@ -106,6 +107,8 @@ class Calls {
     // What a GPU does not offer is no failure.
     if (error.code != Errc::not_supported && !failure_) failure_ = std::move(error);
   }
+
+  bool lost() const { return lost_.has_value(); }
 
   // The error of the whole reading: the GPU is lost, or every call failed.
   std::optional<Error> error() const {
@@ -261,6 +264,13 @@ void add_processes(const std::vector<nvml::ProcessInfo>& list, ProcessTable& tab
   }
 }
 
+// A process on several MIG instances has a row for each.
+int distinct_pids(const std::vector<nvml::ProcessInfo>& list) {
+  std::set<unsigned int> pids;
+  for (const nvml::ProcessInfo& info : list) pids.insert(info.pid);
+  return static_cast<int>(pids.size());
+}
+
 std::string process_name(const NvmlFunctions& nvml, unsigned int pid) {
   char name[256] = {};
   if (nvml.process_name != nullptr && nvml.process_name(pid, name, sizeof name) == Return::success)
@@ -386,6 +396,10 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
       wide != nvml::kNotAvailable64)
     sample.throttle_reasons = wide;
+  std::vector<nvml::ProcessInfo> list;
+  if (plan.processes && nvml.compute_processes != nullptr && !calls.lost() &&
+      calls.note(kComputeProcesses, read_processes(nvml.compute_processes, device_, list)))
+    sample.tenants = distinct_pids(list);
   if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
     sample.energy = joules(wide);
 

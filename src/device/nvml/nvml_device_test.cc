@@ -78,8 +78,9 @@ TEST_F(NvmlDeviceTest, ReadsEverySensor) {
 TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
   const auto device = open();
   fake.called.clear();
-  const Sample sample = *device->read({.energy = false, .activity = false});
+  const Sample sample = *device->read({.energy = false, .activity = false, .processes = false});
   EXPECT_FALSE(sample.energy);
+  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v3"], 0);
   EXPECT_EQ(fake.called["nvmlDeviceGetTotalEnergyConsumption"], 0);
   EXPECT_EQ(fake.called["nvmlGpmSampleGet"], 0);
   EXPECT_EQ(fake.called["nvmlDeviceGetFieldValues"], 1);
@@ -217,6 +218,19 @@ TEST_F(NvmlDeviceTest, ALostGpuFailsTheSampleWhicheverCallSaysSo) {
   EXPECT_EQ(device->processes().error().code, Errc::gpu_lost);
 }
 
+// A process on two MIG instances is one tenant; one that only draws is none.
+TEST_F(NvmlDeviceTest, TenantsAreTheProcessesThatCompute) {
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}, {11, 1, 1, 0}};
+  gpu.graphics = {{12, 1, 0, 0}};
+  const auto device = open();
+  EXPECT_EQ(device->read({})->tenants, 2);
+  EXPECT_EQ(device->read({.processes = false})->tenants, std::nullopt);
+  gpu.compute.clear();
+  EXPECT_EQ(device->read({})->tenants, 0);
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::no_permission}};
+  EXPECT_EQ(device->read({})->tenants, std::nullopt);
+}
+
 TEST_F(NvmlDeviceTest, ASampleWithNothingInItIsAFailure) {
   const auto device = open();
   fake.failing = {{"*", Return::no_permission}};
@@ -248,6 +262,7 @@ TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
   Sample nothing;
   nothing.source = SampleSource::nvml;
   nothing.time = clock.now();
+  nothing.tenants = 0;  // an empty list is an answer
   EXPECT_EQ(sample, nothing);
 }
 

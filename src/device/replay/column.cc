@@ -67,6 +67,20 @@ bool take_bits(std::string_view cell, std::optional<std::uint64_t>& value) {
   return true;
 }
 
+void put_count(int value, std::string& out) {
+  fmt::format_to(std::back_inserter(out), "{}", value);
+}
+
+bool take_count(std::string_view cell, std::optional<int>& value) {
+  constexpr int kLargestCount = 1'000'000;  // no machine runs as many processes
+  value.reset();
+  if (cell.empty()) return true;
+  const auto read = parse_integer(cell);
+  if (!read || *read < 0 || *read > kLargestCount) return false;
+  value = static_cast<int>(*read);
+  return true;
+}
+
 }  // namespace detail
 
 Result<void> take_cell(const Column& column, std::string_view cell, Sample& sample) {

@@ -31,6 +31,8 @@ void put_number(const Column& column, double value, std::string& out);
 bool take_number(const Column& column, std::string_view cell, std::optional<double>& value);
 void put_bits(std::uint64_t value, std::string& out);
 bool take_bits(std::string_view cell, std::optional<std::uint64_t>& value);
+void put_count(int value, std::string& out);
+bool take_count(std::string_view cell, std::optional<int>& value);
 }  // namespace detail
 
 // A column of a quantity. `Field` is a lambda without captures that gives the field's optional in a
@@ -72,6 +74,23 @@ constexpr Column bits_column(const char* name, const char* meaning, Field) {
           },
           [](const Column&, std::string_view cell, Sample& sample) {
             return detail::take_bits(cell, Field{}(sample));
+          }};
+}
+
+// A column of a count.
+template <class Field>
+constexpr Column count_column(const char* name, const char* meaning, Field) {
+  return {name,
+          meaning,
+          "a whole number from 0 to 1000000",
+          1,
+          0,
+          [](const Column&, const Sample& sample, std::string& out) {
+            const auto& field = Field{}(sample);
+            if (field) detail::put_count(*field, out);
+          },
+          [](const Column&, std::string_view cell, Sample& sample) {
+            return detail::take_count(cell, Field{}(sample));
           }};
 }
 

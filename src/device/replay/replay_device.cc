@@ -30,6 +30,7 @@ Result<Sample> ReplayDevice::read(const ReadPlan& plan) {
     const Sample& reached = trace_.samples[next_];
     if (reached.time.time_since_epoch() > elapsed) break;
     if (reached.energy) energy_ = reached.energy;
+    if (reached.tenants) tenants_ = reached.tenants;
     if (reached.activity == Activity{}) continue;
     activity_ = reached.activity;
     activity_time_ = reached.time;
@@ -37,6 +38,7 @@ Result<Sample> ReplayDevice::read(const ReadPlan& plan) {
   Sample sample = trace_.samples[next_ - 1];
   const bool current = sample.time - activity_time_ <= kActivityWindow;
   sample.energy = plan.energy ? energy_ : std::nullopt;
+  sample.tenants = plan.processes ? tenants_ : std::nullopt;
   sample.activity = plan.activity && current ? activity_ : Activity{};
   sample.source = SampleSource::replayed;
   sample.time = start_ + sample.time.time_since_epoch();

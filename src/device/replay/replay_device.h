@@ -37,6 +37,7 @@ class ReplayDevice final : public TelemetrySource {
   Instant start_;
   std::size_t next_ = 0;  // the first sample that is still to come
   std::optional<Joules> energy_;
+  std::optional<int> tenants_;
   Activity activity_;
   Instant activity_time_{};
 };

@@ -19,6 +19,7 @@ Trace short_trace() {
     trace.samples.push_back(sample);
   }
   trace.samples[0].energy = 7_J;
+  trace.samples[0].tenants = 2;
   trace.samples[1].activity.sm = Fraction(0.5);
   return trace;
 }
@@ -74,6 +75,8 @@ TEST_F(ReplayDeviceTest, ReadsOnlyWhatIsPlanned) {
   EXPECT_EQ(read({.energy = false, .activity = true}).activity.sm, Fraction(0.5));
   EXPECT_EQ(read({.energy = true, .activity = false}).energy, 7_J);
   EXPECT_EQ(read({.energy = true, .activity = false}).activity, Activity{});
+  EXPECT_EQ(read().tenants, 2);
+  EXPECT_EQ(read({.processes = false}).tenants, std::nullopt);
 }
 
 TEST_F(ReplayDeviceTest, KeepsTheEnergyCounterAndActivityForItsWindow) {

@@ -64,6 +64,8 @@ inline Sample random_sample(Instant time) {
     std::string cell;  // 0: missing
     if (std::string_view(column.name) == "throttle_bits") {
       if (kind > 0) cell = std::to_string(*rc::gen::arbitrary<std::uint64_t>());
+    } else if (std::string_view(column.name) == "tenants") {
+      if (kind > 0) cell = std::to_string(*rc::gen::inRange(0, 1'000'001));
     } else if (kind > 0) {
       const std::int64_t steps = kind == 1 ? *rc::gen::inRange<std::int64_t>(-200, 200)
                                  : kind == 2

@@ -76,6 +76,9 @@ constexpr Column kColumns[] = {
     number_column(
         "pcie_rx_bytes_per_s", 1, 0, "GPM: PCIe traffic received by the GPU",
         [](auto& s) -> auto& { return s.activity.pcie_rx; }),
+    count_column(
+        "tenants", "processes that hold a compute context",
+        [](auto& s) -> auto& { return s.tenants; }),
 };
 
 constexpr double kHighestClock = 100'000;  // MHz

@@ -235,6 +235,20 @@ TEST(Trace, MalformedFilesAreRefusedWithPlaceValueAndWhatIsAllowed) {
   }
 }
 
+TEST(Trace, TenantsAreWholeAndNotNegative) {
+  const std::string head = "#derate-trace 1\n#{\"start\":\"2025-01-31T23:59:59Z\"}\nt_us,tenants\n";
+  const auto trace = parse_trace(head + "0,3\n1,\n2,0\n", "t");
+  ASSERT_TRUE(trace.ok()) << trace.error().message;
+  EXPECT_EQ(trace->samples[0].tenants, 3);
+  EXPECT_EQ(trace->samples[1].tenants, std::nullopt);
+  EXPECT_EQ(trace->samples[2].tenants, 0);
+  for (const char* wrong : {"-1", "1.5", "x", "1000001"}) {
+    const auto refused = parse_trace(head + "0," + wrong + "\n", "t");
+    ASSERT_FALSE(refused.ok()) << wrong;
+    EXPECT_NE(refused.error().message.find("a whole number from 0 to 1000000"), std::string::npos);
+  }
+}
+
 TEST(Trace, AMissingFileIsNotFound) {
   EXPECT_EQ(read_trace("/nowhere/at/all").error().code, Errc::not_found);
   EXPECT_FALSE(read_trace("/").ok());

@@ -51,9 +51,11 @@ Result<Sample> SimDevice::read(const ReadPlan& plan) {
     Sample late = *last_;
     if (!plan.energy) late.energy.reset();
     if (!plan.activity) late.activity = {};
+    if (!plan.processes) late.tenants.reset();
     return late;
   }
   last_ = make_sample(plan);
+  if (plan.processes) last_->tenants = static_cast<int>(TRY(processes()).size());
   return *last_;
 }
 

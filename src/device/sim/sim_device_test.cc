@@ -153,13 +153,17 @@ RC_GTEST_PROP(SimDeviceProperty, ThePlanIsKeptLateOrNot, (bool energy, bool acti
 TEST(SimDevice, AJobIsAProcess) {
   Bench bench(chip_named("V100-SXM2"));
   EXPECT_TRUE(bench.device.processes()->empty());
+  EXPECT_EQ(bench.read().tenants, 0);
   bench.gpu.start(workload_named(bench.chip, "GeMM"), 0s);
   bench.clock.advance(1s);
   const auto processes = *bench.device.processes();
   ASSERT_EQ(processes.size(), 1u);
   EXPECT_EQ(processes[0].name, "GeMM");
+  EXPECT_EQ(bench.read().tenants, 1);
+  EXPECT_EQ(bench.read({.processes = false}).tenants, std::nullopt);
   bench.gpu.stop();
   EXPECT_TRUE(bench.device.processes()->empty());
+  EXPECT_EQ(bench.read().tenants, 0);
 }
 
 // --- faults
