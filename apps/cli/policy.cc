@@ -20,6 +20,8 @@ const char* type_name(ParamSpec::Type type) {
       return "integer";
     case ParamSpec::Type::list:
       return "list";
+    case ParamSpec::Type::choice:
+      return "choice";
   }
   return "";
 }

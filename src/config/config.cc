@@ -93,10 +93,12 @@ std::string known_sections() {
 
 // The text of a policy parameter; the registry's own parser checks it later.
 Result<std::string> parameter_text(const toml::node& node, std::string_view file) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
   const toml::array* list = node.as_array();
   if (list == nullptr) {
     const auto number = node.is_number() ? node.value<double>() : std::nullopt;
-    if (!number) return bad(file, node, shown(node) + ": wanted a number or a list of numbers");
+    if (!number)
+      return bad(file, node, shown(node) + ": wanted a number, a text or a list of numbers");
     return fmt::format("{}", *number);
   }
   if (list->empty()) return bad(file, node, "an empty list: wanted numbers");
@@ -216,6 +218,17 @@ Result<void> check_ascii(std::string_view text, std::string_view file) {
   return {};
 }
 
+// A parameter's text as TOML: a number, a list of numbers, else a text.
+std::string parameter_toml(const std::string& text) {
+  const auto parts = split(text, ',');
+  const bool numbers = std::all_of(parts.begin(), parts.end(), [](std::string_view part) {
+    const auto number = parse_double(part);
+    return number && fmt::format("{}", *number) == part;
+  });
+  if (!numbers) return quoted(text);
+  return parts.size() > 1 ? fmt::format("[{}]", text) : text;
+}
+
 std::string printed(const std::string& value) { return quoted(value); }
 std::string printed(bool value) { return value ? "true" : "false"; }
 std::string printed(double value) { return fmt::format("{}", value); }
@@ -264,9 +277,7 @@ std::string print_config(const Settings& settings) {
   for (const PolicySetting& setting : settings.policy_settings) {
     if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", key_text(setting.policy));
     policy = setting.policy;
-    const bool list = setting.value.find(',') != std::string::npos;
-    out += fmt::format("{} = {}{}{}\n", key_text(setting.name), list ? "[" : "", setting.value,
-                       list ? "]" : "");
+    out += fmt::format("{} = {}\n", key_text(setting.name), parameter_toml(setting.value));
   }
   return out;
 }

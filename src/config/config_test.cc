@@ -47,7 +47,7 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
             std::string::npos);
   EXPECT_NE(error_of("[governor\n").find("derate.toml:1:"), std::string::npos);
   EXPECT_NE(error_of("[policy]\ngeepafs = 3\n").find("[policy.geepafs]"), std::string::npos);
-  EXPECT_NE(error_of("[policy.geepafs]\ndelta = \"x\"\n").find("derate.toml:2:9"),
+  EXPECT_NE(error_of("[policy.geepafs]\ndelta = true\n").find("derate.toml:2:9"),
             std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = 6\n").find("expire_after_s"), std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = nan\n").find("wanted a number"), std::string::npos);

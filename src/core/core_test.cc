@@ -84,10 +84,21 @@ TEST(ParamSpec, ParsesAndChecksRanges) {
   EXPECT_FALSE(parse_param(kCount, "1.5").ok());
 }
 
+TEST(ParamSpec, AChoiceIsItsPlaceAmongTheAllowed) {
+  static constexpr const char* kWays[] = {"left", "right"};
+  const ParamSpec spec{"way", ParamSpec::Type::choice, "", "", "right", 0, 0, true, kWays};
+  EXPECT_EQ(*parse_param(spec, "left"), std::vector{0.0});
+  EXPECT_EQ(default_params({&spec, 1}).number("way"), 1);
+  EXPECT_EQ(parse_param(spec, "up").error().message, "way 'up': allowed is one of left, right");
+  for (const char* bad : {"", "0", "lef", "left,right"}) EXPECT_FALSE(parse_param(spec, bad).ok());
+}
+
 TEST(ChipFacts, FindsProducts) {
   EXPECT_STREQ(facts_of_product("Tesla V100-SXM2-16GB")->chip, "V100-SXM2");
   EXPECT_STREQ(facts_of_product("NVIDIA H200")->chip, "H200");
   EXPECT_EQ(facts_of_product("NVIDIA GeForce RTX 3090"), nullptr);
+  EXPECT_EQ(facts_of_product("NVIDIA GeForce RTX 4070"), nullptr);
+  EXPECT_STREQ(facts_of_product("NVIDIA GeForce RTX 4070 Laptop GPU")->chip, "RTX4070-Laptop");
   EXPECT_STREQ(facts_of_chip("h200")->chip, "H200");
 }
 

@@ -35,6 +35,8 @@ void ParamValues::set(std::string_view name, std::vector<double> value) {
 }
 
 std::string allowed(const ParamSpec& spec) {
+  if (spec.type == ParamSpec::Type::choice)
+    return fmt::format("one of {}", fmt::join(spec.choices, ", "));
   const char* what = spec.type == ParamSpec::Type::integer  ? "an integer"
                      : spec.type == ParamSpec::Type::number ? "a number"
                                                             : "comma-separated ascending numbers";
@@ -47,6 +49,11 @@ Result<std::vector<double>> parse_param(const ParamSpec& spec, std::string_view 
     return Error{Errc::invalid_argument,
                  fmt::format("{} '{}': allowed is {}", spec.name, text, allowed(spec))};
   };
+  if (spec.type == ParamSpec::Type::choice) {
+    const auto at = std::find(spec.choices.begin(), spec.choices.end(), text);
+    if (at == spec.choices.end()) return fail();
+    return std::vector{static_cast<double>(at - spec.choices.begin())};
+  }
   std::vector<double> values;
   std::string_view rest = text;
   while (true) {

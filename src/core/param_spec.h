@@ -13,15 +13,17 @@
 namespace derate {
 
 struct ParamSpec {
-  enum class Type { number, integer, list };  // list: comma-separated numbers, ascending
+  // list: comma-separated numbers, ascending; choice: one of `choices`, its value the place there.
+  enum class Type { number, integer, list, choice };
   const char* name;
   Type type;
   const char* unit;  // "MHz", "s", "" for a plain number
   const char* summary;
   const char* fallback;  // the default as it would be written; "" when it is taken from the chip
-  double lowest;
-  double highest;
+  double lowest = 0;
+  double highest = 0;
   bool lowest_included = true;
+  std::span<const char* const> choices = {};
 };
 
 // Parameter values by name; a number is a list of one. Absent: the default, or the chip's.
@@ -43,7 +45,7 @@ Result<std::vector<double>> parse_param(const ParamSpec& spec, std::string_view 
 Result<const ParamSpec*> find_param(std::span<const ParamSpec> specs, std::string_view owner,
                                     std::string_view name);
 
-// "a number in (0, 0.5]", "an integer in [1, 10]", "MHz values in [1, 5000], ascending".
+// "a number in (0, 0.5]", "an integer in [1, 10]", "one of geepafs, max-freq".
 std::string allowed(const ParamSpec& spec);
 
 // All specs that have a default, set to it.
