@@ -60,9 +60,9 @@ Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
   if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
   const Capability& capability = source.capability();
   const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
-  auto made =
-      TRY(policy.info->create({envelope, efficient_clock(capability, envelope), policy.params})
-              .with(policy.info->name));
+  const PolicySetup setup{envelope, efficient_clock(capability, envelope), policy.params,
+                          capability.power_limits};
+  auto made = TRY(policy.info->create(setup).with(policy.info->name));
   return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
 }
 
@@ -81,8 +81,9 @@ GovernorOptions governor_options(const Settings& settings) {
 }
 
 std::optional<double> promised_performance(const ChosenPolicy& policy) {
-  if (const auto delta = policy.params.number("delta")) return 1 - *delta;
-  return std::nullopt;
+  const auto delta = policy.params.number("delta");
+  if (!delta || policy.info->promise == PolicyInfo::Promise::none) return std::nullopt;
+  return 1 - *delta;
 }
 
 }  // namespace derate::cli

@@ -35,7 +35,11 @@ std::optional<Clamped> Safety::by_freshness(const Estimate& estimate) {
 // An idle GPU parks at the bottom of the envelope. On waking it gets the top at once and keeps it
 // until the policy sets a clock: it is never left at the parked one.
 std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estimate& estimate) {
-  if (as_published_) return std::nullopt;
+  // A policy that caps the power leaves the clock to the GPU, which lowers it by itself when idle.
+  if (decision.kind != Decision::Kind::hold)
+    clock_is_the_gpus_ = decision.kind == Decision::Kind::cap;
+  if (clock_is_the_gpus_) parked_ = waking_ = false;
+  if (as_published_ || clock_is_the_gpus_) return std::nullopt;
   if (estimate.idle) {
     parked_ = true;
     return Clamped{
@@ -55,7 +59,8 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   return std::nullopt;
 }
 
-// A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not.
+// A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not. A power
+// limit that is in force stays beside that clock; one that is not waits until the GPU is cool.
 std::optional<Clamped> Safety::by_heat(const Decision& decision, std::optional<Megahertz> locked) {
   if (thermal_steps_ == 0) return std::nullopt;
   const Megahertz top = now_.highest();

@@ -45,7 +45,8 @@ class Safety {
   std::optional<Instant> thermal_step_at_;
   int thermal_steps_ = 0;  // how far the top is lowered
   bool parked_ = false;
-  bool waking_ = false;  // woken, and the policy has not set a clock since
+  bool waking_ = false;             // woken, and the policy has not set a clock since
+  bool clock_is_the_gpus_ = false;  // the policy's newest word was a power limit
   std::optional<Instant> lowered_at_;
   std::optional<Decision> put_off_;  // a lowering that came too soon
 };

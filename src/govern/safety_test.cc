@@ -30,6 +30,7 @@ Estimate at(Duration time, bool idle = false, bool hot = false) {
 
 Decision set(double mhz) { return Decision::set(Megahertz(mhz), {"wanted", {}}); }
 const Decision kHold = Decision::hold({"holding", {}});
+const Decision kCap = Decision::cap(Watts(200), {"capped", {}});
 const Decision kRelease = Decision::release({"released", {}});
 
 // Safety and a GPU that does as it is told.
@@ -42,7 +43,7 @@ class Rig {
     top = safety.envelope(estimate).highest();
     const Clamped out = safety.clamp(decision, estimate, locked);
     if (out.decision.kind == Kind::set) locked = out.decision.clock;
-    if (out.decision.kind == Kind::release) locked.reset();
+    if (out.decision.kind == Kind::release || out.decision.kind == Kind::cap) locked.reset();
     return out;
   }
 
@@ -56,7 +57,7 @@ class Rig {
 
 TEST(Safety, HoldsOnAStaleReadingAndReleasesOnAnExpiredOne) {
   for (const bool as_published : {false, true})
-    for (const Decision& decision : {set(1200), kHold, kRelease}) {
+    for (const Decision& decision : {set(1200), kHold, kRelease, kCap}) {
       Rig rig(as_published);
       rig.tick(set(1300), at(0s));
       Estimate e = at(1s, true, true);
@@ -87,7 +88,7 @@ TEST(Safety, KeepsSettingsInsideTheEnvelope) {
 
 TEST(Safety, LetsOtherDecisionsPass) {
   Rig rig(false);
-  for (const Decision& decision : {set(1200), kHold, kRelease}) {
+  for (const Decision& decision : {set(1200), kHold, kRelease, kCap}) {
     const Clamped out = rig.tick(decision, at(0s));
     EXPECT_EQ(out.decision, decision);
     EXPECT_EQ(out.rule, Rule::none);
@@ -121,6 +122,36 @@ TEST(Safety, APublishedPolicyIsNeverParked) {
     EXPECT_EQ(rig.tick(kHold, at(i * 1s, i % 7 != 0)).rule, Rule::none);
     EXPECT_EQ(rig.locked, 1300_MHz);
   }
+}
+
+// A power limit leaves the clock to the GPU: nothing parks it, until the policy sets a clock.
+TEST(Safety, AGpuUnderAPowerLimitIsNotParked) {
+  Rig rig(false);
+  EXPECT_EQ(rig.tick(kCap, at(0s)).decision, kCap);
+  for (int i = 1; i < 50; ++i) {
+    const bool idle = i % 7 != 0;
+    const Decision said = i % 2 == 0 ? kCap : kHold;
+    EXPECT_EQ(rig.tick(said, at(i * 1s, idle)).decision, said);
+    EXPECT_EQ(rig.locked, std::nullopt);
+  }
+  rig.tick(set(1300), at(60s));
+  EXPECT_EQ(rig.tick(kHold, at(61s, true)).rule, Rule::idle);
+  // A policy that goes over to a limit while parked gives the clock back, for good.
+  EXPECT_EQ(rig.tick(kCap, at(62s, true)).decision, kCap);
+  EXPECT_EQ(rig.locked, std::nullopt);
+  EXPECT_EQ(rig.tick(kHold, at(63s)).rule, Rule::none);
+}
+
+TEST(Safety, AHotGpuUnderAPowerLimitIsLockedUntilItIsCool) {
+  Rig rig(false);
+  rig.tick(kCap, at(0s));
+  const Clamped hot = rig.tick(kCap, at(1s, false, true));
+  EXPECT_EQ(hot.rule, Rule::thermal);
+  EXPECT_EQ(hot.decision.kind, Kind::set);
+  EXPECT_EQ(rig.locked, rig.top);
+  for (int i = 2; rig.top < 1500_MHz; ++i) rig.tick(kCap, at(i * 1s));
+  EXPECT_EQ(rig.locked, std::nullopt);
+  EXPECT_EQ(rig.tick(kCap, at(100s)).decision, kCap);
 }
 
 // A working GPU is at the parked clock only if the policy itself asked for that clock: the newest

@@ -26,8 +26,10 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   SimGpu gpu(*spec.chip, spec.gpu);
   SimDevice device(gpu, clock, 0, spec.gpu.seed);
   const Envelope envelope = TRY(make_envelope(device.capability()));
-  auto policy = TRY(
-      spec.policy->create({envelope, efficient_clock(device.capability(), envelope), spec.params}));
+  const Capability& capability = device.capability();
+  const PolicySetup setup{envelope, efficient_clock(capability, envelope), spec.params,
+                          capability.power_limits};
+  auto policy = TRY(spec.policy->create(setup));
   std::vector<GovernedGpu> gpus;
   gpus.push_back({&device, &device, std::move(policy), spec.policy->as_published, envelope});
   Governor governor(std::move(gpus), clock, spec.governor);

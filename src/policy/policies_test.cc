@@ -25,7 +25,8 @@ TEST(Registry, NamesAreUniqueAndFound) {
     EXPECT_STRNE(info.description, "");
     EXPECT_EQ(std::string(info.summary).find('\n'), std::string::npos) << info.name;
   }
-  for (const char* name : {"geepafs", "max-freq", "efficient-fix", "nv-boost", "utiliz-scale"})
+  for (const char* name : {"geepafs", "max-freq", "efficient-fix", "nv-boost", "utiliz-scale",
+                           "sweet-spot", "power-cap"})
     EXPECT_TRUE(names.contains(name)) << name;
 }
 
@@ -101,6 +102,7 @@ Estimate random_estimate(std::mt19937_64& random) {
   if (n(10) == 0) e.memory_utilisation.reset();
   if (n(10) == 0) e.sm_clock.reset();
   if (n(10) == 0) e.power_usage.reset();
+  if (n(3) == 0) e.tenants = n(4);
   if (n(3) == 0) e.requested_clock = Megahertz(135 + n(2000));
   e.idle = n(10) == 0;
   return e;
@@ -116,7 +118,9 @@ RC_GTEST_PROP(EveryPolicy, StaysInsideTheEnvelopeOfTheTick, (unsigned seed)) {
       const auto top = full.clocks()[random() % full.clocks().size()];
       const Envelope now =
           random() % 5 == 0 ? *Envelope::create(full.clocks(), full.lowest(), top) : full;
-      const Decision d = policy->decide(random_estimate(random), now);
+      Estimate estimate = random_estimate(random);
+      estimate.time = Instant(tick * std::chrono::seconds(1));
+      const Decision d = policy->decide(estimate, now);
       const bool inside = std::binary_search(now.clocks().begin(), now.clocks().end(), d.clock);
       if (d.kind == Kind::set && !inside) RC_FAIL(info.name);
       if (d.expected_performance) {

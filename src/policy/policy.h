@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
 #include "base/result.h"
+#include "core/capability.h"
 #include "core/decision.h"
 #include "core/envelope.h"
 #include "core/estimate.h"
@@ -25,6 +27,7 @@ struct PolicySetup {
   Envelope envelope;          // the administrator's
   Megahertz efficient_clock;  // the end of the chip's flat-voltage region, within the envelope
   ParamValues params;         // defaults filled in
+  std::optional<PowerLimits> power_limits = {};  // empty: the driver lets nobody set the limit
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.
@@ -37,6 +40,9 @@ struct PolicyInfo {
   bool as_published;
   std::span<const ParamSpec> params;
   Result<std::unique_ptr<Policy>> (*create)(const PolicySetup& setup);
+  // Whether `delta`, where it is a parameter, bounds the loss of all work.
+  enum class Promise { delta, none };
+  Promise promise = Promise::delta;
 };
 
 // All policies, in the order of the documentation.

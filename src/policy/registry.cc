@@ -7,6 +7,8 @@
 #include "policy/max_freq.h"
 #include "policy/nv_boost.h"
 #include "policy/policy.h"
+#include "policy/power_cap.h"
+#include "policy/sweet_spot.h"
 #include "policy/utiliz_scale.h"
 
 namespace derate {
@@ -14,7 +16,8 @@ namespace {
 
 // The one table: a policy that is not here does not exist.
 const PolicyInfo kPolicies[] = {
-    max_freq_info(), efficient_fix_info(), nv_boost_info(), utiliz_scale_info(), geepafs_info(),
+    max_freq_info(), efficient_fix_info(), nv_boost_info(),  utiliz_scale_info(),
+    geepafs_info(),  sweet_spot_info(),    power_cap_info(),
 };
 
 }  // namespace

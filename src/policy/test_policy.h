@@ -21,6 +21,8 @@ inline constexpr TestChip kTestChips[] = {
 inline constexpr const TestChip& kV100 = kTestChips[0];
 inline constexpr const TestChip& kA100 = kTestChips[1];
 
+inline constexpr PowerLimits kTestLimits{Watts(150), Watts(300), Watts(300)};
+
 inline std::vector<Megahertz> test_clocks(const TestChip& chip) {
   std::vector<Megahertz> clocks;
   for (int i = 0; i < chip.count; ++i)
@@ -39,7 +41,7 @@ inline Result<std::unique_ptr<Policy>> make_test_policy(
   const PolicyInfo* info = TRY(find_policy(name));
   // Not inside the braces below: a TRY that leaves there leaks what the braces already hold.
   const ParamValues params = TRY(policy_params(*info, assignments));
-  return info->create({test_envelope(chip), Megahertz(chip.efficient_mhz), params});
+  return info->create({test_envelope(chip), Megahertz(chip.efficient_mhz), params, kTestLimits});
 }
 
 // A fresh reading of the only GPU of its node.

@@ -87,10 +87,10 @@ Replayed replay(const char* policy) {
   const PolicyInfo* info = *find_policy(policy);
   const Envelope envelope = *make_envelope(device.capability());
   const ParamValues params = default_params(info->params);
+  const PolicySetup setup{envelope, efficient_clock(device.capability(), envelope), params,
+                          device.capability().power_limits};
   std::vector<GovernedGpu> gpus;
-  gpus.push_back({&device, nullptr,
-                  *info->create({envelope, efficient_clock(device.capability(), envelope), params}),
-                  info->as_published, envelope});
+  gpus.push_back({&device, nullptr, *info->create(setup), info->as_published, envelope});
   Governor governor(std::move(gpus), clock);
   Replayed out;
   for (Instant next = clock.now(); next.time_since_epoch() <= device.duration();

@@ -99,8 +99,10 @@ Result<Json> run_scenario(const Scenario& scenario) {
   for (std::size_t i = 0; i < scenario.gpus.size(); ++i) {
     SimDevice& device = places.emplace_back(scenario, clock, static_cast<int>(i)).device;
     const Envelope envelope = TRY(make_envelope(device.capability()));
-    auto policy =
-        TRY(info->create({envelope, efficient_clock(device.capability(), envelope), params}));
+    const Capability& capability = device.capability();
+    const PolicySetup setup{envelope, efficient_clock(capability, envelope), params,
+                            capability.power_limits};
+    auto policy = TRY(info->create(setup));
     gpus.push_back({&device, scenario.dry_run ? nullptr : &device, std::move(policy),
                     info->as_published, envelope});
   }
