@@ -11,6 +11,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "output.h"
+#include "policy/modes.h"
 #include "policy/policy.h"
 #include "version.h"
 
@@ -74,6 +75,8 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
   std::string known;
   for (const PolicyInfo& info : policies())
     known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+  known += "; or mode:";
+  for (const Mode& mode : modes()) known += fmt::format(" {}", mode.name);
   verb.add_option("-p,--policy", options.policy,
                   fmt::format("Policy: {}; default: the configuration's", known));
   verb.add_option("--set", options.assignments, "Policy parameter NAME=VALUE; may be repeated")

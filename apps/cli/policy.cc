@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "output.h"
+#include "policy/modes.h"
 #include "policy/policy.h"
 #include "verbs.h"
 
@@ -44,27 +45,52 @@ Json policy_json(const PolicyInfo& info) {
           {"params", std::move(params)}};
 }
 
+Json mode_json(const Mode& mode) {
+  return {
+      {"name", mode.name},
+      {"summary", mode.summary},
+      {"policy", mode.policy},
+      {"assignments", std::vector<std::string>(mode.assignments.begin(), mode.assignments.end())}};
+}
+
+// "geepafs, delta=0.10"
+std::string mode_text(const Mode& mode) {
+  std::string out = mode.policy;
+  for (const char* assignment : mode.assignments) out += fmt::format(", {}", assignment);
+  return out;
+}
+
 }  // namespace
 
 Result<int> run_verb(const PolicyListOptions& options) {
   if (options.json) {
-    Json list = Json::array();
+    Json list = Json::array(), mode_list = Json::array();
     for (const PolicyInfo& info : policies()) list.push_back(policy_json(info));
-    print_json({{"policies", std::move(list)}});
+    for (const Mode& mode : modes()) mode_list.push_back(mode_json(mode));
+    print_json({{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
     return 0;
   }
   Table table({"policy", "<what it does"});
   for (const PolicyInfo& info : policies()) table.add({info.name, info.summary});
-  print("{}\nderate policy show NAME lists a policy's parameters.\n", table.text());
+  Table mode_table({"mode", "<what it is for", "<the policy behind it"});
+  for (const Mode& mode : modes()) mode_table.add({mode.name, mode.summary, mode_text(mode)});
+  print("{}\n{}\nA mode stands where a policy does. ", table.text(), mode_table.text());
+  print("derate policy show NAME lists a policy's parameters.\n");
   return 0;
 }
 
 Result<int> run_verb(const PolicyShowOptions& options) {
-  const PolicyInfo* info = TRY(find_policy(options.name));
+  const PolicyInfo* info = TRY(pick_policy(options.name)).info;
+  const Mode* mode = find_mode(options.name);
   if (options.json) {
-    print_json(policy_json(*info));
+    Json json = policy_json(*info);
+    if (mode != nullptr) json["mode"] = mode_json(*mode);
+    print_json(json);
     return 0;
   }
+  if (mode != nullptr)
+    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Tone::strong), mode->summary,
+          mode_text(*mode));
   print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
   print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
         info->as_published ? " (run as published: no idle and no rate-limit rule)"

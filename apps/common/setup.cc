@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "config/config.h"
+#include "policy/modes.h"
 
 namespace derate::cli {
 
@@ -28,7 +29,7 @@ Result<void> check_policy_settings(const Settings& settings, const std::string& 
   const auto bad = [](const std::string& where, const Error& error) {
     return Error{Errc::bad_config, where + ": " + error.message};
   };
-  if (const auto policy = find_policy(settings.policy); !policy.ok())
+  if (const auto policy = pick_policy(settings.policy); !policy.ok())
     return bad(file + ": governor.policy", policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);
@@ -43,11 +44,13 @@ Result<void> check_policy_settings(const Settings& settings, const std::string& 
 
 Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings) {
   ChosenPolicy out;
-  const std::string& name = options.policy.empty() ? settings.policy : options.policy;
-  out.info = TRY(find_policy(name));
+  const auto pick = TRY(pick_policy(options.policy.empty() ? settings.policy : options.policy));
+  out.info = pick.info;
   std::vector<std::string> assignments;
   for (const PolicySetting& setting : settings.policy_settings)
-    if (setting.policy == name) assignments.push_back(setting.name + "=" + setting.value);
+    if (setting.policy == out.info->name) assignments.push_back(setting.name + "=" + setting.value);
+  // A mode means the same everywhere: only the command line comes after it.
+  assignments.insert(assignments.end(), pick.assignments.begin(), pick.assignments.end());
   assignments.insert(assignments.end(), options.assignments.begin(), options.assignments.end());
   out.params = TRY(policy_params(*out.info, assignments));
   return out;

@@ -49,7 +49,8 @@ struct SettingInfo {
 // const Settings; the values are string, bool, double or optional<double>.
 template <class S, class V>
 void visit_settings(S& s, V&& visit) {
-  visit(SettingInfo{"governor", "policy", "", "the policy: see `derate policy list`"}, s.policy);
+  visit(SettingInfo{"governor", "policy", "", "the policy or mode: see `derate policy list`"},
+        s.policy);
   visit(SettingInfo{"governor", "gpus", "",
                     "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
         s.gpus);

@@ -73,6 +73,15 @@ class Docs(unittest.TestCase):
             for key in keys:
                 self.assertIn(f"`{key}`", page)
 
+    def test_the_balanced_mode_is_the_default_policy(self):
+        listed = json.loads(derate("policy", "list", "--json"))
+        balanced = next(mode for mode in listed["modes"] if mode["name"] == "balanced")
+        default = json.loads(derate("config", "print", "--json"))["governor"]["policy"]
+        self.assertEqual(balanced["policy"], default)
+        policy = next(p for p in listed["policies"] if p["name"] == default)
+        delta = next(p["default"] for p in policy["params"] if p["name"] == "delta")
+        self.assertEqual(balanced["assignments"], [f"delta={delta}"])
+
     def test_every_verb_stands_in_the_readme_or_the_manual(self):
         manual = derate("manual")
         for verb, seconds in verbs().items():
