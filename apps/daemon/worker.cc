@@ -30,7 +30,8 @@ bool same_rules(const Settings& a, const Settings& b) {
   return a.stale_after_s == b.stale_after_s && a.expire_after_s == b.expire_after_s &&
          a.idle_after_s == b.idle_after_s && a.lower_every_s == b.lower_every_s &&
          a.temperature_limit_celsius == b.temperature_limit_celsius &&
-         a.energy_every_s == b.energy_every_s && a.activity_every_s == b.activity_every_s;
+         a.energy_every_s == b.energy_every_s && a.activity_every_s == b.activity_every_s &&
+         a.processes_every_s == b.processes_every_s;
 }
 
 }  // namespace

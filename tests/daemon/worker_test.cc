@@ -1,0 +1,265 @@
+#include "worker.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/text.h"
+#include "house.h"
+
+namespace derate::cli {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+
+Settings governing(const char* policy = "efficient-fix") {
+  Settings settings;
+  settings.policy = policy;
+  settings.govern = true;
+  return settings;
+}
+
+Json answer(House& house, const Json& request) { return Json::parse(house.ask(request.dump())); }
+
+TEST(Worker, ObservesUntilItIsTold) {
+  House house(2);
+  house.work(0, "GeMM");
+  house.start();
+  house.run(10s);
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.left().empty());
+  // Nobody is kept from governing.
+  EXPECT_TRUE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
+  const auto state = Json::parse(*read_file(house.folder + "/run/state.json"));
+  EXPECT_EQ(state["gpus"].size(), 2u);
+  EXPECT_FALSE(state["gpus"][0].contains("policy"));
+  EXPECT_NE(state["gpus"][0]["reason"], "");
+}
+
+TEST(Worker, GovernsByConfigurationAndGivesBack) {
+  House house(2);
+  Settings settings = governing();
+  settings.gpus = "1";
+  house.start(settings);
+  house.run(1s);
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.sim(1).locked());
+  ASSERT_EQ(house.left().size(), 1u);
+  EXPECT_EQ(house.left()[0].uuid, House::uuid(1));
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(1).locked());
+  EXPECT_TRUE(house.left().empty());
+  EXPECT_NE(read_file(house.audit_file())->find("\"what\":\"restore\""), std::string::npos);
+}
+
+TEST(Worker, TakesAndReturnsGpusOnCommand) {
+  House house(2);
+  house.start();
+  const Json set =
+      answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "0"}});
+  EXPECT_EQ(set["ok"], true) << set;
+  house.run(1s);
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_FALSE(house.sim(1).locked());
+  EXPECT_FALSE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
+  EXPECT_EQ(answer(house, {{"command", "release"}, {"gpus", ""}})["ok"], true);
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
+}
+
+TEST(Worker, RefusesWhatItCannotDoAndSaysWhy) {
+  House house(1);
+  house.start();
+  const auto refused = [&](const Json& request) {
+    const Json said = answer(house, request);
+    EXPECT_EQ(said["ok"], false) << request;
+    return said["error"].get<std::string>();
+  };
+  EXPECT_NE(refused({{"command", "dance"}}).find("dance"), std::string::npos);
+  EXPECT_NE(refused({{"command", "policy-set"}, {"policy", "turbo"}}).find("no policy 'turbo'"),
+            std::string::npos);
+  EXPECT_NE(refused({{"command", "policy-set"}, {"policy", "geepafs"}, {"set", {"delta=9"}}})
+                .find("delta '9'"),
+            std::string::npos);
+  EXPECT_NE(refused({{"command", "release"}, {"gpus", "7"}}).find("7"), std::string::npos);
+  EXPECT_NE(refused(Json::array()).find("JSON object"), std::string::npos);
+  for (const char* rubbish : {"", "{", "nonsense", "{\"command\":7}", "[[[[["})
+    EXPECT_EQ(Json::parse(house.ask(rubbish))["ok"], false);
+  EXPECT_FALSE(house.sim(0).locked());
+}
+
+TEST(Worker, AGpuThatAnotherGovernsIsObservedAndTakenLater) {
+  House house(1);
+  auto other = take_lease(house.folder + "/run", House::uuid(0), "derate run, pid 9");
+  ASSERT_TRUE(other.ok());
+  house.start(governing());
+  house.run(1s);
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.was_told("governed by derate run, pid 9"));
+  *other = UniqueFd();
+  house.run(Worker::kLeaseEvery + 1s);
+  EXPECT_TRUE(house.sim(0).locked());
+}
+
+TEST(Worker, APauseClosesEverythingAndAResumeGoesOn) {
+  House house(2);
+  house.start();
+  answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "1"}});
+  house.run(1s);
+  EXPECT_EQ(answer(house, {{"command", "pause"}})["ok"], true);
+  EXPECT_EQ(house.trouble(0).open + house.trouble(1).open, 0);
+  EXPECT_FALSE(house.sim(1).locked());
+  EXPECT_EQ(Json::parse(*read_file(house.folder + "/run/state.json"))["paused"], true);
+  house.run(1min);
+  EXPECT_EQ(house.trouble(0).open, 0);
+  // Nobody else comes in between.
+  EXPECT_FALSE(take_lease(house.folder + "/run", House::uuid(1), "another").ok());
+  EXPECT_EQ(answer(house, {{"command", "policy-set"}, {"policy", "max-freq"}})["ok"], false);
+  EXPECT_EQ(answer(house, {{"command", "resume"}})["ok"], true);
+  house.run(1s);
+  EXPECT_TRUE(house.sim(1).locked());
+  EXPECT_FALSE(house.sim(0).locked());
+}
+
+TEST(Worker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
+  House house(2);
+  house.start(governing());
+  house.run(1s);
+  house.trouble(0).faults.gpu_lost = true;
+  house.run(20s);
+  EXPECT_TRUE(house.sim(1).locked());
+  EXPECT_EQ(house.left().size(), 2u);
+  house.sim(0).unlock();  // a reset took the lock with it
+  house.trouble(0).faults.gpu_lost = false;
+  house.run(20s);
+  EXPECT_TRUE(house.was_told("GPU 0 is back"));
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_EQ(house.trouble(0).open, 1);
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.left().empty());
+}
+
+TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
+  House house(2);
+  JournalEntry entry;
+  entry.uuid = House::uuid(0);
+  entry.life = house.life;
+  entry.owner = "derated";
+  entry.pid = 7;
+  entry.found.power_limit = 250_W;
+  entry.clock_written = entry.power_written = true;
+  ASSERT_TRUE(house.journal().write(entry).ok());
+  entry.uuid = "GPU-gone";
+  ASSERT_TRUE(house.journal().write(entry).ok());
+  house.sim(0).lock(135_MHz, 135_MHz);
+  house.start();
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  ASSERT_EQ(house.left().size(), 1u);
+  EXPECT_EQ(house.left()[0].uuid, "GPU-gone");
+  EXPECT_TRUE(house.was_told("GPU-gone: a journal is left of a GPU that is not here"));
+}
+
+// What could not be restored at the start is still what the GPU is restored to in the end.
+TEST(Worker, ALeftoverThatCannotBeRestoredIsHandedOn) {
+  House house(1);
+  JournalEntry entry;
+  entry.uuid = House::uuid(0);
+  entry.life = house.life;
+  entry.owner = "derated";
+  entry.found.power_limit = 250_W;
+  entry.power_written = true;
+  ASSERT_TRUE(house.journal().write(entry).ok());
+  house.trouble(0).faults.no_permission = true;
+  house.start(governing());
+  house.run(1s);
+  EXPECT_EQ(house.left().size(), 1u);
+  house.trouble(0).faults.no_permission = false;
+  house.run(2min);
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  EXPECT_TRUE(house.left().empty());
+}
+
+TEST(Worker, AReloadChangesWhatTheFileSaysAndNothingElse) {
+  House house(2);
+  house.start(governing("max-freq"));
+  answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "1"}});
+  house.run(1s);
+  house.worker->reload(governing("max-freq"));
+  house.run(1s);
+  Settings off = governing("max-freq");
+  off.govern = false;
+  house.worker->reload(off);
+  house.run(1s);
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.sim(1).locked());  // by command: the file does not take it
+  Settings rules = governing("max-freq");
+  rules.idle_after_s = 7;
+  house.worker->reload(rules);
+  house.run(1s);
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(0).locked() || house.sim(1).locked());
+}
+
+TEST(Worker, AFullDiskMeansNoWrites) {
+  House house(1);
+  std::filesystem::create_directories(house.folder + "/state");
+  std::filesystem::create_symlink("/proc/derate", house.folder + "/state/journal");
+  house.start(governing());
+  house.run(5s);
+  EXPECT_FALSE(house.sim(0).locked());
+  const auto state = Json::parse(*read_file(house.folder + "/run/state.json"));
+  EXPECT_NE(state["gpus"][0]["trouble"].get<std::string>().find("no journal"), std::string::npos);
+}
+
+// Whatever is asked and whatever fails: in the end every GPU is as found.
+RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
+  std::mt19937_64 random(seed);
+  House house(3);
+  const std::vector<const char*> policies{"max-freq", "efficient-fix", "geepafs", "power-cap",
+                                          "utiliz-scale"};
+  house.work(0, "GeMM");
+  house.start(random() % 2 == 0 ? governing() : Settings{});
+  for (int i = 0; i < 30; ++i) {
+    const int gpu = static_cast<int>(random() % 3);
+    const std::string name = std::to_string(gpu);
+    SimFaults& faults = house.trouble(gpu).faults;
+    switch (random() % 9) {
+      case 0: answer(house, {{"command", "pause"}}); break;
+      case 1: answer(house, {{"command", "resume"}}); break;
+      case 2: answer(house, {{"command", "release"}, {"gpus", name}}); break;
+      case 3: faults.gpu_lost = !faults.gpu_lost; break;
+      case 4: faults.no_permission = !faults.no_permission; break;
+      case 5: house.worker->reload(governing(policies[random() % policies.size()])); break;
+      case 6: house.run(std::chrono::milliseconds(random() % 20'000)); break;
+      default:
+        answer(house, {{"command", "policy-set"},
+                       {"policy", policies[random() % policies.size()]},
+                       {"gpus", name}});
+    }
+    house.run(std::chrono::milliseconds(random() % 1'000));
+  }
+  for (int i = 0; i < 3; ++i) house.trouble(i).faults = {};
+  house.run(2min);
+  RC_ASSERT(house.worker->stop().ok());
+  house.worker.reset();
+  // What was lost when it was to be given back is the next start's to restore.
+  house.start();
+  house.run(1s);
+  for (int i = 0; i < 3; ++i) {
+    RC_ASSERT(!house.sim(i).locked());
+    RC_ASSERT(house.sim(i).power_limit() == house.sim(i).chip().power_limits.factory);
+  }
+  RC_ASSERT(house.left().empty());
+}
+
+}  // namespace
+}  // namespace derate::cli
