@@ -66,6 +66,7 @@ class Served {
     if (thread_.joinable()) thread_.join();
     server_.reset();
   }
+  Instant time() const { return clock_.now(); }
   FakeClock& clock() { return clock_; }
   const std::string& directory() const { return folder_.path(); }
   GpuNow now(unsigned int gpu = 0) const { return *client().state().gpu[gpu].now.read(); }

@@ -5,10 +5,12 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "device/nvml/nvml_device.h"
 #include "device/replay/replay_device.h"
 #include "device/replay/trace_reader.h"
 #include "device/replay/trace_writer.h"
 #include "device/sim/sim_device.h"
+#include "fakenvml/test_served.h"
 
 namespace derate {
 namespace {
@@ -314,6 +316,30 @@ class ReplaySubject final : public Subject {
   std::optional<ReplayDevice> device_;
 };
 
+// The same GPUs through NVML's C interface: our reader on the simulation's library.
+class NvmlSubject final : public Subject {
+ public:
+  explicit NvmlSubject(const SimChip& chip) : served_({&chip}) {
+    pass(2s);
+    served_.start_job(below_the_limit(chip).name);
+    pass(2s);
+    auto library = NvmlLibrary::load(DERATE_FAKENVML);
+    CHECK(library.ok());
+    auto device = NvmlDevice::open(*std::move(library), 0, served_.clock());
+    CHECK(device.ok());
+    device_ = *std::move(device);
+  }
+  TelemetrySource& source() override { return *device_; }
+  ClockControl* control() override { return device_.get(); }
+  SampleSource tag() const override { return SampleSource::nvml; }
+  Instant now() const override { return served_.time(); }
+  void pass(Duration time) override { served_.pass(time); }
+
+ private:
+  fakenvml::Served served_;
+  std::unique_ptr<NvmlDevice> device_;  // goes first: it has the library
+};
+
 template <class S>
 std::vector<ContractCase> on_every_chip() {
   std::vector<ContractCase> cases;
@@ -326,11 +352,14 @@ std::vector<ContractCase> on_every_chip() {
 }
 
 const auto kSim = testing::ValuesIn(on_every_chip<SimSubject>());
+const auto kNvml = testing::ValuesIn(on_every_chip<NvmlSubject>());
 const auto kReplay = testing::ValuesIn(on_every_chip<ReplaySubject>());
 
 INSTANTIATE_TEST_SUITE_P(Sim, Contract, kSim, case_name);
+INSTANTIATE_TEST_SUITE_P(Nvml, Contract, kNvml, case_name);
 INSTANTIATE_TEST_SUITE_P(Replay, Contract, kReplay, case_name);
 INSTANTIATE_TEST_SUITE_P(Sim, KnobContract, kSim, case_name);
+INSTANTIATE_TEST_SUITE_P(Nvml, KnobContract, kNvml, case_name);
 
 }  // namespace
 }  // namespace derate
