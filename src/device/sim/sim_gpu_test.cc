@@ -426,5 +426,55 @@ RC_GTEST_PROP(SimGpuProperty, TheSeedDecidesEverything, (std::uint64_t seed)) {
   RC_ASSERT(stream(chip, seed) != stream(chip, seed + 1));
 }
 
+// --- tenants -------------------------------------------------------------------------------------
+
+TEST(SimGpuTenants, OneThatWasAddedIsOneThatWasStarted) {
+  const SimChip& chip = chip_named("H200");
+  const Workload workload = all_workloads(chip).front();
+  SimGpu started(chip, {.seed = 5}), added(chip, {.seed = 5});
+  started.start(workload, 20s);
+  const auto id = added.add(workload, 20s);
+  for (int i = 1; i <= 30; ++i) {
+    started.advance_to(Instant(i * 1s));
+    added.advance_to(Instant(i * 1s));
+    EXPECT_EQ(started.energy(), added.energy());
+    EXPECT_EQ(started.work_done(), added.work_done());
+    EXPECT_EQ(started.sensors().energy, added.sensors().energy);
+  }
+  EXPECT_EQ(started.job()->finished, added.tenant(id)->finished);
+}
+
+TEST(SimGpuTenants, EqualSlicesOfTheGpu) {
+  const SimChip chip = plain_chip();
+  SimGpu gpu(chip, {});
+  OperatingPoint busy = point_of(1, 200), easy = point_of(0.5, 100);
+  busy.gpu_utilisation = Fraction(1);
+  easy.gpu_utilisation = Fraction(0.5);
+  const auto first = gpu.add(work_of(chip, phase_of(chip, busy)), {});
+  const auto second = gpu.add(work_of(chip, phase_of(chip, easy)), {});
+  gpu.advance_to(Instant(10s));
+  EXPECT_NEAR(gpu.tenant(first)->done, 5, 1e-6);
+  EXPECT_NEAR(gpu.tenant(second)->done, 2.5, 1e-6);
+  EXPECT_NEAR(gpu.power().value(), 150, 1e-9);
+  EXPECT_EQ(gpu.sensors().gpu_utilisation, percent(75));
+  EXPECT_FALSE(gpu.sensors().memory_utilisation);  // unknown of one
+  EXPECT_NEAR((gpu.tenant(first)->energy + gpu.tenant(second)->energy).value(),
+              gpu.energy().value(), 1e-6);
+}
+
+TEST(SimGpuTenants, WhatEndsGivesItsSliceToTheOthers) {
+  const SimChip chip = plain_chip();
+  SimGpu gpu(chip, {});
+  const auto first = gpu.add(steady_work(chip, 100), 2s);
+  const auto second = gpu.add(steady_work(chip, 100), 4s);
+  gpu.advance_to(Instant(20s));
+  EXPECT_NEAR(seconds(gpu.tenant(first)->finished->time_since_epoch()), 4, 0.02);
+  EXPECT_NEAR(seconds(gpu.tenant(second)->finished->time_since_epoch()), 6, 0.02);
+  EXPECT_FALSE(gpu.busy());
+  gpu.remove(first);
+  EXPECT_EQ(gpu.tenant(first), nullptr);
+  EXPECT_NE(gpu.tenant(second), nullptr);
+}
+
 }  // namespace
 }  // namespace derate
