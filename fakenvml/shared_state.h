@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <thread>
 #include <type_traits>
 
 namespace derate::fakenvml {
@@ -35,8 +36,11 @@ class SeqlockBox {
 
   // Empty when the writer died in the middle of writing.
   std::optional<T> read() const {
-    constexpr int kTries = 1'000'000;  // a write takes a microsecond; a writer may be preempted
+    // A write takes a microsecond, but its writer may lose the processor in the middle of it: so
+    // wait in earnest before believing that it died, a second or more.
+    constexpr int kSpins = 100, kTries = 3'000'000;
     for (int i = 0; i < kTries; ++i) {
+      if (i >= kSpins) std::this_thread::yield();
       const std::uint64_t before = sequence_.load(std::memory_order_acquire);
       if (before % 2 != 0) continue;
       std::uint64_t words[kWords];

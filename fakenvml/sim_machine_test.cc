@@ -238,13 +238,25 @@ TEST_F(SimMachineTest, WithoutPersistenceSettingsGoWithTheLastClient) {
   EXPECT_EQ(now().locked_highest_mhz, kNone);
 }
 
+TEST(SeqlockBox, AWriterThatDiedIsNotWaitedForForEver) {
+  struct Dead {
+    std::uint64_t sequence = 1, word = 7;  // in the middle of a write
+  };
+  using Box = SeqlockBox<std::uint64_t>;
+  static_assert(sizeof(Dead) == sizeof(Box));
+  Box box;
+  const Dead dead;
+  std::memcpy(static_cast<void*>(&box), &dead, sizeof dead);
+  EXPECT_FALSE(box.read());
+}
+
 TEST(SeqlockBox, AReaderNeverSeesHalfAWrite) {
   struct Pair {
     std::uint64_t values[16];
   };
   SeqlockBox<Pair> box;
   std::atomic<bool> done{false};
-  std::thread writer([&] {
+  const std::jthread writer([&] {
     for (std::uint64_t n = 1; n <= 200'000; ++n) {
       Pair pair;
       for (auto& value : pair.values) value = n;
@@ -260,7 +272,6 @@ TEST(SeqlockBox, AReaderNeverSeesHalfAWrite) {
     ASSERT_GE(pair->values[0], last);
     last = pair->values[0];
   }
-  writer.join();
 }
 
 }  // namespace
