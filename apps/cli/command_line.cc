@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "apps/common/output.h"
 #include "base/exit_code.h"
 #include "base/text.h"
-#include "output.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "version.h"

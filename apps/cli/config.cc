@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "output.h"
-#include "setup.h"
+#include "apps/common/output.h"
+#include "apps/common/setup.h"
 #include "verbs.h"
 
 namespace derate::cli {

@@ -1,11 +1,11 @@
 // derate policy set, release, pause, resume: what the running daemon is told to do.
 #include <nlohmann/json.hpp>
 
-#include "output.h"
-#include "paths.h"
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "apps/common/setup.h"
 #include "policy/policy.h"
 #include "service/control_socket.h"
-#include "setup.h"
 #include "verbs.h"
 
 namespace derate::cli {

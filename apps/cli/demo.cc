@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
 #include "base/clock.h"
 #include "lab/compare.h"
-#include "output.h"
 #include "verbs.h"
 
 namespace derate::cli {

@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/gpus.h"
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "apps/common/setup.h"
+#include "apps/common/state_file.h"
 #include "config/config.h"
 #include "govern/envelope_rule.h"
-#include "gpus.h"
-#include "output.h"
-#include "paths.h"
-#include "setup.h"
-#include "state_file.h"
 #include "verbs.h"
 
 namespace derate::cli {

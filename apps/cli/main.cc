@@ -3,9 +3,9 @@
 
 #include <cstdio>
 
+#include "apps/common/output.h"
 #include "base/exit_code.h"
 #include "command_line.h"
-#include "output.h"
 #include "verbs.h"
 
 namespace derate::cli {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "output.h"
+#include "apps/common/output.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "verbs.h"

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/gpus.h"
+#include "apps/common/output.h"
+#include "apps/common/signals.h"
 #include "device/replay/trace_writer.h"
-#include "gpus.h"
-#include "output.h"
-#include "signals.h"
 #include "verbs.h"
 
 namespace derate::cli {

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
+#include "apps/common/setup.h"
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/ledger.h"
-#include "output.h"
-#include "setup.h"
 #include "summary.h"
 #include "text_file.h"
 #include "verbs.h"

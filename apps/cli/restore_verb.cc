@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "apps/common/restore.h"
 #include "base/exit_code.h"
 #include "govern/guard.h"
 #include "govern/lease.h"
-#include "output.h"
-#include "paths.h"
-#include "restore.h"
 #include "verbs.h"
 
 namespace derate::cli {

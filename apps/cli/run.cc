@@ -7,6 +7,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/gpus.h"
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "apps/common/restore.h"
+#include "apps/common/setup.h"
+#include "apps/common/signals.h"
+#include "apps/common/state_file.h"
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "child.h"
@@ -14,13 +21,6 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/record_json.h"
-#include "gpus.h"
-#include "output.h"
-#include "paths.h"
-#include "restore.h"
-#include "setup.h"
-#include "signals.h"
-#include "state_file.h"
 #include "summary.h"
 #include "text_file.h"
 #include "verbs.h"

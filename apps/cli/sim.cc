@@ -3,9 +3,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
-#include "output.h"
 #include "verbs.h"
 
 namespace derate::cli {

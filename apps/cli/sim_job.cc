@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
+#include "apps/common/signals.h"
 #include "base/text.h"
-#include "output.h"
-#include "signals.h"
 #include "sim_served.h"
 
 namespace derate::cli {

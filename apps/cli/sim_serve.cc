@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
+#include "apps/common/signals.h"
 #include "fakenvml/sim_server.h"
-#include "output.h"
-#include "signals.h"
 #include "sim_served.h"
 
 namespace derate::cli {

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
 #include "fakenvml/sim_client.h"
-#include "output.h"
 #include "sim_served.h"
 
 namespace derate::cli {

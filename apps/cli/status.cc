@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "output.h"
-#include "signals.h"
+#include "apps/common/output.h"
+#include "apps/common/signals.h"
 #include "status_view.h"
 #include "verbs.h"
 

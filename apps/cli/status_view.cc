@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/output.h"
+#include "apps/common/state_file.h"
 #include "core/gpu_id.h"
-#include "output.h"
-#include "state_file.h"
 
 namespace derate::cli {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <string>
 
+#include "apps/common/gpus.h"
 #include "base/clock.h"
 #include "base/result.h"
-#include "gpus.h"
 
 namespace derate::cli {
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "output.h"
+#include "apps/common/output.h"
 
 namespace derate::cli {
 namespace {

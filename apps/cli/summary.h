@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "apps/common/setup.h"
 #include "govern/ledger.h"
-#include "setup.h"
 
 namespace derate::cli {
 

@@ -7,8 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "apps/common/options.h"
 #include "base/result.h"
-#include "options.h"
 
 namespace derate::cli {
 

@@ -9,14 +9,14 @@
 #include <cstdio>
 #include <sstream>
 
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "apps/common/restore.h"
+#include "apps/common/signals.h"
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "govern/guard.h"
 #include "govern/lease.h"
-#include "output.h"
-#include "paths.h"
-#include "restore.h"
-#include "signals.h"
 #include "worker.h"
 
 namespace derate::cli {

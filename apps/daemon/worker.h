@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/gpus.h"
+#include "apps/common/setup.h"
+#include "apps/common/state_file.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "govern/governor.h"
-#include "gpus.h"
 #include "service/control_socket.h"
-#include "setup.h"
-#include "state_file.h"
 #include "store/audit.h"
 
 namespace derate::cli {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "apps/daemon/worker.h"
 #include "base/check.h"
 #include "device/sim/sim_device.h"
 #include "govern/lease.h"
-#include "worker.h"
 
 namespace derate::cli {
 
@@ -41,11 +41,15 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   Result<GpuSettings> settings() override { return now().settings(); }
 
  private:
+  // A handle to a GPU that was lost stays dead, as a driver's does: it has to be opened anew.
   SimDevice& now() {
+    dead_ = dead_ || trouble_.faults.gpu_lost;
     inner_.faults = trouble_.faults;
+    inner_.faults.gpu_lost = dead_;
     return inner_;
   }
   SimDevice inner_;
+  bool dead_ = false;
   GpuTrouble& trouble_;
 };
 
@@ -58,8 +62,8 @@ class House {
     ::setenv("DERATE_RUN_DIR", (folder + "/run").c_str(), 1);
     const SimChip& of = **find_sim_chip(chip);
     for (int i = 0; i < gpus; ++i) {
-      sims.push_back(std::make_unique<SimGpu>(
-          of, SimOptions{.seed = static_cast<std::uint64_t>(i + 1)}));
+      sims.push_back(
+          std::make_unique<SimGpu>(of, SimOptions{.seed = static_cast<std::uint64_t>(i + 1)}));
       troubles.push_back(std::make_unique<GpuTrouble>());
     }
   }

@@ -66,13 +66,13 @@ int main(int argc, char** argv) {
   settings.govern = true;
   settings.policy = "geepafs";
   house.start(settings);
-  fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", "day", "resident", "files", "threads", "journals");
+  fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", "day", "resident", "files", "threads",
+             "journals");
   for (int day = 0; day <= *days; ++day) {
-    fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", day, cli::status_of("VmRSS"),
-               cli::open_files(), cli::status_of("Threads"), house.left().size());
+    fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", day, cli::status_of("VmRSS"), cli::open_files(),
+               cli::status_of("Threads"), house.left().size());
     std::fflush(stdout);
-    for (int hour = 0; day < *days && hour < 24; ++hour)
-      cli::live_an_hour(house, day * 24 + hour);
+    for (int hour = 0; day < *days && hour < 24; ++hour) cli::live_an_hour(house, day * 24 + hour);
   }
   for (const auto& trouble : house.troubles) trouble->faults = {};
   house.run(std::chrono::minutes(2));

@@ -1,4 +1,4 @@
-#include "worker.h"
+#include "apps/daemon/worker.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -233,13 +233,27 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
     const std::string name = std::to_string(gpu);
     SimFaults& faults = house.trouble(gpu).faults;
     switch (random() % 9) {
-      case 0: answer(house, {{"command", "pause"}}); break;
-      case 1: answer(house, {{"command", "resume"}}); break;
-      case 2: answer(house, {{"command", "release"}, {"gpus", name}}); break;
-      case 3: faults.gpu_lost = !faults.gpu_lost; break;
-      case 4: faults.no_permission = !faults.no_permission; break;
-      case 5: house.worker->reload(governing(policies[random() % policies.size()])); break;
-      case 6: house.run(std::chrono::milliseconds(random() % 20'000)); break;
+      case 0:
+        answer(house, {{"command", "pause"}});
+        break;
+      case 1:
+        answer(house, {{"command", "resume"}});
+        break;
+      case 2:
+        answer(house, {{"command", "release"}, {"gpus", name}});
+        break;
+      case 3:
+        faults.gpu_lost = !faults.gpu_lost;
+        break;
+      case 4:
+        faults.no_permission = !faults.no_permission;
+        break;
+      case 5:
+        house.worker->reload(governing(policies[random() % policies.size()]));
+        break;
+      case 6:
+        house.run(std::chrono::milliseconds(random() % 20'000));
+        break;
       default:
         answer(house, {{"command", "policy-set"},
                        {"policy", policies[random() % policies.size()]},
@@ -255,6 +269,8 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   house.start();
   house.run(1s);
   for (int i = 0; i < 3; ++i) {
+    RC_LOG() << "GPU " << i << ", journals " << house.left().size() << "\n";
+    for (const std::string& text : house.told) RC_LOG() << text << "\n";
     RC_ASSERT(!house.sim(i).locked());
     RC_ASSERT(house.sim(i).power_limit() == house.sim(i).chip().power_limits.factory);
   }
