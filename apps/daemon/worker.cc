@@ -213,7 +213,7 @@ GovernedGpu Worker::seat(Post& post) {
   auto made = governed(post);
   if (made.ok()) {
     post.policy = post.wanted->policy.info->name;
-    post.handed_on.reset();
+    if (made->keeping) post.handed_on.reset();  // its actuator has it now
     return *std::move(made);
   }
   post.trouble = "not governed: " + made.error().message;
@@ -223,15 +223,39 @@ GovernedGpu Worker::seat(Post& post) {
 
 Result<void> Worker::assign(std::size_t at, std::optional<Assignment> wanted) {
   Post& post = posts_[at];
-  post.wanted = std::move(wanted);
   // Restored first: the new policy finds the GPU as it was found.
-  auto restored = governor_->replace(at, observer(post));
-  (void)governor_->replace(at, seat(post)).ok();
-  if (post.policy.empty() && post.lease.valid()) {
-    post.lease = UniqueFd();
-    options_.release(post.gpu.source->capability().id.uuid);
-  }
+  auto restored = governor_->restore(at);
+  if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
+  post.wanted = std::move(wanted);
+  (void)governor_->replace(at, seat(post));
+  let_go(post);
   return restored;
+}
+
+// A GPU that is only observed and owes nothing is free for others to govern.
+void Worker::let_go(Post& post) {
+  if (!post.policy.empty() || post.handed_on || !post.lease.valid()) return;
+  post.lease = UniqueFd();
+  options_.release(post.gpu.source->capability().id.uuid);
+}
+
+// Of a GPU that nobody governs now: tried again until it succeeds.
+void Worker::restore_handed_on(Post& post) {
+  const Instant now = clock_.now();
+  const bool governed = !post.policy.empty() && post.wanted && !post.wanted->dry_run;
+  if (!post.handed_on || governed || now < post.restore_again.value_or(now)) return;
+  post.restore_again = now + kRestoreEvery;
+  JournalEntry& entry = post.handed_on->entry;
+  if (!restore_settings(*post.gpu.control, entry).ok()) return;
+  if (const auto removed = options_.journal.remove(entry.uuid); !removed.ok()) {
+    options_.tell(removed.error().message);
+    return;
+  }
+  audit({clock_.wall_now(), {}, entry.uuid, "restore", {}, {}, "tried again", {}});
+  options_.tell(entry.uuid + ": restored at last");
+  post.handed_on.reset();
+  post.restore_again.reset();
+  let_go(post);
 }
 
 // --- the round
@@ -301,7 +325,8 @@ void Worker::note_freshness(Post& post, const Record& record) {
 void Worker::tend(std::size_t at) {
   Post& post = posts_[at];
   const Instant now = clock_.now();
-  if (post.lease_again && now >= *post.lease_again) (void)governor_->replace(at, seat(post)).ok();
+  if (post.lease_again && now >= *post.lease_again) (void)governor_->replace(at, seat(post));
+  restore_handed_on(post);
   if (!post.expired_since) {
     post.reopening = nullptr;
     post.reopen_at.reset();
@@ -325,11 +350,9 @@ void Worker::reopen(std::size_t at) {
   if (!fresh.source->read({.energy = true, .activity = false}).ok()) return;
   options_.tell(fmt::format("GPU {} is back", fresh.source->capability().id.index));
   // What was written before it was lost must still be restored in the end.
-  if (auto keeping = governor_->abandon(at);
-      keeping && (keeping->entry.clock_written || keeping->entry.power_written))
-    post.handed_on = std::move(keeping);
-  OpenGpu old = std::exchange(post.gpu, std::move(fresh));
-  (void)governor_->replace(at, seat(post)).ok();
+  if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
+  const OpenGpu old = std::exchange(post.gpu, std::move(fresh));  // until its seat is another's
+  (void)governor_->replace(at, seat(post));
   post.expired_since.reset();
   post.reopen_at.reset();
 }
@@ -374,9 +397,13 @@ void Worker::reload(const Settings& settings) {
     if (const auto restored = governor_->restore(); !restored.ok())
       options_.tell("not restored: " + restored.error().message);
     std::vector<GovernedGpu> seats;
-    for (Post& post : posts_) {
+    for (std::size_t at = 0; at < posts_.size(); ++at) {
+      Post& post = posts_[at];
+      if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
+      (void)governor_->replace(at, observer(post));
       post.wanted = by_configuration(post.gpu.source->capability().id);
       seats.push_back(seat(post));
+      let_go(post);
     }
     governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
     return;

@@ -58,6 +58,7 @@ class Worker {
   static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
   static constexpr Duration kReopenEvery = std::chrono::seconds(10);
   static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
+  static constexpr Duration kRestoreEvery = std::chrono::seconds(5);
 
   // `clock` outlives the worker.
   Worker(WorkerOptions options, Settings settings, Clock& clock);
@@ -91,6 +92,7 @@ class Worker {
     UniqueFd lease;
     std::optional<Instant> lease_again;
     std::optional<Keeping> handed_on;  // of a predecessor: what the GPU must be restored to
+    std::optional<Instant> restore_again;
     std::optional<Instant> expired_since, reopen_at;
     OpeningPoll reopening;
   };
@@ -106,6 +108,8 @@ class Worker {
   GovernedGpu seat(Post& post);
   Keeping keeping_for(Post& post) const;
   Result<void> assign(std::size_t at, std::optional<Assignment> wanted);
+  void restore_handed_on(Post& post);
+  void let_go(Post& post);
   void take_records(std::span<const Record> records);
   void note_write(const Record& record, const std::string& uuid);
   void note_freshness(Post& post, const Record& record);

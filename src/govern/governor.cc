@@ -123,17 +123,20 @@ std::span<const Record> Governor::tick(bool everything) {
   return records_;
 }
 
-Result<void> Governor::replace(std::size_t at, GovernedGpu gpu) {
-  auto restored = seats_[at]->actuator.restore();
-  seats_[at] = make_seat(std::move(gpu));
-  return restored;
+std::optional<Keeping> Governor::unrestored(std::size_t at) const {
+  const auto& keeping = seats_[at]->actuator.keeping();
+  const bool any = keeping && (keeping->entry.clock_written || keeping->entry.power_written);
+  return any ? keeping : std::nullopt;
 }
 
-std::optional<Keeping> Governor::abandon(std::size_t at) {
-  Actuator& actuator = seats_[at]->actuator;
-  actuator.abandon();
-  return actuator.keeping();
+std::optional<Keeping> Governor::replace(std::size_t at, GovernedGpu gpu) {
+  auto left = unrestored(at);
+  seats_[at]->actuator.abandon();
+  seats_[at] = make_seat(std::move(gpu));
+  return left;
 }
+
+Result<void> Governor::restore(std::size_t at) { return seats_[at]->actuator.restore(); }
 
 Result<void> Governor::restore() {
   std::optional<Error> failure;

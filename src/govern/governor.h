@@ -45,13 +45,14 @@ class Governor {
   // When the next GPU is due.
   Instant next_due() const;
 
-  // Puts another policy, source or control on the GPU at `seat`; what was there is restored first,
-  // unless it was abandon()ed. Errors: those of restoring, and the new one is seated all the same.
-  Result<void> replace(std::size_t seat, GovernedGpu gpu);
-  // Leaves the GPU at `seat` as it is now, without a further call to it: it is lost, or hangs.
-  // Gives what a successor needs to restore it in the end.
-  std::optional<Keeping> abandon(std::size_t seat);
+  // Puts another policy, source or control on the GPU at `seat`. What was there makes no further
+  // call to the GPU: restore it first. Gives what it has not restored, for a successor to do it.
+  std::optional<Keeping> replace(std::size_t seat, GovernedGpu gpu);
+  // What is still to be restored at `seat`; empty when nothing is.
+  std::optional<Keeping> unrestored(std::size_t seat) const;
 
+  // Gives the GPU at `seat` back. Errors: those of its control.
+  Result<void> restore(std::size_t seat);
   // Gives every GPU back, going on past one that fails. Errors: all failures, each with its GPU.
   Result<void> restore();
 
