@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -21,9 +22,42 @@ const Clock& process_clock() {
   return clock;
 }
 
+// Each GPU on a thread of its own: one that hangs does not keep the others shut.
+Result<NvmlDevices> open_side_by_side(const std::shared_ptr<const NvmlLibrary>& library) {
+  constexpr std::chrono::seconds kDeadline(10);
+  using Outcome = Result<std::unique_ptr<NvmlDevice>>;
+  std::vector<std::future<Outcome>> pending;
+  const int count = TRY(count_devices(*library));
+  for (int index = 0; index < count; ++index) {
+    auto promise = std::make_shared<std::promise<Outcome>>();
+    pending.push_back(promise->get_future());
+    std::thread([promise, library, index] {
+      promise->set_value(NvmlDevice::open(library, index, process_clock()));
+    }).detach();
+  }
+  NvmlDevices devices;
+  SystemClock clock;
+  const Instant end = clock.now() + kDeadline;
+  for (int index = 0; index < count; ++index) {
+    auto& answer = pending[static_cast<std::size_t>(index)];
+    const Duration left = std::max(Duration{}, end - clock.now());
+    if (answer.wait_for(left) != std::future_status::ready) {
+      devices.failed.push_back(
+          {index, {Errc::gpu_stuck, fmt::format("has not answered for {} s", kDeadline.count())}});
+      continue;
+    }
+    Outcome device = answer.get();
+    if (device.ok())
+      devices.opened.push_back(*std::move(device));
+    else
+      devices.failed.push_back({index, std::move(device).error()});
+  }
+  return devices;
+}
+
 Result<OpenGpus> open_on_this_thread(const std::string& choice, NvmlPatience patience) {
   const auto library = TRY(NvmlLibrary::load());
-  NvmlDevices devices = TRY(list_devices(library, process_clock()));
+  NvmlDevices devices = TRY(open_side_by_side(library));
   OpenGpus out;
   out.driver_version = library->driver_version().value_or("");
   for (const FailedGpu& failed : devices.failed)

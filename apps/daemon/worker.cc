@@ -67,29 +67,68 @@ void Worker::begin_opening() { opening_ = options_.open(""); }
 
 void Worker::take_open(OpenGpus opened) {
   for (const std::string& note : opened.notes) options_.tell(note);
+  some_failed_ = !opened.notes.empty();
   posts_.clear();
-  for (OpenGpu& gpu : opened.gpus) {
-    const std::string uuid = gpu.source->capability().id.uuid;
-    Post post;
-    post.gpu = std::move(gpu);
-    if (const auto kept = kept_leases_.find(uuid); kept != kept_leases_.end())
-      post.lease = std::move(kept->second);
-    posts_.push_back(std::move(post));
-  }
-  kept_leases_.clear();
-  restore_leftovers();
-  std::vector<GovernedGpu> seats;
+  last_.clear();
+  governor_ =
+      std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, governor_options(settings_));
+  for (OpenGpu& gpu : opened.gpus) add_post(std::move(gpu));
+  restore_leftovers(posts_);
   for (Post& post : posts_) {
     post.wanted = by_configuration(post.gpu.source->capability().id);
-    seats.push_back(seat(post));
+    governor_->add(seat(post));
+    let_go(post);
   }
-  last_.assign(posts_.size(), std::nullopt);
-  governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
   first_opening_ = false;
 }
 
-// A journal that an earlier process left is restored before anything else is written.
-void Worker::restore_leftovers() {
+void Worker::add_post(OpenGpu gpu) {
+  const std::string uuid = gpu.source->capability().id.uuid;
+  Post post;
+  post.gpu = std::move(gpu);
+  if (const auto kept = kept_leases_.find(uuid); kept != kept_leases_.end()) {
+    post.lease = std::move(kept->second);
+    kept_leases_.erase(kept);
+  }
+  known_.insert(uuid);
+  posts_.push_back(std::move(post));
+  last_.emplace_back();
+}
+
+bool Worker::some_missing() const { return some_failed_ || known_.size() > posts_.size(); }
+
+// A GPU that was not there when the others were opened may be there later.
+void Worker::look_for_missing() {
+  const Instant now = clock_.now();
+  if (!some_missing() && !rescan_) return rescan_at_.reset();
+  if (!rescan_) {
+    if (!rescan_at_) rescan_at_ = now + kRescanEvery;
+    if (now < *rescan_at_) return;
+    rescan_ = options_.open("");
+  }
+  auto opened = rescan_();
+  if (!opened) return;
+  rescan_ = nullptr;
+  rescan_at_ = now + kRescanEvery;
+  if (!opened->ok()) return;
+  some_failed_ = !(*opened)->notes.empty();
+  for (OpenGpu& gpu : (*opened)->gpus) {
+    const std::string uuid = gpu.source->capability().id.uuid;
+    const bool here = std::any_of(posts_.begin(), posts_.end(), [&](const Post& post) {
+      return post.gpu.source->capability().id.uuid == uuid;
+    });
+    if (here) continue;
+    options_.tell(fmt::format("GPU {} is here now", gpu.source->capability().id.index));
+    add_post(std::move(gpu));
+    restore_leftovers(std::span(posts_).last(1));
+    posts_.back().wanted = by_configuration(posts_.back().gpu.source->capability().id);
+    governor_->add(seat(posts_.back()));
+    let_go(posts_.back());
+  }
+}
+
+// A journal that an earlier process left is restored before anything else is written to its GPU.
+void Worker::restore_leftovers(std::span<Post> posts) {
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) return options_.tell(left.error().message);
   for (const UnusableJournal& bad : left->unusable) {
@@ -98,12 +137,12 @@ void Worker::restore_leftovers() {
                               aside.ok() ? "set aside, not applied" : aside.error().message));
   }
   for (const JournalEntry& entry : left->entries) {
-    const auto post = std::find_if(posts_.begin(), posts_.end(), [&](const Post& p) {
+    const auto post = std::find_if(posts.begin(), posts.end(), [&](const Post& p) {
       return p.gpu.source->capability().id.uuid == entry.uuid;
     });
-    if (post != posts_.end())
+    if (post != posts.end())
       restore_leftover(*post, entry);
-    else
+    else if (!known_.contains(entry.uuid))
       options_.tell(entry.uuid + ": a journal is left of a GPU that is not here: kept");
   }
 }
@@ -277,10 +316,12 @@ Result<void> Worker::step() {
       else
         options_.tell("cannot open the GPUs: " + opened->error().message);
     }
-  if (governor_ != nullptr && !posts_.empty()) {
-    if (last_.front()) lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
+  if (governor_ != nullptr) {
+    if (!last_.empty() && last_.front())
+      lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
     take_records(governor_->tick());
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
+    look_for_missing();
   }
   if (state_.due() && (paused_ || governor_ != nullptr)) publish();
   return {};
@@ -509,6 +550,7 @@ Result<std::string> Worker::pause() {
     if (post.lease.valid())
       kept_leases_[post.gpu.source->capability().id.uuid] = std::move(post.lease);
   governor_.reset();
+  rescan_ = nullptr;
   posts_.clear();
   last_.clear();
   TRY(std::move(restored));

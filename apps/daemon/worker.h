@@ -8,6 +8,8 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +59,7 @@ class Worker {
  public:
   static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
   static constexpr Duration kReopenEvery = std::chrono::seconds(10);
+  static constexpr Duration kRescanEvery = std::chrono::seconds(30);
   static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
   static constexpr Duration kRestoreEvery = std::chrono::seconds(5);
 
@@ -100,7 +103,10 @@ class Worker {
 
   void begin_opening();
   void take_open(OpenGpus opened);
-  void restore_leftovers();
+  void add_post(OpenGpu gpu);
+  void restore_leftovers(std::span<Post> posts);
+  bool some_missing() const;
+  void look_for_missing();
   void restore_leftover(Post& post, const JournalEntry& entry);
   std::optional<Assignment> by_configuration(const GpuId& id) const;
   GovernedGpu observer(Post& post) const;
@@ -131,6 +137,10 @@ class Worker {
   Clock& clock_;
   StateFile state_;
   OpeningPoll opening_;
+  bool some_failed_ = false;     // to open, when last tried
+  std::set<std::string> known_;  // UUIDs of the GPUs that were ever open
+  OpeningPoll rescan_;
+  std::optional<Instant> rescan_at_;
   std::vector<Post> posts_;
   std::unique_ptr<Governor> governor_;       // its seats are `posts_`, in order
   std::vector<std::optional<Record>> last_;  // of each GPU

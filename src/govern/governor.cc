@@ -123,6 +123,8 @@ std::span<const Record> Governor::tick(bool everything) {
   return records_;
 }
 
+void Governor::add(GovernedGpu gpu) { seats_.push_back(make_seat(std::move(gpu))); }
+
 std::optional<Keeping> Governor::unrestored(std::size_t at) const {
   const auto& keeping = seats_[at]->actuator.keeping();
   const bool any = keeping && (keeping->entry.clock_written || keeping->entry.power_written);

@@ -45,6 +45,8 @@ class Governor {
   // When the next GPU is due.
   Instant next_due() const;
 
+  // One more GPU, in the last seat.
+  void add(GovernedGpu gpu);
   // Puts another policy, source or control on the GPU at `seat`. What was there makes no further
   // call to the GPU: restore it first. Gives what it has not restored, for a successor to do it.
   std::optional<Keeping> replace(std::size_t seat, GovernedGpu gpu);

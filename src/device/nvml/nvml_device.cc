@@ -513,13 +513,18 @@ Result<GpuSettings> NvmlDevice::settings() {
   return out;
 }
 
+Result<int> count_devices(const NvmlLibrary& library) {
+  unsigned int count = 0;
+  const Return code = library.functions().device_count(&count);
+  if (code != Return::success) return library.error(code, "nvmlDeviceGetCount_v2");
+  return static_cast<int>(count);
+}
+
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
                                  const Clock& clock) {
-  unsigned int count = 0;
-  const Return code = library->functions().device_count(&count);
-  if (code != Return::success) return library->error(code, "nvmlDeviceGetCount_v2");
+  const int count = TRY(count_devices(*library));
   NvmlDevices devices;
-  for (int index = 0; index < static_cast<int>(count); ++index) {
+  for (int index = 0; index < count; ++index) {
     auto device = NvmlDevice::open(library, index, clock);
     if (device.ok())
       devices.opened.push_back(*std::move(device));

@@ -53,6 +53,9 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
 };
 
+// How many GPUs there are. Errors: query_failed.
+Result<int> count_devices(const NvmlLibrary& library);
+
 // A GPU that is there and cannot be opened.
 struct FailedGpu {
   int index;
