@@ -88,12 +88,11 @@ Result<Child::Started> Child::start(const std::vector<std::string>& command,
 }
 
 std::optional<int> Child::poll() {
-  int status = 0;
-  const pid_t got = ::waitpid(pid_, &status, WNOHANG);
-  if (got != pid_) return std::nullopt;
-  if (WIFEXITED(status)) return WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-  return std::nullopt;
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid != pid_)
+    return std::nullopt;
+  return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
 void Child::forward(int signal) const { ::kill(pid_, signal); }

@@ -31,7 +31,8 @@ class Child {
   static Result<Started> start(const std::vector<std::string>& command,
                                const std::optional<RunAs>& as);
 
-  // The exit code once it has ended: its own, or 128 + the signal that killed it.
+  // The exit code once it has ended: its own, or 128 + the signal that killed it. It is left to be
+  // waited for by whoever outlives this process, which may be killed before it has told.
   std::optional<int> poll();
   void forward(int signal) const;
   pid_t pid() const { return pid_; }

@@ -303,7 +303,8 @@ Result<int> run_under_guard(const RunOptions& options) {
   };
   hooks.tell = [](const std::string& text) { warn("derate: {}\n", text); };
   SystemClock clock;
-  return TRY(run_guarded(guard, hooks, clock)).exit_code;
+  const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
+  return outcome.child_lost ? exit_code::kRunFailed : outcome.exit_code;
 }
 
 Result<bool> writes_to_real_gpus(const RunOptions& options) {

@@ -105,7 +105,12 @@ class Guard {
  public:
   Guard(const GuardOptions& options, const GuardHooks& hooks, Clock& clock)
       : options_(options), hooks_(hooks), clock_(clock) {}
-  ~Guard() { ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr); }
+  // What asked for the end that has come now must not kill us for it, and cost the exit code.
+  ~Guard() {
+    signalfd_siginfo info{};
+    while (signals_.valid() && ::read(signals_.get(), &info, sizeof info) == sizeof info) continue;
+    ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
 
   Result<GuardOutcome> run();
 
@@ -257,12 +262,10 @@ void Guard::restore_what_is_left() {
   const auto left = hooks_.left_over(worker_);
   if (left.empty()) return;
   outcome_.worker_failed = true;
-  const auto restore = [&](const std::string& uuid) {
-    ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
-    return hooks_.restore(uuid);
-  };
+  // What would end a process stays blocked in those that restore: a Ctrl-C goes to all of them, and
+  // none may end half done. SIGKILL ends one that hangs.
   RestoreOutcome done =
-      restore_side_by_side(left, restore, options_.restore_time, clock_, hooks_.alive);
+      restore_side_by_side(left, hooks_.restore, options_.restore_time, clock_, hooks_.alive);
   const auto list = [](const std::vector<std::string>& uuids) {
     return uuids.empty() ? "none" : fmt::format("{}", fmt::join(uuids, ", "));
   };
@@ -274,13 +277,17 @@ void Guard::restore_what_is_left() {
 
 // The worker's child runs on without a governor; its exit code is still wanted.
 void Guard::wait_for_adopted() {
-  if (!options_.adopt || adopted_ <= 0) return;
-  hooks_.tell(fmt::format("governing has ended; the command (pid {}) goes on", adopted_));
+  if (!options_.adopt) return;
+  outcome_.child_lost = adopted_ <= 0;
+  if (outcome_.child_lost) return;
+  bool told = false;
   while (true) {
     int status = 0;
     const pid_t dead = ::waitpid(adopted_, &status, WNOHANG);
     if (dead == adopted_) outcome_.exit_code = code_of_status(status);
     if (dead != 0) return;
+    if (!std::exchange(told, true))
+      hooks_.tell(fmt::format("governing has ended; the command (pid {}) goes on", adopted_));
     signalfd_siginfo info{};
     if (wait_for(signals_.get(), 500) && ::read(signals_.get(), &info, sizeof info) > 0 &&
         info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL)
@@ -292,6 +299,7 @@ void Guard::wait_for_adopted() {
 Result<GuardOutcome> Guard::run() {
   TRY(start());
   supervise();
+  if (link_.valid()) take_messages();  // its last words
   const bool killed = !worker_status_ || WIFSIGNALED(*worker_status_);
   outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
   outcome_.worker_failed = killed;

@@ -29,7 +29,8 @@ class GuardLink {
   Result<UniqueFd> lease(const std::string& uuid) const;
   // The guard lets go of the GPU, too.
   void release(const std::string& uuid) const;
-  // The worker's own child, for the guard to wait for should the worker be gone.
+  // The worker's own child, for the guard to wait for should the worker be gone: so the worker
+  // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.
   void started(pid_t child) const;
 
   // The guard is gone: restore and end.
@@ -66,6 +67,7 @@ struct GuardHooks {
 struct GuardOutcome {
   int exit_code = 0;  // the worker's, or 128 + the signal that killed it; an adopted child's own
   bool worker_failed = false;              // it was killed, or ended without giving its GPUs back
+  bool child_lost = false;                 // it was killed before it had started a child to adopt
   std::vector<std::string> restored = {};  // after the worker's end
   std::vector<std::string> not_restored = {};  // they stay in the journal
 };
@@ -76,10 +78,9 @@ struct RestoreOutcome {
 
 // Restores each GPU in a process of its own, all at once; one that takes longer than `patience` is
 // killed and counts as not restored. `alive` is called now and then. The process has one thread.
-RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
-                                    const std::function<int(const std::string&)>& restore,
-                                    Duration patience, Clock& clock,
-                                    const std::function<void()>& alive = [] {});
+RestoreOutcome restore_side_by_side(
+    const std::vector<std::string>& uuids, const std::function<int(const std::string&)>& restore,
+    Duration patience, Clock& clock, const std::function<void()>& alive = [] {});
 
 // Runs a guard with its worker until both are done. The process must have one thread.
 // Errors: io when there is no process or socket to be had.

@@ -239,6 +239,54 @@ TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
   EXPECT_TRUE(noted("goes on"));
 }
 
+TEST_F(GuardTest, ACommandThatEndedBeforeItsWorkerWasKilledGivesItsCode) {
+  options.adopt = true;
+  hooks.work = [](GuardLink& link) {
+    const pid_t command = ::fork();
+    if (command == 0) ::_exit(5);
+    link.started(command);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(command), &info, WEXITED | WNOWAIT);
+    return ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 5);
+  EXPECT_FALSE(noted("goes on"));
+}
+
+TEST_F(GuardTest, ASignalThatCameWhileItRestoredDoesNotCostTheExitCode) {
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  hooks.restore = [](const std::string&) { return ::kill(::getppid(), SIGTERM); };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
+}
+
+TEST_F(GuardTest, AWorkerKilledBeforeItsCommandHasLostIt) {
+  options.adopt = true;
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().child_lost ? 1 : 0);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  hooks.restore = [](const std::string&) {
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::kill(::getpid(), signal);
+    return 0;
+  };
+  EXPECT_EQ(run().not_restored, std::vector<std::string>{});
+}
+
 TEST(Lease, AFolderThatCannotBeMadeIsAnError) {
   const auto lease = take_lease("/proc/derate", "GPU-1", "test");
   ASSERT_FALSE(lease.ok());
