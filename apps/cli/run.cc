@@ -77,7 +77,7 @@ struct Session {
   std::optional<TextFile> report;
 };
 
-Result<void> open_gpus(Session& session, const RunOptions& options) {
+Result<void> open_gpus(Session& session, const RunOptions& options, const GuardLink* link) {
   if (!options.sim.chip.empty()) {
     session.sim = TRY(find_sim_setup(options.sim));
     session.gpus = TRY(open_sim_gpus(*session.sim, options.sim, options.gpus, session.clock));
@@ -87,7 +87,10 @@ Result<void> open_gpus(Session& session, const RunOptions& options) {
     return {};
   }
   const std::string& choice = options.gpus.empty() ? session.settings.gpus : options.gpus;
-  session.gpus = TRY(open_nvml_gpus(choice, kLoopPatience));
+  // Many GPUs take longer to open than the guard lets a worker be silent.
+  session.gpus = TRY(open_nvml_gpus(choice, kLoopPatience, [link] {
+    if (link != nullptr) link->beat();
+  }));
   return {};
 }
 
@@ -97,6 +100,24 @@ Result<void> restore_leftovers(Session& session) {
   const Leftovers left = TRY(journal.read(current_life()));
   set_unusable_aside(left);
   for (const JournalEntry& entry : left.entries)
+void note(Session& session, AuditEntry entry) {
+  if (!session.audit) return;
+  entry.who = fmt::format("{}, pid {}", kOwner, ::getpid());
+  const auto kept = session.audit->append(entry);
+  if (!kept.ok() && !std::exchange(session.audit_failed, true))
+    warn("derate: no audit log: {}\n", kept.error().message);
+}
+
+// Gives everything back; what could not be is told.
+void give_back(Session& session) {
+  if (session.governor == nullptr || std::exchange(session.given_back, true)) return;
+  const auto restored = session.governor->restore();
+  if (!restored.ok()) warn("derate: not restored: {}\n", restored.error().message);
+  for (const OpenGpu& gpu : session.gpus.gpus)
+    note(session, audit_of_restore(restored, gpu.source->capability().id.uuid, "the run has ended",
+                                   session.clock.wall_now()));
+}
+
     for (OpenGpu& gpu : session.gpus.gpus) {
       if (gpu.source->capability().id.uuid != entry.uuid) continue;
       JournalEntry mine = entry;
@@ -131,8 +152,12 @@ Result<void> prepare(Session& session, const RunOptions& options, const GuardLin
   session.settings = TRY(load_settings(options.policy.config));
   session.policy = TRY(choose_policy(options.policy, session.settings));
   session.dry_run = options.dry_run || session.settings.dry_run;
-  TRY(open_gpus(session, options));
-  if (link != nullptr) TRY(take_gpus(session, *link));
+  TRY(open_gpus(session, options, link));
+  if (link != nullptr) {
+    session.audit.emplace(audit_file());
+    TRY(take_gpus(session, *link));
+  }
+  session.last.resize(session.gpus.gpus.size());
   std::vector<GovernedGpu> governed;
   for (OpenGpu& gpu : session.gpus.gpus) {
     ClockControl* control = session.dry_run ? nullptr : gpu.control;

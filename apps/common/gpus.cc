@@ -101,14 +101,21 @@ std::optional<Result<OpenGpus>> Opening::poll() {
 }
 
 // Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
-Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience) {
+Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience,
+                                const std::function<void()>& alive) {
   constexpr std::chrono::seconds kDeadline(30);
+  constexpr std::chrono::milliseconds kAliveEvery(500);
   Opening opening(choice, patience);
   SystemClock clock;
   const Instant end = clock.now() + kDeadline;
+  Instant next_alive = clock.now();
   while (true) {
     if (auto outcome = opening.poll()) return *std::move(outcome);
     if (clock.now() >= end) break;
+    if (clock.now() >= next_alive) {
+      alive();
+      next_alive = clock.now() + kAliveEvery;
+    }
     clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
   }
   return Error{Errc::gpu_stuck,

@@ -1,6 +1,7 @@
 // Where the concrete GPUs are made: real ones through NVML, or simulated ones.
 #pragma once
 
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
@@ -32,8 +33,10 @@ struct OpenGpus {
 
 // The real GPUs that `choice` names (all when empty), in its order, each on a thread of its own.
 // Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
-// or none of that name.
-Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience = {});
+// or none of that name. `alive` is called now and then while the driver is waited for.
+Result<OpenGpus> open_nvml_gpus(
+    const std::string& choice, NvmlPatience patience = {},
+    const std::function<void()>& alive = [] {});
 
 // What a loop that governs many GPUs affords: a slow one is read again at the next tick.
 inline constexpr NvmlPatience kLoopPatience{std::chrono::milliseconds(50),
