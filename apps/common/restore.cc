@@ -43,6 +43,7 @@ int restore_process(const std::string& uuid, const std::string& who, const std::
 
 std::vector<std::string> left_by(pid_t writer) {
   std::vector<std::string> uuids;
+  Journal(journal_directory()).remove_unfinished();
   const auto left = Journal(journal_directory()).read(current_life());
   if (!left.ok()) return uuids;
   for (const JournalEntry& entry : left->entries)
@@ -52,6 +53,7 @@ std::vector<std::string> left_by(pid_t writer) {
 
 void set_unusable_aside(const Leftovers& left) {
   const Journal journal(journal_directory());
+  journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
     const auto moved = journal.set_aside(bad.path);
     warn("derate: journal '{}' {}: {}\n", bad.path, bad.why,

@@ -22,7 +22,7 @@ int restore_process(const std::string& uuid, const std::string& who, const std::
 // The GPUs whose entries the process `writer` has left.
 std::vector<std::string> left_by(pid_t writer);
 
-// Sets unusable journals aside, saying so on standard error.
+// Sets unusable journals aside, saying so on standard error, and removes unfinished ones.
 void set_unusable_aside(const Leftovers& left);
 
 }  // namespace derate::cli

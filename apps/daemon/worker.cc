@@ -81,6 +81,7 @@ void Worker::take_open(OpenGpus opened) {
   }
   first_opening_ = false;
 }
+  options_.journal.remove_unfinished();
 
 void Worker::add_post(OpenGpu gpu) {
   const std::string uuid = gpu.source->capability().id.uuid;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -213,6 +214,20 @@ Result<Leftovers> Journal::read(const MachineLife& now) const {
   std::sort(out.unusable.begin(), out.unusable.end(),
             [](const UnusableJournal& a, const UnusableJournal& b) { return a.path < b.path; });
   return out;
+}
+
+// write_file_atomically() writes to PATH.PID.tmp first.
+void Journal::remove_unfinished() const {
+  std::error_code ignored;
+  std::vector<fs::path> gone;
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    if (file.path().extension() != ".tmp") continue;
+    const std::string number = file.path().stem().extension();  // ".PID"
+    const auto pid = parse_integer(std::string_view(number).substr(number.empty() ? 0 : 1));
+    if (pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH)
+      gone.push_back(file.path());
+  }
+  for (const fs::path& path : gone) fs::remove(path, ignored);
 }
 
 Result<void> Journal::set_aside(const std::string& path) const {

@@ -63,6 +63,8 @@ class Journal {
   // Everything there is. A file that does not parse, was written by another user, or belongs to
   // another life is unusable. Errors: io when the folder is there and cannot be read.
   Result<Leftovers> read(const MachineLife& now) const;
+  // Removes what writers that are gone had begun to write: never an entry. A failure leaves litter.
+  void remove_unfinished() const;
   // Renames an unusable file so that it is found once, and can still be looked at.
   Result<void> set_aside(const std::string& path) const;
 

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -47,6 +49,23 @@ class JournalTest : public testing::Test {
   std::string root_ = new_folder();
   Journal journal_{folder()};
 };
+
+TEST_F(JournalTest, OnlyWhatDeadWritersHadBegunIsRemoved) {
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ::waitpid(dead, nullptr, 0);
+  journal_.remove_unfinished();  // no folder yet
+  ASSERT_TRUE(journal_.write(sample_entry("GPU-1")).ok());
+  const std::string gone = "GPU-2.json." + std::to_string(dead) + ".tmp";
+  const std::vector<std::string> kept = {"GPU-1.json", "GPU-2.json.tmp", "x.tmp", ".tmp",
+                                         "GPU-2.json." + std::to_string(::getpid()) + ".tmp"};
+  for (const std::string& name : kept)
+    if (name != "GPU-1.json") put(name, "half");
+  put(gone, "half");
+  journal_.remove_unfinished();
+  EXPECT_FALSE(fs::exists(folder() + "/" + gone));
+  for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder() + "/" + name)) << name;
+}
 
 TEST_F(JournalTest, WhatIsWrittenIsReadAndRemoved) {
   EXPECT_TRUE(journal_.read(kLife)->entries.empty());  // no folder yet
