@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "apps/common/output.h"
+#include "apps/common/signals.h"
 #include "base/exit_code.h"
 #include "command_line.h"
 #include "verbs.h"
@@ -29,6 +30,7 @@ Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
 
 int main(int argc, char** argv) {
   using namespace derate;
+  cli::open_standard_files();
   const auto parsed = cli::parse_command_line(argc, argv);
   Result<int> code = cli::run_parsed(parsed);
   const Result<void> shown = cli::finish_output();

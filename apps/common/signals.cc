@@ -1,5 +1,8 @@
 #include "signals.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <csignal>
 #include <initializer_list>
 
@@ -33,6 +36,13 @@ void watch_signals() {
   // A closed pipe and a file size limit are errors of the write, which is told of them.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+}
+
+void open_standard_files() {
+  int fd = 0;
+  do fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
 }
 
 int stop_signal() { return g_stop_signal; }

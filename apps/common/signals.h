@@ -8,6 +8,11 @@ namespace derate::cli {
 // SIGUSR2, SIGALRM): nothing leaves a GPU behind unrestored. SIGCHLD wakes sleepers.
 void watch_signals();
 
+// Opens /dev/null for each of standard input, output and error that the caller left closed: the
+// next file would get its number, a journal or a lease, and what is meant for people would be
+// written there. First thing in main().
+void open_standard_files();
+
 // The last of them since watch_signals(); 0 when none came.
 int stop_signal();
 // It was sent to this process by another one; a terminal's goes to the whole group by itself.

@@ -155,4 +155,7 @@ int main_of(int argc, char** argv) {
 }  // namespace
 }  // namespace derate::cli
 
-int main(int argc, char** argv) { return derate::cli::main_of(argc, argv); }
+int main(int argc, char** argv) {
+  derate::cli::open_standard_files();
+  return derate::cli::main_of(argc, argv);
+}
