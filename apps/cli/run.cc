@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/audit_record.h"
 #include "apps/common/gpus.h"
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
@@ -14,6 +15,7 @@
 #include "apps/common/setup.h"
 #include "apps/common/signals.h"
 #include "apps/common/state_file.h"
+#include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "child.h"
@@ -21,6 +23,7 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/record_json.h"
+#include "store/audit.h"
 #include "summary.h"
 #include "text_file.h"
 #include "verbs.h"
@@ -73,6 +76,9 @@ struct Session {
   std::vector<Joules> sim_energy_at_start;
   std::unique_ptr<Governor> governor;
   std::vector<Ledger> ledgers;
+  std::optional<AuditLog> audit;            // where real GPUs are written to
+  std::vector<std::optional<Record>> last;  // of each GPU
+  bool audit_failed = false, given_back = false;
   std::optional<RecordsFile> records;
   std::optional<TextFile> report;
 };
@@ -94,12 +100,6 @@ Result<void> open_gpus(Session& session, const RunOptions& options, const GuardL
   return {};
 }
 
-// What an earlier process left on these GPUs is restored before anything is written to them.
-Result<void> restore_leftovers(Session& session) {
-  const Journal journal(journal_directory());
-  const Leftovers left = TRY(journal.read(current_life()));
-  set_unusable_aside(left);
-  for (const JournalEntry& entry : left.entries)
 void note(Session& session, AuditEntry entry) {
   if (!session.audit) return;
   entry.who = fmt::format("{}, pid {}", kOwner, ::getpid());
@@ -118,11 +118,21 @@ void give_back(Session& session) {
                                    session.clock.wall_now()));
 }
 
+// What an earlier process left on these GPUs is restored before anything is written to them.
+Result<void> restore_leftovers(Session& session) {
+  const Journal journal(journal_directory());
+  const Leftovers left = TRY(journal.read(current_life()));
+  set_unusable_aside(left);
+  for (const JournalEntry& entry : left.entries)
     for (OpenGpu& gpu : session.gpus.gpus) {
       if (gpu.source->capability().id.uuid != entry.uuid) continue;
       JournalEntry mine = entry;
-      TRY(restore_settings(*gpu.control, mine).with("what an earlier process left"));
-      TRY(journal.remove(entry.uuid));
+      auto restored = restore_settings(*gpu.control, mine).with(entry.uuid);
+      if (restored.ok()) restored = journal.remove(entry.uuid);
+      note(session, audit_of_restore(restored, entry.uuid,
+                                     fmt::format("left by {}, pid {}", entry.owner, entry.pid),
+                                     session.clock.wall_now()));
+      TRY(std::move(restored).with("what an earlier process left"));
       warn("derate: {}: restored what {} (pid {}) left\n", entry.uuid, entry.owner, entry.pid);
     }
   return {};
@@ -191,6 +201,10 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
   for (const Record& record : session.governor->tick(everything)) {
     const auto at = static_cast<std::size_t>(record.gpu);
     session.ledgers[at].add(record);
+    const std::string& uuid = session.gpus.gpus[at].source->capability().id.uuid;
+    if (auto told = audit_of(record, session.last[at], uuid, session.clock.wall_now()))
+      note(session, *std::move(told));
+    session.last[at] = record;
     if (session.records) TRY(session.records->add(record));
     if (publish)
       gpus.push_back(gpu_state(session.gpus.gpus[at].source->capability(), record,
@@ -265,8 +279,7 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
 
 // A broken loop leaves the GPU to its own control; the command runs on to its end.
 int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
-  if (const auto restored = session.governor->restore(); !restored.ok())
-    warn("derate: not restored: {}\n", restored.error().message);
+  give_back(session);
   while (true) {
     if (link != nullptr) link->beat();
     if (const auto ended = child.poll()) return *ended;
@@ -277,6 +290,7 @@ int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
 Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
   Session session;
   TRY(prepare(session, options, link));
+  const Defer at_the_latest([&] { give_back(session); });
   for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
@@ -299,8 +313,7 @@ Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
   if (const auto last = tick(session, state, true); !last.ok())
     warn("derate: {}\n", last.error().message);
   const Duration time = session.clock.now() - begin;
-  if (auto restored = session.governor->restore(); !restored.ok())
-    warn("derate: not restored: {}\n", restored.error().message);
+  give_back(session);
   if (const auto reported = report(session, options, *code, time); !reported.ok())
     warn("derate: {}\n", reported.error().message);
   return *code;

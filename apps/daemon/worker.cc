@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/audit_record.h"
 #include "base/exit_code.h"
 #include "config/config.h"
 #include "govern/actuator.h"
@@ -15,10 +16,6 @@ namespace derate::cli {
 namespace {
 
 constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
-
-std::string text_of(std::optional<Megahertz> clock) {
-  return clock ? fmt::format("{:.0f} MHz", clock->value()) : "unlocked";
-}
 
 std::optional<ClockRange> found_lock(const Settings& settings) {
   if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
@@ -81,7 +78,6 @@ void Worker::take_open(OpenGpus opened) {
   }
   first_opening_ = false;
 }
-  options_.journal.remove_unfinished();
 
 void Worker::add_post(OpenGpu gpu) {
   const std::string uuid = gpu.source->capability().id.uuid;
@@ -132,6 +128,7 @@ void Worker::look_for_missing() {
 void Worker::restore_leftovers(std::span<Post> posts) {
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) return options_.tell(left.error().message);
+  options_.journal.remove_unfinished();
   for (const UnusableJournal& bad : left->unusable) {
     const auto aside = options_.journal.set_aside(bad.path);
     options_.tell(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
@@ -332,28 +329,11 @@ void Worker::take_records(std::span<const Record> records) {
   for (const Record& record : records) {
     const auto at = static_cast<std::size_t>(record.gpu);
     Post& post = posts_[at];
-    note_write(record, post.gpu.source->capability().id.uuid);
+    const std::string& uuid = post.gpu.source->capability().id.uuid;
+    if (auto entry = audit_of(record, last_[at], uuid, clock_.wall_now())) audit(*std::move(entry));
     note_freshness(post, record);
     last_[at] = record;
   }
-}
-
-void Worker::note_write(const Record& record, const std::string& uuid) {
-  using Outcome = Actuation::Outcome;
-  const Actuation& done = record.actuation;
-  if (done.outcome != Outcome::written && done.outcome != Outcome::released &&
-      done.outcome != Outcome::failed)
-    return;
-  AuditEntry entry{clock_.wall_now(),    {}, uuid,      "lock", text_of(done.before),
-                   text_of(done.locked), {}, done.error};
-  if (done.outcome == Outcome::released) entry.what = "release";
-  if (done.power_limit) {
-    entry.what = "power limit";
-    entry.after = fmt::format("{:.0f} W", done.power_limit->value());
-  }
-  if (done.outcome == Outcome::failed) entry.before = entry.after = "";
-  entry.why = describe(record.clamped.decision.reason);
-  audit(std::move(entry));
 }
 
 void Worker::note_freshness(Post& post, const Record& record) {
@@ -570,14 +550,8 @@ Result<void> Worker::stop() {
   auto restored = governor_->restore();
   for (const Post& post : posts_)
     if (post.lease.valid())
-      audit({clock_.wall_now(),
-             {},
-             post.gpu.source->capability().id.uuid,
-             "restore",
-             {},
-             {},
-             paused_ ? "paused" : "stopped",
-             restored.ok() ? "" : restored.error().message});
+      audit(audit_of_restore(restored, post.gpu.source->capability().id.uuid,
+                             paused_ ? "paused" : "stopped", clock_.wall_now()));
   return restored;
 }
 

@@ -117,7 +117,6 @@ class Worker {
   void restore_handed_on(Post& post);
   void let_go(Post& post);
   void take_records(std::span<const Record> records);
-  void note_write(const Record& record, const std::string& uuid);
   void note_freshness(Post& post, const Record& record);
   void tend(std::size_t at);
   void reopen(std::size_t at);
