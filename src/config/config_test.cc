@@ -42,7 +42,8 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
   EXPECT_EQ(error_of("[governor]\ndry_run = 1\n"),
             "derate.toml:2:11: dry_run 1: wanted true or false");
   EXPECT_EQ(error_of("[governor]\npolcy = \"x\"\n"),
-            "derate.toml:2:9: unknown key 'polcy' in [governor]; there are policy, gpus, dry_run");
+            "derate.toml:2:9: unknown key 'polcy' in [governor]; there are policy, gpus, "
+            "govern, dry_run, on_drift");
   EXPECT_NE(error_of("[gouvernor]\n").find("derate.toml:1:1: unknown section [gouvernor]"),
             std::string::npos);
   EXPECT_NE(error_of("[governor\n").find("derate.toml:1:"), std::string::npos);
