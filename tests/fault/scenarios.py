@@ -1,0 +1,1428 @@
+"""The faults of docs/faults.md: each a scenario that must end with every GPU as it was found."""
+
+import dataclasses
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Callable
+
+from house import (CAPPED, CONFIG, FOREIGN, GOVERNED, DeathWatch, Failure, alive, check, children,
+                   now, send)
+
+ROWS = []
+
+
+class Skip(Exception):
+    """Why a scenario cannot run here."""
+
+
+@dataclasses.dataclass
+class Measured:
+    ms: float = 0            # from the fault, or from what ended it, to the settings as found
+    by: str = ""             # who restored, by the audit log where it tells
+    note: str = ""           # what else was seen, for the table
+    governed: tuple = (GOVERNED,)  # GPUs of whose restore the audit log must tell
+
+
+@dataclasses.dataclass
+class Row:
+    name: str
+    group: str
+    fault: str
+    when: str
+    who: str
+    outcome: str
+    by: str
+    limit: float  # seconds, of `ms`
+    run: Callable
+    quick: bool = False
+    tsan: bool = False
+    chips: str = ""
+    bare: bool = False  # no simulated GPUs before it begins
+
+
+def row(name, **rest):
+    """Registers the function as the scenario of a row."""
+    def add(function):
+        group = rest.pop("group", function.__module__)
+        ROWS.append(Row(name=name, group=group, run=function, **rest))
+        return function
+    return add
+
+
+WHO = {"derated": "worker", "derate run": "worker", "derated's guard": "guard",
+       "derate run's guard": "guard", "derate restore": "`derate restore`"}
+
+
+def restored(house, since, limit, gpu=GOVERNED, **rest):
+    ms = house.until_restored(limit, since=since)
+    who = []
+
+    def told():
+        who[:] = [house.restorer(gpu)]
+        return who[0] is not None
+    house.until(told, 5, f"the audit log tells who restored GPU {gpu}")
+    return Measured(ms, WHO.get(who[0], who[0]), **rest)
+
+
+def expect_code(program, wanted, limit=15):
+    code = program.wait(limit * 1.0)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    check(code in wanted, f"{program.name}: exit code {code}, wanted {wanted}: {program.text()}")
+
+
+def expect_text(program, *words):
+    text = program.text()
+    for word in words:
+        check(word in text, f"{program.name} does not say {word!r}: {text}")
+
+
+def stop(house, program, code=0, limit=10, number=signal.SIGTERM):
+    """Ends it as a service manager does; what it measured."""
+    since = now()
+    send(program.pid, number)
+    out = restored(house, since, limit)
+    expect_code(program, code)
+    return out
+
+
+def others_tick(house, rounds=4):
+    """The loop goes on for the other GPUs, and their settings are as they were."""
+    before, watts = house.rounds(), house.watts(CAPPED)
+    house.until(lambda: house.rounds() >= before + rounds, 5, "the other GPUs' loop goes on")
+    check(house.watts(CAPPED) == watts, "GPU 1's power limit was changed")
+    check(house.settings(FOREIGN) == house.baseline[FOREIGN], "GPU 2 was changed")
+
+
+# --- signals --------------------------------------------------------------------------------------
+
+G_SIGNALS = "Signals and kills"
+
+
+def add_daemon_stops():
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
+        @row(f"derated.{number.name}", group=G_SIGNALS, fault=number.name, who="derated",
+             when="to the guard, two GPUs governed", by="worker", limit=2,
+             outcome="gives everything back, exits 0", quick=True, tsan=number == signal.SIGTERM)
+        def _(house, number=number):
+            return stop(house, house.governing(), number=number)
+
+    @row("derated.SIGTERM.worker", group=G_SIGNALS, fault="SIGTERM", who="derated", by="worker",
+         when="to the worker alone", limit=2, outcome="gives everything back, exits 0", quick=True)
+    def _(house):
+        daemon = house.governing()
+        since = now()
+        send(daemon.worker(), signal.SIGTERM)
+        out = restored(house, since, 5)
+        expect_code(daemon, 0)
+        return out
+
+
+add_daemon_stops()
+
+
+@row("derated.SIGHUP", group=G_SIGNALS, fault="SIGHUP", who="derated", by="worker", limit=2,
+     when="new configuration, then a bad one", quick=True, tsan=True,
+     outcome="the new one applies, a bad one changes nothing and is told; given back at the end")
+def _(house):
+    daemon = house.governing()
+    before = house.locked(GOVERNED)
+    house.config_file.write_text(CONFIG.replace("efficient-fix", "max-freq"))
+    send(daemon.pid, signal.SIGHUP)
+    house.until(lambda: (house.locked(GOVERNED) or 0) > before, 5, "the new policy's clock")
+    house.config_file.write_text(CONFIG + "[nonsense]\n")
+    send(daemon.pid, signal.SIGHUP)
+    house.until(lambda: "the old configuration stays" in daemon.text(), 5, "the bad file is told")
+    check(house.watts(CAPPED) == 240, "the reload took GPU 1's policy")
+    others_tick(house)
+    return stop(house, daemon)
+
+
+TRAP = "trap 'exit 7' HUP INT TERM; echo started; while :; do sleep 0.05; done"
+
+
+def add_run_signals():
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        @row(f"run.{number.name}", group=G_SIGNALS, fault=number.name, who="derate run",
+             by="worker", when="to the guard while the command runs", limit=2,
+             outcome="passed to the command; when that ends, given back; its exit code is kept",
+             quick=True)
+        def _(house, number=number):
+            program = house.running("sh", "-c", TRAP)
+            house.until(lambda: "started" in program.text(), 5, "the command runs")
+            since = now()
+            send(program.pid, number)
+            out = restored(house, since, 5)
+            expect_code(program, 7)
+            return out
+
+
+add_run_signals()
+
+
+def add_kills():
+    for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
+        quick = number != signal.SIGABRT
+
+        @row(f"derated.worker.{number.name}", group=G_SIGNALS, fault=number.name, who="derated",
+             when="to the worker, two GPUs governed", by="guard", limit=2, quick=quick,
+             tsan=number == signal.SIGKILL, outcome=f"the guard restores, exits {128 + number}")
+        def _(house, number=number):
+            daemon = house.governing()
+            since = now()
+            send(daemon.worker(), number)
+            out = restored(house, since, 5)
+            expect_code(daemon, 128 + number)
+            check(house.restorer(CAPPED) == "derated's guard", "GPU 1 was not the guard's")
+            return out
+
+        @row(f"derated.guard.{number.name}", group=G_SIGNALS, fault=number.name, who="derated",
+             when="to the guard, two GPUs governed", by="worker", limit=2, quick=quick,
+             tsan=number == signal.SIGKILL, outcome="the worker gives everything back and ends")
+        def _(house, number=number):
+            daemon = house.governing()
+            since = now()
+            send(daemon.pid, number)
+            out = restored(house, since, 5)
+            expect_code(daemon, 128 + number)
+            return out
+
+        @row(f"run.worker.{number.name}", group=G_SIGNALS, fault=number.name, who="derate run",
+             when="to the worker while the command runs", by="guard", limit=2, quick=quick,
+             outcome="the guard restores; the command goes on, its exit code is kept")
+        def _(house, number=number):
+            program = house.running("sh", "-c", TRAP)
+            house.until(lambda: "started" in program.text(), 5, "the command runs")
+            command = house.command_of(program)
+            since = now()
+            send(program.worker(), number)
+            out = restored(house, since, 5)
+            check(alive(command), "the command did not go on")
+            send(program.pid, signal.SIGTERM)
+            expect_code(program, 7)
+            return out
+
+        @row(f"run.guard.{number.name}", group=G_SIGNALS, fault=number.name, who="derate run",
+             when="to the guard while the command runs", by="worker", limit=2, quick=quick,
+             outcome="the worker gives everything back; the command goes on")
+        def _(house, number=number):
+            program = house.running("sh", "-c", TRAP)
+            house.until(lambda: "started" in program.text(), 5, "the command runs")
+            command = house.command_of(program)
+            since = now()
+            send(program.pid, number)
+            out = restored(house, since, 5)
+            check(alive(command), "the command did not go on")
+            send(command, signal.SIGTERM)
+            house.until(lambda: not alive(command), 5, "the command ends")
+            return out
+
+
+add_kills()
+
+
+def kill_both(program, worker=None):
+    """At once: neither sees the other die."""
+    worker = worker or program.worker()
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in (program.pid, worker):
+            send(pid, number)
+    program.wait(5)
+
+
+def leave_locked(house):
+    """A GPU whose governor is gone with its guard."""
+    kill_both(house.governing(capped=False))
+    house.until(lambda: house.journals() == [house.uuids[GOVERNED] + ".json"], 2, "its journal")
+    check(house.locked(GOVERNED), "the GPU is not locked")
+
+
+def both_killed(house, program):
+    kill_both(program)
+    check(not house.restored(), "somebody restored, and who could have?")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5)
+
+
+@row("derated.both", group=G_SIGNALS, fault="SIGKILL", who="derated", by="`derate restore`",
+     when="to guard and worker at once", limit=2, quick=True,
+     outcome="stays as it is until the next start or `derate restore` (the unit's ExecStopPost)")
+def _(house):
+    return both_killed(house, house.governing())
+
+
+@row("run.both", group=G_SIGNALS, fault="SIGKILL", who="derate run", by="`derate restore`",
+     when="to guard and worker at once", limit=2, quick=True,
+     outcome="stays as it is until the next start or `derate restore`; the command goes on")
+def _(house):
+    program = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    command = house.command_of(program)
+    out = both_killed(house, program)
+    check(alive(command), "the command did not go on")
+    send(command, signal.SIGKILL)
+    return out
+
+
+# --- kills at every write -------------------------------------------------------------------------
+
+G_POINTS = "Kills at every point"
+
+
+def watched(house, program):
+    house.until(lambda: program.worker() or program.process.poll() is not None, 5, "a worker")
+    return DeathWatch(house, program.worker() or program.pid)
+
+
+def scripted_daemon(house, extra=None):
+    """Starts derated, has it write to two GPUs in every way, ends it; False where it was killed."""
+    daemon = house.daemon("--silence", "5", "--restore-time", "5", extra=extra)
+
+    def tell(*arguments, code=0):
+        done = subprocess.run([str(house.build / "derate"), *map(str, arguments)],
+                              env=house.environment, capture_output=True, text=True, timeout=30)
+        return done.returncode == code
+
+    def reach(holds):
+        house.until(lambda: holds() or daemon.process.poll() is not None, 15, "the next step")
+        return daemon.process.poll() is None
+    house.daemon_of_sweep = daemon
+    house.watch = watched(house, daemon)
+    return (reach(lambda: house.locked(GOVERNED) and house.rounds() > 0)
+            and tell("policy", "set", "power-cap", "-i", CAPPED)
+            and reach(lambda: house.watts(CAPPED) == 240)
+            and tell("policy", "set", "max-freq", "-i", GOVERNED)
+            and reach(lambda: house.locked(GOVERNED) == 1530)
+            and tell("release", "-i", CAPPED)
+            and reach(lambda: house.watts(CAPPED) == 270))
+
+
+def sweep_daemon(house, arm, points):
+    """Kills the worker at point after point until a run sees its end; (points, slowest ms)."""
+    slowest, struck, at = 0, 0, 0
+    for at in points:
+        extra = arm(at)
+        scripted_daemon(house, extra)
+        daemon = house.daemon_of_sweep
+        send(daemon.pid, signal.SIGTERM)
+        code = daemon.wait(15 * house.slow)
+        check(code in (0, 137), f"point {at}: exit code {code}: {daemon.text()}")
+        house.until_restored(5)
+        slowest = max(slowest, house.watch.end())
+        check(not house.journals(), f"point {at}: left {house.journals()}")
+        check(not house.leases_held(), f"point {at}: leases are held")
+        check(house.audit() is not None, "the audit log")
+        if code == 0:
+            return struck, slowest
+        struck += 1
+    raise Failure(f"still killed at point {at}")
+
+
+def add_write_points():
+    for moment in ("before", "after"):
+        @row(f"derated.write.{moment}", group=G_POINTS, fault="SIGKILL of the worker",
+             who="derated", by="guard", limit=2, quick=moment == "after",
+             when=f"just {moment} each of its writes to two GPUs (locks, limits, resets)",
+             outcome="the guard restores what the journal names")
+        def _(house, moment=moment):
+            def arm(at):
+                house.fault("--clear")
+                house.fault("--kill-writer", moment, "--at", at)
+            struck, slowest = sweep_daemon(house, arm, range(1, 30))
+            house.fault("--clear")
+            check(struck >= 5, f"only {struck} writes")
+            return Measured(slowest, "guard", f"{struck} writes")
+
+        @row(f"run.write.{moment}", group=G_POINTS, fault="SIGKILL of the worker",
+             who="derate run", by="guard", limit=2, quick=moment == "before",
+             when=f"just {moment} each of its writes", outcome="the guard restores; the command "
+             "ends by itself and its exit code is kept")
+        def _(house, moment=moment):
+            slowest = 0
+            for at in (1, 2):
+                house.fault("--kill-writer", moment, "--at", at)
+                program = house.run("sh", "-c", "sleep 0.3; exit 5")
+                watch = watched(house, program)
+                # The first write comes before the command is started: then there is none.
+                expect_code(program, 125 if at == 1 else 5)
+                house.until_restored(5)
+                slowest = max(slowest, watch.end())
+                check(not house.journals(), "a journal is left")
+            return Measured(slowest, "guard", "2 writes")
+
+    @row("derated.write.restorer", group=G_POINTS, fault="SIGKILL of the worker and of the "
+         "guard's restorer", who="derated", by="`derate restore`", limit=2, quick=True,
+         when="just before the restorer's write",
+         outcome="not restored and told, the journal is kept; `derate restore` restores")
+    def _(house):
+        daemon = house.governing(capped=False)
+        house.fault("--kill-writer", "before", "--at", 1)
+        send(daemon.worker(), signal.SIGKILL)
+        expect_code(daemon, 137)
+        expect_text(daemon, "not restored: " + house.uuids[GOVERNED])
+        check(len(house.journals()) == 1, "the journal is gone")
+        since = now()
+        house.derate("restore")
+        return restored(house, since, 5)
+
+
+add_write_points()
+
+
+def kill_point(house, at, log=None):
+    return {"LD_PRELOAD": str(house.build / "tests/libkill_point.so"), "DERATE_KILL_AT": str(at),
+            "DERATE_KILL_LOG": str(log or house.folder / "kill.log")}
+
+
+def calls_made(house):
+    """What the killed workers were about to do: '12 rename GPU-....json'."""
+    text = (house.folder / "kill.log").read_text()
+    return {line.split()[1] for line in text.splitlines()}
+
+
+@row("derated.files", group=G_POINTS, fault="SIGKILL of the worker", who="derated", by="guard",
+     when="before each call that changes a file, takes a lease or tells the guard", limit=2,
+     outcome="the guard restores what the journal names; no half file misleads it")
+def _(house):
+    struck, slowest = sweep_daemon(house, lambda at: kill_point(house, at), range(1, 400))
+    calls = calls_made(house)
+    for wanted in ("open", "write", "fsync", "rename", "unlink", "sendmsg"):
+        check(wanted in calls, f"no {wanted} among the calls: {calls}")
+    return Measured(slowest, "guard", f"{struck} calls: {', '.join(sorted(calls))}")
+
+
+@row("run.files", group=G_POINTS, fault="SIGKILL of the worker", who="derate run", by="guard",
+     when="before each call that changes a file, takes a lease or tells the guard", limit=2,
+     outcome="the guard restores; the command, once started, goes on")
+def _(house):
+    slowest = struck = 0
+    for at in range(1, 300):
+        program = house.run("sh", "-c", "sleep 0.3; exit 5", extra=kill_point(house, at))
+        watch = watched(house, program)
+        code = program.wait(15 * house.slow)
+        check(code in (5, 125), f"call {at}: exit code {code}: {program.text()}")
+        house.until_restored(5)
+        slowest = max(slowest, watch.end())
+        check(not house.journals(), f"call {at}: left {house.journals()}")
+        lines = (house.folder / "kill.log").read_text().splitlines()
+        if int(lines[-1].split()[0]) < at:
+            return Measured(slowest, "guard", f"{struck} calls: "
+                                              f"{', '.join(sorted(calls_made(house)))}")
+        struck += 1
+    raise Failure("still killed")
+
+
+def draw_kills(house, draws):
+    random_numbers = random.Random(house.seed)
+    slowest, seen = 0, {}
+    for draw in range(draws):
+        victim = random_numbers.choice(("worker", "guard", "both"))
+        delay = random_numbers.uniform(0, 1.5)
+        daemon = house.daemon("--silence", "5", "--restore-time", "5")
+        house.until(lambda: daemon.worker(), 5, "the worker is there")
+        worker = daemon.worker()
+        time.sleep(delay)  # the moment itself is what is drawn
+        since = now()
+        if victim == "both":
+            kill_both(daemon, worker)
+            house.derate("restore")
+        else:
+            send(worker if victim == "worker" else daemon.pid, signal.SIGKILL)
+            daemon.wait(10 * house.slow)
+        house.until(lambda: not house.processes_left(), 5, f"draw {draw}: all have ended")
+        slowest = max(slowest, house.until_restored(5, since=since))
+        check(not house.journals(), f"draw {draw} ({victim}, {delay:.3f} s): {house.journals()}")
+        seen[victim] = seen.get(victim, 0) + 1
+    drawn = ", ".join(f"{count} {victim}" for victim, count in sorted(seen.items()))
+    return Measured(slowest, "guard, worker or `derate restore`", drawn, governed=())
+
+
+@row("derated.random.few", group=G_POINTS, fault="SIGKILL of worker, guard or both", quick=True,
+     who="derated", by="guard, worker or `derate restore`", limit=3,
+     when="at a random time of the first 1.5 s, 5 draws",
+     outcome="restored; with both gone, by `derate restore`")
+def _(house):
+    return draw_kills(house, 5)
+
+
+@row("derated.random", group=G_POINTS, fault="SIGKILL of worker, guard or both",
+     who="derated", by="guard, worker or `derate restore`", limit=3,
+     when="at a random time of the first 1.5 s, 24 draws",
+     outcome="restored; with both gone, by `derate restore`")
+def _(house):
+    return draw_kills(house, 24)
+
+
+# --- NVML errors ----------------------------------------------------------------------------------
+
+G_ERRORS = "Driver errors"
+CODES = ("no_permission", "not_supported", "gpu_is_lost", "timeout", "unknown")
+# Every call that derated makes, in the order of src/device/nvml/nvml_library.cc.
+OPEN_CALLS = (
+    "nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
+    "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetName",
+    "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetArchitecture", "nvmlDeviceGetSupportedMemoryClocks",
+    "nvmlDeviceGetSupportedGraphicsClocks", "nvmlDeviceGetPowerManagementLimitConstraints",
+    "nvmlDeviceGetPowerManagementDefaultLimit", "nvmlDeviceGetTemperatureThreshold",
+    "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc")
+READ_CALLS = (
+    "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetFieldValues", "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetTemperature", "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetMigMode",
+    "nvmlGpmSampleGet", "nvmlGpmMetricsGet")
+SETTING_CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetApplicationsClock")
+WRITE_CALLS = ("nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks",
+               "nvmlDeviceSetPowerManagementLimit")
+PROCESS_WIDE = ("nvmlInit_v2", "nvmlSystemGetDriverVersion", "nvmlDeviceGetCount_v2",
+                "nvmlGpmSampleAlloc", "nvmlGpmMetricsGet", "nvmlDeviceGetHandleByIndex_v2")
+
+
+def break_call(house, call, how):
+    """On GPU 0 where the call names a GPU, for all where it does not."""
+    where = () if call in PROCESS_WIDE else ("-i", GOVERNED)
+    house.fault(*where, "--call", call, *how)
+
+
+def start_with_errors(house, code, calls):
+    """Starts derated once for each call that fails; it governs, observes or says why it cannot."""
+    slowest, ended = 0, 0
+    for call in calls:
+        break_call(house, call, ("--fails", code))
+        daemon = house.daemon()
+        house.until(lambda: house.rounds() > 2 or daemon.process.poll() is not None, 15,
+                    f"{call} fails with {code}: derated runs or ends")
+        if daemon.process.poll() is None:
+            check(house.settings(FOREIGN) == house.baseline[FOREIGN], f"{call}: GPU 2 was changed")
+            send(daemon.pid, signal.SIGTERM)
+        else:
+            ended += 1
+            check(len(daemon.text()) > 20, f"{call} fails with {code}: derated says nothing")
+        since = now()
+        exit_code = daemon.wait(15 * house.slow)
+        check(exit_code < 128, f"{call} fails with {code}: exit code {exit_code}: {daemon.text()}")
+        if not house.restored():
+            house.fault("--clear")
+            house.derate("restore")
+            since = now()
+        slowest = max(slowest, house.until_restored(5, since=since))
+        house.fault("--clear")
+        if house.journals():
+            house.derate("restore")
+        check(not house.journals(), f"{call} fails with {code}: left {house.journals()}")
+    return Measured(slowest, "worker", f"{len(calls)} calls; with {ended} of them it cannot "
+                                       "start and says why", governed=())
+
+
+def errors_in_flight(house, code, calls):
+    """Each call fails for a while under a derated that governs; the others go on."""
+    daemon = house.governing()
+    for call in calls:
+        break_call(house, call, ("--fails", code))
+        before = house.rounds()
+        house.until(lambda: house.rounds() > before + 3 or not alive(daemon.pid), 10,
+                    f"{call} fails with {code}: the loop goes on")
+        check(alive(daemon.pid), f"{call} fails with {code}: derated ended: {daemon.text()}")
+        check(house.watts(CAPPED) == 240, f"{call}: GPU 1 is not at its limit")
+        house.fault("--clear")
+    house.until(lambda: house.locked(GOVERNED), 15, "GPU 0 is governed")
+    out = stop(house, daemon)
+    out.note = f"{len(calls)} calls"
+    return out
+
+
+def error_at_restore(house, code, call, gpu):
+    daemon = house.governing()
+    house.fault("-i", gpu, "--call", call, "--fails", code)
+    send(daemon.pid, signal.SIGTERM)
+    other = CAPPED if gpu == GOVERNED else GOVERNED
+    house.until_restored(3, other)
+    exit_code = daemon.wait(15 * house.slow)
+    check(0 < exit_code < 128, f"exit code {exit_code} though GPU {gpu} is not restored")
+    expect_text(daemon, "not restored: " + house.uuids[gpu])
+    check(house.journals() == [house.uuids[gpu] + ".json"], f"journals: {house.journals()}")
+    code_now = house.derate("restore", code=1)
+    check("not restored" in code_now, f"derate restore says {code_now}")
+    house.fault("--clear")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5, gpu=gpu, note=f"exit code {exit_code}")
+
+
+def add_errors():
+    for code in CODES:
+        quick = code == "unknown"
+
+        @row(f"derated.start.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
+             when="at start, in each call that opening, reading and writing make", by="worker",
+             limit=2, outcome="GPU 0 is governed, observed or left alone with a message; the "
+             "others are not touched")
+        def _(house, code=code):
+            return start_with_errors(house, code,
+                                     OPEN_CALLS + READ_CALLS + SETTING_CALLS + WRITE_CALLS)
+
+        @row(f"derated.flight.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
+             when="in flight, in each call of reading and writing", by="worker", limit=2,
+             quick=quick, outcome="the other GPUs' loop goes on; governed again; given back")
+        def _(house, code=code):
+            return errors_in_flight(house, code, READ_CALLS + SETTING_CALLS + WRITE_CALLS)
+
+        @row(f"derated.reset.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
+             when="while it gives a locked clock back", by="`derate restore`", limit=2,
+             quick=quick, outcome="the others are given back; told, exit code not 0, the journal "
+             "is kept; `derate restore` restores once the driver does")
+        def _(house, code=code):
+            return error_at_restore(house, code, "nvmlDeviceResetGpuLockedClocks", GOVERNED)
+
+        @row(f"derated.limit.{code}", group=G_ERRORS, fault=f"NVML error `{code}`", who="derated",
+             when="while it gives a power limit back", by="`derate restore`", limit=2,
+             outcome="the others are given back; told, exit code not 0, the journal is kept; "
+             "`derate restore` restores once the driver does")
+        def _(house, code=code):
+            return error_at_restore(house, code, "nvmlDeviceSetPowerManagementLimit", CAPPED)
+
+    @row("derated.start.few", group=G_ERRORS, fault="NVML error `unknown`", who="derated",
+         when="at start, in a read, a write and the opening", by="worker", limit=2, quick=True,
+         outcome="governed, observed or left alone with a message")
+    def _(house):
+        return start_with_errors(house, "unknown", (
+            "nvmlInit_v2", "nvmlDeviceGetName", "nvmlDeviceGetUtilizationRates",
+            "nvmlDeviceSetGpuLockedClocks"))
+
+    @row("run.start.no_permission", group=G_ERRORS, fault="NVML error `no_permission`", quick=True,
+         who="derate run", when="in the first write", by="nobody: nothing was written", limit=2,
+         outcome="the command runs ungoverned, the error is told, its exit code is kept")
+    def _(house):
+        house.fault("--call", "nvmlDeviceSetGpuLockedClocks", "--fails", "no_permission")
+        program = house.run("sh", "-c", "sleep 0.5; exit 5")
+        expect_code(program, 5)
+        expect_text(program, "ermission")
+        return Measured(house.until_restored(5), "nobody: nothing was written", governed=())
+
+
+add_errors()
+
+# --- calls that hang ------------------------------------------------------------------------------
+
+G_HANGS = "Calls that hang"
+
+
+@row("derated.hang.read", group=G_HANGS, fault="a read hangs", who="derated", by="worker",
+     when="in flight, then comes back", limit=2, quick=True, tsan=True,
+     outcome="that GPU is stale, the others' loop goes on; governed again; given back")
+def _(house):
+    daemon = house.governing()
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is told")
+    others_tick(house, 10)
+    house.fault("--clear")
+    house.until(lambda: not house.trouble(GOVERNED), 5, "GPU 0 answers again")
+    return stop(house, daemon)
+
+
+@row("derated.hang.read.stop", group=G_HANGS, fault="a read hangs", who="derated", by="guard",
+     when="for ever, and derated is stopped", limit=3, quick=True,
+     outcome="the worker gives the others back and ends; the guard restores that GPU")
+def _(house):
+    daemon = house.governing()
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceGetUtilizationRates", "--hangs")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 5, "the hang is told")
+    since = now()
+    send(daemon.pid, signal.SIGTERM)
+    out = restored(house, since, 8)
+    expect_code(daemon, (1, 15))
+    house.fault("--clear")
+    return out
+
+
+@row("derated.hang.write", group=G_HANGS, fault="a write hangs", who="derated", by="worker",
+     when="the first lock, then comes back", limit=2, quick=True,
+     outcome="told in the state, the other GPUs are governed; given back at the end")
+def _(house):
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceSetGpuLockedClocks", "--hangs")
+    daemon = house.daemon("--silence", "2", "--restore-time", "2")
+    house.until(lambda: "driver call" in house.trouble(GOVERNED), 10, "the hang is told")
+    house.derate("policy", "set", "power-cap", "-i", CAPPED)
+    house.until(lambda: house.watts(CAPPED) == 240, 5, "GPU 1 is governed")
+    others_tick(house)
+    house.fault("--clear")
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    return stop(house, daemon)
+
+
+def hanging_restore(house, end):
+    """The reset of GPU 0 hangs while `end` ends the daemon; GPU 1 is restored meanwhile."""
+    daemon = house.governing()
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceResetGpuLockedClocks", "--hangs")
+    since = now()
+    end(daemon)
+    others = house.until_restored(3, CAPPED, since=since)
+    exit_code = daemon.wait(15 * house.slow)
+    ended = now() - since
+    check(exit_code not in (0, 255), f"exit code {exit_code}")
+    check(ended < 6 * house.slow, f"ended only after {ended:.1f} s, and a restore has 2")
+    expect_text(daemon, "not restored: " + house.uuids[GOVERNED])
+    check(house.locked(GOVERNED), "GPU 0 was reset")
+    house.fault("--clear")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5, note=f"GPU 1 after {others:.0f} ms, the daemon's end after "
+                                          f"{ended:.1f} s")
+
+
+@row("derated.hang.restore", group=G_HANGS, fault="the reset hangs", who="derated",
+     when="derated is stopped", by="`derate restore`", limit=2, quick=True, tsan=True,
+     outcome="the others at once; the restorer is killed after its time, told, the journal kept; "
+     "once the driver answers `derate restore` restores")
+def _(house):
+    return hanging_restore(house, lambda daemon: send(daemon.pid, signal.SIGTERM))
+
+
+@row("derated.hang.restore.kill", group=G_HANGS, fault="the reset hangs", who="derated",
+     when="the worker is killed", by="`derate restore`", limit=2,
+     outcome="the others at once; the restorer is killed after its time, told, the journal kept; "
+     "once the driver answers `derate restore` restores")
+def _(house):
+    return hanging_restore(house, lambda daemon: send(daemon.worker(), signal.SIGKILL))
+
+
+@row("derated.hang.open", group=G_HANGS, fault="opening a GPU hangs", who="derated",
+     when="at start, then comes back", by="worker", limit=2, quick=True,
+     outcome="nothing is written while it hangs; governed once it opens; given back")
+def _(house):
+    house.fault("--call", "nvmlDeviceGetHandleByIndex_v2", "--hangs")
+    daemon = house.daemon("--silence", "2")
+    house.until(lambda: (house.run_dir / "control.sock").exists(), 5, "derated listens")
+    time.sleep(3)  # longer than the silence after which a worker is killed
+    check(alive(daemon.pid) and house.restored(), "derated ended or wrote")
+    house.fault("--clear")
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    return stop(house, daemon)
+
+
+@row("derated.hang.open.stop", group=G_HANGS, fault="opening a GPU hangs", who="derated",
+     when="for ever, and derated is stopped", by="nobody: nothing was written", limit=2,
+     quick=True, outcome="ends at once, exit code 0")
+def _(house):
+    house.fault("--call", "nvmlDeviceGetHandleByIndex_v2", "--hangs")
+    daemon = house.daemon("--silence", "2")
+    house.until(lambda: (house.run_dir / "control.sock").exists(), 5, "derated listens")
+    since = now()
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    ms = (now() - since) * 1000
+    house.fault("--clear")
+    return Measured(ms, "nobody: nothing was written", governed=())
+
+
+@row("run.hang.open", group=G_HANGS, fault="opening a GPU hangs", who="derate run",
+     when="for ever", by="nobody: nothing was written", limit=2,
+     outcome="gives up after 30 s with exit code 125; the command was not started")
+def _(house):
+    house.fault("--call", "nvmlDeviceGetHandleByIndex_v2", "--hangs")
+    program = house.run("touch", house.folder / "was-run")
+    expect_code(program, 125, limit=45)
+    expect_text(program, "has not answered")
+    check(not (house.folder / "was-run").exists(), "the command was run")
+    house.fault("--clear")
+    return Measured(0, "nobody: nothing was written", governed=())
+
+
+@row("run.hang.reset", group=G_HANGS, fault="the reset hangs", who="derate run",
+     when="the command has ended", by="`derate restore`", limit=2,
+     outcome="told, the restorer is killed after 10 s, the command's exit code is kept; once the "
+     "driver answers `derate restore` restores")
+def _(house):
+    program = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceResetGpuLockedClocks", "--hangs")
+    send(program.pid, signal.SIGTERM)
+    expect_code(program, 7, limit=25)
+    expect_text(program, "not restored")
+    house.fault("--clear")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5)
+
+
+def interrupted_restorer(house, program, code, victim):
+    """A Ctrl-C reaches every process of the program while a GPU is being restored."""
+    house.fault("-i", GOVERNED, "--call", "nvmlDeviceResetGpuLockedClocks", "--hangs")
+    send(program.worker(), signal.SIGKILL)
+    house.until(lambda: "was killed by signal 9" in program.text(), 5, "the worker's end is told")
+    house.until(lambda: victim(program), 5, "a restorer is at work")
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        os.killpg(program.pid, number)
+    since = now()
+    house.fault("--clear")
+    out = restored(house, since, 5)
+    expect_code(program, code)
+    return out
+
+
+@row("derated.restorer.signals", group=G_HANGS, fault="SIGINT, SIGTERM, SIGHUP to all processes",
+     who="derated", when="while the guard's restorer is in the driver", by="guard", limit=2,
+     quick=True, outcome="the restorer finishes; then the guard ends")
+def _(house):
+    return interrupted_restorer(house, house.governing(capped=False), 137,
+                                lambda program: children(program.pid))
+
+
+@row("run.restorer.signals", group=G_HANGS, fault="SIGINT, SIGTERM, SIGHUP to all processes",
+     who="derate run", when="while the guard's restorer is in the driver", by="guard", limit=2,
+     outcome="the restorer finishes; the command's exit code is kept")
+def _(house):
+    program = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    return interrupted_restorer(house, program, 7, lambda program: len(children(program.pid)) > 1)
+
+
+# --- what the GPU does ----------------------------------------------------------------------------
+
+G_GPU = "The GPU and its sensors"
+
+
+@row("derated.ignored.lock", group=G_GPU, fault="a lock does nothing", who="derated", by="worker",
+     when="from the start, the GPU busy", limit=2, quick=True,
+     outcome="an error in `derate status` within seconds; given back at the end")
+def _(house):
+    house.fault("-i", GOVERNED, "--writes-ignored")
+    house.job(GOVERNED)
+    daemon = house.daemon()
+    seen = house.until(lambda: "no effect" in house.trouble(GOVERNED), 8, "the error is told")
+    house.until(lambda: "no effect" in house.derate("status"), 3, "`derate status` tells")
+    out = stop(house, daemon)
+    house.fault("--clear")
+    out.note = f"told after {seen:.1f} s"
+    return out
+
+
+@row("derated.ignored.power", group=G_GPU, fault="a power limit does nothing", who="derated",
+     when="from the start", by="worker", limit=2, quick=True,
+     outcome="an error in `derate status` within seconds; given back at the end")
+def _(house):
+    house.fault("-i", CAPPED, "--writes-ignored")
+    daemon = house.daemon()
+    house.until(lambda: house.locked(GOVERNED) and house.rounds(), 10, "GPU 0 is governed")
+    house.derate("policy", "set", "power-cap", "-i", CAPPED)
+    seen = house.until(lambda: "no effect" in house.trouble(CAPPED), 5, "the error is told")
+    out = stop(house, daemon)
+    house.fault("--clear")
+    out.note = f"told after {seen:.1f} s"
+    return out
+
+
+def add_sensor_faults():
+    faults = {"frozen": ("--counters", "frozen"), "wrapped": ("--counters", "wrapped"),
+              "jump": ("--counters", "jump"), "backwards": ("--counters", "backwards"),
+              "absurd": ("--absurd",)}
+    texts = {"frozen": "counters stand still", "wrapped": "counters wrap around",
+             "jump": "counters jump ahead", "backwards": "counters go back",
+             "absurd": "sensors read all ones"}
+    for name, arguments in faults.items():
+        @row(f"derated.sensors.{name}", group=G_GPU, fault=texts[name], who="derated", by="worker",
+             when="in flight, the GPU busy", limit=2, quick=name == "wrapped",
+             outcome="the loop goes on, no figure shown is beyond what a GPU can have; given back")
+        def _(house, arguments=arguments):
+            house.job(GOVERNED)
+            daemon = house.governing()
+            house.fault("-i", GOVERNED, *arguments)
+            for _ in range(3):
+                others_tick(house, 10)
+                state = house.gpu_state(GOVERNED)
+                check(0 <= state.get("power_watts", 0) <= 1000, f"power: {state}")
+                check(0 <= state.get("sm_clock_mhz", 0) <= 3000, f"clock: {state}")
+                check(0 <= state.get("temperature_celsius", 0) <= 150, f"temperature: {state}")
+                check(0 <= state.get("gpu_utilisation_ratio", 0) <= 1, f"utilisation: {state}")
+            house.fault("--clear")
+            return stop(house, daemon)
+
+
+add_sensor_faults()
+QUICK_EXPIRY = CONFIG + "[safety]\nstale_after_s = 0.5\nexpire_after_s = 0.5\n"
+
+
+@row("derated.lost", group=G_GPU, fault="the GPU is lost and comes back", who="derated",
+     when="a locked clock", by="worker", limit=2, quick=True,
+     outcome="told; opened anew every 10 s; governed again; given back at the end")
+def _(house):
+    house.config_file.write_text(QUICK_EXPIRY)
+    daemon = house.governing()
+    house.fault("-i", GOVERNED, "--lost")
+    house.until(lambda: house.trouble(GOVERNED), 5, "the loss is told")
+    house.baseline[GOVERNED] = house.settings(GOVERNED)  # a reset GPU has its defaults
+    others_tick(house, 10)
+    house.fault("--clear")
+    back = house.until(lambda: house.locked(GOVERNED), 25, "GPU 0 is governed again")
+    out = stop(house, daemon)
+    out.note = f"governed again {back:.1f} s after its return"
+    return out
+
+
+@row("derated.lost.power", group=G_GPU, fault="the GPU is lost and comes back", who="derated",
+     when="a power limit", by="worker", limit=2,
+     outcome="governed again; at the end the limit that was found, not the reset GPU's default")
+def _(house):
+    house.config_file.write_text(QUICK_EXPIRY)
+    daemon = house.governing()
+    house.fault("-i", CAPPED, "--lost")
+    house.until(lambda: house.trouble(CAPPED), 5, "the loss is told")
+    house.until(lambda: house.watts(CAPPED) == 300, 5, "the limit is the factory's")
+    house.fault("--clear")
+    back = house.until(lambda: house.watts(CAPPED) == 240, 25, "GPU 1 is governed again")
+    out = stop(house, daemon)
+    out.note = f"governed again {back:.1f} s after its return"
+    return out
+
+
+@row("derated.lost.killed", group=G_GPU, fault="the GPU is lost, then the worker is killed",
+     who="derated", when="the GPU is still lost", by="`derate restore`", limit=2,
+     outcome="told, the journal is kept; `derate restore` restores once it is back")
+def _(house):
+    daemon = house.governing()
+    house.fault("-i", CAPPED, "--lost")
+    send(daemon.worker(), signal.SIGKILL)
+    expect_code(daemon, 137)
+    expect_text(daemon, "not restored: " + house.uuids[CAPPED])
+    house.fault("--clear")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5, gpu=CAPPED)
+
+
+@row("derated.mig", group=G_GPU, fault="MIG is switched on under us", who="derated", by="worker",
+     when="a locked clock", limit=2, chips="H200",
+     outcome="that GPU is opened anew and governed again; given back at the end")
+def _(house):
+    house.config_file.write_text(QUICK_EXPIRY)
+    daemon = house.governing(capped=False)
+    house.foreign("mig:0:1")
+    house.until(lambda: not house.locked(GOVERNED), 5, "the change reset the GPU")
+    house.baseline[GOVERNED] = house.settings(GOVERNED)
+    back = house.until(lambda: house.locked(GOVERNED), 30, "GPU 0 is governed again")
+    out = stop(house, daemon)
+    out.note = f"governed again after {back:.1f} s"
+    return out
+
+
+# --- other tools ----------------------------------------------------------------------------------
+
+G_OTHERS = "Other tools and governors"
+CAP_CONFIG = CONFIG.replace("efficient-fix", "power-cap").replace('"0"', '"1"')
+
+
+def start_capped(house, config):
+    house.config_file.write_text(config)
+    daemon = house.daemon()
+    house.until(lambda: house.watts(CAPPED) == 240, 10, "GPU 1 is governed")
+    return daemon
+
+
+def end_yielded(house, daemon, watts):
+    """The other tool's setting stays, whatever becomes of the daemon."""
+    house.baseline[CAPPED] = house.settings(CAPPED)
+    check(not house.journals(), f"left to another tool, and {house.journals()}")
+    check(any(entry["what"] == "yield" for entry in house.audit()),
+          "the audit log does not tell that it was left to another tool")
+    since = now()
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    check(house.watts(CAPPED) == watts, f"{house.watts(CAPPED)} W: the other tool's was {watts}")
+    return Measured((now() - since) * 1000, "nobody: the other tool's setting stays", governed=())
+
+
+@row("derated.drift.reassert", group=G_OTHERS, fault="another tool changes the power limit",
+     who="derated", when="again and again, `on_drift = \"reassert\"`", limit=2, quick=True,
+     by="nobody: the other tool's setting stays",
+     outcome="set again 3 times in a minute, then left to it and told")
+def _(house):
+    daemon = start_capped(house, CAP_CONFIG)
+    for _ in range(3):
+        house.foreign("power:1:200")
+        house.until(lambda: house.watts(CAPPED) == 240, 5, "the limit is set again")
+    house.foreign("power:1:200")
+    house.until(lambda: "left to it" in house.trouble(CAPPED), 5, "it is left to the other tool")
+    return end_yielded(house, daemon, 200)
+
+
+@row("derated.drift.yield", group=G_OTHERS, fault="another tool changes the power limit",
+     who="derated", when="once, `on_drift = \"yield\"`", limit=2, quick=True,
+     by="nobody: the other tool's setting stays", outcome="left to it at once and told")
+def _(house):
+    daemon = start_capped(house, CAP_CONFIG.replace("[governor]\n",
+                                                    "[governor]\non_drift = \"yield\"\n"))
+    house.foreign("power:1:200")
+    house.until(lambda: "left to it" in house.trouble(CAPPED), 5, "it is left to the other tool")
+    return end_yielded(house, daemon, 200)
+
+
+@row("derated.drift.published", group=G_OTHERS, fault="another tool changes the clock lock",
+     who="derated", when="once, a policy that runs as published, the GPU busy", limit=2,
+     by="worker", outcome="counted and shown; given back at the end (the lock is reset)")
+def _(house):
+    house.job(GOVERNED)
+    daemon = house.governing()
+    time.sleep(1)  # long enough for the lock to be seen in effect
+    house.foreign("lock:0:1380:1380")
+    house.until(lambda: house.gpu_state(GOVERNED).get("drifts", 0) > 0, 8, "it is counted")
+    return stop(house, daemon)
+
+
+@row("two.daemons", group=G_OTHERS, fault="a second derated", who="derated", by="worker", limit=2,
+     when="while the first governs", quick=True,
+     outcome="exits 75 and names the first, which goes on")
+def _(house):
+    first = house.governing()
+    second = house.daemon()
+    expect_code(second, 75)
+    expect_text(second, f"pid {first.pid}")
+    others_tick(house)
+    return stop(house, first)
+
+
+@row("daemon.then.run", group=G_OTHERS, fault="`derate run` on a governed GPU", who="derate run",
+     when="derated governs it", by="worker", limit=2, quick=True,
+     outcome="exits 125 and names derated; the command is not started; derated goes on")
+def _(house):
+    daemon = house.governing()
+    writes = house.writes(GOVERNED)
+    program = house.run("touch", house.folder / "was-run")
+    expect_code(program, 125)
+    expect_text(program, f"derated, pid {daemon.pid}")
+    check(not (house.folder / "was-run").exists(), "the command was run")
+    check(house.writes(GOVERNED) == writes, "the GPU was written to")
+    return stop(house, daemon)
+
+
+@row("run.then.daemon", group=G_OTHERS, fault="derated on a GPU that `derate run` governs",
+     who="derated", when="the run goes on, then ends", by="worker", limit=2, quick=True,
+     outcome="observes it and says whose it is; governs it within 5 s of the run's end")
+def _(house):
+    program = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    daemon = house.daemon()
+    house.until(lambda: f"pid {program.pid}" in house.trouble(GOVERNED), 10, "it names the run")
+    send(program.pid, signal.SIGTERM)
+    expect_code(program, 7)
+    house.until(lambda: house.gpu_state(GOVERNED).get("policy") and house.locked(GOVERNED), 10,
+                "derated governs it")
+    return stop(house, daemon)
+
+
+@row("two.runs", group=G_OTHERS, fault="a second `derate run`", who="derate run", by="worker",
+     when="on the same GPU", limit=2, quick=True,
+     outcome="exits 125 and names the first, which goes on")
+def _(house):
+    first = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in first.text(), 5, "the command runs")
+    second = house.run("true")
+    expect_code(second, 125)
+    expect_text(second, f"pid {first.pid}")
+    check(house.locked(GOVERNED), "the first run's lock is gone")
+    since = now()
+    send(first.pid, signal.SIGTERM)
+    out = restored(house, since, 5)
+    expect_code(first, 7)
+    return out
+
+
+# --- the disk -------------------------------------------------------------------------------------
+
+G_DISK = "The disk and its journals"
+
+
+def refuse_to_write(house, daemon, text):
+    """No journal, no writes: told, and nothing was written."""
+    house.until(lambda: "no journal" in house.trouble(GOVERNED), 10, "the reason is told")
+    check(text in house.trouble(GOVERNED), f"the reason: {house.trouble(GOVERNED)}")
+    check(house.writes(GOVERNED) == house.writes_found, "the GPU was written to")
+    others = house.rounds()
+    house.until(lambda: house.rounds() > others + 5, 5, "the loop goes on")
+
+
+NOTHING = "nobody: nothing was written"
+
+
+@row("derated.disk.full", group=G_DISK, fault="the disk is full", who="derated", limit=2,
+     when="before the first write, then there is room", by="worker", quick=True,
+     outcome="no journal, no writes, told; governed once there is room; given back at the end")
+def _(house):
+    house.state_dir.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", house.state_dir],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Skip("no tmpfs may be mounted here: " + done.stderr.strip())
+    ballast = house.state_dir / "ballast"
+    try:
+        ballast.write_bytes(bytes(1 << 20))
+    except OSError:
+        pass  # as full as it gets
+    house.writes_found = house.writes(GOVERNED)
+    daemon = house.daemon()
+    refuse_to_write(house, daemon, "No space left")
+    ballast.unlink()
+    house.until(lambda: house.locked(GOVERNED), 20, "GPU 0 is governed once there is room")
+    return stop(house, daemon)
+
+
+@row("derated.disk.fills", group=G_DISK, fault="the disk fills up", who="derated", limit=2,
+     when="while it governs", by="worker",
+     outcome="governs on and gives everything back; the audit log cannot tell and that is told")
+def _(house):
+    house.state_dir.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", house.state_dir],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Skip("no tmpfs may be mounted here: " + done.stderr.strip())
+    daemon = house.governing()
+    try:
+        (house.state_dir / "ballast").write_bytes(bytes(1 << 20))
+    except OSError:
+        pass
+    send(daemon.pid, signal.SIGTERM)
+    ms = house.until_restored(5, since=now())
+    expect_code(daemon, 0)
+    return Measured(ms, "worker", governed=())
+
+
+@row("derated.disk.filesize", group=G_DISK, fault="a file size limit of 0 bytes", who="derated",
+     when="from the start", by=NOTHING, limit=2, quick=True,
+     outcome="no journal, no writes, told on standard error")
+def _(house):
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = house.writes(GOVERNED)
+    daemon = house.daemon(preexec_fn=limit, stderr=subprocess.PIPE)
+    code = None
+    try:
+        code = daemon.process.wait(4)
+    except subprocess.TimeoutExpired:
+        send(daemon.pid, signal.SIGTERM)
+        code = daemon.process.wait(10)
+    told = daemon.process.stderr.read().decode()
+    check(house.writes(GOVERNED) == before, "the GPU was written to")
+    check(0 <= code < 128 and "File too large" in told, f"exit code {code}: {told}")
+    return Measured(0, NOTHING, note=f"exit code {code}", governed=())
+
+
+@row("derated.disk.readonly", group=G_DISK, fault="a state folder that cannot be written",
+     who="derated", when="from the start", by=NOTHING, limit=2, quick=True,
+     outcome="no journal, no writes, told; the GPU is observed")
+def _(house):
+    house.environment["DERATE_STATE_DIR"] = "/proc/derate"
+    house.writes_found = house.writes(GOVERNED)
+    daemon = house.daemon()
+    refuse_to_write(house, daemon, "/proc/derate")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    house.environment["DERATE_STATE_DIR"] = str(house.state_dir)
+    return Measured(0, NOTHING, governed=())
+
+
+@row("run.disk.readonly", group=G_DISK, fault="a state folder that cannot be written",
+     who="derate run", when="from the start", by=NOTHING, limit=2, quick=True,
+     outcome="no journal, no writes, told; the command runs and its exit code is kept")
+def _(house):
+    house.environment["DERATE_STATE_DIR"] = "/proc/derate"
+    before = house.writes(GOVERNED)
+    program = house.run("sh", "-c", "sleep 0.5; exit 5")
+    expect_code(program, 5)
+    expect_text(program, "no journal")
+    check(house.writes(GOVERNED) == before, "the GPU was written to")
+    house.environment["DERATE_STATE_DIR"] = str(house.state_dir)
+    return Measured(0, NOTHING, governed=())
+
+
+@row("journal.next", group=G_DISK, fault="a journal of a dead derated", who="derated", limit=2,
+     when="at the next start", by="worker", quick=True, tsan=True,
+     outcome="restored before anything else is written, then governed")
+def _(house):
+    leave_locked(house)
+    before = len(house.audit())
+    house.config_file.write_text(CONFIG.replace("govern = true", "govern = false"))
+    since = now()
+    daemon = house.daemon()
+    out = restored(house, since, 5)
+    first = house.audit()[before]
+    check(first["what"] == "restore" and "left by derated" in first["why"], f"first: {first}")
+    expect_text(daemon, "restored what an earlier process left")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    out.by = "next start"
+    return out
+
+
+ROWS[-1].by = "next start"
+
+
+@row("journal.next.governs", group=G_DISK, fault="a journal of a dead derated", who="derated",
+     when="at the next start, which governs", by="worker", limit=2, quick=True,
+     outcome="restored before anything else is written; the same settings count as found")
+def _(house):
+    leave_locked(house)
+    before = len(house.audit())
+    daemon = house.daemon()
+    house.until(lambda: len(house.audit()) >= before + 2, 10, "restored and governed")
+    kinds = [entry["what"] for entry in house.audit()[before:]]
+    check(kinds[:2] == ["restore", "lock"], f"the order of writes: {kinds}")
+    house.until(lambda: house.rounds() > 1, 5, "the loop runs")
+    return stop(house, daemon)
+
+
+@row("journal.next.run", group=G_DISK, fault="a journal of a dead derated", who="derate run",
+     when="at the next `derate run`", by="worker", limit=2, quick=True,
+     outcome="restored before anything else is written")
+def _(house):
+    leave_locked(house)
+    since = now()
+    program = house.run("true")
+    expect_code(program, 0)
+    expect_text(program, "restored what derated")
+    return restored(house, since, 5)
+
+
+def unusable(house, spoil, text, kept=False):
+    """A journal that may not be applied: set aside or kept, told, and the GPU not touched."""
+    leave_locked(house)
+    path = house.journal_dir / (house.uuids[GOVERNED] + ".json")
+    path = spoil(path) or path
+    locked, writes = house.locked(GOVERNED), house.writes(GOVERNED)
+    house.config_file.write_text(CONFIG.replace("govern = true", "govern = false"))
+    daemon = house.daemon()
+    house.until(lambda: house.rounds() > 2, 10, "derated runs")
+    expect_text(daemon, text, "kept" if kept else "set aside, not applied")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    check(house.locked(GOVERNED) == locked and house.writes(GOVERNED) == writes,
+          "the journal was applied")
+    house.expected_left = {path.name if kept else path.name + ".aside"}
+    check(set(house.journals()) == house.expected_left, f"journals: {house.journals()}")
+    house.foreign("reset:0")
+    return Measured(0, "nobody: not applied", governed=())
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def cut(path, size):
+    os.truncate(path, size)
+
+
+def other_gpu(path):
+    uuid = "GPU-00000000-0000-0000-0000-000000000000"
+    edit(path, uuid=uuid)
+    return path.rename(path.with_name(uuid + ".json"))
+
+
+def link_away(path):
+    shutil.copy(path, path.parents[2] / "elsewhere.json")
+    path.unlink()
+    path.symlink_to(path.parents[2] / "elsewhere.json")
+
+
+def other_owner(path):
+    try:
+        os.chown(path, 65534, 65534)
+    except PermissionError:
+        raise Skip("not root: no file can be given away") from None
+
+
+def add_unusable():
+    cases = {
+        "boot": ("a journal of an earlier boot",
+                 lambda path: edit(path, boot_id="11111111-2222-3333-4444-555555555555"),
+                 "is of an earlier boot"),
+        "driver": ("a journal of an earlier load of the driver",
+                   lambda path: edit(path, driver_load="1"), "earlier load of the driver"),
+        "half": ("half a journal",
+                 lambda path: cut(path, path.stat().st_size // 2),
+                 "is not whole"),
+        "empty": ("an empty journal", lambda path: cut(path, 0), "is not whole"),
+        "tail": ("a journal without its last bytes",
+                 lambda path: cut(path, path.stat().st_size - 3), "is not whole"),
+        "owner": ("a journal of another user", other_owner, "belongs to user 65534"),
+        "writable": ("a journal that others may write", lambda path: path.chmod(0o666),
+                     "may be written by others"),
+        "link": ("a symbolic link for a journal", link_away, "is no plain file")}
+    for name, (text, spoil, told) in cases.items():
+        @row(f"journal.{name}", group=G_DISK, fault=text, who="derated", limit=2,
+             when="at the next start", by="nobody: not applied",
+             quick=name in ("boot", "half", "owner", "link"),
+             outcome="never applied: set aside and told")
+        def _(house, spoil=spoil, told=told):
+            return unusable(house, spoil, told)
+
+    @row("journal.gone", group=G_DISK, fault="a journal of a GPU that is not there",
+         who="derated", when="at the next start", by="nobody: not applied", limit=2, quick=True,
+         outcome="kept for the day it is back, and told")
+    def _(house):
+        return unusable(house, other_gpu, "a GPU that is not here", kept=True)
+
+
+add_unusable()
+
+
+@row("journal.found", group=G_DISK, fault="SIGKILL to guard and worker", who="derated",
+     when="the configuration names the lock that was found", by="`derate restore`", limit=2,
+     quick=True, outcome="restored to that lock, not to none")
+def _(house):
+    house.foreign("lock:0:1005:1305")
+    house.note_baseline()
+    low, high = house.settings(GOVERNED)[:2]
+    house.config_file.write_text(
+        CONFIG + f"[found]\nlocked_lowest_mhz = {low}\nlocked_highest_mhz = {high}\n")
+    daemon = house.daemon()
+    house.until(lambda: house.locked(GOVERNED) not in (None, low), 10, "GPU 0 is governed")
+    kill_both(daemon)
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5)
+
+
+# --- the surroundings -----------------------------------------------------------------------------
+
+G_AROUND = "The surroundings"
+
+
+def add_clock_jumps():
+    for name, shift in (("forward", 3600), ("back", -3600)):
+        @row(f"derated.clock.{name}", group=G_AROUND, fault=f"the wall clock jumps an hour {name}",
+             who="derated", when="while it governs", by="worker", limit=2, quick=shift > 0,
+             outcome="nothing happens: Derate counts on monotonic time")
+        def _(house, shift=shift):
+            jump = house.folder / "jump"
+            daemon = house.governing(extra=kill_point(house, 0) | {
+                "DERATE_KILL_CLOCK": str(jump), "DERATE_KILL_LOG": ""})
+            jump.write_text(str(shift))
+            house.until(lambda: abs(house.state().get("time_unix_seconds", 0) - time.time()) > 3000,
+                        5, "derated sees the new time")
+            others_tick(house, 20)
+            return stop(house, daemon)
+
+
+add_clock_jumps()
+
+
+def close_standard_files():
+    for fd in (0, 1, 2):
+        os.close(fd)
+
+
+@row("derated.closed", group=G_AROUND, fault="standard input, output and error closed",
+     who="derated", when="at start", by="worker", limit=2, quick=True,
+     outcome="governs and gives back; what it says goes nowhere, and into no other file")
+def _(house):
+    daemon = house.daemon("--silence", "2", preexec_fn=close_standard_files)
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    for fd in (0, 1, 2):
+        for pid in (daemon.pid, daemon.worker()):
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            check(target == "/dev/null", f"fd {fd} of a process is {target}")
+    out = stop(house, daemon)
+    for path in [*house.run_dir.glob("*.lock")]:
+        check(path.read_text().startswith("derated, pid"), f"{path.name}: {path.read_text()}")
+    return out
+
+
+@row("run.closed", group=G_AROUND, fault="standard input, output and error closed",
+     who="derate run", when="at start", by="worker", limit=2, quick=True,
+     outcome="governs, gives back, the command's exit code is kept")
+def _(house):
+    program = house.run("sh", "-c", "sleep 0.5; exit 5", preexec_fn=close_standard_files)
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    for fd in (0, 1, 2):
+        for pid in (program.pid, program.worker()):
+            target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            check(target == "/dev/null", f"fd {fd} of a process is {target}")
+    since = now()
+    expect_code(program, 5)
+    return restored(house, since, 5)
+
+
+@row("derated.pipe", group=G_AROUND, fault="the reader of its output goes away", who="derated",
+     when="while it governs", by="worker", limit=2, quick=True,
+     outcome="governs on and gives back")
+def _(house):
+    reader, writer = os.pipe()
+    daemon = house.daemon(stderr=writer, stdout=writer)
+    os.close(writer)
+    house.until(lambda: house.locked(GOVERNED) and house.rounds(), 10, "GPU 0 is governed")
+    os.close(reader)
+    house.derate("policy", "set", "power-cap", "-i", CAPPED)
+    house.until(lambda: house.watts(CAPPED) == 240, 5, "GPU 1 is governed")
+    return stop(house, daemon)
+
+
+@row("derated.nodriver", group=G_AROUND, fault="no NVIDIA driver", who="derated", limit=2,
+     when="at start", by=NOTHING, quick=True, bare=True, outcome="exits 9 and says so")
+def _(house):
+    daemon = house.daemon()
+    expect_code(daemon, 9)
+    expect_text(daemon, "driver")
+    return Measured((now() - daemon.started) * 1000, NOTHING, governed=())
+
+
+@row("derated.nolibrary", group=G_AROUND, fault="no libnvidia-ml.so.1", who="derated", limit=2,
+     when="at start", by=NOTHING, quick=True, bare=True, outcome="exits 12 and says so")
+def _(house):
+    daemon = house.daemon(extra={"DERATE_NVML_LIBRARY": "/nowhere/libnvidia-ml.so.1"})
+    expect_code(daemon, 12)
+    expect_text(daemon, "libnvidia-ml.so.1")
+    return Measured((now() - daemon.started) * 1000, NOTHING, governed=())
+
+
+@row("derated.stopped.worker", group=G_AROUND, fault="the worker hangs (SIGSTOP)", who="derated",
+     when="while it governs", by="guard", limit=3.5, quick=True, tsan=True,
+     outcome="killed after `--silence` (2 s here, 10 s by default), the guard restores, exits 137")
+def _(house):
+    daemon = house.governing()
+    since = now()
+    send(daemon.worker(), signal.SIGSTOP)
+    out = restored(house, since, 8)
+    expect_code(daemon, 137)
+    expect_text(daemon, "has said nothing")
+    return out
+
+
+@row("derated.stopped.guard", group=G_AROUND, fault="the guard hangs (SIGSTOP)", who="derated",
+     when="twice as long as `--silence`, then goes on", by="worker", limit=2, quick=True,
+     outcome="the worker governs on, and nothing is killed when the guard comes back")
+def _(house):
+    daemon = house.governing()
+    worker = daemon.worker()
+    send(daemon.pid, signal.SIGSTOP)
+    end = now() + 4
+    while now() < end:
+        others_tick(house)
+    send(daemon.pid, signal.SIGCONT)
+    end = now() + 2
+    while now() < end:
+        others_tick(house)
+    check(alive(worker) and daemon.worker() == worker, "the worker was killed")
+    return stop(house, daemon)
+
+
+@row("run.stopped.worker", group=G_AROUND, fault="the worker hangs (SIGSTOP)", who="derate run",
+     when="while the command runs", by="guard", limit=12.5,
+     outcome="killed after 10 s, the guard restores; the command goes on, its exit code is kept")
+def _(house):
+    program = house.running("sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    command = house.command_of(program)
+    since = now()
+    send(program.worker(), signal.SIGSTOP)
+    out = restored(house, since, 20)
+    check(alive(command), "the command did not go on")
+    send(program.pid, signal.SIGTERM)
+    expect_code(program, 7)
+    return out
