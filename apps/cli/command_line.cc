@@ -233,9 +233,15 @@ void add_safety_verbs(CommandLine& line) {
   auto& restore_options = line.add_options<RestoreOptions>(*restore);
   restore->add_option("-i,--gpu", restore_options.gpus,
                       "One GPU by its UUID or the beginning of it; default: all with a journal");
+  restore
+      ->add_option("--wait", restore_options.wait_s,
+                   "Seconds to wait for a governor that is just ending; default: none")
+      ->type_name("SECONDS")
+      ->check(in_range(0, 600.0));
   add_json(*restore, restore_options);
-  restore->footer(examples({"derate restore", "derate restore --json"}) +
-                  "A GPU that a living governor holds is left alone.\n");
+  restore->footer(
+      examples({"derate restore", "derate restore --wait 10", "derate restore --json"}) +
+      "A GPU that a living governor holds is left alone.\n");
 
   CLI::App* release =
       line.app.add_subcommand("release", "Have the daemon give GPUs back and only observe them");

@@ -4,16 +4,14 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/setup.h"
+#include "base/json.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json settings_json(const Settings& settings) {
   Json out = Json::object();

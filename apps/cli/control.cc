@@ -1,26 +1,24 @@
 // derate policy set, release, pause, resume: what the running daemon is told to do.
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/setup.h"
-#include "policy/policy.h"
+#include "base/json.h"
+#include "policy/modes.h"
 #include "service/control_socket.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // Giving eight GPUs back takes seconds when some of them hang.
 constexpr Duration kPatience = std::chrono::seconds(30);
 
 Result<int> tell_daemon(const Json& request, bool as_json) {
-  auto text = control_call(control_socket(), request.dump(), kPatience);
+  auto text = control_call(control_socket(), json_text(request), kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
-  const Json answer = Json::parse(TRY(std::move(text)), nullptr, false);
+  const Json answer = parse_json(TRY(std::move(text)));
   if (!answer.is_object() || !answer.value("ok", false)) {
     if (as_json && answer.is_object())
       print_json(answer);
@@ -39,10 +37,10 @@ Result<int> tell_daemon(const Json& request, bool as_json) {
 
 Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
-  const PolicyInfo* info = TRY(find_policy(options.policy.policy));
-  TRY(policy_params(*info, options.policy.assignments));
+  const auto pick = TRY(pick_policy(options.policy.policy));
+  TRY(policy_params(*pick.info, options.policy.assignments));
   return tell_daemon({{"command", "policy-set"},
-                      {"policy", info->name},
+                      {"policy", options.policy.policy},
                       {"set", options.policy.assignments},
                       {"gpus", options.gpus},
                       {"dry_run", options.dry_run}},

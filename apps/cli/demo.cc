@@ -2,17 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/output.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "lab/compare.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The chips whose workloads were measured on them; the catalogue has more, by analogy.
 constexpr const char* kMeasuredChips[] = {"V100-SXM2", "A100-SXM4", "H200"};

@@ -4,21 +4,18 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/gpus.h"
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
+#include "base/json.h"
 #include "config/config.h"
 #include "govern/envelope_rule.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 enum class Level { ok, warning, failure };
 
@@ -80,15 +77,11 @@ void check_clocks(Findings& out, const Capability& capability, const std::string
       envelope.ok() ? "" : envelope.error().message);
   // Locked clocks exist from Volta on; what a write would really do is not tried.
   const bool lockable = capability.architecture >= Architecture::volta;
-  const char* who =
-      ::geteuid() == 0 ? "this user is root" : "it needs root, which this user is not";
-  add(out, lockable, gpu + " actuator",
-      fmt::format(
-          "locked SM clocks (Volta and later; {}); this version writes to simulated GPUs only",
-          who),
-      fmt::format(
-          "{} has no locked clocks; the power limit is the second choice, of a later version",
-          to_string(capability.architecture)));
+  const char* who = ::geteuid() == 0 ? "this user is root, which setting them needs"
+                                     : "setting them needs root, which this user is not";
+  add(out, lockable, gpu + " actuator", fmt::format("locked SM clocks ({})", who),
+      fmt::format("{} has no locked clocks (Volta was the first): power-cap is the policy for it",
+                  to_string(capability.architecture)));
 }
 
 void check_gpu(Findings& out, TelemetrySource& source) {

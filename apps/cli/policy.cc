@@ -1,17 +1,14 @@
 // derate policy list|show
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/output.h"
+#include "base/json.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 const char* type_name(ParamSpec::Type type) {
   switch (type) {

@@ -1,11 +1,10 @@
 // derate record: writes a trace of one GPU.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/gpus.h"
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
+#include "base/json.h"
 #include "device/replay/trace_writer.h"
 #include "verbs.h"
 
@@ -100,11 +99,11 @@ Result<int> run_verb(const RecordOptions& options) {
   watch_signals();
   const Outcome outcome = TRY(record(source, clock, writer, options));
   if (options.json) {
-    nlohmann::ordered_json document = {{"file", options.output},
-                                       {"gpu", source.capability().id.uuid},
-                                       {"samples", outcome.samples},
-                                       {"failed_reads", outcome.failures},
-                                       {"time_seconds", seconds(outcome.time)}};
+    Json document = {{"file", options.output},
+                     {"gpu", source.capability().id.uuid},
+                     {"samples", outcome.samples},
+                     {"failed_reads", outcome.failures},
+                     {"time_seconds", seconds(outcome.time)}};
     print_json(document);
   } else {
     print("{}: {} samples over {} of GPU {} ({})\n", options.output, outcome.samples,

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/setup.h"
+#include "base/json.h"
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/ledger.h"
@@ -17,8 +17,6 @@
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // What was seen and decided in one labelled stretch of the trace.
 struct Stretch {

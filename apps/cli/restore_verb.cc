@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/restore.h"
 #include "base/exit_code.h"
+#include "base/json.h"
 #include "govern/guard.h"
 #include "govern/lease.h"
 #include "verbs.h"
@@ -15,9 +14,8 @@
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kAskEvery = std::chrono::milliseconds(100);
 
 struct Row {
   std::string uuid, outcome, detail;
@@ -53,9 +51,22 @@ int print_rows(const std::vector<Row>& rows, bool as_json) {
   return all ? exit_code::kOk : exit_code::kFailure;
 }
 
+// Asked again until `deadline` while another has it.
+Result<UniqueFd> lease_by(Clock& clock, Instant deadline, const std::string& uuid) {
+  const std::string owner = fmt::format("derate restore, pid {}", ::getpid());
+  while (true) {
+    auto lease = take_lease(run_directory(), uuid, owner);
+    const bool busy = !lease.ok() && lease.error().code == Errc::busy;
+    if (!busy || clock.now() >= deadline) return lease;
+    clock.sleep_until(std::min(deadline, clock.now() + kAskEvery));
+  }
+}
+
 }  // namespace
 
 Result<int> run_verb(const RestoreOptions& options) {
+  SystemClock clock;
+  const Instant deadline = clock.now() + from_seconds(options.wait_s);
   const Leftovers left = TRY(Journal(journal_directory()).read(current_life()));
   set_unusable_aside(left);
   std::vector<Row> rows;
@@ -63,8 +74,7 @@ Result<int> run_verb(const RestoreOptions& options) {
   std::vector<std::string> uuids;
   for (const JournalEntry& entry : left.entries) {
     if (!chosen(options.gpus, entry.uuid)) continue;
-    auto lease =
-        take_lease(run_directory(), entry.uuid, fmt::format("derate restore, pid {}", ::getpid()));
+    auto lease = lease_by(clock, deadline, entry.uuid);
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
       uuids.push_back(entry.uuid);
@@ -74,7 +84,6 @@ Result<int> run_verb(const RestoreOptions& options) {
       rows.push_back({entry.uuid, "not restored", lease.error().message});
     }
   }
-  SystemClock clock;
   const std::string who = fmt::format("derate restore, pid {}", ::getpid());
   const RestoreOutcome done = restore_side_by_side(
       uuids, [&](const std::string& uuid) { return restore_process(uuid, who, "asked to"); },

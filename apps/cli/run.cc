@@ -5,7 +5,6 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/audit_record.h"
 #include "apps/common/gpus.h"
@@ -17,6 +16,7 @@
 #include "apps/common/state_file.h"
 #include "base/defer.h"
 #include "base/exit_code.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "child.h"
 #include "govern/actuator.h"
@@ -30,8 +30,6 @@
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kOwner = "derate run";
 
@@ -265,7 +263,7 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
                          {"time_seconds", seconds(time)},
                          {"gpus", std::move(gpus)}};
   if (session.report) {
-    const auto written = session.report->write(options.json ? document.dump(2) + "\n" : text);
+    const auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
     if (written.ok()) return {};
     warn("{}", text);  // better seen than lost
     return written;

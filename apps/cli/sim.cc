@@ -1,17 +1,14 @@
 // derate sim list: the catalogue of simulated GPUs and their workloads, with the sources.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/output.h"
+#include "base/json.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
 #include "verbs.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
   Json list = Json::array(), sources = Json::array();

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "sim_served.h"
 

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
+#include "base/json.h"
 #include "fakenvml/sim_server.h"
 #include "sim_served.h"
 
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr Duration kStep = std::chrono::milliseconds(10);

@@ -1,9 +1,8 @@
 // derate sim show: what is set on served GPUs, and the truth about them.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "apps/common/output.h"
+#include "base/json.h"
 #include "fakenvml/sim_client.h"
 #include "sim_served.h"
 
@@ -12,8 +11,6 @@ namespace {
 
 using fakenvml::get_text, fakenvml::GpuFault, fakenvml::GpuIdentity, fakenvml::GpuNow,
     fakenvml::kNone;
-using Json = nlohmann::ordered_json;
-
 struct FaultName {
   GpuFault fault;
   const char* name;

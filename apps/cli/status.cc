@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
+#include "base/json.h"
 #include "status_view.h"
 #include "verbs.h"
 
@@ -88,7 +88,7 @@ Result<int> run_verb(const TopOptions& options) {
   for (int round = 1; stop_signal() == 0; ++round) {
     const auto gpus = TRY(view.look(options.gpus));
     if (options.json)
-      write_text(stdout, nlohmann::ordered_json{{"gpus", gpus}}.dump() + "\n"), std::fflush(stdout);
+      write_text(stdout, json_text(Json{{"gpus", gpus}}) + "\n"), std::fflush(stdout);
     else
       screen->show(status_text(gpus, view.paused()));
     if (round == options.rounds) break;

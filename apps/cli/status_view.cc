@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/output.h"
 #include "apps/common/state_file.h"
+#include "base/json.h"
 #include "core/gpu_id.h"
 
 namespace derate::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json ungoverned_state(TelemetrySource& source) {
   const Capability& capability = source.capability();
@@ -60,10 +58,14 @@ std::string governed_by(const Json& gpu) {
   return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
 }
 
-// Trouble before the reason: it is what the reader has to know.
+// Trouble before the reason: it is what the reader has to know. So are other tools that change what
+// was set, though it is set again.
 std::string why(const Json& gpu) {
-  const std::string trouble = text(gpu, "trouble");
-  return trouble.empty() ? text(gpu, "reason") : trouble;
+  std::string out = text(gpu, "trouble");
+  if (out.empty()) out = text(gpu, "reason");
+  const auto drifts = gpu.find("drifts");
+  if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
+  return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());
 }
 
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.

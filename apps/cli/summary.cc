@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "apps/common/output.h"
+#include "base/json.h"
 
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Histogram = std::map<Megahertz, Duration>;
 
 // The clocks that took most of the time, ascending: "1005 MHz 62 %, 1980 MHz 35 %, others 3 %".

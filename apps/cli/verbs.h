@@ -60,6 +60,7 @@ struct TopOptions : Common {
 
 struct RestoreOptions : Common {
   std::string gpus;
+  double wait_s = 0;
 };
 
 struct ReleaseOptions : Common {

@@ -41,6 +41,7 @@ std::optional<AuditEntry> audit_of(const Record& record, const std::optional<Rec
     entry.what = "power limit";
     entry.after = fmt::format("{:.0f} W", done.power_limit->value());
   }
+  if (done.power_before) entry.before = fmt::format("{:.0f} W", done.power_before->value());
   if (done.outcome == Outcome::failed) entry.before = entry.after = "";
   if (done.outcome == Outcome::yielded) {
     entry.what = "yield";

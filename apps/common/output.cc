@@ -8,7 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace derate::cli {
 namespace {
@@ -133,8 +134,6 @@ void Progress::clear() {
   shown_ = false;
 }
 
-void print_json(const nlohmann::ordered_json& document) {
-  print("{}\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
+void print_json(const Json& document) { print("{}\n", json_text(document, 2)); }
 
 }  // namespace derate::cli

@@ -8,6 +8,8 @@
 namespace derate::cli {
 namespace {
 
+constexpr const char* kSystemRun = "/run/derate";
+
 // Of the environment; empty when unset.
 std::string variable(const char* name) {
   const char* value = ::secure_getenv(name);
@@ -16,9 +18,15 @@ std::string variable(const char* name) {
 
 }  // namespace
 
+std::vector<std::string> run_directories() {
+  std::vector<std::string> out{run_directory()};
+  if (variable("DERATE_RUN_DIR").empty() && out.front() != kSystemRun) out.push_back(kSystemRun);
+  return out;
+}
+
 std::string run_directory() {
   if (const std::string given = variable("DERATE_RUN_DIR"); !given.empty()) return given;
-  if (::geteuid() == 0) return "/run/derate";
+  if (::geteuid() == 0) return kSystemRun;
   if (const std::string xdg = variable("XDG_RUNTIME_DIR"); !xdg.empty()) return xdg + "/derate";
   return fmt::format("/tmp/derate-{}", ::geteuid());
 }

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace derate::cli {
 
 // For what lives as long as the machine runs: leases, sockets, states. $DERATE_RUN_DIR, else
 // /run/derate for root, else $XDG_RUNTIME_DIR/derate, else /tmp/derate-UID.
 std::string run_directory();
+// Where states may be found: one's own, and the system's, whose daemon tells everybody.
+std::vector<std::string> run_directories();
 
 // For what must outlive a crash: journal, audit log. $DERATE_STATE_DIR, else /var/lib/derate for
 // root, else $XDG_STATE_HOME/derate, else ~/.local/state/derate.

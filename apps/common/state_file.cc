@@ -9,8 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "output.h"
 #include "paths.h"
@@ -18,7 +18,6 @@
 namespace derate::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr double kStaleSeconds = 5;
@@ -78,6 +77,7 @@ Json gpu_state(const Capability& capability, const Record& record, const std::st
     put(json, "set_power_limit_watts", record.actuation.power_limit);
     if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
     if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
+    put(json, "expected_performance_ratio", record.decision.expected_performance);
   }
   if (record.sample) {
     put(json, "sm_clock_mhz", record.sample->sm_clock);
@@ -88,7 +88,6 @@ Json gpu_state(const Capability& capability, const Record& record, const std::st
   } else {
     json["error"] = record.sample_error;
   }
-  put(json, "expected_performance_ratio", record.decision.expected_performance);
   return json;
 }
 
@@ -116,26 +115,34 @@ void StateFile::publish(Json gpus, const Json& extra) {
   state["gpus"] = std::move(gpus);
   std::error_code ignored;
   fs::create_directory(run_directory(), ignored);
-  const auto written = write_file_atomically(path_, state.dump(2) + "\n", Durable::no);
+  const auto written = write_file_atomically(path_, json_text(state, 2) + "\n", Durable::no);
   if (!written.ok() && !complained_) {
     complained_ = true;
     warn("derate: no state for `derate status`: {}\n", written.error().message);
   }
 }
 
-std::vector<Json> read_states(Clock& clock) {
-  std::vector<Json> states;
+namespace {
+
+void read_states_in(const std::string& folder, Clock& clock, std::vector<Json>& states) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() != ".json") continue;
     const auto text = read_file(entry.path());
     if (!text.ok()) continue;
-    Json state = Json::parse(*text, nullptr, false);
+    Json state = parse_json(*text);
     if (!state.is_object() || !state.contains("gpus") || !state["gpus"].is_array()) continue;
     const double age = wall_seconds(clock) - number_of(state, "time_unix_seconds");
     if (age > kStaleSeconds || !alive(static_cast<pid_t>(number_of(state, "pid")))) continue;
     states.push_back(std::move(state));
   }
+}
+
+}  // namespace
+
+std::vector<Json> read_states(Clock& clock) {
+  std::vector<Json> states;
+  for (const std::string& folder : run_directories()) read_states_in(folder, clock, states);
   return states;
 }
 

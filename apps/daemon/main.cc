@@ -90,7 +90,10 @@ int work(const DaemonOptions& options, GuardLink& link) {
 Result<int> run_daemon(const DaemonOptions& options) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
   const auto alone =
-      TRY(take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid())));
+      take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid()));
+  if (!alone.ok() && alone.error().code == Errc::busy)
+    return Error{Errc::busy, "one runs already: " + lease_holder(run_directory(), "derated")};
+  if (!alone.ok()) return alone.error();
   GuardOptions guard{.run_folder = run_directory(), .owner = "derated"};
   guard.silence = from_seconds(options.silence_s);
   guard.restore_time = from_seconds(options.restore_s);

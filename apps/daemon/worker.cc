@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/audit_record.h"
 #include "base/exit_code.h"
+#include "base/json.h"
 #include "config/config.h"
 #include "govern/actuator.h"
 #include "policy/policy.h"
@@ -71,6 +71,7 @@ void Worker::take_open(OpenGpus opened) {
       std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, governor_options(settings_));
   for (OpenGpu& gpu : opened.gpus) add_post(std::move(gpu));
   restore_leftovers(posts_);
+  tell_unknown_gpus();
   for (Post& post : posts_) {
     post.wanted = by_configuration(post.gpu.source->capability().id);
     governor_->add(seat(post));
@@ -170,24 +171,32 @@ void Worker::restore_leftover(Post& post, const JournalEntry& entry) {
 // --- who governs what
 // --------------------------------------------------------------------------------
 
+std::vector<GpuId> Worker::ids() const {
+  std::vector<GpuId> out;
+  for (const Post& post : posts_) out.push_back(post.gpu.source->capability().id);
+  return out;
+}
+
+// A configuration that names a GPU that is not here governs none: better than others than it means.
+void Worker::tell_unknown_gpus() const {
+  if (!settings_.govern) return;
+  if (const auto named = select_gpus(ids(), settings_.gpus); !named.ok())
+    options_.tell("governor.gpus: " + named.error().message + ": no GPU is governed by it");
+}
+
 std::optional<Worker::Assignment> Worker::by_configuration(const GpuId& id) const {
   if (const auto by_command = commanded_.find(id.uuid); by_command != commanded_.end())
     return by_command->second;
   if (!settings_.govern) return std::nullopt;
-  const std::vector<GpuId> one{id};
-  if (!settings_.gpus.empty()) {
-    std::vector<GpuId> all;
-    for (const Post& post : posts_) all.push_back(post.gpu.source->capability().id);
-    const auto named = select_gpus(all, settings_.gpus);
-    if (!named.ok()) return std::nullopt;
-    const bool meant = std::any_of(named->begin(), named->end(), [&](int at) {
-      return all[static_cast<std::size_t>(at)].uuid == id.uuid;
-    });
-    if (!meant) return std::nullopt;
-  }
+  const auto named = select_gpus(ids(), settings_.gpus);
+  if (!named.ok()) return std::nullopt;  // told when the configuration was taken
+  const bool meant = std::any_of(named->begin(), named->end(), [&](int at) {
+    return posts_[static_cast<std::size_t>(at)].gpu.source->capability().id.uuid == id.uuid;
+  });
+  if (!meant) return std::nullopt;
   const auto policy = choose_policy({}, settings_);
   if (!policy.ok()) return std::nullopt;
-  return Assignment{*policy, settings_.dry_run, false};
+  return Assignment{*policy, settings_.dry_run};
 }
 
 // A seat that only looks: its policy never sets a clock, and it could not.
@@ -261,7 +270,12 @@ GovernedGpu Worker::seat(Post& post) {
 Result<void> Worker::assign(std::size_t at, std::optional<Assignment> wanted) {
   Post& post = posts_[at];
   // Restored first: the new policy finds the GPU as it was found.
+  const std::string& uuid = post.gpu.source->capability().id.uuid;
+  const bool owed = governor_->unrestored(at).has_value();
   auto restored = governor_->restore(at);
+  if (owed)
+    audit(audit_of_restore(restored, uuid, wanted ? "another policy comes" : "released",
+                           clock_.wall_now()));
   if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
   post.wanted = std::move(wanted);
   (void)governor_->replace(at, seat(post));
@@ -321,7 +335,7 @@ Result<void> Worker::step() {
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
     look_for_missing();
   }
-  if (state_.due() && (paused_ || governor_ != nullptr)) publish();
+  if ((paused_ || governor_ != nullptr) && state_.due()) publish();
   return {};
 }
 
@@ -414,6 +428,7 @@ void Worker::reload(const Settings& settings) {
   const bool rules = !same_rules(settings, settings_);
   const Settings before = std::exchange(settings_, settings);
   if (governor_ == nullptr) return;
+  tell_unknown_gpus();
   if (rules) {
     // The rules are the governor's own: everything is given back and begun anew.
     if (const auto restored = governor_->restore(); !restored.ok())
@@ -432,8 +447,9 @@ void Worker::reload(const Settings& settings) {
   }
   if (print_config(before) == print_config(settings_)) return;
   for (std::size_t at = 0; at < posts_.size(); ++at) {
-    auto wanted = by_configuration(posts_[at].gpu.source->capability().id);
-    if (wanted && wanted->by_command) continue;
+    const GpuId& id = posts_[at].gpu.source->capability().id;
+    if (commanded_.contains(id.uuid)) continue;
+    auto wanted = by_configuration(id);
     if (!wanted && !posts_[at].wanted) continue;
     if (const auto done = assign(at, std::move(wanted)); !done.ok())
       options_.tell("not restored: " + done.error().message);
@@ -441,7 +457,7 @@ void Worker::reload(const Settings& settings) {
 }
 
 std::string Worker::handle(std::string_view text, const Peer& peer) {
-  const Json request = Json::parse(text, nullptr, false);
+  const Json request = parse_json(text);
   auto answer = request.is_object()
                     ? obey(request, peer)
                     : Result<std::string>(Error{Errc::invalid_argument, "wanted a JSON object"});
@@ -450,13 +466,38 @@ std::string Worker::handle(std::string_view text, const Peer& peer) {
                                 : Json{{"ok", false},
                                        {"error", answer.error().message},
                                        {"exit_code", exit_code_of(answer.error().code)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
+}
+
+// A request's field of the wrong type is refused: "0" is not 0, and neither is all GPUs.
+Result<void> Worker::check_types(const Json& request) {
+  const auto bad = [](const char* key, const char* wanted) {
+    return Error{Errc::invalid_argument, fmt::format("{}: wanted {}", key, wanted)};
+  };
+  for (const auto& [key, value] : request.items()) {
+    if (key == "command" || key == "gpus" || key == "policy") {
+      if (!value.is_string()) return bad(key.c_str(), "a text");
+    } else if (key == "dry_run") {
+      if (!value.is_boolean()) return bad("dry_run", "true or false");
+    } else if (key == "set") {
+      const bool texts =
+          value.is_array() && std::all_of(value.begin(), value.end(),
+                                          [](const Json& each) { return each.is_string(); });
+      if (!texts) return bad("set", "a list of texts, each NAME=VALUE");
+    } else {
+      return Error{
+          Errc::invalid_argument,
+          fmt::format("unknown field '{}'; there are command, gpus, policy, set, dry_run", key)};
+    }
+  }
+  return {};
 }
 
 Result<std::string> Worker::obey(const Json& request, const Peer& peer) {
   const auto at = request.find("command");
   const std::string command = at != request.end() && at->is_string() ? at->get<std::string>() : "";
   options_.tell(fmt::format("'{}' from pid {}, uid {}", command, peer.pid, peer.uid));
+  TRY(check_types(request));
   if (command == "policy-set") return set_policy(request);
   if (command == "release") return release_gpus(request);
   if (command == "pause") return pause();
@@ -469,22 +510,14 @@ Result<std::string> Worker::obey(const Json& request, const Peer& peer) {
 Result<std::vector<int>> Worker::chosen(const Json& request) const {
   if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
   if (governor_ == nullptr) return Error{Errc::busy, "derated is still opening the GPUs"};
-  const auto at = request.find("gpus");
-  std::vector<GpuId> ids;
-  for (const Post& post : posts_) ids.push_back(post.gpu.source->capability().id);
-  return select_gpus(ids, at != request.end() && at->is_string() ? at->get<std::string>() : "");
+  return select_gpus(ids(), request.value("gpus", ""));
 }
 
 Result<std::string> Worker::set_policy(const Json& request) {
   PolicyOptions options;
-  if (const auto at = request.find("policy"); at != request.end() && at->is_string())
-    options.policy = at->get<std::string>();
-  if (const auto at = request.find("set"); at != request.end() && at->is_array())
-    for (const Json& assignment : *at)
-      if (assignment.is_string()) options.assignments.push_back(assignment.get<std::string>());
-  const auto dry = request.find("dry_run");
-  const Assignment wanted{TRY(choose_policy(options, settings_)),
-                          dry != request.end() && dry->is_boolean() && dry->get<bool>(), true};
+  options.policy = request.value("policy", "");
+  options.assignments = request.value("set", std::vector<std::string>{});
+  const Assignment wanted{TRY(choose_policy(options, settings_)), request.value("dry_run", false)};
   std::string done;
   for (const int i : TRY(chosen(request))) {
     const auto at = static_cast<std::size_t>(i);
@@ -511,7 +544,7 @@ Result<std::string> Worker::release_gpus(const Json& request) {
   for (const int i : TRY(chosen(request))) {
     const auto at = static_cast<std::size_t>(i);
     const GpuId& id = posts_[at].gpu.source->capability().id;
-    commanded_.erase(id.uuid);
+    commanded_.insert_or_assign(id.uuid, std::nullopt);
     if (auto restored = assign(at, std::nullopt); !restored.ok() && !failure)
       failure = std::move(restored).error().with(fmt::format("GPU {}: not restored", id.index));
     done += fmt::format("{}GPU {} is observed", done.empty() ? "" : ", ", id.index);

@@ -85,7 +85,6 @@ class Worker {
   struct Assignment {
     ChosenPolicy policy;
     bool dry_run = false;
-    bool by_command = false;  // not by the configuration
   };
   struct Post {
     OpenGpu gpu;
@@ -108,6 +107,8 @@ class Worker {
   bool some_missing() const;
   void look_for_missing();
   void restore_leftover(Post& post, const JournalEntry& entry);
+  std::vector<GpuId> ids() const;
+  void tell_unknown_gpus() const;
   std::optional<Assignment> by_configuration(const GpuId& id) const;
   GovernedGpu observer(Post& post) const;
   Result<GovernedGpu> governed(Post& post);
@@ -125,6 +126,7 @@ class Worker {
   void publish();
 
   Result<std::string> obey(const Json& request, const Peer& peer);
+  static Result<void> check_types(const Json& request);
   Result<std::string> set_policy(const Json& request);
   Result<std::string> release_gpus(const Json& request);
   Result<std::string> pause();
@@ -144,7 +146,8 @@ class Worker {
   std::unique_ptr<Governor> governor_;       // its seats are `posts_`, in order
   std::vector<std::optional<Record>> last_;  // of each GPU
   Lateness lateness_;
-  std::map<std::string, Assignment> commanded_;  // by UUID; outlives a pause and a lost GPU
+  // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
+  std::map<std::string, std::optional<Assignment>> commanded_;
   std::map<std::string, UniqueFd> kept_leases_;  // of GPUs that are paused
   bool paused_ = false, first_opening_ = true, audit_failed_ = false;
 };

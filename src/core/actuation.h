@@ -41,11 +41,12 @@ struct Actuation {
   };
   Outcome outcome = Outcome::nothing;
   std::optional<Megahertz>
-      locked;  // the lock in force after this tick (the asked-for one in a dry run)
-  std::string error;
-  std::optional<Watts> power_limit = {};  // as set by us
-  std::optional<Megahertz> before = {};   // of a write: the lock that it replaced
-  int drifts = 0;                         // how often another tool changed what we set, so far
+      locked;         // the lock in force after this tick (the asked-for one in a dry run)
+  std::string error;  // also of a change by another tool that stands, with any outcome
+  std::optional<Watts> power_limit = {};   // as set by us
+  std::optional<Megahertz> before = {};    // of a write: the lock that it replaced
+  std::optional<Watts> power_before = {};  // of a write to the power limit: what it replaced
+  int drifts = 0;                          // how often another tool changed what we set, so far
 
   bool operator==(const Actuation&) const = default;
 };

@@ -86,13 +86,14 @@ Actuator& Actuator::operator=(Actuator&& other) noexcept {
   drifts_ = other.drifts_;
   fights_ = std::move(other.fights_);
   yielded_to_ = std::move(other.yielded_to_);
+  ignored_ = std::move(other.ignored_);
   return *this;
 }
 
 Actuator::~Actuator() { (void)restore().ok(); }
 
 Actuation Actuator::plain(Outcome outcome, std::string error) const {
-  Actuation out{outcome, in_force_.clock, std::move(error)};
+  Actuation out{outcome, in_force_.clock, error.empty() ? ignored_ : std::move(error)};
   out.power_limit = in_force_.power;
   out.drifts = drifts_;
   return out;
@@ -127,6 +128,7 @@ std::optional<Actuation> Actuator::clock_contradicted(const Estimate& estimate) 
   if (options_.supported.empty() || !in_force_.clock || !clock_known_) return std::nullopt;
   const LockState before = watch_.state(), state = watch_.look(estimate);
   if (state == before) return std::nullopt;
+  ignored_.clear();
   const std::string told =
       fmt::format("locked at {:.0f} MHz, and the SM clock under load is {:.0f}",
                   in_force_.clock->value(), watch_.seen().value());
@@ -160,7 +162,10 @@ std::optional<Actuation> Actuator::power_contradicted(const Estimate& estimate) 
 // Another tool turned the knob that `written` is about.
 std::optional<Actuation> Actuator::drifted(const std::string& what, bool& written, Instant now) {
   ++drifts_;
-  if (options_.on_drift == DriftRule::ignore) return std::nullopt;
+  if (options_.on_drift == DriftRule::ignore) {
+    ignored_ = what;
+    return std::nullopt;
+  }
   std::erase_if(fights_, [&](Instant t) { return now - t > kFightWindow; });
   const bool fight = static_cast<int>(fights_.size()) >= kFights;
   if (options_.on_drift == DriftRule::reassert && !fight) {
@@ -216,6 +221,7 @@ Result<void> Actuator::write_clock(Instant now) {
               : control_->reset_sm_clock());
     watch_.released();
   }
+  ignored_.clear();
   in_force_.clock = target_.clock;
   clock_known_ = true;
   return {};
@@ -235,7 +241,7 @@ Result<void> Actuator::write_power() {
 }
 
 Actuation Actuator::write(Instant now) {
-  const std::optional<Megahertz> before = in_force_.clock;
+  const Setting before = in_force_;
   auto done = write_clock(now);
   if (done.ok()) done = write_power();
   if (!done.ok()) return failed(std::move(done).error().message, now);
@@ -243,7 +249,9 @@ Actuation Actuator::write(Instant now) {
   if (!futile_) retry_after_ = {};
   const bool released = !target_.clock && !target_.power;
   Actuation out = plain(released ? Outcome::released : Outcome::written);
-  out.before = before;
+  out.before = before.clock;
+  if (before.power != in_force_.power)
+    out.power_before = before.power ? before.power : entry().found.power_limit;
   return out;
 }
 

@@ -102,6 +102,7 @@ class Actuator {
   int drifts_ = 0;
   std::vector<Instant> fights_;  // when we set again what another tool had changed
   std::string yielded_to_;       // what another tool did, since we leave it to it
+  std::string ignored_;          // what another tool did, and we only tell, while it stands
 };
 
 // Puts back what the entry says was written, going on past a control that fails. What was restored

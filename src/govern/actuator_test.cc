@@ -235,8 +235,11 @@ TEST(Actuator, APolicyAsPublishedOnlyCountsDrift) {
   w.tick(set(1100), 1100);
   w.tick(kHold, 1100);
   EXPECT_EQ(w.until_news(kHold, 1530).outcome, Outcome::nothing);
-  EXPECT_EQ(w.tick(kHold, 1530).drifts, 1);
+  const Actuation told = w.tick(kHold, 1530);
+  EXPECT_EQ(told.drifts, 1);
+  EXPECT_NE(told.error.find("another tool"), std::string::npos);
   EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
+  EXPECT_TRUE(w.tick(set(1200), 1200).error.empty());
 }
 
 TEST(Actuator, ACapIsSetReadBackAndGivenBackAsFound) {
@@ -245,6 +248,7 @@ TEST(Actuator, ACapIsSetReadBackAndGivenBackAsFound) {
   const Actuation set_to = w.tick(cap, 1530);
   EXPECT_EQ(set_to.outcome, Outcome::written);
   EXPECT_EQ(set_to.power_limit, 200_W);
+  EXPECT_EQ(set_to.power_before, 300_W);
   EXPECT_EQ(w.tick(kHold, 1530).outcome, Outcome::nothing);
   EXPECT_EQ(w.tick(kRelease, 1530).outcome, Outcome::released);
   EXPECT_EQ(w.control.now.power_limit, 300_W);

@@ -44,7 +44,7 @@ bool Governor::due(Seat& seat, bool everything) const {
 
 Instant Governor::next_due() const {
   Instant next = Instant::max();
-  for (const auto& seat : seats_) next = std::min(next, seat->next.value_or(Instant::min()));
+  for (const auto& seat : seats_) next = std::min(next, seat->next.value_or(clock_.now()));
   return next;
 }
 

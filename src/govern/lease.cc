@@ -27,12 +27,21 @@ std::string holder_of(int fd) {
   return holder.empty() ? "another process" : std::string(holder);
 }
 
+std::string lease_path(const std::string& run_folder, const std::string& uuid) {
+  return fmt::format("{}/{}.lock", run_folder, uuid);
+}
+
 }  // namespace
+
+std::string lease_holder(const std::string& run_folder, const std::string& uuid) {
+  const UniqueFd file(::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC));
+  return holder_of(file.get());
+}
 
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner) {
   TRY(make_folders(run_folder));
-  const std::string path = fmt::format("{}/{}.lock", run_folder, uuid);
+  const std::string path = lease_path(run_folder, uuid);
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!file.valid()) return lock_error(path, errno);
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {

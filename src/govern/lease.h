@@ -14,4 +14,8 @@ namespace derate {
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner);
 
+// Who holds it, as he called himself; "another process" where he is only just taking it. Of a lease
+// that was left: who held it last.
+std::string lease_holder(const std::string& run_folder, const std::string& uuid);
+
 }  // namespace derate

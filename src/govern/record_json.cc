@@ -1,12 +1,11 @@
 #include "govern/record_json.h"
 
 #include <cmath>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace derate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Doubles are printed with the digits that sensors have, so that a golden is not a rounding test.
 // Divided at the end: 5700 / 10000 is 0.57, 5700 * 0.0001 is not.
@@ -104,7 +103,7 @@ std::string record_json(const Record& record, Instant start) {
   put(json["actuation"], "power_limit_watts", record.actuation.power_limit, 1e-3);
   if (record.actuation.drifts > 0) json["actuation"]["drifts"] = record.actuation.drifts;
   if (!record.actuation.error.empty()) json["actuation"]["error"] = record.actuation.error;
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return json_text(json);
 }
 
 }  // namespace derate

@@ -1,10 +1,10 @@
 #include "govern/record_json.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <random>
 
 namespace derate {
@@ -12,8 +12,6 @@ namespace {
 
 using namespace literals;
 using namespace std::chrono_literals;
-using Json = nlohmann::json;
-
 Record full_record() {
   Record record;
   record.time = Instant(12s);
@@ -71,7 +69,7 @@ TEST(RecordJson, AllOfARecord) {
       {"clamped", {{"kind", "hold"}, {"reason", "wait"}, {"rule", "rate-limit"}}},
       {"actuation", {{"outcome", "failed"}, {"locked_mhz", 1395.0}, {"error", "refused"}}}};
   const std::string line = record_json(full_record(), Instant(10s));
-  EXPECT_EQ(Json::parse(line), expected);
+  EXPECT_EQ(parse_json(line), expected);
   EXPECT_EQ(line.find('\n'), std::string::npos);
 }
 
@@ -85,10 +83,10 @@ TEST(RecordJson, WhatIsNotThereIsAbsent) {
                          {"decision", {{"kind", "hold"}, {"reason", ""}}},
                          {"clamped", {{"kind", "hold"}, {"reason", ""}, {"rule", "none"}}},
                          {"actuation", {{"outcome", "nothing"}}}};
-  EXPECT_EQ(Json::parse(record_json(record, Instant())), expected);
+  EXPECT_EQ(parse_json(record_json(record, Instant())), expected);
   record.sample.emplace();
   const Json empty = {{"t_s", 0.0}, {"source", "simulated"}};
-  EXPECT_EQ(Json::parse(record_json(record, Instant()))["sample"], empty);
+  EXPECT_EQ(parse_json(record_json(record, Instant()))["sample"], empty);
 }
 
 // Not a number is not known.
@@ -100,7 +98,7 @@ TEST(RecordJson, NotANumberIsAbsent) {
     record.decision.expected_performance = Fraction(bad);
     const std::string line = record_json(record, Instant());
     EXPECT_EQ(line.find("null"), std::string::npos) << line;
-    EXPECT_FALSE(Json::parse(line)["sample"].contains("power_usage_watts"));
+    EXPECT_FALSE(parse_json(line)["sample"].contains("power_usage_watts"));
   }
 }
 
@@ -117,9 +115,9 @@ RC_GTEST_PROP(RecordJsonProperty, NumbersHaveTheDigitsOfTheSensor, ()) {
   record.sample->power_usage = Watts(*rc::gen::inRange(0, 1000000) / 1000.0);
   record.sample->energy = Joules(*rc::gen::inRange(0, 2000000000) / 1000.0);
   record.time = Instant(std::chrono::milliseconds(*rc::gen::inRange(0, 1000000000)));
-  const Json sample = Json::parse(record_json(record, Instant()))["sample"];
+  const Json sample = parse_json(record_json(record, Instant()))["sample"];
   for (const char* key : {"gpu_utilisation_ratio", "power_usage_watts", "energy_joules", "t_s"}) {
-    const std::string text = sample[key].dump();
+    const std::string text = json_text(sample[key]);
     const auto point = text.find('.');
     if (point != std::string::npos) RC_ASSERT(text.size() - point <= 7u);
   }

@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -26,16 +26,16 @@ Error audit_error(const std::string& path) {
 }  // namespace
 
 std::string audit_line(const AuditEntry& entry) {
-  nlohmann::ordered_json json = {{"time_unix_seconds", seconds(entry.time.time_since_epoch())},
-                                 {"who", entry.who},
-                                 {"uuid", entry.uuid},
-                                 {"what", entry.what}};
+  Json json = {{"time_unix_seconds", seconds(entry.time.time_since_epoch())},
+               {"who", entry.who},
+               {"uuid", entry.uuid},
+               {"what", entry.what}};
   for (const auto& [key, text] : {std::pair("before", &entry.before),
                                   {"after", &entry.after},
                                   {"why", &entry.why},
                                   {"error", &entry.error}})
     if (!text->empty()) json[key] = *text;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return json_text(json);
 }
 
 Result<void> AuditLog::append(const AuditEntry& entry) const {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace derate {
@@ -39,7 +39,7 @@ TEST_F(AuditTest, EachEntryIsALineOfItsOwn) {
   ASSERT_TRUE(log.append(entry_).ok());
   const std::string text = *read_file(path_);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
-  const auto json = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  const auto json = parse_json(text.substr(0, text.find('\n')));
   EXPECT_EQ(json["uuid"], "GPU-1");
   EXPECT_EQ(json["before"], "1530 MHz");
   EXPECT_EQ(json["why"], "a \"reason\"\nof two lines");

@@ -11,14 +11,13 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 
 namespace derate {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
@@ -131,11 +130,11 @@ std::string journal_text(const JournalEntry& entry) {
                      {"found", std::move(found)},
                      {"clock_written", entry.clock_written},
                      {"power_written", entry.power_written}};
-  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 Result<JournalEntry> parse_journal(std::string_view text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (!json.is_object()) return Error{Errc::bad_data, "is not whole"};
   const Fields fields{json};
   const Json* version = fields.find("version");

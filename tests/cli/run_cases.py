@@ -151,7 +151,12 @@ def check_output(case, status, out, err):
 
 # --- running --------------------------------------------------------------------------------------
 
-def unmet_need(case, data):
+def sanitized(program):
+    """Whether a sanitizer's runtime is in it, which will not be loaded into a foreign program."""
+    return any(mark in Path(program).read_bytes() for mark in (b"__asan_init", b"__tsan_init"))
+
+
+def unmet_need(case, data, derate):
     """Why the case cannot run here, or None."""
     for need in case.all("NEEDS"):
         if need == "data":
@@ -160,6 +165,9 @@ def unmet_need(case, data):
         elif need in ("root", "nonroot"):
             if (need == "root") != (os.geteuid() == 0):
                 return f"wants {'root' if need == 'root' else 'a user other than root'}"
+        elif need == "unsanitized":
+            if sanitized(derate):
+                return "built with a sanitizer"
         elif not shutil.which(need):
             return f"no {need} on this machine"
     return None
@@ -201,7 +209,7 @@ def run(case, folder, variables, timeout):
 
 def run_case(case, variables, data, timeout_factor):
     """("passed" | "failed" | "skipped", details)."""
-    if why := unmet_need(case, data):
+    if why := unmet_need(case, data, variables["DERATE"]):
         return "skipped", [why]
     if Path(data).is_dir():
         variables = variables | {"DERATE_DATA": str(data)}

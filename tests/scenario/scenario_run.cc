@@ -1,6 +1,6 @@
 #include <deque>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
 #include "govern/ledger.h"
@@ -8,8 +8,6 @@
 
 namespace derate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A stretch of ticks in which the same was done for the same reason.
 Json phase_of(const Record& record) {

@@ -6,15 +6,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "scenario.h"
 
 namespace derate {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Rounding differs between compilers; a decision that does is a difference worth seeing.
 constexpr double kTolerance = 1e-6;
@@ -29,18 +27,18 @@ void compare(const Json& golden, const Json& now, const std::string& path,
              std::vector<std::string>& out) {
   if (golden.is_number() && now.is_number()) {
     if (!same_number(golden, now))
-      out.push_back(path + ": " + golden.dump() + " became " + now.dump());
+      out.push_back(path + ": " + json_text(golden) + " became " + json_text(now));
   } else if (golden.is_object() && now.is_object()) {
     for (const auto& [key, value] : golden.items())
       compare(value, now.contains(key) ? now[key] : Json(), path + "/" + key, out);
     for (const auto& [key, value] : now.items())
-      if (!golden.contains(key)) out.push_back(path + "/" + key + ": new: " + value.dump());
+      if (!golden.contains(key)) out.push_back(path + "/" + key + ": new: " + json_text(value));
   } else if (golden.is_array() && now.is_array()) {
     for (std::size_t i = 0; i < std::max(golden.size(), now.size()); ++i)
       compare(i < golden.size() ? golden[i] : Json(), i < now.size() ? now[i] : Json(),
               path + "/" + std::to_string(i), out);
   } else if (golden != now) {
-    out.push_back(path + ": " + golden.dump() + " became " + now.dump());
+    out.push_back(path + ": " + json_text(golden) + " became " + json_text(now));
   }
 }
 
@@ -50,10 +48,10 @@ std::string pretty(const Json& digest) {
   for (const Json& gpu : digest["gpus"]) {
     out += &gpu == &digest["gpus"].front() ? " {\"phases\": [\n" : ",\n {\"phases\": [\n";
     for (const Json& phase : gpu["phases"])
-      out += "   " + phase.dump() + (&phase == &gpu["phases"].back() ? "\n" : ",\n");
-    out += "  ],\n  \"end\": " + gpu["end"].dump() + "}";
+      out += "   " + json_text(phase) + (&phase == &gpu["phases"].back() ? "\n" : ",\n");
+    out += "  ],\n  \"end\": " + json_text(gpu["end"]) + "}";
   }
-  return out + "\n],\n\"restore\": " + digest["restore"].dump() + "}\n";
+  return out + "\n],\n\"restore\": " + json_text(digest["restore"]) + "}\n";
 }
 
 std::vector<std::string> scenario_names() {
@@ -79,7 +77,7 @@ TEST_P(ScenarioTest, GoesAsItsGoldenSays) {
   }
   const auto text = read_file(golden_path);
   ASSERT_TRUE(text.ok()) << text.error().message << "; DERATE_UPDATE_GOLDEN=1 writes it";
-  const Json golden = Json::parse(*text, nullptr, false);
+  const Json golden = parse_json(*text);
   ASSERT_FALSE(golden.is_discarded()) << golden_path << " is not JSON";
   std::vector<std::string> differences;
   compare(golden, *digest, "", differences);
@@ -104,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, ScenarioTest, testing::ValuesIn(scenario_names()),
 TEST(ScenarioCompare, SeesWhatChangedAndForgivesRounding) {
   const auto differences = [](const char* a, const char* b) {
     std::vector<std::string> out;
-    compare(Json::parse(a), Json::parse(b), "", out);
+    compare(parse_json(a), parse_json(b), "", out);
     return out;
   };
   EXPECT_TRUE(differences(R"({"a": [1, 2000000.0]})", R"({"a": [1.0000001, 2000001]})").empty());

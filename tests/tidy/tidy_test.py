@@ -74,7 +74,7 @@ class LayerRules(unittest.TestCase):
                 ("<Eigen/Core>", "src/attrib/split.cc", "src/policy/a.cc"),
                 ("<toml++/toml.h>", "src/config/config.cc", "src/config/config.h"),
                 ("<CLI/CLI.hpp>", "apps/cli/main.cc", "src/config/a.cc"),
-                ("<nlohmann/json.hpp>", "src/core/record.cc", "src/core/record.h"),
+                ("<nlohmann/json.hpp>", "src/base/json.h", "src/core/record.cc"),
                 ("<gtest/gtest.h>", "src/core/a_test.cc", "src/core/a.cc")]:
             self.assertEqual(self.check(inside, header), [], (inside, header))
             self.assertEqual(self.check(outside, header), ["fence"], (outside, header))

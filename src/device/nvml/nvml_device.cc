@@ -20,6 +20,7 @@ using nvml::Return;
 constexpr double kMilliwattsMax = 10e6;
 constexpr unsigned int kCelsiusMax = 250;
 constexpr unsigned int kMegahertzMax = 10'000;
+constexpr unsigned int kPercentMax = 200;  // counters overshoot 100 a little
 
 std::optional<Watts> watts(double milliwatts) {
   if (!(milliwatts >= 0 && milliwatts <= kMilliwattsMax)) return std::nullopt;
@@ -34,7 +35,7 @@ std::optional<Celsius> celsius(unsigned int raw) {
   return Celsius(raw);
 }
 std::optional<Fraction> share(unsigned int raw_percent) {
-  if (raw_percent == nvml::kNotAvailable) return std::nullopt;
+  if (raw_percent > kPercentMax) return std::nullopt;
   return percent(raw_percent);
 }
 std::optional<Joules> joules(unsigned long long millijoules) {
@@ -404,9 +405,11 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
     sample.energy = joules(wide);
 
   // Asked as often as the dear fields: a GPU that was partitioned is another GPU to us.
+  // It stays changed until it is opened anew, whatever else can be read of it.
   const auto mig = plan.energy && mig_ ? read_mig(calls, nvml, device_) : mig_;
   if (auto error = calls.error()) return *std::move(error);
-  if (mig && mig != mig_)
+  mig_changed_ = mig_changed_ || (mig && mig != mig_);
+  if (mig_changed_)
     return Error{Errc::gpu_lost, fmt::format("{}: its MIG mode was changed: it is opened anew",
                                              capability_.id.uuid)};
   return sample;

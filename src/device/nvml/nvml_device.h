@@ -50,6 +50,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   Capability capability_;
   std::unique_ptr<Gpm> gpm_;                  // null when the GPU has none
   std::optional<bool> mig_;                   // as it was when the GPU was opened
+  bool mig_changed_ = false;
   unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
 };
 

@@ -437,6 +437,7 @@ TEST_F(NvmlDeviceTest, AChangedMigModeIsNoticedWithTheDearFields) {
   ASSERT_FALSE(read.ok());
   EXPECT_EQ(read.error().code, Errc::gpu_lost);
   EXPECT_NE(read.error().message.find("MIG"), std::string::npos);
+  EXPECT_FALSE(device->read({.energy = false}).ok());  // until it is opened anew
 }
 
 }  // namespace

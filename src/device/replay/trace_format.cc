@@ -4,14 +4,13 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "device/replay/trace_text.h"
 
 namespace derate {
 namespace {
 
-using nlohmann::json;
 using std::chrono::microseconds;
 
 constexpr Column kColumns[] = {
@@ -119,32 +118,32 @@ std::optional<WallTime> parse_utc(std::string_view text) {
 }
 
 // Whole numbers without a fraction: "952", not "952.0".
-json number(double value) {
+Json number(double value) {
   if (std::abs(value) < 1e15 && value == std::floor(value)) return static_cast<long long>(value);
   return value;
 }
 
-json numbers(const std::vector<Megahertz>& clocks) {
-  json list = json::array();
+Json numbers(const std::vector<Megahertz>& clocks) {
+  Json list = Json::array();
   for (const Megahertz clock : clocks) list.push_back(number(clock.value()));
   return list;
 }
 
-Error bad(const char* key, const json& value, const std::string& allowed) {
-  const std::string dumped = value.dump(-1, ' ', false, json::error_handler_t::replace);
+Error bad(const char* key, const Json& value, const std::string& allowed) {
+  const std::string dumped = json_text(value);
   return {Errc::bad_data, fmt::format("header {} {}: allowed is {}", key, shown(dumped), allowed)};
 }
 
 // The value of a key; null when it is absent.
-const json& at(const json& object, const char* key) {
-  static const json kNull;
+const Json& at(const Json& object, const char* key) {
+  static const Json kNull;
   const auto found = object.find(key);
   return found == object.end() ? kNull : *found;
 }
 
-Result<std::optional<double>> read_number(const json& object, const char* key, double lowest,
+Result<std::optional<double>> read_number(const Json& object, const char* key, double lowest,
                                           double highest) {
-  const json& value = at(object, key);
+  const Json& value = at(object, key);
   if (value.is_null()) return std::optional<double>();
   const double read = value.is_number() ? value.get<double>() : NAN;
   if (!(read >= lowest && read <= highest))
@@ -152,22 +151,22 @@ Result<std::optional<double>> read_number(const json& object, const char* key, d
   return std::optional(read);
 }
 
-Result<std::string> read_text(const json& object, const char* key) {
-  const json& value = at(object, key);
+Result<std::string> read_text(const Json& object, const char* key) {
+  const Json& value = at(object, key);
   if (value.is_null()) return std::string();
   if (!value.is_string()) return bad(key, value, "a text");
   return value.get<std::string>();
 }
 
-Result<bool> read_flag(const json& object, const char* key) {
-  const json& value = at(object, key);
+Result<bool> read_flag(const Json& object, const char* key) {
+  const Json& value = at(object, key);
   if (value.is_null()) return false;
   if (!value.is_boolean()) return bad(key, value, "true or false");
   return value.get<bool>();
 }
 
-Result<std::vector<Megahertz>> read_clocks(const json& object, const char* key) {
-  const json& value = at(object, key);
+Result<std::vector<Megahertz>> read_clocks(const Json& object, const char* key) {
+  const Json& value = at(object, key);
   std::vector<Megahertz> clocks;
   if (value.is_null()) return clocks;
   double last = 0;
@@ -182,7 +181,7 @@ Result<std::vector<Megahertz>> read_clocks(const json& object, const char* key) 
   return bad(key, value, fmt::format("a list of ascending clocks in (0, {}]", kHighestClock));
 }
 
-Result<Architecture> read_architecture(const json& object) {
+Result<Architecture> read_architecture(const Json& object) {
   const std::string name = TRY(read_text(object, "architecture"));
   std::string allowed = "one of";
   for (int i = 0; i <= static_cast<int>(Architecture::blackwell); ++i) {
@@ -194,9 +193,9 @@ Result<Architecture> read_architecture(const json& object) {
   return bad("architecture", at(object, "architecture"), allowed);
 }
 
-Result<std::optional<PowerLimits>> read_power_limits(const json& object) {
+Result<std::optional<PowerLimits>> read_power_limits(const Json& object) {
   const char* key = "power_limits_watts";
-  const json& value = at(object, key);
+  const Json& value = at(object, key);
   if (value.is_null()) return std::optional<PowerLimits>();
   const auto lowest = TRY(read_number(value, "lowest", 0, kHighestPower));
   const auto highest = TRY(read_number(value, "highest", 0, kHighestPower));
@@ -206,8 +205,8 @@ Result<std::optional<PowerLimits>> read_power_limits(const json& object) {
   return std::optional(PowerLimits{Watts(*lowest), Watts(*highest), Watts(*factory)});
 }
 
-Result<GpuId> read_id(const json& object) {
-  const json& value = at(object, "gpu");
+Result<GpuId> read_id(const Json& object) {
+  const Json& value = at(object, "gpu");
   GpuId id;
   if (value.is_null()) return id;
   if (!value.is_object()) return bad("gpu", value, "an object");
@@ -220,7 +219,7 @@ Result<GpuId> read_id(const json& object) {
   return id;
 }
 
-Result<Capability> read_capability(const json& object) {
+Result<Capability> read_capability(const Json& object) {
   Capability c;
   c.id = TRY(read_id(object));
   c.architecture = TRY(read_architecture(object));
@@ -239,7 +238,7 @@ Result<Capability> read_capability(const json& object) {
   return c;
 }
 
-Result<TraceHeader> read_header(const json& object) {
+Result<TraceHeader> read_header(const Json& object) {
   TraceHeader header;
   header.capability = TRY(read_capability(object));
   const auto start = parse_utc(TRY(read_text(object, "start")));
@@ -248,7 +247,7 @@ Result<TraceHeader> read_header(const json& object) {
   header.start = *start;
   const auto interval = TRY(read_number(object, "interval_seconds", 0, 86400));
   header.interval = from_seconds(interval.value_or(0));
-  const json& tags = at(object, "tags");
+  const Json& tags = at(object, "tags");
   if (!tags.is_null() && !tags.is_object()) return bad("tags", tags, "an object of texts");
   for (const auto& [key, value] : tags.items())
     header.tags[key] = TRY(read_text(tags, key.c_str()));
@@ -261,7 +260,7 @@ std::span<const Column> trace_columns() { return kColumns; }
 
 std::string format_header(const TraceHeader& header) {
   const Capability& c = header.capability;
-  nlohmann::ordered_json out;
+  Json out;
   out["gpu"] = {{"index", c.id.index},
                 {"uuid", c.id.uuid},
                 {"pci_bus_id", c.id.pci_bus_id},
@@ -285,17 +284,17 @@ std::string format_header(const TraceHeader& header) {
   if (header.interval > Duration{}) out["interval_seconds"] = seconds(header.interval);
   out["tags"] = header.tags;
   // A driver's or a user's text need not be UTF-8: what is not is replaced, never thrown over.
-  return out.dump(-1, ' ', false, json::error_handler_t::replace);
+  return json_text(out);
 }
 
 Result<TraceHeader> parse_header(std::string_view text) {
   try {
-    const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const Json object = parse_json(text);
     if (!object.is_object())
       return Error{Errc::bad_data,
                    fmt::format("header {}: allowed is one JSON object on this line", shown(text))};
     return read_header(object);
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     return Error{Errc::bad_data, fmt::format("header: {}", error.what())};
   }
 }
