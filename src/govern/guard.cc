@@ -342,12 +342,16 @@ RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
       (done ? out.restored : out.not_restored).push_back(one.uuid);
       return true;
     });
-    if (running.empty()) return out;
+    if (running.empty()) break;
     if (now >= kill_at && !std::exchange(killed, true))
       for (const Running& one : running) ::kill(one.process, SIGKILL);
     alive();
     clock.sleep_until(now + milliseconds(5));
   }
+  // They end in any order; told in one.
+  std::sort(out.restored.begin(), out.restored.end());
+  std::sort(out.not_restored.begin(), out.not_restored.end());
+  return out;
 }
 
 void GuardLink::beat() const { send(fd(), message(Message::Kind::beat)); }

@@ -77,7 +77,8 @@ struct RestoreOutcome {
 };
 
 // Restores each GPU in a process of its own, all at once; one that takes longer than `patience` is
-// killed and counts as not restored. `alive` is called now and then. The process has one thread.
+// killed and counts as not restored; both lists sorted. `alive` is called now and then. The process
+// has one thread.
 RestoreOutcome restore_side_by_side(
     const std::vector<std::string>& uuids, const std::function<int(const std::string&)>& restore,
     Duration patience, Clock& clock, const std::function<void()>& alive = [] {});
