@@ -360,7 +360,7 @@ def add_write_points():
     @row("derated.write.restorer", group=G_POINTS, fault="SIGKILL of the worker and of the "
          "guard's restorer", who="derated", by="`derate restore`", limit=2, quick=True,
          when="just before the restorer's write",
-         outcome="not restored and told, the journal is kept; `derate restore` restores")
+         outcome="told, the journal is kept; `derate restore` restores")
     def _(house):
         daemon = house.governing(capped=False)
         house.fault("--kill-writer", "before", "--at", 1)
