@@ -4,6 +4,7 @@
 
 #include "policy/efficient_fix.h"
 #include "policy/geepafs.h"
+#include "policy/gpu_activity.h"
 #include "policy/max_freq.h"
 #include "policy/nv_boost.h"
 #include "policy/policy.h"
@@ -17,7 +18,7 @@ namespace {
 // The one table: a policy that is not here does not exist.
 const PolicyInfo kPolicies[] = {
     max_freq_info(), efficient_fix_info(), nv_boost_info(),  utiliz_scale_info(),
-    geepafs_info(),  sweet_spot_info(),    power_cap_info(),
+    geepafs_info(),  sweet_spot_info(),    power_cap_info(), gpu_activity_info(),
 };
 
 }  // namespace
