@@ -26,7 +26,7 @@ TEST(Registry, NamesAreUniqueAndFound) {
     EXPECT_EQ(std::string(info.summary).find('\n'), std::string::npos) << info.name;
   }
   for (const char* name : {"geepafs", "max-freq", "efficient-fix", "nv-boost", "utiliz-scale",
-                           "sweet-spot", "power-cap", "gpu-activity"})
+                           "sweet-spot", "power-cap", "gpu-activity", "energy-ucb"})
     EXPECT_TRUE(names.contains(name)) << name;
 }
 

@@ -1,0 +1,9 @@
+#pragma once
+
+#include "policy/policy.h"
+
+namespace derate {
+
+PolicyInfo energy_ucb_info();
+
+}  // namespace derate
