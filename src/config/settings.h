@@ -2,10 +2,11 @@
 // checks, printing and documentation.
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "config/setting_info.h"
 
 namespace derate {
 
@@ -33,16 +34,6 @@ struct Settings {
   double activity_every_s = 0.2;
   double processes_every_s = 1;
   std::vector<PolicySetting> policy_settings;
-};
-
-// What a key means. A number must lie in [lowest, highest].
-struct SettingInfo {
-  const char* section;
-  const char* key;
-  const char* unit;
-  const char* summary;
-  double lowest = 0;
-  double highest = std::numeric_limits<double>::infinity();
 };
 
 // Calls visit(info, value) for every setting, in the order of the documentation. S is Settings or

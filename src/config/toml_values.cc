@@ -1,0 +1,187 @@
+#include "config/toml_values.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+
+namespace derate {
+namespace {
+
+// toml++ 3.3.0 has undefined behaviour at letters beyond ASCII outside quotes and comments. No
+// setting needs any, so they are for comments alone.
+Result<void> check_ascii(std::string_view text, std::string_view file) {
+  std::size_t number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    const auto strange = std::find_if(line.begin(), line.end(),
+                                      [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+    if (strange == line.end()) continue;
+    const auto before = line.substr(0, static_cast<std::size_t>(strange - line.begin()));
+    const auto comment = before.find('#');
+    if (comment != std::string_view::npos && comment < before.find_first_of("\"'")) continue;
+    return Error{Errc::bad_config,
+                 fmt::format("{}:{}:{}: a letter beyond ASCII: only comments may have them", file,
+                             number, before.size() + 1)};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<toml::table> parse_toml(std::string_view text, std::string_view file) {
+  TRY(check_ascii(text, file));
+  toml::parse_result parsed = toml::parse(text, file);
+  if (!parsed)
+    return Error{Errc::bad_config, fmt::format("{}: {}", place(file, parsed.error().source()),
+                                               parsed.error().description())};
+  return std::move(parsed).table();
+}
+
+std::string place(std::string_view file, const toml::source_region& at) {
+  return fmt::format("{}:{}:{}", file, at.begin.line, at.begin.column);
+}
+
+Error bad(std::string_view file, const toml::node& node, const std::string& message) {
+  return {Errc::bad_config, fmt::format("{}: {}", place(file, node.source()), message)};
+}
+
+std::string shown(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return fmt::format("\"{}\"", *text);
+  if (const auto flag = node.value_exact<bool>()) return *flag ? "true" : "false";
+  if (const auto number = node.value<double>()) return fmt::format("{}", *number);
+  return fmt::format("a {}", node.is_table() ? "table" : node.is_array() ? "list" : "date");
+}
+
+Result<void> assign(std::string& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  const auto text = node.value_exact<std::string>();
+  if (!text)
+    return bad(file, node, fmt::format("{} {}: wanted a text in quotes", info.key, shown(node)));
+  value = *text;
+  return {};
+}
+
+Result<void> assign(bool& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  const auto flag = node.value_exact<bool>();
+  if (!flag)
+    return bad(file, node, fmt::format("{} {}: wanted true or false", info.key, shown(node)));
+  value = *flag;
+  return {};
+}
+
+Result<void> assign(double& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  const auto number = node.is_number() ? node.value<double>() : std::nullopt;
+  if (!number || !(*number >= info.lowest && *number <= info.highest))
+    return bad(file, node,
+               fmt::format("{} {}: wanted a number in [{}, {}] {}", info.key, shown(node),
+                           info.lowest, info.highest, info.unit));
+  value = *number;
+  return {};
+}
+
+Result<void> assign(std::optional<double>& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  double number = 0;
+  TRY(assign(number, info, node, file));
+  value = number;
+  return {};
+}
+
+Result<void> assign(int& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  const auto number = node.value_exact<std::int64_t>();
+  if (!number || !(static_cast<double>(*number) >= info.lowest &&
+                   static_cast<double>(*number) <= info.highest))
+    return bad(file, node,
+               fmt::format("{} {}: wanted an integer in [{}, {}] {}", info.key, shown(node),
+                           info.lowest, info.highest, info.unit));
+  value = static_cast<int>(*number);
+  return {};
+}
+
+namespace {
+
+// A list, or one value that stands for a list of one.
+template <class T>
+Result<void> assign_list(std::vector<T>& values, const SettingInfo& info, const toml::node& node,
+                         std::string_view file) {
+  values.clear();
+  const toml::array* list = node.as_array();
+  if (list != nullptr && list->empty())
+    return bad(file, node, fmt::format("{}: an empty list: wanted values", info.key));
+  const std::size_t count = list == nullptr ? 1 : list->size();
+  for (std::size_t i = 0; i < count; ++i) {
+    T value{};
+    TRY(assign(value, info, list == nullptr ? node : *list->get(i), file));
+    values.push_back(std::move(value));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> assign(std::vector<double>& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file) {
+  return assign_list(value, info, node, file);
+}
+
+Result<void> assign(std::vector<std::string>& value, const SettingInfo& info,
+                    const toml::node& node, std::string_view file) {
+  return assign_list(value, info, node, file);
+}
+
+Result<std::string> parameter_text(const toml::node& node, std::string_view file) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  const toml::array* list = node.as_array();
+  if (list == nullptr) {
+    const auto number = node.is_number() ? node.value<double>() : std::nullopt;
+    if (!number)
+      return bad(file, node, shown(node) + ": wanted a number, a text or a list of numbers");
+    return fmt::format("{}", *number);
+  }
+  if (list->empty()) return bad(file, node, "an empty list: wanted numbers");
+  std::string text;
+  for (const toml::node& item : *list) {
+    if (!item.is_number()) return bad(file, item, shown(item) + ": wanted a number");
+    text += text.empty() ? "" : ",";
+    text += fmt::format("{}", *item.value<double>());
+  }
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto code = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (code < 0x20 || code == 0x7f)
+      out += fmt::format("\\u{:04X}", code);
+    else
+      out += c;
+  }
+  return out + '"';
+}
+
+std::string key_text(const std::string& key) {
+  constexpr std::string_view kBare =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  const bool bare = !key.empty() && key.find_first_not_of(kBare) == std::string::npos;
+  return bare ? key : quoted(key);
+}
+
+std::string parameter_toml(const std::string& text) {
+  const auto parts = split(text, ',');
+  const bool numbers = std::all_of(parts.begin(), parts.end(), [](std::string_view part) {
+    const auto number = parse_double(part);
+    return number && fmt::format("{}", *number) == part;
+  });
+  if (!numbers) return quoted(text);
+  return parts.size() > 1 ? fmt::format("[{}]", text) : text;
+}
+
+}  // namespace derate

@@ -1,0 +1,53 @@
+// TOML nodes to plain values, with errors that name FILE:LINE:COLUMN, the value and what is
+// allowed; and plain values to TOML. For the files of this folder: toml++ goes no further.
+#pragma once
+
+#define TOML_EXCEPTIONS 0
+// Its 3.3.0 asserts that a key begins well before it reports one that does not: "[*" would abort.
+#define TOML_ASSERT(condition) static_cast<void>(0)
+#include <toml++/toml.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "config/setting_info.h"
+
+namespace derate {
+
+// The file's table. Errors: bad_config.
+Result<toml::table> parse_toml(std::string_view text, std::string_view file);
+
+std::string place(std::string_view file, const toml::source_region& at);
+Error bad(std::string_view file, const toml::node& node, const std::string& message);
+// As it would be written, for messages.
+std::string shown(const toml::node& node);
+
+// Errors: bad_config, when the node is of another type or out of the range.
+Result<void> assign(std::string& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(bool& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(double& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(int& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(std::optional<double>& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(std::vector<double>& value, const SettingInfo& info, const toml::node& node,
+                    std::string_view file);
+Result<void> assign(std::vector<std::string>& value, const SettingInfo& info,
+                    const toml::node& node, std::string_view file);
+
+// The text of a policy parameter: the registry's own parser checks it later.
+Result<std::string> parameter_text(const toml::node& node, std::string_view file);
+
+std::string quoted(const std::string& text);
+// A key as TOML wants it: bare where it may be.
+std::string key_text(const std::string& key);
+// A parameter's text as TOML: a number, a list of numbers, else a text.
+std::string parameter_toml(const std::string& text);
+
+}  // namespace derate
