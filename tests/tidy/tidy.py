@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-CODE_FOLDERS = ("src", "apps", "fakenvml", "tests")
+CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "tests")
 MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 70
 MAX_TITLE_COLUMNS = 72
@@ -301,7 +301,7 @@ def check_repository(root):
         except UnicodeDecodeError:
             pass  # not text
     code = {path: text for path, text in texts.items()
-            if path.endswith((".h", ".cc", ".c")) and path.startswith(CODE_FOLDERS)}
+            if path.endswith((".h", ".cc", ".c", ".cu")) and path.startswith(CODE_FOLDERS)}
     findings = list(layers.check_never(code))
     for path, text in code.items():
         findings += layers.check(path, text, texts.__contains__)
