@@ -24,4 +24,6 @@ bool SystemClock::sleep_until(Instant deadline) {
   return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != EINTR;
 }
 
+Duration thread_cpu_time() { return read(CLOCK_THREAD_CPUTIME_ID); }
+
 }  // namespace derate

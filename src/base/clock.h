@@ -42,4 +42,7 @@ class FakeClock final : public Clock {
   Duration wall_offset_{};
 };
 
+// What the calling thread has cost so far: for figures about ourselves, never for control.
+Duration thread_cpu_time();
+
 }  // namespace derate

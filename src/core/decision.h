@@ -33,6 +33,7 @@ struct Decision {
   // The policy's own belief of performance at the present choice, 1 = at the maximum clock.
   std::optional<Fraction> expected_performance;
   Reason reason;
+  bool probing = false;  // the clock is set to learn from it, not because it is believed best
 
   static Decision hold(Reason why) { return {Kind::hold, {}, {}, {}, why}; }
   static Decision set(Megahertz clock, Reason why) { return {Kind::set, clock, {}, {}, why}; }

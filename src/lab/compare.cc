@@ -6,69 +6,35 @@
 #include <thread>
 
 #include "govern/envelope_rule.h"
+#include "lab/hindsight.h"
 
 namespace derate {
 namespace {
 
 constexpr Duration kShortestJudged = std::chrono::seconds(30);
 
-// A workload at one clock for long: the regulator mixes two clocks to meet the power limit.
-struct Steady {
-  double rate;
-  double power;
-};
-
-Steady steady(const Workload& workload, const SimChip& chip, std::size_t clock) {
-  const double limit = chip.power_limits.factory.value();
-  const auto power = [&](std::size_t i) { return workload.power(i).value(); };
-  if (power(clock) <= limit) return {workload.performance(clock), power(clock)};
-  std::size_t below = clock;
-  while (below > 0 && power(below) > limit) --below;
-  const double share =
-      std::clamp((limit - power(below)) / (power(below + 1) - power(below)), 0.0, 1.0);
-  return {(1 - share) * workload.performance(below) + share * workload.performance(below + 1),
-          limit};
-}
-
-struct Relative {
-  double gain, loss;
-};
-
-Relative against_full(const Workload& workload, const SimChip& chip, std::size_t clock) {
-  const Steady full = steady(workload, chip, chip.sm_clocks.size() - 1);
-  const Steady here = steady(workload, chip, clock);
-  return {(here.rate / here.power) / (full.rate / full.power) - 1, 1 - here.rate / full.rate};
-}
-
-void add(HindsightFigures& figures, const Relative& relative, const std::string& app,
+void add(HindsightFigures& figures, const Outcome& outcome, const std::string& app,
          std::size_t count) {
   const double n = static_cast<double>(count);
-  figures.mean_saving += (1 - 1 / (1 + relative.gain)) / n;  // the same work
-  figures.mean_gain += relative.gain / n;
-  figures.mean_loss += relative.loss / n;
-  if (figures.worst_app.empty() || relative.loss > figures.worst_loss) {
-    figures.worst_loss = relative.loss;
+  figures.mean_saving += outcome.saving() / n;
+  figures.mean_gain += outcome.gain / n;
+  figures.mean_loss += outcome.loss / n;
+  if (figures.worst_app.empty() || outcome.loss > figures.worst_loss) {
+    figures.worst_loss = outcome.loss;
     figures.worst_app = app;
   }
 }
 
 void add_hindsight(Comparison& out, const CompareSpec& spec, const Envelope& envelope) {
-  const auto& clocks = spec.chip->sm_clocks;
-  for (std::size_t i = 0; i < clocks.size(); ++i) {
-    if (clocks[i] < envelope.lowest() || clocks[i] > envelope.highest()) continue;
-    Comparison::FixedClock fixed{clocks[i], {}};
-    for (const Workload& w : spec.workloads)
-      add(fixed.figures, against_full(w, *spec.chip, i), w.name, spec.workloads.size());
-    out.frontier.push_back(std::move(fixed));
-  }
-  for (const Workload& w : spec.workloads) {
-    Relative best{0, 0};
+  const std::size_t count = spec.workloads.size();
+  for (const Workload& workload : spec.workloads) {
+    const auto clocks = fixed_clocks(workload, {}, *spec.chip, envelope);
+    out.frontier.resize(clocks.size());
     for (std::size_t i = 0; i < clocks.size(); ++i) {
-      if (clocks[i] < envelope.lowest() || clocks[i] > envelope.highest()) continue;
-      const Relative here = against_full(w, *spec.chip, i);
-      if (here.loss <= spec.delta && here.gain > best.gain) best = here;
+      out.frontier[i].clock = clocks[i].clock;
+      add(out.frontier[i].figures, clocks[i].outcome, workload.name, count);
     }
-    add(out.oracle, best, w.name, spec.workloads.size());
+    add(out.oracle, oracle(clocks, spec.delta).outcome, workload.name, count);
   }
 }
 

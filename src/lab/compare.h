@@ -7,15 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "lab/session.h"
 #include "lab/sim_job.h"
 
 namespace derate {
-
-struct PolicyChoice {
-  const PolicyInfo* info = nullptr;
-  ParamValues params;
-  std::string label;  // "geepafs"; with parameters where they differ from the default
-};
 
 struct CompareSpec {
   const SimChip* chip = nullptr;

@@ -60,6 +60,7 @@ class EnergyUcb final : public Policy {
         present_->clock,
         {"{0:.0f} MHz: tried {1:.0f} times, mean reward {2:.2f} J",
          {present_->clock.value(), static_cast<double>(present_->pulls), present_->reward}});
+    decision.probing = present_->pulls == 0;
     if (present_->pulls > 0 && top().pulls > 0)
       decision.expected_performance = Fraction(std::min(1.0, present_->progress / top().progress));
     return decision;

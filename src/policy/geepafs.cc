@@ -177,15 +177,21 @@ class Geepafs final : public Policy {
     if (step_ > 0) {
       const double clock = probe_clock(readings_a_probe() - step_);
       booked_clock_ = clock;
-      return set(clock, envelope, {"probing at {0:.0f} MHz", {clock}});
+      return probe(clock, envelope);
     }
     if (step_ == 0) {
       const double clock = probe_clock(readings_a_probe() - 1);
       fit(envelope);
-      return set(clock, envelope, {"probing at {0:.0f} MHz", {clock}});
+      return probe(clock, envelope);
     }
     Decision decision = step_ == -1 ? set(chosen_mhz_, envelope, reason_) : Decision::hold(reason_);
     decision.expected_performance = expected_;
+    return decision;
+  }
+
+  static Decision probe(double mhz, const Envelope& envelope) {
+    Decision decision = set(mhz, envelope, {"probing at {0:.0f} MHz", {mhz}});
+    decision.probing = true;
     return decision;
   }
 

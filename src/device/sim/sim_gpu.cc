@@ -25,7 +25,8 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
       random_(options.seed),
       step_s_(seconds(options.step)),
       thermal_cap_(chip.sm_clocks.size() - 1),
-      temperature_(chip.thermal.ambient.value()),
+      ambient_(chip.thermal.ambient.value()),
+      temperature_(ambient_),
       heat_decay_(std::exp(-seconds(options.step) / seconds(chip.thermal.time_constant))) {
   power_limit_ = chip.power_limits.factory;
   const double gain = 1 + options.voltage_spread * gauss_(random_);
@@ -247,7 +248,7 @@ std::size_t SimGpu::regulated(std::size_t wanted) {
 
 void SimGpu::heat() {
   const ThermalSpec& thermal = chip_.thermal;
-  const double settled = thermal.ambient.value() + thermal.kelvin_per_watt * power_.value();
+  const double settled = ambient_ + thermal.kelvin_per_watt * power_.value();
   temperature_ = settled + (temperature_ - settled) * heat_decay_;
   if (heat_in_-- > 0) return;
   heat_in_ = kHeatSteps - 1;

@@ -67,6 +67,8 @@ class SimGpu {
   // Within the chip's limits; the regulator keeps to it from now on.
   void set_power_limit(Watts limit) { power_limit_ = limit; }
   Watts power_limit() const { return power_limit_; }
+  // The air's temperature from now on; the chip's own until it is told.
+  void set_ambient(Celsius ambient) { ambient_ = ambient.value(); }
 
   Instant now() const { return now_; }
   const SimChip& chip() const { return chip_; }
@@ -143,6 +145,7 @@ class SimGpu {
   Watts power_{};
   double joules_ = 0;
   double work_done_ = 0;
+  double ambient_;
   double temperature_;
   double leakage_ = 0;  // W at Vmin above the reference temperature's
   int heat_in_ = 0;     // steps until the leakage is computed anew

@@ -1,0 +1,253 @@
+#include "config/experiment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/text.h"
+#include "config/toml_values.h"
+
+namespace derate {
+namespace {
+
+std::string joined(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<std::string> sections() {
+  std::vector<std::string> out;
+  const Experiment defaults;
+  visit_experiment(defaults, [&](const SettingInfo& info, const auto&) {
+    if (out.empty() || out.back() != info.section) out.emplace_back(info.section);
+  });
+  return out;
+}
+
+std::vector<std::string> keys_of(std::string_view section) {
+  std::vector<std::string> out;
+  const Experiment defaults;
+  visit_experiment(defaults, [&](const SettingInfo& info, const auto&) {
+    if (section == info.section) out.emplace_back(info.key);
+  });
+  return out;
+}
+
+Result<void> read_section(Experiment& out, std::string_view section, const toml::node& node,
+                          std::string_view file) {
+  const auto known = keys_of(section);
+  if (known.empty())
+    return bad(file, node,
+               fmt::format("unknown section [{}]; there are {}, [[policy]], [[command]]", section,
+                           joined(sections())));
+  if (!node.is_table())
+    return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
+  for (const auto& entry : *node.as_table()) {
+    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
+    const toml::node& value = entry.second;
+    bool found = false;
+    Result<void> assigned;
+    visit_experiment(out, [&](const SettingInfo& info, auto& setting) {
+      if (section != info.section || key.str() != info.key) return;
+      found = true;
+      assigned = assign(setting, info, value, file);
+      out.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
+    });
+    if (!found)
+      return bad(
+          file, value,
+          fmt::format("unknown key '{}' in [{}]; there are {}", key.str(), section, joined(known)));
+    TRY(std::move(assigned));
+  }
+  return {};
+}
+
+// The tables of a [[NAME]].
+Result<std::vector<const toml::table*>> entries(std::string_view name, const toml::node& node,
+                                                std::string_view file) {
+  const toml::array* list = node.as_array();
+  std::vector<const toml::table*> out;
+  if (list != nullptr)
+    for (const toml::node& entry : *list)
+      if (entry.is_table()) out.push_back(entry.as_table());
+  if (list == nullptr || out.size() != list->size())
+    return bad(file, node, fmt::format("{}: wanted entries like [[{}]]", name, name));
+  return out;
+}
+
+Result<std::vector<std::string>> assignments(const toml::node& node, std::string_view file) {
+  if (!node.is_table()) return bad(file, node, "set: wanted a table like {delta = 0.05}");
+  std::vector<std::string> out;
+  for (const auto& [name, value] : *node.as_table())
+    out.push_back(fmt::format("{}={}", name.str(), TRY(parameter_text(value, file))));
+  return out;
+}
+
+Result<ExperimentPolicy> read_policy(const toml::table& table, std::string_view file) {
+  ExperimentPolicy out;
+  out.where = place(file, table.source());
+  for (const auto& [key, value] : table) {
+    if (key.str() == "name")
+      TRY(assign(out.policy, {"policy", "name", "", ""}, value, file));
+    else if (key.str() == "label")
+      TRY(assign(out.label, {"policy", "label", "", ""}, value, file));
+    else if (key.str() == "set")
+      out.set = TRY(assignments(value, file));
+    else
+      return bad(
+          file, value,
+          fmt::format("unknown key '{}' in [[policy]]; there are name, label, set", key.str()));
+  }
+  if (out.policy.empty()) return bad(file, table, "a [[policy]] without a name");
+  if (out.label.empty()) out.label = out.policy;
+  return out;
+}
+
+Result<ExperimentCommand> read_command(const toml::table& table, std::string_view file) {
+  ExperimentCommand out;
+  out.where = place(file, table.source());
+  for (const auto& [key, value] : table) {
+    if (key.str() == "name")
+      TRY(assign(out.name, {"command", "name", "", ""}, value, file));
+    else if (key.str() == "run")
+      TRY(assign(out.run, {"command", "run", "", ""}, value, file));
+    else
+      return bad(file, value,
+                 fmt::format("unknown key '{}' in [[command]]; there are name, run", key.str()));
+  }
+  if (out.name.empty() || out.run.empty())
+    return bad(file, table, "a [[command]] wants a name and what to run");
+  return out;
+}
+
+Error wrong(const Experiment& e, const std::string& key, const std::string& message) {
+  return {Errc::bad_config, fmt::format("{}: {}", e.place_of(key), message)};
+}
+
+Result<void> check_choice(const Experiment& e, const std::string& key, const std::string& value,
+                          const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return {};
+  return wrong(e, key, fmt::format("\"{}\": allowed are {}", value, joined(allowed)));
+}
+
+Result<void> check_labels(const Experiment& e) {
+  for (auto one = e.policies.begin(); one != e.policies.end(); ++one)
+    for (auto other = e.policies.begin(); other != one; ++other)
+      if (other->label == one->label)
+        return Error{Errc::bad_config,
+                     fmt::format("{}: a second policy is labelled \"{}\": give one a label of its "
+                                 "own",
+                                 one->where, one->label)};
+  for (auto one = e.commands.begin(); one != e.commands.end(); ++one)
+    for (auto other = e.commands.begin(); other != one; ++other)
+      if (other->name == one->name)
+        return Error{Errc::bad_config,
+                     fmt::format("{}: a second command is named \"{}\"", one->where, one->name)};
+  return {};
+}
+
+Result<void> check_together(const Experiment& e) {
+  TRY(check_choice(e, "experiment.place", e.place, {"virtual", "served", "real"}));
+  TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference"}));
+  TRY(check_labels(e));
+  const bool real = e.place == "real";
+  if (real != !e.commands.empty())
+    return wrong(e, "experiment.place",
+                 "real commands run in place real, and nothing else does: [[command]] and place do "
+                 "not fit");
+  if (real && !e.chips.empty())
+    return wrong(e, "gpus.chips", "place real runs on the GPU that is here: leave chips out");
+  if (!real && e.chips.empty())
+    return wrong(e, "gpus.chips", "no chips: name at least one, as in chips = [\"V100-SXM2\"]");
+  if (!real && e.fitted.empty() && e.mixes.empty() && e.phase_pairs.empty() && e.tables.empty() &&
+      e.imported.empty())
+    return wrong(e, "workloads.fitted", "no workloads: [workloads] fitted = [\"*\"] takes all");
+  if (e.policies.empty())
+    return wrong(e, "policy", "no policies: at least one [[policy]] with a name");
+  if (!e.tabled.empty() && e.tables.empty())
+    return wrong(e, "workloads.tabled", "applications of no tables: set tables as well");
+  if (!e.phase_period_s.empty() && e.phase_pairs.empty())
+    return wrong(e, "stress.phase_period_s", "a period of no phases: set phase_pairs as well");
+  return {};
+}
+
+std::string printed(const std::string& value) { return quoted(value); }
+std::string printed(int value) { return fmt::format("{}", value); }
+std::string printed(double value) { return fmt::format("{}", value); }
+template <class T>
+std::string printed(const std::vector<T>& values) {
+  std::vector<std::string> texts;
+  for (const T& value : values) texts.push_back(printed(value));
+  return fmt::format("[{}]", joined(texts));
+}
+
+bool is_set(const std::string& value) { return !value.empty(); }
+bool is_set(double) { return true; }
+template <class T>
+bool is_set(const std::vector<T>& values) {
+  return !values.empty();
+}
+
+std::string printed_set(const std::vector<std::string>& assignments) {
+  std::vector<std::string> parts;
+  for (const std::string& assignment : assignments) {
+    const auto at = assignment.find('=');
+    parts.push_back(fmt::format("{} = {}", key_text(assignment.substr(0, at)),
+                                parameter_toml(assignment.substr(at + 1))));
+  }
+  return fmt::format("{{{}}}", joined(parts));
+}
+
+}  // namespace
+
+const std::string& Experiment::place_of(const std::string& key) const {
+  const auto at = where.find(key);
+  return at == where.end() ? file : at->second;
+}
+
+Result<Experiment> parse_experiment(std::string_view text, std::string_view file) {
+  const toml::table table = TRY(parse_toml(text, file));
+  Experiment out;
+  out.file = file;
+  for (const auto& [section, node] : table) {
+    if (section.str() == "policy")
+      for (const toml::table* entry : TRY(entries("policy", node, file)))
+        out.policies.push_back(TRY(read_policy(*entry, file)));
+    else if (section.str() == "command")
+      for (const toml::table* entry : TRY(entries("command", node, file)))
+        out.commands.push_back(TRY(read_command(*entry, file)));
+    else
+      TRY(read_section(out, section.str(), node, file));
+  }
+  TRY(check_together(out));
+  if (out.name.empty()) out.name = "experiment";
+  return out;
+}
+
+Result<Experiment> load_experiment(const std::string& path) {
+  return parse_experiment(TRY(read_file(path)), path);
+}
+
+std::string print_experiment(const Experiment& experiment) {
+  std::string out;
+  std::string_view section;
+  visit_experiment(experiment, [&](const SettingInfo& info, const auto& value) {
+    if (section != info.section) {
+      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", info.section);
+      section = info.section;
+    }
+    out += fmt::format("# {}\n", info.summary);
+    out += is_set(value) ? fmt::format("{} = {}\n", info.key, printed(value))
+                         : fmt::format("# {} =\n", info.key);
+  });
+  for (const ExperimentPolicy& policy : experiment.policies) {
+    out += fmt::format("\n[[policy]]\nname = {}\nlabel = {}\n", quoted(policy.policy),
+                       quoted(policy.label));
+    if (!policy.set.empty()) out += fmt::format("set = {}\n", printed_set(policy.set));
+  }
+  for (const ExperimentCommand& command : experiment.commands)
+    out += fmt::format("\n[[command]]\nname = {}\nrun = {}\n", quoted(command.name),
+                       quoted(command.run));
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,95 @@
+#include "lab/hindsight.h"
+
+#include <algorithm>
+
+namespace derate {
+namespace {
+
+struct Rate {
+  double work = 0, watts = 0;  // a second
+};
+
+// One phase at one clock, the GPU shared with the tenants.
+Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, std::size_t clock) {
+  const double n = 1 + static_cast<double>(tenants.size());
+  Rate out{phase.points[clock].rate / n, phase.points[clock].power.value() / n};
+  for (const Workload* tenant : tenants)
+    out.watts += tenant->phases[0].points[clock].power.value() / n;
+  return out;
+}
+
+// The power limit holds the clock down to a mixture of two.
+Rate limited(const Phase& phase, std::span<const Workload* const> tenants, const SimChip& chip,
+             std::size_t clock) {
+  const double limit = chip.power_limits.factory.value();
+  const Rate here = rate_at(phase, tenants, clock);
+  if (here.watts <= limit) return here;
+  std::size_t below = clock;
+  while (below > 0 && rate_at(phase, tenants, below).watts > limit) --below;
+  const Rate low = rate_at(phase, tenants, below), high = rate_at(phase, tenants, below + 1);
+  const double share = std::clamp((limit - low.watts) / (high.watts - low.watts), 0.0, 1.0);
+  return {(1 - share) * low.work + share * high.work, limit};
+}
+
+Outcome against(const Steady& full, const Steady& here) {
+  return {1 - full.seconds / here.seconds, full.joules / here.joules - 1};
+}
+
+// Seconds and joules, both relative to the highest clock.
+Steady relative(const Outcome& outcome) { return {1 / (1 - outcome.loss), 1 / (1 + outcome.gain)}; }
+
+}  // namespace
+
+Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
+              const SimChip& chip, std::size_t clock) {
+  Steady total;
+  double work = 0;
+  for (const Phase& phase : workload.phases) {
+    const double length = phase.work > Duration{} ? seconds(phase.work) : 1;
+    const Rate rate = limited(phase, tenants, chip, clock);
+    const double gap = seconds(phase.gap);
+    total.seconds += length / rate.work + gap;
+    total.joules +=
+        length / rate.work * rate.watts + gap * chip.idle_power.at(chip.sm_clocks[clock]);
+    work += length;
+  }
+  return {total.seconds / work, total.joules / work};
+}
+
+std::vector<FixedClock> fixed_clocks(const Workload& workload,
+                                     std::span<const Workload* const> tenants, const SimChip& chip,
+                                     const Envelope& envelope) {
+  const auto& clocks = chip.sm_clocks;
+  const Steady full = steady(workload, tenants, chip, clocks.size() - 1);
+  std::vector<FixedClock> out;
+  for (std::size_t i = 0; i < clocks.size(); ++i)
+    if (clocks[i] >= envelope.lowest() && clocks[i] <= envelope.highest())
+      out.push_back({clocks[i], against(full, steady(workload, tenants, chip, i))});
+  return out;
+}
+
+FixedClock oracle(std::span<const FixedClock> clocks, double delta) {
+  FixedClock best = clocks.back();
+  for (const FixedClock& one : clocks)
+    if (one.outcome.loss <= delta && one.outcome.gain > best.outcome.gain) best = one;
+  return best;
+}
+
+Outcome two_clock_bound(std::span<const FixedClock> clocks, double delta) {
+  const double allowed = 1 / (1 - delta);  // seconds
+  Outcome best = oracle(clocks, delta).outcome;
+  for (const FixedClock& slow : clocks) {
+    const Steady a = relative(slow.outcome);
+    if (a.seconds <= allowed) continue;
+    for (const FixedClock& quick : clocks) {
+      const Steady b = relative(quick.outcome);
+      if (b.seconds > allowed) continue;
+      const double share = (allowed - b.seconds) / (a.seconds - b.seconds);  // of the work
+      const double joules = share * a.joules + (1 - share) * b.joules;
+      if (1 / joules - 1 > best.gain) best = {delta, 1 / joules - 1};
+    }
+  }
+  return best;
+}
+
+}  // namespace derate

@@ -1,0 +1,48 @@
+// What could have been had: one constant clock, the best clock for each job, the best mixture of
+// two. From the workloads' own curves, the power limit included, start-up and leakage not.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/envelope.h"
+#include "device/sim/sim_workload.h"
+
+namespace derate {
+
+// Of a job against the same job at the highest clock.
+struct Outcome {
+  double loss = 0;  // 1 - perf / perf(max)
+  double gain = 0;  // efficiency, perf / mean power, ratio - 1
+
+  double saving() const { return gain / (1 + gain); }  // of energy, for the same work
+};
+
+// Time and energy of a piece of work at one clock for long; the regulator mixes two clocks to meet
+// the power limit.
+struct Steady {
+  double seconds = 0, joules = 0;  // of one reference second of work
+};
+
+// The workload alone, or sharing the GPU with others by time slices. All its phases, gaps included.
+Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
+              const SimChip& chip, std::size_t clock);
+
+// At every clock of the envelope, ascending.
+struct FixedClock {
+  Megahertz clock;
+  Outcome outcome;
+};
+std::vector<FixedClock> fixed_clocks(const Workload& workload,
+                                     std::span<const Workload* const> tenants, const SimChip& chip,
+                                     const Envelope& envelope);
+
+// The most efficient of them that loses at most delta.
+FixedClock oracle(std::span<const FixedClock> clocks, double delta);
+
+// The most efficient mixture in time of two of them that loses at most delta: what no policy that
+// only sets clocks can beat on steady work.
+Outcome two_clock_bound(std::span<const FixedClock> clocks, double delta);
+
+}  // namespace derate

@@ -1,0 +1,76 @@
+#include "lab/stress.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace derate {
+namespace {
+
+using C = Circumstances;
+
+const std::array kAxes{
+    Axis{"counter_window_s", "counter window", "s", &Experiment::counter_window_s,
+         [](double v, C& c) { c.chip.sensors.utilisation.window = from_seconds(v); }},
+    Axis{"counter_noise_points", "counter noise", "points", &Experiment::counter_noise_points,
+         [](double v, C& c) { c.chip.sensors.utilisation.noise_points = v; }},
+    Axis{"power_window_s", "power window", "s", &Experiment::power_window_s,
+         [](double v, C& c) {
+           c.chip.sensors.usage.window = from_seconds(v);
+           if (c.chip.sensors.instant) c.chip.sensors.instant->window = from_seconds(v);
+         }},
+    Axis{"switch_latency_s", "switch latency", "s", &Experiment::switch_latency_s,
+         [](double v, C& c) {
+           c.chip.latency = {from_seconds(v), from_seconds(v)};
+         }},
+    Axis{"work_s", "job", "s", &Experiment::stress_work_s,
+         [](double v, C& c) { c.work = from_seconds(v); }},
+    Axis{"idle_s", "idle before", "s", &Experiment::stress_idle_s,
+         [](double v, C& c) { c.idle = from_seconds(v); }},
+    Axis{"phase_period_s", "phase period", "s", &Experiment::phase_period_s,
+         [](double v, C& c) { c.phase_period = from_seconds(v); }},
+    Axis{"drift_kelvin", "drift", "K", &Experiment::drift_kelvin,
+         [](double v, C& c) { c.drift_kelvin = v; }},
+    Axis{"tenants", "tenants", "", &Experiment::tenants,
+         [](double v, C& c) { c.tenants = static_cast<int>(v); }},
+    Axis{"outsider_every_s", "another tool every", "s", &Experiment::outsider_every_s,
+         [](double v, C& c) { c.outsider_every = from_seconds(v); }},
+};
+
+}  // namespace
+
+std::span<const Axis> axes() { return kAxes; }
+
+std::string Cell::text() const {
+  std::string out;
+  for (const auto& [axis, value] : values)
+    out += fmt::format("{}{} {:.4g}{}{}", out.empty() ? "" : ", ", axis->label, value,
+                       *axis->unit == '\0' ? "" : " ", axis->unit);
+  return out;
+}
+
+std::vector<Cell> cells_of(const Experiment& experiment) {
+  std::vector<Cell> cells(1);
+  for (const Axis& axis : axes()) {
+    const std::vector<double>& values = experiment.*axis.values;
+    if (values.empty()) continue;
+    std::vector<Cell> wider;
+    for (const Cell& cell : cells)
+      for (const double value : values) {
+        wider.push_back(cell);
+        wider.back().values.push_back({&axis, value});
+      }
+    cells = std::move(wider);
+  }
+  return cells;
+}
+
+Circumstances circumstances(const Experiment& experiment, const SimChip& chip, const Cell& cell) {
+  Circumstances out{.chip = chip,
+                    .work = from_seconds(experiment.work_s),
+                    .idle = from_seconds(experiment.idle_s)};
+  for (const auto& [axis, value] : cell.values) axis->apply(value, out);
+  return out;
+}
+
+}  // namespace derate

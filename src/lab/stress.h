@@ -1,0 +1,50 @@
+// What can be made harder for a policy: the axes of [stress] in an experiment, in any combination.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/experiment.h"
+#include "device/sim/sim_chip.h"
+
+namespace derate {
+
+// A session's circumstances, before stress the experiment's own.
+struct Circumstances {
+  SimChip chip;
+  Duration work{}, idle{};
+  Duration phase_period = std::chrono::seconds(10);
+  double drift_kelvin = 0;
+  int tenants = 0;
+  Duration outsider_every{};
+};
+
+struct Axis {
+  const char* key;  // in [stress]
+  const char* label;
+  const char* unit;
+  std::vector<double> Experiment::*values;
+  void (*apply)(double value, Circumstances& circumstances);
+};
+
+// All of them, in the order of the documentation.
+std::span<const Axis> axes();
+
+// One combination: the axes that the experiment varies, each with its value.
+struct Cell {
+  struct Value {
+    const Axis* axis;
+    double value;
+  };
+  std::vector<Value> values;
+
+  std::string text() const;  // "counter window 1 s, counter noise 5 points"; empty: no stress
+};
+
+// Every combination of what the experiment names; without any, one cell without stress.
+std::vector<Cell> cells_of(const Experiment& experiment);
+
+Circumstances circumstances(const Experiment& experiment, const SimChip& chip, const Cell& cell);
+
+}  // namespace derate
