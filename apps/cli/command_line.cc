@@ -412,6 +412,50 @@ void add_sim_verbs(CommandLine& line) {
                         "derate sim job GEMM --work 60s", "derate sim show"}));
 }
 
+void add_data(CLI::App& verb, LabResults& options) {
+  verb.add_option("--data", options.data, "Folder of the measured tables")
+      ->envname("DERATE_DATA")
+      ->type_name("DIR");
+}
+
+void add_lab_run(CommandLine& line, CLI::App& lab) {
+  CLI::App* run = lab.add_subcommand("run", "Run an experiment, or what of it is left to run");
+  auto& options = line.add_options<LabRunOptions>(*run);
+  run->add_option("experiment", options.experiment, "The experiment, a TOML file")->required();
+  run->add_option("-o,--output", options.results,
+                  "Where the results go; default: beside the experiment, with .lab for its ending")
+      ->type_name("FILE");
+  add_data(*run, options);
+  run->add_option("--threads", options.threads, "Sessions at a time; default: one a core")
+      ->check(CLI::Range(1u, 1024u));
+  run->add_flag("--fresh", options.fresh, "Begin anew: what is in the results is dropped");
+  run->add_flag("--apps", options.apps, "Show every application");
+  add_json(*run, options);
+  run->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml"}) +
+              "Ctrl-C ends it after the sessions that run; the same command goes on from there.\n");
+}
+
+void add_lab_verbs(CommandLine& line) {
+  CLI::App* lab = line.app.add_subcommand("lab", "Experiments: policies on GPUs, side by side");
+  lab->require_subcommand(1);
+  add_lab_run(line, *lab);
+  CLI::App* show = lab->add_subcommand("show", "Show the figures of an experiment's results");
+  auto& options = line.add_options<LabShowOptions>(*show);
+  show->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  add_data(*show, options);
+  show->add_flag("--apps", options.apps, "Show every application");
+  add_json(*show, options);
+  show->footer(examples({"derate lab show mine.lab --apps", "derate lab show mine.lab --json"}));
+  CLI::App* example = lab->add_subcommand("example", "Print an experiment, with comments");
+  line.add_options<LabExampleOptions>(*example);
+  example->footer(examples({"derate lab example > mine.toml"}));
+  CLI::App* workloads = lab->add_subcommand("workloads", "List the mixes of phases");
+  add_json(*workloads, line.add_options<LabWorkloadsOptions>(*workloads));
+  workloads->footer(examples({"derate lab workloads"}));
+  lab->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml",
+                        "derate lab show mine.lab --apps"}));
+}
+
 void add_others(CommandLine& line) {
   CLI::App* doctor = line.app.add_subcommand(
       "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
@@ -468,6 +512,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_record(*line);
   add_replay(*line);
   add_sim_verbs(*line);
+  add_lab_verbs(*line);
   add_others(*line);
   refuse_empty_values(line->app);
   return line;

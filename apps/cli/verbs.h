@@ -129,6 +129,23 @@ struct ConfigOptions : Common {
 struct ConfigCheckOptions : ConfigOptions {};
 struct ConfigPrintOptions : ConfigOptions {};
 
+// An experiment's results lie in one file.
+struct LabResults : Common {
+  std::string results;
+  std::string data = "../shared/data";  // the measured tables, where the experiment wants them
+};
+struct LabRunOptions : LabResults {
+  std::string experiment;
+  unsigned threads = 0;  // 0: as many as there are cores
+  bool fresh = false;    // what is in the results is dropped
+  bool apps = false;
+};
+struct LabShowOptions : LabResults {
+  bool apps = false;
+};
+struct LabExampleOptions {};
+struct LabWorkloadsOptions : Common {};
+
 struct CompletionOptions {
   std::string shell;
 };
@@ -139,7 +156,8 @@ using Verb =
                  RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
                  SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
-                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions>;
+                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
+                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -163,6 +181,10 @@ Result<int> run_verb(const SimFaultOptions& options);
 Result<int> run_verb(const DoctorOptions& options);
 Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);
+Result<int> run_verb(const LabRunOptions& options);
+Result<int> run_verb(const LabShowOptions& options);
+Result<int> run_verb(const LabExampleOptions& options);
+Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);
 Result<int> run_verb(const ManualOptions& options);
 

@@ -56,6 +56,38 @@ struct Experiment {
   const std::string& place_of(const std::string& key) const;
 };
 
+// The part of visit_experiment() that makes it hard.
+template <class E, class V>
+void visit_stress(E& e, V& visit) {
+  visit(SettingInfo{"stress", "counter_window_s", "s", "utilisation is the mean of the last", 0.01,
+                    10},
+        e.counter_window_s);
+  visit(SettingInfo{"stress", "counter_noise_points", "points",
+                    "standard deviation of the utilisation counters' noise", 0, 50},
+        e.counter_noise_points);
+  visit(SettingInfo{"stress", "power_window_s", "s", "the power reading is the mean of the last",
+                    0.01, 10},
+        e.power_window_s);
+  visit(SettingInfo{"stress", "switch_latency_s", "s", "a new clock takes effect after", 0, 5},
+        e.switch_latency_s);
+  visit(SettingInfo{"stress", "work_s", "s", "a job's length, instead of [jobs] work_s", 1, 86400},
+        e.stress_work_s);
+  visit(SettingInfo{"stress", "idle_s", "s", "the gap before a job, instead of [jobs] idle_s", 0,
+                    86400},
+        e.stress_idle_s);
+  visit(SettingInfo{"stress", "phase_period_s", "s", "of phase_pairs: both phases together take",
+                    0.02, 3600},
+        e.phase_period_s);
+  visit(SettingInfo{"stress", "drift_kelvin", "K", "the air gets that much warmer in ten minutes",
+                    0, 60},
+        e.drift_kelvin);
+  visit(SettingInfo{"stress", "tenants", "", "jobs that share the GPU with the one judged", 0, 8},
+        e.tenants);
+  visit(SettingInfo{"stress", "outsider_every_s", "s",
+                    "another tool sets the highest clock that often; 0: never", 0, 3600},
+        e.outsider_every_s);
+}
+
 // Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or
 // const Experiment; the values are string, int, double or lists of string or double.
 template <class E, class V>
@@ -103,33 +135,7 @@ void visit_experiment(E& e, V&& visit) {
   visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
                     3600},
         e.idle_spread_s);
-  visit(SettingInfo{"stress", "counter_window_s", "s", "utilisation is the mean of the last", 0.01,
-                    10},
-        e.counter_window_s);
-  visit(SettingInfo{"stress", "counter_noise_points", "points",
-                    "standard deviation of the utilisation counters' noise", 0, 50},
-        e.counter_noise_points);
-  visit(SettingInfo{"stress", "power_window_s", "s", "the power reading is the mean of the last",
-                    0.01, 10},
-        e.power_window_s);
-  visit(SettingInfo{"stress", "switch_latency_s", "s", "a new clock takes effect after", 0, 5},
-        e.switch_latency_s);
-  visit(SettingInfo{"stress", "work_s", "s", "a job's length, instead of [jobs] work_s", 1, 86400},
-        e.stress_work_s);
-  visit(SettingInfo{"stress", "idle_s", "s", "the gap before a job, instead of [jobs] idle_s", 0,
-                    86400},
-        e.stress_idle_s);
-  visit(SettingInfo{"stress", "phase_period_s", "s", "of phase_pairs: both phases together take",
-                    0.02, 3600},
-        e.phase_period_s);
-  visit(SettingInfo{"stress", "drift_kelvin", "K", "the air gets that much warmer in ten minutes",
-                    0, 60},
-        e.drift_kelvin);
-  visit(SettingInfo{"stress", "tenants", "", "jobs that share the GPU with the one judged", 0, 8},
-        e.tenants);
-  visit(SettingInfo{"stress", "outsider_every_s", "s",
-                    "another tool sets the highest clock that often; 0: never", 0, 3600},
-        e.outsider_every_s);
+  visit_stress(e, visit);
 }
 
 // Errors: bad_config, naming FILE:LINE:COLUMN, the value and what is allowed.

@@ -47,7 +47,7 @@ class Session {
   Result<void> seat_policy();
   Duration gap();
   void idle_until(Instant arrival);
-  JobRecord job(const Workload& workload, Duration work);
+  JobRecord job(const SessionJob& what, Duration work);
   void tick();
   void disturb();
   void note(const Record& record, JobRecord& job, Instant started);
@@ -136,16 +136,15 @@ void Session::note(const Record& record, JobRecord& job, Instant started) {
   job.ticks.push_back(tick);
 }
 
-JobRecord Session::job(const Workload& workload, Duration work) {
+JobRecord Session::job(const SessionJob& what, Duration work) {
   JobRecord out;
-  out.app = workload.name;
+  out.app = what.workload->name;
   const Duration cpu_before = policy_cpu_;
   const Joules sensed_before = gpu_.sensors().energy;
   out.temperature_at_start = gpu_.temperature();
   std::vector<SimGpu::TenantId> others;
-  for (const Workload* tenant : spec_.disturbance.tenants)
-    others.push_back(gpu_.add(*tenant, Duration{}));
-  const SimGpu::TenantId id = gpu_.add(workload, work);
+  for (const Workload* tenant : what.tenants) others.push_back(gpu_.add(*tenant, Duration{}));
+  const SimGpu::TenantId id = gpu_.add(*what.workload, work);
   const Instant started = gpu_.now(), give_up = started + kPatience * work;
   while (!gpu_.tenant(id)->finished && clock_.now() < give_up) {
     tick();
@@ -168,16 +167,16 @@ Result<SessionRecord> Session::run() {
   SessionRecord out;
   if (spec_.warm_up > Duration{} && !spec_.jobs.empty()) {
     idle_until(clock_.now() + gap());
-    (void)job(*spec_.jobs.front(), spec_.warm_up);
+    (void)job(spec_.jobs.front(), spec_.warm_up);
   }
   bool stuck = false;
-  for (const Workload* workload : spec_.jobs) {
+  for (const SessionJob& next : spec_.jobs) {
     if (stuck) {
-      out.jobs.push_back({.app = workload->name, .error = "not run: an earlier job is stuck"});
+      out.jobs.push_back({.app = next.workload->name, .error = "not run: an earlier job is stuck"});
       continue;
     }
     idle_until(std::max(clock_.now(), gpu_.now()) + gap());
-    out.jobs.push_back(job(*workload, spec_.work));
+    out.jobs.push_back(job(next, spec_.work));
     stuck = !out.jobs.back().error.empty();
   }
   out.simulated = gpu_.now().time_since_epoch();

@@ -1,0 +1,132 @@
+// derate lab: experiments, run and shown.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "apps/common/output.h"
+#include "apps/common/signals.h"
+#include "base/exit_code.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "config/experiment.h"
+#include "lab/figures.h"
+#include "lab/mixes.h"
+#include "lab/run_plan.h"
+#include "lab_view.h"
+#include "verbs.h"
+#include "version.h"
+
+namespace derate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string results_of(const LabRunOptions& options) {
+  if (!options.results.empty()) return options.results;
+  return fs::path(options.experiment).replace_extension(".lab");
+}
+
+void remove_results(const std::string& path) {
+  std::error_code ignored;
+  for (const char* ending : {"", "-wal", "-shm"}) fs::remove(path + ending, ignored);
+}
+
+// Results of another experiment are not mixed with this one's.
+Result<LabStore> open_results(const LabRunOptions& options, const Experiment& experiment) {
+  const std::string path = results_of(options);
+  if (options.fresh) remove_results(path);
+  LabStore store = TRY(LabStore::create(path));
+  const std::string text = print_experiment(experiment);
+  const std::string before = TRY(store.note("experiment"));
+  if (!before.empty() && before != text)
+    return Error{Errc::invalid_argument,
+                 fmt::format("'{}' holds the results of another experiment, or of this one before "
+                             "it was changed: --fresh drops them, --output goes elsewhere",
+                             path)};
+  TRY(store.set_note("experiment", text));
+  TRY(store.set_note("file", experiment.file));
+  TRY(store.set_note("version", kVersion));
+  return store;
+}
+
+// The experiment that the results are of, read as if it lay where it was run from.
+Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
+  const std::string text = TRY(store.note("experiment"));
+  return make_plan(TRY(parse_experiment(text, TRY(store.note("file")))), data);
+}
+
+void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json, bool apps) {
+  if (as_json)
+    print_json(lab_json(plan, stages));
+  else
+    print("{}", lab_text(plan, stages, apps));
+}
+
+}  // namespace
+
+Result<int> run_verb(const LabRunOptions& options) {
+  const Experiment experiment = TRY(load_experiment(options.experiment));
+  if (experiment.place != "virtual")
+    return Error{Errc::not_supported,
+                 fmt::format("{}: this version runs experiments in place \"virtual\" only",
+                             experiment.place_of("experiment.place"))};
+  const Plan plan = TRY(make_plan(experiment, options.data));
+  LabStore store = TRY(open_results(options, experiment));
+  watch_signals();
+  SystemClock clock;
+  Progress progress(experiment.name);
+  const Instant begin = clock.now();
+  const RunHooks hooks{
+      [&](std::size_t done, std::size_t all) { progress.show(done, all, clock.now() - begin); },
+      [] { return stop_signal() != 0; }};
+  const auto outcome = run_plan(plan, store, clock, options.threads, hooks);
+  progress.clear();
+  const RunOutcome ran = TRY(outcome);
+  if (!ran.whole()) {
+    warn("derate: stopped after {} of {} sessions; the same command goes on from there\n",
+         ran.ran + ran.already_there, ran.all);
+    return 128 + stop_signal();
+  }
+  show(plan, figures(plan, TRY(store.jobs())), options.json, options.apps);
+  if (!options.json) print("{}", ran_text(ran, results_of(options)));
+  return ran.failed_jobs > 0 ? exit_code::kFailure : exit_code::kOk;
+}
+
+Result<int> run_verb(const LabShowOptions& options) {
+  const LabStore store = TRY(LabStore::open(options.results));
+  const Plan plan = TRY(stored_plan(store, options.data));
+  show(plan, figures(plan, TRY(store.jobs())), options.json, options.apps);
+  return exit_code::kOk;
+}
+
+Result<int> run_verb(const LabExampleOptions&) {
+  Experiment example;
+  example.name = "first experiment";
+  example.chips = {"V100-SXM2", "H200"};
+  example.fitted = {"*"};
+  for (const char* policy : {"nv-boost", "efficient-fix", "utiliz-scale", "geepafs"})
+    example.policies.push_back({policy, policy, {}, {}});
+  example.policies.push_back({"geepafs", "geepafs p95", {"delta=0.05"}, {}});
+  print("# An experiment for `derate lab run`. docs/lab.md explains it.\n{}",
+        print_experiment(example));
+  return exit_code::kOk;
+}
+
+Result<int> run_verb(const LabWorkloadsOptions& options) {
+  Json list = Json::array();
+  Table table({"mix", "<what it does"});
+  for (const MixInfo& mix : mixes()) {
+    list.push_back({{"name", mix.name}, {"summary", mix.summary}});
+    table.add({mix.name, mix.summary});
+  }
+  if (options.json)
+    print_json({{"mixes", std::move(list)}});
+  else
+    print(
+        "{}Made of the chip's own workloads, the one that follows the clock most and the one that "
+        "does so\nleast; the lengths are assumed. `derate sim list CHIP` has the workloads.\n",
+        table.text());
+  return exit_code::kOk;
+}
+
+}  // namespace derate::cli

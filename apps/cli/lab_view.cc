@@ -1,0 +1,214 @@
+#include "lab_view.h"
+
+#include <fmt/format.h>
+
+#include "apps/common/output.h"
+#include "base/json.h"
+
+namespace derate::cli {
+namespace {
+
+// "7.2 % (6.1 to 8.4)"
+std::string figure_text(const Figure& figure, bool with_sign) {
+  std::string out = with_sign ? signed_percent_text(figure.mean) : percent_text(figure.mean);
+  if (figure.low && figure.high)
+    out += fmt::format(" ({:.1f} to {:.1f})", *figure.low * 100, *figure.high * 100);
+  return out;
+}
+
+std::string worst_text(double loss, const std::string& app) {
+  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
+}
+
+std::string promise_text(const PolicyResult& policy) {
+  if (policy.broken == 0) return policy.apps_over > 0 ? "broken in short jobs" : "kept";
+  return fmt::format("broken: {} of {} jobs, {} of {} apps", policy.broken, policy.jobs,
+                     policy.apps_over, policy.apps.size());
+}
+
+void add_policy(Table& table, const StageResult& stage, const PolicyResult& policy) {
+  const auto same = stage.frontier_gain(policy.loss.mean);
+  const bool kept = policy.broken == 0 && policy.apps_over == 0;
+  table.add({policy.label, figure_text(policy.gain, true), percent_text(policy.saving),
+             figure_text(policy.loss, false), worst_text(policy.worst_loss, policy.worst_app),
+             percent_text(policy.worst_job_loss), percent_text(policy.probing_share),
+             fmt::format("{:.1f}", policy.changes_per_minute),
+             same ? signed_percent_text(*same) : "-", promise_text(policy)},
+            kept ? Tone::plain : Tone::bad);
+}
+
+void add_hindsight(Table& table, const std::string& label, const HindsightResult& result) {
+  table.add({label, signed_percent_text(result.mean.gain), percent_text(result.mean.saving()),
+             percent_text(result.mean.loss), worst_text(result.worst_loss, result.worst_app), "-",
+             "-", "-", "-", "(in hindsight)"},
+            Tone::dim);
+}
+
+std::string apps_text(const StageResult& stage) {
+  Table table({"application", "<policy", "efficiency", "loss", "worst job", "slowdown", "power",
+               "energy", "sensed", "probing", "jobs"});
+  for (const auto& known : stage.hindsight) {
+    for (const PolicyResult& policy : stage.policies)
+      for (const AppResult& app : policy.apps) {
+        if (app.app != known.app) continue;
+        table.add(
+            {app.app, policy.label, figure_text(app.gain, true), figure_text(app.loss, false),
+             percent_text(app.worst_job_loss), percent_text(app.slowdown()),
+             fmt::format("{:.0f} W", app.mean_power().value()),
+             fmt::format("{:.2f} kJ", app.energy.value() / 1000),
+             app.sensed_energy ? fmt::format("{:.2f} kJ", app.sensed_energy->value() / 1000) : "-",
+             percent_text(app.probing_share),
+             fmt::format("{}{}", app.jobs,
+                         app.failed > 0 ? fmt::format(", {} failed", app.failed) : "")},
+            app.broken > 0 ? Tone::bad : Tone::plain);
+      }
+    table.add({known.app, fmt::format("oracle {:.0f} MHz", known.oracle.clock.value()),
+               signed_percent_text(known.oracle.outcome.gain),
+               percent_text(known.oracle.outcome.loss), "-", "-", "-", "-", "-", "-", "-"},
+              Tone::dim);
+  }
+  return table.text();
+}
+
+std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
+  Table table({"policy", "efficiency (95 %)", "saved", "mean loss (95 %)", "<worst application",
+               "worst job", "probing", "changes/min", "fixed clock", "<promise"});
+  for (const PolicyResult& policy : stage.policies)
+    if (policy.label != plan.policies.front().label) add_policy(table, stage, policy);
+  add_hindsight(table, "oracle", stage.oracle);
+  add_hindsight(table, "two clocks", stage.bound);
+  std::string title = stage.chip;
+  if (!stage.cell.empty()) title += ", " + stage.cell;
+  std::string out = fmt::format("{}\n{}", toned(title, Tone::strong), table.text());
+  if (apps) out += "\n" + apps_text(stage);
+  return out + "\n";
+}
+
+Json figure_json(const Figure& figure) {
+  Json out = {{"mean", figure.mean}};
+  if (figure.low && figure.high) {
+    out["low"] = *figure.low;
+    out["high"] = *figure.high;
+  }
+  return out;
+}
+
+Json outcome_json(const Outcome& outcome) {
+  return {{"loss_ratio", outcome.loss},
+          {"efficiency_gain_ratio", outcome.gain},
+          {"energy_saving_ratio", outcome.saving()}};
+}
+
+Json hindsight_json(const HindsightResult& result) {
+  Json out = outcome_json(result.mean);
+  out["worst_loss_ratio"] = result.worst_loss;
+  out["worst_app"] = result.worst_app;
+  return out;
+}
+
+Json app_json(const AppResult& app) {
+  Json out = {{"app", app.app}, {"jobs", app.jobs}, {"failed_jobs", app.failed}};
+  if (app.jobs == 0) return out;  // nothing was measured
+  out.update({{"broken_jobs", app.broken},
+              {"loss_ratio", figure_json(app.loss)},
+              {"efficiency_gain_ratio", figure_json(app.gain)},
+              {"energy_saving_ratio", app.saving},
+              {"slowdown_ratio", app.slowdown()},
+              {"worst_job_loss_ratio", app.worst_job_loss},
+              {"time_seconds", seconds(app.time)},
+              {"energy_joules", app.energy.value()},
+              {"mean_power_watts", app.mean_power().value()},
+              {"probing_ratio", app.probing_share},
+              {"policy_cpu_ratio", app.policy_cpu_share},
+              {"clock_changes_per_minute", app.changes_per_minute}});
+  if (app.sensed_energy) out["sensed_energy_joules"] = app.sensed_energy->value();
+  return out;
+}
+
+Json policy_json(const StageResult& stage, const PolicyResult& policy) {
+  Json apps = Json::array();
+  for (const AppResult& app : policy.apps) apps.push_back(app_json(app));
+  Json out = {{"policy", policy.label},
+              {"jobs", policy.jobs},
+              {"failed_jobs", policy.failed},
+              {"broken_jobs", policy.broken},
+              {"broken_ratio", policy.broken_share()},
+              {"apps_over", policy.apps_over},
+              {"loss_ratio", figure_json(policy.loss)},
+              {"efficiency_gain_ratio", figure_json(policy.gain)},
+              {"energy_saving_ratio", policy.saving},
+              {"worst_loss_ratio", policy.worst_loss},
+              {"worst_app", policy.worst_app},
+              {"worst_job_loss_ratio", policy.worst_job_loss},
+              {"probing_ratio", policy.probing_share},
+              {"policy_cpu_ratio", policy.policy_cpu_share},
+              {"clock_changes_per_minute", policy.changes_per_minute}};
+  if (const auto same = stage.frontier_gain(policy.loss.mean))
+    out["fixed_clock_gain_ratio"] = *same;
+  out["apps"] = std::move(apps);
+  return out;
+}
+
+Json stage_json(const StageResult& stage) {
+  Json policies = Json::array(), frontier = Json::array(), known = Json::array();
+  for (const PolicyResult& policy : stage.policies) policies.push_back(policy_json(stage, policy));
+  for (const auto& fixed : stage.frontier) {
+    Json entry = hindsight_json(fixed.result);
+    entry["clock_mhz"] = fixed.clock.value();
+    frontier.push_back(std::move(entry));
+  }
+  for (const auto& app : stage.hindsight) {
+    Json oracle = outcome_json(app.oracle.outcome);
+    oracle["clock_mhz"] = app.oracle.clock.value();
+    known.push_back(
+        {{"app", app.app}, {"oracle", std::move(oracle)}, {"two_clocks", outcome_json(app.bound)}});
+  }
+  return {{"chip", stage.chip},
+          {"stress", stage.cell},
+          {"policies", std::move(policies)},
+          {"oracle", hindsight_json(stage.oracle)},
+          {"two_clocks", hindsight_json(stage.bound)},
+          {"frontier", std::move(frontier)},
+          {"hindsight", std::move(known)}};
+}
+
+}  // namespace
+
+std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, bool apps) {
+  const Experiment& e = plan.experiment;
+  std::string out = fmt::format(
+      "{}: {:.0f} s jobs after {:.0f} s idle, {} repetitions, promise: performance >= {}\n\n",
+      toned(e.name, Tone::strong), e.work_s, e.idle_s, e.repetitions, percent_text(1 - e.delta, 0));
+  for (const StageResult& stage : stages) out += stage_text(plan, stage, apps);
+  out +=
+      "Means over the applications, against max-freq in the same order, start-up and probing "
+      "included.\nEfficiency is performance per watt; \"fixed clock\" is what one constant clock "
+      "gains at the same\nmean loss; the oracle takes the best clock for each application that "
+      "keeps "
+      "the promise, \"two\nclocks\" the best mixture of two.\n";
+  return out;
+}
+
+Json lab_json(const Plan& plan, const std::vector<StageResult>& stages) {
+  const Experiment& e = plan.experiment;
+  Json list = Json::array();
+  for (const StageResult& stage : stages) list.push_back(stage_json(stage));
+  return {{"experiment", e.name},
+          {"delta", e.delta},
+          {"repetitions", e.repetitions},
+          {"seed", e.seed},
+          {"baseline", plan.policies.front().label},
+          {"stages", std::move(list)}};
+}
+
+std::string ran_text(const RunOutcome& ran, const std::string& results) {
+  std::string out = fmt::format("{} sessions", ran.all);
+  if (ran.already_there > 0) out += fmt::format(", {} of them there already", ran.already_there);
+  if (ran.ran > 0)
+    out += fmt::format("; {:.0f} h of GPU time in {:.1f} s", seconds(ran.simulated) / 3600,
+                       seconds(ran.elapsed));
+  if (ran.failed_jobs > 0) out += fmt::format("; {} jobs failed", ran.failed_jobs);
+  return fmt::format("{}. Results: {}\n", out, results);
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,76 @@
+#include "config/experiment.h"
+
+#include <gtest/gtest.h>
+
+namespace derate {
+namespace {
+
+constexpr const char* kSmall =
+    "[gpus]\nchips = [\"V100-SXM2\"]\n[workloads]\nfitted = [\"*\"]\n[[policy]]\nname = "
+    "\"geepafs\"\n";
+
+std::string refused(const std::string& text) {
+  const auto parsed = parse_experiment(text, "x.toml");
+  EXPECT_FALSE(parsed.ok()) << text;
+  return parsed.ok() ? "" : parsed.error().message;
+}
+
+TEST(Experiment, SaysWhatIsMeant) {
+  const auto e = parse_experiment(std::string(kSmall) +
+                                      "label = \"p95\"\nset = {delta = 0.05}\n[stress]\n"
+                                      "counter_window_s = [0.5, 1]\ntenants = 2\n",
+                                  "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  EXPECT_EQ(e->chips, std::vector<std::string>{"V100-SXM2"});
+  EXPECT_EQ(e->counter_window_s, (std::vector<double>{0.5, 1}));
+  EXPECT_EQ(e->tenants, std::vector<double>{2});
+  EXPECT_EQ(e->repetitions, 3);
+  ASSERT_EQ(e->policies.size(), 1u);
+  EXPECT_EQ(e->policies[0].label, "p95");
+  EXPECT_EQ(e->policies[0].set, std::vector<std::string>{"delta=0.05"});
+  EXPECT_EQ(e->place_of("stress.tenants"), "x.toml:11:11");
+}
+
+TEST(Experiment, PrintsWhatItReads) {
+  const auto e = parse_experiment(
+      std::string(kSmall) +
+          "set = {delta = 0.05, probe_clocks = [952, 1147]}\nlabel = \"a \\\"b\\\"\"\n"
+          "[experiment]\nname = \"n\"\nseed = 7\n",
+      "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  const std::string once = print_experiment(*e);
+  const auto again = parse_experiment(once, "y.toml");
+  ASSERT_TRUE(again.ok()) << again.error().message << "\n" << once;
+  EXPECT_EQ(print_experiment(*again), once);
+  EXPECT_EQ(again->policies[0].set, e->policies[0].set);
+  EXPECT_EQ(again->seed, 7);
+}
+
+// Each names the place, the value and what is allowed.
+TEST(Experiment, RefusesWhatMakesNoSense) {
+  const std::string small = kSmall;
+  EXPECT_EQ(refused("[jobs]\nwork_s = -3\n"),
+            "x.toml:2:10: work_s -3: wanted a number in [1, 86400] s");
+  EXPECT_NE(refused("[jobs]\nlength = 3\n")
+                .find("x.toml:2:10: unknown key 'length' in [jobs]; "
+                      "there are work_s, warm_up_s, idle_s"),
+            std::string::npos);
+  EXPECT_NE(refused("[job]\n").find("unknown section [job]; there are experiment, gpus"),
+            std::string::npos);
+  EXPECT_EQ(refused(small + "[experiment]\nplace = \"cloud\"\n"),
+            "x.toml:8:9: \"cloud\": allowed are virtual, served, real");
+  EXPECT_NE(refused(small + "[[policy]]\nname = \"geepafs\"\n").find("a second policy is labelled"),
+            std::string::npos);
+  EXPECT_NE(refused(small + "[experiment]\nrepetitions = 1.5\n").find("wanted an integer"),
+            std::string::npos);
+  EXPECT_NE(
+      refused("[gpus]\nchips = [\"H200\"]\n[[policy]]\nname = \"geepafs\"\n").find("no workloads"),
+      std::string::npos);
+  EXPECT_NE(refused("[gpus]\nchips = []\n").find("an empty list"), std::string::npos);
+  EXPECT_NE(refused(small + "[[command]]\nname = \"a\"\nrun = \"true\"\n").find("place real"),
+            std::string::npos);
+  EXPECT_NE(refused("[[policy]]\nlabel = \"x\"\n").find("without a name"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace derate

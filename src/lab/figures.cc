@@ -1,0 +1,207 @@
+#include "lab/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+namespace derate {
+namespace {
+
+constexpr Duration kShortestJudged = std::chrono::seconds(30);
+constexpr int kResamples = 1000;
+
+// Of one job, against the baseline's.
+struct Relative {
+  double loss = 0, gain = 0;
+};
+
+using Samples = std::vector<std::vector<double>>;  // of each application, of each of its jobs
+
+double mean(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v;
+  return values.empty() ? 0 : sum / static_cast<double>(values.size());
+}
+
+// Means of means, applications and jobs drawn again; one application: its jobs only.
+Figure bootstrapped(const Samples& samples) {
+  std::vector<double> means;
+  std::size_t jobs = 0;
+  for (const auto& app : samples) means.push_back(mean(app)), jobs += app.size();
+  Figure out{mean(means), {}, {}};
+  if (jobs < 2) return out;
+  std::mt19937_64 random(jobs);  // the same figures each time
+  std::vector<double> drawn(kResamples);
+  for (double& result : drawn) {
+    double sum = 0;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const auto& app = samples[random() % samples.size()];
+      double part = 0;
+      for (std::size_t j = 0; j < app.size(); ++j) part += app[random() % app.size()];
+      sum += part / static_cast<double>(app.size());
+    }
+    result = sum / static_cast<double>(samples.size());
+  }
+  std::sort(drawn.begin(), drawn.end());
+  out.low = drawn[kResamples / 40];
+  out.high = drawn[kResamples - 1 - kResamples / 40];
+  return out;
+}
+
+// The jobs of one stage, by policy, application and repetition.
+using Jobs = std::map<std::string, std::map<std::string, std::map<int, const JobRecord*>>>;
+
+struct Judged {
+  AppResult result;
+  std::vector<double> losses, gains;
+};
+
+Judged judge(const std::string& app, const std::map<int, const JobRecord*>& jobs,
+             const std::map<int, const JobRecord*>& baseline, double delta) {
+  Judged out;
+  AppResult& r = out.result;
+  r.app = app;
+  double joules = 0, sensed = 0, time = 0, probing = 0, cpu = 0, changes = 0;
+  bool all_sensed = true;
+  for (const auto& [repetition, job] : jobs) {
+    const auto full = baseline.find(repetition);
+    const bool comparable = full != baseline.end() && full->second->error.empty();
+    if (!job->error.empty() || !comparable) {
+      ++r.failed;
+      continue;
+    }
+    // Rates, since real work is done by time as well as by amount.
+    const double rate = job->work / seconds(job->time);
+    const double full_rate = full->second->work / seconds(full->second->time);
+    const double per_joule = job->work / job->energy.value();
+    const double full_per_joule = full->second->work / full->second->energy.value();
+    const Relative relative{1 - rate / full_rate, per_joule / full_per_joule - 1};
+    out.losses.push_back(relative.loss);
+    out.gains.push_back(relative.gain);
+    r.saving += 1 - full_per_joule / per_joule;
+    r.worst_job_loss = r.jobs == 0 ? relative.loss : std::max(r.worst_job_loss, relative.loss);
+    if (relative.loss > delta && job->time >= kShortestJudged) ++r.broken;
+    ++r.jobs;
+    joules += job->energy.value();
+    all_sensed = all_sensed && job->sensed_energy;
+    sensed += job->sensed_energy.value_or(Joules(0)).value();
+    time += seconds(job->time);
+    probing += seconds(job->probing);
+    cpu += seconds(job->policy_cpu);
+    changes += job->clock_changes;
+  }
+  if (r.jobs == 0) return out;
+  r.saving /= r.jobs;
+  r.loss = bootstrapped({out.losses});
+  r.gain = bootstrapped({out.gains});
+  r.time = from_seconds(time / r.jobs);
+  r.energy = Joules(joules / r.jobs);
+  if (all_sensed) r.sensed_energy = Joules(sensed / r.jobs);
+  r.probing_share = probing / time;
+  r.policy_cpu_share = cpu / time;
+  r.changes_per_minute = changes / time * 60;
+  return out;
+}
+
+PolicyResult policy_result(const Stage& stage, const std::string& label, const Jobs& jobs,
+                           const std::string& baseline, double delta) {
+  PolicyResult out;
+  out.label = label;
+  Samples losses, gains;
+  const auto of_policy = jobs.find(label), of_baseline = jobs.find(baseline);
+  if (of_policy == jobs.end() || of_baseline == jobs.end()) return out;
+  double n = 0;
+  for (const Workload& workload : stage.workloads) {
+    const auto mine = of_policy->second.find(workload.name);
+    const auto full = of_baseline->second.find(workload.name);
+    if (mine == of_policy->second.end() || full == of_baseline->second.end()) continue;
+    Judged app = judge(workload.name, mine->second, full->second, delta);
+    const AppResult& r = app.result;
+    out.jobs += r.jobs;
+    out.failed += r.failed;
+    out.broken += r.broken;
+    if (r.jobs > 0) {
+      ++n;
+      losses.push_back(std::move(app.losses));
+      gains.push_back(std::move(app.gains));
+      out.saving += r.saving;
+      out.probing_share += r.probing_share;
+      out.policy_cpu_share += r.policy_cpu_share;
+      out.changes_per_minute += r.changes_per_minute;
+      out.apps_over += r.loss.mean > delta ? 1 : 0;
+      if (out.worst_app.empty() || r.loss.mean > out.worst_loss)
+        out.worst_loss = r.loss.mean, out.worst_app = r.app;
+      out.worst_job_loss =
+          n == 1 ? r.worst_job_loss : std::max(out.worst_job_loss, r.worst_job_loss);
+    }
+    out.apps.push_back(std::move(app.result));
+  }
+  if (n == 0) return out;
+  out.loss = bootstrapped(losses);
+  out.gain = bootstrapped(gains);
+  for (double* sum :
+       {&out.saving, &out.probing_share, &out.policy_cpu_share, &out.changes_per_minute})
+    *sum /= n;
+  return out;
+}
+
+void add(HindsightResult& out, const std::string& app, const Outcome& outcome, double n) {
+  out.mean.loss += outcome.loss / n;
+  out.mean.gain += outcome.gain / n;
+  if (out.worst_app.empty() || outcome.loss > out.worst_loss)
+    out.worst_loss = outcome.loss, out.worst_app = app;
+}
+
+void add_hindsight(StageResult& out, const Stage& stage, double delta) {
+  const double n = static_cast<double>(stage.workloads.size());
+  for (std::size_t i = 0; i < stage.workloads.size(); ++i) {
+    const Workload& workload = stage.workloads[i];
+    const auto clocks =
+        fixed_clocks(workload, tenants_of(stage, i), stage.circumstances.chip, stage.envelope);
+    out.frontier.resize(clocks.size());
+    for (std::size_t at = 0; at < clocks.size(); ++at) {
+      out.frontier[at].clock = clocks[at].clock;
+      add(out.frontier[at].result, workload.name, clocks[at].outcome, n);
+    }
+    out.hindsight.push_back({workload.name, oracle(clocks, delta), two_clock_bound(clocks, delta)});
+    add(out.oracle, workload.name, out.hindsight.back().oracle.outcome, n);
+    add(out.bound, workload.name, out.hindsight.back().bound, n);
+  }
+}
+
+}  // namespace
+
+std::optional<double> StageResult::frontier_gain(double loss) const {
+  // From the lowest clock (largest loss) to the highest (none).
+  for (std::size_t i = 1; i < frontier.size(); ++i) {
+    const Outcome& low = frontier[i - 1].result.mean;
+    const Outcome& high = frontier[i].result.mean;
+    if (loss > low.loss || loss < high.loss) continue;
+    const double span = low.loss - high.loss;
+    const double share = span > 0 ? (loss - high.loss) / span : 0;
+    return high.gain + share * (low.gain - high.gain);
+  }
+  return std::nullopt;
+}
+
+std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jobs) {
+  std::vector<StageResult> out;
+  for (const Stage& stage : plan.stages) {
+    StageResult result;
+    result.chip = stage.chip;
+    result.cell = stage.cell.text();
+    Jobs here;
+    for (const StoredJob& one : jobs)
+      if (one.session.chip == result.chip && one.session.cell == result.cell)
+        here[one.session.policy][one.job.app][one.session.repetition] = &one.job;
+    for (const PolicyChoice& policy : plan.policies)
+      result.policies.push_back(policy_result(stage, policy.label, here,
+                                              plan.policies.front().label, plan.experiment.delta));
+    add_hindsight(result, stage, plan.experiment.delta);
+    out.push_back(std::move(result));
+  }
+  return out;
+}
+
+}  // namespace derate

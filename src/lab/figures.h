@@ -1,0 +1,88 @@
+// The figures of an experiment, as the design's section 5 defines them, from its stored jobs. Each
+// job stands against the baseline's job of the same application in the same repetition. Failed jobs
+// are counted and never averaged.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/job_record.h"
+#include "lab/hindsight.h"
+#include "lab/plan.h"
+#include "store/lab_store.h"
+
+namespace derate {
+
+// A mean, and where 95 % of the means lie of samples drawn again from the same jobs (percentile
+// bootstrap). Without an interval: of one job.
+struct Figure {
+  double mean = 0;
+  std::optional<double> low, high;
+};
+
+// One application under one policy: means over its jobs.
+struct AppResult {
+  std::string app;
+  int jobs = 0, failed = 0;
+  int broken = 0;     // loss > delta, in jobs of at least 30 s
+  Figure loss;        // 1 - perf / perf(max-freq)
+  Figure gain;        // (perf / mean power) ratio - 1
+  double saving = 0;  // of energy
+  double worst_job_loss = 0;
+  Duration time{};
+  Joules energy{};
+  std::optional<Joules> sensed_energy;
+  double probing_share = 0, policy_cpu_share = 0;  // of the job's time
+  double changes_per_minute = 0;                   // of the clock
+
+  double slowdown() const { return 1 / (1 - loss.mean) - 1; }
+  Watts mean_power() const { return energy / time; }
+};
+
+// One policy: means over its applications; the interval draws applications and their jobs again.
+struct PolicyResult {
+  std::string label;
+  std::vector<AppResult> apps;
+  Figure loss, gain;
+  double saving = 0;
+  double worst_loss = 0;  // of an application's mean
+  std::string worst_app;
+  double worst_job_loss = 0;
+  int jobs = 0, failed = 0, broken = 0, apps_over = 0;
+  double probing_share = 0, policy_cpu_share = 0, changes_per_minute = 0;
+
+  double broken_share() const { return jobs > 0 ? static_cast<double>(broken) / jobs : 0; }
+};
+
+// What hindsight would have given: means over the applications.
+struct HindsightResult {
+  Outcome mean;
+  double worst_loss = 0;
+  std::string worst_app;
+};
+
+struct StageResult {
+  std::string chip, cell;
+  std::vector<PolicyResult> policies;  // as in the plan, the baseline too
+  struct AppHindsight {
+    std::string app;
+    FixedClock oracle;
+    Outcome bound;
+  };
+  std::vector<AppHindsight> hindsight;
+  HindsightResult oracle, bound;  // the best clock for each; the best mixture of two for each
+  struct Fixed {
+    Megahertz clock;
+    HindsightResult result;
+  };
+  std::vector<Fixed> frontier;  // one clock for all, ascending
+
+  // The frontier's gain at this mean loss, linear between clocks; empty outside it.
+  std::optional<double> frontier_gain(double loss) const;
+};
+
+std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jobs);
+
+}  // namespace derate

@@ -1,0 +1,87 @@
+#include "lab/mixes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::array kMixes{
+    MixInfo{"training", "steps of 0.30 s compute, 0.08 s memory, 20 ms waiting for data"},
+    MixInfo{"prefill-decode", "0.15 s compute, then 1.5 s memory, as a language model answers"},
+    MixInfo{"bursty-inference", "2 s compute, then 3 s waiting for requests"},
+    MixInfo{"launch-bound", "10 ms compute, then 10 ms waiting for the processor"},
+    MixInfo{"drifting", "compute whose power grows by 3 % a minute, back every five minutes"},
+    MixInfo{"synchronous", "one of eight GPUs in step: 0.5 s compute, then 25 ms for the slowest"},
+};
+
+// What the slowest clock costs it.
+double slowdown(const Workload& workload) { return 1 / workload.performance(0); }
+
+struct Extremes {
+  Workload compute, memory;
+};
+
+Result<Extremes> extremes(const SimChip& chip) {
+  const auto all = TRY(built_in_workloads(chip));
+  if (all.empty())
+    return Error{Errc::not_found, fmt::format("{} has no workloads to mix", chip.name)};
+  const auto [least, most] = std::minmax_element(
+      all.begin(), all.end(),
+      [](const Workload& a, const Workload& b) { return slowdown(a) < slowdown(b); });
+  return Extremes{*most, *least};
+}
+
+Phase part(const Workload& workload, Duration work, Duration gap = {}) {
+  Phase out = workload.phases[0];
+  out.work = work;
+  out.gap = gap;
+  return out;
+}
+
+std::vector<Phase> phases_of(const std::string& name, const Extremes& e) {
+  if (name == "training") return {part(e.compute, 300ms), part(e.memory, 80ms, 20ms)};
+  if (name == "prefill-decode") return {part(e.compute, 150ms), part(e.memory, 1500ms)};
+  if (name == "bursty-inference") return {part(e.compute, 2s, 3s)};
+  if (name == "launch-bound") return {part(e.compute, 10ms, 10ms)};
+  if (name == "synchronous") return {part(e.compute, 500ms, 25ms)};
+  Phase drifting = part(e.compute, 5min);
+  drifting.power_drift_per_minute = 0.03;
+  return {drifting};
+}
+
+}  // namespace
+
+std::span<const MixInfo> mixes() { return kMixes; }
+
+Result<Workload> make_mix(const std::string& name, const SimChip& chip) {
+  std::string known;
+  for (const MixInfo& mix : mixes())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", mix.name);
+  const bool found = std::any_of(mixes().begin(), mixes().end(),
+                                 [&](const MixInfo& mix) { return name == mix.name; });
+  if (!found)
+    return Error{Errc::not_found, fmt::format("there is no mix '{}'; there are {}", name, known)};
+  const Extremes parts = TRY(extremes(chip));
+  Workload out;
+  out.name = name;
+  out.chip = chip.name;
+  out.source = fmt::format("{} and {}; lengths assumed", parts.compute.name, parts.memory.name);
+  out.assumed = true;
+  out.phases = phases_of(name, parts);
+  return out;
+}
+
+Workload phase_pair(const Workload& a, const Workload& b, Duration period) {
+  Workload out = a;
+  out.name = a.name + ">" + b.name;
+  out.source = "phases of " + a.name + " and " + b.name;
+  out.phases = {part(a, period / 2), part(b, period / 2)};
+  return out;
+}
+
+}  // namespace derate

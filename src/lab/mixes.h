@@ -1,0 +1,29 @@
+// Work that changes as it goes: mixes of a chip's own workloads in phases. What a phase does is
+// measured; how long it lasts is assumed, and says so.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "device/sim/sim_workload.h"
+
+namespace derate {
+
+struct MixInfo {
+  const char* name;
+  const char* summary;
+};
+
+// All of them, in the order of the documentation.
+std::span<const MixInfo> mixes();
+
+// The mix on this chip, made of its workload that follows the clock most and the one that does so
+// least. Errors: not_found, naming the mixes there are.
+Result<Workload> make_mix(const std::string& name, const SimChip& chip);
+
+// A then B at half duty: of each, half a period's worth of work at the highest clock.
+Workload phase_pair(const Workload& a, const Workload& b, Duration period);
+
+}  // namespace derate

@@ -1,0 +1,298 @@
+#include "store/lab_store.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <SQLiteCpp/VariadicBind.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+// Each takes the schema one version further; what is released is never changed.
+constexpr const char* kMigrations[] = {
+    R"(CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+       CREATE TABLE session (
+         id INTEGER PRIMARY KEY, chip TEXT NOT NULL, cell TEXT NOT NULL,
+         policy TEXT NOT NULL, repetition INTEGER NOT NULL,
+         UNIQUE (chip, cell, policy, repetition));
+       CREATE TABLE job (
+         id INTEGER PRIMARY KEY, session INTEGER NOT NULL REFERENCES session (id),
+         position INTEGER NOT NULL, app TEXT NOT NULL, error TEXT NOT NULL,
+         time_seconds REAL NOT NULL, work REAL NOT NULL, energy_joules REAL NOT NULL,
+         sensed_energy_joules REAL, probing_seconds REAL NOT NULL, clock_changes INTEGER NOT NULL,
+         policy_cpu_seconds REAL NOT NULL, start_celsius REAL NOT NULL);
+       CREATE TABLE trace (
+         job INTEGER PRIMARY KEY REFERENCES job (id), ticks BLOB NOT NULL,
+         remarks TEXT NOT NULL);)",
+};
+constexpr int kVersion = std::size(kMigrations);
+
+// A tick in 13 bytes, little-endian: ms since the start (4), clock, asked clock and power in tenths
+// (2 each), utilisations in percent (1 each), flags (1): bit 0 probing, 1..3 what is known.
+constexpr std::size_t kTickBytes = 13;
+
+void put(std::string& out, double value, int bytes) {
+  const double most = std::pow(2.0, 8 * bytes) - 1;
+  auto rest = static_cast<std::uint64_t>(std::clamp(std::round(value), 0.0, most));
+  for (int i = 0; i < bytes; ++i, rest >>= 8) out += static_cast<char>(rest & 0xff);
+}
+
+double take(const unsigned char*& at, int bytes) {
+  std::uint64_t value = 0;
+  for (int i = 0; i < bytes; ++i) value |= static_cast<std::uint64_t>(*at++) << (8 * i);
+  return static_cast<double>(value);
+}
+
+std::string packed(const std::vector<Tick>& ticks) {
+  std::string out;
+  out.reserve(ticks.size() * kTickBytes);
+  for (const Tick& t : ticks) {
+    put(out, t.time_s * 1e3, 4);
+    put(out, t.clock_mhz * 10, 2);
+    put(out, t.asked_mhz.value_or(0) * 10, 2);
+    put(out, t.power_w * 10, 2);
+    put(out, t.gpu_utilisation.value_or(0) * 100, 1);
+    put(out, t.memory_utilisation.value_or(0) * 100, 1);
+    put(out,
+        (t.probing ? 1 : 0) + (t.asked_mhz ? 2 : 0) + (t.gpu_utilisation ? 4 : 0) +
+            (t.memory_utilisation ? 8 : 0),
+        1);
+  }
+  return out;
+}
+
+std::vector<Tick> unpacked(const void* blob, std::size_t bytes) {
+  std::vector<Tick> out(bytes / kTickBytes);
+  const auto* at = static_cast<const unsigned char*>(blob);
+  for (Tick& t : out) {
+    const auto next = [&](int size, double unit) {
+      return static_cast<float>(take(at, size) / unit);
+    };
+    t.time_s = next(4, 1e3);
+    t.clock_mhz = next(2, 10);
+    const float asked = next(2, 10);
+    t.power_w = next(2, 10);
+    const float gpu = next(1, 100), memory = next(1, 100);
+    const auto flags = static_cast<unsigned>(take(at, 1));
+    t.probing = (flags & 1) != 0;
+    if ((flags & 2) != 0) t.asked_mhz = asked;
+    if ((flags & 4) != 0) t.gpu_utilisation = gpu;
+    if ((flags & 8) != 0) t.memory_utilisation = memory;
+  }
+  return out;
+}
+
+std::string remarks_text(const std::vector<Remark>& remarks) {
+  Json list = Json::array();
+  for (const Remark& remark : remarks) list.push_back({remark.tick, remark.text});
+  return json_text(list);
+}
+
+std::vector<Remark> remarks_of(const std::string& text) {
+  std::vector<Remark> out;
+  for (const Json& entry : parse_json(text))
+    if (entry.is_array() && entry.size() == 2 && entry[0].is_number_unsigned() &&
+        entry[1].is_string())
+      out.push_back({entry[0].get<std::uint32_t>(), entry[1].get<std::string>()});
+  return out;
+}
+
+Error error_of(const SQLite::Exception& problem, const std::string& path) {
+  const int code = problem.getErrorCode();
+  const Errc kind = code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? Errc::bad_data
+                    : code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM
+                        ? Errc::no_permission
+                    : code == SQLITE_BUSY || code == SQLITE_LOCKED ? Errc::busy
+                                                                   : Errc::io;
+  return {kind, fmt::format("'{}': {}", path, problem.what())};
+}
+
+constexpr const char* kJobColumns =
+    "job.id, chip, cell, policy, repetition, position, app, error, time_seconds, work, "
+    "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, policy_cpu_seconds, "
+    "start_celsius";
+
+StoredJob job_of(SQLite::Statement& row) {
+  StoredJob out;
+  int at = 0;
+  out.id = row.getColumn(at++).getInt64();
+  out.session.chip = row.getColumn(at++).getString();
+  out.session.cell = row.getColumn(at++).getString();
+  out.session.policy = row.getColumn(at++).getString();
+  out.session.repetition = row.getColumn(at++).getInt();
+  out.position = row.getColumn(at++).getInt();
+  JobRecord& job = out.job;
+  job.app = row.getColumn(at++).getString();
+  job.error = row.getColumn(at++).getString();
+  job.time = from_seconds(row.getColumn(at++).getDouble());
+  job.work = row.getColumn(at++).getDouble();
+  job.energy = Joules(row.getColumn(at++).getDouble());
+  if (const auto sensed = row.getColumn(at++); !sensed.isNull())
+    job.sensed_energy = Joules(sensed.getDouble());
+  job.probing = from_seconds(row.getColumn(at++).getDouble());
+  job.clock_changes = row.getColumn(at++).getInt();
+  job.policy_cpu = from_seconds(row.getColumn(at++).getDouble());
+  job.temperature_at_start = Celsius(row.getColumn(at++).getDouble());
+  return out;
+}
+
+}  // namespace
+
+struct LabStore::Database {
+  std::string path;
+  SQLite::Database sqlite;
+
+  void migrate() {
+    const int version = sqlite.execAndGet("PRAGMA user_version").getInt();
+    if (version > kVersion)
+      throw SQLite::Exception("written by a newer version of derate", SQLITE_NOTADB);
+    for (int i = version; i < kVersion; ++i) {
+      SQLite::Transaction all(sqlite);
+      sqlite.exec(kMigrations[i]);
+      sqlite.exec(fmt::format("PRAGMA user_version = {}", i + 1));
+      all.commit();
+    }
+  }
+
+  // Exceptions end here.
+  template <class F>
+  auto guarded(F&& work) -> Result<decltype(work())> {
+    try {
+      if constexpr (std::is_void_v<decltype(work())>) {
+        work();
+        return {};
+      } else {
+        return work();
+      }
+    } catch (const SQLite::Exception& problem) {
+      return error_of(problem, path);
+    }
+  }
+
+  void add(const SessionKey& key, const std::vector<JobRecord>& jobs) {
+    SQLite::Transaction all(sqlite);
+    SQLite::Statement session(
+        sqlite, "INSERT INTO session (chip, cell, policy, repetition) VALUES (?, ?, ?, ?)");
+    SQLite::bind(session, key.chip, key.cell, key.policy, key.repetition);
+    session.exec();
+    const std::int64_t id = sqlite.getLastInsertRowid();
+    for (std::size_t i = 0; i < jobs.size(); ++i) add(id, static_cast<int>(i), jobs[i]);
+    all.commit();
+  }
+
+  void add(std::int64_t session, int position, const JobRecord& job) {
+    SQLite::Statement row(sqlite,
+                          "INSERT INTO job (session, position, app, error, time_seconds, work, "
+                          "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, "
+                          "policy_cpu_seconds, start_celsius) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)");
+    SQLite::bind(row, session, position, job.app, job.error, seconds(job.time), job.work,
+                 job.energy.value());
+    if (job.sensed_energy) row.bind(8, job.sensed_energy->value());
+    row.bind(9, seconds(job.probing));
+    row.bind(10, job.clock_changes);
+    row.bind(11, seconds(job.policy_cpu));
+    row.bind(12, job.temperature_at_start.value());
+    row.exec();
+    SQLite::Statement trace(sqlite, "INSERT INTO trace (job, ticks, remarks) VALUES (?, ?, ?)");
+    const std::string ticks = packed(job.ticks);
+    trace.bind(1, sqlite.getLastInsertRowid());
+    trace.bind(2, ticks.data(), static_cast<int>(ticks.size()));
+    trace.bind(3, remarks_text(job.remarks));
+    trace.exec();
+  }
+};
+
+LabStore::LabStore(std::unique_ptr<Database> database) : database_(std::move(database)) {}
+LabStore::LabStore(LabStore&&) noexcept = default;
+LabStore& LabStore::operator=(LabStore&&) noexcept = default;
+LabStore::~LabStore() = default;
+
+Result<LabStore> LabStore::create(const std::string& path) {
+  try {
+    auto database = std::make_unique<Database>(
+        Database{path, SQLite::Database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE)});
+    database->sqlite.setBusyTimeout(5000);
+    database->sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
+    database->migrate();
+    return LabStore(std::move(database));
+  } catch (const SQLite::Exception& problem) {
+    return error_of(problem, path);
+  }
+}
+
+Result<LabStore> LabStore::open(const std::string& path) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored))
+    return Error{Errc::not_found, fmt::format("there is no '{}'", path)};
+  return create(path);
+}
+
+Result<std::string> LabStore::note(const std::string& key) const {
+  return database_->guarded([&] {
+    SQLite::Statement row(database_->sqlite, "SELECT value FROM note WHERE key = ?");
+    row.bind(1, key);
+    return row.executeStep() ? row.getColumn(0).getString() : std::string();
+  });
+}
+
+Result<void> LabStore::set_note(const std::string& key, const std::string& value) {
+  return database_->guarded([&] {
+    SQLite::Statement row(database_->sqlite,
+                          "INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)");
+    SQLite::bind(row, key, value);
+    row.exec();
+  });
+}
+
+Result<void> LabStore::add(const SessionKey& key, const std::vector<JobRecord>& jobs) {
+  return database_->guarded([&] { database_->add(key, jobs); });
+}
+
+Result<std::vector<SessionKey>> LabStore::sessions() const {
+  return database_->guarded([&] {
+    std::vector<SessionKey> out;
+    SQLite::Statement row(database_->sqlite, "SELECT chip, cell, policy, repetition FROM session");
+    while (row.executeStep())
+      out.push_back({row.getColumn(0).getString(), row.getColumn(1).getString(),
+                     row.getColumn(2).getString(), row.getColumn(3).getInt()});
+    return out;
+  });
+}
+
+Result<std::vector<StoredJob>> LabStore::jobs() const {
+  return database_->guarded([&] {
+    std::vector<StoredJob> out;
+    SQLite::Statement row(database_->sqlite,
+                          fmt::format("SELECT {} FROM job JOIN session ON session.id = job.session "
+                                      "ORDER BY job.id",
+                                      kJobColumns));
+    while (row.executeStep()) out.push_back(job_of(row));
+    return out;
+  });
+}
+
+Result<StoredJob> LabStore::job(std::int64_t id) const {
+  auto found = TRY(database_->guarded([&]() -> std::optional<StoredJob> {
+    SQLite::Statement row(
+        database_->sqlite,
+        fmt::format("SELECT {}, ticks, remarks FROM job JOIN session ON session.id = job.session "
+                    "JOIN trace ON trace.job = job.id WHERE job.id = ?",
+                    kJobColumns));
+    row.bind(1, id);
+    if (!row.executeStep()) return std::nullopt;
+    StoredJob out = job_of(row);
+    const auto blob = row.getColumn(16);
+    out.job.ticks = unpacked(blob.getBlob(), static_cast<std::size_t>(blob.getBytes()));
+    out.job.remarks = remarks_of(row.getColumn(17).getString());
+    return out;
+  }));
+  if (!found) return Error{Errc::not_found, fmt::format("'{}' has no job {}", database_->path, id)};
+  return *std::move(found);
+}
+
+}  // namespace derate
