@@ -35,7 +35,7 @@ TEST(Experiment, PrintsWhatItReads) {
   const auto e = parse_experiment(
       std::string(kSmall) +
           "set = {delta = 0.05, probe_clocks = [952, 1147]}\nlabel = \"a \\\"b\\\"\"\n"
-          "[experiment]\nname = \"n\"\nseed = 7\n",
+          "[experiment]\nname = \"\\uCEAA \\U0001F600\"\nseed = 7\n",
       "x.toml");
   ASSERT_TRUE(e.ok()) << e.error().message;
   const std::string once = print_experiment(*e);

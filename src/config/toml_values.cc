@@ -153,16 +153,34 @@ Result<std::string> parameter_text(const toml::node& node, std::string_view file
   return text;
 }
 
+namespace {
+
+// Of valid UTF-8, the code point that begins at `at`, which is moved past it.
+char32_t next_letter(std::string_view text, std::size_t& at) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(at);
+  const std::size_t length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+  char32_t letter = length == 1 ? lead : lead & (0x7fu >> length);
+  for (std::size_t i = 1; i < length && at + i < text.size(); ++i)
+    letter = (letter << 6) | (byte(at + i) & 0x3fu);
+  at = std::min(at + length, text.size());
+  return letter;
+}
+
+}  // namespace
+
+// In ASCII, which is all that parse_toml() takes outside comments.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
-  for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (code < 0x20 || code == 0x7f)
-      out += fmt::format("\\u{:04X}", code);
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t letter = next_letter(text, at);
+    const auto code = static_cast<std::uint32_t>(letter);
+    if (letter == '"' || letter == '\\')
+      out += '\\', out += static_cast<char>(letter);
+    else if (code >= 0x20 && code < 0x7f)
+      out += static_cast<char>(letter);
     else
-      out += c;
+      out += code <= 0xffff ? fmt::format("\\u{:04X}", code) : fmt::format("\\U{:08X}", code);
   }
   return out + '"';
 }

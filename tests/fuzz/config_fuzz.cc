@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "config/config.h"
+#include "config/experiment.h"
 
 namespace {
 
@@ -32,10 +33,25 @@ void check_round_trip(const Settings& settings) {
   CHECK(settings.policy_settings.size() == back->policy_settings.size());
 }
 
+// The same bytes as an experiment of the lab.
+void check_experiment(std::string_view text) {
+  const auto experiment = parse_experiment(text, "fuzz");
+  if (!experiment.ok()) {
+    CHECK(experiment.error().code == Errc::bad_config);
+    CHECK(experiment.error().message.find("fuzz") == 0);
+    return;
+  }
+  const std::string printed = print_experiment(*experiment);
+  const auto back = parse_experiment(printed, "printed");
+  CHECK(back.ok());
+  CHECK(print_experiment(*back) == printed);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check_experiment(text);
   const auto settings = parse_config(text, "fuzz");
   if (settings.ok()) {
     check_round_trip(*settings);
