@@ -456,6 +456,22 @@ void add_lab_verbs(CommandLine& line) {
                         "derate lab show mine.lab --apps"}));
 }
 
+void add_report(CommandLine& line) {
+  CLI::App* report =
+      line.app.add_subcommand("report", "Make a page of an experiment's results, in one file");
+  auto& options = line.add_options<ReportOptions>(*report);
+  report->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  report
+      ->add_option("-o,--output", options.output,
+                   "The page; default: beside the results, with .html for its ending")
+      ->type_name("FILE");
+  add_data(*report, options);
+  report->add_option("--job", options.job, "One job's ticks instead, by its number on the page")
+      ->type_name("ID");
+  add_json(*report, options);
+  report->footer(examples({"derate report mine.lab", "derate report mine.lab --job 17 --json"}));
+}
+
 void add_others(CommandLine& line) {
   CLI::App* doctor = line.app.add_subcommand(
       "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
@@ -513,6 +529,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_replay(*line);
   add_sim_verbs(*line);
   add_lab_verbs(*line);
+  add_report(*line);
   add_others(*line);
   refuse_empty_values(line->app);
   return line;

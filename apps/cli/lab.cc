@@ -49,12 +49,6 @@ Result<LabStore> open_results(const LabRunOptions& options, const Experiment& ex
   return store;
 }
 
-// The experiment that the results are of, read as if it lay where it was run from.
-Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
-  const std::string text = TRY(store.note("experiment"));
-  return make_plan(TRY(parse_experiment(text, TRY(store.note("file")))), data);
-}
-
 void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json, bool apps) {
   if (as_json)
     print_json(lab_json(plan, stages));
@@ -63,6 +57,11 @@ void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json
 }
 
 }  // namespace
+
+Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
+  const std::string text = TRY(store.note("experiment"));
+  return make_plan(TRY(parse_experiment(text, TRY(store.note("file")))), data);
+}
 
 Result<int> run_verb(const LabRunOptions& options) {
   const Experiment experiment = TRY(load_experiment(options.experiment));

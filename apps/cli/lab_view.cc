@@ -70,6 +70,10 @@ std::string apps_text(const StageResult& stage) {
   return table.text();
 }
 
+std::string stage_title(const StageResult& stage) {
+  return stage.cell.empty() ? stage.chip : stage.chip + ", " + stage.cell;
+}
+
 std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   Table table({"policy", "efficiency (95 %)", "saved", "mean loss (95 %)", "<worst application",
                "worst job", "probing", "changes/min", "fixed clock", "<promise"});
@@ -77,9 +81,7 @@ std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
     if (policy.label != plan.policies.front().label) add_policy(table, stage, policy);
   add_hindsight(table, "oracle", stage.oracle);
   add_hindsight(table, "two clocks", stage.bound);
-  std::string title = stage.chip;
-  if (!stage.cell.empty()) title += ", " + stage.cell;
-  std::string out = fmt::format("{}\n{}", toned(title, Tone::strong), table.text());
+  std::string out = fmt::format("{}\n{}", toned(stage_title(stage), Tone::strong), table.text());
   if (apps) out += "\n" + apps_text(stage);
   return out + "\n";
 }
@@ -149,7 +151,7 @@ Json policy_json(const StageResult& stage, const PolicyResult& policy) {
   return out;
 }
 
-Json stage_json(const StageResult& stage) {
+Json stage_json(const StageResult& stage, const Cell& cell) {
   Json policies = Json::array(), frontier = Json::array(), known = Json::array();
   for (const PolicyResult& policy : stage.policies) policies.push_back(policy_json(stage, policy));
   for (const auto& fixed : stage.frontier) {
@@ -163,8 +165,11 @@ Json stage_json(const StageResult& stage) {
     known.push_back(
         {{"app", app.app}, {"oracle", std::move(oracle)}, {"two_clocks", outcome_json(app.bound)}});
   }
+  Json stress = Json::object();
+  for (const auto& [axis, value] : cell.values) stress[axis->key] = value;
   return {{"chip", stage.chip},
-          {"stress", stage.cell},
+          {"title", stage_title(stage)},
+          {"stress", std::move(stress)},
           {"policies", std::move(policies)},
           {"oracle", hindsight_json(stage.oracle)},
           {"two_clocks", hindsight_json(stage.bound)},
@@ -192,11 +197,14 @@ std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, b
 Json lab_json(const Plan& plan, const std::vector<StageResult>& stages) {
   const Experiment& e = plan.experiment;
   Json list = Json::array();
-  for (const StageResult& stage : stages) list.push_back(stage_json(stage));
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    list.push_back(stage_json(stages[i], plan.stages[i].cell));
   return {{"experiment", e.name},
           {"delta", e.delta},
           {"repetitions", e.repetitions},
           {"seed", e.seed},
+          {"work_seconds", e.work_s},
+          {"idle_seconds", e.idle_s},
           {"baseline", plan.policies.front().label},
           {"stages", std::move(list)}};
 }

@@ -10,6 +10,10 @@
 
 namespace derate::cli {
 
+// The experiment that the results are of, read as if it lay where it was run from.
+// Errors: those of the store and of make_plan().
+Result<Plan> stored_plan(const LabStore& store, const std::string& data);
+
 std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, bool apps);
 nlohmann::ordered_json lab_json(const Plan& plan, const std::vector<StageResult>& stages);
 

@@ -2,6 +2,7 @@
 // turns arguments into these structs.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <variant>
@@ -143,6 +144,10 @@ struct LabRunOptions : LabResults {
 struct LabShowOptions : LabResults {
   bool apps = false;
 };
+struct ReportOptions : LabResults {
+  std::string output;
+  std::optional<std::int64_t> job;  // this one's ticks instead of a page
+};
 struct LabExampleOptions {};
 struct LabWorkloadsOptions : Common {};
 
@@ -157,7 +162,7 @@ using Verb =
                  SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
-                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions>;
+                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -183,6 +188,7 @@ Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);
 Result<int> run_verb(const LabRunOptions& options);
 Result<int> run_verb(const LabShowOptions& options);
+Result<int> run_verb(const ReportOptions& options);
 Result<int> run_verb(const LabExampleOptions& options);
 Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);

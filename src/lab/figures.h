@@ -83,6 +83,7 @@ struct StageResult {
   std::optional<double> frontier_gain(double loss) const;
 };
 
+// One for each stage of the plan, in its order.
 std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jobs);
 
 }  // namespace derate
