@@ -113,7 +113,7 @@ function scatter(stage) {
   for (const f of frontier)
     svg.append(hint(drawing('circle', { cx: x(f.loss_ratio), cy: y(f.efficiency_gain_ratio), r: 2, fill: 'var(--soft)' }),
       `fixed ${f.clock_mhz} MHz: ${signed(f.efficiency_gain_ratio)}, loss ${percent(f.loss_ratio)}`));
-  for (const [name, h, above] of [['oracle', stage.oracle, 16], ['two clocks', stage.two_clocks, -8]]) {
+  for (const [name, h, above] of [['oracle', stage.oracle, 18], ['two clocks', stage.two_clocks, -10]]) {
     const at = [x(h.loss_ratio), y(h.efficiency_gain_ratio)];
     svg.append(hint(drawing('path', { d: `M${at[0]} ${at[1] - 6}l6 6-6 6-6-6z`, fill: 'none', stroke: 'var(--ink)', 'stroke-width': 1.5 }),
       `${name}: ${signed(h.efficiency_gain_ratio)}, loss ${percent(h.loss_ratio)}`));
@@ -128,7 +128,7 @@ function scatter(stage) {
     svg.append(hint(drawing('circle', { cx: x(loss.mean), cy: y(gain.mean), r: 5, fill: stroke }),
       `${p.policy}: ${signed(gain.mean)}, loss ${percent(loss.mean)}`));
     const last = x(loss.mean) > box.right - 110;
-    svg.append(drawing('text', { class: 'strong', x: x(loss.mean) + (last ? -9 : 9), y: y(gain.mean) + 16, 'text-anchor': last ? 'end' : 'start' }, p.policy));
+    svg.append(drawing('text', { class: 'strong', x: x(loss.mean) + (last ? -9 : 9), y: y(gain.mean) + (y(gain.mean) > box.bottom - 24 ? -7 : 4), 'text-anchor': last ? 'end' : 'start' }, p.policy));
   });
   return svg;
 }
