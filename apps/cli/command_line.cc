@@ -435,6 +435,42 @@ void add_lab_run(CommandLine& line, CLI::App& lab) {
               "Ctrl-C ends it after the sessions that run; the same command goes on from there.\n");
 }
 
+void add_lab_files(CommandLine& line, CLI::App& lab) {
+  CLI::App* exported =
+      lab.add_subcommand("export", "Write an experiment's results as CSV and JSON");
+  auto& out = line.add_options<LabExportOptions>(*exported);
+  exported->add_option("results", out.results, "What `derate lab run` wrote")->required();
+  exported->add_option("folder", out.folder, "Where the files go; made when it is not there")
+      ->required();
+  add_data(*exported, out);
+  add_json(*exported, out);
+  exported->footer(
+      examples({"derate lab export mine.lab mine-files"}) +
+      "Also the files that the published GEEPAFS experiments leave, a set a policy.\n");
+
+  CLI::App* import =
+      lab.add_subcommand("import", "Check measured tables and keep them for experiments");
+  auto& tables = line.add_options<LabImportOptions>(*import);
+  import->add_option("--performance", tables.performance, "Applications by clock, any unit")
+      ->required()
+      ->type_name("CSV");
+  import->add_option("--power", tables.power, "The same in watts")->required()->type_name("CSV");
+  import->add_option("--utilisation", tables.utilisation, "What the counters showed, percent")
+      ->type_name("CSV");
+  import->add_option("--chip", tables.chip, "The chip that they were measured on");
+  import->add_option("folder", tables.folder, "Where they go")->required();
+  add_json(*import, tables);
+  import->footer(
+      examples({"derate lab import --performance perf.csv --power power.csv my-tables"}) +
+      "In an experiment: [workloads] imported = \"my-tables\"\n");
+
+  CLI::App* log = lab.add_subcommand("log", "Sum up a log of the published GEEPAFS daemon");
+  auto& log_options = line.add_options<LabLogOptions>(*log);
+  log->add_option("log", log_options.log, "dvfs_*.out")->required();
+  add_json(*log, log_options);
+  log->footer(examples({"derate lab log dvfs_Assure_p90.out"}));
+}
+
 void add_lab_verbs(CommandLine& line) {
   CLI::App* lab = line.app.add_subcommand("lab", "Experiments: policies on GPUs, side by side");
   lab->require_subcommand(1);
@@ -446,6 +482,7 @@ void add_lab_verbs(CommandLine& line) {
   show->add_flag("--apps", options.apps, "Show every application");
   add_json(*show, options);
   show->footer(examples({"derate lab show mine.lab --apps", "derate lab show mine.lab --json"}));
+  add_lab_files(line, *lab);
   CLI::App* example = lab->add_subcommand("example", "Print an experiment, with comments");
   line.add_options<LabExampleOptions>(*example);
   example->footer(examples({"derate lab example > mine.toml"}));

@@ -148,6 +148,17 @@ struct ReportOptions : LabResults {
   std::string output;
   std::optional<std::int64_t> job;  // this one's ticks instead of a page
 };
+struct LabExportOptions : LabResults {
+  std::string folder;
+};
+struct LabImportOptions : Common {
+  std::string performance, power, utilisation;  // files; utilisation may be empty
+  std::string chip = "V100-SXM2";
+  std::string folder;
+};
+struct LabLogOptions : Common {
+  std::string log;
+};
 struct LabExampleOptions {};
 struct LabWorkloadsOptions : Common {};
 
@@ -162,7 +173,8 @@ using Verb =
                  SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
-                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions>;
+                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions,
+                 LabExportOptions, LabImportOptions, LabLogOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -189,6 +201,9 @@ Result<int> run_verb(const ConfigPrintOptions& options);
 Result<int> run_verb(const LabRunOptions& options);
 Result<int> run_verb(const LabShowOptions& options);
 Result<int> run_verb(const ReportOptions& options);
+Result<int> run_verb(const LabExportOptions& options);
+Result<int> run_verb(const LabImportOptions& options);
+Result<int> run_verb(const LabLogOptions& options);
 Result<int> run_verb(const LabExampleOptions& options);
 Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);
