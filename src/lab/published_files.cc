@@ -1,6 +1,5 @@
 #include "lab/published_files.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,6 +42,17 @@ std::string time_text(WallTime time) {
   return fmt::format("{}-{}-{} {}:{}:{}", static_cast<int>(date.year()),
                      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
                      clock.hours().count(), clock.minutes().count(), clock.seconds().count());
+}
+
+// "2023-09-22 10:21:03.250", as their tables have it.
+std::string padded(WallTime time) {
+  const auto day = std::chrono::floor<std::chrono::days>(time);
+  const std::chrono::year_month_day date(day);
+  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::milliseconds>(time - day));
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03}", static_cast<int>(date.year()),
+                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
+                     clock.hours().count(), clock.minutes().count(), clock.seconds().count(),
+                     clock.subseconds().count());
 }
 
 // The numbers of one GPU, in the order of the log.
@@ -199,22 +209,14 @@ std::string processed_csv(const PublishedRun& run) {
       "iter,app,performance,gpupower(W),power-efficiency,exetime(s),start,end,gpuUtil,gmemUtil,"
       "frequency\n";
   const auto times = spans(run);
-  const auto full_time = [](WallTime time) {
-    const auto part = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()) %
-                      std::chrono::seconds(1);
-    return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03}",
-                       fmt::gmtime(std::chrono::system_clock::to_time_t(
-                           std::chrono::floor<std::chrono::seconds>(time))),
-                       part.count());
-  };
   for (std::size_t i = 0; i < run.jobs.size(); ++i) {
     const JobRecord& job = run.jobs[i].job;
     if (!job.error.empty()) continue;
     const Processed p = processed(job);
     out += fmt::format("{},{},{:.3f},{:.1f},{:.3f},{:.2f},{},{},{:.2f},{:.2f},{:.0f}\n",
                        run.jobs[i].session.repetition, job.app, p.performance, p.watts,
-                       p.performance / p.watts, p.seconds, full_time(times[i].begin),
-                       full_time(times[i].end), p.gpu_utilisation, p.memory_utilisation, p.clock);
+                       p.performance / p.watts, p.seconds, padded(times[i].begin),
+                       padded(times[i].end), p.gpu_utilisation, p.memory_utilisation, p.clock);
   }
   return out;
 }
