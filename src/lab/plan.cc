@@ -137,7 +137,8 @@ Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
 }  // namespace
 
 Result<Plan> make_plan(const Experiment& experiment, const std::string& data_folder) {
-  Plan out{experiment, TRY(choices(experiment)), {}};
+  auto policies = TRY(choices(experiment));
+  Plan out{experiment, std::move(policies), {}};
   for (const std::string& name : experiment.chips) {
     const SimChip& found = *TRY(placed(find_sim_chip(name), experiment.place_of("gpus.chips")));
     const SimChip chip = experiment.sensors == "reference" ? with_reference_sensors(found) : found;
