@@ -151,6 +151,9 @@ class House:
         self.programs, self.names = [], {}
         self.fresh_folders()
         self.library = self.build / "fakenvml/libnvidia-ml.so.1"
+        # What no sanitizer's runtime will go into, this interpreter, takes the plain one.
+        plain = self.build / "fakenvml/plain/libnvidia-ml.so.1"
+        self.foreign_library = plain if plain.exists() else self.library
         self.environment = {
             "PATH": os.environ["PATH"], "LC_ALL": "C", "HOME": str(self.folder),
             "DERATE_SIM": str(self.folder / "sim"), "DERATE_NVML_LIBRARY": str(self.library),
@@ -197,7 +200,7 @@ class House:
         self.server = self.start("serve", self.build / "derate", "sim", "serve", "--chip",
                                  chips or self.CHIPS, "--gpus", gpus, "--seed", self.seed)
         self.until(lambda: "export" in self.server.text(), 10, "the simulated GPUs are served")
-        self.probe = Nvml(str(self.library))
+        self.probe = Nvml(str(self.foreign_library))
         document = json.loads(self.derate("sim", "show", "--json"))
         self.uuids = [gpu["uuid"] for gpu in document["gpus"]]
 
@@ -212,7 +215,8 @@ class House:
         self.foreign_writes = self.writes(FOREIGN) if len(self.uuids) > FOREIGN else 0
 
     def foreign(self, *operations):
-        done = subprocess.run([sys.executable, "-B", str(HERE / "foreign.py"), str(self.library),
+        done = subprocess.run([sys.executable, "-B", str(HERE / "foreign.py"),
+                               str(self.foreign_library),
                                *operations], env=self.environment, capture_output=True, text=True)
         check(done.returncode == 0, f"foreign.py {operations}: {done.stderr}")
 
