@@ -82,7 +82,7 @@ std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   add_hindsight(table, "oracle", stage.oracle);
   add_hindsight(table, "two clocks", stage.bound);
   std::string out = fmt::format("{}\n{}", toned(stage_title(stage), Tone::strong), table.text());
-  if (apps) out += "\n" + apps_text(stage);
+  if (apps) out += fmt::format("\n{}", apps_text(stage));
   return out + "\n";
 }
 
