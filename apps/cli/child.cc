@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "base/exit_code.h"
 #include "base/text.h"
@@ -19,16 +22,64 @@
 namespace derate::cli {
 namespace {
 
-// In the child, between fork and exec: system calls only, since other threads may hold locks.
-[[noreturn]] void become(char* const* arguments, const std::optional<RunAs>& as, int report) {
+// What become() needs, made before the fork: between fork and exec only system calls are allowed,
+// since other threads may hold locks.
+struct Prepared {
+  std::vector<char*> arguments, environment;
+  std::optional<UniqueFd> output, errors;
+  const ChildOptions& options;
+  pid_t parent = 0;
+};
+
+bool dropped_to(const std::optional<RunAs>& as) {
+  return !as || (::setgroups(as->groups.size(), as->groups.data()) == 0 && ::setgid(as->gid) == 0 &&
+                 ::setuid(as->uid) == 0);
+}
+
+[[noreturn]] void become(const Prepared& child, int report) {
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
-  const bool dropped = !as || (::setgroups(as->groups.size(), as->groups.data()) == 0 &&
-                               ::setgid(as->gid) == 0 && ::setuid(as->uid) == 0);
-  if (dropped) ::execvp(arguments[0], arguments);
+  if (child.options.own_group) ::setpgid(0, 0);
+  if (child.output) ::dup2(child.output->get(), STDOUT_FILENO);
+  if (child.errors) ::dup2(child.errors->get(), STDERR_FILENO);
+  const bool dropped = dropped_to(child.options.as);
+  if (child.options.dies_with_us) {
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != child.parent) ::_exit(exit_code::kRunFailed);
+  }
+  if (dropped) ::execvpe(child.arguments[0], child.arguments.data(), child.environment.data());
   const int number = errno;
   (void)!::write(report, &number, sizeof number);
   ::_exit(exit_code::kRunFailed);
+}
+
+// Ours, with these in place of those of their names.
+std::vector<std::string> environment_with(std::vector<std::string> over) {
+  const auto replaced = [&](std::string_view entry) {
+    const auto name = entry.substr(0, entry.find('=') + 1);
+    return std::any_of(over.begin(), over.end(),
+                       [&](const std::string& one) { return one.starts_with(name); });
+  };
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry)
+    if (!replaced(*entry)) out.emplace_back(*entry);
+  std::move(over.begin(), over.end(), std::back_inserter(out));
+  return out;
+}
+
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> out;
+  for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+Result<std::optional<UniqueFd>> file_for(const std::string& path) {
+  if (path.empty()) return std::optional<UniqueFd>{};
+  UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  if (file.get() < 0)
+    return Error{Errc::io, fmt::format("cannot create '{}': {}", path, std::strerror(errno))};
+  return std::optional(std::move(file));
 }
 
 }  // namespace
@@ -51,16 +102,17 @@ Result<std::optional<RunAs>> user_behind_sudo() {
 }
 
 Result<Child::Started> Child::start(const std::vector<std::string>& command,
-                                    const std::optional<RunAs>& as) {
-  std::vector<char*> arguments;
-  for (const std::string& argument : command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  if (as) {
-    ::setenv("HOME", as->home.c_str(), 1);
-    ::setenv("USER", as->user.c_str(), 1);
-    ::setenv("LOGNAME", as->user.c_str(), 1);
+                                    const ChildOptions& options) {
+  std::vector<std::string> over = options.environment;
+  if (const auto& as = options.as) {
+    over.push_back("HOME=" + as->home);
+    over.push_back("USER=" + as->user);
+    over.push_back("LOGNAME=" + as->user);
   }
+  const std::vector<std::string> environment = environment_with(std::move(over));
+  Prepared prepared{pointers(command), pointers(environment), {}, {}, options, ::getpid()};
+  prepared.output = TRY(file_for(options.output));
+  prepared.errors = TRY(file_for(options.errors));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return Error{Errc::io, fmt::format("cannot make a pipe: {}", std::strerror(errno))};
@@ -69,7 +121,7 @@ Result<Child::Started> Child::start(const std::vector<std::string>& command,
   const pid_t pid = ::fork();
   if (pid < 0)
     return Error{Errc::io, fmt::format("cannot start a process: {}", std::strerror(errno))};
-  if (pid == 0) become(arguments.data(), as, write_end.get());
+  if (pid == 0) become(prepared, write_end.get());
   { const UniqueFd closed = std::move(write_end); }
   // The pipe closes by itself when the command is executed; else it carries the reason.
   int number = 0;
@@ -78,7 +130,7 @@ Result<Child::Started> Child::start(const std::vector<std::string>& command,
   while (got < 0 && errno == EINTR);
   Started out;
   if (got != sizeof number) {
-    out.child = Child(pid);
+    out.child = Child(pid, options.own_group);
     return out;
   }
   ::waitpid(pid, nullptr, 0);
@@ -95,6 +147,15 @@ std::optional<int> Child::poll() {
   return info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
 }
 
-void Child::forward(int signal) const { ::kill(pid_, signal); }
+void Child::forward(int signal) const { ::kill(group_ ? -pid_ : pid_, signal); }
+
+void Child::end(Clock& clock, Duration patience) {
+  const Instant last = clock.now() + patience;
+  forward(SIGTERM);
+  while (!poll() && clock.now() < last)
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(10));
+  if (!poll()) forward(SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
 
 }  // namespace derate::cli

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 
 namespace derate::cli {
@@ -23,23 +24,34 @@ struct RunAs {
 // Errors: not_found when SUDO_UID names nobody.
 Result<std::optional<RunAs>> user_behind_sudo();
 
+struct ChildOptions {
+  std::optional<RunAs> as;
+  std::vector<std::string> environment;  // "NAME=VALUE", over ours
+  std::string output, errors;            // files for what it prints; empty: where ours goes
+  bool own_group = false;                // the terminal's signals do not reach it
+  bool dies_with_us = false;             // terminated when the thread that started it ends
+};
+
 class Child {
  public:
   // Starts `command` (found on PATH). A command that cannot be started gives its exit code as
   // env(1) does: 127 when it is not there, 126 when it may not be executed.
   struct Started;
   static Result<Started> start(const std::vector<std::string>& command,
-                               const std::optional<RunAs>& as);
+                               const ChildOptions& options = {});
 
   // The exit code once it has ended: its own, or 128 + the signal that killed it. It is left to be
   // waited for by whoever outlives this process, which may be killed before it has told.
   std::optional<int> poll();
   void forward(int signal) const;
+  // Sends SIGTERM, and SIGKILL when it has not ended by then; leaves nothing to wait for.
+  void end(Clock& clock, Duration patience);
   pid_t pid() const { return pid_; }
 
  private:
-  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(pid_t pid, bool group) : pid_(pid), group_(group) {}
   pid_t pid_;
+  bool group_;  // signals go to all of its process group
 };
 
 struct Child::Started {

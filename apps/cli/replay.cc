@@ -7,12 +7,12 @@
 
 #include "apps/common/output.h"
 #include "apps/common/setup.h"
+#include "apps/common/text_file.h"
 #include "base/json.h"
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/ledger.h"
 #include "summary.h"
-#include "text_file.h"
 #include "verbs.h"
 
 namespace derate::cli {

@@ -14,6 +14,7 @@
 #include "apps/common/setup.h"
 #include "apps/common/signals.h"
 #include "apps/common/state_file.h"
+#include "apps/common/text_file.h"
 #include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -25,7 +26,6 @@
 #include "govern/record_json.h"
 #include "store/audit.h"
 #include "summary.h"
-#include "text_file.h"
 #include "verbs.h"
 
 namespace derate::cli {
@@ -296,7 +296,7 @@ Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
   const Instant begin = session.clock.now();
   TRY(tick(session, state, true));
   start_simulated_work(session);
-  auto started = TRY(Child::start(options.command, as));
+  auto started = TRY(Child::start(options.command, {.as = as}));
   if (!started.child) {
     warn("derate: {}\n", started.message);
     return started.exit_code;

@@ -13,6 +13,7 @@
 #include "apps/common/paths.h"
 #include "apps/common/restore.h"
 #include "apps/common/signals.h"
+#include "apps/common/text_file.h"
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "govern/guard.h"
@@ -23,7 +24,7 @@ namespace derate::cli {
 namespace {
 
 struct DaemonOptions {
-  std::string config;
+  std::string config, records;
   double silence_s = 10, restore_s = 10;
 };
 
@@ -44,6 +45,22 @@ WorkerOptions worker_options(GuardLink& link) {
   return out;
 }
 
+// Opened before any worker, each of which goes on in it. Its times are those of CLOCK_MONOTONIC,
+// which other programs can read, too. Empty: none wanted.
+using Records = std::optional<RecordsFile>;
+Result<Records> open_records(const std::string& path) {
+  if (path.empty()) return Records{};
+  return Records(TRY(RecordsFile::create(path, Instant{})));
+}
+
+void note_records(WorkerOptions& worker, Records& records) {
+  if (!records) return;
+  worker.note = [&records, failed = false](const Record& record) mutable {
+    const auto written = records->add(record);
+    if (!written.ok() && !std::exchange(failed, true)) tell(written.error().message);
+  };
+}
+
 // A bad file keeps what is in force.
 void reload(Worker& worker, const std::string& config) {
   auto settings = load_settings(config);
@@ -55,11 +72,13 @@ void reload(Worker& worker, const std::string& config) {
   }
 }
 
-Result<void> work_until_stopped(const DaemonOptions& options, GuardLink& link) {
+Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link) {
   SystemClock clock;
   const Settings settings = TRY(load_settings(options.config));
   const auto server = TRY(ControlServer::create(control_socket(), clock));
-  Worker worker(worker_options(link), settings, clock);
+  WorkerOptions how = worker_options(link);
+  note_records(how, records);
+  Worker worker(std::move(how), settings, clock);
   bool ready = false;
   while (!link.guard_gone()) {
     if (const int signal = stop_signal(); signal == SIGHUP) {
@@ -79,9 +98,9 @@ Result<void> work_until_stopped(const DaemonOptions& options, GuardLink& link) {
   return worker.stop();
 }
 
-int work(const DaemonOptions& options, GuardLink& link) {
+int work(const DaemonOptions& options, Records& records, GuardLink& link) {
   watch_signals();
-  const auto done = work_until_stopped(options, link);
+  const auto done = work_until_stopped(options, records, link);
   if (done.ok()) return exit_code::kOk;
   tell(done.error().message);
   return exit_code_of(done.error().code);
@@ -99,7 +118,8 @@ Result<int> run_daemon(const DaemonOptions& options) {
   guard.restore_time = from_seconds(options.restore_s);
   guard.stop_time = guard.silence + guard.restore_time;
   GuardHooks hooks;
-  hooks.work = [&](GuardLink& link) { return work(options, link); };
+  auto records = TRY(open_records(options.records));
+  hooks.work = [&](GuardLink& link) { return work(options, records, link); };
   hooks.left_over = left_by;
   hooks.restore = [](const std::string& uuid) {
     return restore_process(uuid, "derated's guard", "the worker is gone");
@@ -123,6 +143,9 @@ int main_of(int argc, char** argv) {
   app.set_version_flag("--version", std::string("derated ") + DERATE_VERSION);
   app.add_option("-c,--config", options.config,
                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  app.add_option("--records", options.records,
+                 "Write every tick of every GPU as a line of JSON; it grows without end")
       ->type_name("FILE");
   app.add_flag("--check-config", check, "Check the configuration and exit");
   app.add_option("--silence", options.silence_s,

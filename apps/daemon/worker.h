@@ -53,6 +53,7 @@ struct WorkerOptions {
   std::function<Result<UniqueFd>(const std::string& uuid)> lease;
   std::function<void(const std::string& uuid)> release = [](const std::string&) {};
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  std::function<void(const Record& record)> note = [](const Record&) {};  // each, as it is made
 };
 
 class Worker {

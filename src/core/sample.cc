@@ -14,6 +14,19 @@ const char* to_string(SampleSource source) {
   return "unknown";
 }
 
+std::span<const ActivityShare> activity_shares() {
+  static constexpr ActivityShare kShares[] = {{"graphics", &Activity::graphics},
+                                              {"sm", &Activity::sm},
+                                              {"occupancy", &Activity::occupancy},
+                                              {"integer", &Activity::integer},
+                                              {"tensor", &Activity::tensor},
+                                              {"dram", &Activity::dram},
+                                              {"fp64", &Activity::fp64},
+                                              {"fp32", &Activity::fp32},
+                                              {"fp16", &Activity::fp16}};
+  return kShares;
+}
+
 std::string describe_throttle(std::uint64_t bits) {
   struct Name {
     std::uint64_t bit;

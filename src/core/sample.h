@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,13 @@ struct Activity {
 
   bool operator==(const Activity&) const = default;
 };
+
+// The shares of it by name, in the order of documents.
+struct ActivityShare {
+  const char* name;
+  std::optional<Fraction> Activity::*member;
+};
+std::span<const ActivityShare> activity_shares();
 
 struct Sample {
   Instant time{};  // when the reading began, on the governor's clock

@@ -22,20 +22,7 @@ void put(Json& json, const char* key, const std::optional<Q>& quantity, double u
 
 Json activity_json(const Activity& activity) {
   Json json = Json::object();
-  struct Share {
-    const char* name;
-    std::optional<Fraction> Activity::*member;
-  };
-  static constexpr Share kShares[] = {{"graphics", &Activity::graphics},
-                                      {"sm", &Activity::sm},
-                                      {"occupancy", &Activity::occupancy},
-                                      {"integer", &Activity::integer},
-                                      {"tensor", &Activity::tensor},
-                                      {"dram", &Activity::dram},
-                                      {"fp64", &Activity::fp64},
-                                      {"fp32", &Activity::fp32},
-                                      {"fp16", &Activity::fp16}};
-  for (const auto& [name, member] : kShares) put(json, name, activity.*member, 1e-4);
+  for (const auto& [name, member] : activity_shares()) put(json, name, activity.*member, 1e-4);
   put(json, "pcie_tx_bytes_per_second", activity.pcie_tx, 1);
   put(json, "pcie_rx_bytes_per_second", activity.pcie_rx, 1);
   return json;
@@ -67,6 +54,7 @@ Json decision_json(const Decision& decision) {
     json["power_limit_watts"] = decision.power_limit.value();
   put(json, "expected_performance_ratio", decision.expected_performance, 1e-4);
   json["reason"] = describe(decision.reason);
+  if (decision.probing) json["probing"] = true;
   return json;
 }
 
