@@ -429,6 +429,8 @@ void add_lab_run(CommandLine& line, CLI::App& lab) {
   run->add_option("--threads", options.threads, "Sessions at a time; default: one a core")
       ->check(CLI::Range(1u, 1024u));
   run->add_flag("--fresh", options.fresh, "Begin anew: what is in the results is dropped");
+  run->add_flag("--dry-run", options.dry_run,
+                "In place real: policies decide and record, nothing is ever written");
   run->add_flag("--apps", options.apps, "Show every application");
   add_json(*run, options);
   run->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml"}) +

@@ -12,6 +12,7 @@
 #include "lab/figures.h"
 #include "lab/mixes.h"
 #include "lab/run_plan.h"
+#include "lab_live.h"
 #include "lab_view.h"
 #include "verbs.h"
 #include "version.h"
@@ -56,29 +57,81 @@ void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json
     print("{}", lab_text(plan, stages, apps));
 }
 
+// On a real GPU nothing is set: whoever names a policy that sets says that he knows.
+Result<void> check_dry_run(const LabRunOptions& options, const Experiment& experiment) {
+  if (options.dry_run && experiment.place != "real")
+    return Error{Errc::invalid_argument,
+                 fmt::format("--dry-run is for place real; '{}' is in place {}", options.experiment,
+                             experiment.place)};
+  if (experiment.place != "real" || options.dry_run) return {};
+  for (const ExperimentPolicy& entry : experiment.policies)
+    if (entry.policy != "nv-boost")
+      return Error{
+          Errc::bad_config,
+          fmt::format("{}: {}: a real GPU's settings stay as they are; allowed is nv-boost, "
+                      "or --dry-run",
+                      entry.where, entry.policy)};
+  return {};
+}
+
+Result<std::optional<RealGpu>> real_gpu(const Experiment& experiment) {
+  if (experiment.place != "real") return std::optional<RealGpu>{};
+  return std::optional(TRY(find_real_gpu(experiment.gpu)));
+}
+
+Result<Plan> plan_of(const LabRunOptions& options, const Experiment& experiment,
+                     const std::optional<RealGpu>& gpu) {
+  return gpu ? make_plan(experiment, options.data, gpu->name) : make_plan(experiment, options.data);
+}
+
+// A session on a real GPU wants it alone; in real time there is no hurry.
+unsigned threads_of(const LabRunOptions& options, const Experiment& experiment) {
+  return experiment.place == "real" ? 1 : options.threads;
+}
+
+SessionRunner runner_of(const Plan& plan, const std::optional<RealGpu>& gpu) {
+  if (gpu) return on_real_gpu(plan, *gpu);
+  return plan.experiment.place == "served" ? on_served_gpus(plan) : in_virtual_time(plan);
+}
+
+Result<void> note_gpu(LabStore& store, const std::optional<RealGpu>& gpu) {
+  if (!gpu) return {};
+  const std::string before = TRY(store.note("gpu"));
+  if (!before.empty() && before != gpu->name)
+    return Error{Errc::invalid_argument,
+                 fmt::format("the results are of a {}, this is a {}: --fresh drops them, --output "
+                             "goes elsewhere",
+                             before, gpu->name)};
+  return store.set_note("gpu", gpu->name);
+}
+
 }  // namespace
 
 Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
   const std::string text = TRY(store.note("experiment"));
-  return make_plan(TRY(parse_experiment(text, TRY(store.note("file")))), data);
+  const std::string file = TRY(store.note("file")), gpu = TRY(store.note("gpu"));
+  return make_plan(TRY(parse_experiment(text, file)), data, gpu);
 }
 
 Result<int> run_verb(const LabRunOptions& options) {
   const Experiment experiment = TRY(load_experiment(options.experiment));
-  if (experiment.place != "virtual")
-    return Error{Errc::not_supported,
-                 fmt::format("{}: this version runs experiments in place \"virtual\" only",
-                             experiment.place_of("experiment.place"))};
-  const Plan plan = TRY(make_plan(experiment, options.data));
+  TRY(check_dry_run(options, experiment));
+  const auto gpu = TRY(real_gpu(experiment));
+  const Plan plan = TRY(plan_of(options, experiment, gpu));
   LabStore store = TRY(open_results(options, experiment));
+  TRY(note_gpu(store, gpu));
   watch_signals();
   SystemClock clock;
   Progress progress(experiment.name);
   const Instant begin = clock.now();
-  const RunHooks hooks{
-      [&](std::size_t done, std::size_t all) { progress.show(done, all, clock.now() - begin); },
-      [] { return stop_signal() != 0; }};
-  const auto outcome = run_plan(plan, store, clock, options.threads, hooks);
+  std::optional<std::size_t> before;
+  const RunHooks hooks{[&](std::size_t done, std::size_t all) {
+                         if (!before) before = done;
+                         progress.show(done, all, clock.now() - begin, *before);
+                       },
+                       [] { return stop_signal() != 0; }};
+  const auto outcome =
+      run_plan(plan, runner_of(plan, gpu), store, clock, threads_of(options, experiment), hooks);
   progress.clear();
   const RunOutcome ran = TRY(outcome);
   if (!ran.whole()) {

@@ -35,23 +35,28 @@ std::string cell(const std::string& text) {
   return out + '"';
 }
 
+std::string or_nothing(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+template <class Q>
+std::string or_nothing(const std::optional<Q>& quantity) {
+  return quantity ? fmt::format("{}", quantity->value()) : "";
+}
+
 std::string jobs_csv(const std::vector<StoredJob>& jobs) {
   std::string out =
       "job,chip,stress,policy,repetition,position,app,error,time_seconds,work,energy_joules,"
-      "sensed_energy_joules,probing_seconds,clock_changes,policy_cpu_seconds,start_celsius\n";
+      "sensed_energy_joules,probing_seconds,clock_changes,policy_cpu_seconds,start_celsius,"
+      "mean_clock_mhz,work_unit\n";
   for (const auto& [id, session, position, job] : jobs)
-    out +=
-        fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", id, cell(session.chip),
-                    cell(session.cell), cell(session.policy), session.repetition, position,
-                    cell(job.app), cell(job.error), seconds(job.time), job.work, job.energy.value(),
-                    job.sensed_energy ? fmt::format("{}", job.sensed_energy->value()) : "",
-                    seconds(job.probing), job.clock_changes, seconds(job.policy_cpu),
-                    job.temperature_at_start.value());
+    out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", id,
+                       cell(session.chip), cell(session.cell), cell(session.policy),
+                       session.repetition, position, cell(job.app), cell(job.error),
+                       seconds(job.time), job.work, job.energy.value(),
+                       or_nothing(job.sensed_energy), seconds(job.probing), job.clock_changes,
+                       seconds(job.policy_cpu), or_nothing(job.temperature_at_start),
+                       or_nothing(job.mean_clock), cell(job.work_unit));
   return out;
-}
-
-std::string or_nothing(const std::optional<double>& value) {
-  return value ? fmt::format("{}", *value) : "";
 }
 
 std::string figures_csv(const std::vector<StageResult>& stages) {

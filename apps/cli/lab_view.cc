@@ -44,24 +44,33 @@ void add_hindsight(Table& table, const std::string& label, const HindsightResult
             Tone::dim);
 }
 
+std::string jobs_text(const AppResult& app) {
+  return fmt::format("{}{}", app.jobs,
+                     app.failed > 0 ? fmt::format(", {} failed", app.failed) : "");
+}
+
+void add_app(Table& table, const PolicyResult& policy, const AppResult& app) {
+  if (app.jobs == 0) {
+    table.add({app.app, policy.label, "-", "-", "-", "-", "-", "-", "-", "-", jobs_text(app)},
+              Tone::bad);
+    return;
+  }
+  table.add({app.app, policy.label, figure_text(app.gain, true), figure_text(app.loss, false),
+             percent_text(app.worst_job_loss), percent_text(app.slowdown()),
+             fmt::format("{:.0f} W", app.mean_power().value()),
+             fmt::format("{:.2f} kJ", app.energy.value() / 1000),
+             app.sensed_energy ? fmt::format("{:.2f} kJ", app.sensed_energy->value() / 1000) : "-",
+             percent_text(app.probing_share), jobs_text(app)},
+            app.broken > 0 ? Tone::bad : Tone::plain);
+}
+
 std::string apps_text(const StageResult& stage) {
   Table table({"application", "<policy", "efficiency", "loss", "worst job", "slowdown", "power",
                "energy", "sensed", "probing", "jobs"});
   for (const auto& known : stage.hindsight) {
     for (const PolicyResult& policy : stage.policies)
-      for (const AppResult& app : policy.apps) {
-        if (app.app != known.app) continue;
-        table.add(
-            {app.app, policy.label, figure_text(app.gain, true), figure_text(app.loss, false),
-             percent_text(app.worst_job_loss), percent_text(app.slowdown()),
-             fmt::format("{:.0f} W", app.mean_power().value()),
-             fmt::format("{:.2f} kJ", app.energy.value() / 1000),
-             app.sensed_energy ? fmt::format("{:.2f} kJ", app.sensed_energy->value() / 1000) : "-",
-             percent_text(app.probing_share),
-             fmt::format("{}{}", app.jobs,
-                         app.failed > 0 ? fmt::format(", {} failed", app.failed) : "")},
-            app.broken > 0 ? Tone::bad : Tone::plain);
-      }
+      for (const AppResult& app : policy.apps)
+        if (app.app == known.app) add_app(table, policy, app);
     table.add({known.app, fmt::format("oracle {:.0f} MHz", known.oracle.clock.value()),
                signed_percent_text(known.oracle.outcome.gain),
                percent_text(known.oracle.outcome.loss), "-", "-", "-", "-", "-", "-", "-"},
@@ -74,15 +83,95 @@ std::string stage_title(const StageResult& stage) {
   return stage.cell.empty() ? stage.chip : stage.chip + ", " + stage.cell;
 }
 
+constexpr double kWorthTelling = 0.03;  // 3 points
+
+// Means a policy, then the applications that differ by more than three points; all with `apps`.
+std::string published_text(const Plan& plan, const StageResult& stage, bool apps) {
+  const auto both = beside_published(stage, plan.published);
+  if (both.empty()) return "";
+  const auto row = [](const BesidePublished& one, double n, const std::string& app) {
+    const double gain = one.published.efficiency - 1, loss = 1 - one.published.performance;
+    return std::vector<std::string>{one.published.policy,
+                                    app,
+                                    signed_percent_text(gain / n),
+                                    signed_percent_text(one.gain / n),
+                                    fmt::format("{:+.1f}", one.gain_difference() / n * 100),
+                                    percent_text(loss / n),
+                                    percent_text(one.loss / n),
+                                    fmt::format("{:+.1f}", one.loss_difference() / n * 100)};
+  };
+  Table table({"policy", "<application", "efficiency published", "here", "points", "loss published",
+               "here", "points"});
+  std::vector<std::string> labels;
+  for (const BesidePublished& one : both)
+    if (labels.empty() || labels.back() != one.published.policy)
+      labels.push_back(one.published.policy);
+  for (const std::string& label : labels) {
+    BesidePublished sum{{label, "", 0, 0}};
+    double n = 0;
+    for (const BesidePublished& one : both) {
+      if (one.published.policy != label) continue;
+      sum.published.efficiency += one.published.efficiency;
+      sum.published.performance += one.published.performance;
+      sum.gain += one.gain;
+      sum.loss += one.loss;
+      ++n;
+    }
+    // Sums: the ratio of no change is then n, not 1.
+    sum.published.efficiency += 1 - n;
+    sum.published.performance += 1 - n;
+    table.add(row(sum, n, fmt::format("(mean of {:.0f})", n)), Tone::strong);
+    for (const BesidePublished& one : both)
+      if (one.published.policy == label && (apps || one.largest_difference() > kWorthTelling))
+        table.add(row(one, 1, one.published.app));
+  }
+  return fmt::format("\nBeside the published figures{}\n{}",
+                     apps ? "" : " (applications that differ by more than 3 points)", table.text());
+}
+
+// What was measured of real work, to which no hindsight is known.
+std::string measured_text(const StageResult& stage) {
+  std::vector<std::string> head = {"command", "<policy",  "rate",  "<",
+                                   "power",   "SM clock", "energy"};
+  for (const ActivityShare& share : activity_shares()) head.emplace_back(share.name);
+  head.emplace_back("jobs");
+  Table table(head);
+  for (const std::string& name : stage.apps)
+    for (const PolicyResult& policy : stage.policies)
+      for (const AppResult& app : policy.apps) {
+        if (app.app != name) continue;
+        std::vector<std::string> row = {name, policy.label};
+        if (app.jobs > 0) {
+          row.push_back(fmt::format("{:.4g}", app.rate));
+          row.push_back(app.work_unit + "/s");
+          row.push_back(fmt::format("{:.0f} W", app.mean_power().value()));
+          row.push_back(app.mean_clock ? fmt::format("{:.0f} MHz", app.mean_clock->value()) : "-");
+          row.push_back(fmt::format("{:.2f} kJ", app.energy.value() / 1000));
+          for (const ActivityShare& share : activity_shares()) {
+            const auto value = app.activity.*share.member;
+            row.push_back(value ? percent_text(value->value(), 0) : "-");
+          }
+        } else {
+          row.resize(head.size() - 1, "-");
+        }
+        row.push_back(jobs_text(app));
+        table.add(std::move(row), app.jobs == 0 ? Tone::bad : Tone::plain);
+      }
+  return table.text();
+}
+
 std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   Table table({"policy", "efficiency (95 %)", "saved", "mean loss (95 %)", "<worst application",
                "worst job", "probing", "changes/min", "fixed clock", "<promise"});
   for (const PolicyResult& policy : stage.policies)
     if (policy.label != plan.policies.front().label) add_policy(table, stage, policy);
-  add_hindsight(table, "oracle", stage.oracle);
-  add_hindsight(table, "two clocks", stage.bound);
-  std::string out = fmt::format("{}\n{}", toned(stage_title(stage), Tone::strong), table.text());
-  if (apps) out += fmt::format("\n{}", apps_text(stage));
+  if (stage.oracle) add_hindsight(table, "oracle", *stage.oracle);
+  if (stage.bound) add_hindsight(table, "two clocks", *stage.bound);
+  std::string out = toned(stage_title(stage), Tone::strong) + "\n";
+  if (stage.oracle || stage.policies.size() > 1) out += table.text();
+  if (!stage.oracle) out += fmt::format("\n{}", measured_text(stage));
+  out += published_text(plan, stage, apps);
+  if (apps && stage.oracle) out += fmt::format("\n{}", apps_text(stage));
   return out + "\n";
 }
 
@@ -124,6 +213,14 @@ Json app_json(const AppResult& app) {
               {"policy_cpu_ratio", app.policy_cpu_share},
               {"clock_changes_per_minute", app.changes_per_minute}});
   if (app.sensed_energy) out["sensed_energy_joules"] = app.sensed_energy->value();
+  if (app.mean_clock) out["mean_clock_mhz"] = app.mean_clock->value();
+  if (app.work_unit.empty()) return out;
+  out["rate"] = app.rate;
+  out["work_unit"] = app.work_unit;
+  Json activity = Json::object();
+  for (const ActivityShare& share : activity_shares())
+    if (const auto value = app.activity.*share.member) activity[share.name] = value->value();
+  out["activity"] = std::move(activity);
   return out;
 }
 
@@ -151,7 +248,19 @@ Json policy_json(const StageResult& stage, const PolicyResult& policy) {
   return out;
 }
 
-Json stage_json(const StageResult& stage, const Cell& cell) {
+Json published_json(const StageResult& stage, const std::vector<PublishedFigure>& published) {
+  Json out = Json::array();
+  for (const BesidePublished& one : beside_published(stage, published))
+    out.push_back({{"policy", one.published.policy},
+                   {"app", one.published.app},
+                   {"published_efficiency_gain_ratio", one.published.efficiency - 1},
+                   {"efficiency_gain_ratio", one.gain},
+                   {"published_loss_ratio", 1 - one.published.performance},
+                   {"loss_ratio", one.loss}});
+  return out;
+}
+
+Json stage_json(const Plan& plan, const StageResult& stage, const Cell& cell) {
   Json policies = Json::array(), frontier = Json::array(), known = Json::array();
   for (const PolicyResult& policy : stage.policies) policies.push_back(policy_json(stage, policy));
   for (const auto& fixed : stage.frontier) {
@@ -167,30 +276,42 @@ Json stage_json(const StageResult& stage, const Cell& cell) {
   }
   Json stress = Json::object();
   for (const auto& [axis, value] : cell.values) stress[axis->key] = value;
-  return {{"chip", stage.chip},
-          {"title", stage_title(stage)},
-          {"stress", std::move(stress)},
-          {"policies", std::move(policies)},
-          {"oracle", hindsight_json(stage.oracle)},
-          {"two_clocks", hindsight_json(stage.bound)},
-          {"frontier", std::move(frontier)},
-          {"hindsight", std::move(known)}};
+  Json out = {{"chip", stage.chip},
+              {"title", stage_title(stage)},
+              {"apps", stage.apps},
+              {"stress", std::move(stress)},
+              {"policies", std::move(policies)},
+              {"frontier", std::move(frontier)},
+              {"hindsight", std::move(known)}};
+  if (stage.oracle) out["oracle"] = hindsight_json(*stage.oracle);
+  if (stage.bound) out["two_clocks"] = hindsight_json(*stage.bound);
+  if (Json both = published_json(stage, plan.published); !both.empty())
+    out["published"] = std::move(both);
+  return out;
 }
 
 }  // namespace
 
 std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, bool apps) {
   const Experiment& e = plan.experiment;
-  std::string out = fmt::format(
-      "{}: {:.0f} s jobs after {:.0f} s idle, {} repetitions, promise: performance >= {}\n\n",
-      toned(e.name, Tone::strong), e.work_s, e.idle_s, e.repetitions, percent_text(1 - e.delta, 0));
+  const bool real = e.place == "real";
+  std::string out = toned(e.name, Tone::strong) + ": ";
+  out += real ? fmt::format("{} commands after {:.0f} s idle, {} repetitions, nothing was set\n\n",
+                            e.commands.size(), e.idle_s, e.repetitions)
+              : fmt::format(
+                    "{:.0f} s jobs after {:.0f} s idle, {} repetitions, promise: performance >= "
+                    "{}\n\n",
+                    e.work_s, e.idle_s, e.repetitions, percent_text(1 - e.delta, 0));
   for (const StageResult& stage : stages) out += stage_text(plan, stage, apps);
-  out +=
-      "Means over the applications, against max-freq in the same order, start-up and probing "
-      "included.\nEfficiency is performance per watt; \"fixed clock\" is what one constant clock "
-      "gains at the same\nmean loss; the oracle takes the best clock for each application that "
-      "keeps "
-      "the promise, \"two\nclocks\" the best mixture of two.\n";
+  out += real
+             ? "Rate, power, clock and activity are means over a command's own time; activity is "
+               "the share of\ncycles, or of the memory's bandwidth, as the GPU's counters have "
+               "it.\n"
+             : "Means over the applications, against max-freq in the same order, start-up and "
+               "probing included.\nEfficiency is performance per watt; \"fixed clock\" is what one "
+               "constant clock gains at the same\nmean loss; the oracle takes the best clock for "
+               "each application that keeps the promise, \"two\nclocks\" the best mixture of "
+               "two.\n";
   return out;
 }
 
@@ -198,22 +319,28 @@ Json lab_json(const Plan& plan, const std::vector<StageResult>& stages) {
   const Experiment& e = plan.experiment;
   Json list = Json::array();
   for (std::size_t i = 0; i < stages.size(); ++i)
-    list.push_back(stage_json(stages[i], plan.stages[i].cell));
-  return {{"experiment", e.name},
-          {"delta", e.delta},
-          {"repetitions", e.repetitions},
-          {"seed", e.seed},
-          {"work_seconds", e.work_s},
-          {"idle_seconds", e.idle_s},
-          {"baseline", plan.policies.front().label},
+    list.push_back(stage_json(plan, stages[i], plan.stages[i].cell));
+  return {{"experiment", e.name},     {"place", e.place},
+          {"delta", e.delta},         {"repetitions", e.repetitions},
+          {"seed", e.seed},           {"work_seconds", e.work_s},
+          {"idle_seconds", e.idle_s}, {"baseline", plan.policies.front().label},
           {"stages", std::move(list)}};
 }
+
+namespace {
+
+std::string gpu_time_text(Duration time) {
+  return time < std::chrono::hours(1) ? duration_text(time)
+                                      : fmt::format("{:.0f} h", seconds(time) / 3600);
+}
+
+}  // namespace
 
 std::string ran_text(const RunOutcome& ran, const std::string& results) {
   std::string out = fmt::format("{} sessions", ran.all);
   if (ran.already_there > 0) out += fmt::format(", {} of them there already", ran.already_there);
   if (ran.ran > 0)
-    out += fmt::format("; {:.0f} h of GPU time in {:.1f} s", seconds(ran.simulated) / 3600,
+    out += fmt::format("; {} of GPU time in {:.1f} s", gpu_time_text(ran.simulated),
                        seconds(ran.elapsed));
   if (ran.failed_jobs > 0) out += fmt::format("; {} jobs failed", ran.failed_jobs);
   return fmt::format("{}. Results: {}\n", out, results);

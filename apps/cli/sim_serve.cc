@@ -9,6 +9,7 @@
 #include "apps/common/signals.h"
 #include "base/json.h"
 #include "fakenvml/sim_server.h"
+#include "own_files.h"
 #include "sim_served.h"
 
 namespace derate::cli {
@@ -17,15 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kStep = std::chrono::milliseconds(10);
-
-// Beside the program in a build, in lib/derate where it is installed; empty when it is in neither.
-std::string library_path() {
-  std::error_code ignored;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const fs::path& at : {folder / "fakenvml", folder.parent_path() / "lib/derate"})
-    if (fs::exists(at / "libnvidia-ml.so.1", ignored)) return at / "libnvidia-ml.so.1";
-  return "";
-}
 
 // As a shell reads it back.
 std::string quoted(const std::string& text) {
@@ -48,33 +40,31 @@ Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options) {
 }
 
 void print_text(const std::vector<const SimChip*>& chips, const std::string& directory,
-                const std::string& library) {
+                const Result<std::string>& library) {
   std::string names;
   for (const SimChip* chip : chips)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", chip->name);
   print("# {} simulated GPU{}: {}. Ctrl-C ends them.\n", chips.size(), chips.size() == 1 ? "" : "s",
         names);
   print("export DERATE_SIM={}\n", quoted(directory));
-  if (library.empty()) {
-    print(
-        "# libnvidia-ml.so.1 of the simulation is neither beside this program nor in "
-        "../lib/derate\n");
+  if (!library.ok()) {
+    print("# {}\n", library.error().message);
     return;
   }
-  print("export DERATE_NVML_LIBRARY={}\n", quoted(library));
+  print("export DERATE_NVML_LIBRARY={}\n", quoted(*library));
   print("# other programs: LD_LIBRARY_PATH={} PROGRAM\n",
-        quoted(fs::path(library).parent_path().string()));
+        quoted(fs::path(*library).parent_path().string()));
 }
 
 void print_document(const std::vector<const SimChip*>& chips, const std::string& directory,
-                    const std::string& library) {
+                    const Result<std::string>& library) {
   Json gpus = Json::array();
   for (std::size_t i = 0; i < chips.size(); ++i)
     gpus.push_back({{"index", i},
                     {"chip", chips[i]->name},
                     {"uuid", sim_capability(*chips[i], static_cast<int>(i)).id.uuid}});
   print_json({{"directory", directory},
-              {"library", library.empty() ? Json() : Json(library)},
+              {"library", library.ok() ? Json(*library) : Json()},
               {"pid", ::getpid()},
               {"gpus", std::move(gpus)}});
 }
@@ -104,9 +94,9 @@ Result<int> run_verb(const SimServeOptions& options) {
   server_options.speed = options.speed;
   const auto server = TRY(fakenvml::SimServer::create(server_options, clock));
   if (options.json)
-    print_document(chips, directory, library_path());
+    print_document(chips, directory, own_nvml_library());
   else
-    print_text(chips, directory, library_path());
+    print_text(chips, directory, own_nvml_library());
   TRY(finish_output());
   serve_until_stopped(*server, clock);
   return 0;

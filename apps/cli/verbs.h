@@ -139,6 +139,7 @@ struct LabRunOptions : LabResults {
   std::string experiment;
   unsigned threads = 0;  // 0: as many as there are cores
   bool fresh = false;    // what is in the results is dropped
+  bool dry_run = false;  // of a real GPU, policies decide and write nothing
   bool apps = false;
 };
 struct LabShowOptions : LabResults {

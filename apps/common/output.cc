@@ -116,12 +116,12 @@ std::string duration_text(Duration time) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-void Progress::show(std::size_t done, std::size_t all, Duration elapsed) {
+void Progress::show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before) {
   if (!is_terminal(STDERR_FILENO) || all == 0) return;
   std::string left;
-  if (done > 0 && elapsed > std::chrono::seconds(1)) {
+  if (done > before && elapsed > std::chrono::seconds(1)) {
     const double rest =
-        seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done);
+        seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done - before);
     left = fmt::format(", {} left", duration_text(from_seconds(rest)));
   }
   warn("\r\033[K{}: {} of {}{}", what_, done, all, left);

@@ -49,7 +49,8 @@ std::string duration_text(Duration time);                       // "1:02:03", "1
 class Progress {
  public:
   explicit Progress(std::string what) : what_(std::move(what)) {}
-  void show(std::size_t done, std::size_t all, Duration elapsed);
+  // `before`: how much was done before the time began to count.
+  void show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before = 0);
   void clear();
 
  private:

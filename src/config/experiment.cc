@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/text.h"
 #include "config/toml_values.h"
@@ -145,22 +146,52 @@ Result<void> check_labels(const Experiment& e) {
   return {};
 }
 
-Result<void> check_together(const Experiment& e) {
+// Of a key "SECTION.KEY": whether it means anything in this place. What does not is not taken
+// without a word.
+bool fits(const std::string& place, const std::string& key) {
+  static const std::set<std::string> kSimulated = {
+      "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
+      "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
+  static const std::set<std::string> kVirtual = {
+      "workloads.mixes",         "workloads.phase_pairs",       "workloads.published",
+      "stress.counter_window_s", "stress.counter_noise_points", "stress.power_window_s",
+      "stress.switch_latency_s", "stress.phase_period_s",       "stress.drift_kelvin",
+      "stress.outsider_every_s"};
+  if (key == "gpus.gpu") return place == "real";
+  if (kVirtual.contains(key)) return place == "virtual";
+  return place != "real" || !kSimulated.contains(key);
+}
+
+Result<void> check_place(const Experiment& e) {
   TRY(check_choice(e, "experiment.place", e.place, {"virtual", "served", "real"}));
-  TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference"}));
-  TRY(check_labels(e));
+  for (const auto& [key, where] : e.where)
+    if (!fits(e.place, key)) return wrong(e, key, fmt::format("not in place {}", e.place));
+  if (e.place == "served" && e.sensors != "chip")
+    return wrong(e, "gpus.sensors", "served GPUs have their chip's sensors");
+  return {};
+}
+
+Result<void> check_work(const Experiment& e) {
   const bool real = e.place == "real";
-  if (real != !e.commands.empty())
-    return wrong(e, "experiment.place",
-                 "real commands run in place real, and nothing else does: [[command]] and place do "
-                 "not fit");
-  if (real && !e.chips.empty())
-    return wrong(e, "gpus.chips", "place real runs on the GPU that is here: leave chips out");
+  if (real && e.commands.empty())
+    return wrong(e, "experiment.place", "no commands: place real wants [[command]] entries");
+  if (!real && !e.commands.empty())
+    return Error{Errc::bad_config,
+                 fmt::format("{}: a command in place {}: only place real runs commands",
+                             e.commands.front().where, e.place)};
   if (!real && e.chips.empty())
     return wrong(e, "gpus.chips", "no chips: name at least one, as in chips = [\"V100-SXM2\"]");
   if (!real && e.fitted.empty() && e.mixes.empty() && e.phase_pairs.empty() && e.tables.empty() &&
       e.imported.empty())
     return wrong(e, "workloads.fitted", "no workloads: [workloads] fitted = [\"*\"] takes all");
+  return {};
+}
+
+Result<void> check_together(const Experiment& e) {
+  TRY(check_place(e));
+  TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference"}));
+  TRY(check_labels(e));
+  TRY(check_work(e));
   if (e.policies.empty())
     return wrong(e, "policy", "no policies: at least one [[policy]] with a name");
   if (!e.tabled.empty() && e.tables.empty())
@@ -236,8 +267,10 @@ std::string print_experiment(const Experiment& experiment) {
       section = info.section;
     }
     out += fmt::format("# {}\n", info.summary);
-    out += is_set(value) ? fmt::format("{} = {}\n", info.key, printed(value))
-                         : fmt::format("# {} =\n", info.key);
+    const bool shown =
+        is_set(value) && fits(experiment.place, fmt::format("{}.{}", info.section, info.key));
+    out += shown ? fmt::format("{} = {}\n", info.key, printed(value))
+                 : fmt::format("# {} =\n", info.key);
   });
   for (const ExperimentPolicy& policy : experiment.policies) {
     out += fmt::format("\n[[policy]]\nname = {}\nlabel = {}\n", quoted(policy.policy),

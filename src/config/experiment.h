@@ -36,9 +36,10 @@ struct Experiment {
 
   std::vector<std::string> chips;
   std::string sensors = "chip";
+  std::string gpu = "0";
 
   std::vector<std::string> fitted, mixes, phase_pairs, tabled;
-  std::string tables, imported;
+  std::string tables, imported, published;
 
   double work_s = 120, warm_up_s = 30, idle_s = 20, idle_spread_s = 0;
 
@@ -108,6 +109,9 @@ void visit_experiment(E& e, V&& visit) {
                     "chip (as measured on it) or reference (as comparisons with the published "
                     "code's replay assume)"},
         e.sensors);
+  visit(SettingInfo{"gpus", "gpu", "",
+                    "in place real: the GPU by index, UUID or PCI bus id; commands see only it"},
+        e.gpu);
   visit(SettingInfo{"workloads", "fitted", "",
                     "workloads of the chip by name, \"*\" for all: see `derate sim list CHIP`"},
         e.fitted);
@@ -125,6 +129,9 @@ void visit_experiment(E& e, V&& visit) {
   visit(SettingInfo{"workloads", "imported", "",
                     "folder that `derate lab import` wrote, beside this file"},
         e.imported);
+  visit(SettingInfo{"workloads", "published", "",
+                    "published figures of the tables' applications by policy, beside the tables"},
+        e.published);
   visit(SettingInfo{"jobs", "work_s", "s", "a job's length at the highest clock", 1, 86400},
         e.work_s);
   visit(

@@ -46,6 +46,30 @@ TEST(Experiment, PrintsWhatItReads) {
   EXPECT_EQ(again->seed, 7);
 }
 
+// Each place has its keys; what a file of one prints is a file of the same.
+TEST(Experiment, KnowsWhatBelongsWhere) {
+  const std::string real =
+      "[experiment]\nplace = \"real\"\n[gpus]\ngpu = \"1\"\n[[policy]]\nname = "
+      "\"nv-boost\"\n[[command]]\nname = \"a\"\nrun = \"true\"\n";
+  const auto e = parse_experiment(real, "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  const auto again = parse_experiment(print_experiment(*e), "y.toml");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(again->gpu, "1");
+  ASSERT_EQ(again->commands.size(), 1u);
+  EXPECT_EQ(again->commands[0].run, "true");
+
+  const std::string small = kSmall, served = small + "[experiment]\nplace = \"served\"\n";
+  EXPECT_TRUE(parse_experiment(served, "x.toml").ok());
+  EXPECT_EQ(refused(served + "[stress]\ncounter_window_s = 1\n"),
+            "x.toml:10:20: not in place served");
+  EXPECT_EQ(refused(real + "[workloads]\nfitted = \"*\"\n"), "x.toml:11:10: not in place real");
+  EXPECT_EQ(refused("[gpus]\nchips = \"H200\"\ngpu = \"0\"\n"), "x.toml:3:7: not in place virtual");
+  EXPECT_NE(refused("[experiment]\nplace = \"real\"\n[[policy]]\nname = \"nv-boost\"\n")
+                .find("no commands"),
+            std::string::npos);
+}
+
 // Each names the place, the value and what is allowed.
 TEST(Experiment, RefusesWhatMakesNoSense) {
   const std::string small = kSmall;

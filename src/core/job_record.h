@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
+#include "core/sample.h"
 
 namespace derate {
 
@@ -31,16 +33,27 @@ struct JobRecord {
   std::string app;
   std::string error;  // empty: it ended as it should
   Duration time{};
-  double work = 0;                      // reference seconds; the work's own unit where it is real
+  double work = 0;
+  std::string work_unit;                // empty: reference seconds; "run": the command as a whole
   Joules energy{};                      // of the whole GPU
   std::optional<Joules> sensed_energy;  // by the GPU's own counter
   Duration probing{};                   // at clocks that were set to learn from
   int clock_changes = 0;                // writes that succeeded
   Duration policy_cpu{};                // what deciding cost
-  Celsius temperature_at_start{};
+  std::optional<Celsius> temperature_at_start;
+  std::optional<Megahertz> mean_clock;  // of its ticks
+  Activity activity;                    // means of its ticks
   std::vector<Tick> ticks;
   std::vector<Remark> remarks;
 };
+
+// Each tick stands for the same time.
+inline std::optional<Megahertz> mean_clock(std::span<const Tick> ticks) {
+  double sum = 0;
+  for (const Tick& tick : ticks) sum += tick.clock_mhz;
+  if (ticks.empty()) return std::nullopt;
+  return Megahertz(sum / static_cast<double>(ticks.size()));
+}
 
 // Which session of an experiment: everything under one policy on one GPU, once.
 struct SessionKey {

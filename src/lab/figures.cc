@@ -57,13 +57,56 @@ struct Judged {
   std::vector<double> losses, gains;
 };
 
+// Of what every job has; empty where one lacks it.
+template <class Q, class F>
+std::optional<Q> mean_of(const std::vector<const JobRecord*>& jobs, F&& quantity) {
+  double sum = 0;
+  for (const JobRecord* job : jobs) {
+    const std::optional<Q> value = quantity(*job);
+    if (!value) return std::nullopt;
+    sum += value->value();
+  }
+  if (jobs.empty()) return std::nullopt;
+  return Q(sum / static_cast<double>(jobs.size()));
+}
+
+// What needs no baseline.
+void add_means(AppResult& r, const std::vector<const JobRecord*>& jobs) {
+  double time = 0, probing = 0, cpu = 0, changes = 0;
+  for (const JobRecord* job : jobs) {
+    time += seconds(job->time);
+    probing += seconds(job->probing);
+    cpu += seconds(job->policy_cpu);
+    changes += job->clock_changes;
+    r.rate += job->work / seconds(job->time) / static_cast<double>(jobs.size());
+    r.energy += job->energy / static_cast<double>(jobs.size());
+  }
+  r.time = from_seconds(time / static_cast<double>(jobs.size()));
+  r.probing_share = probing / time;
+  r.policy_cpu_share = cpu / time;
+  r.changes_per_minute = changes / time * 60;
+  r.work_unit = jobs.front()->work_unit;
+  r.sensed_energy = mean_of<Joules>(jobs, [](const JobRecord& job) { return job.sensed_energy; });
+  r.mean_clock = mean_of<Megahertz>(jobs, [](const JobRecord& job) { return job.mean_clock; });
+  for (const ActivityShare& share : activity_shares())
+    r.activity.*share.member =
+        mean_of<Fraction>(jobs, [&](const JobRecord& job) { return job.activity.*share.member; });
+}
+
+Relative relative_to(const JobRecord& full, const JobRecord& job) {
+  // Rates, since real work is done by time as well as by amount.
+  const double rate = job.work / seconds(job.time), full_rate = full.work / seconds(full.time);
+  const double per_joule = job.work / job.energy.value();
+  const double full_per_joule = full.work / full.energy.value();
+  return {1 - rate / full_rate, per_joule / full_per_joule - 1};
+}
+
 Judged judge(const std::string& app, const std::map<int, const JobRecord*>& jobs,
              const std::map<int, const JobRecord*>& baseline, double delta) {
   Judged out;
   AppResult& r = out.result;
   r.app = app;
-  double joules = 0, sensed = 0, time = 0, probing = 0, cpu = 0, changes = 0;
-  bool all_sensed = true;
+  std::vector<const JobRecord*> judged;
   for (const auto& [repetition, job] : jobs) {
     const auto full = baseline.find(repetition);
     const bool comparable = full != baseline.end() && full->second->error.empty();
@@ -71,36 +114,20 @@ Judged judge(const std::string& app, const std::map<int, const JobRecord*>& jobs
       ++r.failed;
       continue;
     }
-    // Rates, since real work is done by time as well as by amount.
-    const double rate = job->work / seconds(job->time);
-    const double full_rate = full->second->work / seconds(full->second->time);
-    const double per_joule = job->work / job->energy.value();
-    const double full_per_joule = full->second->work / full->second->energy.value();
-    const Relative relative{1 - rate / full_rate, per_joule / full_per_joule - 1};
+    const Relative relative = relative_to(*full->second, *job);
     out.losses.push_back(relative.loss);
     out.gains.push_back(relative.gain);
-    r.saving += 1 - full_per_joule / per_joule;
+    r.saving += relative.gain / (1 + relative.gain);
     r.worst_job_loss = r.jobs == 0 ? relative.loss : std::max(r.worst_job_loss, relative.loss);
     if (relative.loss > delta && job->time >= kShortestJudged) ++r.broken;
     ++r.jobs;
-    joules += job->energy.value();
-    all_sensed = all_sensed && job->sensed_energy;
-    sensed += job->sensed_energy.value_or(Joules(0)).value();
-    time += seconds(job->time);
-    probing += seconds(job->probing);
-    cpu += seconds(job->policy_cpu);
-    changes += job->clock_changes;
+    judged.push_back(job);
   }
   if (r.jobs == 0) return out;
   r.saving /= r.jobs;
   r.loss = bootstrapped({out.losses});
   r.gain = bootstrapped({out.gains});
-  r.time = from_seconds(time / r.jobs);
-  r.energy = Joules(joules / r.jobs);
-  if (all_sensed) r.sensed_energy = Joules(sensed / r.jobs);
-  r.probing_share = probing / time;
-  r.policy_cpu_share = cpu / time;
-  r.changes_per_minute = changes / time * 60;
+  add_means(r, judged);
   return out;
 }
 
@@ -112,11 +139,11 @@ PolicyResult policy_result(const Stage& stage, const std::string& label, const J
   const auto of_policy = jobs.find(label), of_baseline = jobs.find(baseline);
   if (of_policy == jobs.end() || of_baseline == jobs.end()) return out;
   double n = 0;
-  for (const Workload& workload : stage.workloads) {
-    const auto mine = of_policy->second.find(workload.name);
-    const auto full = of_baseline->second.find(workload.name);
+  for (const std::string& name : stage.apps) {
+    const auto mine = of_policy->second.find(name);
+    const auto full = of_baseline->second.find(name);
     if (mine == of_policy->second.end() || full == of_baseline->second.end()) continue;
-    Judged app = judge(workload.name, mine->second, full->second, delta);
+    Judged app = judge(name, mine->second, full->second, delta);
     const AppResult& r = app.result;
     out.jobs += r.jobs;
     out.failed += r.failed;
@@ -153,7 +180,9 @@ void add(HindsightResult& out, const std::string& app, const Outcome& outcome, d
     out.worst_loss = outcome.loss, out.worst_app = app;
 }
 
-void add_hindsight(StageResult& out, const Stage& stage, double delta) {
+void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
+  out.oracle.emplace();
+  out.bound.emplace();
   const double n = static_cast<double>(stage.workloads.size());
   for (std::size_t i = 0; i < stage.workloads.size(); ++i) {
     const Workload& workload = stage.workloads[i];
@@ -165,8 +194,8 @@ void add_hindsight(StageResult& out, const Stage& stage, double delta) {
       add(out.frontier[at].result, workload.name, clocks[at].outcome, n);
     }
     out.hindsight.push_back({workload.name, oracle(clocks, delta), two_clock_bound(clocks, delta)});
-    add(out.oracle, workload.name, out.hindsight.back().oracle.outcome, n);
-    add(out.bound, workload.name, out.hindsight.back().bound, n);
+    add(*out.oracle, workload.name, out.hindsight.back().oracle.outcome, n);
+    add(*out.bound, workload.name, out.hindsight.back().bound, n);
   }
 }
 
@@ -191,6 +220,7 @@ std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jo
     StageResult result;
     result.chip = stage.chip;
     result.cell = stage.cell.text();
+    result.apps = stage.apps;
     Jobs here;
     for (const StoredJob& one : jobs)
       if (one.session.chip == result.chip && one.session.cell == result.cell)
@@ -198,7 +228,7 @@ std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jo
     for (const PolicyChoice& policy : plan.policies)
       result.policies.push_back(policy_result(stage, policy.label, here,
                                               plan.policies.front().label, plan.experiment.delta));
-    add_hindsight(result, stage, plan.experiment.delta);
+    if (stage.simulation) add_hindsight(result, *stage.simulation, plan.experiment.delta);
     out.push_back(std::move(result));
   }
   return out;

@@ -36,6 +36,10 @@ struct AppResult {
   std::optional<Joules> sensed_energy;
   double probing_share = 0, policy_cpu_share = 0;  // of the job's time
   double changes_per_minute = 0;                   // of the clock
+  double rate = 0;                                 // of work, a second
+  std::string work_unit;                           // as in JobRecord
+  std::optional<Megahertz> mean_clock;
+  Activity activity;  // means; empty where a job lacks it
 
   double slowdown() const { return 1 / (1 - loss.mean) - 1; }
   Watts mean_power() const { return energy / time; }
@@ -65,14 +69,16 @@ struct HindsightResult {
 
 struct StageResult {
   std::string chip, cell;
+  std::vector<std::string> apps;
   std::vector<PolicyResult> policies;  // as in the plan, the baseline too
   struct AppHindsight {
     std::string app;
     FixedClock oracle;
     Outcome bound;
   };
-  std::vector<AppHindsight> hindsight;
-  HindsightResult oracle, bound;  // the best clock for each; the best mixture of two for each
+  std::vector<AppHindsight> hindsight;  // in the order of the stage; none of real work
+  // The best clock for each; the best mixture of two for each.
+  std::optional<HindsightResult> oracle, bound;
   struct Fixed {
     Megahertz clock;
     HindsightResult result;

@@ -110,8 +110,8 @@ TEST(Plan, StressIsEveryCombination) {
   ASSERT_EQ(plan.stages.size(), 4u);
   EXPECT_EQ(plan.session_count(), 4u * 2 * 3);
   EXPECT_EQ(plan.stages[3].cell.text(), "counter window 1 s, drift 30 K");
-  EXPECT_EQ(plan.stages[3].circumstances.chip.sensors.utilisation.window, 1s);
-  EXPECT_EQ(plan.stages[2].circumstances.drift_kelvin, 0);
+  EXPECT_EQ(plan.stages[3].simulation->circumstances.chip.sensors.utilisation.window, 1s);
+  EXPECT_EQ(plan.stages[2].simulation->circumstances.drift_kelvin, 0);
 }
 
 TEST(Plan, EveryPolicyMeetsTheSameOrder) {
@@ -144,7 +144,8 @@ TEST(Plan, NamesThatAreNotKnownAreToldWithTheirPlace) {
                 .find("x.toml:4:9: there is no mix 'x'; there are training"),
             0u);
   EXPECT_EQ(wrong(gpus + "[workloads]\ntables = \"v100\"\n" + policy)
-                .find("x.toml:4:10: \"v100\": no performance.csv in"),
+                .find("x.toml:4:10: there is no 'v100/performance.csv' and no "
+                      "'/nowhere/v100/performance.csv'"),
             0u);
   EXPECT_EQ(wrong(gpus + "[workloads]\nmixes = [\"*\"]\n[[policy]]\nname = \"turbo\"\n")
                 .find("x.toml:5:1: "),
@@ -152,6 +153,43 @@ TEST(Plan, NamesThatAreNotKnownAreToldWithTheirPlace) {
   EXPECT_EQ(wrong("[gpus]\nchips = [\"Voodoo2\"]\n[workloads]\nmixes = [\"*\"]\n" + policy)
                 .find("x.toml:2:9: "),
             0u);
+  EXPECT_EQ(wrong(gpus + "[workloads]\nmixes = [\"*\"]\npublished = \"p.csv\"\n" + policy)
+                .find("x.toml:5:13: there is no 'p.csv'"),
+            0u);
+}
+
+// Commands on a real GPU: apps, no hindsight, and what was measured of them.
+TEST(Plan, OfARealGpuHasCommandsAndNoHindsight) {
+  const auto e = parse_experiment(
+      "[experiment]\nplace = \"real\"\nrepetitions = 1\n[[policy]]\nname = \"nv-boost\"\n"
+      "[[command]]\nname = \"a\"\nrun = \"true\"\n[[command]]\nname = \"b\"\nrun = \"true\"\n",
+      "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  const auto plan = make_plan(*e, "", "Voodoo2");
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  ASSERT_EQ(plan->session_count(), 1u);
+  EXPECT_EQ(session_order(*plan, 0).size(), 2u);
+  StoredJob job;
+  job.session = session_key(*plan, 0);
+  EXPECT_EQ(job.session.chip, "Voodoo2");
+  EXPECT_EQ(job.session.policy, "nv-boost");
+  job.job.app = "b";
+  job.job.work = 30;
+  job.job.work_unit = "GB";
+  job.job.time = std::chrono::seconds(2);
+  job.job.energy = Joules(100);
+  job.job.activity.dram = Fraction(0.5);
+  const auto stages = figures(*plan, std::vector<StoredJob>{job});
+  ASSERT_EQ(stages.size(), 1u);
+  EXPECT_FALSE(stages[0].oracle);
+  ASSERT_EQ(stages[0].policies.size(), 1u);
+  ASSERT_EQ(stages[0].policies[0].apps.size(), 1u);
+  const AppResult& app = stages[0].policies[0].apps[0];
+  EXPECT_EQ(app.rate, 15);
+  EXPECT_EQ(app.work_unit, "GB");
+  EXPECT_EQ(app.mean_power(), Watts(50));
+  EXPECT_EQ(app.activity.dram, Fraction(0.5));
+  EXPECT_FALSE(app.activity.tensor);
 }
 
 }  // namespace

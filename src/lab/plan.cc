@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/text.h"
 #include "govern/envelope_rule.h"
 #include "lab/mixes.h"
 
@@ -15,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kBaseline = "max-freq";
+// What the others stand against; a real GPU is left to itself.
+const char* baseline_of(const Experiment& e) { return e.place == "real" ? "nv-boost" : "max-freq"; }
+
 constexpr std::uint64_t kSeedStep = 1'000'003;  // between repetitions
 
 // A name in the file that is not known: where it stands, before what is wrong.
@@ -33,13 +36,8 @@ bool all_of_them(const std::vector<std::string>& names) {
 
 Result<fs::path> find_folder(const Experiment& e, const std::string& key, const std::string& name,
                              const std::string& data_folder) {
-  const fs::path beside = fs::path(e.file).parent_path() / name,
-                 below = fs::path(data_folder) / name;
-  for (const fs::path& folder : {beside, below})
-    if (fs::exists(folder / "performance.csv")) return folder;
-  return Error{Errc::bad_config,
-               fmt::format("{}: \"{}\": no performance.csv in '{}' or '{}'", e.place_of(key), name,
-                           beside.string(), below.string())};
+  const std::string table = (fs::path(name) / "performance.csv").string();
+  return fs::path(TRY(find_beside(e, key, table, data_folder))).parent_path();
 }
 
 Result<void> add_fitted(std::vector<Workload>& out, const Experiment& e, const SimChip& chip) {
@@ -75,18 +73,10 @@ Result<void> add_pairs(std::vector<Workload>& out, const Experiment& e, const Si
   return {};
 }
 
-Result<void> add_tables(std::vector<Workload>& out, const Experiment& e, const SimChip& chip,
-                        const std::string& key, const std::string& folder,
-                        const std::string& data_folder) {
-  if (folder.empty()) return {};
-  const fs::path where = TRY(find_folder(e, key, folder, data_folder));
-  const std::string& place = e.place_of(key);
-  auto all = TRY(placed(load_workload_tables(where, chip), place));
-  const bool chosen = key == "workloads.tables" && !e.tabled.empty();
-  if (!chosen) {
-    std::move(all.begin(), all.end(), std::back_inserter(out));
-    return {};
-  }
+// The chosen ones of them.
+Result<std::vector<Workload>> tabled(const Experiment& e, std::vector<Workload> all) {
+  if (e.tabled.empty()) return all;
+  std::vector<Workload> out;
   for (const std::string& name : e.tabled) {
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const Workload& one) { return one.name == name; });
@@ -99,34 +89,58 @@ Result<void> add_tables(std::vector<Workload>& out, const Experiment& e, const S
     }
     out.push_back(*found);
   }
+  return out;
+}
+
+Result<void> add_tables(Simulation& stage, const Experiment& e, const std::string& key,
+                        const std::string& folder, const std::string& data_folder) {
+  if (folder.empty()) return {};
+  const fs::path where = TRY(find_folder(e, key, folder, data_folder));
+  auto all = TRY(placed(load_workload_tables(where, stage.circumstances.chip), e.place_of(key)));
+  if (key == "workloads.tables") all = TRY(tabled(e, std::move(all)));
+  for (Workload& one : all) {
+    stage.tables_of[one.name] = where;
+    stage.workloads.push_back(std::move(one));
+  }
   return {};
 }
 
-Result<std::vector<Workload>> workloads_of(const Experiment& e, const Circumstances& c,
-                                           const std::string& data_folder) {
-  std::vector<Workload> out;
-  TRY(add_fitted(out, e, c.chip));
-  TRY(add_tables(out, e, c.chip, "workloads.tables", e.tables, data_folder));
-  TRY(add_tables(out, e, c.chip, "workloads.imported", e.imported, data_folder));
-  TRY(add_mixes(out, e, c.chip));
-  TRY(add_pairs(out, e, c.chip, c.phase_period));
-  for (auto one = out.begin(); one != out.end(); ++one)
-    for (auto other = out.begin(); other != one; ++other)
-      if (one->name == other->name)
-        return Error{Errc::bad_config,
-                     fmt::format("{}: two workloads are named '{}': leave one out",
-                                 e.place_of("workloads.fitted"), one->name)};
+Result<void> add_workloads(Simulation& stage, const Experiment& e, const std::string& data_folder) {
+  const Circumstances& c = stage.circumstances;
+  TRY(add_fitted(stage.workloads, e, c.chip));
+  TRY(add_tables(stage, e, "workloads.tables", e.tables, data_folder));
+  TRY(add_tables(stage, e, "workloads.imported", e.imported, data_folder));
+  TRY(add_mixes(stage.workloads, e, c.chip));
+  TRY(add_pairs(stage.workloads, e, c.chip, c.phase_period));
+  if (static_cast<std::size_t>(c.tenants) >= stage.workloads.size())
+    return Error{Errc::bad_config,
+                 fmt::format("{}: {} tenants of {} workloads: wanted fewer",
+                             e.place_of("stress.tenants"), c.tenants, stage.workloads.size())};
+  return {};
+}
+
+// Errors: two are named alike.
+Result<std::vector<std::string>> names_of(const std::vector<Workload>& workloads,
+                                          const Experiment& e) {
+  std::vector<std::string> out;
+  for (const Workload& one : workloads) {
+    if (std::find(out.begin(), out.end(), one.name) != out.end())
+      return Error{Errc::bad_config, fmt::format("{}: two workloads are named '{}': leave one out",
+                                                 e.place_of("workloads.fitted"), one.name)};
+    out.push_back(one.name);
+  }
   return out;
 }
 
 Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
   std::vector<PolicyChoice> out;
-  out.push_back({TRY(find_policy(kBaseline)), {}, kBaseline});
+  const std::string baseline = baseline_of(e);
+  out.push_back({TRY(find_policy(baseline)), {}, baseline});
   for (const ExperimentPolicy& entry : e.policies) {
-    if (entry.label == kBaseline && entry.policy == kBaseline) continue;
-    if (entry.label == kBaseline)
+    if (entry.label == baseline && entry.policy == baseline) continue;
+    if (entry.label == baseline)
       return Error{Errc::bad_config,
-                   fmt::format("{}: the label {} is the baseline's", entry.where, kBaseline)};
+                   fmt::format("{}: the label {} is the baseline's", entry.where, baseline)};
     const PolicyInfo* info = TRY(placed(find_policy(entry.policy), entry.where));
     const auto params = TRY(placed(policy_params(*info, entry.set), entry.where));
     out.push_back({info, params, entry.label});
@@ -136,35 +150,89 @@ Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
 
 }  // namespace
 
-Result<Plan> make_plan(const Experiment& experiment, const std::string& data_folder) {
+Result<std::string> find_beside(const Experiment& e, const std::string& key,
+                                const std::string& name, const std::string& data_folder) {
+  const fs::path beside = fs::path(e.file).parent_path() / name,
+                 below = fs::path(data_folder) / name;
+  for (const fs::path& file : {beside, below})
+    if (fs::exists(file)) return file.string();
+  return Error{Errc::bad_config, fmt::format("{}: there is no '{}' and no '{}'", e.place_of(key),
+                                             beside.string(), below.string())};
+}
+
+namespace {
+
+Result<std::vector<PublishedFigure>> published_figures(const Experiment& e,
+                                                       const std::vector<PolicyChoice>& policies,
+                                                       const std::string& data_folder) {
+  if (e.published.empty()) return std::vector<PublishedFigure>{};
+  const std::string key = "workloads.published";
+  const std::string file = TRY(find_beside(e, key, e.published, data_folder));
+  std::vector<std::string> labels;
+  for (const PolicyChoice& policy : policies) labels.push_back(policy.label);
+  return placed(parse_published_figures(TRY(read_file(file)), file, labels), e.place_of(key));
+}
+
+}  // namespace
+
+Result<Plan> make_plan(const Experiment& experiment, const std::string& data_folder,
+                       const std::string& real_gpu) {
   auto policies = TRY(choices(experiment));
-  Plan out{experiment, std::move(policies), {}};
+  auto published = TRY(published_figures(experiment, policies, data_folder));
+  Plan out{experiment, std::move(policies), {}, std::move(published)};
+  if (experiment.place == "real") {
+    Stage& stage = out.stages.emplace_back();
+    stage.chip = real_gpu;
+    for (const ExperimentCommand& one : experiment.commands) stage.apps.push_back(one.name);
+    return out;
+  }
   for (const std::string& name : experiment.chips) {
     const SimChip& found = *TRY(placed(find_sim_chip(name), experiment.place_of("gpus.chips")));
     const SimChip chip = experiment.sensors == "reference" ? with_reference_sensors(found) : found;
     for (const Cell& cell : cells_of(experiment)) {
-      Circumstances c = circumstances(experiment, chip, cell);
-      auto workloads = TRY(workloads_of(experiment, c, data_folder));
       auto envelope = TRY(make_envelope(sim_capability(chip, 0)));
-      if (static_cast<std::size_t>(c.tenants) >= workloads.size())
-        return Error{Errc::bad_config, fmt::format("{}: {} tenants of {} workloads: wanted fewer",
-                                                   experiment.place_of("stress.tenants"), c.tenants,
-                                                   workloads.size())};
-      out.stages.push_back(
-          {chip.name, cell, std::move(c), std::move(workloads), std::move(envelope)});
+      Simulation simulation{circumstances(experiment, chip, cell), std::move(envelope)};
+      TRY(add_workloads(simulation, experiment, data_folder));
+      Stage stage{chip.name, cell, {}, {}};
+      stage.apps = TRY(names_of(simulation.workloads, experiment));
+      stage.simulation = std::move(simulation);
+      out.stages.push_back(std::move(stage));
     }
   }
   return out;
 }
 
-SessionKey session_key(const Plan& plan, std::size_t index) {
-  const auto repetitions = static_cast<std::size_t>(plan.experiment.repetitions);
-  const Stage& stage = plan.stages[index / repetitions / plan.policies.size()];
-  const PolicyChoice& policy = plan.policies[index / repetitions % plan.policies.size()];
-  return {stage.chip, stage.cell.text(), policy.label, static_cast<int>(index % repetitions)};
+const Stage& session_stage(const Plan& plan, std::size_t index) {
+  return plan
+      .stages[index / static_cast<std::size_t>(plan.experiment.repetitions) / plan.policies.size()];
 }
 
-std::vector<const Workload*> tenants_of(const Stage& stage, std::size_t workload) {
+const PolicyChoice& session_policy(const Plan& plan, std::size_t index) {
+  return plan.policies[index / static_cast<std::size_t>(plan.experiment.repetitions) %
+                       plan.policies.size()];
+}
+
+SessionKey session_key(const Plan& plan, std::size_t index) {
+  const Stage& stage = session_stage(plan, index);
+  const auto repetitions = static_cast<std::size_t>(plan.experiment.repetitions);
+  return {stage.chip, stage.cell.text(), session_policy(plan, index).label,
+          static_cast<int>(index % repetitions)};
+}
+
+std::uint64_t session_seed(const Plan& plan, std::size_t index) {
+  const auto repetitions = static_cast<std::size_t>(plan.experiment.repetitions);
+  return static_cast<std::uint64_t>(plan.experiment.seed) + index % repetitions * kSeedStep;
+}
+
+std::vector<std::size_t> session_order(const Plan& plan, std::size_t index) {
+  std::vector<std::size_t> order(session_stage(plan, index).apps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937_64 random(session_seed(plan, index));
+  std::shuffle(order.begin(), order.end(), random);
+  return order;
+}
+
+std::vector<const Workload*> tenants_of(const Simulation& stage, std::size_t workload) {
   std::vector<const Workload*> out;
   for (int i = 1; i <= stage.circumstances.tenants; ++i)
     out.push_back(
@@ -173,17 +241,13 @@ std::vector<const Workload*> tenants_of(const Stage& stage, std::size_t workload
 }
 
 SessionSpec session_spec(const Plan& plan, std::size_t index) {
-  const auto repetitions = static_cast<std::size_t>(plan.experiment.repetitions);
-  const Stage& stage = plan.stages[index / repetitions / plan.policies.size()];
+  const Simulation& stage = *session_stage(plan, index).simulation;
   SessionSpec out;
   out.chip = &stage.circumstances.chip;
-  out.policy = plan.policies[index / repetitions % plan.policies.size()];
-  out.seed = static_cast<std::uint64_t>(plan.experiment.seed) + index % repetitions * kSeedStep;
-  std::vector<std::size_t> order(stage.workloads.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::mt19937_64 random(out.seed);
-  std::shuffle(order.begin(), order.end(), random);
-  for (const std::size_t i : order) out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i)});
+  out.policy = session_policy(plan, index);
+  out.seed = session_seed(plan, index);
+  for (const std::size_t i : session_order(plan, index))
+    out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i)});
   out.work = stage.circumstances.work;
   out.idle = stage.circumstances.idle;
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);

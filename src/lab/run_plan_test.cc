@@ -48,12 +48,12 @@ class RunPlanTest : public testing::Test {
 TEST_F(RunPlanTest, ThreadsDoNotMatter) {
   const Plan plan = this->plan();
   LabStore one = store("one"), three = store("three");
-  const auto ran = run_plan(plan, one, clock_, 1);
+  const auto ran = run_plan(plan, in_virtual_time(plan), one, clock_, 1);
   ASSERT_TRUE(ran.ok());
   EXPECT_EQ(ran->ran, 4u);
   EXPECT_TRUE(ran->whole());
   EXPECT_EQ(ran->failed_jobs, 0u);
-  ASSERT_TRUE(run_plan(plan, three, clock_, 3).ok());
+  ASSERT_TRUE(run_plan(plan, in_virtual_time(plan), three, clock_, 3).ok());
   EXPECT_EQ(loss(plan, one), loss(plan, three));
   EXPECT_GT(loss(plan, one), 0);
   EXPECT_EQ(one.jobs()->size(), 12u);
@@ -62,25 +62,25 @@ TEST_F(RunPlanTest, ThreadsDoNotMatter) {
 TEST_F(RunPlanTest, GoesOnWhereItStopped) {
   const Plan plan = this->plan();
   LabStore whole = store("whole"), parts = store("parts");
-  ASSERT_TRUE(run_plan(plan, whole, clock_, 1).ok());
+  ASSERT_TRUE(run_plan(plan, in_virtual_time(plan), whole, clock_, 1).ok());
   bool any = false;
-  const auto first = run_plan(plan, parts, clock_, 1,
+  const auto first = run_plan(plan, in_virtual_time(plan), parts, clock_, 1,
                               {.progress = [&](std::size_t done, std::size_t) { any = done > 0; },
                                .stop = [&] { return any; }});
   ASSERT_TRUE(first.ok());
   EXPECT_GT(first->ran, 0u);
-  const auto second = run_plan(plan, parts, clock_);
+  const auto second = run_plan(plan, in_virtual_time(plan), parts, clock_);
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->already_there, first->ran);
   EXPECT_TRUE(second->whole());
   EXPECT_EQ(loss(plan, whole), loss(plan, parts));
-  EXPECT_EQ(run_plan(plan, parts, clock_)->ran, 0u);
+  EXPECT_EQ(run_plan(plan, in_virtual_time(plan), parts, clock_)->ran, 0u);
 }
 
 TEST_F(RunPlanTest, WhatWasStoredAddsUp) {
   const Plan plan = this->plan("[stress]\ntenants = 1\noutsider_every_s = 10\ndrift_kelvin = 30\n");
   LabStore store = this->store("a");
-  ASSERT_TRUE(run_plan(plan, store, clock_).ok());
+  ASSERT_TRUE(run_plan(plan, in_virtual_time(plan), store, clock_).ok());
   const auto jobs = store.jobs();
   ASSERT_TRUE(jobs.ok() && !jobs->empty());
   for (const StoredJob& listed : *jobs) {

@@ -157,6 +157,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   out.energy = done.energy_at_finish - done.energy_at_start;
   out.sensed_energy = gpu_.sensors().energy - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
+  out.mean_clock = mean_clock(out.ticks);
   gpu_.remove(id);
   for (const auto other : others) gpu_.remove(other);
   return out;

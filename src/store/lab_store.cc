@@ -23,9 +23,10 @@ constexpr const char* kMigrations[] = {
        CREATE TABLE job (
          id INTEGER PRIMARY KEY, session INTEGER NOT NULL REFERENCES session (id),
          position INTEGER NOT NULL, app TEXT NOT NULL, error TEXT NOT NULL,
-         time_seconds REAL NOT NULL, work REAL NOT NULL, energy_joules REAL NOT NULL,
-         sensed_energy_joules REAL, probing_seconds REAL NOT NULL, clock_changes INTEGER NOT NULL,
-         policy_cpu_seconds REAL NOT NULL, start_celsius REAL NOT NULL);
+         time_seconds REAL NOT NULL, work REAL NOT NULL, work_unit TEXT NOT NULL,
+         energy_joules REAL NOT NULL, sensed_energy_joules REAL, probing_seconds REAL NOT NULL,
+         clock_changes INTEGER NOT NULL, policy_cpu_seconds REAL NOT NULL, start_celsius REAL,
+         mean_clock_mhz REAL, activity TEXT NOT NULL);
        CREATE TABLE trace (
          job INTEGER PRIMARY KEY REFERENCES job (id), ticks BLOB NOT NULL,
          remarks TEXT NOT NULL);)",
@@ -102,6 +103,22 @@ std::vector<Remark> remarks_of(const std::string& text) {
   return out;
 }
 
+std::string activity_text(const Activity& activity) {
+  Json out = Json::object();
+  for (const ActivityShare& share : activity_shares())
+    if (const auto value = activity.*share.member) out[share.name] = value->value();
+  return json_text(out);
+}
+
+Activity activity_of(const std::string& text) {
+  const Json json = parse_json(text);
+  Activity out;
+  for (const ActivityShare& share : activity_shares())
+    if (json.contains(share.name) && json[share.name].is_number())
+      out.*share.member = Fraction(json[share.name].get<double>());
+  return out;
+}
+
 Error error_of(const SQLite::Exception& problem, const std::string& path) {
   const int code = problem.getErrorCode();
   const Errc kind = code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? Errc::bad_data
@@ -115,7 +132,8 @@ Error error_of(const SQLite::Exception& problem, const std::string& path) {
 constexpr const char* kJobColumns =
     "job.id, chip, cell, policy, repetition, position, app, error, time_seconds, work, "
     "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, policy_cpu_seconds, "
-    "start_celsius";
+    "start_celsius, mean_clock_mhz, activity, work_unit";
+constexpr int kTicksColumn = 19;  // after these
 
 StoredJob job_of(SQLite::Statement& row) {
   StoredJob out;
@@ -137,7 +155,12 @@ StoredJob job_of(SQLite::Statement& row) {
   job.probing = from_seconds(row.getColumn(at++).getDouble());
   job.clock_changes = row.getColumn(at++).getInt();
   job.policy_cpu = from_seconds(row.getColumn(at++).getDouble());
-  job.temperature_at_start = Celsius(row.getColumn(at++).getDouble());
+  if (const auto celsius = row.getColumn(at++); !celsius.isNull())
+    job.temperature_at_start = Celsius(celsius.getDouble());
+  if (const auto clock = row.getColumn(at++); !clock.isNull())
+    job.mean_clock = Megahertz(clock.getDouble());
+  job.activity = activity_of(row.getColumn(at++).getString());
+  job.work_unit = row.getColumn(at++).getString();
   return out;
 }
 
@@ -189,14 +212,18 @@ struct LabStore::Database {
     SQLite::Statement row(sqlite,
                           "INSERT INTO job (session, position, app, error, time_seconds, work, "
                           "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, "
-                          "policy_cpu_seconds, start_celsius) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)");
+                          "policy_cpu_seconds, start_celsius, mean_clock_mhz, activity, work_unit) "
+                          "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
     SQLite::bind(row, session, position, job.app, job.error, seconds(job.time), job.work,
                  job.energy.value());
     if (job.sensed_energy) row.bind(8, job.sensed_energy->value());
     row.bind(9, seconds(job.probing));
     row.bind(10, job.clock_changes);
     row.bind(11, seconds(job.policy_cpu));
-    row.bind(12, job.temperature_at_start.value());
+    if (job.temperature_at_start) row.bind(12, job.temperature_at_start->value());
+    if (job.mean_clock) row.bind(13, job.mean_clock->value());
+    row.bind(14, activity_text(job.activity));
+    row.bind(15, job.work_unit);
     row.exec();
     SQLite::Statement trace(sqlite, "INSERT INTO trace (job, ticks, remarks) VALUES (?, ?, ?)");
     const std::string ticks = packed(job.ticks);
@@ -286,9 +313,9 @@ Result<StoredJob> LabStore::job(std::int64_t id) const {
     row.bind(1, id);
     if (!row.executeStep()) return std::nullopt;
     StoredJob out = job_of(row);
-    const auto blob = row.getColumn(16);
+    const auto blob = row.getColumn(kTicksColumn);
     out.job.ticks = unpacked(blob.getBlob(), static_cast<std::size_t>(blob.getBytes()));
-    out.job.remarks = remarks_of(row.getColumn(17).getString());
+    out.job.remarks = remarks_of(row.getColumn(kTicksColumn + 1).getString());
     return out;
   }));
   if (!found) return Error{Errc::not_found, fmt::format("'{}' has no job {}", database_->path, id)};

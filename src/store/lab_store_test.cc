@@ -40,6 +40,9 @@ JobRecord some_job(const std::string& app) {
   job.clock_changes = 3;
   job.probing = 200ms;
   job.temperature_at_start = Celsius(41.5);
+  job.mean_clock = Megahertz(1012.5);
+  job.activity.tensor = Fraction(0.25);
+  job.work_unit = "TFLOP";
   job.ticks = {{.time_s = 0.1f, .clock_mhz = 1147.5f, .power_w = 210.4f},
                {.time_s = 0.2f,
                 .clock_mhz = 952,
@@ -72,6 +75,9 @@ TEST_F(LabStoreTest, GivesBackWhatItWasGiven) {
   EXPECT_EQ(job.energy, sensed.energy);
   EXPECT_EQ(job.probing, sensed.probing);
   EXPECT_EQ(job.temperature_at_start, sensed.temperature_at_start);
+  EXPECT_EQ(job.mean_clock, sensed.mean_clock);
+  EXPECT_EQ(job.activity, sensed.activity);
+  EXPECT_EQ(job.work_unit, "TFLOP");
   ASSERT_EQ(job.ticks.size(), 2u);
   EXPECT_NEAR(job.ticks[0].clock_mhz, 1147.5, 0.01);
   EXPECT_FALSE(job.ticks[0].asked_mhz || job.ticks[0].gpu_utilisation);
