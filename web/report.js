@@ -48,6 +48,9 @@ function keys(shown) {
   return box;
 }
 
+// What hindsight would have given; nothing of real work.
+const known = (stage) => [['oracle', stage.oracle], ['two clocks', stage.two_clocks]].filter(([, h]) => h);
+
 // --- the headline table
 
 function promise(policy) {
@@ -75,12 +78,27 @@ function headline(stage) {
     element('td', {}, p.clock_changes_per_minute.toFixed(1)),
     element('td', {}, 'fixed_clock_gain_ratio' in p ? signed(p.fixed_clock_gain_ratio) : '–'),
     element('td', { class: 'left' }, promise(p))));
-  for (const [name, h] of [['oracle', stage.oracle], ['two clocks', stage.two_clocks]])
+  for (const [name, h] of known(stage))
     rows.push(element('tr', { class: 'dim' }, element('td', {}, name), element('td', {}, signed(h.efficiency_gain_ratio)),
       element('td', {}, percent(h.energy_saving_ratio)), element('td', {}, percent(h.loss_ratio)),
       element('td', { class: 'left' }, `${percent(h.worst_loss_ratio)} ${h.worst_app}`),
       ...Array(4).fill(0).map(() => element('td', {}, '–')), element('td', { class: 'left' }, 'in hindsight')));
   return element('div', { class: 'scroll' }, element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)));
+}
+
+// Labels that would lie on one another, moved up.
+function apart(labels) {
+  const span = ([at, , text, anchor]) => (anchor === 'end' ? [at - text.length * 6.6, at] : [at, at + text.length * 6.6]);
+  const placed = [];
+  for (const label of labels.sort((a, b) => b[1] - a[1])) {
+    const [from, to] = span(label);
+    for (const other of placed) {
+      const [left, right] = span(other);
+      if (from < right && left < to && label[1] > other[1] - 14) label[1] = other[1] - 14;
+    }
+    placed.push(label);
+  }
+  return placed;
 }
 
 // --- efficiency against loss
@@ -90,7 +108,7 @@ function scatter(stage) {
   const box = { left: 52, right: wide - 16, top: 14, bottom: high - 40 };
   const policies = stage.policies.filter((p) => p.policy !== baseline);
   const most = Math.max(data.delta * 1.3, ...policies.map((p) => p.loss_ratio.high ?? p.loss_ratio.mean)) * 1.05;
-  const gains = [...policies.map((p) => p.efficiency_gain_ratio.high ?? p.efficiency_gain_ratio.mean), stage.two_clocks.efficiency_gain_ratio,
+  const gains = [...policies.map((p) => p.efficiency_gain_ratio.high ?? p.efficiency_gain_ratio.mean), stage.two_clocks?.efficiency_gain_ratio ?? 0,
     ...stage.frontier.filter((f) => f.loss_ratio <= most).map((f) => f.efficiency_gain_ratio)];
   const least = Math.min(0, ...policies.map((p) => p.efficiency_gain_ratio.low ?? p.efficiency_gain_ratio.mean));
   const top = Math.max(0.05, ...gains) * 1.08;
@@ -113,11 +131,12 @@ function scatter(stage) {
   for (const f of frontier)
     svg.append(hint(drawing('circle', { cx: x(f.loss_ratio), cy: y(f.efficiency_gain_ratio), r: 2, fill: 'var(--soft)' }),
       `fixed ${f.clock_mhz} MHz: ${signed(f.efficiency_gain_ratio)}, loss ${percent(f.loss_ratio)}`));
-  for (const [name, h, above] of [['oracle', stage.oracle, 18], ['two clocks', stage.two_clocks, -10]]) {
+  const named = [];  // [x, y, text, anchor]
+  for (const [name, h] of known(stage)) {
     const at = [x(h.loss_ratio), y(h.efficiency_gain_ratio)];
     svg.append(hint(drawing('path', { d: `M${at[0]} ${at[1] - 6}l6 6-6 6-6-6z`, fill: 'none', stroke: 'var(--ink)', 'stroke-width': 1.5 }),
       `${name}: ${signed(h.efficiency_gain_ratio)}, loss ${percent(h.loss_ratio)}`));
-    svg.append(drawing('text', { class: 'strong', x: at[0] - 10, y: at[1] + above, 'text-anchor': 'end' }, name));
+    named.push([at[0] - 10, at[1] - 2, name, 'end']);
   }
   policies.forEach((p) => {
     const loss = p.loss_ratio, gain = p.efficiency_gain_ratio, stroke = colour(p.policy);
@@ -128,8 +147,10 @@ function scatter(stage) {
     svg.append(hint(drawing('circle', { cx: x(loss.mean), cy: y(gain.mean), r: 5, fill: stroke }),
       `${p.policy}: ${signed(gain.mean)}, loss ${percent(loss.mean)}`));
     const last = x(loss.mean) > box.right - 110;
-    svg.append(drawing('text', { class: 'strong', x: x(loss.mean) + (last ? -9 : 9), y: y(gain.mean) + (y(gain.mean) > box.bottom - 24 ? -7 : 4), 'text-anchor': last ? 'end' : 'start' }, p.policy));
+    named.push([x(loss.mean) + (last ? -9 : 9), Math.min(y(gain.mean) + 4, box.bottom - 7), p.policy, last ? 'end' : 'start']);
   });
+  for (const [at, height, text, anchor] of apart(named))
+    svg.append(drawing('text', { class: 'strong', x: at, y: height, 'text-anchor': anchor }, text));
   return svg;
 }
 
@@ -137,7 +158,7 @@ function scatter(stage) {
 
 function bars(stage, title, value, mark, oracle) {
   const shown = stage.policies.filter((p) => p.policy !== baseline);
-  const apps = stage.hindsight.map((h) => h.app);
+  const apps = stage.apps;
   const thick = 5, row = shown.length * (thick + 1) + 9;
   const wide = Math.max(320, Math.min(520, page.clientWidth < 700 ? page.clientWidth : page.clientWidth / 2 - 16));
   const left = 92, top = 30, high = top + apps.length * row + 6;
@@ -159,12 +180,83 @@ function bars(stage, title, value, mark, oracle) {
       svg.append(hint(drawing('rect', { x: Math.min(x(0), x(v)), width: Math.max(0.6, Math.abs(x(v) - x(0))), y: at + j * (thick + 1),
         height: thick, fill: colour(p.policy) }), `${name}, ${p.policy}: ${percent(v)}`));
     });
+    if (!stage.hindsight[i]) return;
     const best = x(oracle(stage.hindsight[i]));
     svg.append(hint(drawing('line', { x1: best, x2: best, y1: at - 1, y2: at + row - 8, stroke: 'var(--ink)', 'stroke-width': 1.5 }),
       `${name}, oracle: ${percent(oracle(stage.hindsight[i]))}`));
   });
   if (mark !== undefined) svg.append(drawing('line', { class: 'promise', x1: x(mark), x2: x(mark), y1: top - 6, y2: high }));
   return element('div', {}, element('p', {}, title), svg);
+}
+
+// --- what was measured of real work
+
+const kActivity = ['graphics', 'sm', 'occupancy', 'tensor', 'fp64', 'fp32', 'fp16', 'integer', 'dram'];
+
+function measured(stage) {
+  const several = stage.policies.length > 1;
+  const head = element('tr', {}, ...['command', ...(several ? ['policy'] : []), 'rate', '', 'power', 'SM clock', 'energy', ...kActivity].map((t, i) =>
+    element('th', t === '' || (several && i === 1) ? { class: 'left' } : {}, t)));
+  const rows = stage.apps.flatMap((name) => stage.policies.flatMap((p) => p.apps.filter((a) => a.app === name).map((a) => {
+    const cells = [element('td', {}, name), ...(several ? [element('td', { class: 'left' }, p.policy)] : [])];
+    if (a.jobs === 0) return element('tr', {}, ...cells, element('td', { class: 'left broken', colspan: 5 + kActivity.length }, 'failed'));
+    const digits = Math.max(0, 2 - Math.floor(Math.log10(a.rate || 1)));
+    cells.push(element('td', {}, a.rate.toFixed(Math.min(3, digits))), element('td', { class: 'left' }, `${a.work_unit}/s`),
+      element('td', {}, `${Math.round(a.mean_power_watts)} W`),
+      element('td', {}, 'mean_clock_mhz' in a ? `${Math.round(a.mean_clock_mhz)} MHz` : '–'),
+      element('td', {}, `${(a.energy_joules / 1000).toFixed(2)} kJ`));
+    for (const key of kActivity)
+      cells.push(key in a.activity ? element('td', { class: 'heat', style: `--share:${Math.round(a.activity[key] * 100)}%` }, percent(a.activity[key], 0)) : element('td', {}, '–'));
+    return element('tr', {}, ...cells);
+  })));
+  return element('div', { class: 'scroll' }, element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)));
+}
+
+// --- beside what others published
+
+function dumbbells(title, rows, others, there, here, mark) {
+  const row = 18, wide = Math.max(320, Math.min(520, page.clientWidth < 700 ? page.clientWidth : page.clientWidth / 2 - 16));
+  const left = 92, top = 30, high = top + rows.length * row + 6;
+  const all = [...rows.flatMap((r) => [there(r), here(r)]), ...others.map(here)];
+  const low = Math.min(0, ...all), most = Math.max(0.01, mark ?? 0, ...all);
+  const x = (v) => left + ((v - low) / (most - low)) * (wide - left - 12);
+  const svg = drawing('svg', { viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': title });
+  for (const v of ticks(low, most, 4)) {
+    svg.append(drawing('line', { class: 'axis', x1: x(v), x2: x(v), y1: top - 6, y2: high }));
+    svg.append(drawing('text', { x: x(v), y: top - 12, 'text-anchor': 'middle' }, percent(v, 0)));
+  }
+  if (mark !== undefined) svg.append(drawing('line', { class: 'promise', x1: x(mark), x2: x(mark), y1: top - 6, y2: high }));
+  rows.forEach((r, i) => {
+    const y = top + i * row + row / 2;
+    const far = Math.abs(there(r) - here(r)) > 0.03;
+    svg.append(drawing('text', { class: 'strong', x: left - 8, y: y + 4, 'text-anchor': 'end' }, r.app));
+    svg.append(drawing('line', { x1: x(there(r)), x2: x(here(r)), y1: y, y2: y, stroke: far ? 'var(--bad)' : 'var(--soft)', 'stroke-width': 1.5 }));
+    for (const other of others.filter((o) => o.app === r.app))
+      svg.append(hint(drawing('path', { d: `M${x(here(other))} ${y - 4}v8`, stroke: 'var(--c2)', 'stroke-width': 2 }), `${r.app}, ${other.title}: ${percent(here(other))}`));
+    svg.append(hint(drawing('circle', { cx: x(there(r)), cy: y, r: 4, fill: 'var(--paper)', stroke: 'var(--ink)', 'stroke-width': 1.5 }), `${r.app}, published: ${percent(there(r))}`));
+    svg.append(hint(drawing('circle', { cx: x(here(r)), cy: y, r: 4, fill: 'var(--c1)' }), `${r.app}, here: ${percent(here(r))}`));
+  });
+  return element('div', {}, element('p', {}, title), svg);
+}
+
+function published(stage) {
+  const names = [...new Set(stage.published.map((p) => p.policy))];
+  const choice = element('select', { 'aria-label': 'policy' }, ...names.map((n) => element('option', {}, n)));
+  const frame = element('div');
+  const show = () => {
+    const mine = (s) => (s.published ?? []).filter((p) => p.policy === choice.value);
+    const rows = mine(stage);
+    const others = data.stages.filter((s) => s !== stage).flatMap((s) => mine(s).map((p) => ({ ...p, title: s.title })));
+    const mean = (key) => rows.reduce((sum, r) => sum + r[key], 0) / rows.length;
+    frame.replaceChildren(
+      element('p', {}, `Means over ${rows.length} applications: efficiency ${signed(mean('published_efficiency_gain_ratio'))} published, ${signed(mean('efficiency_gain_ratio'))} here; loss ${percent(mean('published_loss_ratio'))} published, ${percent(mean('loss_ratio'))} here. Hollow: published. Full: here. Red: more than 3 points apart.${others.length ? ` Bars: here, ${[...new Set(others.map((o) => o.title))].join('; ')}.` : ''}`),
+      element('div', { class: 'columns' },
+        dumbbells('Gain of efficiency', rows, others, (r) => r.published_efficiency_gain_ratio, (r) => r.efficiency_gain_ratio),
+        dumbbells('Loss of performance', rows, others, (r) => r.published_loss_ratio, (r) => r.loss_ratio, data.delta)));
+  };
+  choice.addEventListener('change', show);
+  show();
+  return element('div', {}, choice, frame);
 }
 
 // --- one job in time
@@ -237,18 +329,22 @@ function jobs() {
 
 // --- stress
 
-function heat(policyLabel, axisX, axisY, value, title) {
-  const xs = [...new Set(data.stages.map((s) => s.stress[axisX]))], ys = axisY ? [...new Set(data.stages.map((s) => s.stress[axisY]))] : [null];
-  const most = Math.max(0.02, ...data.stages.map((s) => value(s.policies.find((p) => p.policy === policyLabel))));
-  const names = data.axes;
-  const head = element('tr', {}, element('th', {}, axisY ? `${names[axisY]} ↓, ${names[axisX]} →` : names[axisX]), ...xs.map((v) => element('th', {}, String(v))));
-  const rows = ys.map((row) => element('tr', {}, element('td', {}, row === null ? '' : String(row)), ...xs.map((column) => {
-    // Other axes that vary: the worst of them.
-    const cells = data.stages.filter((s) => s.stress[axisX] === column && (row === null || s.stress[axisY] === row));
-    const worst = Math.max(...cells.map((s) => value(s.policies.find((p) => p.policy === policyLabel))));
-    return element('td', { style: `background:color-mix(in srgb, var(--bad) ${(worst / most * 70).toFixed(0)}%, var(--paper))` }, percent(worst));
-  })));
-  return element('div', {}, element('p', {}, title), element('div', { class: 'scroll' }, element('table', {}, head, ...rows)));
+const shade = (value, most, ink) =>
+  element('td', { style: `background:color-mix(in srgb, var(${ink}) ${(Math.max(0, value) / most * 60).toFixed(0)}%, var(--paper))` }, percent(value));
+
+// Where other things vary, too: the worst of them, which is the least where `ink` is that of good.
+function heat(policyLabel, axisX, axisY, value, title, ink = '--bad') {
+  const worst = ink === '--bad' ? Math.max : Math.min;
+  const values = (axis) => (axis ? [...new Set(data.stages.map((s) => s.stress[axis]))] : [null]);
+  const of = (stage) => value(stage.policies.find((p) => p.policy === policyLabel));
+  const most = Math.max(0.02, ...data.stages.map(of));
+  const cell = (x, y) => shade(worst(...data.stages.filter((s) => s.stress[axisX] === x && (y === null || s.stress[axisY] === y)).map(of)), most, ink);
+  const row = (name, cells) => element('tr', {}, element('td', {}, String(name)), ...cells);
+  const head = (name, titles) => element('tr', {}, element('th', {}, name), ...titles.map((t) => element('th', {}, String(t))));
+  const table = axisY
+    ? [head(`${data.axes[axisY]} ↓, ${data.axes[axisX]} →`, values(axisX)), ...values(axisY).map((y) => row(y, values(axisX).map((x) => cell(x, y))))]
+    : [head(data.axes[axisX], ['']), ...values(axisX).map((x) => row(x, [cell(x, null)]))];
+  return element('div', {}, element('p', {}, title), element('div', { class: 'scroll' }, element('table', {}, ...table)));
 }
 
 function stress() {
@@ -258,7 +354,8 @@ function stress() {
   const frame = element('div', { class: 'columns' });
   const draw = () => frame.replaceChildren(
     heat(policy.value, varied[0], varied[1], (p) => p.worst_loss_ratio, 'Worst application’s loss'),
-    heat(policy.value, varied[0], varied[1], (p) => p.broken_ratio, 'Share of jobs with a broken promise'));
+    heat(policy.value, varied[0], varied[1], (p) => p.broken_ratio, 'Share of jobs with a broken promise'),
+    heat(policy.value, varied[0], varied[1], (p) => p.efficiency_gain_ratio.mean, 'Gain of efficiency', '--good'));
   policy.addEventListener('change', draw);
   draw();
   return varied.length ? element('div', {}, policy, frame) : null;
@@ -266,25 +363,37 @@ function stress() {
 
 // --- the page
 
+// Policies against the baseline, the chosen stage's.
+function judged(stage) {
+  return [headline(stage),
+    element('h2', {}, 'Efficiency against loss'),
+    element('p', {}, 'Each policy with its 95 % intervals. ' + (stage.frontier.length ? 'The line is what one constant clock for all work gives: a policy below it has done nothing that a fixed setting would not.' : '')), scatter(stage),
+    element('h2', {}, 'Application by application'),
+    element('p', {}, stage.hindsight.length ? 'The black mark is the oracle: the best constant clock for that application that keeps the promise.' : ''),
+    keys(labels.filter((l) => l !== baseline)),
+    element('div', { class: 'columns' },
+      bars(stage, 'Gain of efficiency', (a) => a.efficiency_gain_ratio.mean, undefined, (h) => h.oracle.efficiency_gain_ratio),
+      bars(stage, 'Loss of performance', (a) => a.loss_ratio.mean, data.delta, (h) => h.oracle.loss_ratio))];
+}
+
 function draw() {
   page.replaceChildren();
-  page.append(element('h1', {}, data.experiment), element('p', {},
-    `${data.work_seconds} s jobs after ${data.idle_seconds} s idle, ${data.repetitions} repetitions; the promise: performance at least ${percent(1 - data.delta, 0)} of ${baseline}’s.`));
+  const real = data.place === 'real';
+  page.append(element('h1', {}, data.experiment), element('p', {}, real
+    ? `${data.stages[0].apps.length} commands on ${data.stages[0].chip}, ${data.repetitions} time${data.repetitions > 1 ? 's' : ''} each, after ${data.idle_seconds} s idle. Nothing was set.`
+    : `${data.work_seconds} s jobs after ${data.idle_seconds} s idle, ${data.repetitions} repetition${data.repetitions > 1 ? 's' : ''}${data.place === 'served' ? ', in real time' : ''}; the promise: performance at least ${percent(1 - data.delta, 0)} of ${baseline}’s.`));
   const several = Object.keys(data.axes).length > 0 && data.stages.length > 1 ? stress() : null;
   if (several) page.append(element('h2', {}, 'Under stress'), element('p', {}, 'Means over repetitions; where more than two things vary, the worst of the others is shown.'), several);
   const frame = element('div');
   const choice = element('select', { 'aria-label': 'stage' }, ...data.stages.map((s, i) => element('option', { value: i }, s.title)));
   const show = () => {
     const stage = data.stages[Number(choice.value)];
-    frame.replaceChildren(element('h2', {}, data.stages.length > 1 ? stage.title : `Policies on ${stage.title}`), headline(stage),
-      element('h2', {}, 'Efficiency against loss'),
-      element('p', {}, 'Each policy with its 95 % intervals. The line is what one constant clock for all work gives: a policy below it has done nothing that a fixed setting would not.'), scatter(stage),
-      element('h2', {}, 'Application by application'),
-      element('p', {}, 'The black mark is the oracle: the best constant clock for that application that keeps the promise.'),
-      keys(labels.filter((l) => l !== baseline)),
-      element('div', { class: 'columns' },
-        bars(stage, 'Gain of efficiency', (a) => a.efficiency_gain_ratio.mean, undefined, (h) => h.oracle.efficiency_gain_ratio),
-        bars(stage, 'Loss of performance', (a) => a.loss_ratio.mean, data.delta, (h) => h.oracle.loss_ratio)));
+    frame.replaceChildren();
+    if (real)
+      frame.append(element('h2', {}, 'Measured'), element('p', {}, 'Means over each command’s own time. Activity is the share of cycles in which a unit was busy, of dram the share of the bandwidth, as the GPU’s counters have it.'), measured(stage));
+    if (labels.length > 1)
+      frame.append(element('h2', {}, data.stages.length > 1 ? stage.title : `Policies on ${stage.title}`), ...judged(stage));
+    if (stage.published) frame.append(element('h2', {}, 'Beside the published figures'), published(stage));
   };
   choice.addEventListener('change', show);
   if (data.stages.length > 1) page.append(element('h2', {}, 'Stage'), choice);
@@ -292,7 +401,8 @@ function draw() {
   show();
   if (data.traces.length)
     page.append(element('h2', {}, 'One job in time'), element('p', {}, 'Shaded: at clocks that were set to learn from. Point at the chart to read why.'), jobs());
-  page.append(element('footer', {}, `Efficiency is performance per watt; loss is 1 − performance over ${baseline}’s in the same order, start-up and probing included, over whole jobs. A promise is broken by a job of at least 30 s. Intervals: percentile bootstrap over applications and jobs. Made by derate ${data.version}.`));
+  page.append(element('footer', {}, real ? `Power is the GPU’s energy counter over the time. Made by derate ${data.version}.`
+    : `Efficiency is performance per watt; loss is 1 − performance over ${baseline}’s in the same order, start-up and probing included, over whole jobs. A promise is broken by a job of at least 30 s. Intervals: percentile bootstrap over applications and jobs. Made by derate ${data.version}.`));
 }
 
 draw();

@@ -412,11 +412,14 @@ void add_sim_verbs(CommandLine& line) {
                         "derate sim job GEMM --work 60s", "derate sim show"}));
 }
 
-void add_data(CLI::App& verb, LabResults& options) {
-  verb.add_option("--data", options.data, "Folder of the measured tables")
+void add_data(CLI::App& verb, std::string& data) {
+  verb.add_option("--data", data,
+                  "Folder of the measured tables; default: as when it was run, ../shared/data")
       ->envname("DERATE_DATA")
       ->type_name("DIR");
 }
+
+constexpr const char* kCellsHelp = "Of a stress grid show every cell, not the grid alone";
 
 void add_lab_run(CommandLine& line, CLI::App& lab) {
   CLI::App* run = lab.add_subcommand("run", "Run an experiment, or what of it is left to run");
@@ -425,13 +428,14 @@ void add_lab_run(CommandLine& line, CLI::App& lab) {
   run->add_option("-o,--output", options.results,
                   "Where the results go; default: beside the experiment, with .lab for its ending")
       ->type_name("FILE");
-  add_data(*run, options);
+  add_data(*run, options.data);
   run->add_option("--threads", options.threads, "Sessions at a time; default: one a core")
       ->check(CLI::Range(1u, 1024u));
   run->add_flag("--fresh", options.fresh, "Begin anew: what is in the results is dropped");
   run->add_flag("--dry-run", options.dry_run,
                 "In place real: policies decide and record, nothing is ever written");
   run->add_flag("--apps", options.apps, "Show every application");
+  run->add_flag("--cells", options.cells, kCellsHelp);
   add_json(*run, options);
   run->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml"}) +
               "Ctrl-C ends it after the sessions that run; the same command goes on from there.\n");
@@ -444,7 +448,7 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   exported->add_option("results", out.results, "What `derate lab run` wrote")->required();
   exported->add_option("folder", out.folder, "Where the files go; made when it is not there")
       ->required();
-  add_data(*exported, out);
+  add_data(*exported, out.data);
   add_json(*exported, out);
   exported->footer(
       examples({"derate lab export mine.lab mine-files"}) +
@@ -480,11 +484,19 @@ void add_lab_verbs(CommandLine& line) {
   CLI::App* show = lab->add_subcommand("show", "Show the figures of an experiment's results");
   auto& options = line.add_options<LabShowOptions>(*show);
   show->add_option("results", options.results, "What `derate lab run` wrote")->required();
-  add_data(*show, options);
+  add_data(*show, options.data);
   show->add_flag("--apps", options.apps, "Show every application");
+  show->add_flag("--cells", options.cells, kCellsHelp);
   add_json(*show, options);
   show->footer(examples({"derate lab show mine.lab --apps", "derate lab show mine.lab --json"}));
   add_lab_files(line, *lab);
+  CLI::App* check = lab->add_subcommand("check", "Check an experiment, and say what it would run");
+  auto& check_options = line.add_options<LabCheckOptions>(*check);
+  check->add_option("experiment", check_options.experiment, "The experiment, a TOML file")
+      ->required();
+  add_data(*check, check_options.data);
+  add_json(*check, check_options);
+  check->footer(examples({"derate lab check mine.toml"}));
   CLI::App* example = lab->add_subcommand("example", "Print an experiment, with comments");
   line.add_options<LabExampleOptions>(*example);
   example->footer(examples({"derate lab example > mine.toml"}));
@@ -504,7 +516,7 @@ void add_report(CommandLine& line) {
       ->add_option("-o,--output", options.output,
                    "The page; default: beside the results, with .html for its ending")
       ->type_name("FILE");
-  add_data(*report, options);
+  add_data(*report, options.data);
   report->add_option("--job", options.job, "One job's ticks instead, by its number on the page")
       ->type_name("ID");
   add_json(*report, options);

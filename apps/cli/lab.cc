@@ -27,6 +27,11 @@ std::string results_of(const LabRunOptions& options) {
   return fs::path(options.experiment).replace_extension(".lab");
 }
 
+std::string data_folder(const std::string& given) {
+  std::error_code ignored;
+  return fs::absolute(given.empty() ? "../shared/data" : given, ignored);
+}
+
 void remove_results(const std::string& path) {
   std::error_code ignored;
   for (const char* ending : {"", "-wal", "-shm"}) fs::remove(path + ending, ignored);
@@ -45,16 +50,19 @@ Result<LabStore> open_results(const LabRunOptions& options, const Experiment& ex
                              "it was changed: --fresh drops them, --output goes elsewhere",
                              path)};
   TRY(store.set_note("experiment", text));
-  TRY(store.set_note("file", experiment.file));
+  std::error_code ignored;
+  TRY(store.set_note("file", fs::absolute(experiment.file, ignored).string()));
+  TRY(store.set_note("data", data_folder(options.data)));
   TRY(store.set_note("version", kVersion));
   return store;
 }
 
-void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json, bool apps) {
+void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
+          const LabView& view) {
   if (as_json)
     print_json(lab_json(plan, stages));
   else
-    print("{}", lab_text(plan, stages, apps));
+    print("{}", lab_text(plan, stages, view));
 }
 
 // On a real GPU nothing is set: whoever names a policy that sets says that he knows.
@@ -81,7 +89,8 @@ Result<std::optional<RealGpu>> real_gpu(const Experiment& experiment) {
 
 Result<Plan> plan_of(const LabRunOptions& options, const Experiment& experiment,
                      const std::optional<RealGpu>& gpu) {
-  return gpu ? make_plan(experiment, options.data, gpu->name) : make_plan(experiment, options.data);
+  const std::string data = data_folder(options.data);
+  return gpu ? make_plan(experiment, data, gpu->name) : make_plan(experiment, data);
 }
 
 // A session on a real GPU wants it alone; in real time there is no hurry.
@@ -110,7 +119,8 @@ Result<void> note_gpu(LabStore& store, const std::optional<RealGpu>& gpu) {
 Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
   const std::string text = TRY(store.note("experiment"));
   const std::string file = TRY(store.note("file")), gpu = TRY(store.note("gpu"));
-  return make_plan(TRY(parse_experiment(text, file)), data, gpu);
+  const std::string folder = data.empty() ? TRY(store.note("data")) : data;
+  return make_plan(TRY(parse_experiment(text, file)), folder, gpu);
 }
 
 Result<int> run_verb(const LabRunOptions& options) {
@@ -139,15 +149,34 @@ Result<int> run_verb(const LabRunOptions& options) {
          ran.ran + ran.already_there, ran.all);
     return 128 + stop_signal();
   }
-  show(plan, figures(plan, TRY(store.jobs())), options.json, options.apps);
+  show(plan, figures(plan, TRY(store.jobs())), options.json, {options.apps, options.cells});
   if (!options.json) print("{}", ran_text(ran, results_of(options)));
   return ran.failed_jobs > 0 ? exit_code::kFailure : exit_code::kOk;
+}
+
+Result<int> run_verb(const LabCheckOptions& options) {
+  const Experiment experiment = TRY(load_experiment(options.experiment));
+  const Plan plan = TRY(make_plan(experiment, data_folder(options.data)));
+  std::size_t jobs = 0;
+  for (std::size_t i = 0; i < plan.session_count(); ++i) jobs += session_stage(plan, i).apps.size();
+  if (options.json)
+    print_json({{"experiment", experiment.name},
+                {"place", experiment.place},
+                {"stages", plan.stages.size()},
+                {"policies", plan.policies.size()},
+                {"sessions", plan.session_count()},
+                {"jobs", jobs}});
+  else
+    print("{}: {} stages, {} policies with the baseline, {} repetitions: {} sessions of {} jobs\n",
+          experiment.name, plan.stages.size(), plan.policies.size(), experiment.repetitions,
+          plan.session_count(), jobs);
+  return exit_code::kOk;
 }
 
 Result<int> run_verb(const LabShowOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   const Plan plan = TRY(stored_plan(store, options.data));
-  show(plan, figures(plan, TRY(store.jobs())), options.json, options.apps);
+  show(plan, figures(plan, TRY(store.jobs())), options.json, {options.apps, options.cells});
   return exit_code::kOk;
 }
 

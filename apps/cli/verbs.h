@@ -133,17 +133,20 @@ struct ConfigPrintOptions : ConfigOptions {};
 // An experiment's results lie in one file.
 struct LabResults : Common {
   std::string results;
-  std::string data = "../shared/data";  // the measured tables, where the experiment wants them
+  std::string data;  // folder of the measured tables; empty: as when it was run
 };
 struct LabRunOptions : LabResults {
   std::string experiment;
   unsigned threads = 0;  // 0: as many as there are cores
   bool fresh = false;    // what is in the results is dropped
   bool dry_run = false;  // of a real GPU, policies decide and write nothing
-  bool apps = false;
+  bool apps = false, cells = false;
+};
+struct LabCheckOptions : Common {
+  std::string experiment, data;
 };
 struct LabShowOptions : LabResults {
-  bool apps = false;
+  bool apps = false, cells = false;
 };
 struct ReportOptions : LabResults {
   std::string output;
@@ -174,8 +177,8 @@ using Verb =
                  SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
-                 LabShowOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions,
-                 LabExportOptions, LabImportOptions, LabLogOptions>;
+                 LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -200,6 +203,7 @@ Result<int> run_verb(const DoctorOptions& options);
 Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);
 Result<int> run_verb(const LabRunOptions& options);
+Result<int> run_verb(const LabCheckOptions& options);
 Result<int> run_verb(const LabShowOptions& options);
 Result<int> run_verb(const ReportOptions& options);
 Result<int> run_verb(const LabExportOptions& options);

@@ -16,8 +16,11 @@ constexpr std::array kMixes{
     MixInfo{"bursty-inference", "2 s compute, then 3 s waiting for requests"},
     MixInfo{"launch-bound", "10 ms compute, then 10 ms waiting for the processor"},
     MixInfo{"drifting", "compute whose power grows by 3 % a minute, back every five minutes"},
-    MixInfo{"synchronous", "one of eight GPUs in step: 0.5 s compute, then 25 ms for the slowest"},
+    MixInfo{"synchronous",
+            "eight GPUs in step: 0.5 s compute, wait for the slowest, then 25 ms exchange"},
 };
+
+constexpr int kSynchronousGpus = 8;
 
 // What the slowest clock costs it.
 double slowdown(const Workload& workload) { return 1 / workload.performance(0); }
@@ -73,6 +76,7 @@ Result<Workload> make_mix(const std::string& name, const SimChip& chip) {
   out.source = fmt::format("{} and {}; lengths assumed", parts.compute.name, parts.memory.name);
   out.assumed = true;
   out.phases = phases_of(name, parts);
+  if (name == "synchronous") out.gpus = kSynchronousGpus;
   return out;
 }
 

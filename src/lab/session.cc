@@ -13,6 +13,7 @@ namespace {
 
 // A job that needs longer than this many times its work is not getting anywhere.
 constexpr int kPatience = 100;
+constexpr Duration kStep = std::chrono::milliseconds(10);  // of the physics
 constexpr Duration kDriftTime = std::chrono::minutes(10);
 
 // Counts what deciding costs.
@@ -32,19 +33,41 @@ class TimedPolicy final : public Policy {
   Duration& spent_;
 };
 
+// As many GPUs as the largest job wants.
+int gpus_of(const SessionSpec& spec) {
+  int out = 1;
+  for (const SessionJob& job : spec.jobs) out = std::max(out, job.workload->gpus);
+  return out;
+}
+
 class Session {
  public:
   explicit Session(const SessionSpec& spec)
       : spec_(spec),
-        gpu_(*spec.chip, {.seed = spec.seed}),
-        device_(gpu_, clock_, 0, spec.seed),
         random_(spec.seed * 0x2545f4914f6cdd1dULL + 1),
-        outsider_at_(spec.disturbance.outsider_every) {}
+        outsider_at_(spec.disturbance.outsider_every) {
+    for (int i = 0; i < gpus_of(spec); ++i)
+      seats_.push_back(std::make_unique<Seat>(*spec.chip, clock_, i, spec.seed));
+  }
 
   Result<SessionRecord> run();
 
  private:
+  struct Seat {
+    Seat(const SimChip& chip, Clock& clock, int index, std::uint64_t seed)
+        : gpu(chip, {.seed = seed + static_cast<std::uint64_t>(index)}),
+          device(gpu, clock, index, seed + static_cast<std::uint64_t>(index)) {}
+    SimGpu gpu;
+    SimDevice device;
+    std::optional<SimGpu::TenantId> part;  // of a job on several GPUs
+  };
+
   Result<void> seat_policy();
+  SimGpu& gpu() { return seats_.front()->gpu; }  // the one that runs every job
+  void advance_to(Instant time);
+  void keep_step();
+  void begin(const SessionJob& what, Duration work);
+  std::optional<Instant> finished() const;
   Duration gap();
   void idle_until(Instant arrival);
   JobRecord job(const SessionJob& what, Duration work);
@@ -54,8 +77,7 @@ class Session {
 
   const SessionSpec& spec_;
   FakeClock clock_;
-  SimGpu gpu_;
-  SimDevice device_;
+  std::vector<std::unique_ptr<Seat>> seats_;
   std::mt19937_64 random_;
   std::optional<Governor> governor_;
   Duration tick_{};
@@ -66,17 +88,38 @@ class Session {
 };
 
 Result<void> Session::seat_policy() {
-  const Capability& capability = device_.capability();
-  const Envelope envelope = TRY(make_envelope(capability));
-  const PolicySetup setup{envelope, efficient_clock(capability, envelope), spec_.policy.params,
-                          capability.power_limits};
-  auto policy = TRY(spec_.policy.info->create(setup));
   std::vector<GovernedGpu> gpus;
-  gpus.push_back({&device_, &device_, std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
-                  spec_.policy.info->as_published, envelope});
+  for (const auto& seat : seats_) {
+    const Capability& capability = seat->device.capability();
+    const Envelope envelope = TRY(make_envelope(capability));
+    const PolicySetup setup{envelope, efficient_clock(capability, envelope), spec_.policy.params,
+                            capability.power_limits};
+    auto policy = TRY(spec_.policy.info->create(setup));
+    gpus.push_back({&seat->device, &seat->device,
+                    std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
+                    spec_.policy.info->as_published, envelope});
+  }
   governor_.emplace(std::move(gpus), clock_, spec_.governor);
   tick_ = policy_tick(spec_.policy.params);
   return {};
+}
+
+// A job on several GPUs goes on when all have ended their round: looked at each step.
+void Session::keep_step() {
+  const bool all = std::all_of(seats_.begin(), seats_.end(), [](const auto& seat) {
+    return !seat->part || seat->gpu.waits(*seat->part) || seat->gpu.tenant(*seat->part)->finished;
+  });
+  if (!all) return;
+  for (const auto& seat : seats_)
+    if (seat->part) seat->gpu.go_on(*seat->part);
+}
+
+void Session::advance_to(Instant time) {
+  if (seats_.size() == 1) return gpu().advance_to(time);
+  for (Instant at = gpu().now() + kStep; at <= time; at += kStep) {
+    for (const auto& seat : seats_) seat->gpu.advance_to(at);
+    keep_step();
+  }
 }
 
 // Jobs come at any time of a tick, and of a policy's cycle.
@@ -91,15 +134,18 @@ void Session::disturb() {
   if (d.drift_kelvin > 0) {
     const double share =
         std::min(1.0, seconds(clock_.now().time_since_epoch()) / seconds(kDriftTime));
-    gpu_.set_ambient(spec_.chip->thermal.ambient + Celsius(d.drift_kelvin * share));
+    for (const auto& seat : seats_)
+      seat->gpu.set_ambient(spec_.chip->thermal.ambient + Celsius(d.drift_kelvin * share));
   }
   if (d.outsider_every > Duration{} && clock_.now() >= outsider_at_) {
-    gpu_.lock(spec_.chip->sm_clocks.back(), spec_.chip->sm_clocks.back());
+    for (const auto& seat : seats_)
+      seat->gpu.lock(spec_.chip->sm_clocks.back(), spec_.chip->sm_clocks.back());
     outsider_at_ += d.outsider_every;
   }
 }
 
 void Session::tick() {
+  if (seats_.size() > 1) advance_to(next_);
   clock_.sleep_until(next_);
   disturb();
   const auto records = governor_->tick();
@@ -110,7 +156,7 @@ void Session::tick() {
 
 void Session::idle_until(Instant arrival) {
   while (next_ < arrival) tick();
-  gpu_.advance_to(arrival);
+  advance_to(arrival);
 }
 
 void Session::note(const Record& record, JobRecord& job, Instant started) {
@@ -120,10 +166,10 @@ void Session::note(const Record& record, JobRecord& job, Instant started) {
   if (probing_) job.probing += tick_;
   Tick tick;
   tick.time_s = static_cast<float>(seconds(record.time - started));
-  tick.clock_mhz = static_cast<float>(gpu_.sm_clock().value());
+  tick.clock_mhz = static_cast<float>(gpu().sm_clock().value());
   if (record.actuation.locked)
     tick.asked_mhz = static_cast<float>(record.actuation.locked->value());
-  tick.power_w = static_cast<float>(gpu_.power().value());
+  tick.power_w = static_cast<float>(gpu().power().value());
   const Estimate& seen = record.estimate;
   if (seen.gpu_utilisation)
     tick.gpu_utilisation = static_cast<float>(seen.gpu_utilisation->value());
@@ -136,30 +182,56 @@ void Session::note(const Record& record, JobRecord& job, Instant started) {
   job.ticks.push_back(tick);
 }
 
+void Session::begin(const SessionJob& what, Duration work) {
+  for (int i = 0; i < what.workload->gpus; ++i) {
+    Seat& seat = *seats_[static_cast<std::size_t>(i)];
+    seat.part = seat.gpu.add(*what.workload, work);
+  }
+}
+
+// When the last of its GPUs had ended.
+std::optional<Instant> Session::finished() const {
+  Instant last{};
+  for (const auto& seat : seats_) {
+    if (!seat->part) continue;
+    const auto at = seat->gpu.tenant(*seat->part)->finished;
+    if (!at) return std::nullopt;
+    last = std::max(last, *at);
+  }
+  return last;
+}
+
 JobRecord Session::job(const SessionJob& what, Duration work) {
   JobRecord out;
   out.app = what.workload->name;
   const Duration cpu_before = policy_cpu_;
-  const Joules sensed_before = gpu_.sensors().energy;
-  out.temperature_at_start = gpu_.temperature();
+  out.temperature_at_start = gpu().temperature();
   std::vector<SimGpu::TenantId> others;
-  for (const Workload* tenant : what.tenants) others.push_back(gpu_.add(*tenant, Duration{}));
-  const SimGpu::TenantId id = gpu_.add(*what.workload, work);
-  const Instant started = gpu_.now(), give_up = started + kPatience * work;
-  while (!gpu_.tenant(id)->finished && clock_.now() < give_up) {
+  for (const Workload* tenant : what.tenants) others.push_back(gpu().add(*tenant, Duration{}));
+  begin(what, work);
+  Joules sensed_before{}, sensed{};
+  for (const auto& seat : seats_)
+    if (seat->part) sensed_before += seat->gpu.sensors().energy;
+  const Instant started = gpu().now(), give_up = started + kPatience * work;
+  while (!finished() && clock_.now() < give_up) {
     tick();
     if (last_) note(*last_, out, started);
   }
-  const SimJob& done = *gpu_.tenant(id);
-  if (!done.finished) out.error = "made no progress";
-  out.time = done.finished.value_or(gpu_.now()) - started;
-  out.work = done.done;
-  out.energy = done.energy_at_finish - done.energy_at_start;
-  out.sensed_energy = gpu_.sensors().energy - sensed_before;
+  const auto end = finished();
+  if (!end) out.error = "made no progress";
+  out.time = end.value_or(gpu().now()) - started;
+  for (const auto& seat : seats_) {
+    if (!seat->part) continue;
+    const SimJob& done = *seat->gpu.tenant(*seat->part);
+    out.work += done.done / what.workload->gpus;
+    out.energy += done.energy_at_finish - done.energy_at_start;
+    sensed += seat->gpu.sensors().energy;
+    seat->gpu.remove(*std::exchange(seat->part, std::nullopt));
+  }
+  out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
   out.mean_clock = mean_clock(out.ticks);
-  gpu_.remove(id);
-  for (const auto other : others) gpu_.remove(other);
+  for (const auto other : others) gpu().remove(other);
   return out;
 }
 
@@ -176,11 +248,11 @@ Result<SessionRecord> Session::run() {
       out.jobs.push_back({.app = next.workload->name, .error = "not run: an earlier job is stuck"});
       continue;
     }
-    idle_until(std::max(clock_.now(), gpu_.now()) + gap());
+    idle_until(std::max(clock_.now(), gpu().now()) + gap());
     out.jobs.push_back(job(next, spec_.work));
     stuck = !out.jobs.back().error.empty();
   }
-  out.simulated = gpu_.now().time_since_epoch();
+  out.simulated = gpu().now().time_since_epoch();
   return out;
 }
 

@@ -106,6 +106,7 @@ void SimGpu::start(Workload workload, Duration work) {
 SimGpu::TenantId SimGpu::add(Workload workload, Duration work) {
   Tenant tenant{.id = ++last_id_};
   tenant.job = {std::move(workload), work, 0, now_, std::nullopt, energy(), {}, {}};
+  tenant.beyond.resize(tenant.job.workload.phases.size());
   tenants_.push_back(std::move(tenant));
   count_running();
   retarget();
@@ -116,6 +117,21 @@ void SimGpu::remove(TenantId id) {
   std::erase_if(tenants_, [&](const Tenant& tenant) { return tenant.id == id; });
   count_running();
   retarget();
+}
+
+SimGpu::Tenant* SimGpu::find(TenantId id) {
+  for (Tenant& tenant : tenants_)
+    if (tenant.id == id) return &tenant;
+  return nullptr;
+}
+
+bool SimGpu::waits(TenantId id) const {
+  const Tenant* tenant = const_cast<SimGpu*>(this)->find(id);
+  return tenant != nullptr && tenant->running() && tenant->waits;
+}
+
+void SimGpu::go_on(TenantId id) {
+  if (Tenant* tenant = find(id)) tenant->waits = false;
 }
 
 const SimJob* SimGpu::tenant(TenantId id) const {
@@ -147,7 +163,7 @@ void SimGpu::apply_pending() {
 }
 
 const OperatingPoint& SimGpu::point_of(const Tenant& tenant, std::size_t clock) const {
-  if (tenant.gap_left > 0) return idle_[clock];
+  if (!tenant.working()) return idle_[clock];
   return tenant.job.workload.phases[tenant.phase].points[clock];
 }
 
@@ -264,8 +280,8 @@ void SimGpu::heat() {
 void SimGpu::work(Tenant& tenant, double rate, Watts power) {
   SimJob& job = tenant.job;
   const Phase& phase = job.workload.phases[tenant.phase];
-  if (tenant.gap_left > 0) {
-    tenant.gap_left -= step_s_;
+  if (tenant.gap_left > 0 || tenant.waits) {
+    if (tenant.gap_left > 0) tenant.gap_left -= step_s_;
     job.energy += Joules(power.value() * step_s_);
     return;
   }
@@ -284,9 +300,13 @@ void SimGpu::work(Tenant& tenant, double rate, Watts power) {
   work_done_ += done;
   tenant.phase_done += done;
   if (phase.work > Duration::zero() && tenant.phase_done >= seconds(phase.work)) {
-    tenant.gap_left = seconds(phase.gap);
+    const double beyond = tenant.phase_done - seconds(phase.work);
+    tenant.beyond[tenant.phase] = std::min(beyond, seconds(phase.work));
+    tenant.gap_left = std::min(tenant.gap_left, 0.0) + seconds(phase.gap);
     tenant.phase = (tenant.phase + 1) % job.workload.phases.size();
-    tenant.phase_done = tenant.phase_age = 0;
+    tenant.waits = job.workload.gpus > 1 && tenant.phase == 0;
+    tenant.phase_done = tenant.beyond[tenant.phase];
+    tenant.phase_age = 0;
   }
 }
 

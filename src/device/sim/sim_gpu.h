@@ -55,6 +55,10 @@ class SimGpu {
   using TenantId = std::uint64_t;
   TenantId add(Workload workload, Duration work);
   void remove(TenantId id);
+  // A job on several GPUs, after a round of its phases: it waits, the clock held and nothing
+  // running, until it is told that the others are there, too.
+  bool waits(TenantId id) const;
+  void go_on(TenantId id);
   // Null when there is none of that id; finished jobs stay until they are removed.
   const SimJob* tenant(TenantId id) const;
 
@@ -91,11 +95,17 @@ class SimGpu {
     std::size_t phase = 0;
     double phase_done = 0;  // reference seconds in this phase
     double phase_age = 0;   // seconds in this phase
-    double gap_left = 0;    // seconds
+    double gap_left = 0;    // seconds; below zero: what a step waited too long
+    // Of each phase, what its last step did beyond its end: it is that much shorter next time, so
+    // that phases of a few steps take the right time in the mean.
+    std::vector<double> beyond = {};
+
+    bool waits = false;  // for the other GPUs of its job
 
     bool running() const { return !job.finished; }
-    bool working() const { return running() && gap_left <= 0; }
+    bool working() const { return running() && gap_left <= 0 && !waits; }
   };
+  Tenant* find(TenantId id);
 
   std::size_t index_of(Megahertz clock) const;
   std::size_t wanted_clock() const;

@@ -176,6 +176,48 @@ TEST(SimGpu, AGapWaitsAtIdlePowerWithTheClockHeld) {
   EXPECT_NEAR(waiting, 1000, 40);
 }
 
+// However short its phases, no clock makes a job faster than its work and its gaps allow.
+RC_GTEST_PROP(SimGpuProperty, ShortPhasesTakeTheirTimeInTheMean, ()) {
+  const SimChip chip = plain_chip();
+  Workload workload = any_workload(chip);
+  workload.phases.resize(1);
+  const auto milliseconds = [](int least, int most) {
+    return std::chrono::milliseconds(*rc::gen::inRange(least, most));
+  };
+  workload.phases[0].work = milliseconds(10, 60);
+  workload.phases[0].gap = milliseconds(0, 60);
+  const Megahertz clock = any_clock(chip);
+  SimGpu gpu(chip, {});
+  lock_and_wait(gpu, clock);
+  const auto at = std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), clock);
+  const auto index = static_cast<std::size_t>(at - chip.sm_clocks.begin());
+  const double rate = workload.phases[0].points[index].rate;
+  const double rounds = 60 / seconds(workload.phases[0].work);
+  const double wanted = 60 / rate + rounds * seconds(workload.phases[0].gap);
+  const Instant began = gpu.now();
+  const auto id = gpu.add(workload, 60s);
+  while (!gpu.tenant(id)->finished) run(gpu, 1s);
+  RC_ASSERT(std::abs(seconds(*gpu.tenant(id)->finished - began) / wanted - 1) < 0.01);
+}
+
+TEST(SimGpu, APartOfAJobOnSeveralGpusWaitsAfterEachRound) {
+  const SimChip chip = plain_chip();
+  Workload workload = steady_work(chip, 250);
+  workload.phases[0].work = 1s;
+  workload.gpus = 2;
+  SimGpu gpu(chip, {});
+  const auto id = gpu.add(workload, 2s);
+  run(gpu, 5s);
+  EXPECT_TRUE(gpu.waits(id));
+  EXPECT_EQ(gpu.power(), Watts(chip.idle_power.at(chip.sm_clocks.back())));
+  EXPECT_NEAR(gpu.work_done(), 1, 0.02);
+  gpu.go_on(id);
+  EXPECT_FALSE(gpu.waits(id));
+  run(gpu, 2s);
+  EXPECT_TRUE(gpu.tenant(id)->finished);
+  EXPECT_FALSE(gpu.waits(id));
+}
+
 TEST(SimGpu, PowerDriftsWithinAPhaseAndIsBackAtItsStart) {
   const SimChip chip = plain_chip();
   const double idle = chip.idle_power.at(chip.sm_clocks.back());

@@ -41,6 +41,8 @@ struct Workload {
   // Tabled: power as measured, so no leakage is added on top.
   bool tabled = false;
   std::vector<Phase> phases;  // in turn, round and round
+  // Of a job on several GPUs: each waits after a round of phases for the slowest.
+  int gpus = 1;
 
   // Performance at a clock relative to the highest, in the first phase.
   double performance(std::size_t clock_index) const { return phases[0].points[clock_index].rate; }

@@ -1,0 +1,69 @@
+#include "lab/session.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "lab/mixes.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+const SimChip& v100() {
+  const auto chip = find_sim_chip("V100-SXM2");
+  CHECK(chip.ok());
+  return **chip;
+}
+
+PolicyChoice policy(const std::string& name) {
+  const auto info = find_policy(name);
+  CHECK(info.ok());
+  const auto params = policy_params(**info, {});
+  CHECK(params.ok());
+  return {*info, *params, name};
+}
+
+JobRecord only_job(const Workload& workload, const std::string& policy_name) {
+  SessionSpec spec;
+  spec.chip = &v100();
+  spec.policy = policy(policy_name);
+  spec.jobs = {{&workload}};
+  spec.work = 60s;
+  spec.warm_up = 0s;
+  const auto record = run_session(spec);
+  CHECK(record.ok());
+  CHECK(record->jobs.size() == 1);
+  return record->jobs.front();
+}
+
+// Eight GPUs do a round of 0.5 s and 25 ms together; energy is that of all, the work one's.
+TEST(Session, AJobOnEightGpusRunsInStep) {
+  const auto eight = make_mix("synchronous", v100());
+  ASSERT_TRUE(eight.ok());
+  ASSERT_EQ(eight->gpus, 8);
+  Workload one = *eight;
+  one.gpus = 1;
+  const JobRecord together = only_job(*eight, "max-freq"), alone = only_job(one, "max-freq");
+  ASSERT_EQ(together.error, "");
+  EXPECT_NEAR(together.work, 60, 1e-6);
+  EXPECT_NEAR(seconds(together.time), 63, 0.5);
+  EXPECT_NEAR(together.energy / alone.energy, 8, 0.05);
+  EXPECT_NEAR(*together.sensed_energy / together.energy, 1, 0.02);
+}
+
+// Each GPU is governed by itself and all wait for the slowest: a policy that is unsure loses more.
+TEST(Session, TheSlowestOfEightSetsThePace) {
+  const auto eight = make_mix("synchronous", v100());
+  ASSERT_TRUE(eight.ok());
+  Workload one = *eight;
+  one.gpus = 1;
+  const auto loss = [](const Workload& workload) {
+    const JobRecord full = only_job(workload, "max-freq"), job = only_job(workload, "geepafs");
+    return 1 - seconds(full.time) / seconds(job.time);
+  };
+  EXPECT_GT(loss(*eight), loss(one) + 0.005);
+}
+
+}  // namespace
+}  // namespace derate
