@@ -200,8 +200,8 @@ function measured(stage) {
   const rows = stage.apps.flatMap((name) => stage.policies.flatMap((p) => p.apps.filter((a) => a.app === name).map((a) => {
     const cells = [element('td', {}, name), ...(several ? [element('td', { class: 'left' }, p.policy)] : [])];
     if (a.jobs === 0) return element('tr', {}, ...cells, element('td', { class: 'left broken', colspan: 5 + kActivity.length }, 'failed'));
-    const digits = Math.max(0, 2 - Math.floor(Math.log10(a.rate || 1)));
-    cells.push(element('td', {}, a.rate.toFixed(Math.min(3, digits))), element('td', { class: 'left' }, `${a.work_unit}/s`),
+    const digits = Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(a.rate || 1))));
+    cells.push(element('td', {}, a.rate.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })), element('td', { class: 'left' }, `${a.work_unit}/s`),
       element('td', {}, `${Math.round(a.mean_power_watts)} W`),
       element('td', {}, 'mean_clock_mhz' in a ? `${Math.round(a.mean_clock_mhz)} MHz` : '–'),
       element('td', {}, `${(a.energy_joules / 1000).toFixed(2)} kJ`));
@@ -209,7 +209,7 @@ function measured(stage) {
       cells.push(key in a.activity ? element('td', { class: 'heat', style: `--share:${Math.round(a.activity[key] * 100)}%` }, percent(a.activity[key], 0)) : element('td', {}, '–'));
     return element('tr', {}, ...cells);
   })));
-  return element('div', { class: 'scroll' }, element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)));
+  return element('div', { class: 'scroll' }, element('table', { class: 'dense' }, element('thead', {}, head), element('tbody', {}, ...rows)));
 }
 
 // --- beside what others published
@@ -381,7 +381,7 @@ function draw() {
   const real = data.place === 'real';
   page.append(element('h1', {}, data.experiment), element('p', {}, real
     ? `${data.stages[0].apps.length} commands on ${data.stages[0].chip}, ${data.repetitions} time${data.repetitions > 1 ? 's' : ''} each, after ${data.idle_seconds} s idle. Nothing was set.`
-    : `${data.work_seconds} s jobs after ${data.idle_seconds} s idle, ${data.repetitions} repetition${data.repetitions > 1 ? 's' : ''}${data.place === 'served' ? ', in real time' : ''}; the promise: performance at least ${percent(1 - data.delta, 0)} of ${baseline}’s.`));
+    : `${'work_s' in data.axes ? 'Jobs' : `${data.work_seconds} s jobs`}${'idle_s' in data.axes ? '' : ` after ${data.idle_seconds} s idle`}, ${data.repetitions} repetition${data.repetitions > 1 ? 's' : ''}${data.place === 'served' ? ', in real time' : ''}; the promise: performance at least ${percent(1 - data.delta, 0)} of ${baseline}’s.`));
   const several = Object.keys(data.axes).length > 0 && data.stages.length > 1 ? stress() : null;
   if (several) page.append(element('h2', {}, 'Under stress'), element('p', {}, 'Means over repetitions; where more than two things vary, the worst of the others is shown.'), several);
   const frame = element('div');

@@ -487,6 +487,10 @@ void add_lab_verbs(CommandLine& line) {
   add_data(*show, options.data);
   show->add_flag("--apps", options.apps, "Show every application");
   show->add_flag("--cells", options.cells, kCellsHelp);
+  show->add_option("--policy", options.policies, "Only these policies, by label")
+      ->type_name("LABEL")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   add_json(*show, options);
   show->footer(examples({"derate lab show mine.lab --apps", "derate lab show mine.lab --json"}));
   add_lab_files(line, *lab);

@@ -1,6 +1,7 @@
 // derate lab: experiments, run and shown.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "apps/common/output.h"
@@ -63,6 +64,24 @@ void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json
     print_json(lab_json(plan, stages));
   else
     print("{}", lab_text(plan, stages, view));
+}
+
+// Of each stage the baseline and the policies of these labels; all where there are none.
+Result<std::vector<StageResult>> only(const Plan& plan, std::vector<StageResult> stages,
+                                      const std::vector<std::string>& labels) {
+  if (labels.empty()) return stages;
+  std::vector<std::string> known;
+  for (const PolicyChoice& policy : plan.policies) known.push_back(policy.label);
+  for (const std::string& label : labels)
+    if (std::find(known.begin(), known.end(), label) == known.end())
+      return Error{Errc::invalid_argument, fmt::format("no policy is labelled '{}'; there are {}",
+                                                       label, fmt::join(known, ", "))};
+  for (StageResult& stage : stages)
+    std::erase_if(stage.policies, [&](const PolicyResult& policy) {
+      return policy.label != known.front() &&
+             std::find(labels.begin(), labels.end(), policy.label) == labels.end();
+    });
+  return stages;
 }
 
 // On a real GPU nothing is set: whoever names a policy that sets says that he knows.
@@ -176,7 +195,8 @@ Result<int> run_verb(const LabCheckOptions& options) {
 Result<int> run_verb(const LabShowOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   const Plan plan = TRY(stored_plan(store, options.data));
-  show(plan, figures(plan, TRY(store.jobs())), options.json, {options.apps, options.cells});
+  const auto all = figures(plan, TRY(store.jobs()));
+  show(plan, TRY(only(plan, all, options.policies)), options.json, {options.apps, options.cells});
   return exit_code::kOk;
 }
 

@@ -81,7 +81,7 @@ std::string grids_text(const Plan& plan, const std::vector<StageResult>& stages)
       if (stages[at].chip == chip) mine.push_back(at);
     const Grid grid = grid_of(plan, mine);
     out += toned(chip, Tone::strong) + "\n\n";
-    for (const PolicyChoice& policy : plan.policies) {
+    for (const PolicyResult& policy : stages[mine.front()].policies) {
       if (policy.label == plan.policies.front().label) continue;
       out += one_grid(grid, stages, policy.label, "gain of efficiency",
                       [](const PolicyResult& r) { return signed_percent_text(r.gain.mean); });

@@ -127,6 +127,11 @@ std::string published_text(const Plan& plan, const StageResult& stage, bool apps
                      apps ? "" : " (applications that differ by more than 3 points)", table.text());
 }
 
+// Four digits, or more before the point.
+std::string rate_text(double rate) {
+  return rate >= 1000 ? fmt::format("{:.0f}", rate) : fmt::format("{:#.4g}", rate);
+}
+
 // What was measured of real work, to which no hindsight is known.
 std::string measured_text(const StageResult& stage) {
   std::vector<std::string> head = {"command", "<policy",  "rate",  "<",
@@ -140,7 +145,7 @@ std::string measured_text(const StageResult& stage) {
         if (app.app != name) continue;
         std::vector<std::string> row = {name, policy.label};
         if (app.jobs > 0) {
-          row.push_back(fmt::format("{:.4g}", app.rate));
+          row.push_back(rate_text(app.rate));
           row.push_back(app.work_unit + "/s");
           row.push_back(fmt::format("{:.0f} W", app.mean_power().value()));
           row.push_back(app.mean_clock ? fmt::format("{:.0f} MHz", app.mean_clock->value()) : "-");

@@ -147,6 +147,7 @@ struct LabCheckOptions : Common {
 };
 struct LabShowOptions : LabResults {
   bool apps = false, cells = false;
+  std::vector<std::string> policies;  // only these; empty: all
 };
 struct ReportOptions : LabResults {
   std::string output;

@@ -5,6 +5,7 @@ policy has its place, and files that it points to are there.
     docs_test.py DERATE
 """
 import json
+import os
 import re
 import subprocess
 import sys
@@ -42,6 +43,19 @@ def commands(text):
 
 
 class Docs(unittest.TestCase):
+    def test_experiments_are_sound_and_shown(self):
+        data = Path(os.environ.get("DERATE_DATA", ROOT.parent / "shared" / "data"))
+        shown = (ROOT / "docs" / "lab-results.md").read_text(encoding="utf-8")
+        experiments = sorted((ROOT / "experiments").glob("*.toml"))
+        self.assertGreater(len(experiments), 5)
+        for experiment in experiments:
+            self.assertIn(f"experiments/{experiment.name}", shown)
+            if "tables = " in experiment.read_text(encoding="utf-8") and not data.is_dir():
+                continue
+            done = subprocess.run([DERATE, "lab", "check", experiment, "--data", data],
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), experiment.name)
+
     def test_commands_exist(self):
         known = verbs()
         self.assertIn("show", known["policy"])
