@@ -54,10 +54,15 @@ const known = (stage) => [['oracle', stage.oracle], ['two clocks', stage.two_clo
 // --- the headline table
 
 function promise(policy) {
-  if (policy.broken_jobs === 0) return element('span', { class: 'kept' }, policy.apps_over ? 'kept but for short jobs' : 'kept');
-  return element('span', { class: 'broken' },
-    `broken: ${policy.broken_jobs} of ${policy.jobs} jobs, ${policy.apps_over} of ${policy.apps.length} apps`);
+  const own = policy.delta === data.delta ? '' : ` (of ${percent(1 - policy.delta, 0)})`;
+  const apps = `${policy.apps_over} of ${policy.apps.length} apps`;
+  if (policy.judged_jobs === 0) return element('span', policy.apps_over ? { class: 'broken' } : {}, `no job of 30 s; ${apps} over${own}`);
+  if (policy.broken_jobs === 0 && policy.apps_over === 0) return element('span', { class: 'kept' }, `kept${own}`);
+  return element('span', { class: 'broken' }, `broken: ${policy.broken_jobs} of ${policy.judged_jobs} jobs, ${apps}${own}`);
 }
+
+// Policies to show beside the baseline: those of which something has run.
+const others = (stage) => stage.policies.filter((p) => p.policy !== baseline && p.jobs > 0);
 
 function figureCell(figure, show) {
   const cell = element('td', {}, show(figure.mean));
@@ -69,7 +74,7 @@ function headline(stage) {
   const head = element('tr', {}, ...['policy', 'efficiency', 'energy saved', 'mean loss', 'worst application',
     'worst job', 'probing', 'changes/min', 'fixed clock', 'promise'].map((t, i) =>
     element('th', i === 4 || i === 9 ? { class: 'left' } : {}, t)));
-  const rows = stage.policies.filter((p) => p.policy !== baseline).map((p) => element('tr', {},
+  const rows = others(stage).map((p) => element('tr', {},
     element('td', {}, element('span', { class: 'key', style: `background:${colour(p.policy)}` }), p.policy),
     figureCell(p.efficiency_gain_ratio, signed), element('td', {}, percent(p.energy_saving_ratio)),
     figureCell(p.loss_ratio, percent),
@@ -83,6 +88,8 @@ function headline(stage) {
       element('td', {}, percent(h.energy_saving_ratio)), element('td', {}, percent(h.loss_ratio)),
       element('td', { class: 'left' }, `${percent(h.worst_loss_ratio)} ${h.worst_app}`),
       ...Array(4).fill(0).map(() => element('td', {}, '–')), element('td', { class: 'left' }, 'in hindsight')));
+  for (const p of stage.policies.filter((q) => q.policy !== baseline && q.jobs === 0))
+    rows.push(element('tr', {}, element('td', {}, p.policy), element('td', { class: 'left broken', colspan: 9 }, p.failed_jobs ? 'every job failed' : 'not run')));
   return element('div', { class: 'scroll' }, element('table', {}, element('thead', {}, head), element('tbody', {}, ...rows)));
 }
 
@@ -106,7 +113,7 @@ function apart(labels) {
 function scatter(stage) {
   const wide = Math.min(900, Math.max(340, page.clientWidth)), high = 340;
   const box = { left: 52, right: wide - 16, top: 14, bottom: high - 40 };
-  const policies = stage.policies.filter((p) => p.policy !== baseline);
+  const policies = others(stage);
   const most = Math.max(data.delta * 1.3, ...policies.map((p) => p.loss_ratio.high ?? p.loss_ratio.mean)) * 1.05;
   const gains = [...policies.map((p) => p.efficiency_gain_ratio.high ?? p.efficiency_gain_ratio.mean), stage.two_clocks?.efficiency_gain_ratio ?? 0,
     ...stage.frontier.filter((f) => f.loss_ratio <= most).map((f) => f.efficiency_gain_ratio)];
@@ -157,7 +164,7 @@ function scatter(stage) {
 // --- bars, an application a row
 
 function bars(stage, title, value, mark, oracle) {
-  const shown = stage.policies.filter((p) => p.policy !== baseline);
+  const shown = others(stage);
   const apps = stage.apps;
   const thick = 5, row = shown.length * (thick + 1) + 9;
   const wide = Math.max(320, Math.min(520, page.clientWidth < 700 ? page.clientWidth : page.clientWidth / 2 - 16));
@@ -329,16 +336,20 @@ function jobs() {
 
 // --- stress
 
-const shade = (value, most, ink) =>
-  element('td', { style: `background:color-mix(in srgb, var(${ink}) ${(Math.max(0, value) / most * 60).toFixed(0)}%, var(--paper))` }, percent(value));
+const shade = (value, most, ink) => (value === null ? element('td', { class: 'dim' }, '–')
+  : element('td', { style: `background:color-mix(in srgb, var(${ink}) ${(Math.max(0, value) / most * 60).toFixed(0)}%, var(--paper))` }, percent(value)));
 
-// Where other things vary, too: the worst of them, which is the least where `ink` is that of good.
-function heat(policyLabel, axisX, axisY, value, title, ink = '--bad') {
+// Values of the chosen stages by two axes; where other things vary, too, the worst of them, which is
+// the least where `ink` is that of good.
+function heat(stages, axisX, axisY, value, title, ink = '--bad') {
   const worst = ink === '--bad' ? Math.max : Math.min;
-  const values = (axis) => (axis ? [...new Set(data.stages.map((s) => s.stress[axis]))] : [null]);
-  const of = (stage) => value(stage.policies.find((p) => p.policy === policyLabel));
-  const most = Math.max(0.02, ...data.stages.map(of));
-  const cell = (x, y) => shade(worst(...data.stages.filter((s) => s.stress[axisX] === x && (y === null || s.stress[axisY] === y)).map(of)), most, ink);
+  const values = (axis) => (axis ? [...new Set(stages.map((s) => s.stress[axis]))] : [null]);
+  const known = (list) => list.map(value).filter((v) => v !== null);
+  const most = Math.max(0.02, ...known(stages));
+  const cell = (x, y) => {
+    const here = known(stages.filter((s) => s.stress[axisX] === x && (y === null || s.stress[axisY] === y)));
+    return shade(here.length ? worst(...here) : null, most, ink);
+  };
   const row = (name, cells) => element('tr', {}, element('td', {}, String(name)), ...cells);
   const head = (name, titles) => element('tr', {}, element('th', {}, name), ...titles.map((t) => element('th', {}, String(t))));
   const table = axisY
@@ -347,18 +358,34 @@ function heat(policyLabel, axisX, axisY, value, title, ink = '--bad') {
   return element('div', {}, element('p', {}, title), element('div', { class: 'scroll' }, element('table', {}, ...table)));
 }
 
+function choice(name, values, shown = (v) => v) {
+  const out = element('select', { 'aria-label': name }, ...values.map((v) => element('option', { value: v }, shown(v))));
+  out.hidden = values.length < 2;
+  return out;
+}
+
 function stress() {
   const varied = Object.keys(data.axes).filter((a) => new Set(data.stages.map((s) => s.stress[a])).size > 1);
-  const policy = element('select', { 'aria-label': 'policy' }, ...labels.filter((l) => l !== baseline).map((l) => element('option', {}, l)));
+  if (varied.length === 0) return null;
+  const policy = choice('policy', labels.filter((l) => l !== baseline));
+  const chip = choice('chip', [...new Set(data.stages.map((s) => s.chip))]);
+  const across = choice('across', varied, (a) => `${data.axes[a]} →`), down = choice('down', varied.slice().reverse(), (a) => `${data.axes[a]} ↓`);
   if (labels.includes('geepafs')) policy.value = 'geepafs';
-  const frame = element('div', { class: 'columns' });
-  const draw = () => frame.replaceChildren(
-    heat(policy.value, varied[0], varied[1], (p) => p.worst_loss_ratio, 'Worst application’s loss'),
-    heat(policy.value, varied[0], varied[1], (p) => p.broken_ratio, 'Share of jobs with a broken promise'),
-    heat(policy.value, varied[0], varied[1], (p) => p.efficiency_gain_ratio.mean, 'Gain of efficiency', '--good'));
-  policy.addEventListener('change', draw);
+  const note = element('p'), frame = element('div', { class: 'columns' });
+  const draw = () => {
+    const stages = data.stages.filter((s) => s.chip === chip.value);
+    const of = (key) => (stage) => { const p = stage.policies.find((q) => q.policy === policy.value); return p && p.jobs > 0 ? key(p) ?? null : null; };
+    const second = varied.length > 1 && down.value !== across.value ? down.value : undefined;
+    const rest = varied.filter((a) => a !== across.value && a !== second);
+    note.textContent = rest.length ? `Of ${rest.map((a) => data.axes[a]).join(' and ')} each cell shows the worst.` : '';
+    frame.replaceChildren(
+      heat(stages, across.value, second, of((p) => p.worst_loss_ratio), 'Worst application’s loss'),
+      heat(stages, across.value, second, of((p) => p.broken_ratio), 'Share of jobs with a broken promise'),
+      heat(stages, across.value, second, of((p) => p.efficiency_gain_ratio.mean), 'Gain of efficiency', '--good'));
+  };
+  for (const select of [policy, chip, across, down]) select.addEventListener('change', draw);
   draw();
-  return varied.length ? element('div', {}, policy, frame) : null;
+  return element('div', {}, policy, chip, across, down, note, frame);
 }
 
 // --- the page
@@ -382,8 +409,10 @@ function draw() {
   page.append(element('h1', {}, data.experiment), element('p', {}, real
     ? `${data.stages[0].apps.length} commands on ${data.stages[0].chip}, ${data.repetitions} time${data.repetitions > 1 ? 's' : ''} each, after ${data.idle_seconds} s idle. Nothing was set.`
     : `${'work_s' in data.axes ? 'Jobs' : `${data.work_seconds} s jobs`}${'idle_s' in data.axes ? '' : ` after ${data.idle_seconds} s idle`}, ${data.repetitions} repetition${data.repetitions > 1 ? 's' : ''}${data.place === 'served' ? ', in real time' : ''}; the promise: performance at least ${percent(1 - data.delta, 0)} of ${baseline}’s.`));
+  if (data.sessions_run < data.sessions)
+    page.append(element('p', { class: 'broken' }, `Not whole: ${data.sessions_run} of ${data.sessions} sessions have run.`));
   const several = Object.keys(data.axes).length > 0 && data.stages.length > 1 ? stress() : null;
-  if (several) page.append(element('h2', {}, 'Under stress'), element('p', {}, 'Means over repetitions; where more than two things vary, the worst of the others is shown.'), several);
+  if (several) page.append(element('h2', {}, 'Under stress'), several);
   const frame = element('div');
   const choice = element('select', { 'aria-label': 'stage' }, ...data.stages.map((s, i) => element('option', { value: i }, s.title)));
   const show = () => {
@@ -402,7 +431,7 @@ function draw() {
   if (data.traces.length)
     page.append(element('h2', {}, 'One job in time'), element('p', {}, 'Shaded: at clocks that were set to learn from. Point at the chart to read why.'), jobs());
   page.append(element('footer', {}, real ? `Power is the GPU’s energy counter over the time. Made by derate ${data.version}.`
-    : `Efficiency is performance per watt; loss is 1 − performance over ${baseline}’s in the same order, start-up and probing included, over whole jobs. A promise is broken by a job of at least 30 s. Intervals: percentile bootstrap over applications and jobs. Made by derate ${data.version}.`));
+    : `Efficiency is performance per watt; loss is 1 − performance over ${baseline}’s in the same order, start-up and probing included, over whole jobs. A promise is broken by a job that takes at least 30 s under the baseline and loses more. Intervals: percentile bootstrap over applications and jobs. Made by derate ${data.version}.`));
 }
 
 draw();

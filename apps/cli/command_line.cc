@@ -521,8 +521,11 @@ void add_report(CommandLine& line) {
                    "The page; default: beside the results, with .html for its ending")
       ->type_name("FILE");
   add_data(*report, options.data);
-  report->add_option("--job", options.job, "One job's ticks instead, by its number on the page")
-      ->type_name("ID");
+  report
+      ->add_option("--job", options.job,
+                   "Print one job's ticks instead; the page and `lab show --apps` have numbers")
+      ->type_name("ID")
+      ->excludes("--output");
   add_json(*report, options);
   report->footer(examples({"derate report mine.lab", "derate report mine.lab --job 17 --json"}));
 }

@@ -61,7 +61,7 @@ Result<LabStore> open_results(const LabRunOptions& options, const Experiment& ex
 void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
           const LabView& view) {
   if (as_json)
-    print_json(lab_json(plan, stages));
+    print_json(lab_json(plan, stages, view.sessions));
   else
     print("{}", lab_text(plan, stages, view));
 }
@@ -147,6 +147,7 @@ Result<int> run_verb(const LabRunOptions& options) {
   TRY(check_dry_run(options, experiment));
   const auto gpu = TRY(real_gpu(experiment));
   const Plan plan = TRY(plan_of(options, experiment, gpu));
+  for (const std::string& warning : plan.warnings) warn("derate: {}\n", warning);
   LabStore store = TRY(open_results(options, experiment));
   TRY(note_gpu(store, gpu));
   watch_signals();
@@ -168,7 +169,8 @@ Result<int> run_verb(const LabRunOptions& options) {
          ran.ran + ran.already_there, ran.all);
     return 128 + stop_signal();
   }
-  show(plan, figures(plan, TRY(store.jobs())), options.json, {options.apps, options.cells});
+  const auto stages = figures(plan, TRY(store.jobs()));
+  show(plan, stages, options.json, {options.apps, options.cells, plan.session_count()});
   if (!options.json) print("{}", ran_text(ran, results_of(options)));
   return ran.failed_jobs > 0 ? exit_code::kFailure : exit_code::kOk;
 }
@@ -176,6 +178,7 @@ Result<int> run_verb(const LabRunOptions& options) {
 Result<int> run_verb(const LabCheckOptions& options) {
   const Experiment experiment = TRY(load_experiment(options.experiment));
   const Plan plan = TRY(make_plan(experiment, data_folder(options.data)));
+  for (const std::string& warning : plan.warnings) warn("derate: {}\n", warning);
   std::size_t jobs = 0;
   for (std::size_t i = 0; i < plan.session_count(); ++i) jobs += session_stage(plan, i).apps.size();
   if (options.json)
@@ -196,7 +199,9 @@ Result<int> run_verb(const LabShowOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   const Plan plan = TRY(stored_plan(store, options.data));
   const auto all = figures(plan, TRY(store.jobs()));
-  show(plan, TRY(only(plan, all, options.policies)), options.json, {options.apps, options.cells});
+  const std::size_t sessions = TRY(store.sessions()).size();
+  show(plan, TRY(only(plan, all, options.policies)), options.json,
+       {options.apps, options.cells, sessions});
   return exit_code::kOk;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "apps/common/output.h"
 #include "base/exit_code.h"
@@ -61,30 +62,36 @@ std::string jobs_csv(const std::vector<StoredJob>& jobs) {
 
 std::string figures_csv(const std::vector<StageResult>& stages) {
   std::string out =
-      "chip,stress,policy,app,jobs,failed_jobs,broken_jobs,loss_ratio,loss_low,loss_high,"
-      "efficiency_gain_ratio,gain_low,gain_high,energy_saving_ratio,worst_job_loss_ratio,"
-      "mean_power_watts,probing_ratio,clock_changes_per_minute\n";
+      "chip,stress,policy,app,jobs,failed_jobs,judged_jobs,broken_jobs,loss_ratio,loss_low,"
+      "loss_high,efficiency_gain_ratio,gain_low,gain_high,energy_saving_ratio,worst_job_loss_ratio,"
+      "worst_job,energy_joules,mean_power_watts,mean_clock_mhz,probing_ratio,"
+      "clock_changes_per_minute\n";
   for (const StageResult& stage : stages)
     for (const PolicyResult& policy : stage.policies)
       for (const AppResult& app : policy.apps) {
         out += fmt::format("{},{},{},{},{},{},", cell(stage.chip), cell(stage.cell),
                            cell(policy.label), cell(app.app), app.jobs, app.failed);
         out += app.jobs == 0
-                   ? std::string(11, ',') + "\n"
-                   : fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n", app.broken, app.loss.mean,
-                                 or_nothing(app.loss.low), or_nothing(app.loss.high), app.gain.mean,
-                                 or_nothing(app.gain.low), or_nothing(app.gain.high), app.saving,
-                                 app.worst_job_loss, app.mean_power().value(), app.probing_share,
+                   ? std::string(15, ',') + "\n"
+                   : fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", app.judged,
+                                 app.broken, app.loss.mean, or_nothing(app.loss.low),
+                                 or_nothing(app.loss.high), app.gain.mean, or_nothing(app.gain.low),
+                                 or_nothing(app.gain.high), app.saving, app.worst_job_loss,
+                                 app.worst_job, app.energy.value(), app.mean_power().value(),
+                                 or_nothing(app.mean_clock), app.probing_share,
                                  app.changes_per_minute);
       }
   return out;
 }
 
-// A file's name of a label: what is no letter, digit, dot or dash becomes an underscore.
-std::string file_name(std::string label) {
+// A file's name of a label: what is no letter, digit, dot or dash becomes an underscore, and a
+// number is added to one that was used.
+std::string file_name(std::string label, std::set<std::string>& used) {
   for (char& c : label)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
-  return label;
+  std::string out = label;
+  for (int i = 2; !used.insert(out).second; ++i) out = fmt::format("{}_{}", label, i);
+  return out;
 }
 
 // The published files of one stage, a set a policy.
@@ -92,6 +99,7 @@ Result<void> write_published(const LabStore& store, const Plan& plan,
                              const std::vector<StoredJob>& jobs, const std::string& folder,
                              const Stage& stage) {
   TRY(make_folder(folder));
+  std::set<std::string> used;
   for (const PolicyChoice& policy : plan.policies) {
     PublishedRun run{policy.label, {}, kPublishedBegin, from_seconds(plan.experiment.idle_s)};
     for (const StoredJob& one : jobs)
@@ -102,7 +110,7 @@ Result<void> write_published(const LabStore& store, const Plan& plan,
       return std::pair(a.session.repetition, a.position) <
              std::pair(b.session.repetition, b.position);
     });
-    const std::string name = file_name(policy.label);
+    const std::string name = file_name(policy.label, used);
     const auto write = [&](const std::string& file, const std::string& text) {
       return write_file_atomically(folder + "/" + file, text, Durable::no);
     };
@@ -158,7 +166,8 @@ Result<int> run_verb(const LabExportOptions& options) {
   TRY(write("experiment.toml", print_experiment(plan.experiment)));
   TRY(write("jobs.csv", jobs_csv(jobs)));
   TRY(write("figures.csv", figures_csv(stages)));
-  TRY(write("figures.json", json_text(lab_json(plan, stages), 1) + "\n"));
+  const std::size_t sessions = TRY(store.sessions()).size();
+  TRY(write("figures.json", json_text(lab_json(plan, stages, sessions), 1) + "\n"));
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const std::string name =
         plan.stages.size() == 1 ? "published" : fmt::format("published-{}", i + 1);

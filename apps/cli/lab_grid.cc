@@ -62,7 +62,10 @@ std::string one_grid(const Grid& grid, const std::vector<StageResult>& stages,
   Table table(head);
   for (const auto& [row, places] : grid.rows) {
     std::vector<std::string> cells = {row};
-    for (const std::size_t at : places) cells.push_back(text(of_policy(stages[at], label)));
+    for (const std::size_t at : places) {
+      const PolicyResult& result = of_policy(stages[at], label);
+      cells.push_back(result.jobs > 0 ? text(result) : "not run");
+    }
     table.add(std::move(cells));
   }
   return fmt::format("{}: {}\n{}\n", toned(label, Tone::strong), title, table.text());
@@ -88,7 +91,10 @@ std::string grids_text(const Plan& plan, const std::vector<StageResult>& stages)
       out += one_grid(grid, stages, policy.label, "worst application's loss",
                       [](const PolicyResult& r) { return percent_text(r.worst_loss); });
       out += one_grid(grid, stages, policy.label, "jobs with a broken promise",
-                      [](const PolicyResult& r) { return percent_text(r.broken_share()); });
+                      [](const PolicyResult& r) {
+                        const auto share = r.broken_share();
+                        return share ? percent_text(*share) : std::string("-");
+                      });
     }
   }
   return out;

@@ -30,12 +30,14 @@ Json hindsight_json(const HindsightResult& result) {
 Json app_json(const AppResult& app) {
   Json out = {{"app", app.app}, {"jobs", app.jobs}, {"failed_jobs", app.failed}};
   if (app.jobs == 0) return out;  // nothing was measured
-  out.update({{"broken_jobs", app.broken},
+  out.update({{"judged_jobs", app.judged},
+              {"broken_jobs", app.broken},
               {"loss_ratio", figure_json(app.loss)},
               {"efficiency_gain_ratio", figure_json(app.gain)},
               {"energy_saving_ratio", app.saving},
               {"slowdown_ratio", app.slowdown()},
               {"worst_job_loss_ratio", app.worst_job_loss},
+              {"worst_job", app.worst_job},
               {"time_seconds", seconds(app.time)},
               {"energy_joules", app.energy.value()},
               {"mean_power_watts", app.mean_power().value()},
@@ -60,8 +62,10 @@ Json policy_json(const StageResult& stage, const PolicyResult& policy) {
   Json out = {{"policy", policy.label},
               {"jobs", policy.jobs},
               {"failed_jobs", policy.failed},
+              {"delta", policy.delta}};
+  if (policy.jobs == 0) return out;  // not run
+  out.update({{"judged_jobs", policy.judged},
               {"broken_jobs", policy.broken},
-              {"broken_ratio", policy.broken_share()},
               {"apps_over", policy.apps_over},
               {"loss_ratio", figure_json(policy.loss)},
               {"efficiency_gain_ratio", figure_json(policy.gain)},
@@ -71,7 +75,8 @@ Json policy_json(const StageResult& stage, const PolicyResult& policy) {
               {"worst_job_loss_ratio", policy.worst_job_loss},
               {"probing_ratio", policy.probing_share},
               {"policy_cpu_ratio", policy.policy_cpu_share},
-              {"clock_changes_per_minute", policy.changes_per_minute}};
+              {"clock_changes_per_minute", policy.changes_per_minute}});
+  if (const auto share = policy.broken_share()) out["broken_ratio"] = *share;
   if (const auto same = stage.frontier_gain(policy.loss.mean))
     out["fixed_clock_gain_ratio"] = *same;
   out["apps"] = std::move(apps);
@@ -126,15 +131,21 @@ std::string stage_title(const StageResult& stage) {
   return stage.cell.empty() ? stage.chip : stage.chip + ", " + stage.cell;
 }
 
-Json lab_json(const Plan& plan, const std::vector<StageResult>& stages) {
+Json lab_json(const Plan& plan, const std::vector<StageResult>& stages, std::size_t sessions) {
   const Experiment& e = plan.experiment;
   Json list = Json::array();
   for (std::size_t i = 0; i < stages.size(); ++i)
     list.push_back(stage_json(plan, stages[i], plan.stages[i].cell));
-  return {{"experiment", e.name},     {"place", e.place},
-          {"delta", e.delta},         {"repetitions", e.repetitions},
-          {"seed", e.seed},           {"work_seconds", e.work_s},
-          {"idle_seconds", e.idle_s}, {"baseline", plan.policies.front().label},
+  return {{"experiment", e.name},
+          {"place", e.place},
+          {"delta", e.delta},
+          {"repetitions", e.repetitions},
+          {"seed", e.seed},
+          {"work_seconds", e.work_s},
+          {"idle_seconds", e.idle_s},
+          {"baseline", plan.policies.front().label},
+          {"sessions", plan.session_count()},
+          {"sessions_run", sessions},
           {"stages", std::move(list)}};
 }
 

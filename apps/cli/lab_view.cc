@@ -21,20 +21,30 @@ std::string worst_text(double loss, const std::string& app) {
   return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
 }
 
-std::string promise_text(const PolicyResult& policy) {
-  if (policy.broken == 0) return policy.apps_over > 0 ? "broken in short jobs" : "kept";
-  return fmt::format("broken: {} of {} jobs, {} of {} apps", policy.broken, policy.jobs,
-                     policy.apps_over, policy.apps.size());
+std::string promise_text(const PolicyResult& policy, double delta) {
+  const std::string own =
+      policy.delta == delta ? "" : fmt::format(" (of {})", percent_text(1 - policy.delta, 0));
+  if (policy.judged == 0)
+    return fmt::format("no job of 30 s; {} of {} apps over{}", policy.apps_over, policy.apps.size(),
+                       own);
+  if (policy.broken == 0 && policy.apps_over == 0) return "kept" + own;
+  return fmt::format("broken: {} of {} jobs, {} of {} apps{}", policy.broken, policy.judged,
+                     policy.apps_over, policy.apps.size(), own);
 }
 
-void add_policy(Table& table, const StageResult& stage, const PolicyResult& policy) {
+void add_policy(Table& table, const StageResult& stage, const PolicyResult& policy, double delta) {
+  if (policy.jobs == 0) {
+    const std::string why = policy.failed > 0 ? "every job failed" : "not run";
+    table.add({policy.label, "-", "-", "-", "-", "-", "-", "-", "-", why}, Tone::bad);
+    return;
+  }
   const auto same = stage.frontier_gain(policy.loss.mean);
   const bool kept = policy.broken == 0 && policy.apps_over == 0;
   table.add({policy.label, figure_text(policy.gain, true), percent_text(policy.saving),
              figure_text(policy.loss, false), worst_text(policy.worst_loss, policy.worst_app),
              percent_text(policy.worst_job_loss), percent_text(policy.probing_share),
              fmt::format("{:.1f}", policy.changes_per_minute),
-             same ? signed_percent_text(*same) : "-", promise_text(policy)},
+             same ? signed_percent_text(*same) : "-", promise_text(policy, delta)},
             kept ? Tone::plain : Tone::bad);
 }
 
@@ -57,8 +67,8 @@ void add_app(Table& table, const PolicyResult& policy, const AppResult& app) {
     return;
   }
   table.add({app.app, policy.label, figure_text(app.gain, true), figure_text(app.loss, false),
-             percent_text(app.worst_job_loss), percent_text(app.slowdown()),
-             fmt::format("{:.0f} W", app.mean_power().value()),
+             fmt::format("{} (job {})", percent_text(app.worst_job_loss), app.worst_job),
+             percent_text(app.slowdown()), fmt::format("{:.0f} W", app.mean_power().value()),
              fmt::format("{:.2f} kJ", app.energy.value() / 1000),
              app.sensed_energy ? fmt::format("{:.2f} kJ", app.sensed_energy->value() / 1000) : "-",
              percent_text(app.probing_share), jobs_text(app)},
@@ -167,7 +177,8 @@ std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   Table table({"policy", "efficiency (95 %)", "saved", "mean loss (95 %)", "<worst application",
                "worst job", "probing", "changes/min", "fixed clock", "<promise"});
   for (const PolicyResult& policy : stage.policies)
-    if (policy.label != plan.policies.front().label) add_policy(table, stage, policy);
+    if (policy.label != plan.policies.front().label)
+      add_policy(table, stage, policy, plan.experiment.delta);
   if (stage.oracle) add_hindsight(table, "oracle", *stage.oracle);
   if (stage.bound) add_hindsight(table, "two clocks", *stage.bound);
   std::string out = toned(stage_title(stage), Tone::strong) + "\n";
@@ -198,24 +209,40 @@ const char* footnote(bool real, bool grid) {
 
 }  // namespace
 
+namespace {
+
+// "120 s jobs after 20 s idle, 3 repetitions, promise: performance >= 90 %"
+std::string heading(const Plan& plan) {
+  const Experiment& e = plan.experiment;
+  if (e.place == "real")
+    return fmt::format("{} commands after {:.0f} s idle, {} repetitions, nothing was set",
+                       e.commands.size(), e.idle_s, e.repetitions);
+  const std::string jobs =
+      e.stress_work_s.empty() ? fmt::format("{:.0f} s jobs", e.work_s) : "jobs";
+  const std::string gap =
+      e.stress_idle_s.empty() ? fmt::format(" after {:.0f} s idle", e.idle_s) : "";
+  return fmt::format("{}{}, {} repetitions, promise: performance >= {}", jobs, gap, e.repetitions,
+                     percent_text(1 - e.delta, 0));
+}
+
+}  // namespace
+
 std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages,
                      const LabView& view) {
-  const Experiment& e = plan.experiment;
-  const bool real = e.place == "real";
-  const bool grid = plan.stages.size() > kFewStages * std::max<std::size_t>(1, e.chips.size());
+  const std::size_t chips = std::max<std::size_t>(1, plan.experiment.chips.size());
+  const bool grid = plan.stages.size() > kFewStages * chips;
   const bool cells = !grid || view.apps || view.cells;
-  std::string out = toned(e.name, Tone::strong) + ": ";
-  out +=
-      real ? fmt::format("{} commands after {:.0f} s idle, {} repetitions, nothing was set\n\n",
-                         e.commands.size(), e.idle_s, e.repetitions)
-           : fmt::format(
-                 "{}{} repetitions, promise: performance >= {}\n\n",
-                 grid ? "" : fmt::format("{:.0f} s jobs after {:.0f} s idle, ", e.work_s, e.idle_s),
-                 e.repetitions, percent_text(1 - e.delta, 0));
+  std::string out =
+      fmt::format("{}: {}\n", toned(plan.experiment.name, Tone::strong), heading(plan));
+  if (view.sessions < plan.session_count())
+    out += toned(fmt::format("Not whole: {} of {} sessions have run.\n", view.sessions,
+                             plan.session_count()),
+                 Tone::bad);
+  out += "\n";
   if (grid) out += grids_text(plan, stages);
   if (cells)
     for (const StageResult& stage : stages) out += stage_text(plan, stage, view.apps);
-  return out + footnote(real, !cells);
+  return out + footnote(plan.experiment.place == "real", !cells);
 }
 
 namespace {

@@ -18,14 +18,16 @@ Result<Plan> stored_plan(const LabStore& store, const std::string& data);
 std::string stage_title(const StageResult& stage);
 
 struct LabView {
-  bool apps = false;   // every application
-  bool cells = false;  // of a stress grid every cell with all its figures, not the grid alone
+  bool apps = false;         // every application
+  bool cells = false;        // of a stress grid every cell with all its figures, not the grid alone
+  std::size_t sessions = 0;  // that have run
 };
 
 std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages, const LabView& view);
 // Of each policy its gain, worst loss and broken promises by the values of the axes.
 std::string grids_text(const Plan& plan, const std::vector<StageResult>& stages);
-nlohmann::ordered_json lab_json(const Plan& plan, const std::vector<StageResult>& stages);
+nlohmann::ordered_json lab_json(const Plan& plan, const std::vector<StageResult>& stages,
+                                std::size_t sessions);
 
 // "132 sessions, 51 h of GPU time in 32 s"
 std::string ran_text(const RunOutcome& ran, const std::string& results);

@@ -149,7 +149,7 @@ Result<int> run_verb(const ReportOptions& options) {
   const Plan plan = TRY(stored_plan(store, options.data));
   const auto jobs = TRY(store.jobs());
   const auto stages = figures(plan, jobs);
-  Json data = lab_json(plan, stages);
+  Json data = lab_json(plan, stages, TRY(store.sessions()).size());
   Json axes_shown = Json::object();
   for (const auto& [axis, value] : plan.stages.front().cell.values)
     axes_shown[axis->key] =

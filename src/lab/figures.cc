@@ -50,7 +50,8 @@ Figure bootstrapped(const Samples& samples) {
 }
 
 // The jobs of one stage, by policy, application and repetition.
-using Jobs = std::map<std::string, std::map<std::string, std::map<int, const JobRecord*>>>;
+using Repetitions = std::map<int, const StoredJob*>;
+using Jobs = std::map<std::string, std::map<std::string, Repetitions>>;
 
 struct Judged {
   AppResult result;
@@ -101,25 +102,29 @@ Relative relative_to(const JobRecord& full, const JobRecord& job) {
   return {1 - rate / full_rate, per_joule / full_per_joule - 1};
 }
 
-Judged judge(const std::string& app, const std::map<int, const JobRecord*>& jobs,
-             const std::map<int, const JobRecord*>& baseline, double delta) {
+Judged judge(const std::string& app, const Repetitions& jobs, const Repetitions& baseline,
+             double delta) {
   Judged out;
   AppResult& r = out.result;
   r.app = app;
   std::vector<const JobRecord*> judged;
-  for (const auto& [repetition, job] : jobs) {
+  for (const auto& [repetition, stored] : jobs) {
+    const JobRecord* job = &stored->job;
     const auto full = baseline.find(repetition);
-    const bool comparable = full != baseline.end() && full->second->error.empty();
-    if (!job->error.empty() || !comparable) {
+    if (full == baseline.end()) continue;  // not run yet
+    if (!job->error.empty() || !full->second->job.error.empty()) {
       ++r.failed;
       continue;
     }
-    const Relative relative = relative_to(*full->second, *job);
+    const Relative relative = relative_to(full->second->job, *job);
     out.losses.push_back(relative.loss);
     out.gains.push_back(relative.gain);
     r.saving += relative.gain / (1 + relative.gain);
-    r.worst_job_loss = r.jobs == 0 ? relative.loss : std::max(r.worst_job_loss, relative.loss);
-    if (relative.loss > delta && job->time >= kShortestJudged) ++r.broken;
+    if (r.jobs == 0 || relative.loss > r.worst_job_loss)
+      r.worst_job_loss = relative.loss, r.worst_job = stored->id;
+    const bool long_enough = full->second->job.time >= kShortestJudged;
+    r.judged += long_enough ? 1 : 0;
+    r.broken += long_enough && relative.loss > delta ? 1 : 0;
     ++r.jobs;
     judged.push_back(job);
   }
@@ -135,6 +140,7 @@ PolicyResult policy_result(const Stage& stage, const std::string& label, const J
                            const std::string& baseline, double delta) {
   PolicyResult out;
   out.label = label;
+  out.delta = delta;
   Samples losses, gains;
   const auto of_policy = jobs.find(label), of_baseline = jobs.find(baseline);
   if (of_policy == jobs.end() || of_baseline == jobs.end()) return out;
@@ -147,6 +153,7 @@ PolicyResult policy_result(const Stage& stage, const std::string& label, const J
     const AppResult& r = app.result;
     out.jobs += r.jobs;
     out.failed += r.failed;
+    out.judged += r.judged;
     out.broken += r.broken;
     if (r.jobs > 0) {
       ++n;
@@ -199,6 +206,11 @@ void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
   }
 }
 
+double promised_delta(const Plan& plan, const PolicyChoice& policy) {
+  const auto own = policy.params.number("delta");
+  return own && policy.info->promise == PolicyInfo::Promise::delta ? *own : plan.experiment.delta;
+}
+
 }  // namespace
 
 std::optional<double> StageResult::frontier_gain(double loss) const {
@@ -224,10 +236,10 @@ std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jo
     Jobs here;
     for (const StoredJob& one : jobs)
       if (one.session.chip == result.chip && one.session.cell == result.cell)
-        here[one.session.policy][one.job.app][one.session.repetition] = &one.job;
+        here[one.session.policy][one.job.app][one.session.repetition] = &one;
     for (const PolicyChoice& policy : plan.policies)
-      result.policies.push_back(policy_result(stage, policy.label, here,
-                                              plan.policies.front().label, plan.experiment.delta));
+      result.policies.push_back(policy_result(
+          stage, policy.label, here, plan.policies.front().label, promised_delta(plan, policy)));
     if (stage.simulation) add_hindsight(result, *stage.simulation, plan.experiment.delta);
     out.push_back(std::move(result));
   }

@@ -26,11 +26,13 @@ struct Figure {
 struct AppResult {
   std::string app;
   int jobs = 0, failed = 0;
-  int broken = 0;     // loss > delta, in jobs of at least 30 s
+  int judged = 0;     // jobs that take at least 30 s under the baseline
+  int broken = 0;     // loss > delta, of these
   Figure loss;        // 1 - perf / perf(max-freq)
   Figure gain;        // (perf / mean power) ratio - 1
   double saving = 0;  // of energy
   double worst_job_loss = 0;
+  std::int64_t worst_job = 0;  // its number in the results
   Duration time{};
   Joules energy{};
   std::optional<Joules> sensed_energy;
@@ -48,16 +50,21 @@ struct AppResult {
 // One policy: means over its applications; the interval draws applications and their jobs again.
 struct PolicyResult {
   std::string label;
+  double delta = 0;  // what it promises; the experiment's where it has none of its own
   std::vector<AppResult> apps;
   Figure loss, gain;
   double saving = 0;
   double worst_loss = 0;  // of an application's mean
   std::string worst_app;
   double worst_job_loss = 0;
-  int jobs = 0, failed = 0, broken = 0, apps_over = 0;
+  int jobs = 0, failed = 0;  // none of either: nothing was run
+  int judged = 0, broken = 0, apps_over = 0;
   double probing_share = 0, policy_cpu_share = 0, changes_per_minute = 0;
 
-  double broken_share() const { return jobs > 0 ? static_cast<double>(broken) / jobs : 0; }
+  // Empty where no job was long enough to be judged.
+  std::optional<double> broken_share() const {
+    return judged > 0 ? std::optional(static_cast<double>(broken) / judged) : std::nullopt;
+  }
 };
 
 // What hindsight would have given: means over the applications.

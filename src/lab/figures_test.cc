@@ -90,6 +90,72 @@ TEST(Figures, ShortJobsBreakNoPromise) {
   EXPECT_EQ(figures(plan, jobs)[0].policies[1].apps_over, 1);
 }
 
+// What is judged is the same for all policies: jobs that take 30 s under the baseline.
+TEST(Figures, TheBaselineSaysWhichJobsAreLongEnough) {
+  std::vector<StoredJob> jobs{
+      job("max-freq", "GeMM", 0, 29s, 1e3), job("geepafs", "GeMM", 0, 40s, 1e3),
+      job("max-freq", "BWtest", 0, 31s, 1e3), job("geepafs", "BWtest", 0, 40s, 1e3)};
+  jobs[3].id = 17;
+  const PolicyResult policy = figures(plan_of(), jobs)[0].policies[1];
+  EXPECT_EQ(policy.judged, 1);
+  EXPECT_EQ(policy.broken, 1);
+  EXPECT_EQ(policy.broken_share(), 1.0);
+  EXPECT_EQ(policy.apps[1].worst_job, 17);
+}
+
+TEST(Figures, WhatHasNotRunHasNoFigures) {
+  const auto stage = figures(plan_of(), std::vector{job("max-freq", "GeMM", 0, 100s, 1e3)})[0];
+  EXPECT_EQ(stage.policies[1].jobs, 0);
+  EXPECT_EQ(stage.policies[1].failed, 0);
+  EXPECT_FALSE(stage.policies[1].broken_share());
+}
+
+TEST(Plan, ThePromiseIsTheExperimentsWhereAPolicyHasNoneOfItsOwn) {
+  const auto e = parse_experiment(
+      "[experiment]\ndelta = 0.05\n[gpus]\nchips = [\"V100-SXM2\"]\n[workloads]\nfitted = "
+      "[\"GeMM\"]\n[[policy]]\nname = \"geepafs\"\n[[policy]]\nname = \"geepafs\"\nlabel = "
+      "\"p80\"\nset = {delta = 0.2}\n[[policy]]\nname = \"nv-boost\"\n",
+      "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  const auto plan = make_plan(*e, "/nowhere");
+  ASSERT_TRUE(plan.ok()) << plan.error().message;
+  EXPECT_EQ(plan->policies[1].params.number("delta"), 0.05);
+  EXPECT_EQ(plan->policies[2].params.number("delta"), 0.2);
+  const auto stage = figures(*plan, {})[0];
+  EXPECT_EQ(stage.policies[1].delta, 0.05);
+  EXPECT_EQ(stage.policies[2].delta, 0.2);
+  EXPECT_EQ(stage.policies[3].delta, 0.05);
+}
+
+TEST(Plan, TriesThePoliciesParametersOnTheChip) {
+  const auto e = parse_experiment(
+      "[gpus]\nchips = [\"V100-SXM2\"]\n[workloads]\nfitted = [\"GeMM\"]\n[[policy]]\nname = "
+      "\"geepafs\"\nset = {probe_clocks = [1000, 1300]}\n",
+      "x.toml");
+  ASSERT_TRUE(e.ok()) << e.error().message;
+  const auto plan = make_plan(*e, "/nowhere");
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().message.find("x.toml:5:1: geepafs on "), 0u) << plan.error().message;
+}
+
+// Work whose counters are not known is taken when it is named, with a warning.
+TEST(Plan, AllWorkloadsAreThoseThatShowCounters) {
+  const auto plan = [](const std::string& fitted) {
+    const auto e = parse_experiment("[gpus]\nchips = [\"H200\"]\n[workloads]\nfitted = [" + fitted +
+                                        "]\n[[policy]]\nname = \"geepafs\"\n",
+                                    "x.toml");
+    CHECK(e.ok());
+    auto made = make_plan(*e, "/nowhere");
+    CHECK(made.ok());
+    return *std::move(made);
+  };
+  const auto all = plan("\"*\""), named = plan("\"amber_stmv\"");
+  EXPECT_EQ(std::count(all.stages[0].apps.begin(), all.stages[0].apps.end(), "amber_stmv"), 0);
+  EXPECT_TRUE(all.warnings.empty());
+  ASSERT_EQ(named.warnings.size(), 1u);
+  EXPECT_NE(named.warnings[0].find("amber_stmv"), std::string::npos);
+}
+
 // No clock and no mixture of two beats the bound, which is at least the oracle's.
 TEST(Figures, TheBoundIsAboveTheOracleAndBothKeepThePromise) {
   const auto stage = figures(plan_of(), {})[0];

@@ -1,6 +1,7 @@
 #include "lab/hindsight.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace derate {
 namespace {
@@ -9,10 +10,19 @@ struct Rate {
   double work = 0, watts = 0;  // a second
 };
 
-// One phase at one clock, the GPU shared with the tenants.
-Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, std::size_t clock) {
+// What the GPU leaks above what the workloads' own power has in it, at the lowest voltage.
+double leakage_at(const ThermalSpec& thermal, double mean_watts) {
+  const double kelvin =
+      thermal.ambient.value() + thermal.kelvin_per_watt * mean_watts - thermal.reference.value();
+  return thermal.leakage.value() * (std::exp(thermal.leakage_per_kelvin * kelvin) - 1);
+}
+
+// One phase at one clock, the GPU shared with the tenants; `leakage` at the lowest voltage.
+Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, const SimChip& chip,
+             double leakage, std::size_t clock) {
   const double n = 1 + static_cast<double>(tenants.size());
   Rate out{phase.points[clock].rate / n, phase.points[clock].power.value() / n};
+  out.watts += leakage * chip.voltage.at(chip.sm_clocks[clock]);
   for (const Workload* tenant : tenants)
     out.watts += tenant->phases[0].points[clock].power.value() / n;
   return out;
@@ -20,13 +30,14 @@ Rate rate_at(const Phase& phase, std::span<const Workload* const> tenants, std::
 
 // The power limit holds the clock down to a mixture of two.
 Rate limited(const Phase& phase, std::span<const Workload* const> tenants, const SimChip& chip,
-             std::size_t clock) {
+             double leakage, std::size_t clock) {
   const double limit = chip.power_limits.factory.value();
-  const Rate here = rate_at(phase, tenants, clock);
+  const Rate here = rate_at(phase, tenants, chip, leakage, clock);
   if (here.watts <= limit) return here;
   std::size_t below = clock;
-  while (below > 0 && rate_at(phase, tenants, below).watts > limit) --below;
-  const Rate low = rate_at(phase, tenants, below), high = rate_at(phase, tenants, below + 1);
+  while (below > 0 && rate_at(phase, tenants, chip, leakage, below).watts > limit) --below;
+  const Rate low = rate_at(phase, tenants, chip, leakage, below),
+             high = rate_at(phase, tenants, chip, leakage, below + 1);
   const double share = std::clamp((limit - low.watts) / (high.watts - low.watts), 0.0, 1.0);
   return {(1 - share) * low.work + share * high.work, limit};
 }
@@ -38,22 +49,35 @@ Outcome against(const Steady& full, const Steady& here) {
 // Seconds and joules, both relative to the highest clock.
 Steady relative(const Outcome& outcome) { return {1 / (1 - outcome.loss), 1 / (1 + outcome.gain)}; }
 
-}  // namespace
-
-Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
-              const SimChip& chip, std::size_t clock) {
+Steady round_of(const Workload& workload, std::span<const Workload* const> tenants,
+                const SimChip& chip, double leakage, std::size_t clock) {
   Steady total;
   double work = 0;
   for (const Phase& phase : workload.phases) {
     const double length = phase.work > Duration{} ? seconds(phase.work) : 1;
-    const Rate rate = limited(phase, tenants, chip, clock);
+    const Rate rate = limited(phase, tenants, chip, leakage, clock);
     const double gap = seconds(phase.gap);
+    const double idle = chip.idle_power.at(chip.sm_clocks[clock]) +
+                        leakage * chip.voltage.at(chip.sm_clocks[clock]);
     total.seconds += length / rate.work + gap;
-    total.joules +=
-        length / rate.work * rate.watts + gap * chip.idle_power.at(chip.sm_clocks[clock]);
+    total.joules += length / rate.work * rate.watts + gap * idle;
     work += length;
   }
   return {total.seconds / work, total.joules / work};
+}
+
+constexpr int kRounds = 12;  // leakage warms by little: this settles to a milliwatt
+
+}  // namespace
+
+Steady steady(const Workload& workload, std::span<const Workload* const> tenants,
+              const SimChip& chip, std::size_t clock) {
+  Steady out = round_of(workload, tenants, chip, 0, clock);
+  if (workload.tabled) return out;  // power as measured, leakage in it
+  for (int i = 0; i < kRounds; ++i)
+    out = round_of(workload, tenants, chip, leakage_at(chip.thermal, out.joules / out.seconds),
+                   clock);
+  return out;
 }
 
 std::vector<FixedClock> fixed_clocks(const Workload& workload,

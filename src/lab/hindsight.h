@@ -1,5 +1,6 @@
 // What could have been had: one constant clock, the best clock for each job, the best mixture of
-// two. From the workloads' own curves, the power limit included, start-up and leakage not.
+// two. From the workloads' own curves, the power limit and the leakage of a GPU that has got warm
+// included, start-up not.
 #pragma once
 
 #include <optional>

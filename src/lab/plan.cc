@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "base/text.h"
 #include "govern/envelope_rule.h"
@@ -40,10 +41,18 @@ Result<fs::path> find_folder(const Experiment& e, const std::string& key, const 
   return fs::path(TRY(find_beside(e, key, table, data_folder))).parent_path();
 }
 
+// Policies that live by counters see nothing of work without: what they lose on it is chance.
+bool shows_counters(const Workload& workload) {
+  return std::all_of(workload.phases.begin(), workload.phases.end(), [](const Phase& phase) {
+    return phase.points.front().gpu_utilisation.has_value();
+  });
+}
+
 Result<void> add_fitted(std::vector<Workload>& out, const Experiment& e, const SimChip& chip) {
   if (e.fitted.empty()) return {};
   if (all_of_them(e.fitted)) {
-    for (Workload& one : TRY(built_in_workloads(chip))) out.push_back(std::move(one));
+    for (Workload& one : TRY(built_in_workloads(chip)))
+      if (shows_counters(one)) out.push_back(std::move(one));
     return {};
   }
   for (const std::string& name : e.fitted)
@@ -142,10 +151,32 @@ Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
       return Error{Errc::bad_config,
                    fmt::format("{}: the label {} is the baseline's", entry.where, baseline)};
     const PolicyInfo* info = TRY(placed(find_policy(entry.policy), entry.where));
-    const auto params = TRY(placed(policy_params(*info, entry.set), entry.where));
+    auto params = TRY(placed(policy_params(*info, entry.set), entry.where));
+    const bool says = std::any_of(entry.set.begin(), entry.set.end(),
+                                  [](const std::string& one) { return one.starts_with("delta="); });
+    if (!says && info->promise == PolicyInfo::Promise::delta && params.number("delta"))
+      params.set("delta", {e.delta});
     out.push_back({info, params, entry.label});
   }
   return out;
+}
+
+// Their parameters against the chip, before anything runs.
+Result<void> try_policies(const std::vector<PolicyChoice>& policies, const Capability& capability,
+                          const Envelope& envelope, const Experiment& e) {
+  for (const PolicyChoice& choice : policies) {
+    const auto entry =
+        std::find_if(e.policies.begin(), e.policies.end(),
+                     [&](const ExperimentPolicy& one) { return one.label == choice.label; });
+    const auto made = choice.info->create(
+        {envelope, efficient_clock(capability, envelope), choice.params, capability.power_limits});
+    if (!made.ok())
+      return Error{
+          Errc::bad_config,
+          fmt::format("{}: {} on {}: {}", entry == e.policies.end() ? e.file : entry->where,
+                      choice.label, capability.id.name, made.error().message)};
+  }
+  return {};
 }
 
 }  // namespace
@@ -179,13 +210,14 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
                        const std::string& real_gpu) {
   auto policies = TRY(choices(experiment));
   auto published = TRY(published_figures(experiment, policies, data_folder));
-  Plan out{experiment, std::move(policies), {}, std::move(published)};
+  Plan out{experiment, std::move(policies), {}, std::move(published), {}};
   if (experiment.place == "real") {
     Stage& stage = out.stages.emplace_back();
     stage.chip = real_gpu;
     for (const ExperimentCommand& one : experiment.commands) stage.apps.push_back(one.name);
     return out;
   }
+  std::set<std::string> without_counters;
   for (const std::string& name : experiment.chips) {
     const SimChip& found = *TRY(placed(find_sim_chip(name), experiment.place_of("gpus.chips")));
     const SimChip chip = experiment.sensors == "reference" ? with_reference_sensors(found) : found;
@@ -195,10 +227,18 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
       TRY(add_workloads(simulation, experiment, data_folder));
       Stage stage{chip.name, cell, {}, {}};
       stage.apps = TRY(names_of(simulation.workloads, experiment));
+      TRY(try_policies(out.policies, sim_capability(chip, 0), simulation.envelope, experiment));
+      for (const Workload& one : simulation.workloads)
+        if (!shows_counters(one)) without_counters.insert(one.name);
       stage.simulation = std::move(simulation);
       out.stages.push_back(std::move(stage));
     }
   }
+  if (!without_counters.empty())
+    out.warnings.push_back(
+        fmt::format("no utilisation is known of {}: what policies that live by it do there is "
+                    "chance",
+                    fmt::join(without_counters, ", ")));
   return out;
 }
 

@@ -36,6 +36,7 @@ struct Plan {
   std::vector<PolicyChoice> policies;  // the baseline, max-freq, first; of a real GPU nv-boost
   std::vector<Stage> stages;
   std::vector<PublishedFigure> published;
+  std::vector<std::string> warnings;  // for who runs it
 
   std::size_t session_count() const {
     return stages.size() * policies.size() * static_cast<std::size_t>(experiment.repetitions);

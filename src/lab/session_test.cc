@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "govern/envelope_rule.h"
+#include "lab/hindsight.h"
 #include "lab/mixes.h"
 
 namespace derate {
@@ -63,6 +65,26 @@ TEST(Session, TheSlowestOfEightSetsThePace) {
     return 1 - seconds(full.time) / seconds(job.time);
   };
   EXPECT_GT(loss(*eight), loss(one) + 0.005);
+}
+
+// A constant clock that runs is the constant clock known beforehand, leakage included.
+TEST(Session, AConstantClockIsWhatHindsightSaysOfIt) {
+  const auto workload = find_workload(v100(), "FFT");
+  ASSERT_TRUE(workload.ok());
+  const JobRecord full = only_job(*workload, "max-freq"),
+                  low = only_job(*workload, "efficient-fix");
+  const auto envelope = make_envelope(sim_capability(v100(), 0));
+  ASSERT_TRUE(envelope.ok());
+  const FixedClock known = fixed_clocks(*workload, {}, v100(), *envelope).front();
+  EXPECT_NEAR(1 - seconds(full.time) / seconds(low.time), known.outcome.loss, 0.003);
+  EXPECT_NEAR(full.energy / low.energy - 1, known.outcome.gain, 0.02);
+}
+
+// Work that ends with a burst ends there, not after the gap behind it.
+TEST(Session, NothingIsLeftOverOfRoundWork) {
+  const auto bursts = make_mix("bursty-inference", v100());
+  ASSERT_TRUE(bursts.ok());
+  EXPECT_NEAR(seconds(only_job(*bursts, "max-freq").time), 60 + 29 * 3, 0.5);
 }
 
 }  // namespace

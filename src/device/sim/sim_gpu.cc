@@ -276,6 +276,9 @@ void SimGpu::heat() {
     ++thermal_cap_;
 }
 
+// Work that sums of steps may leave over.
+constexpr double kResidue = 1e-9;
+
 // `power` is this tenant's part of the GPU's.
 void SimGpu::work(Tenant& tenant, double rate, Watts power) {
   SimJob& job = tenant.job;
@@ -288,7 +291,7 @@ void SimGpu::work(Tenant& tenant, double rate, Watts power) {
   tenant.phase_age += step_s_;
   double done = rate * step_s_, share = 1;
   const double total = seconds(job.work);
-  if (total > 0 && job.done + done >= total) {
+  if (total > 0 && job.done + done >= total - kResidue) {
     // The job ends inside this step: its time and energy are cut there.
     share = (total - job.done) / done;
     done = total - job.done;
@@ -299,7 +302,7 @@ void SimGpu::work(Tenant& tenant, double rate, Watts power) {
   job.done += done;
   work_done_ += done;
   tenant.phase_done += done;
-  if (phase.work > Duration::zero() && tenant.phase_done >= seconds(phase.work)) {
+  if (phase.work > Duration::zero() && tenant.phase_done >= seconds(phase.work) - kResidue) {
     const double beyond = tenant.phase_done - seconds(phase.work);
     tenant.beyond[tenant.phase] = std::min(beyond, seconds(phase.work));
     tenant.gap_left = std::min(tenant.gap_left, 0.0) + seconds(phase.gap);
