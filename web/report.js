@@ -206,7 +206,7 @@ function measured(stage) {
     element('th', t === '' || (several && i === 1) ? { class: 'left' } : {}, t)));
   const rows = stage.apps.flatMap((name) => stage.policies.flatMap((p) => p.apps.filter((a) => a.app === name).map((a) => {
     const cells = [element('td', {}, name), ...(several ? [element('td', { class: 'left' }, p.policy)] : [])];
-    if (a.jobs === 0) return element('tr', {}, ...cells, element('td', { class: 'left broken', colspan: 5 + kActivity.length }, 'failed'));
+    if (a.jobs === 0) return element('tr', {}, ...cells, element('td', { class: 'left broken', colspan: 5 + kActivity.length }, `failed: ${a.error}`));
     const digits = Math.min(3, Math.max(0, 2 - Math.floor(Math.log10(a.rate || 1))));
     cells.push(element('td', {}, a.rate.toLocaleString('en', { minimumFractionDigits: digits, maximumFractionDigits: digits })), element('td', { class: 'left' }, `${a.work_unit}/s`),
       element('td', {}, `${Math.round(a.mean_power_watts)} W`),

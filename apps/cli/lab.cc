@@ -1,7 +1,11 @@
 // derate lab: experiments, run and shown.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "apps/common/output.h"
@@ -9,6 +13,7 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 #include "config/experiment.h"
 #include "lab/figures.h"
 #include "lab/mixes.h"
@@ -33,29 +38,51 @@ std::string data_folder(const std::string& given) {
   return fs::absolute(given.empty() ? "../shared/data" : given, ignored);
 }
 
-void remove_results(const std::string& path) {
-  std::error_code ignored;
-  for (const char* ending : {"", "-wal", "-shm"}) fs::remove(path + ending, ignored);
+// Held for as long as a run writes to its results.
+Result<UniqueFd> lock_results(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (file.get() < 0)
+    return Error{errno == EACCES ? Errc::no_permission : Errc::io,
+                 fmt::format("'{}': {}", path, std::strerror(errno))};
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    return Error{Errc::busy, fmt::format("'{}': another run writes to it", path)};
+  return file;
 }
 
-// Results of another experiment are not mixed with this one's.
-Result<LabStore> open_results(const LabRunOptions& options, const Experiment& experiment) {
-  const std::string path = results_of(options);
-  if (options.fresh) remove_results(path);
-  LabStore store = TRY(LabStore::create(path));
-  const std::string text = print_experiment(experiment);
-  const std::string before = TRY(store.note("experiment"));
-  if (!before.empty() && before != text)
+Result<void> keep_note(LabStore& store, const std::string& path, const std::string& key,
+                       const std::string& now, const std::string& what) {
+  const std::string before = TRY(store.note(key));
+  if (!before.empty() && before != now)
     return Error{Errc::invalid_argument,
-                 fmt::format("'{}' holds the results of another experiment, or of this one before "
-                             "it was changed: --fresh drops them, --output goes elsewhere",
-                             path)};
-  TRY(store.set_note("experiment", text));
+                 fmt::format("'{}' holds the results {}: --fresh drops them, --output goes "
+                             "elsewhere",
+                             path, what)};
+  return store.set_note(key, now);
+}
+
+struct OpenResults {
+  UniqueFd lock;  // closed last: it is of the same file
+  LabStore store;
+};
+
+// Results of another experiment are not mixed with this one's.
+Result<OpenResults> open_results(const LabRunOptions& options, const Plan& plan) {
+  const std::string path = results_of(options);
+  UniqueFd lock = TRY(lock_results(path));
+  if (options.fresh) {
+    std::error_code ignored;
+    for (const char* ending : {"", "-journal"}) fs::remove(path + ending, ignored);
+    lock = TRY(lock_results(path));
+  }
+  LabStore store = TRY(LabStore::create(path));
+  TRY(keep_note(store, path, "experiment", print_experiment(plan.experiment),
+                "of another experiment, or of this one before it was changed"));
+  TRY(keep_note(store, path, "tables", plan.tables_digest, "of other measured tables"));
   std::error_code ignored;
-  TRY(store.set_note("file", fs::absolute(experiment.file, ignored).string()));
+  TRY(store.set_note("file", fs::absolute(plan.experiment.file, ignored).string()));
   TRY(store.set_note("data", data_folder(options.data)));
   TRY(store.set_note("version", kVersion));
-  return store;
+  return OpenResults{std::move(lock), std::move(store)};
 }
 
 void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
@@ -122,24 +149,18 @@ SessionRunner runner_of(const Plan& plan, const std::optional<RealGpu>& gpu) {
   return plan.experiment.place == "served" ? on_served_gpus(plan) : in_virtual_time(plan);
 }
 
-Result<void> note_gpu(LabStore& store, const std::optional<RealGpu>& gpu) {
-  if (!gpu) return {};
-  const std::string before = TRY(store.note("gpu"));
-  if (!before.empty() && before != gpu->name)
-    return Error{Errc::invalid_argument,
-                 fmt::format("the results are of a {}, this is a {}: --fresh drops them, --output "
-                             "goes elsewhere",
-                             before, gpu->name)};
-  return store.set_note("gpu", gpu->name);
-}
-
 }  // namespace
 
 Result<Plan> stored_plan(const LabStore& store, const std::string& data) {
   const std::string text = TRY(store.note("experiment"));
   const std::string file = TRY(store.note("file")), gpu = TRY(store.note("gpu"));
   const std::string folder = data.empty() ? TRY(store.note("data")) : data;
-  return make_plan(TRY(parse_experiment(text, file)), folder, gpu);
+  Plan plan = TRY(make_plan(TRY(parse_experiment(text, file)), folder, gpu));
+  if (plan.tables_digest != TRY(store.note("tables")))
+    return Error{Errc::bad_data,
+                 "the measured tables are not those that the results are of: --data names their "
+                 "folder"};
+  return plan;
 }
 
 Result<int> run_verb(const LabRunOptions& options) {
@@ -148,8 +169,9 @@ Result<int> run_verb(const LabRunOptions& options) {
   const auto gpu = TRY(real_gpu(experiment));
   const Plan plan = TRY(plan_of(options, experiment, gpu));
   for (const std::string& warning : plan.warnings) warn("derate: {}\n", warning);
-  LabStore store = TRY(open_results(options, experiment));
-  TRY(note_gpu(store, gpu));
+  OpenResults results = TRY(open_results(options, plan));
+  LabStore& store = results.store;
+  if (gpu) TRY(keep_note(store, results_of(options), "gpu", gpu->name, "of another GPU"));
   watch_signals();
   SystemClock clock;
   Progress progress(experiment.name);

@@ -191,12 +191,15 @@ Result<int> run_verb(const LabImportOptions& options) {
   if (!options.utilisation.empty())
     tables.utilisation = WorkloadTables::Text{utilisation, options.utilisation};
   const auto workloads = TRY(parse_workload_tables(tables, *chip));
+  TRY(check_tables_are_of(tables, *chip));
   TRY(make_folder(options.folder));
   const auto write = [&](const char* name, const std::string& text) {
     return write_file_atomically(options.folder + "/" + name, text, Durable::no);
   };
   TRY(write("performance.csv", performance));
   TRY(write("power.csv", power));
+  std::error_code none;
+  fs::remove(options.folder + "/utilisation.csv", none);  // of an earlier import
   if (!options.utilisation.empty()) TRY(write("utilisation.csv", utilisation));
   if (options.json) {
     Json names = Json::array();
@@ -212,6 +215,9 @@ Result<int> run_verb(const LabImportOptions& options) {
 Result<int> run_verb(const LabLogOptions& options) {
   const std::string text = TRY(read_file(options.log));
   const GeepafsLog log = TRY(parse_geepafs_log(text, options.log));
+  if (log.rows.empty())
+    return Error{Errc::bad_data,
+                 fmt::format("{}: no line of a tick, which begin with their year", options.log)};
   const LogSummary sum = summary_of(log);
   Json gpus = Json::array();
   Table table({"GPU", "mean power", "mean utilisation", "ticks that set a clock"});

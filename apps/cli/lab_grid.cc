@@ -18,8 +18,7 @@ struct Grid {
 };
 
 std::string with_unit(const Cell::Value& value) {
-  return fmt::format("{:.4g}{}{}", value.value, *value.axis->unit == '\0' ? "" : " ",
-                     value.axis->unit);
+  return fmt::format("{}{}{}", value.value, *value.axis->unit == '\0' ? "" : " ", value.axis->unit);
 }
 
 Grid grid_of(const Plan& plan, const std::vector<std::size_t>& stages) {

@@ -29,6 +29,7 @@ Json hindsight_json(const HindsightResult& result) {
 
 Json app_json(const AppResult& app) {
   Json out = {{"app", app.app}, {"jobs", app.jobs}, {"failed_jobs", app.failed}};
+  if (app.failed > 0) out["error"] = app.error;
   if (app.jobs == 0) return out;  // nothing was measured
   out.update({{"judged_jobs", app.judged},
               {"broken_jobs", app.broken},

@@ -48,12 +48,16 @@ class TemporaryFolder {
   std::string path_;
 };
 
+// As tables and files can carry it.
 std::string last_line(const std::string& file) {
+  constexpr std::size_t kMost = 200;
   const auto text = read_file(file);
   if (!text.ok()) return "";
   std::string out;
   for (const std::string_view line : split(*text, '\n'))
-    if (!line.empty()) out = line;
+    if (!line.empty()) out = line.substr(0, kMost);
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
   return out;
 }
 
@@ -281,7 +285,12 @@ void LiveSession::take_simulated(JobRecord& job, Ended& ended) const {
 }
 
 void LiveSession::take_real(JobRecord& job, Ended& ended) {
-  const auto said = parse_work_report(ended.output);
+  const auto report = parse_work_report(ended.output);
+  if (!report.ok()) {
+    job.error = report.error().message;
+    return;
+  }
+  const std::optional<WorkReport>& said = *report;
   job.work = said ? said->work : 1;
   job.work_unit = said ? said->unit : "run";
   if (said && said->begin) ended.window = {*said->begin, *said->end};
@@ -338,9 +347,13 @@ Result<void> LiveSession::take_records(SessionRecord& out) {
     JobRecord& job = out.jobs[i];
     add_ticks(job, ticks, windows_[i].begin, windows_[i].end);
     if (!gpu_ || !job.error.empty()) continue;
+    if (job.ticks.empty()) {
+      job.error = "too short to be measured";
+      continue;
+    }
     if (job.sensed_energy) {
       job.energy = *job.sensed_energy;
-    } else if (!job.ticks.empty()) {
+    } else {
       double watts = 0;
       for (const Tick& tick : job.ticks) watts += tick.power_w;
       job.energy = Watts(watts / static_cast<double>(job.ticks.size())) * job.time;

@@ -173,6 +173,16 @@ std::string measured_text(const StageResult& stage) {
   return table.text();
 }
 
+std::string failures_text(const StageResult& stage) {
+  std::string out;
+  for (const PolicyResult& policy : stage.policies)
+    for (const AppResult& app : policy.apps)
+      if (app.failed > 0)
+        out += fmt::format("{} under {}: {} failed: {}\n", app.app, policy.label, app.failed,
+                           app.error);
+  return out.empty() ? out : "\n" + toned(out, Tone::bad);
+}
+
 std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   Table table({"policy", "efficiency (95 %)", "saved", "mean loss (95 %)", "<worst application",
                "worst job", "probing", "changes/min", "fixed clock", "<promise"});
@@ -185,6 +195,7 @@ std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
   if (stage.oracle || stage.policies.size() > 1) out += table.text();
   if (!stage.oracle) out += fmt::format("\n{}", measured_text(stage));
   out += published_text(plan, stage, apps);
+  out += failures_text(stage);
   if (apps && stage.oracle) out += fmt::format("\n{}", apps_text(stage));
   return out + "\n";
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "apps/common/output.h"
+#include "apps/common/text_file.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -169,7 +170,12 @@ Result<int> run_verb(const ReportOptions& options) {
       options.output.empty()
           ? std::filesystem::path(options.results).replace_extension(".html").string()
           : options.output;
-  TRY(write_file_atomically(path, page, Durable::no));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(path, options.results, ignored))
+    return Error{Errc::invalid_argument,
+                 fmt::format("--output {}: these are the results themselves", path)};
+  TextFile file = TRY(TextFile::create(path));  // in place: it may be a link, a pipe or a device
+  TRY(file.write(page));
   print("{}: {:.2f} MB\n", path, static_cast<double>(page.size()) / 1e6);
   return exit_code::kOk;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/text.h"
@@ -130,7 +131,26 @@ Result<void> check_choice(const Experiment& e, const std::string& key, const std
   return wrong(e, key, fmt::format("\"{}\": allowed are {}", value, joined(allowed)));
 }
 
+constexpr std::size_t kLongestName = 80;
+
+// A name that tables, files and pages can carry.
+Result<void> check_name(const std::string& name, const std::string& where) {
+  const bool plain = std::none_of(name.begin(), name.end(),
+                                  [](char c) { return static_cast<unsigned char>(c) < ' '; });
+  if (!name.empty() && name.size() <= kLongestName && plain) return {};
+  return Error{Errc::bad_config,
+               fmt::format("{}: a name of {} bytes: wanted 1 to {}, without control characters",
+                           where, name.size(), kLongestName)};
+}
+
 Result<void> check_labels(const Experiment& e) {
+  for (const ExperimentPolicy& one : e.policies) TRY(check_name(one.label, one.where));
+  for (const ExperimentCommand& one : e.commands) {
+    TRY(check_name(one.name, one.where));
+    if (one.run.find('\0') != one.run.npos)
+      return Error{Errc::bad_config, fmt::format("{}: a command with a zero byte", one.where)};
+  }
+  if (!e.name.empty()) TRY(check_name(e.name, e.place_of("experiment.name")));
   for (auto one = e.policies.begin(); one != e.policies.end(); ++one)
     for (auto other = e.policies.begin(); other != one; ++other)
       if (other->label == one->label)
@@ -187,6 +207,17 @@ Result<void> check_work(const Experiment& e) {
   return {};
 }
 
+// A job that ends within the first phase is not one of two.
+Result<void> check_periods(const Experiment& e) {
+  double shortest = e.work_s;
+  for (const double work : e.stress_work_s) shortest = std::min(shortest, work);
+  for (const double period : e.phase_period_s)
+    if (period > shortest)
+      return wrong(e, "stress.phase_period_s",
+                   fmt::format("{} s: wanted a period that a job of {} s holds", period, shortest));
+  return {};
+}
+
 Result<void> check_together(const Experiment& e) {
   TRY(check_place(e));
   TRY(check_choice(e, "gpus.sensors", e.sensors, {"chip", "reference"}));
@@ -196,6 +227,12 @@ Result<void> check_together(const Experiment& e) {
     return wrong(e, "policy", "no policies: at least one [[policy]] with a name");
   if (!e.tabled.empty() && e.tables.empty())
     return wrong(e, "workloads.tabled", "applications of no tables: set tables as well");
+  if (e.phase_pairs.size() == 1)
+    return wrong(e, "workloads.phase_pairs", "one workload makes no pair: name at least two");
+  for (const double count : e.tenants)
+    if (count != std::floor(count))
+      return wrong(e, "stress.tenants", fmt::format("{}: wanted a whole number", count));
+  TRY(check_periods(e));
   if (!e.phase_period_s.empty() && e.phase_pairs.empty())
     return wrong(e, "stress.phase_period_s", "a period of no phases: set phase_pairs as well");
   return {};

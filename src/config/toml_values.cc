@@ -117,6 +117,9 @@ Result<void> assign_list(std::vector<T>& values, const SettingInfo& info, const 
   for (std::size_t i = 0; i < count; ++i) {
     T value{};
     TRY(assign(value, info, list == nullptr ? node : *list->get(i), file));
+    if (std::find(values.begin(), values.end(), value) != values.end())
+      return bad(file, *list->get(i),
+                 fmt::format("{}: {} is there twice", info.key, shown(*list->get(i))));
     values.push_back(std::move(value));
   }
   return {};

@@ -113,7 +113,8 @@ Judged judge(const std::string& app, const Repetitions& jobs, const Repetitions&
     const auto full = baseline.find(repetition);
     if (full == baseline.end()) continue;  // not run yet
     if (!job->error.empty() || !full->second->job.error.empty()) {
-      ++r.failed;
+      if (r.failed++ == 0)
+        r.error = job->error.empty() ? "the baseline: " + full->second->job.error : job->error;
       continue;
     }
     const Relative relative = relative_to(full->second->job, *job);

@@ -26,6 +26,7 @@ struct Figure {
 struct AppResult {
   std::string app;
   int jobs = 0, failed = 0;
+  std::string error;  // of the first that failed
   int judged = 0;     // jobs that take at least 30 s under the baseline
   int broken = 0;     // loss > delta, of these
   Figure loss;        // 1 - perf / perf(max-freq)

@@ -8,6 +8,8 @@
 namespace derate {
 namespace {
 
+constexpr double kMostWork = 1e18;
+
 Instant instant_of(double monotonic_seconds) { return Instant{} + from_seconds(monotonic_seconds); }
 
 std::optional<double> number(const Json& json, const char* key) {
@@ -145,7 +147,7 @@ void add_ticks(JobRecord& job, std::span<const GovernedTick> ticks, Instant begi
   if (from && to) job.sensed_energy = Joules(*to - *from);
 }
 
-std::optional<WorkReport> parse_work_report(std::string_view output) {
+Result<std::optional<WorkReport>> parse_work_report(std::string_view output) {
   WorkReport out;
   bool any = false;
   double in_rates = 0;
@@ -163,11 +165,18 @@ std::optional<WorkReport> parse_work_report(std::string_view output) {
         out.end = instant_of(*at);
       }
     }
-    if (kind == "summary" && work) out.work = *work, any = true;
+    if (kind != "summary") continue;
+    if (!work || !(*work > 0 && *work <= kMostWork))
+      return Error{Errc::bad_data, fmt::format("its summary's work is no number in (0, {:g}]: {}",
+                                               kMostWork, line.substr(0, 200))};
+    out.work = *work;
+    any = true;
   }
-  if (!any) return std::nullopt;
+  if (!any) return std::optional<WorkReport>{};
+  if (out.end && !(in_rates > 0))
+    return Error{Errc::bad_data, "its lines of rates say no work above 0"};
   if (out.end) out.work = in_rates;  // what was done between these two instants
-  return out;
+  return std::optional(out);
 }
 
 }  // namespace derate

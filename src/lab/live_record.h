@@ -40,7 +40,7 @@ struct WorkReport {
   std::string unit;
   std::optional<Instant> begin, end;  // of the time in which it was done; empty: not told
 };
-// Empty when it says nothing.
-std::optional<WorkReport> parse_work_report(std::string_view output);
+// Empty when it says nothing. Errors: bad_data: a summary whose work is no number above 0.
+Result<std::optional<WorkReport>> parse_work_report(std::string_view output);
 
 }  // namespace derate

@@ -83,17 +83,28 @@ TEST(LiveRecord, ReadsWorkFromACommandsOutput) {
       "{\"line\":\"rate\",\"monotonic_seconds\":101,\"seconds\":1,\"work\":50}\n"
       "{\"line\":\"rate\",\"monotonic_seconds\":103,\"seconds\":2,\"work\":100}\n"
       "{\"line\":\"summary\",\"work\":160,\"seconds\":3.1}\n");
-  ASSERT_TRUE(report);
-  EXPECT_EQ(report->unit, "GB");
-  EXPECT_EQ(report->work, 150);
-  EXPECT_EQ(report->begin, Instant{} + 100s);
-  EXPECT_EQ(report->end, Instant{} + 103s);
+  ASSERT_TRUE(report.ok() && *report);
+  EXPECT_EQ((*report)->unit, "GB");
+  EXPECT_EQ((*report)->work, 150);
+  EXPECT_EQ((*report)->begin, Instant{} + 100s);
+  EXPECT_EQ((*report)->end, Instant{} + 103s);
   const auto plain = parse_work_report("{\"line\":\"summary\",\"work\":7}\n");
-  ASSERT_TRUE(plain);
-  EXPECT_EQ(plain->work, 7);
-  EXPECT_FALSE(plain->begin);
-  EXPECT_FALSE(parse_work_report("Hello {\n{]\n{\"line\":\"summary\"}\n"));
-  EXPECT_FALSE(parse_work_report(""));
+  ASSERT_TRUE(plain.ok() && *plain);
+  EXPECT_EQ((*plain)->work, 7);
+  EXPECT_FALSE((*plain)->begin);
+  for (const char* silent : {"Hello {\n{]\n", "", "{\"line\":\"rate\"}\n"}) {
+    const auto nothing = parse_work_report(silent);
+    EXPECT_TRUE(nothing.ok() && !*nothing) << silent;
+  }
+}
+
+TEST(LiveRecord, RefusesWorkThatIsNone) {
+  for (const char* work : {"0", "-5", "1e308", "null", "\"5\"", "[1]"}) {
+    const auto report =
+        parse_work_report(std::string("{\"line\":\"summary\",\"work\":") + work + "}\n");
+    ASSERT_FALSE(report.ok()) << work;
+    EXPECT_EQ(report.error().code, Errc::bad_data);
+  }
 }
 
 }  // namespace

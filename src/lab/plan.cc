@@ -101,6 +101,24 @@ Result<std::vector<Workload>> tabled(const Experiment& e, std::vector<Workload> 
   return out;
 }
 
+// FNV-1a, 64 bits: tells tables that changed, not who changed them.
+std::uint64_t digest(std::uint64_t from, std::string_view text) {
+  for (const char c : text) from = (from ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return from;
+}
+
+std::string digest_of(const std::vector<Stage>& stages) {
+  std::set<std::string> folders;
+  for (const Stage& stage : stages)
+    for (const auto& [app, folder] : stage.simulation->tables_of) folders.insert(folder);
+  std::uint64_t out = 0xcbf29ce484222325;
+  for (const std::string& folder : folders)
+    for (const char* name : {"performance.csv", "power.csv", "utilisation.csv"})
+      if (const auto text = read_file((fs::path(folder) / name).string()); text.ok())
+        out = digest(out, *text + name);
+  return folders.empty() ? "" : fmt::format("{:016x}", out);
+}
+
 Result<void> add_tables(Simulation& stage, const Experiment& e, const std::string& key,
                         const std::string& folder, const std::string& data_folder) {
   if (folder.empty()) return {};
@@ -210,7 +228,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
                        const std::string& real_gpu) {
   auto policies = TRY(choices(experiment));
   auto published = TRY(published_figures(experiment, policies, data_folder));
-  Plan out{experiment, std::move(policies), {}, std::move(published), {}};
+  Plan out{experiment, std::move(policies), {}, std::move(published), {}, {}};
   if (experiment.place == "real") {
     Stage& stage = out.stages.emplace_back();
     stage.chip = real_gpu;
@@ -234,6 +252,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
       out.stages.push_back(std::move(stage));
     }
   }
+  out.tables_digest = digest_of(out.stages);
   if (!without_counters.empty())
     out.warnings.push_back(
         fmt::format("no utilisation is known of {}: what policies that live by it do there is "

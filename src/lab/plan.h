@@ -37,6 +37,7 @@ struct Plan {
   std::vector<Stage> stages;
   std::vector<PublishedFigure> published;
   std::vector<std::string> warnings;  // for who runs it
+  std::string tables_digest;          // of the measured tables' text; empty without
 
   std::size_t session_count() const {
     return stages.size() * policies.size() * static_cast<std::size_t>(experiment.repetitions);

@@ -44,7 +44,7 @@ std::span<const Axis> axes() { return kAxes; }
 std::string Cell::text() const {
   std::string out;
   for (const auto& [axis, value] : values)
-    out += fmt::format("{}{} {:.4g}{}{}", out.empty() ? "" : ", ", axis->label, value,
+    out += fmt::format("{}{} {}{}{}", out.empty() ? "" : ", ", axis->label, value,
                        *axis->unit == '\0' ? "" : " ", axis->unit);
   return out;
 }

@@ -32,6 +32,7 @@ constexpr const char* kMigrations[] = {
          remarks TEXT NOT NULL);)",
 };
 constexpr int kVersion = std::size(kMigrations);
+constexpr int kApplicationId = 0x64726c62;  // "drlb": SQLite's mark of whose file it is
 
 // A tick in 13 bytes, little-endian: ms since the start (4), clock, asked clock and power in tenths
 // (2 each), utilisations in percent (1 each), flags (1): bit 0 probing, 1..3 what is known.
@@ -121,11 +122,10 @@ Activity activity_of(const std::string& text) {
 
 Error error_of(const SQLite::Exception& problem, const std::string& path) {
   const int code = problem.getErrorCode();
-  const Errc kind = code == SQLITE_NOTADB || code == SQLITE_CORRUPT ? Errc::bad_data
-                    : code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM
-                        ? Errc::no_permission
-                    : code == SQLITE_BUSY || code == SQLITE_LOCKED ? Errc::busy
-                                                                   : Errc::io;
+  const Errc kind = code == SQLITE_NOTADB || code == SQLITE_CORRUPT  ? Errc::bad_data
+                    : code == SQLITE_READONLY || code == SQLITE_PERM ? Errc::no_permission
+                    : code == SQLITE_BUSY || code == SQLITE_LOCKED   ? Errc::busy
+                                                                     : Errc::io;
   return {kind, fmt::format("'{}': {}", path, problem.what())};
 }
 
@@ -170,10 +170,19 @@ struct LabStore::Database {
   std::string path;
   SQLite::Database sqlite;
 
-  void migrate() {
-    const int version = sqlite.execAndGet("PRAGMA user_version").getInt();
-    if (version > kVersion)
+  bool empty() { return sqlite.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0; }
+
+  void check_ours() {
+    if (sqlite.execAndGet("PRAGMA application_id").getInt() != kApplicationId)
+      throw SQLite::Exception("not the results of an experiment", SQLITE_NOTADB);
+    if (sqlite.execAndGet("PRAGMA user_version").getInt() > kVersion)
       throw SQLite::Exception("written by a newer version of derate", SQLITE_NOTADB);
+  }
+
+  void migrate() {
+    if (empty()) sqlite.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
+    check_ours();
+    const int version = sqlite.execAndGet("PRAGMA user_version").getInt();
     for (int i = version; i < kVersion; ++i) {
       SQLite::Transaction all(sqlite);
       sqlite.exec(kMigrations[i]);
@@ -244,7 +253,6 @@ Result<LabStore> LabStore::create(const std::string& path) {
     auto database = std::make_unique<Database>(
         Database{path, SQLite::Database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE)});
     database->sqlite.setBusyTimeout(5000);
-    database->sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;");
     database->migrate();
     return LabStore(std::move(database));
   } catch (const SQLite::Exception& problem) {
@@ -256,7 +264,15 @@ Result<LabStore> LabStore::open(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return Error{Errc::not_found, fmt::format("there is no '{}'", path)};
-  return create(path);
+  try {
+    auto database =
+        std::make_unique<Database>(Database{path, SQLite::Database(path, SQLite::OPEN_READONLY)});
+    database->sqlite.setBusyTimeout(5000);
+    database->check_ours();
+    return LabStore(std::move(database));
+  } catch (const SQLite::Exception& problem) {
+    return error_of(problem, path);
+  }
 }
 
 Result<std::string> LabStore::note(const std::string& key) const {

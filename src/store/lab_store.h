@@ -23,7 +23,7 @@ class LabStore {
  public:
   // Made when it is not there. Errors: io, no_permission, bad_data (not such a file).
   static Result<LabStore> create(const std::string& path);
-  // Errors: not_found besides.
+  // To read only. Errors: not_found besides.
   static Result<LabStore> open(const std::string& path);
   LabStore(LabStore&&) noexcept;
   LabStore& operator=(LabStore&&) noexcept;

@@ -111,7 +111,7 @@ TEST_F(LabStoreTest, OtherFilesAreRefused) {
   ASSERT_FALSE(rubbish.ok());
   EXPECT_EQ(rubbish.error().code, Errc::bad_data);
   EXPECT_NE(rubbish.error().message.find(path_), std::string::npos);
-  EXPECT_EQ(LabStore::create(folder_ + "/no/such").error().code, Errc::no_permission);
+  EXPECT_EQ(LabStore::create(folder_ + "/no/such").error().code, Errc::io);
 }
 
 }  // namespace

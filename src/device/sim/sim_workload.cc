@@ -352,6 +352,19 @@ Result<Workload> find_workload(const SimChip& chip, std::string_view name) {
                fmt::format("{} has no workload '{}'; there are: {}", chip.name, name, known)};
 }
 
+// A workload runs on its own chip only: another one's clocks would be extrapolated far.
+static Result<void> check_chip(const WorkloadTables::Text& table, const SimChip& chip) {
+  constexpr double kTolerance = 0.15;
+  const Csv csv = TRY(parse_csv(table.csv, table.file));
+  const double tabled = parse_double(csv.header.back()).value_or(0);
+  const double highest = chip.sm_clocks.back().value();
+  if (std::abs(tabled / highest - 1) <= kTolerance) return {};
+  return Error{Errc::bad_data,
+               fmt::format("{}:{}: highest clock {} MHz: wanted a table of {}, whose highest clock "
+                           "is {} MHz",
+                           table.file, csv.header_line, tabled, chip.name, highest)};
+}
+
 Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables,
                                                     const SimChip& chip) {
   const auto& [performance_table, power_table, utilisation_table] = tables;
@@ -375,17 +388,9 @@ Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables
   return workloads;
 }
 
-// A workload runs on its own chip only: another one's clocks would be extrapolated far.
-static Result<void> check_chip(const WorkloadTables::Text& table, const SimChip& chip) {
-  constexpr double kTolerance = 0.15;
-  const Csv csv = TRY(parse_csv(table.csv, table.file));
-  const double tabled = parse_double(csv.header.back()).value_or(0);
-  const double highest = chip.sm_clocks.back().value();
-  if (std::abs(tabled / highest - 1) <= kTolerance) return {};
-  return Error{Errc::bad_data,
-               fmt::format("{}:{}: highest clock {} MHz: wanted a table of {}, whose highest clock "
-                           "is {} MHz",
-                           table.file, csv.header_line, tabled, chip.name, highest)};
+Result<void> check_tables_are_of(const WorkloadTables& tables, const SimChip& chip) {
+  TRY(check_chip(tables.performance, chip));
+  return check_chip(tables.power, chip);
 }
 
 Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
@@ -401,9 +406,8 @@ Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
     tables.utilisation = {*utilisation, utilisation_path};
   else if (utilisation.error().code != Errc::not_found)
     return utilisation.error();
-  const auto workloads = TRY(parse_workload_tables(tables, chip));
-  TRY(check_chip(tables.performance, chip));
-  TRY(check_chip(tables.power, chip));
+  auto workloads = TRY(parse_workload_tables(tables, chip));
+  TRY(check_tables_are_of(tables, chip));
   return workloads;
 }
 

@@ -92,5 +92,8 @@ struct WorkloadTables {
 };
 Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables,
                                                     const SimChip& chip);
+// Whether the tables end near the chip's highest clock, as its own do. Errors: bad_data naming
+// FILE:LINE and both.
+Result<void> check_tables_are_of(const WorkloadTables& tables, const SimChip& chip);
 
 }  // namespace derate
