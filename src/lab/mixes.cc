@@ -30,7 +30,8 @@ struct Extremes {
 };
 
 Result<Extremes> extremes(const SimChip& chip) {
-  const auto all = TRY(built_in_workloads(chip));
+  auto all = TRY(built_in_workloads(chip));
+  std::erase_if(all, [](const Workload& one) { return !shows_counters(one); });
   if (all.empty())
     return Error{Errc::not_found, fmt::format("{} has no workloads to mix", chip.name)};
   const auto [least, most] = std::minmax_element(

@@ -41,13 +41,6 @@ Result<fs::path> find_folder(const Experiment& e, const std::string& key, const 
   return fs::path(TRY(find_beside(e, key, table, data_folder))).parent_path();
 }
 
-// Policies that live by counters see nothing of work without: what they lose on it is chance.
-bool shows_counters(const Workload& workload) {
-  return std::all_of(workload.phases.begin(), workload.phases.end(), [](const Phase& phase) {
-    return phase.points.front().gpu_utilisation.has_value();
-  });
-}
-
 Result<void> add_fitted(std::vector<Workload>& out, const Experiment& e, const SimChip& chip) {
   if (e.fitted.empty()) return {};
   if (all_of_them(e.fitted)) {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "policy/assure.h"
 #include "policy/efficient_fix.h"
 #include "policy/energy_ucb.h"
 #include "policy/geepafs.h"
@@ -18,9 +19,9 @@ namespace {
 
 // The one table: a policy that is not here does not exist.
 const PolicyInfo kPolicies[] = {
-    max_freq_info(),     efficient_fix_info(), nv_boost_info(),
-    utiliz_scale_info(), geepafs_info(),       sweet_spot_info(),
-    power_cap_info(),    gpu_activity_info(),  energy_ucb_info(),
+    assure_info(),       max_freq_info(),   efficient_fix_info(), nv_boost_info(),
+    utiliz_scale_info(), geepafs_info(),    sweet_spot_info(),    power_cap_info(),
+    gpu_activity_info(), energy_ucb_info(),
 };
 
 }  // namespace

@@ -326,6 +326,12 @@ Workload make_workload(const WorkloadFit& fit, const SimChip& chip) {
   return workload;
 }
 
+bool shows_counters(const Workload& workload) {
+  return std::all_of(workload.phases.begin(), workload.phases.end(), [](const Phase& phase) {
+    return phase.points.front().gpu_utilisation.has_value();
+  });
+}
+
 Result<std::vector<Workload>> built_in_workloads(const SimChip& chip) {
   const auto fits = TRY(parse_workload_fits(kBuiltInWorkloads, "data/workloads.csv"));
   const auto own = [&](const std::string& name) {

@@ -49,6 +49,10 @@ struct Workload {
   Watts power(std::size_t clock_index) const { return phases[0].points[clock_index].power; }
 };
 
+// Whether its utilisation is known. Policies that live by counters see nothing of other work: what
+// they do there is chance.
+bool shows_counters(const Workload& workload);
+
 // One row of data/workloads.csv; docs/workloads.md gives the equations and their errors.
 struct WorkloadFit {
   std::string chip, name, source;

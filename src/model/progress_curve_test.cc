@@ -1,0 +1,76 @@
+#include "model/progress_curve.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace derate {
+namespace {
+
+const ProgressPrior kPrior = {{{-0.2, -0.3}, {0.05, 0, 0.03}},
+                              {{{-0.05, 0.1}, {0.002, 0, 0.005}}, {{0, 0}, {0.01, 0, 0.01}}}};
+
+// Work drawn from the prior, read at some clocks with noise.
+struct World {
+  double a, b, c, d, level;
+  double performance(double x) const { return a * x + b * x * x; }
+  double reading(double x) const { return level + performance(x) + c * x + d * x * x; }
+};
+
+World drawn(std::mt19937_64& random) {
+  std::normal_distribution<double> n;
+  return {-0.2 + std::sqrt(0.05) * n(random), -0.3 + std::sqrt(0.03) * n(random),
+          -0.05 + std::sqrt(0.002) * n(random), 0.1 + std::sqrt(0.005) * n(random), 2 * n(random)};
+}
+
+// What it says of its error is true of its error: of 2000 worlds, 95 % lie within 1.96 sd.
+TEST(ProgressCurve, ItsUncertaintyIsItsError) {
+  std::mt19937_64 random(7);
+  int inside = 0;
+  constexpr int kWorlds = 2000;
+  for (int i = 0; i < kWorlds; ++i) {
+    const World world = drawn(random);
+    ProgressCurve curve(kPrior);
+    std::normal_distribution<double> noise(0, 0.02);
+    for (const double x : {0.0, 0.0, 0.1, 0.1, 0.25})
+      curve.observe(0, x, world.reading(x) + noise(random), 4e-4);
+    const Belief belief = curve.performance(0.3);
+    inside += std::abs(belief.mean - world.performance(0.3)) < 1.96 * belief.sd ? 1 : 0;
+  }
+  EXPECT_NEAR(inside / double(kWorlds), 0.95, 0.015);
+}
+
+RC_GTEST_PROP(ProgressCurveProperty, ReadingsOnlyMakeItSurer, (std::uint64_t seed)) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> any(0, 0.5);
+  const World world = drawn(random);
+  ProgressCurve curve(kPrior);
+  for (int i = 0; i < 40; ++i) {
+    const double at = any(random), before = curve.performance(at).sd;
+    const double x = any(random);
+    curve.observe(i % 2, x, world.reading(x), 1e-4 + any(random));
+    RC_ASSERT(curve.performance(at).sd <= before + 1e-12);
+    RC_ASSERT(curve.sd_with_level(0, at) <= curve.performance(at).sd + 1e-12);
+    RC_ASSERT(curve.performance(0).mean == 0.0);
+    RC_ASSERT(curve.performance(0).sd == 0.0);
+  }
+}
+
+// One level alone says nothing of the curve; a second clock does.
+TEST(ProgressCurve, LearnsFromRatiosOnly) {
+  ProgressCurve curve(kPrior);
+  const Belief before = curve.performance(0.2);
+  EXPECT_GT(curve.level_sd(0), 100);
+  for (int i = 0; i < 100; ++i) curve.observe(0, 0, -1.5, 1e-4);
+  EXPECT_NEAR(curve.performance(0.2).mean, before.mean, 1e-6);
+  EXPECT_NEAR(curve.performance(0.2).sd, before.sd, 1e-6);
+  EXPECT_NEAR(curve.level_sd(0), 1e-3, 1e-4);
+  for (int i = 0; i < 100; ++i) curve.observe(0, 0.2, -1.5, 1e-4);
+  EXPECT_LT(curve.performance(0.2).sd, before.sd / 2);
+  EXPECT_NEAR(curve.performance(0.2).mean, 0, 0.03);
+}
+
+}  // namespace
+}  // namespace derate

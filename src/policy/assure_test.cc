@@ -1,0 +1,123 @@
+#include "policy/assure.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <random>
+
+#include "policy/test_policy.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Performance at a clock, relative to the highest.
+using Curve = std::function<double(double share)>;  // of the highest clock
+double follows(double share) { return share; }
+double flat(double) { return 1; }
+
+// A V100 whose memory utilisation is `full` times performance, read in whole percents.
+class Rig {
+ public:
+  explicit Rig(const std::vector<std::string>& params = {}, double noise_points = 1)
+      : policy_(*make_test_policy("assure", kV100, params)),
+        envelope_(test_envelope(kV100)),
+        noise_(0, noise_points) {}
+
+  // Runs on; the mean performance of that time.
+  double run(Duration time, const Curve& curve, double full, int gpu_pct = 100) {
+    double done = 0, ticks = 0;
+    for (Duration at{}; at < time; at += 200ms, ++ticks) {
+      const double performance = curve(clock_ / envelope_.highest());
+      const double points = std::round(100 * full * performance + noise_(random_));
+      Estimate estimate = test_reading(clock_.value(), gpu_pct,
+                                       static_cast<int>(std::clamp(points, 0.0, 100.0)), 200);
+      now_ += 200ms;
+      estimate.time = now_;
+      last_ = policy_->decide(estimate, envelope_);
+      if (last_.kind == Decision::Kind::set) {
+        clock_ = last_.clock;
+        probing_ = last_.probing;
+      }
+      if (probing_) probed_ += 0.2;
+      done += performance;
+    }
+    return done / ticks;
+  }
+  Megahertz clock() const { return clock_; }
+  const Decision& last() const { return last_; }
+  double probed() const { return probed_; }
+  Megahertz highest() const { return envelope_.highest(); }
+  Megahertz lowest() const { return envelope_.lowest(); }
+
+ private:
+  std::unique_ptr<Policy> policy_;
+  Envelope envelope_;
+  std::mt19937_64 random_{11};
+  std::normal_distribution<double> noise_;
+  Instant now_{};
+  Megahertz clock_{952};
+  Decision last_;
+  bool probing_ = false;
+  double probed_ = 0;
+};
+
+TEST(Assure, LooksAtTheHighestClockFirst) {
+  Rig rig;
+  rig.run(200ms, follows, 0.5);
+  EXPECT_EQ(rig.clock(), rig.highest());
+  EXPECT_TRUE(rig.last().probing);
+}
+
+TEST(Assure, FlatWorkRunsAtTheLowestClock) {
+  Rig rig;
+  rig.run(60s, flat, 0.6);
+  EXPECT_EQ(rig.clock(), rig.lowest());
+}
+
+TEST(Assure, WithoutASignalItRestsOnTheClocksRatio) {
+  Rig rig;
+  EXPECT_GE(rig.run(120s, follows, 0.01), 0.9);
+  EXPECT_NEAR(rig.clock() / rig.highest(), 0.9, 0.03);
+}
+
+TEST(Assure, LooksSeldomOnceItKnows) {
+  Rig rig;
+  rig.run(
+      600s, [](double share) { return 0.4 + 0.6 * share; }, 0.4);
+  EXPECT_LT(rig.probed(), 0.02 * 600);
+}
+
+// Work that begins to follow the clock has its clock back within seconds.
+TEST(Assure, WorkThatChangesIsNoticed) {
+  Rig rig;
+  rig.run(60s, flat, 0.6);
+  ASSERT_EQ(rig.clock(), rig.lowest());
+  rig.run(5s, follows, 0.6);
+  EXPECT_GT(rig.clock() / rig.highest(), 0.85);
+}
+
+TEST(Assure, AnIdleGpuIsLeftToTheRules) {
+  Rig rig;
+  rig.run(10s, flat, 0.6);
+  rig.run(1s, flat, 0, 0);
+  EXPECT_EQ(rig.last().kind, Decision::Kind::hold);
+}
+
+// Linear between flat and following the clock, any strength of signal: the promise is kept over the
+// whole job, at any delta.
+RC_GTEST_PROP(AssureProperty, ThePromiseIsKeptOverTheJob, ()) {
+  const double slope = *rc::gen::inRange(0, 101) / 100.0, full = *rc::gen::inRange(5, 95) / 100.0;
+  const double delta = *rc::gen::inRange(2, 31) / 100.0;
+  Rig rig({"delta=" + std::to_string(delta)});
+  const double performance = rig.run(
+      60s, [&](double share) { return 1 - slope * (1 - share); }, full);
+  RC_ASSERT(performance >= 1 - delta - 0.005);
+}
+
+}  // namespace
+}  // namespace derate
