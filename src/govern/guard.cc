@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/text.h"
 #include "govern/lease.h"
 
 namespace derate {
@@ -275,6 +276,17 @@ void Guard::restore_what_is_left() {
   outcome_.not_restored = std::move(done.not_restored);
 }
 
+// A child that this process has got from its dead worker; 0 without one. The worker may have been
+// killed between starting it and telling.
+pid_t inherited_child(pid_t worker) {
+  const auto children = read_file("/proc/thread-self/children");
+  if (!children.ok()) return 0;
+  for (const std::string_view child : split(*children, ' '))
+    if (const auto pid = parse_integer(child); pid && *pid != worker)
+      return static_cast<pid_t>(*pid);
+  return 0;
+}
+
 // The worker's child runs on without a governor; its exit code is still wanted.
 void Guard::wait_for_adopted() {
   if (!options_.adopt) return;
@@ -306,6 +318,7 @@ Result<GuardOutcome> Guard::run() {
   if (killed)
     hooks_.tell(fmt::format("the worker (pid {}) was killed by signal {}", worker_,
                             outcome_.exit_code - 128));
+  if (killed && adopted_ <= 0) adopted_ = inherited_child(worker_);  // before any restorer is one
   restore_what_is_left();
   leases_.clear();
   if (killed) wait_for_adopted();

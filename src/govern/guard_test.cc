@@ -224,8 +224,7 @@ TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
     const pid_t command = ::fork();
     if (command == 0) {
       SystemClock real;
-      for (int i = 0; i < 1000 && !noted("goes on"); ++i)
-        real.sleep_until(real.now() + 10ms);
+      for (int i = 0; i < 1000 && !noted("goes on"); ++i) real.sleep_until(real.now() + 10ms);
       ::_exit(5);
     }
     link.started(command);
@@ -237,6 +236,25 @@ TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
   ::waitpid(guard, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 5);
   EXPECT_TRUE(noted("goes on"));
+}
+
+// Killed in the instant between starting it and telling.
+TEST_F(GuardTest, ACommandThatTheGuardWasNotToldOfIsFound) {
+  options.adopt = true;
+  hooks.work = [this](GuardLink&) {
+    const pid_t command = ::fork();
+    if (command == 0) {
+      SystemClock real;
+      for (int i = 0; i < 1000 && !noted("goes on"); ++i) real.sleep_until(real.now() + 10ms);
+      ::_exit(5);
+    }
+    return ::kill(::getpid(), SIGKILL);
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 5);
 }
 
 TEST_F(GuardTest, ACommandThatEndedBeforeItsWorkerWasKilledGivesItsCode) {
