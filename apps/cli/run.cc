@@ -325,7 +325,8 @@ int run_failed(const Error& error) {
 
 // Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
 Result<int> run_under_guard(const RunOptions& options) {
-  GuardOptions guard{.run_folder = run_directory(), .owner = kOwner, .adopt = true};
+  GuardOptions guard{
+      .run_folder = run_directory(), .owner = kOwner, .ends_process = true, .adopt = true};
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
     const auto code = run_governed(options, &link);

@@ -113,7 +113,7 @@ Result<int> run_daemon(const DaemonOptions& options) {
   if (!alone.ok() && alone.error().code == Errc::busy)
     return Error{Errc::busy, "one runs already: " + lease_holder(run_directory(), "derated")};
   if (!alone.ok()) return alone.error();
-  GuardOptions guard{.run_folder = run_directory(), .owner = "derated"};
+  GuardOptions guard{.run_folder = run_directory(), .owner = "derated", .ends_process = true};
   guard.silence = from_seconds(options.silence_s);
   guard.restore_time = from_seconds(options.restore_s);
   guard.stop_time = guard.silence + guard.restore_time;

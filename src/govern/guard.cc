@@ -110,7 +110,7 @@ class Guard {
   ~Guard() {
     signalfd_siginfo info{};
     while (signals_.valid() && ::read(signals_.get(), &info, sizeof info) == sizeof info) continue;
-    ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
+    if (!options_.ends_process) ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   }
 
   Result<GuardOutcome> run();

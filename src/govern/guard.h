@@ -47,7 +47,9 @@ struct GuardOptions {
   Duration silence = std::chrono::seconds(10);       // a worker that says nothing is killed
   Duration restore_time = std::chrono::seconds(10);  // for each GPU; they are restored side by side
   Duration stop_time{};  // from a stop signal to the kill; zero: as long as the worker beats
-  bool adopt = false;    // wait for the worker's child when the worker is gone, and take its code
+  bool ends_process =
+      false;           // nothing follows but the exit: a signal that comes late changes no code
+  bool adopt = false;  // wait for the worker's child when the worker is gone, and take its code
 };
 
 struct GuardHooks {

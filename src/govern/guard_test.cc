@@ -286,6 +286,22 @@ TEST_F(GuardTest, ASignalThatCameWhileItRestoredDoesNotCostTheExitCode) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGKILL);
 }
 
+// A signal after the last was read, before the process has ended.
+TEST_F(GuardTest, ASignalAtTheEndOfAProcessDoesNotCostTheExitCode) {
+  options.ends_process = true;
+  hooks.work = [](GuardLink&) { return 0; };
+  const pid_t guard = ::fork();
+  if (guard == 0) {
+    const int code = run().exit_code;
+    ::kill(::getpid(), SIGTERM);
+    ::_exit(code);
+  }
+  int status = -1;
+  ::waitpid(guard, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 TEST_F(GuardTest, AWorkerKilledBeforeItsCommandHasLostIt) {
   options.adopt = true;
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
