@@ -56,7 +56,7 @@ struct PolicyFigures {
 };
 
 // What one constant clock, or hindsight, would give: from the workloads' own curves, the power
-// limit included, start-up and leakage not.
+// limit and leakage included, start-up not.
 struct HindsightFigures {
   double mean_saving = 0;  // of energy
   double mean_gain = 0, mean_loss = 0, worst_loss = 0;
