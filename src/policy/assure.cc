@@ -79,8 +79,9 @@ class Cusum {
 
 class Assure final : public Policy {
  public:
-  Assure(double delta, double confidence, Duration settle, Duration reference)
-      : delta_(delta),
+  Assure(Megahertz highest, double delta, double confidence, Duration settle, Duration reference)
+      : highest_(highest),
+        delta_(delta),
         z_(normal_quantile(confidence)),
         settle_(settle),
         longest_reference_(reference) {}
@@ -90,15 +91,17 @@ class Assure final : public Policy {
  private:
   bool idle(const Estimate& estimate);
   void begin(Instant now);
-  void keep_account(const Estimate& estimate, const Envelope& envelope);
-  void learn(const Estimate& estimate, const Envelope& envelope);
+  void keep_account(const Estimate& estimate);
+  void learn(const Estimate& estimate);
   Decision refer(const Envelope& envelope);
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
   Decision descend(const Estimate& estimate, const Envelope& envelope);
   // The least log of performance that is sure enough at this clock.
-  double surely(Megahertz clock, const Envelope& envelope) const;
+  double surely(Megahertz clock) const;
+  double position(Megahertz clock) const { return std::log(highest_ / clock); }
   double earned() const;
 
+  Megahertz highest_;  // what performance is relative to, however hot it gets
   double delta_, z_;
   Duration settle_, longest_reference_;
   ProgressCurve curve_{kPrior};
@@ -136,12 +139,8 @@ bool Assure::idle(const Estimate& estimate) {
   return false;
 }
 
-double position(Megahertz clock, const Envelope& envelope) {
-  return std::log(envelope.highest() / clock);
-}
-
-double Assure::surely(Megahertz clock, const Envelope& envelope) const {
-  const double x = position(clock, envelope);
+double Assure::surely(Megahertz clock) const {
+  const double x = position(clock);
   const Belief belief = curve_.performance(x);
   // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
   return std::max(std::min(0.0, belief.mean - z_ * belief.sd), -x);
@@ -149,20 +148,20 @@ double Assure::surely(Megahertz clock, const Envelope& envelope) const {
 
 double Assure::earned() const { return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned); }
 
-void Assure::keep_account(const Estimate& estimate, const Envelope& envelope) {
+void Assure::keep_account(const Estimate& estimate) {
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
-  slack_s_ += (std::exp(surely(*estimate.sm_clock, envelope)) - (1 - delta_)) * seconds(since);
+  slack_s_ += (std::exp(surely(*estimate.sm_clock)) - (1 - delta_)) * seconds(since);
 }
 
 // The reading is of the clock that the GPU has, once it has had it long enough.
-void Assure::learn(const Estimate& estimate, const Envelope& envelope) {
+void Assure::learn(const Estimate& estimate) {
   if (!estimate.memory_utilisation || !estimate.sm_clock) return;
   if (estimate.time - changed_ < settle_) return noise_.moved();
   const double value = estimate.memory_utilisation->value();
   if (value < kLeastReading) return;
   noise_.see(value);
-  const double x = std::max(0.0, position(*estimate.sm_clock, envelope));
+  const double x = std::max(0.0, position(*estimate.sm_clock));
   const Belief expected = curve_.reading(0, x);
   const double variance = noise_.variance() / (value * value), seen = std::log(value);
   const double e = (seen - expected.mean) / std::sqrt(expected.sd * expected.sd + variance);
@@ -187,7 +186,7 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) co
   if (estimate.time - changed_ < settle_ + kLookBeforeRefresh) return false;
   const Duration age = estimate.time - began_;
   if (referred_ > kFreeReference + from_seconds(seconds(age) * kReferenceShare)) return false;
-  const double x = position(asked_, envelope);
+  const double x = position(asked_);
   const double lost = z_ * (curve_.performance(x).sd - curve_.sd_with_level(0, x));
   return lost > kWorthRefresh;
 }
@@ -198,7 +197,7 @@ Decision Assure::descend(const Estimate& estimate, const Envelope& envelope) {
   const double promised = std::log(1 - delta_ - earned());
   Megahertz wanted = envelope.highest();
   for (const Megahertz clock : envelope.clocks())
-    if (surely(clock, envelope) >= promised) {
+    if (surely(clock) >= promised) {
       wanted = clock;
       break;
     }
@@ -207,7 +206,7 @@ Decision Assure::descend(const Estimate& estimate, const Envelope& envelope) {
     return Decision::hold({"looking at {0:.0f} MHz", {asked_.value()}});
   if (asked_ > Megahertz(0) && std::abs(std::log(wanted / asked_)) < 0.01)
     return Decision::hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
-  const Belief belief = curve_.performance(position(wanted, envelope));
+  const Belief belief = curve_.performance(position(wanted));
   if (wanted != asked_) changed_ = estimate.time;
   asked_ = wanted;
   Decision out = Decision::set(
@@ -224,9 +223,9 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
     last_ = estimate.time;
     return Decision::hold({"no work", {}});
   }
-  keep_account(estimate, envelope);
+  keep_account(estimate);
   last_ = estimate.time;
-  learn(estimate, envelope);
+  learn(estimate);
   if (!referring_ && refresh_pays(estimate, envelope)) {
     referring_ = true;
     changed_ = estimate.time;
@@ -244,7 +243,7 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
 
 Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
   const auto number = [&](const char* name) { return *setup.params.number(name); };
-  return std::make_unique<Assure>(number("delta"), number("confidence"),
+  return std::make_unique<Assure>(setup.envelope.highest(), number("delta"), number("confidence"),
                                   from_seconds(number("settle")),
                                   from_seconds(number("reference")));
 }

@@ -32,7 +32,7 @@ class Rig {
   double run(Duration time, const Curve& curve, double full, int gpu_pct = 100) {
     double done = 0, ticks = 0;
     for (Duration at{}; at < time; at += 200ms, ++ticks) {
-      const double performance = curve(clock_ / envelope_.highest());
+      const double performance = curve(clock_ / highest_);
       const double points = std::round(100 * full * performance + noise_(random_));
       Estimate estimate = test_reading(clock_.value(), gpu_pct,
                                        static_cast<int>(std::clamp(points, 0.0, 100.0)), 200);
@@ -51,12 +51,16 @@ class Rig {
   Megahertz clock() const { return clock_; }
   const Decision& last() const { return last_; }
   double probed() const { return probed_; }
-  Megahertz highest() const { return envelope_.highest(); }
+  void narrow(Megahertz highest) {
+    envelope_ = *Envelope::create(test_clocks(kV100), envelope_.lowest(), highest);
+  }
+  Megahertz highest() const { return highest_; }
   Megahertz lowest() const { return envelope_.lowest(); }
 
  private:
   std::unique_ptr<Policy> policy_;
   Envelope envelope_;
+  Megahertz highest_ = envelope_.highest();
   std::mt19937_64 random_{11};
   std::normal_distribution<double> noise_;
   Instant now_{};
@@ -99,6 +103,18 @@ TEST(Assure, WorkThatChangesIsNoticed) {
   ASSERT_EQ(rig.clock(), rig.lowest());
   rig.run(5s, follows, 0.6);
   EXPECT_GT(rig.clock() / rig.highest(), 0.85);
+}
+
+// The governor narrows the envelope of a hot GPU: the promise is still of the highest clock.
+TEST(Assure, AHotGpuChangesNotWhatThePromiseIsOf) {
+  Rig rig;
+  rig.run(
+      60s, [](double share) { return 0.4 + 0.6 * share; }, 0.6);
+  const Megahertz before = rig.clock();
+  rig.narrow(Megahertz(1300));
+  rig.run(
+      20s, [](double share) { return 0.4 + 0.6 * share; }, 0.6);
+  EXPECT_NEAR(rig.clock().value(), before.value(), 40);
 }
 
 TEST(Assure, AnIdleGpuIsLeftToTheRules) {
