@@ -71,6 +71,7 @@ Result<OpenResults> open_results(const LabRunOptions& options, const Plan& plan)
   UniqueFd lock = TRY(lock_results(path));
   if (options.fresh) {
     std::error_code ignored;
+    if (fs::file_size(path, ignored) > 0) TRY(LabStore::open(path));  // not somebody else's file
     for (const char* ending : {"", "-journal"}) fs::remove(path + ending, ignored);
     lock = TRY(lock_results(path));
   }
