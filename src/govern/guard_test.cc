@@ -21,6 +21,14 @@ using namespace std::chrono_literals;
 // Real processes: each test forks its guard, which forks its worker; what they do is left in files.
 class GuardTest : public testing::Test {
  protected:
+  // Lives until it is said that it goes on; its exit code is 5.
+  pid_t start_command() {
+    const pid_t command = ::fork();
+    if (command != 0) return command;
+    SystemClock real;
+    for (int i = 0; i < 1000 && !noted("goes on"); ++i) real.sleep_until(real.now() + 10ms);
+    ::_exit(5);
+  }
   GuardTest() {
     std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
     CHECK(::mkdtemp(made.data()) != nullptr);
@@ -221,12 +229,7 @@ TEST_F(GuardTest, AWorkerThatDoesNotStopInTimeIsKilled) {
 TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
   options.adopt = true;
   hooks.work = [this](GuardLink& link) {
-    const pid_t command = ::fork();
-    if (command == 0) {
-      SystemClock real;
-      for (int i = 0; i < 1000 && !noted("goes on"); ++i) real.sleep_until(real.now() + 10ms);
-      ::_exit(5);
-    }
+    const pid_t command = start_command();
     link.started(command);
     return ::kill(::getpid(), SIGKILL);
   };
@@ -242,12 +245,7 @@ TEST_F(GuardTest, TheCommandOfAKilledWorkerRunsOnAndGivesItsCode) {
 TEST_F(GuardTest, ACommandThatTheGuardWasNotToldOfIsFound) {
   options.adopt = true;
   hooks.work = [this](GuardLink&) {
-    const pid_t command = ::fork();
-    if (command == 0) {
-      SystemClock real;
-      for (int i = 0; i < 1000 && !noted("goes on"); ++i) real.sleep_until(real.now() + 10ms);
-      ::_exit(5);
-    }
+    start_command();
     return ::kill(::getpid(), SIGKILL);
   };
   const pid_t guard = ::fork();
