@@ -161,22 +161,29 @@ function scatter(stage) {
   return svg;
 }
 
-// --- bars, an application a row
+// --- an application a row
 
-function bars(stage, title, value, mark, oracle) {
-  const shown = others(stage);
-  const apps = stage.apps;
-  const thick = 5, row = shown.length * (thick + 1) + 9;
+// A drawing of `count` rows with an axis that holds `values` and `mark`, and its scale.
+function rowsFrame(title, count, row, values, mark) {
   const wide = Math.max(320, Math.min(520, page.clientWidth < 700 ? page.clientWidth : page.clientWidth / 2 - 16));
-  const left = 92, top = 30, high = top + apps.length * row + 6;
-  const all = shown.flatMap((p) => p.apps.filter((a) => a.jobs > 0).map(value)).concat(stage.hindsight.map(oracle));
-  const low = Math.min(0, ...all), most = Math.max(0.01, mark ?? 0, ...all);
+  const left = 92, top = 30, high = top + count * row + 6;
+  const low = Math.min(0, ...values), most = Math.max(0.01, mark ?? 0, ...values);
   const x = (v) => left + ((v - low) / (most - low)) * (wide - left - 12);
   const svg = drawing('svg', { viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': title });
   for (const v of ticks(low, most, 4)) {
     svg.append(drawing('line', { class: 'axis', x1: x(v), x2: x(v), y1: top - 6, y2: high }));
     svg.append(drawing('text', { x: x(v), y: top - 12, 'text-anchor': 'middle' }, percent(v, 0)));
   }
+  const drawMark = () => mark !== undefined && svg.append(drawing('line', { class: 'promise', x1: x(mark), x2: x(mark), y1: top - 6, y2: high }));
+  return { svg, x, left, top, drawMark };
+}
+
+function bars(stage, title, value, mark, oracle) {
+  const shown = others(stage);
+  const apps = stage.apps;
+  const thick = 5, row = shown.length * (thick + 1) + 9;
+  const all = shown.flatMap((p) => p.apps.filter((a) => a.jobs > 0).map(value)).concat(stage.hindsight.map(oracle));
+  const { svg, x, left, top, drawMark } = rowsFrame(title, apps.length, row, all, mark);
   apps.forEach((name, i) => {
     const at = top + i * row;
     svg.append(drawing('text', { class: 'strong', x: left - 8, y: at + row / 2, 'text-anchor': 'end' }, name));
@@ -192,7 +199,7 @@ function bars(stage, title, value, mark, oracle) {
     svg.append(hint(drawing('line', { x1: best, x2: best, y1: at - 1, y2: at + row - 8, stroke: 'var(--ink)', 'stroke-width': 1.5 }),
       `${name}, oracle: ${percent(oracle(stage.hindsight[i]))}`));
   });
-  if (mark !== undefined) svg.append(drawing('line', { class: 'promise', x1: x(mark), x2: x(mark), y1: top - 6, y2: high }));
+  drawMark();
   return element('div', {}, element('p', {}, title), svg);
 }
 
@@ -222,17 +229,9 @@ function measured(stage) {
 // --- beside what others published
 
 function dumbbells(title, rows, others, there, here, mark) {
-  const row = 18, wide = Math.max(320, Math.min(520, page.clientWidth < 700 ? page.clientWidth : page.clientWidth / 2 - 16));
-  const left = 92, top = 30, high = top + rows.length * row + 6;
-  const all = [...rows.flatMap((r) => [there(r), here(r)]), ...others.map(here)];
-  const low = Math.min(0, ...all), most = Math.max(0.01, mark ?? 0, ...all);
-  const x = (v) => left + ((v - low) / (most - low)) * (wide - left - 12);
-  const svg = drawing('svg', { viewBox: `0 0 ${wide} ${high}`, role: 'img', 'aria-label': title });
-  for (const v of ticks(low, most, 4)) {
-    svg.append(drawing('line', { class: 'axis', x1: x(v), x2: x(v), y1: top - 6, y2: high }));
-    svg.append(drawing('text', { x: x(v), y: top - 12, 'text-anchor': 'middle' }, percent(v, 0)));
-  }
-  if (mark !== undefined) svg.append(drawing('line', { class: 'promise', x1: x(mark), x2: x(mark), y1: top - 6, y2: high }));
+  const row = 18, all = [...rows.flatMap((r) => [there(r), here(r)]), ...others.map(here)];
+  const { svg, x, left, top, drawMark } = rowsFrame(title, rows.length, row, all, mark);
+  drawMark();
   rows.forEach((r, i) => {
     const y = top + i * row + row / 2;
     const far = Math.abs(there(r) - here(r)) > 0.03;
