@@ -46,7 +46,7 @@ struct Experiment {
   // Of each axis the values to try; empty: as the chip and [jobs] have it.
   std::vector<double> counter_window_s, counter_noise_points, power_window_s, switch_latency_s;
   std::vector<double> stress_work_s, stress_idle_s, phase_period_s, drift_kelvin, tenants;
-  std::vector<double> outsider_every_s;
+  std::vector<double> outsider_every_s, heartbeat_every_s;
 
   std::vector<ExperimentPolicy> policies;
   std::vector<ExperimentCommand> commands;
@@ -87,6 +87,9 @@ void visit_stress(E& e, V& visit) {
   visit(SettingInfo{"stress", "outsider_every_s", "s",
                     "another tool sets the highest clock that often; 0: never", 0, 3600},
         e.outsider_every_s);
+  visit(SettingInfo{"stress", "heartbeat_every_s", "s",
+                    "the work says exactly how far it is that often; 0: never", 0, 3600},
+        e.heartbeat_every_s);
 }
 
 // Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or

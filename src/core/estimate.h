@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "core/sample.h"
+#include "core/work_status.h"
 
 namespace derate {
 
@@ -32,6 +33,7 @@ struct Estimate {
   // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
   // published GEEPAFS asks whether any GPU is busy.
   Fraction node_gpu_utilisation{0};
+  WorkStatus work;
 
   bool operator==(const Estimate&) const = default;
 };

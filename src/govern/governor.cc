@@ -52,6 +52,7 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   Estimate out;
   out.time = clock_.now();
   out.requested_clock = seat.actuator.locked();
+  out.work = seat.work;
   if (!reading.newest) return out;
   const SafetyRules& rules = options_.rules;
   const bool usable = reading.fresh && reading.age <= rules.stale_after;

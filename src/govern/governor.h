@@ -45,6 +45,9 @@ class Governor {
   // When the next GPU is due.
   Instant next_due() const;
 
+  // What is known of the work at `seat` from now on.
+  void tell(std::size_t seat, WorkStatus work) { seats_[seat]->work = std::move(work); }
+
   // One more GPU, in the last seat.
   void add(GovernedGpu gpu);
   // Puts another policy, source or control on the GPU at `seat`. What was there makes no further
@@ -69,6 +72,7 @@ class Governor {
     bool hot = false;
     std::optional<Instant> idle_since;
     Fraction busy{0};  // at its last tick
+    WorkStatus work;
     std::optional<Instant> next;
   };
 

@@ -47,6 +47,19 @@ Json sample_json(const Sample& sample, Instant start) {
   return json;
 }
 
+Json work_json(const WorkStatus& work, Instant start) {
+  Json json = Json::object();
+  if (work.beat)
+    json["beat"] = {{"source", work.beat->source},
+                    {"done", work.beat->done},
+                    {"t_s", rounded(seconds(work.beat->time - start), 1e-6)}};
+  if (!work.phase.empty()) json["phase"] = work.phase;
+  if (!work.name.empty()) json["name"] = work.name;
+  put(json, "max_loss_ratio", work.max_loss, 1e-4);
+  if (work.every_phase) json["every_phase"] = true;
+  return json;
+}
+
 Json decision_json(const Decision& decision) {
   Json json = {{"kind", to_string(decision.kind)}};
   if (decision.kind == Decision::Kind::set) json["clock_mhz"] = decision.clock.value();
@@ -82,6 +95,8 @@ std::string record_json(const Record& record, Instant start) {
                    {"idle", record.estimate.idle},
                    {"hot", record.estimate.hot}};
   put(estimate, "requested_clock_mhz", record.estimate.requested_clock, 1);
+  if (Json work = work_json(record.estimate.work, start); !work.empty())
+    estimate["work"] = std::move(work);
   json["estimate"] = std::move(estimate);
   json["decision"] = decision_json(record.decision);
   json["clamped"] = decision_json(record.clamped.decision);

@@ -33,6 +33,11 @@ Record full_record() {
   record.sample = sample;
   record.estimate.freshness = Freshness::fresh;
   record.estimate.requested_clock = 1395_MHz;
+  record.estimate.work.beat = Beat{3, 1200, Instant(11s + 500ms)};
+  record.estimate.work.phase = "prefill";
+  record.estimate.work.name = "train.py";
+  record.estimate.work.max_loss = Fraction(0.05);
+  record.estimate.work.every_phase = true;
   record.decision = Decision::set(1395_MHz, {"bound {0:.0f} MHz", {1390.9}});
   record.decision.expected_performance = Fraction(0.9);
   record.clamped = {Decision::hold({"wait", {}}), Clamped::Rule::rate_limit};
@@ -60,7 +65,16 @@ TEST(RecordJson, AllOfARecord) {
         {"tenants", 2},
         {"activity", {{"dram", 0.3}}}}},
       {"estimate",
-       {{"freshness", "fresh"}, {"idle", false}, {"hot", false}, {"requested_clock_mhz", 1395.0}}},
+       {{"freshness", "fresh"},
+        {"idle", false},
+        {"hot", false},
+        {"requested_clock_mhz", 1395.0},
+        {"work",
+         {{"beat", {{"source", 3}, {"done", 1200.0}, {"t_s", 1.5}}},
+          {"phase", "prefill"},
+          {"name", "train.py"},
+          {"max_loss_ratio", 0.05},
+          {"every_phase", true}}}}},
       {"decision",
        {{"kind", "set"},
         {"clock_mhz", 1395.0},

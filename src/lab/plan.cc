@@ -304,6 +304,7 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.idle = stage.circumstances.idle;
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);
   out.warm_up = from_seconds(plan.experiment.warm_up_s);
+  out.heartbeat_every = stage.circumstances.heartbeat_every;
   out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every};
   return out;
 }

@@ -73,6 +73,7 @@ class Session {
   JobRecord job(const SessionJob& what, Duration work);
   void tick();
   void disturb();
+  void tell_work();
   void note(const Record& record, JobRecord& job, Instant started);
 
   const SessionSpec& spec_;
@@ -81,7 +82,7 @@ class Session {
   std::mt19937_64 random_;
   std::optional<Governor> governor_;
   Duration tick_{};
-  Instant next_{}, outsider_at_;
+  Instant next_{}, outsider_at_, beat_at_{};
   Duration policy_cpu_{};
   bool probing_ = false;
   std::optional<Record> last_;
@@ -144,10 +145,29 @@ void Session::disturb() {
   }
 }
 
+// What the work that runs says of itself, each of its GPUs for its own part.
+void Session::tell_work() {
+  if (clock_.now() < beat_at_) return;
+  const bool beats = spec_.heartbeat_every > Duration{};
+  if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
+  for (std::size_t i = 0; i < seats_.size(); ++i) {
+    Seat& seat = *seats_[i];
+    WorkStatus work;
+    if (seat.part) {
+      seat.gpu.advance_to(clock_.now());
+      const SimJob& job = *seat.gpu.tenant(*seat.part);
+      work.name = job.workload.name;
+      if (beats) work.beat = Beat{*seat.part, job.done, seat.gpu.now()};
+    }
+    governor_->tell(i, std::move(work));
+  }
+}
+
 void Session::tick() {
   if (seats_.size() > 1) advance_to(next_);
   clock_.sleep_until(next_);
   disturb();
+  tell_work();
   const auto records = governor_->tick();
   last_ = records.empty() ? std::nullopt : std::optional(records.front());
   if (last_ && last_->decision.kind != Decision::Kind::hold) probing_ = last_->decision.probing;
@@ -183,6 +203,7 @@ void Session::note(const Record& record, JobRecord& job, Instant started) {
 }
 
 void Session::begin(const SessionJob& what, Duration work) {
+  beat_at_ = {};
   for (int i = 0; i < what.workload->gpus; ++i) {
     Seat& seat = *seats_[static_cast<std::size_t>(i)];
     seat.part = seat.gpu.add(*what.workload, work);
@@ -228,6 +249,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
     sensed += seat->gpu.sensors().energy;
     seat->gpu.remove(*std::exchange(seat->part, std::nullopt));
   }
+  beat_at_ = {};
   out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
   out.mean_clock = mean_clock(out.ticks);

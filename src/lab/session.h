@@ -39,6 +39,7 @@ struct SessionSpec {
   Duration warm_up = std::chrono::seconds(30);
   Duration idle = std::chrono::seconds(20);
   Duration idle_spread{};  // up to that much more before each job, and up to one second
+  Duration heartbeat_every{};  // the work says how far it is; zero: never
   Disturbance disturbance;
   GovernorOptions governor;
   std::uint64_t seed = 1;  // the same seed, the same arrivals and sensor noise

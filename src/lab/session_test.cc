@@ -54,6 +54,43 @@ TEST(Session, AJobOnEightGpusRunsInStep) {
   EXPECT_NEAR(*together.sensed_energy / together.energy, 1, 0.02);
 }
 
+// What the work says of itself is what it has done, and nobody speaks between jobs.
+TEST(Session, WorkThatSaysHowFarItIs) {
+  const auto gemm = find_workload(v100(), "GeMM");
+  ASSERT_TRUE(gemm.ok());
+  static std::vector<WorkStatus> heard;
+  heard.clear();
+  struct Listener final : Policy {
+    Decision decide(const Estimate& estimate, const Envelope&) override {
+      heard.push_back(estimate.work);
+      return Decision::hold({"listening", {}});
+    }
+  };
+  PolicyInfo info = **find_policy("max-freq");
+  info.create = [](const PolicySetup&) -> Result<std::unique_ptr<Policy>> {
+    return std::make_unique<Listener>();
+  };
+  SessionSpec spec;
+  spec.chip = &v100();
+  spec.policy = {&info, *policy_params(info, {}), "listener"};
+  spec.jobs = {{&*gemm}};
+  spec.work = 10s;
+  spec.warm_up = 0s;
+  spec.heartbeat_every = 1s;
+  ASSERT_TRUE(run_session(spec).ok());
+  ASSERT_GT(heard.size(), 100u);
+  EXPECT_FALSE(heard.front().beat);
+  std::vector<Beat> beats;
+  for (const WorkStatus& work : heard)
+    if (work.beat && (beats.empty() || work.beat != beats.back())) beats.push_back(*work.beat);
+  ASSERT_GE(beats.size(), 10u);
+  for (std::size_t i = 1; i < beats.size(); ++i) {
+    EXPECT_NEAR(seconds(beats[i].time - beats[i - 1].time), 1, 0.2);
+    // No clock is asked for: the GPU's own is the highest.
+    EXPECT_NEAR(beats[i].done - beats[i - 1].done, seconds(beats[i].time - beats[i - 1].time), .05);
+  }
+}
+
 // Each GPU is governed by itself and all wait for the slowest: a policy that is unsure loses more.
 TEST(Session, TheSlowestOfEightSetsThePace) {
   const auto eight = make_mix("synchronous", v100());

@@ -35,6 +35,8 @@ const std::array kAxes{
          [](double v, C& c) { c.tenants = static_cast<int>(v); }},
     Axis{"outsider_every_s", "another tool every", "s", &Experiment::outsider_every_s,
          [](double v, C& c) { c.outsider_every = from_seconds(v); }},
+    Axis{"heartbeat_every_s", "heartbeat every", "s", &Experiment::heartbeat_every_s,
+         [](double v, C& c) { c.heartbeat_every = from_seconds(v); }},
 };
 
 }  // namespace

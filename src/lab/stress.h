@@ -17,7 +17,7 @@ struct Circumstances {
   Duration phase_period = std::chrono::seconds(10);
   double drift_kelvin = 0;
   int tenants = 0;
-  Duration outsider_every{};
+  Duration outsider_every{}, heartbeat_every{};
 };
 
 struct Axis {

@@ -1,0 +1,32 @@
+// What is known of the work on a GPU from others than its counters: what the work says of itself,
+// and what it was promised. Whoever knows tells the governor; an empty field is not known.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+
+namespace derate {
+
+// Work done, as its application counts it: steps, tokens, requests.
+struct Beat {
+  std::uint64_t source = 0;  // another number, another application or a count begun anew
+  double done = 0;           // since the source began; never falls
+  Instant time{};            // when that was so, on the governor's clock
+
+  bool operator==(const Beat&) const = default;
+};
+
+struct WorkStatus {
+  std::optional<Beat> beat;
+  std::string phase;                 // as the application names it; empty: it does not
+  std::string name;                  // of the work: process or job; empty: not known
+  std::optional<Fraction> max_loss;  // promised to the strictest tenant; empty: the policy's own
+  bool every_phase = false;          // the promise holds in each phase, nothing is saved up
+
+  bool operator==(const WorkStatus&) const = default;
+};
+
+}  // namespace derate
