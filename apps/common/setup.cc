@@ -63,8 +63,7 @@ Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
   if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
   const Capability& capability = source.capability();
   const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
-  const PolicySetup setup{envelope, efficient_clock(capability, envelope), policy.params,
-                          capability.power_limits};
+  const PolicySetup setup = policy_setup(capability, envelope, policy.params);
   auto made = TRY(policy.info->create(setup).with(policy.info->name));
   return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
 }

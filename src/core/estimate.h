@@ -27,6 +27,7 @@ struct Estimate {
   std::optional<Fraction> gpu_utilisation, memory_utilisation;
   std::optional<Watts> power_usage;               // as nvmlDeviceGetPowerUsage gives it
   std::optional<Watts> power;                     // the quickest true reading: instant, else usage
+  std::optional<Joules> energy;                   // the counter, where this tick read it
   std::optional<std::uint64_t> throttle_reasons;  // throttle:: bits
   Activity activity;
   std::optional<int> tenants;  // as counted in this tick; most ticks do not count

@@ -1,5 +1,7 @@
 #include "govern/envelope_rule.h"
 
+#include "core/chip_facts.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,6 +39,17 @@ Result<Envelope> make_envelope(const Capability& capability, const EnvelopeLimit
 
 Megahertz efficient_clock(const Capability& capability, const Envelope& envelope) {
   return envelope.clamp(capability.flat_voltage_end.value_or(envelope.lowest()));
+}
+
+PolicySetup policy_setup(const Capability& capability, const Envelope& envelope,
+                         const ParamValues& params, ModelCache* models) {
+  const ChipFacts* facts = facts_of_product(capability.id.name);
+  return {envelope,
+          efficient_clock(capability, envelope),
+          params,
+          capability.power_limits,
+          facts == nullptr ? "" : facts->chip,
+          models};
 }
 
 }  // namespace derate

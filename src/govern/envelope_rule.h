@@ -6,6 +6,7 @@
 #include "base/result.h"
 #include "core/capability.h"
 #include "core/envelope.h"
+#include "policy/policy.h"
 
 namespace derate {
 
@@ -22,5 +23,9 @@ Result<Envelope> make_envelope(const Capability& capability, const EnvelopeLimit
 
 // The end of the flat-voltage region as a clock of the envelope; its lowest where not known.
 Megahertz efficient_clock(const Capability& capability, const Envelope& envelope);
+
+// What a policy for this GPU is made from.
+PolicySetup policy_setup(const Capability& capability, const Envelope& envelope,
+                         const ParamValues& params, ModelCache* models = nullptr);
 
 }  // namespace derate

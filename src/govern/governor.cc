@@ -66,6 +66,7 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
   out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
   out.power = sample.power_instant ? sample.power_instant : out.power_usage;
+  if (reading.fresh) out.energy = sample.energy;
   out.throttle_reasons = sample.throttle_reasons;
   out.activity = sample.activity;
   out.tenants = sample.tenants;

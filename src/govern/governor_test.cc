@@ -23,7 +23,7 @@ const SimChip& v100() { return **find_sim_chip("v100"); }
 
 PolicySetup setup_of(const Capability& capability, const Envelope& envelope,
                      const ParamValues& params) {
-  return {envelope, efficient_clock(capability, envelope), params, capability.power_limits};
+  return policy_setup(capability, envelope, params);
 }
 
 // Whether the policy locks clocks; the others leave them to the GPU.

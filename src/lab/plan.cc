@@ -179,8 +179,7 @@ Result<void> try_policies(const std::vector<PolicyChoice>& policies, const Capab
     const auto entry =
         std::find_if(e.policies.begin(), e.policies.end(),
                      [&](const ExperimentPolicy& one) { return one.label == choice.label; });
-    const auto made = choice.info->create(
-        {envelope, efficient_clock(capability, envelope), choice.params, capability.power_limits});
+    const auto made = choice.info->create(policy_setup(capability, envelope, choice.params));
     if (!made.ok())
       return Error{
           Errc::bad_config,

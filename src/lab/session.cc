@@ -93,8 +93,7 @@ Result<void> Session::seat_policy() {
   for (const auto& seat : seats_) {
     const Capability& capability = seat->device.capability();
     const Envelope envelope = TRY(make_envelope(capability));
-    const PolicySetup setup{envelope, efficient_clock(capability, envelope), spec_.policy.params,
-                            capability.power_limits};
+    const PolicySetup setup = policy_setup(capability, envelope, spec_.policy.params);
     auto policy = TRY(spec_.policy.info->create(setup));
     gpus.push_back({&seat->device, &seat->device,
                     std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),

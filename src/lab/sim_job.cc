@@ -27,8 +27,7 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   SimDevice device(gpu, clock, 0, spec.gpu.seed);
   const Envelope envelope = TRY(make_envelope(device.capability()));
   const Capability& capability = device.capability();
-  const PolicySetup setup{envelope, efficient_clock(capability, envelope), spec.params,
-                          capability.power_limits};
+  const PolicySetup setup = policy_setup(capability, envelope, spec.params);
   auto policy = TRY(spec.policy->create(setup));
   std::vector<GovernedGpu> gpus;
   gpus.push_back({&device, &device, std::move(policy), spec.policy->as_published, envelope});

@@ -1,6 +1,6 @@
 #include "model/progress_curve.h"
 
-#include <Eigen/Dense>
+#include <algorithm>
 #include <cmath>
 
 namespace derate {
@@ -9,88 +9,96 @@ namespace {
 constexpr double kUnknown = 1e3;  // sd of a level, in logs: anything
 constexpr std::size_t kCurve = 2, kPerCounter = 3;
 
-using Vector = Eigen::Map<Eigen::VectorXd>;
-using Matrix = Eigen::Map<Eigen::MatrixXd>;
-using ConstVector = Eigen::Map<const Eigen::VectorXd>;
-using ConstMatrix = Eigen::Map<const Eigen::MatrixXd>;
+std::size_t level_of(std::size_t counter) { return kCurve + kPerCounter * counter; }
 
-Eigen::Index index(std::size_t i) { return static_cast<Eigen::Index>(i); }
-
-void put(Vector& mean, Matrix& covariance, std::size_t at, const CoefficientPrior& prior) {
-  mean.segment<2>(index(at)) = Eigen::Vector2d(prior.mean[0], prior.mean[1]);
-  covariance.block<2, 2>(index(at), index(at)) << prior.covariance[0], prior.covariance[1],
-      prior.covariance[1], prior.covariance[2];
+void put(LinearBelief& belief, std::size_t at, const CoefficientPrior& prior) {
+  belief.set_mean(at, prior.mean[0]);
+  belief.set_mean(at + 1, prior.mean[1]);
+  belief.set_covariance(at, at, prior.covariance[0]);
+  belief.set_covariance(at, at + 1, prior.covariance[1]);
+  belief.set_covariance(at + 1, at + 1, prior.covariance[2]);
 }
 
-std::size_t level_of(std::size_t counter) { return kCurve + kPerCounter * counter; }
+void widen(LinearBelief& belief, std::size_t at, const CoefficientPrior& prior, double share) {
+  const auto add = [&](std::size_t i, std::size_t j, double value) {
+    belief.set_covariance(at + i, at + j, belief.covariance(at + i, at + j) + share * value);
+  };
+  add(0, 0, prior.covariance[0]);
+  add(0, 1, prior.covariance[1]);
+  add(1, 1, prior.covariance[2]);
+}
+
+// Squared distance of the mean from the prior's, in its own covariance, by coefficient.
+double distance(const LinearBelief& belief, std::size_t at, const CoefficientPrior& prior) {
+  const auto& [v11, v12, v22] = prior.covariance;
+  const double determinant = v11 * v22 - v12 * v12;
+  if (determinant <= 0) return 0;
+  const double u = belief.mean(at) - prior.mean[0], v = belief.mean(at + 1) - prior.mean[1];
+  return (u * u * v22 - 2 * u * v * v12 + v * v * v11) / determinant / 2;
+}
 
 }  // namespace
 
-ProgressCurve::ProgressCurve(const ProgressPrior& prior)
-    : size_(kCurve + kPerCounter * prior.bias.size()), mean_(size_), covariance_(size_ * size_) {
-  Vector mean(mean_.data(), index(size_));
-  Matrix covariance(covariance_.data(), index(size_), index(size_));
-  put(mean, covariance, 0, prior.curve);
-  for (std::size_t k = 0; k < prior.bias.size(); ++k) {
-    covariance(index(level_of(k)), index(level_of(k))) = kUnknown * kUnknown;
-    put(mean, covariance, level_of(k) + 1, prior.bias[k]);
+ProgressCurve::ProgressCurve(const CoefficientPrior& curve, std::span<const CoefficientPrior> bias)
+    : curve_(curve), bias_(bias.begin(), bias.end()), belief_(kCurve + kPerCounter * bias.size()) {
+  put(belief_, 0, curve);
+  for (std::size_t k = 0; k < bias.size(); ++k) {
+    belief_.set_covariance(level_of(k), level_of(k), kUnknown * kUnknown);
+    put(belief_, level_of(k) + 1, bias[k]);
   }
 }
 
-std::vector<double> ProgressCurve::row(std::size_t counter, double x) const {
-  std::vector<double> out(size_);
-  out[0] = x;
-  out[1] = x * x;
+LinearBelief::Row ProgressCurve::row(std::size_t counter, double x) const {
+  LinearBelief::Row out{x, x * x};
   out[level_of(counter)] = 1;
   out[level_of(counter) + 1] = x;
   out[level_of(counter) + 2] = x * x;
   return out;
 }
 
-Belief ProgressCurve::project(const std::vector<double>& row) const {
-  const ConstVector h(row.data(), index(size_)), mean(mean_.data(), index(size_));
-  const ConstMatrix covariance(covariance_.data(), index(size_), index(size_));
-  return {h.dot(mean), std::sqrt(std::max(0.0, h.dot(covariance * h)))};
-}
-
-// The Kalman update of one reading, in Joseph's form, which keeps the covariance positive.
 void ProgressCurve::observe(std::size_t counter, double x, double log_value, double variance) {
-  const std::vector<double> values = row(counter, x);
-  const ConstVector h(values.data(), index(size_));
-  Vector mean(mean_.data(), index(size_));
-  Matrix covariance(covariance_.data(), index(size_), index(size_));
-  const Eigen::VectorXd with = covariance * h;
-  const Eigen::VectorXd gain = with / (h.dot(with) + variance);
-  mean += gain * (log_value - h.dot(mean));
-  const Eigen::MatrixXd keep =
-      Eigen::MatrixXd::Identity(index(size_), index(size_)) - gain * h.transpose();
-  covariance = keep * covariance * keep.transpose() + gain * variance * gain.transpose();
+  belief_.observe(row(counter, x), log_value, variance);
 }
 
-Belief ProgressCurve::performance(double x) const {
-  std::vector<double> values(size_);
-  values[0] = x;
-  values[1] = x * x;
-  return project(values);
+Belief ProgressCurve::performance(double x, double reference) const {
+  const double u = x - reference, v = x * x - reference * reference;
+  const double variance = u * u * belief_.covariance(0, 0) + 2 * u * v * belief_.covariance(0, 1) +
+                          v * v * belief_.covariance(1, 1);
+  return {u * belief_.mean(0) + v * belief_.mean(1), std::sqrt(std::max(0.0, variance))};
 }
 
 double ProgressCurve::sd_with_level(std::size_t counter, double x) const {
-  const ConstMatrix covariance(covariance_.data(), index(size_), index(size_));
-  Eigen::VectorXd h = Eigen::VectorXd::Zero(index(size_));
-  h.head<2>() << x, x * x;
-  const Eigen::VectorXd with = covariance * h;
-  const Eigen::Index level = index(level_of(counter));
-  const double shared = with(level) * with(level) / covariance(level, level);
-  return std::sqrt(std::max(0.0, h.dot(with) - shared));
+  const std::size_t level = level_of(counter);
+  const double with = x * belief_.covariance(0, level) + x * x * belief_.covariance(1, level);
+  const double sd = performance(x).sd;
+  return std::sqrt(std::max(0.0, sd * sd - with * with / belief_.covariance(level, level)));
 }
 
 Belief ProgressCurve::reading(std::size_t counter, double x) const {
-  return project(row(counter, x));
+  return belief_.project(row(counter, x));
 }
 
 double ProgressCurve::level_sd(std::size_t counter) const {
-  const std::size_t at = level_of(counter);
-  return std::sqrt(covariance_[at * size_ + at]);
+  return std::sqrt(belief_.covariance(level_of(counter), level_of(counter)));
+}
+
+double ProgressCurve::strain(std::size_t counter) const {
+  return std::sqrt(distance(belief_, level_of(counter) + 1, bias_[counter]));
+}
+
+double ProgressCurve::bias_beyond_prior(std::size_t counter, double x) const {
+  const std::size_t at = level_of(counter) + 1;
+  const auto& prior = bias_[counter].mean;
+  return x * (belief_.mean(at) - prior[0]) + x * x * (belief_.mean(at + 1) - prior[1]);
+}
+
+void ProgressCurve::age(double share, double level_variance) {
+  widen(belief_, 0, curve_, share);
+  for (std::size_t k = 0; k < bias_.size(); ++k) {
+    widen(belief_, level_of(k) + 1, bias_[k], share);
+    const std::size_t at = level_of(k);
+    belief_.set_covariance(at, at, belief_.covariance(at, at) + level_variance);
+  }
 }
 
 }  // namespace derate

@@ -11,13 +11,15 @@
 //
 // where (c, d) is its bias: what it says besides. Everything is Gaussian and linear, so the
 // posterior of (a, b, and of each counter level, c, d) is exact. The priors of (a, b) and (c, d)
-// are fitted to measured applications (scripts/fit_curve_priors.py); of a level nothing is known
-// before.
+// are those of measured applications (model/curve_priors.h); of a level nothing is known before.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
+
+#include "model/linear_belief.h"
 
 namespace derate {
 
@@ -27,38 +29,47 @@ struct CoefficientPrior {
   std::array<double, 3> covariance{};  // of 1 and 1, 1 and 2, 2 and 2
 };
 
-struct ProgressPrior {
-  CoefficientPrior curve;
-  std::vector<CoefficientPrior> bias;  // of each counter
-};
-
-struct Belief {
-  double mean = 0, sd = 0;
-};
-
 class ProgressCurve {
  public:
-  explicit ProgressCurve(const ProgressPrior& prior);
+  static constexpr std::size_t kMostCounters = 4;
 
-  // A reading of counter k at x, its log, and the variance of that log. Cost: O(n^2) of n = 2 + 3
-  // per counter.
+  // `bias`: of each counter, at most kMostCounters.
+  ProgressCurve(const CoefficientPrior& curve, std::span<const CoefficientPrior> bias);
+
+  std::size_t counters() const { return bias_.size(); }
+
+  // A reading of counter k at x, its log, and the variance of that log.
   void observe(std::size_t counter, double x, double log_value, double variance);
 
-  // Log of performance at x relative to the highest clock.
-  Belief performance(double x) const;
-  // The standard deviation that it would have if the level of counter k were known.
+  // Log of performance at x relative to that at `reference`.
+  Belief performance(double x, double reference = 0) const;
+  // The standard deviation of performance(x) that it would have if the level of counter k were
+  // known.
   double sd_with_level(std::size_t counter, double x) const;
   // What counter k would show, in logs, its own noise left out.
   Belief reading(std::size_t counter, double x) const;
   // How well the level of counter k is known; very large before its first reading.
   double level_sd(std::size_t counter) const;
+  // How far the bias of counter k lies from what its prior says, in the prior's standard deviations
+  // by coefficient. Counters that contradict each other have large ones.
+  double strain(std::size_t counter) const;
+  // Of log s_k at x, beyond what its prior says.
+  double bias_beyond_prior(std::size_t counter, double x) const;
+
+  // What is known becomes less sure, and levels may have moved: every variance grows by this share
+  // of the prior's, a level's by `level_variance`.
+  void age(double share, double level_variance);
+
+  const LinearBelief& belief() const { return belief_; }
+  // Takes what another curve of the same counters knew.
+  void recall(const LinearBelief& belief) { belief_ = belief; }
 
  private:
-  std::vector<double> row(std::size_t counter, double x) const;
-  Belief project(const std::vector<double>& row) const;
+  LinearBelief::Row row(std::size_t counter, double x) const;
 
-  std::size_t size_;
-  std::vector<double> mean_, covariance_;  // size_, size_ x size_
+  CoefficientPrior curve_;
+  std::vector<CoefficientPrior> bias_;
+  LinearBelief belief_;
 };
 
 }  // namespace derate

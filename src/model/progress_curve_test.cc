@@ -9,8 +9,8 @@
 namespace derate {
 namespace {
 
-const ProgressPrior kPrior = {{{-0.2, -0.3}, {0.05, 0, 0.03}},
-                              {{{-0.05, 0.1}, {0.002, 0, 0.005}}, {{0, 0}, {0.01, 0, 0.01}}}};
+const CoefficientPrior kCurve{{-0.2, -0.3}, {0.05, 0, 0.03}};
+const CoefficientPrior kBias[] = {{{-0.05, 0.1}, {0.002, 0, 0.005}}, {{0, 0}, {0.01, 0, 0.01}}};
 
 // Work drawn from the prior, read at some clocks with noise.
 struct World {
@@ -32,7 +32,7 @@ TEST(ProgressCurve, ItsUncertaintyIsItsError) {
   constexpr int kWorlds = 2000;
   for (int i = 0; i < kWorlds; ++i) {
     const World world = drawn(random);
-    ProgressCurve curve(kPrior);
+    ProgressCurve curve(kCurve, kBias);
     std::normal_distribution<double> noise(0, 0.02);
     for (const double x : {0.0, 0.0, 0.1, 0.1, 0.25})
       curve.observe(0, x, world.reading(x) + noise(random), 4e-4);
@@ -46,7 +46,7 @@ RC_GTEST_PROP(ProgressCurveProperty, ReadingsOnlyMakeItSurer, (std::uint64_t see
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> any(0, 0.5);
   const World world = drawn(random);
-  ProgressCurve curve(kPrior);
+  ProgressCurve curve(kCurve, kBias);
   for (int i = 0; i < 40; ++i) {
     const double at = any(random), before = curve.performance(at).sd;
     const double x = any(random);
@@ -60,7 +60,7 @@ RC_GTEST_PROP(ProgressCurveProperty, ReadingsOnlyMakeItSurer, (std::uint64_t see
 
 // One level alone says nothing of the curve; a second clock does.
 TEST(ProgressCurve, LearnsFromRatiosOnly) {
-  ProgressCurve curve(kPrior);
+  ProgressCurve curve(kCurve, kBias);
   const Belief before = curve.performance(0.2);
   EXPECT_GT(curve.level_sd(0), 100);
   for (int i = 0; i < 100; ++i) curve.observe(0, 0, -1.5, 1e-4);

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <vector>
 
-#include "model/progress_curve.h"
+#include "policy/work_phase.h"
 
 namespace derate {
 namespace {
+
+constexpr const char* kPriors[] = {"own", "all", "V100-SXM2", "A100-SXM4"};
+constexpr const char* kNoYes[] = {"no", "yes"};
 
 constexpr ParamSpec kParams[] = {
     {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job", "0.1",
@@ -15,31 +20,43 @@ constexpr ParamSpec kParams[] = {
     {"confidence", ParamSpec::Type::number, "", "with which the promise is kept", "0.99", 0.5,
      0.9999},
     {"settle", ParamSpec::Type::number, "s",
-     "readings so soon after a change of the clock are not used", "1.2", 0, 10},
+     "readings so soon after a change of the clock are not used, at most", "1.2", 0, 10},
     {"reference", ParamSpec::Type::number, "s", "at the highest clock at a job's start, at most",
      "2", 0.2, 600},
     {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
+    {"prior", ParamSpec::Type::choice, "",
+     "whose measured applications are taken as alike: the chip's own (all where it has none), all, "
+     "or one chip's",
+     "own", 0, 0, true, kPriors},
+    {"leave_out", ParamSpec::Type::choice, "",
+     "leave the application that runs out of them, by its name: for honest figures", "no", 0, 0,
+     true, kNoYes},
 };
 
-// Means and covariances of the coefficients fitted to each of the 22 tabled applications of the
-// V100, 885 to 1530 MHz. The curve's covariance is four times that: applications that follow the
-// clock lie far out, and a prior that is too sure pulls them in.
-const ProgressPrior kPrior = {{{-0.189, -0.322}, {0.212, 0.0007, 0.135}},
-                              {{{-0.0745, 0.1324}, {0.0073, -0.01157, 0.02858}}}};
-
-constexpr double kEnough = 0.006;       // a reference known so well is not looked at any longer
-constexpr double kLeastReading = 0.03;  // of a counter in whole percents: 3 of its steps
-constexpr double kRounding = 0.01 * 0.01 / 12;
-constexpr double kFirstNoise = 0.015 * 0.015;
-constexpr double kNoiseMemory = 0.05;  // weight of the newest difference of two readings
-constexpr double kHorizon = 60;        // s over which what was earned is spent
+constexpr double kEnough = 0.009;      // a level known so well is not looked at any longer
+constexpr double kBatchEnough = 0.02;  // readings are averaged to this before they are learned from
+constexpr int kFewest = 3, kMostInBatch = 25;
+constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
 constexpr double kMostEarned = 0.03;
-constexpr double kDrift = 0.5, kAlarm = 12;  // CUSUM of innovations, in their own sd
+constexpr double kDrift = 0.5, kAlarm = 12, kMostSurprise = 8;  // CUSUM of innovations, in sd
+constexpr double kForm = 0.005;  // sd of what a quadratic leaves of a reading's log
+constexpr double kNear = 0.03;   // a clock so little lower is worth no hurry
+constexpr Duration kNearAfter = std::chrono::seconds(8);
+constexpr double kShort = 0.0015;  // of the promise, for now: no reason to change the clock
+constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(6);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.015;
 constexpr double kWorthRefresh = 0.004;  // of performance
+constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
+constexpr Duration kShortestJob = std::chrono::seconds(30);  // whose promise is judged
+constexpr double kLookShare = 0.1;  // of what that job may lose, for one look at a low clock
+constexpr std::size_t kMostPhases = 12;
+constexpr std::size_t kRestless = 4;  // alarms in
+constexpr Duration kRestlessTime = std::chrono::seconds(14);
+constexpr Duration kMixedBatch = std::chrono::seconds(4);
+constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
 // 26.2.23, error below 4.5e-4.
@@ -49,25 +66,11 @@ double normal_quantile(double p) {
                  (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
 }
 
-// Variance of a counter's readings at one clock, from what follows what.
-class Noise {
- public:
-  void see(double value) {
-    if (last_) variance_ += kNoiseMemory * ((value - *last_) * (value - *last_) / 2 - variance_);
-    last_ = value;
-  }
-  void moved() { last_.reset(); }
-  double variance() const { return std::max(variance_, kRounding); }
-
- private:
-  double variance_ = kFirstNoise;
-  std::optional<double> last_;
-};
-
 // Two one-sided sums of innovations: which are of mean 0 and sd 1 while nothing changes.
 class Cusum {
  public:
   bool add(double e) {
+    e = std::clamp(e, -kMostSurprise, kMostSurprise);
     up_ = std::max(0.0, up_ + e - kDrift);
     down_ = std::max(0.0, down_ - e - kDrift);
     return std::max(up_, down_) > kAlarm;
@@ -77,144 +80,476 @@ class Cusum {
   double up_ = 0, down_ = 0;
 };
 
+struct AssureOptions {
+  Megahertz highest{};
+  double delta = 0, confidence = 0;
+  Duration settle{}, reference{};
+  std::string prior;  // a chip of the rows; empty: all
+  bool leave_out = false;
+  std::string chip;
+  ModelCache* models = nullptr;
+};
+
 class Assure final : public Policy {
  public:
-  Assure(Megahertz highest, double delta, double confidence, Duration settle, Duration reference)
-      : highest_(highest),
-        delta_(delta),
-        z_(normal_quantile(confidence)),
-        settle_(settle),
-        longest_reference_(reference) {}
+  explicit Assure(const AssureOptions& options)
+      : options_(options),
+        z_(normal_quantile(options.confidence)),
+        priors_(curve_priors(options.prior)) {
+    recall();
+  }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
 
  private:
-  bool idle(const Estimate& estimate);
-  void begin(Instant now);
-  void keep_account(const Estimate& estimate);
-  void learn(const Estimate& estimate);
-  Decision refer(const Envelope& envelope);
-  bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
-  Decision descend(const Estimate& estimate, const Envelope& envelope);
-  // The least log of performance that is sure enough at this clock.
-  double surely(Megahertz clock) const;
-  double position(Megahertz clock) const { return std::log(highest_ / clock); }
-  double earned() const;
+  // What it does with the clock: the highest, to know what is promised; a low one, to know what it
+  // costs; the one it holds best; and the present one, to find out which work this is.
+  enum class Stage { reference, look, steady, recognise };
 
-  Megahertz highest_;  // what performance is relative to, however hot it gets
-  double delta_, z_;
-  Duration settle_, longest_reference_;
-  ProgressCurve curve_{kPrior};
-  Noise noise_;
-  Cusum cusum_;
+  // What comes in.
+  bool idle(const Estimate& estimate);
+  void begin(const Estimate& estimate);
+  void keep_account(const Estimate& estimate);
+  void follow_clock(const Estimate& estimate);
+  bool rising(const Estimate& estimate);
+  void take(const Estimate& estimate);
+  void learn_power(const Estimate& estimate);
+  bool changed(const Estimate& estimate);
+  void flush();
+  bool enough(double relative_sd) const;
+
+  // Phases.
+  void recall();
+  void leave_phase();
+  bool resume(const Estimate& estimate);
+  void alarm(const Estimate& estimate);
+  void name_priors(const std::string& work);
+
+  // What goes out.
+  double position(Megahertz clock) const {
+    return std::max(0.0, std::log(options_.highest / clock));
+  }
+  double earned() const;
+  double surely(double x) const;
+  bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
+  Megahertz best(const Envelope& envelope) const;
+  Megahertz look_clock(const Envelope& envelope) const;
+  Decision go(Stage stage, Instant now);
+  Decision refer(const Estimate& estimate, const Envelope& envelope);
+  Decision look(const Estimate& estimate, const Envelope& envelope);
+  Decision steady(const Estimate& estimate, const Envelope& envelope);
+  Decision recognise(const Estimate& estimate, const Envelope& envelope);
+  Decision ask(Megahertz clock, bool probing, Reason reason);
+
+  AssureOptions options_;
+  double z_;
+  CurvePriors priors_;
+  std::string left_out_;
+  double delta_ = 0;
+  bool every_phase_ = false;
+
+  Stage stage_ = Stage::reference;
+  Instant since_{};  // in this stage
   std::optional<Instant> idle_since_, last_;
-  Instant began_{}, changed_{};
+  Instant began_{};
   Megahertz asked_{};
-  bool referring_ = false;
-  Duration referred_{};  // in all
-  double slack_s_ = 0;   // seconds of work done beyond what was promised, surely
+  bool probing_ = false;  // asked_ is a clock to learn from
+
+  // The clock that the GPU has, and what was read while it had it.
+  Megahertz held_{};
+  Instant held_since_{};
+  // Of the counters and of power, as seen at the job's start, while the readings rise.
+  Duration window_{}, power_window_{};
+  double peak_ = 0, peak_power_ = 0;
+  Look look_;
+  SignalValues newest_;
+  BeatRate beats_;
+  std::array<Cusum, kSignals> cusum_{};
+  struct EnergyReading {
+    Instant time{};
+    Joules energy{};
+  };
+  std::optional<EnergyReading> energy_;
+
+  std::optional<WorkPhase> phase_;
+  std::vector<WorkPhase> known_;  // other phases, the newest last
+  std::vector<Instant> alarms_;
+  bool mixed_ = false;  // phases too short to follow: their mixture is one phase
+  double slack_s_ = 0;  // seconds of work done beyond what was promised, surely
 };
 
-void Assure::begin(Instant now) {
-  curve_ = ProgressCurve(kPrior);
-  noise_.moved();
+// --- what comes in
+// -------------------------------------------------------------------------------------
+
+void Assure::name_priors(const std::string& work) {
+  if (!options_.leave_out || work == left_out_) return;
+  left_out_ = work;
+  priors_ = curve_priors(options_.prior, work);
+}
+
+void Assure::begin(const Estimate& estimate) {
+  leave_phase();
+  name_priors(estimate.work.name);
+  stage_ = Stage::reference;
+  began_ = since_ = held_since_ = estimate.time;
+  window_ = power_window_ = options_.settle;
+  peak_ = peak_power_ = 0;
+  look_.clear();
   cusum_ = {};
-  began_ = changed_ = now;
+  energy_.reset();
   asked_ = {};
-  referring_ = true;
-  referred_ = {};
+  slack_s_ = 0;
+  alarms_.clear();
+  mixed_ = false;
 }
 
 // A GPU without kernels; a job begins with the first after a while.
 bool Assure::idle(const Estimate& estimate) {
   if (*estimate.gpu_utilisation <= Fraction(0)) {
     if (!idle_since_) idle_since_ = estimate.time;
+    if (estimate.time - *idle_since_ > kNewJobAfter) leave_phase();
     return true;
   }
-  if (!last_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter)) {
-    begin(estimate.time);
-    slack_s_ = 0;
-  }
+  if (!last_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter)) begin(estimate);
   idle_since_.reset();
   return false;
 }
 
-double Assure::surely(Megahertz clock) const {
-  const double x = position(clock);
-  const Belief belief = curve_.performance(x);
-  // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
-  return std::max(std::min(0.0, belief.mean - z_ * belief.sd), -x);
-}
-
-double Assure::earned() const { return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned); }
-
 void Assure::keep_account(const Estimate& estimate) {
+  delta_ = options_.delta;
+  if (estimate.work.max_loss) delta_ = std::clamp(estimate.work.max_loss->value(), 0.0, 0.5);
+  every_phase_ = estimate.work.every_phase;
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
-  slack_s_ += (std::exp(surely(*estimate.sm_clock)) - (1 - delta_)) * seconds(since);
+  const double sure = stage_ == Stage::recognise || !phase_ ? -position(*estimate.sm_clock)
+                                                            : surely(position(*estimate.sm_clock));
+  slack_s_ += (std::exp(sure) - (1 - delta_)) * seconds(since);
 }
 
-// The reading is of the clock that the GPU has, once it has had it long enough.
-void Assure::learn(const Estimate& estimate) {
-  if (!estimate.memory_utilisation || !estimate.sm_clock) return;
-  if (estimate.time - changed_ < settle_) return noise_.moved();
-  const double value = estimate.memory_utilisation->value();
-  if (value < kLeastReading) return;
-  noise_.see(value);
-  const double x = std::max(0.0, position(*estimate.sm_clock));
-  const Belief expected = curve_.reading(0, x);
-  const double variance = noise_.variance() / (value * value), seen = std::log(value);
-  const double e = (seen - expected.mean) / std::sqrt(expected.sd * expected.sd + variance);
-  if (curve_.level_sd(0) < 1 && cusum_.add(e)) {
-    begin(estimate.time);
+// The clock really held counts, not the one asked for; and whatever moved it.
+void Assure::follow_clock(const Estimate& estimate) {
+  if (!estimate.sm_clock) return;
+  if (held_ > Megahertz(0) && std::abs(std::log(*estimate.sm_clock / held_)) < kOneClock) return;
+  held_ = *estimate.sm_clock;
+  held_since_ = estimate.time;
+  look_.clear();
+  energy_.reset();
+}
+
+// At a job's start the utilisation rises over the sensors' window: how long it takes is how long a
+// change of the clock takes to show. Work that is slow to start makes it seem longer: the safe
+// side.
+bool Assure::rising(const Estimate& estimate) {
+  const double power = estimate.power.value_or(Watts(0)).value();
+  if (power > 1.1 * peak_power_) {
+    peak_power_ = power;
+    power_window_ = estimate.time - began_;
+  }
+  const double now = estimate.gpu_utilisation->value();
+  if (now <= 1.1 * peak_ + 0.03) return false;
+  peak_ = now;
+  return true;
+}
+
+void Assure::take(const Estimate& estimate) {
+  newest_ = {};
+  if (!estimate.sm_clock) return;
+  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
+  if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
+    window_ = estimate.time - began_;
+    held_since_ = estimate.time - window_;
+    look_.clear();
     return;
   }
-  curve_.observe(0, x, seen, variance);
+  const auto beat = beats_.rate(estimate.work.beat, held_since_);
+  if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
+  newest_ = read_signals(estimate, options_.highest);
+  // Work that speaks for itself is not judged by counters.
+  if (estimate.work.beat) newest_ = {};
+  newest_[static_cast<std::size_t>(Signal::beat)] = beat;
+  for (std::size_t i = 0; i < kSignals; ++i)
+    if (newest_[i]) look_.signals[i].add(*newest_[i]);
+  look_.x = position(held_);
+  look_.gpu_utilisation.add(estimate.gpu_utilisation->value());
+  const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
+  if (estimate.power && !estimate.work.beat && estimate.time - held_since_ >= power_window)
+    look_.signals[static_cast<std::size_t>(Signal::power)].add(estimate.power->value());
 }
 
-Decision Assure::refer(const Envelope& envelope) {
-  Decision out = Decision::set(
-      envelope.highest(), {"learning what {0:.0f} MHz gives: known to {1:.1f} %",
-                           {envelope.highest().value(), std::min(99.0, 100 * curve_.level_sd(0))}});
-  out.probing = true;
+// Means from the energy counter, over a second at least; where there is none, of power readings.
+void Assure::learn_power(const Estimate& estimate) {
+  if (!phase_ || estimate.time - held_since_ < window_) return;
+  const double x = position(held_);
+  if (!estimate.energy) return;
+  if (energy_) {
+    const double span = seconds(estimate.time - energy_->time);
+    if (span < 1) return;
+    // The counter moves every 0.1 s.
+    phase_->power.observe(x, (estimate.energy.value() - energy_->energy) / from_seconds(span),
+                          0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span));
+  }
+  energy_ = {estimate.time, *estimate.energy};
+}
+
+bool Assure::enough(double relative_sd) const {
+  bool any = false;
+  for (std::size_t i = 0; i < kSignals; ++i) {
+    const Readings& readings = look_.signals[i];
+    if (readings.count() == 0) continue;
+    if (static_cast<Signal>(i) == Signal::power) continue;
+    any = true;
+    const bool wanted = !phase_ || std::find(phase_->signals.begin(), phase_->signals.end(),
+                                             static_cast<Signal>(i)) != phase_->signals.end();
+    if (wanted &&
+        readings.relative_variance(step_of(static_cast<Signal>(i))) > relative_sd * relative_sd)
+      return false;
+  }
+  return any;
+}
+
+void Assure::flush() {
+  learn(*phase_, look_);
+  look_.clear();
+}
+
+// Innovations that drift: another phase.
+bool Assure::changed(const Estimate& estimate) {
+  if (!phase_ || mixed_) return false;
+  if (estimate.work.phase != phase_->name) return true;
+  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
+    const auto i = static_cast<std::size_t>(phase_->signals[k]);
+    if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
+    const Belief belief = phase_->curve.reading(k, position(held_));
+    const double expected = std::exp(belief.mean);
+    // A counter that rests against its end has no noise, until it moves by one.
+    const double step = step_of(phase_->signals[k]);
+    const double noise = std::max(look_.signals[i].variance(step), step * step / 4);
+    const double sd = std::sqrt(noise + std::pow(expected * std::hypot(belief.sd, kForm), 2));
+    if (cusum_[i].add((*newest_[i] - expected) / sd)) return true;
+  }
+  return false;
+}
+
+// --- phases
+// --------------------------------------------------------------------------------------------
+
+void Assure::recall() {
+  if (options_.models == nullptr) return;
+  for (const PhaseModel& model : options_.models->recall(options_.chip))
+    if (auto phase = from_model(model, priors_); phase && known_.size() < kMostPhases)
+      known_.insert(known_.begin(), *std::move(phase));
+}
+
+void Assure::leave_phase() {
+  if (!phase_) return;
+  const bool learned =
+      !phase_->signals.empty() && last_ && *last_ - phase_->began > std::chrono::seconds(5);
+  if (learned && !mixed_) {
+    if (options_.models != nullptr && phase_->name.empty())
+      phase_->id = options_.models->keep(to_model(*phase_, options_.chip));
+    if (known_.size() >= kMostPhases) known_.erase(known_.begin());
+    known_.push_back(*std::move(phase_));
+  }
+  phase_.reset();
+}
+
+// Takes up a phase that was known before and shows what is seen now; of several, the one that wants
+// the highest clock.
+bool Assure::resume(const Estimate& estimate) {
+  const auto named = [&](const WorkPhase& phase) { return phase.name == estimate.work.phase; };
+  std::size_t found = known_.size();
+  double highest = 0;
+  for (std::size_t i = known_.size(); i-- > 0;) {
+    if (!named(known_[i]) || !fits(known_[i], look_)) continue;
+    const double costs = -known_[i].performance(0.3).mean;
+    if (found < known_.size() && costs <= highest) continue;
+    found = i;
+    highest = costs;
+  }
+  if (found == known_.size()) return false;
+  phase_ = std::move(known_[found]);
+  known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(found));
+  phase_->began = estimate.time;
+  cusum_ = {};
+  return true;
+}
+
+void Assure::alarm(const Estimate& estimate) {
+  leave_phase();
+  cusum_ = {};
+  energy_.reset();
+  look_.clear();
+  held_since_ = estimate.time;
+  alarms_.push_back(estimate.time);
+  if (alarms_.size() > kRestless) alarms_.erase(alarms_.begin());
+  mixed_ = alarms_.size() == kRestless && estimate.time - alarms_.front() < kRestlessTime;
+  stage_ = mixed_ ? Stage::reference : Stage::recognise;
+  since_ = estimate.time;
+}
+
+// --- what goes out
+// -------------------------------------------------------------------------------------
+
+double Assure::earned() const {
+  if (every_phase_) return 0;
+  return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
+}
+
+// The least log of performance that is sure enough at x.
+double Assure::surely(double x) const {
+  const double reference = phase_ ? phase_->reference_x : 0;
+  // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
+  const double at_worst = std::min(0.0, reference - x);
+  if (!phase_) return at_worst;
+  const Belief belief = phase_->performance(x);
+  return std::max(std::min(0.0, belief.mean - z_ * belief.sd), at_worst);
+}
+
+Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
+  asked_ = clock;
+  probing_ = probing;
+  Decision out = Decision::set(clock, reason);
+  out.probing = probing;
+  if (phase_)
+    out.expected_performance =
+        Fraction(std::min(1.0, std::exp(phase_->performance(position(clock)).mean)));
   return out;
 }
 
-// Whether knowing the highest clock's reading better would let the clock go lower for long enough.
+// Whether knowing the highest clock's readings better would let the clock go lower for long enough.
 bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) const {
   if (asked_ <= envelope.lowest() || asked_ >= envelope.highest()) return false;
-  if (estimate.time - changed_ < settle_ + kLookBeforeRefresh) return false;
-  const Duration age = estimate.time - began_;
-  if (referred_ > kFreeReference + from_seconds(seconds(age) * kReferenceShare)) return false;
-  const double x = position(asked_);
-  const double lost = z_ * (curve_.performance(x).sd - curve_.sd_with_level(0, x));
-  return lost > kWorthRefresh;
+  if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
+  const Duration age = estimate.time - phase_->began;
+  if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
+    return false;
+  const double x = position(asked_), sd = phase_->curve.performance(x, phase_->reference_x).sd;
+  double least = sd;
+  for (std::size_t k = 0; k < phase_->signals.size(); ++k)
+    if (phase_->signals[k] != Signal::power)
+      least = std::min(least, phase_->curve.sd_with_level(k, x));
+  return z_ * (sd - least) > kWorthRefresh;
 }
 
-// The lowest clock that keeps the promise surely enough; lower only after a look at the present
-// one.
-Decision Assure::descend(const Estimate& estimate, const Envelope& envelope) {
+// Of the clocks that keep the promise surely enough the one of least energy for the work; of those
+// that are about as good the highest.
+Megahertz Assure::best(const Envelope& envelope) const {
   const double promised = std::log(1 - delta_ - earned());
-  Megahertz wanted = envelope.highest();
+  Megahertz best = envelope.highest();
+  double least = 0;
+  for (auto clock = envelope.clocks().rbegin(); clock != envelope.clocks().rend(); ++clock) {
+    const double x = position(*clock);
+    if (surely(x) < promised) continue;
+    const double energy =
+        !phase_ ? -x : phase_->power.relative(x).mean - phase_->performance(x).mean;
+    if (clock != envelope.clocks().rbegin() && energy > least - kSameEnergy) continue;
+    best = *clock;
+    least = energy;
+  }
+  return best;
+}
+
+// The lowest clock that one look at may cost: the more it differs, the more it tells.
+Megahertz Assure::look_clock(const Envelope& envelope) const {
+  const double time = seconds(window_ + std::chrono::milliseconds(800));
+  const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
   for (const Megahertz clock : envelope.clocks())
-    if (surely(clock) >= promised) {
-      wanted = clock;
-      break;
-    }
-  const bool looked = estimate.time - changed_ >= settle_ + std::chrono::seconds(1);
-  if (asked_ > Megahertz(0) && wanted < asked_ && !looked)
+    if ((1 - clock / envelope.highest()) * time <= may_cost) return clock;
+  return envelope.highest();
+}
+
+Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
+  const int count = look_.gpu_utilisation.count();
+  const bool there = estimate.time - held_since_ >= Duration{} && count >= kFewest;
+  if (!phase_ && there && !mixed_ && resume(estimate)) {
+    flush();
+    stage_ = Stage::steady;
+    return steady(estimate, envelope);
+  }
+  const Duration longest = mixed_ ? kMixedBatch : options_.reference;
+  const bool beats = estimate.work.beat.has_value();
+  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough);
+  const bool over = estimate.time - since_ >= longest + window_;
+  if (!there || (!known && !over))
+    return ask(envelope.highest(), true,
+               {"learning what {0:.0f} MHz gives: {1:.0f} readings",
+                {envelope.highest().value(), static_cast<double>(count)}});
+  const bool first = !phase_;
+  if (first) {
+    phase_ = make_phase(look_, options_.highest, priors_);
+    phase_->name = estimate.work.phase;
+    phase_->began = since_;
+  }
+  phase_->referred += estimate.time - since_;
+  flush();
+  since_ = estimate.time;
+  const bool may_look = first && !mixed_ && !every_phase_ && !phase_->signals.empty() &&
+                        slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
+                        surely(position(envelope.lowest())) < std::log(1 - delta_);
+  stage_ = may_look ? Stage::look : Stage::steady;
+  return may_look ? look(estimate, envelope) : steady(estimate, envelope);
+}
+
+Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
+  const bool there = look_.gpu_utilisation.count() > 0 && held_ < options_.highest * 0.99;
+  const bool over = estimate.time - since_ > window_ + std::chrono::milliseconds(1500);
+  if ((there && (enough(kBatchEnough) || look_.gpu_utilisation.count() >= kFewest)) || over) {
+    if (look_.gpu_utilisation.count() > 0) flush();
+    stage_ = Stage::steady;
+    since_ = estimate.time;
+    return steady(estimate, envelope);
+  }
+  const Megahertz clock = asked_ < envelope.highest() ? asked_ : look_clock(envelope);
+  return ask(clock, true, {"learning what {0:.0f} MHz costs", {clock.value()}});
+}
+
+Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
+  const bool batch = mixed_ ? estimate.time - held_since_ >= kMixedBatch &&
+                                  look_.gpu_utilisation.count() >= kFewest
+                            : enough(kBatchEnough) || look_.gpu_utilisation.count() >= kMostInBatch;
+  if (batch) flush();
+  if (refresh_pays(estimate, envelope)) {
+    stage_ = Stage::reference;
+    since_ = estimate.time;
+    look_.clear();
+    return refer(estimate, envelope);
+  }
+  const Megahertz wanted = best(envelope);
+  const double promised = std::log(1 - delta_ - earned());
+  const bool probed = std::exchange(probing_, false);
+  const bool holds =
+      !probed && asked_ > Megahertz(0) && surely(position(asked_)) >= promised - kShort;
+  const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
+  const bool looked =
+      near ? estimate.time - held_since_ >= kNearAfter
+           : batch || estimate.time - held_since_ >= window_ + std::chrono::seconds(1);
+  if (asked_ > Megahertz(0) && holds && wanted < asked_ && !looked)
     return Decision::hold({"looking at {0:.0f} MHz", {asked_.value()}});
-  if (asked_ > Megahertz(0) && std::abs(std::log(wanted / asked_)) < 0.01)
+  if (holds && std::abs(std::log(wanted / asked_)) < 0.01)
     return Decision::hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
-  const Belief belief = curve_.performance(position(wanted));
-  if (wanted != asked_) changed_ = estimate.time;
-  asked_ = wanted;
-  Decision out = Decision::set(
-      wanted,
-      {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned {3:.2f} s",
-       {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, slack_s_}});
-  out.expected_performance = Fraction(std::min(1.0, std::exp(belief.mean)));
-  return out;
+  const Belief belief = phase_->performance(position(wanted));
+  return ask(wanted, false,
+             {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
+              "{3:.2f} s",
+              {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, slack_s_}});
+}
+
+// Other work than before: what it is shows at the present clock, if that may last so long.
+Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
+  const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
+  const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
+  const bool seen = look_.gpu_utilisation.count() >= 2;
+  if (seen && resume(estimate)) {
+    flush();
+    stage_ = Stage::steady;
+    return steady(estimate, envelope);
+  }
+  if (!seen && may && !known_.empty())
+    return Decision::hold({"the work has changed; watching {0:.0f} MHz", {held_.value()}});
+  stage_ = Stage::reference;
+  since_ = estimate.time;
+  look_.clear();
+  return refer(estimate, envelope);
 }
 
 Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
@@ -224,28 +559,38 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
     return Decision::hold({"no work", {}});
   }
   keep_account(estimate);
+  follow_clock(estimate);
   last_ = estimate.time;
-  learn(estimate);
-  if (!referring_ && refresh_pays(estimate, envelope)) {
-    referring_ = true;
-    changed_ = estimate.time;
-    asked_ = {};
+  take(estimate);
+  learn_power(estimate);
+  if (stage_ == Stage::steady && changed(estimate)) alarm(estimate);
+  switch (stage_) {
+    case Stage::reference:
+      return refer(estimate, envelope);
+    case Stage::look:
+      return look(estimate, envelope);
+    case Stage::recognise:
+      return recognise(estimate, envelope);
+    case Stage::steady:
+      break;
   }
-  if (referring_) {
-    const bool known = curve_.level_sd(0) < kEnough;
-    if (!known && estimate.time - changed_ < longest_reference_ + settle_) return refer(envelope);
-    referring_ = false;
-    referred_ += estimate.time - changed_;
-    changed_ = estimate.time;
-  }
-  return descend(estimate, envelope);
+  return steady(estimate, envelope);
 }
 
 Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
   const auto number = [&](const char* name) { return *setup.params.number(name); };
-  return std::make_unique<Assure>(setup.envelope.highest(), number("delta"), number("confidence"),
-                                  from_seconds(number("settle")),
-                                  from_seconds(number("reference")));
+  AssureOptions options;
+  options.highest = setup.envelope.highest();
+  options.delta = number("delta");
+  options.confidence = number("confidence");
+  options.settle = from_seconds(number("settle"));
+  options.reference = from_seconds(number("reference"));
+  const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
+  options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
+  options.leave_out = number("leave_out") > 0;
+  options.chip = setup.chip;
+  options.models = setup.models;
+  return std::make_unique<Assure>(options);
 }
 
 }  // namespace
@@ -254,9 +599,9 @@ PolicyInfo assure_info() {
   return {"assure",
           "keep the promise with a stated confidence, at the lowest clock that does",
           "Learns how progress follows the clock from few readings and a prior that measured "
-          "applications gave, with its uncertainty; takes the lowest clock that keeps the promise "
-          "surely enough, counts what was earned and lost over the whole job, and looks at the "
-          "highest clock only when it must.",
+          "applications gave, with its uncertainty; takes the clock of least energy that keeps the "
+          "promise surely enough, counts what was earned and lost over the whole job, knows phases "
+          "again that return, and looks at the highest clock only when it must.",
           false,
           kParams,
           create};

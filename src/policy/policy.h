@@ -11,6 +11,7 @@
 #include "core/decision.h"
 #include "core/envelope.h"
 #include "core/estimate.h"
+#include "core/model_cache.h"
 #include "core/param_spec.h"
 
 namespace derate {
@@ -28,6 +29,8 @@ struct PolicySetup {
   Megahertz efficient_clock;  // the end of the chip's flat-voltage region, within the envelope
   ParamValues params;         // defaults filled in
   std::optional<PowerLimits> power_limits = {};  // empty: the driver lets nobody set the limit
+  std::string chip = {};         // "V100-SXM2", as in core/chip_facts.h; empty: not known
+  ModelCache* models = nullptr;  // outlives the policy; null: nothing is kept from job to job
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.

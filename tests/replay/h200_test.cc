@@ -88,8 +88,7 @@ Replayed replay(const char* policy) {
   const PolicyInfo* info = *find_policy(policy);
   const Envelope envelope = *make_envelope(device.capability());
   const ParamValues params = default_params(info->params);
-  const PolicySetup setup{envelope, efficient_clock(device.capability(), envelope), params,
-                          device.capability().power_limits};
+  const PolicySetup setup = policy_setup(device.capability(), envelope, params);
   std::vector<GovernedGpu> gpus;
   gpus.push_back({&device, nullptr, *info->create(setup), info->as_published, envelope});
   Governor governor(std::move(gpus), clock);

@@ -98,8 +98,7 @@ Result<Json> run_scenario(const Scenario& scenario) {
     SimDevice& device = places.emplace_back(scenario, clock, static_cast<int>(i)).device;
     const Envelope envelope = TRY(make_envelope(device.capability()));
     const Capability& capability = device.capability();
-    const PolicySetup setup{envelope, efficient_clock(capability, envelope), params,
-                            capability.power_limits};
+    const PolicySetup setup = policy_setup(capability, envelope, params);
     auto policy = TRY(info->create(setup));
     gpus.push_back({&device, scenario.dry_run ? nullptr : &device, std::move(policy),
                     info->as_published, envelope});

@@ -1,0 +1,44 @@
+// What is known of work before it has been seen: how measured applications follow the clock, and
+// what their counters say besides.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "model/progress_curve.h"
+
+namespace derate {
+
+struct CounterRow {
+  double level;                // at the highest clock, a share
+  std::array<double, 2> bias;  // c, d
+};
+
+// One measured application: coefficients in x and x^2 (scripts/fit_curve_priors.py).
+struct CurveRow {
+  const char *chip, *name;
+  std::array<double, 2> performance, power;
+  std::optional<CounterRow> memory;  // NVML's memory utilisation, or DRAM activity
+  std::optional<CounterRow> pipe;    // activity of the busiest pipe x clock
+};
+
+std::span<const CurveRow> curve_rows();
+
+// A counter from here up may have stopped to follow.
+inline constexpr double kSaturated = 0.97;
+
+// Means and covariances over the rows. A covariance is that of the next application, not of the
+// rows: it allows for the few rows there are (see docs/policies/assure.md). Empty: no rows.
+struct CurvePriors {
+  CoefficientPrior performance, power;
+  CoefficientPrior power_beside;  // what power says besides performance
+  std::optional<CoefficientPrior> memory, memory_saturated, pipe;
+};
+
+// Of a chip's rows, of all when it has none or none is named; without the application of that name,
+// letters of any case.
+CurvePriors curve_priors(std::string_view chip, std::string_view without = {});
+
+}  // namespace derate

@@ -1,0 +1,26 @@
+#include "model/power_curve.h"
+
+#include <cmath>
+
+namespace derate {
+
+PowerCurve::PowerCurve(const CoefficientPrior& prior) {
+  constexpr double kUnknown = 1e3;  // sd of the level, in logs: anything
+  belief_.set_covariance(0, 0, kUnknown * kUnknown);
+  belief_.set_mean(1, prior.mean[0]);
+  belief_.set_mean(2, prior.mean[1]);
+  belief_.set_covariance(1, 1, prior.covariance[0]);
+  belief_.set_covariance(1, 2, prior.covariance[1]);
+  belief_.set_covariance(2, 2, prior.covariance[2]);
+}
+
+void PowerCurve::observe(double x, Watts mean, double relative_variance) {
+  if (mean <= Watts(0)) return;
+  belief_.observe({1, x, x * x}, std::log(mean.value()), relative_variance);
+}
+
+Belief PowerCurve::relative(double x) const { return belief_.project({0, x, x * x}); }
+
+Belief PowerCurve::power(double x) const { return belief_.project({1, x, x * x}); }
+
+}  // namespace derate

@@ -1,0 +1,62 @@
+// A phase of work as `assure` knows it: how it follows the clock, and what it is known again by.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/model_cache.h"
+#include "model/curve_priors.h"
+#include "model/power_curve.h"
+#include "policy/progress_signals.h"
+
+namespace derate {
+
+// Means of some readings at one clock.
+struct Look {
+  double x = 0;  // log of the highest clock over the one held
+  std::array<Readings, kSignals> signals;
+  Readings gpu_utilisation;
+
+  void clear();
+};
+
+// What a whole reading of the signal is rounded to.
+double step_of(Signal signal);
+
+struct WorkPhase {
+  std::vector<Signal> signals;  // the counters of `curve`
+  bool saturated = false;       // the memory counter, at the reference
+  ProgressCurve curve;
+  ProgressCurve with_power;  // as one more counter: a witness that may warn, not assure
+  PowerCurve power;
+  double reference_x = 0;      // what the promise is relative to
+  double gpu_utilisation = 0;  // there
+  std::string name;            // as the application calls it
+  Duration referred{};         // time spent at the reference, in all
+  Instant began{};
+  std::int64_t id = 0;  // in the model cache
+
+  // Log of performance at `x` relative to the reference, its sd widened where counters contradict
+  // each other, or power them, and by what the curve's form leaves out.
+  Belief performance(double x) const;
+};
+
+// The signals that say something: of the memory counters the finer, of the pipes the busiest and
+// the tensor pipe; a beat alone where there is one. What stays below 3 % at the reference says
+// nothing; a saturated counter speaks only where it is known how saturated counters err.
+std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
+                                    const CurvePriors& priors);
+WorkPhase make_phase(const Look& reference, Megahertz highest, const CurvePriors& priors);
+
+// Adds what was seen. Without effect for signals that the phase does not have.
+void learn(WorkPhase& phase, const Look& look);
+
+// Whether this is what the phase would show at that clock.
+bool fits(const WorkPhase& phase, const Look& look);
+
+// For the model cache and back. Empty when the model is not of these priors' form.
+PhaseModel to_model(const WorkPhase& phase, const std::string& chip);
+std::optional<WorkPhase> from_model(const PhaseModel& model, const CurvePriors& priors);
+
+}  // namespace derate
