@@ -40,14 +40,20 @@ Job prepare_black_scholes(const JobOptions& options) {
   const std::size_t count = options.size;
   const Uniform spots{options.seed, 5, 30}, strikes{options.seed + 1, 1, 100},
       terms{options.seed + 2, 0.25f, 10};
-  const auto spot = filled_array<float>(count, spots), strike = filled_array<float>(count, strikes),
-             years = filled_array<float>(count, terms);
+  const auto spot = device_array<float>(count), strike = device_array<float>(count),
+             years = device_array<float>(count);
   const auto call = device_array<float>(count), put = device_array<float>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(spot, count, mixed(spots, share, spots.lowest), stream);
+    fill_array(strike, count, mixed(strikes, share, strikes.lowest), stream);
+    fill_array(years, count, mixed(terms, share, terms.lowest), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     price<<<blocks_for(count, 256), 256, 0, stream>>>(spot.get(), strike.get(), years.get(),
                                                       call.get(), put.get(), count);
   };
-  Job job{{{"price", 2e-9 * count, step}}, {}};
+  Job job{{{"price", 2e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto calls = to_host(call.get(), count), puts = to_host(put.get(), count);

@@ -42,6 +42,20 @@ std::shared_ptr<T[]> device_array(std::size_t count) {
   return std::shared_ptr<T[]>(memory, [](T* p) { cudaFree(p); });
 }
 
+struct DestroyEvent {
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
+
+// Tells when what is queued now has ended; `flags` as cudaEventCreateWithFlags takes them.
+inline Event recorded_event(Stream stream, unsigned flags) {
+  cudaEvent_t event = nullptr;
+  CUDA_CHECK(cudaEventCreateWithFlags(&event, flags));
+  Event owner(event);
+  CUDA_CHECK(cudaEventRecord(event, stream));
+  return owner;
+}
+
 template <class T>
 std::vector<T> to_host(const T* device, std::size_t count) {
   std::vector<T> host(count);
@@ -92,12 +106,18 @@ __global__ void fill_values(T* out, std::size_t count, Values values) {
   if (i < count) out[i] = static_cast<T>(values(i));
 }
 
-// A vector of the GPU with values(0), values(1), ...
+// Queues values(0), values(1), ... for a vector of the GPU.
+template <class T, class Values>
+void fill_array(const std::shared_ptr<T[]>& out, std::size_t count, const Values& values,
+                Stream stream) {
+  fill_values<<<blocks_for(count, 256), 256, 0, stream>>>(out.get(), count, values);
+  CUDA_CHECK(cudaGetLastError());
+}
+
 template <class T, class Values>
 std::shared_ptr<T[]> filled_array(std::size_t count, const Values& values) {
   auto out = device_array<T>(count);
-  fill_values<<<blocks_for(count, 256), 256>>>(out.get(), count, values);
-  CUDA_CHECK(cudaGetLastError());
+  fill_array(out, count, values, nullptr);
   return out;
 }
 

@@ -44,9 +44,14 @@ Job prepare_decode_gemv(const JobOptions& options) {
   const std::size_t a_layer = std::size_t(width) * width;
   const float bound = std::sqrt(3.0f / width);  // a variance of 1 / width keeps the token's length
   const Uniform values{options.seed, -bound, bound};
-  const auto weights = filled_array<__half>(kLayers * a_layer, values);
-  const auto tokens =
-      filled_array<float>((kLayers + 1) * std::size_t(width), Uniform{options.seed + 1, -1, 1});
+  const Uniform first_token{options.seed + 1, -1, 1};
+  const auto weights = device_array<__half>(kLayers * a_layer);
+  const auto tokens = device_array<float>((kLayers + 1) * std::size_t(width));
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(weights, kLayers * a_layer, mixed(values, share), stream);
+    fill_array(tokens, width, mixed(first_token, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     for (int i = 0; i < kLayers; ++i) {
       float* const x = tokens.get() + std::size_t(i) * width;
@@ -55,7 +60,7 @@ Job prepare_decode_gemv(const JobOptions& options) {
           reinterpret_cast<const float4*>(x), x + width, width);
     }
   };
-  Job job{{{"token", 1, step}}, {}};
+  Job job{{{"token", 1, step}}, {}, fill};
   run_once(job.phases.front());
 
   // Each layer against its own input: the errors of one are not another's.

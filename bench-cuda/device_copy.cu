@@ -17,12 +17,15 @@ struct Words {
 Job prepare_device_copy(const JobOptions& options) {
   const std::size_t bytes = std::size_t(options.size) << 20, count = bytes / 4;
   const Words words{options.seed};
-  const auto from = filled_array<std::uint32_t>(count, words);
-  const auto to = device_array<std::uint32_t>(count);
+  const auto from = device_array<std::uint32_t>(count), to = device_array<std::uint32_t>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(from, count, mixed(words, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     CUDA_CHECK(cudaMemcpyAsync(to.get(), from.get(), bytes, cudaMemcpyDeviceToDevice, stream));
   };
-  Job job{{{"copy", 2e-9 * bytes, step}}, {}};
+  Job job{{{"copy", 2e-9 * bytes, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto copied = to_host(to.get(), count);

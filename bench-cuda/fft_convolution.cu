@@ -159,8 +159,12 @@ Job prepare_fft_convolution(const JobOptions& options) {
     weights.push_back(Uniform{options.seed + 1, -1, 1}(i));
   const Plan plan = make_plan(n);
   const auto spectrum = spectrum_of(plan, weights);
-  const auto values = filled_array<float>(2 * pixels, Uniform{options.seed, -1, 1});
+  const auto values = device_array<float>(2 * pixels);
   const auto out = device_array<float2>(pixels);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(values, 2 * pixels, mixed(Uniform{options.seed, -1, 1}, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     const auto* in = reinterpret_cast<const float2*>(values.get());
     const float2* roots = plan.roots.get();
@@ -170,7 +174,7 @@ Job prepare_fft_convolution(const JobOptions& options) {
     rows<Direction::inverse>
         <<<n, kThreads, plan.row_bytes(), stream>>>(out.get(), out.get(), n, roots);
   };
-  Job job{{{"convolve", 2e-9 * pixels, step}}, {}};
+  Job job{{{"convolve", 2e-9 * pixels, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto input = to_host(values.get(), 2 * pixels);

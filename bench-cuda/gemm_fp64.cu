@@ -82,13 +82,18 @@ Job prepare_gemm_fp64(const JobOptions& options) {
   const int side = static_cast<int>(options.size);
   const std::size_t count = std::size_t(side) * side;
   const Uniform a_values{options.seed, -1, 1}, b_values{options.seed + 1, -1, 1};
-  const auto a = filled_array<double>(count, a_values), b = filled_array<double>(count, b_values);
+  const auto a = device_array<double>(count), b = device_array<double>(count);
   const auto c = device_array<double>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(a, count, mixed(a_values, share), stream);
+    fill_array(b, count, mixed(b_values, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     const dim3 blocks(side / kTileAcross, side / kTileDown), threads(kThreads, kThreads);
     gemm<<<blocks, threads, 0, stream>>>(a.get(), b.get(), c.get(), side);
   };
-  Job job{{{"multiply", 2e-12 * side * count, step}}, {}};
+  Job job{{{"multiply", 2e-12 * side * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto product = to_host(c.get(), count);

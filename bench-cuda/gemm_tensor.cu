@@ -94,13 +94,18 @@ Job prepare_gemm_tensor(const JobOptions& options) {
   const int side = static_cast<int>(options.size);
   const std::size_t count = std::size_t(side) * side;
   const Uniform a_values{options.seed, -1, 1}, b_values{options.seed + 1, -1, 1};
-  const auto a = filled_array<__half>(count, a_values), b = filled_array<__half>(count, b_values);
+  const auto a = device_array<__half>(count), b = device_array<__half>(count);
   const auto c = device_array<float>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(a, count, mixed(a_values, share), stream);
+    fill_array(b, count, mixed(b_values, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     gemm<<<dim3(side / kTile, side / kTile), kThreads, 0, stream>>>(a.get(), b.get(), c.get(),
                                                                     side);
   };
-  Job job{{{"multiply", 2e-12 * side * count, step}}, {}};
+  Job job{{{"multiply", 2e-12 * side * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto rounded = [](float value) { return double{__half2float(__float2half(value))}; };

@@ -92,9 +92,30 @@ class Ends(unittest.TestCase):
         self.assertAlmostEqual(of["compute"]["seconds"], 1, delta=0.4)
         self.assertAlmostEqual(of["memory"]["seconds"], 3, delta=0.4)
 
+    def test_levels_of_data_take_turns(self):
+        for workload in workloads():
+            name = workload["workload"]
+            if name == "launch-bound":
+                continue
+            with self.subTest(name):
+                lines = lines_of(run(name, "--seconds", "1.5", "--data", "0,1",
+                                     "--data-seconds", "0.5", "--duty", "1").stdout)
+                levels = [line["data"] for line in lines if line["line"] == "rate"]
+                self.assertEqual(levels, [0, 1])  # and 0 again, in the summary only
+
+    def test_heat_is_told_apart(self):
+        lines = lines_of(run("stream-triad", "--seconds", "2.2", "--heat", "0.5").stdout)
+        self.assertEqual(lines[0]["heat"], 0.5)
+        heat = [line for line in lines if line["line"] == "heat"]
+        self.assertEqual(len(heat), 2)
+        for line in heat:
+            self.assertGreater(line["rate"], 1)
+            self.assertAlmostEqual(line["seconds"], 1, delta=0.3)
+
     def test_failures(self):
         self.assertEqual(run("sort", "--device", "999").returncode, 6)
-        too_large = run("stream-triad", "--size", str(2 ** 32))
+        self.assertEqual(run("launch-bound", "--data", "0,1").returncode, 2)
+        too_large = run("device-copy", "--size", str(2 ** 17))  # 2 x 128 GiB
         self.assertIn("give a smaller --size", too_large.stderr)
         self.assertEqual((too_large.returncode, too_large.stdout), (6, ""))
 

@@ -31,7 +31,7 @@ Job prepare_launch_bound(const JobOptions& options) {
   const Seeds seeds{options.seed};
   const auto states = filled_array<std::uint32_t>(threads, seeds);
   const auto step = [=](Stream stream) { advance<<<1, threads, 0, stream>>>(states.get()); };
-  Job job{{{"launch", 1, step}}, {}};
+  Job job{{{"launch", 1, step}}, {}, {}};
   for (int i = 1; i < kChecked; ++i) step(nullptr);
   run_once(job.phases.front());
 

@@ -11,8 +11,8 @@
 namespace derate::bench_cuda {
 namespace {
 
-using Member =
-    std::variant<std::optional<double> Options::*, double Options::*, std::int64_t Options::*>;
+using Member = std::variant<std::optional<double> Options::*, double Options::*,
+                            std::int64_t Options::*, std::vector<double> Options::*>;
 
 struct Option {
   std::string_view name;
@@ -35,6 +35,14 @@ constexpr Option kOptions[] = {
      &Options::period_seconds},
     {"--duty", "F", "two-phase: the compute phase's share of it (default 0.5)", 0, 1,
      &Options::duty},
+    {"--data", "F,F", "random values among the inputs, shares in turns (default 1)", 0, 1,
+     &Options::data},
+    {"--data-seconds", "S", "how long each of these (default 10)", 0.1, 1e6,
+     &Options::data_seconds},
+    {"--heat", "F", "share of the GPU whose tensor cores are busy besides (default 0)", 0, 1,
+     &Options::heat},
+    {"--heat-data", "F,F", "as --data, for what these compute (default: --data's)", 0, 1,
+     &Options::heat_data},
 };
 
 std::string number(double value) {
@@ -68,9 +76,22 @@ T parse_number(const Option& option, std::string_view text) {
   return value;
 }
 
+std::vector<double> parse_list_of_numbers(const Option& option, std::string_view text) {
+  std::vector<double> values;
+  for (bool more = true; more;) {
+    const std::size_t comma = text.find(',');
+    values.push_back(parse_number<double>(option, text.substr(0, comma)));
+    more = comma != text.npos;
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return values;
+}
+
 void set_option(Options& options, const Option& option, std::string_view text) {
   if (const auto* real = std::get_if<double Options::*>(&option.member))
     options.*(*real) = parse_number<double>(option, text);
+  else if (const auto* list = std::get_if<std::vector<double> Options::*>(&option.member))
+    options.*(*list) = parse_list_of_numbers(option, text);
   else if (const auto* maybe = std::get_if<std::optional<double> Options::*>(&option.member))
     options.*(*maybe) = parse_number<double>(option, text);
   else
@@ -148,7 +169,8 @@ std::string help_text() {
          "  derate-bench-cuda list\n"
          "  derate-bench-cuda gemm-tensor --seconds 60\n"
          "  derate-bench-cuda stream-triad --work 50000 --device 1\n"
-         "  derate-bench-cuda two-phase --period-seconds 20 --duty 0.3 --seconds 120\n\n"
+         "  derate-bench-cuda two-phase --period-seconds 20 --duty 0.3 --seconds 120\n"
+         "  derate-bench-cuda gemm-tensor --data 0,0.25,1 --data-seconds 5\n\n"
          "Ctrl-C and SIGTERM end a run with its summary. Exit codes: 0 done, 1 wrong\n"
          "result, 2 usage, 6 no such GPU or a CUDA call failed, 9 no driver or one too\n"
          "old, 130 Ctrl-C, 143 SIGTERM.\n";

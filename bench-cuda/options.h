@@ -20,6 +20,10 @@ struct Options {
   std::int64_t seed = 1;
   double period_seconds = 10;
   double duty = 0.5;
+  std::vector<double> data = {1};  // shares of random values in the inputs, at least one
+  double data_seconds = 10;        // how long each
+  double heat = 0;                 // share of the multiprocessors
+  std::vector<double> heat_data;   // as data, of the heat's operands; empty: the same as data
 };
 
 enum class Command { help, list, list_json, run };

@@ -42,6 +42,8 @@ TEST(Options, HaveDefaults) {
   EXPECT_EQ(line.options.size, 64);
   EXPECT_EQ(line.options.device, 0);
   EXPECT_EQ(line.options.duty, 0.5);
+  EXPECT_EQ(line.options.data, std::vector<double>{1});
+  EXPECT_EQ(line.options.heat, 0);
 }
 
 TEST(Options, AreRead) {
@@ -55,6 +57,18 @@ TEST(Options, AreRead) {
   EXPECT_EQ(options.seed, 9);
   EXPECT_EQ(options.period_seconds, 2);
   EXPECT_EQ(options.duty, 1);
+}
+
+TEST(Options, SharesOfRandomDataAreAList) {
+  const Options options =
+      parse({"even", "--data", "0,0.25,1", "--data-seconds", "5", "--heat", "0.5"}).options;
+  EXPECT_EQ(options.data, (std::vector<double>{0, 0.25, 1}));
+  EXPECT_EQ(options.data_seconds, 5);
+  EXPECT_EQ(options.heat, 0.5);
+  EXPECT_EQ(parse({"even", "--data", "0.5"}).options.data, std::vector<double>{0.5});
+  EXPECT_EQ(refusal({"even", "--data", "0,,1"}), "--data '': allowed is a number from 0 to 1");
+  EXPECT_EQ(refusal({"even", "--data", "0,1,"}), "--data '': allowed is a number from 0 to 1");
+  EXPECT_EQ(refusal({"even", "--data", "0,2"}), "--data '2': allowed is a number from 0 to 1");
 }
 
 TEST(Options, BothEndsMayBeGiven) {
@@ -82,7 +96,7 @@ TEST(Options, RefusalsNameValuePlaceAndWhatIsAllowed) {
   EXPECT_EQ(refusal({"even", "--seed"}), "--seed '': allowed is a value after it");
   EXPECT_EQ(refusal({"even", "--speed", "1"}),
             "option '--speed': allowed is --seconds, --work, --size, --device, --seed, "
-            "--period-seconds, --duty");
+            "--period-seconds, --duty, --data, --data-seconds, --heat, --heat-data");
   EXPECT_EQ(refusal({"list", "--yaml"}), "option of list '--yaml': allowed is --json, once");
 }
 
@@ -99,8 +113,9 @@ TEST(Options, SizesFollowTheWorkload) {
 
 TEST(Options, HelpNamesEveryOption) {
   const std::string help = help_text();
-  for (const char* name : {"--seconds", "--work", "--size", "--device", "--seed",
-                           "--period-seconds", "--duty", "list", "examples"})
+  for (const char* name :
+       {"--seconds", "--work", "--size", "--device", "--seed", "--period-seconds", "--duty",
+        "--data", "--data-seconds", "--heat", "--heat-data", "list", "examples"})
     EXPECT_NE(help.find(name), std::string::npos) << name;
 }
 

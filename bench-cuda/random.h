@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #ifdef __CUDACC__
 #define DERATE_HOST_DEVICE __host__ __device__
@@ -35,5 +36,24 @@ struct Uniform {
 #endif
   }
 };
+
+// values(i) for `share` of the indices, always the same ones, and `rest` for the others.
+template <class Values>
+struct Mixed {
+  using Value = decltype(std::declval<const Values&>()(0));
+  Values values;
+  double share;
+  Value rest;
+
+  DERATE_HOST_DEVICE Value operator()(std::uint64_t index) const {
+    const double unit = static_cast<double>(random_bits(~values.seed, index) >> 11) * 0x1p-53;
+    return unit < share ? values(index) : rest;
+  }
+};
+
+template <class Values>
+Mixed<Values> mixed(const Values& values, double share, typename Mixed<Values>::Value rest = 0) {
+  return {values, share, rest};
+}
 
 }  // namespace derate::bench_cuda

@@ -59,7 +59,11 @@ Job prepare_reduction(const JobOptions& options) {
   const std::size_t count = options.size;
   const unsigned blocks = resident_blocks();
   const Uniform values{options.seed, 0, 1};
-  const auto in = filled_array<float>(count, values);
+  const auto in = device_array<float>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(in, count, mixed(values, share), stream);
+  };
+  fill(1, nullptr);
   const auto parts = device_array<float>(blocks), out = device_array<float>(1);
   const auto step = [=](Stream stream) {
     auto* quads = reinterpret_cast<const float4*>(in.get());
@@ -69,7 +73,7 @@ Job prepare_reduction(const JobOptions& options) {
     CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(reduce), dim3(blocks),
                                            dim3(kThreads), arguments, 0, stream));
   };
-  Job job{{{"reduce", 4e-9 * count, step}}, {}};
+  Job job{{{"reduce", 4e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   double sum = 0;

@@ -61,5 +61,27 @@ TEST(Random, StaysWithinItsBounds) {
   EXPECT_NEAR(sum / 10000, 1, 0.08);
 }
 
+TEST(Random, MixedHoldsItsShareOfTheValues) {
+  const Uniform values{1, 2, 3};
+  for (const double share : {0.0, 0.25, 1.0}) {
+    const auto mix = mixed(values, share, -1);
+    int random = 0;
+    for (int i = 0; i < 10000; ++i) {
+      EXPECT_TRUE(mix(i) == values(i) || mix(i) == -1);
+      random += mix(i) == values(i);
+    }
+    // Deviation at a quarter: sqrt(10000 / 4 * 3 / 4) = 43; seven of them. Ends are exact.
+    EXPECT_NEAR(random, 10000 * share, share * (1 - share) * 1600);
+  }
+}
+
+TEST(Random, MixedKeepsWhatASmallerShareHad) {
+  const Uniform values{1, 2, 3};
+  for (int i = 0; i < 1000; ++i)
+    if (mixed(values, 0.25)(i) != 0) {
+      EXPECT_EQ(mixed(values, 0.5)(i), values(i));
+    }
+}
+
 }  // namespace
 }  // namespace derate::bench_cuda

@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cuda.h"
+#include "heater.h"
 #include "json_line.h"
 #include "pace.h"
 
@@ -89,35 +92,28 @@ struct StreamOwner {
   Stream stream = nullptr;
 };
 
-struct DestroyEvent {
-  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-};
-using Event = std::unique_ptr<CUevent_st, DestroyEvent>;
-
 struct Batch {
-  std::size_t phase;
+  Kind kind;
   double work;
   Event done;
 };
 
-Batch queue_batch(const Job& job, std::size_t phase, std::int64_t steps, Stream stream) {
-  const Phase& of = job.phases[phase];
+Batch queue_batch(const Job& job, const Kind& kind, std::int64_t steps, Stream stream) {
+  const Phase& of = job.phases[kind.phase];
   for (std::int64_t i = 0; i < steps; ++i) of.step(stream);
   CUDA_CHECK(cudaGetLastError());  // of any launch: it stays until it is asked for
-  cudaEvent_t event = nullptr;
-  CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventBlockingSync | cudaEventDisableTiming));
-  Batch batch{phase, of.work_a_step * double(steps), Event(event)};
-  CUDA_CHECK(cudaEventRecord(event, stream));
-  return batch;
+  return {kind, of.work_a_step * double(steps),
+          recorded_event(stream, cudaEventBlockingSync | cudaEventDisableTiming)};
 }
 
 void wait_for(const Batch& batch) { CUDA_CHECK(cudaEventSynchronize(batch.done.get())); }
 
 // Steps that fill a batch, found by doubling them; warms the GPU up as well.
-std::int64_t find_batch_steps(const Job& job, std::size_t phase, Stream stream) {
+std::int64_t find_batch_steps(const Job& job, const Kind& kind, Stream stream, Heater* heater) {
   for (std::int64_t steps = 1;; steps *= 2) {
+    if (heater) heater->top_up();
     const double begin = monotonic_seconds();
-    wait_for(queue_batch(job, phase, steps, stream));
+    wait_for(queue_batch(job, kind, steps, stream));
     const double took = monotonic_seconds() - begin;
     if (took >= kBatchSeconds) return steps_in(kBatchSeconds, took / double(steps));
   }
@@ -140,6 +136,7 @@ void print_header(const Workload& workload, const Job& job, const Options& optio
               {"size", options.size},
               {"size_unit", workload.sizes.what},
               {"seed", options.seed},
+              {"heat", options.heat},
               {"gpu_name", gpu.name},
               {"gpu_uuid", uuid},
               {"gpu_index", options.device},
@@ -162,13 +159,23 @@ std::string wrong_result(const Workload& workload, const Check& check) {
 void print_rate(const Job& job, const Tally& tally, const Stretch& stretch) {
   const double age = monotonic_seconds() - stretch.end_seconds;
   print_line({{"line", "rate"},
-              {"phase", job.phases[stretch.phase].name},
+              {"phase", job.phases[stretch.kind.phase].name},
+              {"data", stretch.kind.data},
+              {"heat_data", stretch.kind.heat_data},
               {"time_unix_seconds", unix_seconds() - age},
               {"monotonic_seconds", stretch.end_seconds},
               {"seconds", stretch.seconds()},
               {"work", stretch.work},
               {"rate", stretch.rate()},
               {"work_total", tally.whole.work - tally.open.work}});
+}
+
+void print_heat(const Heater::Done& done) {
+  print_line({{"line", "heat"},
+              {"time_unix_seconds", unix_seconds()},
+              {"seconds", done.seconds},
+              {"work", done.tflop},
+              {"rate", done.tflop / done.seconds}});
 }
 
 void print_summary(const Workload& workload, const Job& job, const Tally& tally, int signal) {
@@ -197,31 +204,43 @@ struct Outcome {
   int signal = 0;  // that ended it
 };
 
+void fill_inputs(const Job& job, const Kind& last, const Kind& now, Stream stream, Heater* heater) {
+  if (job.fill && now.data != last.data) job.fill(now.data, stream);
+  if (heater && now.heat_data != last.heat_data) heater->fill(now.heat_data);
+}
+
 // Keeps the queue two batches deep until time, work or a signal ends it; then lets it run dry.
-Outcome keep_busy(const Job& job, const Options& options, Stream stream) {
+Outcome keep_busy(const Job& job, const Options& options, Stream stream, Heater* heater) {
   std::vector<std::int64_t> batch_steps;
   for (std::size_t phase = 0; phase < job.phases.size(); ++phase)
-    batch_steps.push_back(find_batch_steps(job, phase, stream));
+    batch_steps.push_back(find_batch_steps(job, {phase}, stream, heater));
 
   const double begin = monotonic_seconds();
   Outcome outcome{begin_tally(job.phases.size(), begin)};
   double work_queued = 0;
+  Kind last;  // as everything was filled at first
   std::deque<Batch> queue;
   while (true) {
     while (queue.size() < kQueuedBatches && outcome.signal == 0) {
       const double elapsed = monotonic_seconds() - begin;
-      const std::size_t phase = phase_at(elapsed, job.phases.size(), options);
-      const std::int64_t steps = next_steps(elapsed, work_queued, job.phases[phase].work_a_step,
-                                            batch_steps[phase], options);
+      const Kind kind = kind_at(elapsed, job.phases.size(), options);
+      const std::int64_t steps =
+          next_steps(elapsed, work_queued, job.phases[kind.phase].work_a_step,
+                     batch_steps[kind.phase], options);
       if (steps == 0) break;
-      queue.push_back(queue_batch(job, phase, steps, stream));
+      fill_inputs(job, std::exchange(last, kind), kind, stream, heater);
+      queue.push_back(queue_batch(job, kind, steps, stream));
       work_queued += queue.back().work;
     }
     if (queue.empty()) return outcome;
+    if (heater) heater->top_up();
     const Batch& oldest = queue.front();
     wait_for(oldest);
-    const auto report = add_batch(outcome.tally, oldest.phase, oldest.work, monotonic_seconds());
-    if (report) print_rate(job, outcome.tally, *report);
+    const auto report = add_batch(outcome.tally, oldest.kind, oldest.work, monotonic_seconds());
+    if (report) {
+      print_rate(job, outcome.tally, *report);
+      if (heater) print_heat(heater->take());
+    }
     queue.pop_front();
     if (outcome.signal == 0) outcome.signal = take_signal();
   }
@@ -239,10 +258,15 @@ int run_workload(const Workload& workload, const Options& options) {
   const Job job = workload.prepare({options.size, static_cast<std::uint64_t>(options.seed)});
   if (!(job.check.largest_error <= job.check.allowed_error))
     throw Failure(exit_code::kWrongResult, wrong_result(workload, job.check));
+  if (options.data != std::vector<double>{1} && !job.fill)
+    throw Failure(exit_code::kUsage, std::string("--data: not with ") + workload.name +
+                                         ", whose input is its own state");
+  std::optional<Heater> heater;
+  if (options.heat > 0) heater.emplace(options.heat, static_cast<std::uint64_t>(options.seed));
   print_header(workload, job, options, gpu);
 
   const StreamOwner owner;
-  const Outcome outcome = keep_busy(job, options, owner.stream);
+  const Outcome outcome = keep_busy(job, options, owner.stream, heater ? &*heater : nullptr);
   print_summary(workload, job, outcome.tally, outcome.signal);
   return outcome.signal == 0 ? exit_code::kOk : exit_code::kSignal + outcome.signal;
 }

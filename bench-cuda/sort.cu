@@ -73,10 +73,13 @@ void sort(const std::uint32_t* in, std::uint32_t* out, unsigned count, Stream st
 
 Job prepare_sort(const JobOptions& options) {
   const unsigned count = static_cast<unsigned>(options.size);
-  const auto in = filled_array<std::uint32_t>(count, Keys{options.seed});
-  const auto out = device_array<std::uint32_t>(count);
+  const auto in = device_array<std::uint32_t>(count), out = device_array<std::uint32_t>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(in, count, mixed(Keys{options.seed}, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) { sort(in.get(), out.get(), count, stream); };
-  Job job{{{"sort", 1e-9 * count, step}}, {}};
+  Job job{{{"sort", 1e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   auto right = to_host(in.get(), count);

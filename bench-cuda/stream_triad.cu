@@ -24,12 +24,17 @@ double2* as_pairs(const std::shared_ptr<double[]>& values) {
 Job prepare_stream_triad(const JobOptions& options) {
   const std::size_t count = options.size, pairs = count / 2;
   const Uniform left{options.seed, -1, 1}, right{options.seed + 1, -1, 1};
-  const auto a = device_array<double>(count);
-  const auto b = filled_array<double>(count, left), c = filled_array<double>(count, right);
+  const auto a = device_array<double>(count), b = device_array<double>(count),
+             c = device_array<double>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(b, count, mixed(left, share), stream);
+    fill_array(c, count, mixed(right, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     triad<<<blocks_for(pairs, 256), 256, 0, stream>>>(as_pairs(a), as_pairs(b), as_pairs(c), pairs);
   };
-  Job job{{{"triad", 24e-9 * count, step}}, {}};
+  Job job{{{"triad", 24e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto sums = to_host(a.get(), count);

@@ -24,12 +24,16 @@ Job prepare_transpose(const JobOptions& options) {
   const int side = static_cast<int>(options.size);
   const std::size_t count = std::size_t(side) * side;
   const Uniform values{options.seed, -1, 1};
-  const auto in = filled_array<float>(count, values), out = device_array<float>(count);
+  const auto in = device_array<float>(count), out = device_array<float>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(in, count, mixed(values, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) {
     const dim3 blocks(side / kTile, side / kTile), threads(kTile, kRows);
     transpose<<<blocks, threads, 0, stream>>>(in.get(), out.get(), side);
   };
-  Job job{{{"transpose", 8e-9 * count, step}}, {}};
+  Job job{{{"transpose", 8e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto transposed = to_host(out.get(), count);

@@ -19,7 +19,11 @@ Job prepare_two_phase(const JobOptions& options) {
   const auto share = [](const Check& check) { return check.largest_error / check.allowed_error; };
   const bool compute_is_worse = share(compute.check) > share(memory.check);
   return {{phase_of(compute, "compute"), phase_of(memory, "memory")},
-          compute_is_worse ? compute.check : memory.check};
+          compute_is_worse ? compute.check : memory.check,
+          [compute, memory](double share, Stream stream) {
+            compute.fill(share, stream);
+            memory.fill(share, stream);
+          }};
 }
 
 }  // namespace derate::bench_cuda

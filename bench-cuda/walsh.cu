@@ -91,10 +91,13 @@ void transform(const float* in, float* out, std::size_t count, Stream stream) {
 
 Job prepare_walsh(const JobOptions& options) {
   const std::size_t count = options.size;
-  const auto in = filled_array<float>(count, Uniform{options.seed, -1, 1});
-  const auto out = device_array<float>(count);
+  const auto in = device_array<float>(count), out = device_array<float>(count);
+  const auto fill = [=](double share, Stream stream) {
+    fill_array(in, count, mixed(Uniform{options.seed, -1, 1}, share), stream);
+  };
+  fill(1, nullptr);
   const auto step = [=](Stream stream) { transform(in.get(), out.get(), count, stream); };
-  Job job{{{"transform", 1e-9 * count, step}}, {}};
+  Job job{{{"transform", 1e-9 * count, step}}, {}, fill};
   run_once(job.phases.front());
 
   const auto input = to_host(in.get(), count), transformed = to_host(out.get(), count);

@@ -31,6 +31,9 @@ struct Phase {
 struct Job {
   std::vector<Phase> phases;
   Check check;
+  // Makes the inputs anew with random values for `share` of them, a constant for the rest; 1 as
+  // checked. Empty where the input is the work's own state.
+  std::function<void(double share, Stream)> fill;
 };
 
 struct JobOptions {

@@ -5,6 +5,11 @@ Needs PyTorch with CUDA. Prints one JSON line a phase: name, Unix times, iterati
 computes: no setting of the GPU is touched.
 
     scripts/gpu_kernels.py --seconds 6 --gap 3 gemm_bf16 copy fft > phases.json
+
+With --data, lines as derate-bench-cuda's: the rate each second while the share of random values
+among the operands steps through a list.
+
+    scripts/gpu_kernels.py --data 0,0.25,1 --data-seconds 5 --seconds 30 gemm_bf16 > rates.json
 """
 import argparse
 import json
@@ -12,10 +17,10 @@ import sys
 import time
 
 
-def kernels(torch):
-    """Name to a function that enqueues one iteration; operands are made when first used."""
+def kernels(torch, made):
+    """Name to a function that enqueues one iteration; operands are made when first used and kept
+    in `made`."""
     device = torch.device("cuda")
-    made = {}
 
     def keep(name, make):
         if name not in made:
@@ -84,22 +89,59 @@ def run_phase(torch, name, make, length):
     return {"phase": name, "begin": begin, "end": end, "iterations": count}
 
 
+def run_levels(torch, name, make, made, options):
+    """Rate lines, each within one level: operands random for a share of them, 0 for the rest."""
+    made.clear()
+    step = make()
+    full = {key: operand.clone() for key, operand in made.items()}
+    chance = {key: torch.rand(operand.shape, device=operand.device)
+              for key, operand in made.items()}
+    step()
+    torch.cuda.synchronize()
+    yield {"line": "header", "workload": name, "work_unit": "iteration"}
+    begin = since = now = time.monotonic()
+    data, count = None, 0
+    while now - begin < options.seconds:
+        level = options.data[int((now - begin) / options.data_seconds) % len(options.data)]
+        if (level != data or now - since >= 1) and count:
+            yield {"line": "rate", "phase": name, "data": data,
+                   "time_unix_seconds": time.time() - (time.monotonic() - now),
+                   "seconds": now - since, "work": count, "rate": count / (now - since)}
+            since, count = now, 0
+        if level != data:
+            data = level
+            for key, operand in made.items():
+                operand.copy_(torch.where(chance[key] < data, full[key], 0))
+        for _ in range(20):
+            step()
+        torch.cuda.synchronize()
+        count += 20
+        now = time.monotonic()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=6, help="length of a phase")
     parser.add_argument("--gap", type=float, default=3, help="idle time between phases")
+    parser.add_argument("--data", type=lambda text: [float(part) for part in text.split(",")],
+                        help="shares of random operands, in turns, as in 0,0.5,1")
+    parser.add_argument("--data-seconds", type=float, default=10, help="how long each of them")
     parser.add_argument("names", nargs="*", help="which kernels; default: all")
     options = parser.parse_args()
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
-    known = kernels(torch)
+    made = {}
+    known = kernels(torch, made)
     unknown = [name for name in options.names if name not in known]
     if unknown:
         sys.exit(f"no kernel {', '.join(unknown)}; there are: {', '.join(known)}")
     for name in options.names or known:
         time.sleep(options.gap)
-        print(json.dumps(run_phase(torch, name, known[name], options.seconds)), flush=True)
+        lines = (run_levels(torch, name, known[name], made, options) if options.data
+                 else [run_phase(torch, name, known[name], options.seconds)])
+        for line in lines:
+            print(json.dumps(line), flush=True)
     time.sleep(options.gap)
 
 

@@ -102,6 +102,17 @@ class Docs(unittest.TestCase):
             for path in [verb, *(f"{verb} {second}" for second in seconds)]:
                 self.assertIn(f".SS derate {path}", manual)
 
+    def test_errors_of_proxies_are_those_of_the_recordings(self):
+        folder = ROOT / "tests/fixtures/h200-proxies"
+        files = [folder / f"run{run}.{kind}" for run in (1, 2, 3) for kind in ("trace", "json")]
+        done = subprocess.run([sys.executable, "-B", ROOT / "scripts/proxy_errors.py",
+                               "--markdown", *files], capture_output=True, text=True, timeout=60)
+        rows = done.stdout.splitlines()
+        self.assertGreater(len(rows), 15, done.stderr)
+        page = (ROOT / "docs/real-gpu.md").read_text(encoding="utf-8")
+        for row in rows:
+            self.assertIn(row, page)
+
     def test_links_lead_somewhere(self):
         for page in [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "STYLE.md"]:
             for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
