@@ -66,7 +66,8 @@ def a100(folder):
 
         pipe = max(PIPES, key=lambda key: column(key)[-1])
         yield "A100-SXM4", name, np.log(clocks[-1] / clocks), 1 / column("run_time"), column(
-            "power_usage"), {"memory": column("dram_active"), "pipe": column(pipe) * clocks / clocks[-1]}
+            "power_usage"), {
+                "memory": column("dram_active"), "pipe": column(pipe) * clocks / clocks[-1]}
 
 
 def row(chip, name, x, performance, power, counters):

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/change_watch.h"
 #include "policy/work_phase.h"
 
 namespace derate {
@@ -37,9 +38,8 @@ constexpr double kEnough = 0.009;      // a level known so well is not looked at
 constexpr double kBatchEnough = 0.02;  // readings are averaged to this before they are learned from
 constexpr int kFewest = 3, kMostInBatch = 25;
 constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
-constexpr double kMostEarned = 0.03;
-constexpr double kDrift = 0.5, kAlarm = 12, kMostSurprise = 8;  // CUSUM of innovations, in sd
-constexpr double kForm = 0.005;  // sd of what a quadratic leaves of a reading's log
+constexpr double kMostEarned = 0.15;
+constexpr double kForm = 0.015;  // what a quadratic leaves of a reading, relative, at most
 constexpr double kNear = 0.03;   // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0015;  // of the promise, for now: no reason to change the clock
@@ -47,14 +47,16 @@ constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(6);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.015;
-constexpr double kWorthRefresh = 0.004;  // of performance
+constexpr double kWorthRefresh = 0.003;  // of performance
 constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
 constexpr Duration kShortestJob = std::chrono::seconds(30);  // whose promise is judged
-constexpr double kLookShare = 0.1;  // of what that job may lose, for one look at a low clock
+constexpr double kLookShare = 0.15;  // of what that job may lose, for one look at a low clock
+constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
+constexpr Duration kDoubtFor = std::chrono::seconds(20);
 constexpr std::size_t kMostPhases = 12;
 constexpr std::size_t kRestless = 4;  // alarms in
-constexpr Duration kRestlessTime = std::chrono::seconds(14);
+constexpr Duration kRestlessTime = std::chrono::seconds(10);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
@@ -65,20 +67,6 @@ double normal_quantile(double p) {
   return t - (2.515517 + 0.802853 * t + 0.010328 * t * t) /
                  (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
 }
-
-// Two one-sided sums of innovations: which are of mean 0 and sd 1 while nothing changes.
-class Cusum {
- public:
-  bool add(double e) {
-    e = std::clamp(e, -kMostSurprise, kMostSurprise);
-    up_ = std::max(0.0, up_ + e - kDrift);
-    down_ = std::max(0.0, down_ - e - kDrift);
-    return std::max(up_, down_) > kAlarm;
-  }
-
- private:
-  double up_ = 0, down_ = 0;
-};
 
 struct AssureOptions {
   Megahertz highest{};
@@ -163,8 +151,10 @@ class Assure final : public Policy {
   double peak_ = 0, peak_power_ = 0;
   Look look_;
   SignalValues newest_;
+  bool jumped_ = false;  // against what was read before at the same clock
   BeatRate beats_;
   std::array<Cusum, kSignals> cusum_{};
+  ChangeWatch watch_;
   struct EnergyReading {
     Instant time{};
     Joules energy{};
@@ -189,6 +179,8 @@ void Assure::name_priors(const std::string& work) {
 
 void Assure::begin(const Estimate& estimate) {
   leave_phase();
+  // Beats count in one job's own units.
+  std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
   name_priors(estimate.work.name);
   stage_ = Stage::reference;
   began_ = since_ = held_since_ = estimate.time;
@@ -196,6 +188,7 @@ void Assure::begin(const Estimate& estimate) {
   peak_ = peak_power_ = 0;
   look_.clear();
   cusum_ = {};
+  watch_.clear();
   energy_.reset();
   asked_ = {};
   slack_s_ = 0;
@@ -233,6 +226,7 @@ void Assure::follow_clock(const Estimate& estimate) {
   held_ = *estimate.sm_clock;
   held_since_ = estimate.time;
   look_.clear();
+  watch_.clear();
   energy_.reset();
 }
 
@@ -253,12 +247,14 @@ bool Assure::rising(const Estimate& estimate) {
 
 void Assure::take(const Estimate& estimate) {
   newest_ = {};
+  jumped_ = false;
   if (!estimate.sm_clock) return;
   const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
   if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
     window_ = estimate.time - began_;
     held_since_ = estimate.time - window_;
     look_.clear();
+    watch_.clear();
     return;
   }
   const auto beat = beats_.rate(estimate.work.beat, held_since_);
@@ -267,6 +263,7 @@ void Assure::take(const Estimate& estimate) {
   // Work that speaks for itself is not judged by counters.
   if (estimate.work.beat) newest_ = {};
   newest_[static_cast<std::size_t>(Signal::beat)] = beat;
+  jumped_ = !mixed_ && watch_.add(estimate, newest_);
   for (std::size_t i = 0; i < kSignals; ++i)
     if (newest_[i]) look_.signals[i].add(*newest_[i]);
   look_.x = position(held_);
@@ -307,25 +304,28 @@ bool Assure::enough(double relative_sd) const {
   return any;
 }
 
+// Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
-  learn(*phase_, look_);
+  if (mixed_ || counters_fit(*phase_, look_)) learn(*phase_, look_);
   look_.clear();
 }
 
 // Innovations that drift: another phase.
 bool Assure::changed(const Estimate& estimate) {
   if (!phase_ || mixed_) return false;
+  if (jumped_) return true;
   if (estimate.work.phase != phase_->name) return true;
   for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
     const auto i = static_cast<std::size_t>(phase_->signals[k]);
     if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
     const Belief belief = phase_->curve.reading(k, position(held_));
-    const double expected = std::exp(belief.mean);
+    const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
     // A counter that rests against its end has no noise, until it moves by one.
     const double step = step_of(phase_->signals[k]);
     const double noise = std::max(look_.signals[i].variance(step), step * step / 4);
-    const double sd = std::sqrt(noise + std::pow(expected * std::hypot(belief.sd, kForm), 2));
-    if (cusum_[i].add((*newest_[i] - expected) / sd)) return true;
+    // What the curve's form leaves of this clock stays, however long it is looked at.
+    const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);
+    if (cusum_[i].add(beyond / std::sqrt(noise + std::pow(expected * belief.sd, 2)))) return true;
   }
   return false;
 }
@@ -342,8 +342,10 @@ void Assure::recall() {
 
 void Assure::leave_phase() {
   if (!phase_) return;
-  const bool learned =
-      !phase_->signals.empty() && last_ && *last_ - phase_->began > std::chrono::seconds(5);
+  // Work is not faster at a low clock: such a phase was made of two.
+  const bool sane = phase_->performance(0.3).mean < kForm;
+  const bool learned = !phase_->signals.empty() && sane && last_ &&
+                       (phase_->returned || *last_ - phase_->began > kNewPhase);
   if (learned && !mixed_) {
     if (options_.models != nullptr && phase_->name.empty())
       phase_->id = options_.models->keep(to_model(*phase_, options_.chip));
@@ -360,6 +362,8 @@ bool Assure::resume(const Estimate& estimate) {
   std::size_t found = known_.size();
   double highest = 0;
   for (std::size_t i = known_.size(); i-- > 0;) {
+    const auto& doubted = known_[i].doubted;
+    if (doubted && estimate.time - *doubted < kDoubtFor) continue;
     if (!named(known_[i]) || !fits(known_[i], look_)) continue;
     const double costs = -known_[i].performance(0.3).mean;
     if (found < known_.size() && costs <= highest) continue;
@@ -370,15 +374,20 @@ bool Assure::resume(const Estimate& estimate) {
   phase_ = std::move(known_[found]);
   known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(found));
   phase_->began = estimate.time;
+  phase_->returned = true;
+  probing_ = true;  // the present clock was another phase's
   cusum_ = {};
   return true;
 }
 
 void Assure::alarm(const Estimate& estimate) {
+  // What did not show what it should, without a jump, was taken for another.
+  if (phase_ && phase_->returned && !jumped_) phase_->doubted = estimate.time;
   leave_phase();
   cusum_ = {};
   energy_.reset();
   look_.clear();
+  watch_.clear();
   held_since_ = estimate.time;
   alarms_.push_back(estimate.time);
   if (alarms_.size() > kRestless) alarms_.erase(alarms_.begin());
@@ -564,6 +573,7 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   take(estimate);
   learn_power(estimate);
   if (stage_ == Stage::steady && changed(estimate)) alarm(estimate);
+  if ((stage_ == Stage::reference || stage_ == Stage::look) && jumped_) alarm(estimate);
   switch (stage_) {
     case Stage::reference:
       return refer(estimate, envelope);

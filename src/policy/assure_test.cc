@@ -23,8 +23,9 @@ double flat(double) { return 1; }
 // A V100 whose memory utilisation is `full` times performance, read in whole percents.
 class Rig {
  public:
-  explicit Rig(const std::vector<std::string>& params = {}, double noise_points = 1)
-      : policy_(*make_test_policy("assure", kV100, params)),
+  explicit Rig(const std::vector<std::string>& params = {}, double noise_points = 1,
+               ModelCache* models = nullptr)
+      : policy_(*make_test_policy("assure", kV100, params, models)),
         envelope_(test_envelope(kV100)),
         noise_(0, noise_points) {}
 
@@ -38,6 +39,11 @@ class Rig {
                                        static_cast<int>(std::clamp(points, 0.0, 100.0)), 200);
       now_ += 200ms;
       estimate.time = now_;
+      estimate.work = work;
+      if (beats_) {
+        done_ += 0.2 * performance;
+        estimate.work.beat = Beat{1, done_, now_};
+      }
       last_ = policy_->decide(estimate, envelope_);
       if (last_.kind == Decision::Kind::set) {
         clock_ = last_.clock;
@@ -48,6 +54,9 @@ class Rig {
     }
     return done / ticks;
   }
+  // From now on the work says exactly how far it is.
+  void beat() { beats_ = true; }
+  WorkStatus work;
   Megahertz clock() const { return clock_; }
   const Decision& last() const { return last_; }
   double probed() const { return probed_; }
@@ -64,6 +73,8 @@ class Rig {
   std::mt19937_64 random_{11};
   std::normal_distribution<double> noise_;
   Instant now_{};
+  bool beats_ = false;
+  double done_ = 0;
   Megahertz clock_{952};
   Decision last_;
   bool probing_ = false;
@@ -96,13 +107,100 @@ TEST(Assure, LooksSeldomOnceItKnows) {
   EXPECT_LT(rig.probed(), 0.02 * 600);
 }
 
-// Work that begins to follow the clock has its clock back within seconds.
+// Work that begins to follow the clock has its clock back within seconds; but for what it has
+// earned, where that may be spent.
 TEST(Assure, WorkThatChangesIsNoticed) {
+  Rig saves, strict;
+  strict.work.every_phase = true;
+  for (Rig* rig : {&saves, &strict}) {
+    rig->run(60s, flat, 0.6);
+    ASSERT_EQ(rig->clock(), rig->lowest());
+    rig->run(5s, follows, 0.6);
+  }
+  EXPECT_GT(saves.clock(), saves.lowest());
+  EXPECT_LT(saves.clock() / saves.highest(), 0.85);
+  EXPECT_GE(saves.run(200s, follows, 0.6), 0.86);
+  EXPECT_GT(strict.clock() / strict.highest(), 0.89);
+}
+
+// Two phases that take turns are learned once; afterwards the highest clock is not looked at.
+TEST(Assure, PhasesThatReturnAreKnownAgain) {
   Rig rig;
-  rig.run(60s, flat, 0.6);
-  ASSERT_EQ(rig.clock(), rig.lowest());
-  rig.run(5s, follows, 0.6);
-  EXPECT_GT(rig.clock() / rig.highest(), 0.85);
+  const auto round = [&] {
+    rig.run(8s, flat, 0.9);
+    const Megahertz low = rig.clock();
+    rig.run(8s, follows, 0.35);
+    return std::pair(low, rig.clock());
+  };
+  for (int i = 0; i < 4; ++i) round();
+  const double before = rig.probed();
+  for (int i = 0; i < 10; ++i) {
+    const auto [low, high] = round();
+    EXPECT_EQ(low, rig.lowest());
+    EXPECT_GT(high, 1.2 * low);
+  }
+  EXPECT_LT(rig.probed() - before, 0.05 * 160);
+}
+
+// What the work says of itself counts, whatever the counters show.
+TEST(Assure, HeartbeatsWinOverCounters) {
+  Rig rig;
+  rig.beat();
+  const auto half = [](double share) { return 0.5 + 0.5 * share; };
+  EXPECT_GE(rig.run(120s, half, 0.01), 0.895);
+  EXPECT_NEAR(half(rig.clock() / rig.highest()), 0.9, 0.012);
+}
+
+TEST(Assure, ThePromiseIsTheWorksOwnWhereItHasOne) {
+  const auto half = [](double share) { return 0.5 + 0.5 * share; };
+  Rig strict, loose;
+  strict.work.max_loss = Fraction(0.03);
+  loose.work.max_loss = Fraction(0.3);
+  EXPECT_GE(strict.run(120s, half, 0.6), 0.97);
+  EXPECT_LT(loose.run(120s, half, 0.6), 0.85);
+}
+
+class TestCache final : public ModelCache {
+ public:
+  std::vector<PhaseModel> recall(const std::string& chip) override {
+    std::vector<PhaseModel> out;
+    for (const PhaseModel& model : kept)
+      if (model.chip == chip) out.push_back(model);
+    return out;
+  }
+  std::int64_t keep(const PhaseModel& model) override {
+    PhaseModel copy = model;
+    if (copy.id == 0) copy.id = static_cast<std::int64_t>(kept.size()) + 1;
+    std::erase_if(kept, [&](const PhaseModel& one) { return one.id == copy.id; });
+    kept.push_back(copy);
+    return copy.id;
+  }
+  std::vector<PhaseModel> kept;
+};
+
+// A job that was seen before starts near its clock: half the probing at most, under another
+// process.
+TEST(Assure, AJobSeenBeforeProbesLess) {
+  TestCache cache;
+  const auto half = [](double share) { return 0.5 + 0.5 * share; };
+  double probed[2];
+  for (double& one : probed) {
+    Rig rig({}, 1, &cache);
+    EXPECT_GE(rig.run(60s, half, 0.4), 0.9);
+    one = rig.probed();
+    rig.run(5s, half, 0, 0);  // idle: what was learned is kept
+  }
+  EXPECT_EQ(cache.kept.size(), 1u);
+  EXPECT_LE(probed[1], probed[0] / 2);
+}
+
+// Phases too short to follow are one mixture.
+TEST(Assure, RestlessWorkKeepsItsPromise) {
+  Rig rig;
+  double done = 0;
+  constexpr int kTurns = 120;
+  for (int i = 0; i < kTurns; ++i) done += rig.run(600ms, follows, 0.4) + rig.run(600ms, flat, 0.8);
+  EXPECT_GE(done / (2 * kTurns), 0.895);
 }
 
 // The governor narrows the envelope of a hot GPU: the promise is still of the highest clock.

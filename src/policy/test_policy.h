@@ -10,14 +10,15 @@
 namespace derate {
 
 struct TestChip {
-  const char* name;
+  const char *name, *chip;
   double lowest_mhz, step_mhz;
   int count;
   double efficient_mhz;
 };
 
-inline constexpr TestChip kTestChips[] = {
-    {"V100", 135, 7.5, 187, 952}, {"A100", 210, 15, 81, 1110}, {"H200", 345, 15, 110, 1005}};
+inline constexpr TestChip kTestChips[] = {{"V100", "V100-SXM2", 135, 7.5, 187, 952},
+                                          {"A100", "A100-SXM4", 210, 15, 81, 1110},
+                                          {"H200", "H200", 345, 15, 110, 1005}};
 inline constexpr const TestChip& kV100 = kTestChips[0];
 inline constexpr const TestChip& kA100 = kTestChips[1];
 
@@ -37,11 +38,15 @@ inline Envelope test_envelope(const TestChip& chip) {
 }
 
 inline Result<std::unique_ptr<Policy>> make_test_policy(
-    const char* name, const TestChip& chip, const std::vector<std::string>& assignments = {}) {
+    const char* name, const TestChip& chip, const std::vector<std::string>& assignments = {},
+    ModelCache* models = nullptr) {
   const PolicyInfo* info = TRY(find_policy(name));
   // Not inside the braces below: a TRY that leaves there leaks what the braces already hold.
   const ParamValues params = TRY(policy_params(*info, assignments));
-  return info->create({test_envelope(chip), Megahertz(chip.efficient_mhz), params, kTestLimits});
+  PolicySetup setup{test_envelope(chip), Megahertz(chip.efficient_mhz), params, kTestLimits};
+  setup.chip = chip.chip;
+  setup.models = models;
+  return info->create(setup);
 }
 
 // A fresh reading of the only GPU of its node.

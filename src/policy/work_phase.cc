@@ -12,7 +12,7 @@ constexpr double kLevelDrift = 0.01;  // relative, of a counter between two visi
 constexpr double kPowerDrift = 0.01;  // relative: heat, operand data
 constexpr double kFar = 3;            // standard deviations, of a reading that does not fit
 constexpr double kUtilisationApart = 0.1;
-constexpr double kPowerApart = 0.08;
+constexpr double kPowerApart = 0.04;
 constexpr double kAgePerHour = 0.002;  // share of the prior's variance
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
@@ -128,6 +128,10 @@ WorkPhase make_phase(const Look& reference, Megahertz highest, const CurvePriors
   return out;
 }
 
+bool speaks(const WorkPhase& phase) {
+  return std::find(phase.signals.begin(), phase.signals.end(), Signal::beat) != phase.signals.end();
+}
+
 void learn(WorkPhase& phase, const Look& look) {
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
@@ -144,7 +148,7 @@ void learn(WorkPhase& phase, const Look& look) {
                            variance + kPowerDrift * kPowerDrift);
 }
 
-bool fits(const WorkPhase& phase, const Look& look) {
+bool counters_fit(const WorkPhase& phase, const Look& look) {
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) return false;
@@ -154,6 +158,11 @@ bool fits(const WorkPhase& phase, const Look& look) {
     if (std::abs(std::log(readings.mean()) - expected.mean) > kFar * std::sqrt(variance))
       return false;
   }
+  return true;
+}
+
+bool fits(const WorkPhase& phase, const Look& look) {
+  if (!counters_fit(phase, look)) return false;
   if (look.gpu_utilisation.count() > 0) {
     const double noise =
         std::sqrt(look.gpu_utilisation.variance(0.01) / look.gpu_utilisation.count());
@@ -161,10 +170,10 @@ bool fits(const WorkPhase& phase, const Look& look) {
         kUtilisationApart + kFar * noise)
       return false;
   }
-  const Belief power = phase.power.power(look.x);
-  const Readings& seen = of(look, Signal::power);
-  if (seen.count() == 0 || seen.mean() <= 0 || power.sd > 1) return true;
-  return std::abs(std::log(seen.mean()) - power.mean) < kPowerApart + kFar * power.sd;
+  const Readings& power = of(look, Signal::power);
+  const Belief expected = phase.with_power.reading(phase.signals.size(), look.x);
+  if (power.count() == 0 || power.mean() <= 0 || expected.sd > 1) return true;
+  return std::abs(std::log(power.mean()) - expected.mean) < kPowerApart + kFar * expected.sd;
 }
 
 PhaseModel to_model(const WorkPhase& phase, const std::string& chip) {

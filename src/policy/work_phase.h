@@ -35,7 +35,9 @@ struct WorkPhase {
   std::string name;            // as the application calls it
   Duration referred{};         // time spent at the reference, in all
   Instant began{};
-  std::int64_t id = 0;  // in the model cache
+  bool returned = false;           // known from before
+  std::optional<Instant> doubted;  // taken for what it was not
+  std::int64_t id = 0;             // in the model cache
 
   // Log of performance at `x` relative to the reference, its sd widened where counters contradict
   // each other, or power them, and by what the curve's form leaves out.
@@ -49,10 +51,15 @@ std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
                                     const CurvePriors& priors);
 WorkPhase make_phase(const Look& reference, Megahertz highest, const CurvePriors& priors);
 
+// Whether the work itself says how far it is.
+bool speaks(const WorkPhase& phase);
+
 // Adds what was seen. Without effect for signals that the phase does not have.
 void learn(WorkPhase& phase, const Look& look);
 
-// Whether this is what the phase would show at that clock.
+// Whether this is what the phase would show at that clock: its counters, and utilisation and power
+// besides.
+bool counters_fit(const WorkPhase& phase, const Look& look);
 bool fits(const WorkPhase& phase, const Look& look);
 
 // For the model cache and back. Empty when the model is not of these priors' form.

@@ -1,0 +1,50 @@
+#include "policy/change_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace derate {
+namespace {
+
+constexpr double kDrift = 0.5, kAlarm = 12;
+constexpr double kMost = 8;  // one reading alone raises no alarm
+constexpr int kFewest = 2;
+constexpr double kUtilisation = 0.02, kShare = 0.01;  // sd at least, of what rests against its end
+constexpr double kPower = 0.04;                       // sd at least, relative: operand data, heat
+
+}  // namespace
+
+bool Cusum::add(double innovation) {
+  const double e = std::clamp(innovation, -kMost, kMost);
+  up_ = std::max(0.0, up_ + e - kDrift);
+  down_ = std::max(0.0, down_ - e - kDrift);
+  return std::max(up_, down_) > kAlarm;
+}
+
+bool ChangeWatch::Stream::add(double value, double least_sd) {
+  bool alarm = false;
+  if (readings.count() >= kFewest) {
+    const double sd = std::max(std::sqrt(readings.variance(0)), least_sd);
+    alarm = sum.add((value - readings.mean()) / (sd * std::sqrt(1 + 1.0 / readings.count())));
+  }
+  readings.add(value);
+  return alarm;
+}
+
+void ChangeWatch::clear() {
+  for (Stream& stream : signals_) stream = {};
+  utilisation_ = power_ = {};
+}
+
+bool ChangeWatch::add(const Estimate& estimate, const SignalValues& signals) {
+  bool alarm = false;
+  for (std::size_t i = 0; i < kSignals; ++i)
+    if (signals[i] && static_cast<Signal>(i) != Signal::beat)
+      alarm |= signals_[i].add(*signals[i], std::max(kShare, kPower / 2 * *signals[i]));
+  alarm |= utilisation_.add(estimate.gpu_utilisation->value(), kUtilisation);
+  if (estimate.power)
+    alarm |= power_.add(estimate.power->value(), kPower * estimate.power->value());
+  return alarm;
+}
+
+}  // namespace derate
