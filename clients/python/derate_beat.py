@@ -5,9 +5,9 @@
         train(step)
         derate_beat.beat(step)
 
-The standard library only, Linux. A call takes some microseconds, keeps nothing open, never waits and
-never raises: where nobody listens nothing happens. docs/heartbeats.md of Derate has the message and
-who is believed.
+The standard library only, Linux. A call takes some microseconds, keeps nothing open, never waits
+and never raises: where nobody listens nothing happens. docs/heartbeats.md of Derate has the message
+and who is believed.
 """
 import errno
 import os
@@ -39,9 +39,9 @@ def _paths():
 def beat(done=None, phase=None, max_loss=None, gpu=None):
     """So much of the work is done, in whatever unit; it only grows.
 
-    phase: what the work is doing, in one word. max_loss: the performance that it may lose, 0 to 0.5.
-    Both hold until others are said. gpu: index, UUID or PCI bus id; default: where this process works.
-    True when somebody listens, who may still not believe it.
+    phase: what the work is doing, in one word. max_loss: the performance that it may lose, 0 to
+    0.5. Both hold until others are said. gpu: index, UUID or PCI bus id; default: where this
+    process works. True when somebody listens, who may still not believe it.
     """
     try:
         text = _text(done, phase, max_loss, gpu)

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "core/job_class.h"
+
 namespace derate {
 namespace {
 
@@ -90,6 +92,15 @@ TEST(Config, JobsKeepTheirOrder) {
   EXPECT_EQ(back.jobs[0].process, "python*");
   EXPECT_EQ(back.jobs[1].user, "ann");
   EXPECT_EQ(print_config(back), print_config(s));
+}
+
+TEST(Config, EveryClassIsNamed) {
+  const JobSetting none;
+  visit_job(none, [](const SettingInfo& info, const auto&) {
+    if (std::string_view(info.key) != "class") return;
+    for (const JobClass& one : job_classes())
+      EXPECT_NE(std::string_view(info.summary).find(one.name), std::string_view::npos);
+  });
 }
 
 TEST(Config, JobsThatPromiseNothingAreRefused) {

@@ -1,10 +1,12 @@
 #include "govern/job_classes.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
 
+#include "base/text.h"
 #include "core/job_class.h"
 
 namespace derate {
@@ -36,6 +38,15 @@ TEST(JobClasses, TheTableKeepsWithinTheDefaults) {
     EXPECT_FALSE(parse_asked_loss(std::string(one.name) + "s").ok());
   }
   EXPECT_TRUE(find_job_class("inference")->every_phase);
+}
+
+TEST(JobClasses, TheDocumentationHasTheTable) {
+  const std::string page = *read_file(DERATE_SOURCE_DIR "/docs/heartbeats.md");
+  for (const JobClass& one : job_classes()) {
+    const std::string row = fmt::format("| `{}` | {} | {}| {} |\n", one.name, one.delta,
+                                        one.every_phase ? "yes " : "", one.summary);
+    EXPECT_NE(page.find(row), std::string::npos) << row;
+  }
 }
 
 TEST(JobClasses, TheFirstRuleThatMatchesHolds) {

@@ -1,5 +1,5 @@
 /* The C header as a program uses it: FUNCTION ARGUMENT..., for clients_test.py. */
-#include "derate_beat.h"
+#include <derate_beat.h>
 
 #include <locale.h>
 
