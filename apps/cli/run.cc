@@ -165,10 +165,9 @@ Keeping keeping_for(const Session& session, const GpuId& id) {
 // The command says how far it is on a socket of its own.
 void listen_for_beats(Session& session) {
   WorkDesk::Options how;
-  how.list_every =
-      std::max<Duration>(how.list_every, from_seconds(session.settings.processes_every_s));
   how.tell = [](const std::string& text) { warn("derate: {}\n", text); };
   session.desk.emplace(session.clock, how);
+  session.desk->list_every(from_seconds(session.settings.processes_every_s));
   session.desk->rules(promise_rules(session.settings, how.tell));
   std::error_code ignored;
   std::filesystem::create_directory(run_directory(), ignored);
@@ -374,9 +373,11 @@ Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
     warn("derate: {}; governing ends, the command goes on\n", code.error().message);
     return wait_ungoverned(session, *started.child, link);
   }
+  const auto promised = session.work;  // while it was there
   // From here on nothing costs the command its exit code.
   if (const auto last = tick(session, state, true); !last.ok())
     warn("derate: {}\n", last.error().message);
+  session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
   if (const auto reported = report(session, options, *code, time); !reported.ok())

@@ -36,7 +36,7 @@ void WorkDesk::hear(std::string_view text, const BeatServer::Sender& sender) {
 void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
   const Instant now = clock_.now();
   if (next_listing_ && now < *next_listing_) return;
-  next_listing_ = now + options_.list_every;
+  next_listing_ = now + list_every_;
   listings_.resize(gpus.size());
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     Listing& listing = listings_[i];

@@ -2,6 +2,7 @@
 // governor: the edge of govern/beat_book and govern/job_classes. One thread; nothing here waits.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -22,10 +23,11 @@ class WorkDesk {
  public:
   struct Options {
     ProcessReader read = read_process;
-    Duration list_every = std::chrono::seconds(1);
     // What a user should know: a DERATE_DELTA that is not understood.
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
   };
+  static constexpr Duration kListEvery = std::chrono::seconds(1);
+
   // A GPU of the governor; the policy's own delta is empty where it promises nothing.
   struct Gpu {
     TelemetrySource* source = nullptr;
@@ -36,6 +38,8 @@ class WorkDesk {
   WorkDesk(Clock& clock, Options options) : clock_(clock), options_(std::move(options)) {}
 
   void rules(PromiseRules rules) { rules_ = std::move(rules); }
+  // Processes are listed that often, and never more than once a second.
+  void list_every(Duration every) { list_every_ = std::max(kListEvery, every); }
   // The command that governs these GPUs for its time: it stands for jobs that are no processes, and
   // works on all GPUs while no process of its own is seen on any.
   void command(std::int64_t pid) { command_ = pid; }
@@ -65,6 +69,7 @@ class WorkDesk {
   Clock& clock_;
   Options options_;
   PromiseRules rules_;
+  Duration list_every_ = kListEvery;
   std::int64_t command_ = 0;
   std::optional<ProcessFacts> command_facts_;
   BeatBook book_;

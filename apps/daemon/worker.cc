@@ -22,13 +22,6 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
   return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
 }
 
-WorkDesk::Options desk_options(const WorkerOptions& options, const Settings& settings) {
-  return {.read = options.process,
-          .list_every =
-              std::max<Duration>(std::chrono::seconds(1), from_seconds(settings.processes_every_s)),
-          .tell = options.tell};
-}
-
 // Whether a GPU is to be governed anew; promises are taken in without.
 bool same_governing(Settings a, const Settings& b) {
   a.max_delta = b.max_delta;
@@ -68,8 +61,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       settings_(std::move(settings)),
       clock_(clock),
       state_(clock, "derated", options_.state_file),
-      desk_(clock, desk_options(options_, settings_)) {
-  desk_.rules(promise_rules(settings_, options_.tell));
+      desk_(clock, {.read = options_.process, .tell = options_.tell}) {
+  set_up_desk();
   begin_opening();
 }
 
@@ -357,6 +350,11 @@ Result<void> Worker::step() {
   return {};
 }
 
+void Worker::set_up_desk() {
+  desk_.rules(promise_rules(settings_, options_.tell));
+  desk_.list_every(from_seconds(settings_.processes_every_s));
+}
+
 std::vector<WorkDesk::Gpu> Worker::desk_gpus() const {
   std::vector<WorkDesk::Gpu> out;
   for (const Post& post : posts_) {
@@ -473,7 +471,7 @@ void Worker::publish() {
 void Worker::reload(const Settings& settings) {
   const bool rules = !same_rules(settings, settings_);
   const Settings before = std::exchange(settings_, settings);
-  desk_.rules(promise_rules(settings_, options_.tell));
+  set_up_desk();
   if (governor_ == nullptr) return;
   tell_unknown_gpus();
   if (rules) {

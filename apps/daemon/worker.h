@@ -123,6 +123,7 @@ class Worker {
   Result<void> assign(std::size_t at, std::optional<Assignment> wanted);
   void restore_handed_on(Post& post);
   void let_go(Post& post);
+  void set_up_desk();
   std::vector<WorkDesk::Gpu> desk_gpus() const;
   void tell_work();
   void take_records(std::span<const Record> records);

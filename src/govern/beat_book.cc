@@ -97,6 +97,8 @@ void BeatBook::hear(const BeatMessage& message, const Sender& sender,
   if (believed) speaker.process = believed;
   if (message.done) {
     const bool anew = !speaker.beat || *message.done < speaker.beat->done;
+    // A stepped time of day must not turn the order of two beats around.
+    if (speaker.beat) time = std::max(time, speaker.beat->time);
     if (!anew) speaker.interval = std::max(speaker.interval / 2, time - speaker.beat->time);
     const std::uint64_t source = anew ? ++last_source_ : speaker.beat->source;
     speaker.beat = Beat{source, *message.done, time};
