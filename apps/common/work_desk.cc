@@ -30,6 +30,7 @@ void WorkDesk::hear(std::string_view text, const BeatServer::Sender& sender) {
   const std::int64_t pid = message->pid != 0 ? message->pid : sender.pid;
   const auto known = known_.find(pid);
   const auto facts = known != known_.end() ? known->second : options_.read(pid);
+  news_ = true;
   book_.hear(*message, {sender.uid, sender.pid}, facts, sender.time);
 }
 
@@ -49,7 +50,7 @@ void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
 void WorkDesk::collect(std::span<const Gpu> gpus) {
   const Instant now = clock_.now();
   listings_.resize(gpus.size());
-  bool news = false;
+  bool listed_anew = false;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     Listing& listing = listings_[i];
     if (listing.source != gpus[i].source) listing = Listing{gpus[i].source};
@@ -57,7 +58,7 @@ void WorkDesk::collect(std::span<const Gpu> gpus) {
     auto listed = gpus[i].source->poll_processes();
     if (!listed) continue;
     listing.under_way = false;
-    news = true;
+    listed_anew = true;
     if (listed->ok()) {
       listing.processes = **std::move(listed);
       listing.listed = now;
@@ -65,7 +66,9 @@ void WorkDesk::collect(std::span<const Gpu> gpus) {
       listing.processes.clear();
     }
   }
-  if (news) know();
+  if (!listed_anew) return;
+  know();
+  news_ = true;
 }
 
 // Reads of each process once what the kernel knows of it: one that is still listed is still the
@@ -131,6 +134,9 @@ std::vector<GpuTenants> WorkDesk::tenants(std::span<const Gpu> gpus) const {
 
 const std::vector<GpuWork>& WorkDesk::update(std::span<const Gpu> gpus) {
   collect(gpus);
+  // Between listings only a beat is news; who has fallen silent is found at the next one.
+  if (!news_ && work_.size() == gpus.size()) return work_;
+  news_ = false;
   work_ = book_.status(tenants(gpus), rules_, clock_.now());
   return work_;
 }

@@ -37,7 +37,7 @@ class WorkDesk {
   explicit WorkDesk(Clock& clock) : WorkDesk(clock, Options{}) {}
   WorkDesk(Clock& clock, Options options) : clock_(clock), options_(std::move(options)) {}
 
-  void rules(PromiseRules rules) { rules_ = std::move(rules); }
+  void rules(PromiseRules rules) { rules_ = std::move(rules), news_ = true; }
   // Processes are listed that often, and never more than once a second.
   void list_every(Duration every) { list_every_ = std::max(kListEvery, every); }
   // The command that governs these GPUs for its time: it stands for jobs that are no processes, and
@@ -77,6 +77,7 @@ class WorkDesk {
   std::map<std::int64_t, ProcessFacts> known_;  // of the processes in the last lists
   std::optional<Instant> next_listing_;
   std::vector<GpuWork> work_;
+  bool news_ = true;  // since `work_` was made
 };
 
 }  // namespace derate::cli
