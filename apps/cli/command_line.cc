@@ -11,6 +11,7 @@
 #include "apps/common/output.h"
 #include "base/exit_code.h"
 #include "base/text.h"
+#include "govern/beat_message.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "version.h"
@@ -182,6 +183,28 @@ void add_status(CommandLine& line) {
   verb->footer(examples({"derate status", "derate status -i 0 --json"}));
 }
 
+void add_beat(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "beat", "Tell the daemon how far the work is, in its own steps, tokens or requests");
+  auto& options = line.add_options<BeatOptions>(*verb);
+  CLI::Option* done = verb->add_option("--done", options.done, "Work done since its beginning")
+                          ->type_name("NUMBER")
+                          ->check(in_range(0, kMostDone));
+  verb->add_flag("--stdin", options.from_stdin,
+                 "Read such numbers, one a line, until the end; other lines are passed on")
+      ->excludes(done);
+  verb->add_option("--phase", options.phase, "What it is doing, in one word")->type_name("NAME");
+  verb->add_option("--max-loss", options.max_loss,
+                   "Performance that it may lose, in [0, 0.5]; at most the daemon's max_delta")
+      ->type_name("FRACTION")
+      ->check(in_range(0, 0.5));
+  verb->add_option("-i,--gpu", options.gpu,
+                   "The GPUs that it works on; default: those of the calling process");
+  verb->footer(examples({"derate beat --done 1200", "train | derate beat --stdin",
+                         "derate beat --done 17 --phase prefill --max-loss 0.05 -i 0"}) +
+               "Only the owner of a process on the GPU is believed, and root.\n");
+}
+
 void add_policy_verbs(CommandLine& line) {
   CLI::App* group = line.app.add_subcommand("policy", "List policies and their parameters");
   group->require_subcommand(1);
@@ -339,6 +362,7 @@ void add_sim_job(CommandLine& line, CLI::App& sim) {
   verb->add_option("--tables", options.tables,
                    "Take the workload from performance.csv and power.csv in this folder")
       ->type_name("DIR");
+  verb->add_flag("--beat", options.beat, "Say each second how far it is, as applications can");
   add_sim_directory(*verb, options);
   add_json(*verb, options);
   verb->footer(
@@ -581,6 +605,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_demo(*line);
   add_run(*line);
   add_status(*line);
+  add_beat(*line);
   add_policy_verbs(*line);
   add_safety_verbs(*line);
   add_record(*line);
@@ -745,7 +770,9 @@ std::string manual_page() {
       ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B "
       "DERATE_NVML_LIBRARY\nThe NVML "
       "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
-      "state.\n.TP\n.B DERATE_STATE_DIR\nWhere journals and the audit log are kept.\n.TP\n.B "
+      "state.\n.TP\n.B DERATE_BEAT_SOCKET\nWhere derate beat is heard first.\n.TP\n.B "
+      "DERATE_DELTA\nWhat a process may lose: a number in [0, 0.5] or a class of work.\n.TP\n.B "
+      "DERATE_STATE_DIR\nWhere journals and the audit log are kept.\n.TP\n.B "
       "NO_COLOR\nNo "
       "colours on a terminal.\n";
   return out;

@@ -21,6 +21,17 @@ Json settings_json(const Settings& settings) {
     else
       out[info.section][info.key] = value;
   });
+  out["job"] = Json::array();
+  for (const JobSetting& job : settings.jobs) {
+    Json one = Json::object();
+    visit_job(job, [&](const SettingInfo& info, const auto& value) {
+      if constexpr (requires { value.has_value(); })
+        one[info.key] = value ? Json(*value) : Json(nullptr);
+      else
+        one[info.key] = value;
+    });
+    out["job"].push_back(std::move(one));
+  }
   for (const PolicySetting& setting : settings.policy_settings)
     out["policy"][setting.policy][setting.name] = setting.value;
   return out;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 
 #include "apps/common/audit_record.h"
@@ -15,6 +17,7 @@
 #include "apps/common/signals.h"
 #include "apps/common/state_file.h"
 #include "apps/common/text_file.h"
+#include "apps/common/work_desk.h"
 #include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -24,6 +27,7 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/record_json.h"
+#include "service/beat_socket.h"
 #include "store/audit.h"
 #include "summary.h"
 #include "verbs.h"
@@ -79,6 +83,9 @@ struct Session {
   bool audit_failed = false, given_back = false;
   std::optional<RecordsFile> records;
   std::optional<TextFile> report;
+  std::unique_ptr<BeatServer> beats;  // null: none can be heard
+  std::optional<WorkDesk> desk;
+  std::vector<GpuWork> work;  // on each GPU, as last told
 };
 
 Result<void> open_gpus(Session& session, const RunOptions& options, const GuardLink* link) {
@@ -155,6 +162,23 @@ Keeping keeping_for(const Session& session, const GpuId& id) {
   return {Journal(journal_directory()), std::move(entry)};
 }
 
+// The command says how far it is on a socket of its own.
+void listen_for_beats(Session& session) {
+  WorkDesk::Options how;
+  how.tell = [](const std::string& text) { warn("derate: {}\n", text); };
+  session.desk.emplace(session.clock, how);
+  session.desk->list_every(from_seconds(session.settings.processes_every_s));
+  session.desk->rules(promise_rules(session.settings, how.tell));
+  std::error_code ignored;
+  std::filesystem::create_directory(run_directory(), ignored);
+  auto server = BeatServer::create(fmt::format("{}/beat-{}.sock", run_directory(), ::getpid()),
+                                   session.clock);
+  if (server.ok())
+    session.beats = *std::move(server);
+  else
+    warn("derate: no heartbeats: {}\n", server.error().message);
+}
+
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 Result<void> prepare(Session& session, const RunOptions& options, const GuardLink* link) {
   session.settings = TRY(load_settings(options.policy.config));
@@ -193,8 +217,34 @@ void start_simulated_work(Session& session) {
   }
 }
 
+std::vector<WorkDesk::Gpu> desk_gpus(const Session& session) {
+  std::vector<WorkDesk::Gpu> out;
+  for (const OpenGpu& gpu : session.gpus.gpus)
+    out.push_back({gpu.source.get(), policy_delta(session.policy)});
+  return out;
+}
+
+void tell_work(Session& session) {
+  session.work = session.desk->update(desk_gpus(session));
+  for (std::size_t at = 0; at < session.work.size(); ++at)
+    session.governor->tell(at, session.work[at].status);
+}
+
+std::optional<double> promise_at(const Session& session, std::size_t at) {
+  return promised_performance(session.policy, session.work[at].status);
+}
+
+Json state_of(const Session& session, const Record& record) {
+  const auto at = static_cast<std::size_t>(record.gpu);
+  GpuView view{session.gpus.gpus[at].source->capability(), record, session.policy.info->name,
+               session.dry_run, promise_at(session, at)};
+  if (!session.policy.info->as_published) view.promise_from = session.work[at].promise_from;
+  return gpu_state(view);
+}
+
 Result<void> tick(Session& session, StateFile& state, bool everything) {
   const bool publish = state.due();
+  tell_work(session);
   Json gpus = Json::array();
   for (const Record& record : session.governor->tick(everything)) {
     const auto at = static_cast<std::size_t>(record.gpu);
@@ -204,12 +254,23 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
       note(session, *std::move(told));
     session.last[at] = record;
     if (session.records) TRY(session.records->add(record));
-    if (publish)
-      gpus.push_back(gpu_state(session.gpus.gpus[at].source->capability(), record,
-                               session.policy.info->name, session.dry_run));
+    if (publish) gpus.push_back(state_of(session, record));
   }
-  if (publish) state.publish(std::move(gpus), Json::object());
+  session.desk->begin_listing(desk_gpus(session));
+  if (publish) state.publish(std::move(gpus), {{"beats", session.desk->beats_json()}});
   return {};
+}
+
+// Takes beats in until then; a signal or the command's end comes first.
+void listen_until(Session& session, Instant deadline) {
+  if (session.beats == nullptr) {
+    session.clock.sleep_until(deadline);
+    return;
+  }
+  session.beats->serve_until(deadline,
+                             [&](std::string_view text, const BeatServer::Sender& sender) {
+                               session.desk->hear(text, sender);
+                             });
 }
 
 // Ticks until the command ends; returns its exit code. Signals that were sent to us go on to it;
@@ -222,7 +283,7 @@ Result<int> govern_until_end(Session& session, Child& child, StateFile& state,
     next = std::max(next + period, session.clock.now());
     while (session.clock.now() < next) {
       if (const auto code = child.poll()) return *code;
-      session.clock.sleep_until(next);
+      listen_until(session, next);
       if (const int signal = stop_signal(); signal != 0) {
         const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
         if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
@@ -241,7 +302,7 @@ GpuSummary summary_of(Session& session, std::size_t at) {
   OpenGpu& gpu = session.gpus.gpus[at];
   out.capability = gpu.source->capability();
   out.policy = session.policy.info->name;
-  out.promise = promised_performance(session.policy);
+  out.promise = promise_at(session, at);
   out.dry_run = session.dry_run;
   if (gpu.sim != nullptr)
     out.twin =
@@ -292,24 +353,31 @@ Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
   for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
+  listen_for_beats(session);
   watch_signals();
   const Instant begin = session.clock.now();
   TRY(tick(session, state, true));
   start_simulated_work(session);
-  auto started = TRY(Child::start(options.command, {.as = as}));
+  ChildOptions how{.as = as};
+  if (session.beats != nullptr)
+    how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
+  auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
     warn("derate: {}\n", started.message);
     return started.exit_code;
   }
+  session.desk->command(started.child->pid());
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
     warn("derate: {}; governing ends, the command goes on\n", code.error().message);
     return wait_ungoverned(session, *started.child, link);
   }
+  const auto promised = session.work;  // while it was there
   // From here on nothing costs the command its exit code.
   if (const auto last = tick(session, state, true); !last.ok())
     warn("derate: {}\n", last.error().message);
+  session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
   if (const auto reported = report(session, options, *code, time); !reported.ok())

@@ -7,6 +7,7 @@
 #include "apps/common/signals.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "beats.h"
 #include "sim_served.h"
 
 namespace derate::cli {
@@ -45,12 +46,14 @@ Result<Request> start_request(const SimJobOptions& options, int gpu, double work
   return request;
 }
 
-// Until the work is done or a signal comes.
-Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s) {
+// Until the work is done or a signal comes; `beat`: saying each second how far it is.
+Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat) {
+  constexpr Duration kBeatEvery = std::chrono::seconds(1);
   Request request;
   request.op = Op::job_status;
   SystemClock clock;
   const Instant began = clock.now();
+  Instant next_beat = began;
   Progress progress("s of work");
   while (true) {
     const Reply reply = TRY(ask_sim(client, request));
@@ -61,6 +64,10 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s) {
     if (work_s > 0)
       progress.show(static_cast<std::size_t>(reply.work_done_s), static_cast<std::size_t>(work_s),
                     clock.now() - began);
+    if (beat && clock.now() >= next_beat) {
+      (void)say({reply.work_done_s}).ok();  // nobody needs to hear it
+      next_beat += kBeatEvery;
+    }
     clock.sleep_until(clock.now() + kLookEvery);
   }
 }
@@ -93,7 +100,7 @@ Result<int> run_verb(const SimJobOptions& options) {
   watch_signals();
   const Request request = TRY(start_request(options, gpus.front(), work_s));
   TRY(ask_sim(*client, request));
-  const Reply reply = TRY(wait_for_end(*client, work_s));
+  const Reply reply = TRY(wait_for_end(*client, work_s, options.beat));
   report(reply, gpus.front(), options.json);
   // Work without an end ends by a signal; other work is cut short by it.
   const bool complete = reply.finished != 0 || work_s == 0;

@@ -58,6 +58,19 @@ std::string governed_by(const Json& gpu) {
   return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
 }
 
+// "90 %"; "95 % each" where it holds in each phase. A dash: nothing is promised.
+std::string promise(const Json& gpu) {
+  const std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
+  const auto each = gpu.find("every_phase");
+  return out + (out != "-" && each != gpu.end() && *each == true ? " each" : "");
+}
+
+// How long ago the work said how far it is.
+std::string beat(const Json& gpu) {
+  const auto at = gpu.find("beat_age_seconds");
+  return at != gpu.end() && at->is_number() ? fmt::format("{:.0f} s ago", at->get<double>()) : "-";
+}
+
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
 std::string why(const Json& gpu) {
@@ -114,13 +127,14 @@ Result<Json> StatusView::look(const std::string& choice) {
 std::string status_text(const Json& gpus, bool paused) {
   if (paused && gpus.empty())
     return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
-  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "<governed by",
-               "<why this clock"});
+  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
+               "beat", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
     table.add({cell(gpu, "index", 1, ""), text(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
                cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), governed_by(gpu), why(gpu)},
+               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),
+               governed_by(gpu), why(gpu)},
               text(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
   return table.text();
 }

@@ -42,6 +42,12 @@ struct StatusOptions : Common {
   std::string gpus;
 };
 
+struct BeatOptions {
+  std::optional<double> done, max_loss;
+  std::string phase, gpu;
+  bool from_stdin = false;
+};
+
 struct PolicyListOptions : Common {};
 struct PolicyShowOptions : Common {
   std::string name;
@@ -106,6 +112,7 @@ struct SimJobOptions : Common, SimDirectory {
   std::string work = "0";  // reference seconds, or 60s, 2m, 1h; 0: until Ctrl-C
   std::string gpu = "0";
   std::string tables;
+  bool beat = false;
 };
 struct SimShowOptions : Common, SimDirectory {
   std::string gpus;
@@ -179,13 +186,14 @@ using Verb =
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions>;
+                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
+Result<int> run_verb(const BeatOptions& options);
 Result<int> run_verb(const RestoreOptions& options);
 Result<int> run_verb(const ReleaseOptions& options);
 Result<int> run_verb(const PauseOptions& options);

@@ -44,4 +44,14 @@ std::string journal_directory() { return state_directory() + "/journal"; }
 std::string audit_file() { return state_directory() + "/audit.jsonl"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }
 
+std::string beat_socket() { return run_directory() + "/beat.sock"; }
+
+std::vector<std::string> beat_sockets() {
+  std::vector<std::string> out;
+  if (std::string given = variable("DERATE_BEAT_SOCKET"); !given.empty())
+    out.push_back(std::move(given));
+  for (const std::string& folder : run_directories()) out.push_back(folder + "/beat.sock");
+  return out;
+}
+
 }  // namespace derate::cli

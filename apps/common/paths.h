@@ -19,5 +19,8 @@ std::string state_directory();
 std::string journal_directory();
 std::string audit_file();
 std::string control_socket();
+std::string beat_socket();
+// Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.
+std::vector<std::string> beat_sockets();
 
 }  // namespace derate::cli

@@ -88,4 +88,16 @@ std::optional<double> promised_performance(const ChosenPolicy& policy) {
   return 1 - *delta;
 }
 
+std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work) {
+  const auto own = promised_performance(policy);
+  if (!own || policy.info->as_published || !work.max_loss) return own;
+  return 1 - work.max_loss->value();
+}
+
+std::optional<Fraction> policy_delta(const ChosenPolicy& policy) {
+  const auto own = promised_performance(policy);
+  if (!own) return std::nullopt;
+  return Fraction(1 - *own);
+}
+
 }  // namespace derate::cli

@@ -42,5 +42,10 @@ GovernorOptions governor_options(const Settings& settings);
 
 // The promise: 1 - delta where the policy has one; empty where it promises nothing.
 std::optional<double> promised_performance(const ChosenPolicy& policy);
+// The same for this work: what its tenants were promised comes before the policy's own delta, but
+// where a policy is run as published.
+std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work);
+// The policy's own delta; empty where it promises nothing.
+std::optional<Fraction> policy_delta(const ChosenPolicy& policy);
 
 }  // namespace derate::cli

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -39,7 +40,8 @@ void remove_leftovers() {
   for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
     const std::string name = entry.path().stem().string();
     const auto pid = parse_integer(name.substr(name.find_last_of('-') + 1));
-    if (entry.path().extension() == ".json" && pid && !alive(static_cast<pid_t>(*pid)))
+    const auto kind = entry.path().extension();
+    if ((kind == ".json" || kind == ".sock") && pid && !alive(static_cast<pid_t>(*pid)))
       fs::remove(entry.path(), ignored);
   }
 }
@@ -60,8 +62,24 @@ std::string driver_reason(const Sample& sample) {
   return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
 }
 
-Json gpu_state(const Capability& capability, const Record& record, const std::string& policy,
-               bool dry_run) {
+namespace {
+
+// What is known of the work. A beat's age is that at the record's time.
+void put_work(Json& json, const Record& record) {
+  const WorkStatus& work = record.estimate.work;
+  if (!work.name.empty()) json["work"] = work.name;
+  if (!work.phase.empty()) json["phase"] = work.phase;
+  put(json, "max_loss_ratio", work.max_loss);
+  if (work.every_phase) json["every_phase"] = true;
+  if (!work.beat) return;
+  json["beat_done"] = work.beat->done;
+  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+}
+
+}  // namespace
+
+Json gpu_state(const GpuView& view) {
+  const auto& [capability, record, policy, dry_run, promise, promise_from] = view;
   Json json = {
       {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
   if (policy.empty()) {
@@ -78,6 +96,8 @@ Json gpu_state(const Capability& capability, const Record& record, const std::st
     if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
     if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
     put(json, "expected_performance_ratio", record.decision.expected_performance);
+    if (promise) json["promised_performance_ratio"] = *promise;
+    if (promise && !promise_from.empty()) json["promise_from"] = promise_from;
   }
   if (record.sample) {
     put(json, "sm_clock_mhz", record.sample->sm_clock);
@@ -88,6 +108,7 @@ Json gpu_state(const Capability& capability, const Record& record, const std::st
   } else {
     json["error"] = record.sample_error;
   }
+  put_work(json, record);
   return json;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,8 +18,15 @@ namespace derate::cli {
 std::string driver_reason(const Sample& sample);
 
 // One GPU as a governor sees it now. An empty policy: it is only observed.
-nlohmann::ordered_json gpu_state(const Capability& capability, const Record& record,
-                                 const std::string& policy, bool dry_run);
+struct GpuView {
+  const Capability& capability;
+  const Record& record;
+  std::string policy;
+  bool dry_run = false;
+  std::optional<double> promise;  // performance; empty: none
+  std::string promise_from;       // empty: the policy's own
+};
+nlohmann::ordered_json gpu_state(const GpuView& view);
 
 class StateFile {
  public:

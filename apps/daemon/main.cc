@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <memory>
 #include <sstream>
 
 #include "apps/common/output.h"
@@ -18,6 +19,7 @@
 #include "base/text.h"
 #include "govern/guard.h"
 #include "govern/lease.h"
+#include "service/beat_socket.h"
 #include "worker.h"
 
 namespace derate::cli {
@@ -61,6 +63,14 @@ void note_records(WorkerOptions& worker, Records& records) {
   };
 }
 
+// Without it everything goes on but heartbeats.
+std::unique_ptr<BeatServer> listen_for_beats(Clock& clock) {
+  auto server = BeatServer::create(beat_socket(), clock);
+  if (server.ok()) return *std::move(server);
+  tell("no heartbeats: " + server.error().message);
+  return nullptr;
+}
+
 // A bad file keeps what is in force.
 void reload(Worker& worker, const std::string& config) {
   auto settings = load_settings(config);
@@ -76,9 +86,13 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   SystemClock clock;
   const Settings settings = TRY(load_settings(options.config));
   const auto server = TRY(ControlServer::create(control_socket(), clock));
+  const auto beats = listen_for_beats(clock);
   WorkerOptions how = worker_options(link);
   note_records(how, records);
   Worker worker(std::move(how), settings, clock);
+  const auto hear = [&](std::string_view text, const BeatServer::Sender& sender) {
+    worker.hear(text, sender);
+  };
   bool ready = false;
   while (!link.guard_gone()) {
     if (const int signal = stop_signal(); signal == SIGHUP) {
@@ -92,7 +106,10 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
         [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
     link.beat();
     if (worker.running() && !std::exchange(ready, true)) link.ready();
-    clock.sleep_until(worker.next_due());
+    if (beats != nullptr)
+      beats->serve_until(worker.next_due(), hear);
+    else
+      clock.sleep_until(worker.next_due());
   }
   if (link.guard_gone()) tell("the guard is gone: giving everything back");
   return worker.stop();

@@ -22,6 +22,13 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
   return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
 }
 
+// Whether a GPU is to be governed anew; promises are taken in without.
+bool same_governing(Settings a, const Settings& b) {
+  a.max_delta = b.max_delta;
+  a.jobs = b.jobs;
+  return print_config(a) == print_config(b);
+}
+
 // What of the settings is the governor's as a whole, not one GPU's.
 bool same_rules(const Settings& a, const Settings& b) {
   return a.stale_after_s == b.stale_after_s && a.expire_after_s == b.expire_after_s &&
@@ -53,7 +60,9 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
     : options_(std::move(options)),
       settings_(std::move(settings)),
       clock_(clock),
-      state_(clock, "derated", options_.state_file) {
+      state_(clock, "derated", options_.state_file),
+      desk_(clock, {.read = options_.process, .tell = options_.tell}) {
+  set_up_desk();
   begin_opening();
 }
 
@@ -331,12 +340,38 @@ Result<void> Worker::step() {
   if (governor_ != nullptr) {
     if (!last_.empty() && last_.front())
       lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
+    tell_work();
     take_records(governor_->tick());
+    desk_.begin_listing(desk_gpus());
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
     look_for_missing();
   }
   if ((paused_ || governor_ != nullptr) && state_.due()) publish();
   return {};
+}
+
+void Worker::set_up_desk() {
+  desk_.rules(promise_rules(settings_, options_.tell));
+  desk_.list_every(from_seconds(settings_.processes_every_s));
+}
+
+std::vector<WorkDesk::Gpu> Worker::desk_gpus() const {
+  std::vector<WorkDesk::Gpu> out;
+  for (const Post& post : posts_) {
+    out.push_back({post.gpu.source.get(), std::nullopt});
+    if (!post.policy.empty() && post.wanted)
+      out.back().policy_delta = policy_delta(post.wanted->policy);
+  }
+  return out;
+}
+
+void Worker::tell_work() {
+  const auto& work = desk_.update(desk_gpus());
+  promise_from_.resize(work.size());
+  for (std::size_t at = 0; at < work.size(); ++at) {
+    governor_->tell(at, work[at].status);
+    promise_from_[at] = work[at].promise_from;
+  }
 }
 
 void Worker::take_records(std::span<const Record> records) {
@@ -405,9 +440,16 @@ void Worker::audit(AuditEntry entry) {
 // ---------------------------------------------------------------------------------
 
 Worker::Json Worker::state_of(const Record& record) const {
-  const Post& post = posts_[static_cast<std::size_t>(record.gpu)];
-  const bool dry_run = !post.policy.empty() && post.wanted && post.wanted->dry_run;
-  Json json = gpu_state(post.gpu.source->capability(), record, post.policy, dry_run);
+  const auto at = static_cast<std::size_t>(record.gpu);
+  const Post& post = posts_[at];
+  GpuView view{post.gpu.source->capability(), record, post.policy};
+  if (!post.policy.empty() && post.wanted) {
+    view.dry_run = post.wanted->dry_run;
+    view.promise = promised_performance(post.wanted->policy, record.estimate.work);
+    if (!post.wanted->policy.info->as_published && at < promise_from_.size())
+      view.promise_from = promise_from_[at];
+  }
+  Json json = gpu_state(view);
   if (!post.trouble.empty()) json["trouble"] = post.trouble;
   return json;
 }
@@ -419,7 +461,8 @@ void Worker::publish() {
   Json loop = {{"rounds", lateness_.rounds()}};
   if (const auto late = lateness_.quantile(0.99)) loop["late_p99_seconds"] = seconds(*late);
   if (const auto late = lateness_.quantile(1)) loop["late_max_seconds"] = seconds(*late);
-  state_.publish(std::move(gpus), {{"paused", paused_}, {"loop", std::move(loop)}});
+  state_.publish(std::move(gpus),
+                 {{"paused", paused_}, {"loop", std::move(loop)}, {"beats", desk_.beats_json()}});
 }
 
 // --- commands
@@ -428,6 +471,7 @@ void Worker::publish() {
 void Worker::reload(const Settings& settings) {
   const bool rules = !same_rules(settings, settings_);
   const Settings before = std::exchange(settings_, settings);
+  set_up_desk();
   if (governor_ == nullptr) return;
   tell_unknown_gpus();
   if (rules) {
@@ -446,7 +490,7 @@ void Worker::reload(const Settings& settings) {
     governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
     return;
   }
-  if (print_config(before) == print_config(settings_)) return;
+  if (same_governing(before, settings_)) return;
   for (std::size_t at = 0; at < posts_.size(); ++at) {
     const GpuId& id = posts_[at].gpu.source->capability().id;
     if (commanded_.contains(id.uuid)) continue;

@@ -16,9 +16,11 @@
 #include "apps/common/gpus.h"
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
+#include "apps/common/work_desk.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
 #include "govern/governor.h"
+#include "service/beat_socket.h"
 #include "service/control_socket.h"
 #include "store/audit.h"
 
@@ -54,6 +56,7 @@ struct WorkerOptions {
   std::function<void(const std::string& uuid)> release = [](const std::string&) {};
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
   std::function<void(const Record& record)> note = [](const Record&) {};  // each, as it is made
+  ProcessReader process = read_process;
 };
 
 class Worker {
@@ -78,6 +81,8 @@ class Worker {
   void reload(const Settings& settings);
   // A request of the control socket, answered with a line of JSON (docs/control.md).
   std::string handle(std::string_view request, const Peer& peer);
+  // What came to the beat socket (docs/heartbeats.md).
+  void hear(std::string_view text, const BeatServer::Sender& sender) { desk_.hear(text, sender); }
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
 
@@ -118,6 +123,9 @@ class Worker {
   Result<void> assign(std::size_t at, std::optional<Assignment> wanted);
   void restore_handed_on(Post& post);
   void let_go(Post& post);
+  void set_up_desk();
+  std::vector<WorkDesk::Gpu> desk_gpus() const;
+  void tell_work();
   void take_records(std::span<const Record> records);
   void note_freshness(Post& post, const Record& record);
   void tend(std::size_t at);
@@ -147,6 +155,8 @@ class Worker {
   std::unique_ptr<Governor> governor_;       // its seats are `posts_`, in order
   std::vector<std::optional<Record>> last_;  // of each GPU
   Lateness lateness_;
+  WorkDesk desk_;
+  std::vector<std::string> promise_from_;  // of each GPU
   // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
   std::map<std::string, std::optional<Assignment>> commanded_;
   std::map<std::string, UniqueFd> kept_leases_;  // of GPUs that are paused

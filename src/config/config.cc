@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/toml_values.h"
+#include "core/job_class.h"
 
 namespace derate {
 namespace {
@@ -50,13 +51,52 @@ Result<void> read_policies(Settings& settings, const toml::node& node, std::stri
   return {};
 }
 
+Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
+  JobSetting job;
+  job.where = place(file, table.source());
+  for (const auto& entry : table) {
+    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
+    const toml::node& value = entry.second;
+    bool found = false;
+    std::string known;
+    Result<void> assigned;
+    visit_job(job, [&](const SettingInfo& info, auto& setting) {
+      known += (known.empty() ? "" : ", ") + std::string(info.key);
+      if (key.str() != info.key) return;
+      found = true;
+      assigned = assign(setting, info, value, file);
+    });
+    if (!found)
+      return bad(file, value,
+                 fmt::format("unknown key '{}' in [[job]]; there are {}", key.str(), known));
+    TRY(std::move(assigned));
+  }
+  if (job.name.empty()) return bad(file, table, "a [[job]] without a name");
+  if (!job.job_class.empty() && find_job_class(job.job_class) == nullptr)
+    return bad(file, table,
+               fmt::format("class \"{}\": allowed are {}", job.job_class, job_class_names()));
+  if (job.job_class.empty() && !job.delta)
+    return bad(file, table, fmt::format("job \"{}\": wanted a class or a delta", job.name));
+  return job;
+}
+
+Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_view file) {
+  const toml::array* list = node.as_array();
+  if (list == nullptr || list->empty()) return bad(file, node, "job: wanted entries like [[job]]");
+  for (const toml::node& entry : *list) {
+    if (!entry.is_table()) return bad(file, node, "job: wanted entries like [[job]]");
+    settings.jobs.push_back(TRY(read_job(*entry.as_table(), file)));
+  }
+  return {};
+}
+
 Result<void> read_section(Settings& settings, std::string_view section, const toml::node& node,
                           std::string_view file) {
   const std::string known = known_keys(section);
   if (known.empty())
-    return bad(
-        file, node,
-        fmt::format("unknown section [{}]; there are {}, policy.NAME", section, known_sections()));
+    return bad(file, node,
+               fmt::format("unknown section [{}]; there are {}, [job], policy.NAME", section,
+                           known_sections()));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
   for (const auto& entry : *node.as_table()) {
@@ -97,12 +137,39 @@ Result<void> check_together(const Settings& s, std::string_view file) {
     return Error{
         Errc::bad_config,
         fmt::format("{}: on_drift \"{}\": allowed are \"reassert\", \"yield\"", file, s.on_drift)};
+  for (const JobSetting& job : s.jobs)
+    if (job.delta && *job.delta > s.max_delta)
+      return Error{Errc::bad_config, fmt::format("{}: delta {}: must not be above max_delta {}",
+                                                 job.where, *job.delta, s.max_delta)};
   return {};
 }
 
 std::string printed(const std::string& value) { return quoted(value); }
 std::string printed(bool value) { return value ? "true" : "false"; }
 std::string printed(double value) { return fmt::format("{}", value); }
+
+std::string printed_job(const JobSetting& job) {
+  std::string out = "\n[[job]]\n";
+  visit_job(job, [&](const SettingInfo& info, const auto& value) {
+    if constexpr (requires { value.has_value(); }) {
+      if (value) out += fmt::format("{} = {}\n", info.key, printed(*value));
+    } else if (!value.empty()) {
+      out += fmt::format("{} = {}\n", info.key, printed(value));
+    }
+  });
+  return out;
+}
+
+// How one would be written, where there is none.
+std::string job_example() {
+  std::string out =
+      "\n# What work may lose, by who does it; the first that matches holds.\n# [[job]]\n";
+  const JobSetting none;
+  visit_job(none, [&](const SettingInfo& info, const auto&) {
+    out += fmt::format("# {} =    # {}\n", info.key, info.summary);
+  });
+  return out;
+}
 
 }  // namespace
 
@@ -112,6 +179,8 @@ Result<Settings> parse_config(std::string_view text, std::string_view file) {
   for (const auto& [section, node] : table) {
     if (section.str() == "policy")
       TRY(read_policies(settings, node, file));
+    else if (section.str() == "job")
+      TRY(read_jobs(settings, node, file));
     else
       TRY(read_section(settings, section.str(), node, file));
   }
@@ -140,6 +209,8 @@ std::string print_config(const Settings& settings) {
       out += fmt::format("{} = {}\n", info.key, printed(value));
     }
   });
+  for (const JobSetting& job : settings.jobs) out += printed_job(job);
+  if (settings.jobs.empty()) out += job_example();
   std::optional<std::string> policy;
   for (const PolicySetting& setting : settings.policy_settings) {
     if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", key_text(setting.policy));

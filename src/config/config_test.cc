@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "core/job_class.h"
+
 namespace derate {
 namespace {
 
@@ -70,6 +72,49 @@ TEST(Config, KeysThatNeedQuotesPrintWithThem) {
   EXPECT_EQ(back.policy_settings[0].policy, "a b");
   EXPECT_EQ(back.policy_settings[0].name, "");
   EXPECT_NE(error_of("[policy.geepafs]\nprobe_clocks = []\n").find("an empty list"),
+            std::string::npos);
+}
+
+TEST(Config, JobsKeepTheirOrder) {
+  const auto s = *parse_config(
+      "[promise]\nmax_delta = 0.2\n[[job]]\nname = \"z\"\nprocess = \"python*\"\n"
+      "class = \"batch\"\n[[job]]\nname = \"a\"\nuser = \"ann\"\ndelta = 0.02\n",
+      "derate.toml");
+  EXPECT_EQ(s.max_delta, 0.2);
+  ASSERT_EQ(s.jobs.size(), 2u);
+  EXPECT_EQ(s.jobs[0].name, "z");
+  EXPECT_EQ(s.jobs[0].job_class, "batch");
+  EXPECT_EQ(s.jobs[0].delta, std::nullopt);
+  EXPECT_EQ(s.jobs[1].delta, 0.02);
+  EXPECT_EQ(s.jobs[1].where, "derate.toml:7:1");
+  const auto back = *parse_config(print_config(s), "printed");
+  ASSERT_EQ(back.jobs.size(), 2u);
+  EXPECT_EQ(back.jobs[0].process, "python*");
+  EXPECT_EQ(back.jobs[1].user, "ann");
+  EXPECT_EQ(print_config(back), print_config(s));
+}
+
+TEST(Config, EveryClassIsNamed) {
+  const JobSetting none;
+  visit_job(none, [](const SettingInfo& info, const auto&) {
+    if (std::string_view(info.key) != "class") return;
+    for (const JobClass& one : job_classes())
+      EXPECT_NE(std::string_view(info.summary).find(one.name), std::string_view::npos);
+  });
+}
+
+TEST(Config, JobsThatPromiseNothingAreRefused) {
+  EXPECT_EQ(error_of("[[job]]\ndelta = 0.1\n"), "derate.toml:1:1: a [[job]] without a name");
+  EXPECT_EQ(error_of("[[job]]\nname = \"a\"\n"),
+            "derate.toml:1:1: job \"a\": wanted a class or a delta");
+  EXPECT_EQ(error_of("[[job]]\nname = \"a\"\nclass = \"fun\"\n"),
+            "derate.toml:1:1: class \"fun\": allowed are training, inference, batch");
+  EXPECT_EQ(error_of("[[job]]\nname = \"a\"\ndelta = 0.4\n"),
+            "derate.toml:1:1: delta 0.4: must not be above max_delta 0.3");
+  EXPECT_EQ(error_of("[[job]]\nname = \"a\"\nuid = 3\n"),
+            "derate.toml:3:7: unknown key 'uid' in [[job]]; there are name, user, process, class, "
+            "delta");
+  EXPECT_NE(error_of("[job]\nname = \"a\"\n").find("wanted entries like [[job]]"),
             std::string::npos);
 }
 

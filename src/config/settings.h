@@ -16,6 +16,14 @@ struct PolicySetting {
   std::string where;                // FILE:LINE:COLUMN
 };
 
+// A [[job]] entry: what its processes may lose. The first that matches a process holds.
+struct JobSetting {
+  std::string name, user, process;
+  std::string job_class;  // core/job_class.h; empty: none
+  std::optional<double> delta;
+  std::string where;  // FILE:LINE:COLUMN
+};
+
 struct Settings {
   std::string policy = "geepafs";
   std::string gpus;
@@ -33,6 +41,8 @@ struct Settings {
   double energy_every_s = 1;
   double activity_every_s = 0.2;
   double processes_every_s = 1;
+  double max_delta = 0.3;
+  std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
 };
 
@@ -92,6 +102,25 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"sampling", "processes_every_s", "s",
                     "count the processes that hold a compute context every", 0.1, 60},
         s.processes_every_s);
+  visit(SettingInfo{"promise", "max_delta", "",
+                    "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
+        s.max_delta);
+}
+
+// The same for the keys of a [[job]]. J is JobSetting or const JobSetting.
+template <class J, class V>
+void visit_job(J& job, V&& visit) {
+  visit(SettingInfo{"job", "name", "", "as `derate status --json` tells it"}, job.name);
+  visit(SettingInfo{"job", "user", "", "processes of this user, by name or number; empty: of any"},
+        job.user);
+  visit(SettingInfo{"job", "process", "",
+                    "processes of this program, a name or a pattern with *, ? and [...]"},
+        job.process);
+  visit(SettingInfo{"job", "class", "", "what such work may lose: training, inference or batch"},
+        job.job_class);
+  visit(SettingInfo{"job", "delta", "", "loss of performance allowed; before the class's own", 0,
+                    0.5},
+        job.delta);
 }
 
 }  // namespace derate

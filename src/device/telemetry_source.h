@@ -1,6 +1,7 @@
 // Reading a GPU. Writing is another interface on purpose: see clock_control.h.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "base/result.h"
@@ -26,6 +27,11 @@ class TelemetrySource {
 
   // Who holds a context on the GPU. Errors: not_supported, no_permission, gpu_lost.
   virtual Result<std::vector<GpuProcess>> processes() = 0;
+
+  // The same for a loop that cannot wait: begun, then asked until the answer is there. A source
+  // without a thread of its own answers at once.
+  virtual void start_processes() {}
+  virtual std::optional<Result<std::vector<GpuProcess>>> poll_processes() { return processes(); }
 };
 
 }  // namespace derate

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,7 +20,8 @@ namespace derate::cli {
 // What is wrong with a GPU, whoever opens it.
 struct GpuTrouble {
   SimFaults faults;
-  int open = 0;  // how many have it open
+  int open = 0;                                           // how many have it open
+  std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
 };
 
 class HouseDevice final : public TelemetrySource, public ClockControl {
@@ -32,7 +34,11 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
 
   const Capability& capability() const override { return inner_.capability(); }
   Result<Sample> read(const ReadPlan& plan) override { return now().read(plan); }
-  Result<std::vector<GpuProcess>> processes() override { return now().processes(); }
+  Result<std::vector<GpuProcess>> processes() override {
+    SimDevice& device = now();
+    if (trouble_.processes && !trouble_.faults.gpu_lost) return *trouble_.processes;
+    return device.processes();
+  }
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override {
     return now().lock_sm_clock(lowest, highest);
   }
@@ -85,6 +91,10 @@ class House {
       return take_lease(folder + "/run", uuid, "the worker");
     };
     options.tell = [this](const std::string& text) { told.push_back(text); };
+    options.process = [this](std::int64_t pid) {
+      const auto at = people.find(pid);
+      return at != people.end() ? std::optional(at->second) : std::nullopt;
+    };
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     (void)round();
   }
@@ -99,6 +109,19 @@ class House {
   void work(int gpu, const char* app) {
     sims[static_cast<std::size_t>(gpu)]->start(
         *find_workload(sims[static_cast<std::size_t>(gpu)]->chip(), app), Duration::zero());
+  }
+  // A process that works on the GPU.
+  ProcessFacts& person(int gpu, std::int64_t pid, std::uint32_t uid) {
+    auto& list = trouble(gpu).processes;
+    if (!list) list.emplace();
+    list->push_back({pid, "/opt/bin/train", {}, {}});
+    ProcessFacts& out = people[pid];
+    out.pid = out.session = out.group = pid;
+    out.uid = uid;
+    return out;
+  }
+  void beat(std::uint32_t uid, pid_t pid, const std::string& text) {
+    worker->hear(text, {pid, uid, clock.now()});
   }
   std::string ask(const std::string& request) { return worker->handle(request, {1, 0}); }
 
@@ -120,6 +143,7 @@ class House {
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
   std::vector<std::string> told;
+  std::map<std::int64_t, ProcessFacts> people;  // the processes of this machine
   std::unique_ptr<Worker> worker;
 
  private:

@@ -228,6 +228,79 @@ TEST(Worker, AFullDiskMeansNoWrites) {
   EXPECT_NE(state["gpus"][0]["trouble"].get<std::string>().find("no journal"), std::string::npos);
 }
 
+Json first_gpu(const House& house) {
+  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
+}
+
+TEST(Worker, BeatsReachTheGovernorAndTheStateFile) {
+  House house(2);
+  house.person(0, 17, 1000);
+  house.work(0, "GeMM");
+  house.start(governing("assure"));
+  house.run(1s);
+  for (int step = 1; step <= 5; ++step) {
+    house.beat(1000, 17, "done=" + std::to_string(step) + " phase=warm-up max_loss=0.02");
+    house.beat(1001, 18, "done=99 gpu=0 max_loss=0");  // nobody here
+    house.beat(1000, 17, "nonsense");
+    house.run(1s);
+  }
+  Json gpu = first_gpu(house);
+  EXPECT_EQ(gpu["work"], "train");
+  EXPECT_EQ(gpu["beat_done"], 5);
+  EXPECT_EQ(gpu["phase"], "warm-up");
+  EXPECT_EQ(gpu["promised_performance_ratio"], 0.98);
+  EXPECT_EQ(gpu["promise_from"], "beat");
+  const Json beats = parse_json(*read_file(house.folder + "/run/state.json"))["beats"];
+  EXPECT_EQ(beats["heard"], 10);
+  EXPECT_EQ(beats["malformed"], 5);
+  EXPECT_EQ(beats["unplaced"], 1);
+  house.run(30s);
+  gpu = first_gpu(house);
+  EXPECT_FALSE(gpu.contains("beat_done"));
+  EXPECT_EQ(gpu["promised_performance_ratio"], 0.98);
+}
+
+TEST(Worker, RulesAndTheEnvironmentPromise) {
+  House house(1);
+  house.person(0, 17, 1000);
+  Settings settings = governing("assure");
+  settings.jobs = {{"ours", "1000", "tr*", "batch", {}, "derate.toml:1:1"}};
+  house.start(settings);
+  house.run(3s);
+  EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.7);
+  EXPECT_EQ(first_gpu(house)["promise_from"], "ours");
+  const std::size_t told = house.told.size();
+  house.person(0, 18, 1001).asked = "inference";
+  house.run(3s);
+  EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
+  EXPECT_EQ(first_gpu(house)["every_phase"], true);
+  house.person(0, 19, 1001).asked = "5%";
+  house.run(3s);
+  EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
+  EXPECT_EQ(house.told.size(), told + 1);
+  EXPECT_TRUE(house.was_told("process 19: DERATE_DELTA '5%'"));
+  // New rules do not begin anything anew.
+  house.trouble(0).processes->resize(1);
+  const std::size_t writes = read_file(house.audit_file())->size();
+  settings.max_delta = 0.2;
+  house.worker->reload(settings);
+  house.run(300ms);
+  house.run(2s);
+  EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.8);
+  EXPECT_EQ(read_file(house.audit_file())->find("another policy comes", writes), std::string::npos);
+}
+
+// What a policy promises by itself is not changed where it does not listen.
+TEST(Worker, PublishedPoliciesKeepTheirOwnPromise) {
+  House house(1);
+  house.person(0, 17, 1000).asked = "0.3";
+  house.start(governing("geepafs"));
+  house.run(3s);
+  EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.9);
+  EXPECT_EQ(first_gpu(house)["max_loss_ratio"], 0.3);
+  EXPECT_FALSE(first_gpu(house).contains("promise_from"));
+}
+
 // Whatever is asked and whatever fails: in the end every GPU is as found.
 RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   std::mt19937_64 random(seed);

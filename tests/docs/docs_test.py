@@ -86,6 +86,11 @@ class Docs(unittest.TestCase):
             self.assertIn(f"`{section}`", page)
             for key in keys:
                 self.assertIn(f"`{key}`", page)
+        keys = re.findall(r"^# ([a-z_]+) =", derate("config", "print").split("# [[job]]")[1],
+                          re.MULTILINE)
+        self.assertIn("class", keys)
+        for key in keys:
+            self.assertIn(f"`{key}`", page)
 
     def test_the_balanced_mode_is_the_default_policy(self):
         listed = json.loads(derate("policy", "list", "--json"))

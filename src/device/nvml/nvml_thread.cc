@@ -168,7 +168,9 @@ void NvmlSource::start_reading(const ReadPlan& plan) {
 Result<Sample> NvmlSource::read(const ReadPlan& plan) {
   const std::lock_guard one_caller(callers_);
   Answer<Sample> answer = std::exchange(started_, nullptr);
-  if (answer == nullptr)
+  // A list of processes may be under way: it is waited for; one that hangs has overrun this
+  // already.
+  if (answer == nullptr && shared_->finish(patience_.read))
     answer = begin<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
   return finish<Sample>(answer, patience_.read);
 }
@@ -176,6 +178,22 @@ Result<Sample> NvmlSource::read(const ReadPlan& plan) {
 Result<std::vector<GpuProcess>> NvmlSource::processes() {
   return run<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); },
                                       patience_.read);
+}
+
+void NvmlSource::start_processes() {
+  const std::lock_guard one_caller(callers_);
+  listing_ =
+      begin<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); });
+}
+
+std::optional<Result<std::vector<GpuProcess>>> NvmlSource::poll_processes() {
+  const std::lock_guard one_caller(callers_);
+  if (listing_ == nullptr)
+    return Error{Errc::gpu_stuck,
+                 fmt::format("GPU {}: busy with another call", capability_.id.index)};
+  // Idle: the list is done, and so is any reading that was begun after it.
+  if (!shared_->finish(Duration::zero())) return std::nullopt;
+  return **std::exchange(listing_, nullptr);
 }
 
 Result<void> NvmlSource::lock_sm_clock(Megahertz lowest, Megahertz highest) {

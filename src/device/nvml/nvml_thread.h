@@ -42,6 +42,8 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   void start_reading(const ReadPlan& plan) override;
   Result<Sample> read(const ReadPlan& plan) override;
   Result<std::vector<GpuProcess>> processes() override;
+  void start_processes() override;
+  std::optional<Result<std::vector<GpuProcess>>> poll_processes() override;
 
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
   Result<void> reset_sm_clock() override;
@@ -68,6 +70,7 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   ClockControl* control_;  // the thread's own, like the source
   NvmlPatience patience_;
   Answer<Sample> started_;
+  Answer<std::vector<GpuProcess>> listing_;
   std::mutex callers_;  // one caller at a time
   std::shared_ptr<Shared> shared_;
   std::thread thread_;

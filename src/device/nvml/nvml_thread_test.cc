@@ -230,6 +230,33 @@ TEST_F(NvmlSourceTest, ImpatientCallersGoOnAndALateReadingIsDropped) {
   EXPECT_EQ(read_when_back(*source)->energy, Joules(2));
 }
 
+TEST_F(NvmlSourceTest, AListOfProcessesIsWaitedForByNobody) {
+  const auto source = create(kShort);
+  EXPECT_EQ(source->poll_processes()->error().code, Errc::gpu_stuck);  // none was begun
+  gate->set(true);
+  source->start_processes();
+  ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
+  EXPECT_FALSE(source->poll_processes());
+  source->start_reading({});
+  EXPECT_EQ(source->read({}).error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*source).ok());
+  const auto listed = source->poll_processes();
+  ASSERT_TRUE(listed);
+  EXPECT_EQ(listed->error().code, Errc::no_permission);
+}
+
+// A reading that finds the list still under way comes after it.
+TEST_F(NvmlSourceTest, AReadingWaitsForAListThatIsUnderWay) {
+  const auto source = create(kLong);
+  for (int i = 1; i <= 50; ++i) {
+    source->start_processes();
+    source->start_reading({});
+    EXPECT_EQ(source->read({})->energy, Joules(i));
+    EXPECT_TRUE(source->poll_processes());
+  }
+}
+
 TEST_F(NvmlSourceTest, WithoutAControlWritesAreNotSupported) {
   const auto source = create(kLong);
   EXPECT_EQ(source->reset_sm_clock().error().code, Errc::not_supported);

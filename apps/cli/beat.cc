@@ -1,0 +1,67 @@
+// derate beat: an application, or a script for it, says how far it is.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <utility>
+
+#include "apps/common/output.h"
+#include "apps/common/paths.h"
+#include "base/text.h"
+#include "beats.h"
+#include "govern/beat_message.h"
+#include "service/beat_socket.h"
+#include "verbs.h"
+
+namespace derate::cli {
+
+Result<void> say(const BeatMessage& message) {
+  const std::string text = format_beat(message);
+  const auto sockets = beat_sockets();
+  for (const std::string& path : sockets) {
+    auto sent = send_beat(path, text);
+    if (sent.ok() || sent.error().code != Errc::not_found) return sent;
+  }
+  return Error{Errc::not_found,
+               fmt::format("nobody hears beats: no daemon listens on '{}'", sockets.back())};
+}
+
+namespace {
+
+Result<int> say_each_line(BeatMessage message) {
+  bool complained = false;
+  for (std::string line; std::getline(std::cin, line);) {
+    message.done = parse_double(trim(line));
+    if (!message.done || !(*message.done >= 0 && *message.done <= kMostDone)) {
+      print("{}\n", line);
+      continue;
+    }
+    // Whoever writes to this pipe goes on, heard or not.
+    const auto said = say(message);
+    if (!said.ok() && said.error().code != Errc::busy && !std::exchange(complained, true))
+      warn("derate: {}\n", said.error().message);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<int> run_verb(const BeatOptions& options) {
+  BeatMessage message{options.done, options.phase, {}, options.gpu};
+  if (options.max_loss) message.max_loss = Fraction(*options.max_loss);
+  if (options.from_stdin) {
+    message.done = 0;
+    TRY(parse_beat(format_beat(message)));
+    return say_each_line(message);
+  }
+  if (!message.done && message.phase.empty() && !message.max_loss)
+    return Error{Errc::invalid_argument, "nothing to say: --done, --stdin, --phase or --max-loss"};
+  // This process is gone in a moment: the count is the caller's.
+  message.pid = ::getppid();
+  TRY(parse_beat(format_beat(message)));
+  TRY(say(message));
+  return 0;
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,34 @@
+// What an application says of its work: one line of text (docs/heartbeats.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace derate {
+
+struct BeatMessage {
+  std::optional<double> done;        // work since its beginning, in the application's own unit
+  std::string phase;                 // empty: it names none
+  std::optional<Fraction> max_loss;  // a promise that it asks for
+  std::string gpu;                   // index, UUID or PCI bus id; empty: where its process works
+  std::int64_t pid = 0;              // the process that the count is of; 0: the sender
+
+  bool operator==(const BeatMessage&) const = default;
+};
+
+inline constexpr std::size_t kLongestBeat = 512;
+inline constexpr std::size_t kLongestPhase = 63;
+inline constexpr double kMostDone = 1e18;
+
+// Errors: invalid_argument, naming the field and what is allowed.
+Result<BeatMessage> parse_beat(std::string_view line);
+
+// As parse_beat() reads it.
+std::string format_beat(const BeatMessage& message);
+
+}  // namespace derate

@@ -1,0 +1,62 @@
+// What a GPU's tenants were promised: rules of the configuration by user and program, the
+// environment's word, an application's own. The strictest tenant wins. Values in, values out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "govern/tenant.h"
+
+namespace derate {
+
+// A rule holds for a process that matches all that it names.
+struct JobRule {
+  std::string name;
+  std::optional<std::uint32_t> uid;  // empty: any user
+  bool nobody = false;               // names a user that this machine does not have
+  std::string process;               // a glob for the program's name; empty: any
+  Fraction delta{0};
+  bool every_phase = false;
+};
+
+struct PromiseRules {
+  std::vector<JobRule> rules;  // the first that matches holds
+  Fraction max_delta{0.3};     // nobody may ask for more loss
+};
+
+struct Promise {
+  Fraction max_loss{0};
+  bool every_phase = false;
+  std::string from;  // the rule's name, "DERATE_DELTA" or "beat"
+
+  bool operator==(const Promise&) const = default;
+};
+
+// What DERATE_DELTA asks for: a number in [0, 0.5] or a class.
+// Errors: invalid_argument, naming the value and what is allowed.
+struct AskedLoss {
+  Fraction delta{0};
+  bool every_phase = false;
+};
+Result<AskedLoss> parse_asked_loss(std::string_view text);
+
+// The rule that holds for the process; null: none.
+const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules);
+
+// What one process was promised; empty: nothing but the policy's own delta. `told`: what its beats
+// ask for. Its own word, the stricter of both, comes before the rule's; never more than max_delta.
+std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> told,
+                                  const PromiseRules& rules);
+
+// Of all tenants of a GPU, in any order; an empty one has the policy's own delta, which counts
+// beside promises. Empty: no tenant was promised anything.
+std::optional<Promise> strictest(std::span<const std::optional<Promise>> tenants,
+                                 std::optional<Fraction> policy_delta);
+
+}  // namespace derate

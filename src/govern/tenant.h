@@ -1,0 +1,30 @@
+// Who works on a GPU: a process with a context there, and what the kernel tells of it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace derate {
+
+struct ProcessFacts {
+  std::int64_t pid = 0;              // 0: no process of this machine
+  std::optional<std::uint32_t> uid;  // real user; empty: not known
+  std::uint64_t started = 0;         // clock ticks since the boot: a number is given out again
+  std::int64_t group = 0, session = 0;
+  std::vector<std::int64_t> ancestors;  // those in its session, nearest first
+  std::string name;                     // of its program, without the folder
+  std::string asked;                    // its DERATE_DELTA; empty: none, or it may not be read
+
+  bool operator==(const ProcessFacts&) const = default;
+};
+
+struct Tenant {
+  ProcessFacts process;
+  std::optional<Fraction> sm_utilisation;
+};
+
+}  // namespace derate

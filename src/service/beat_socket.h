@@ -1,0 +1,59 @@
+// Where applications say how far they are: a datagram unix socket for everybody of this machine.
+// The kernel says who speaks and when; what to believe is the caller's (govern/beat_book.h).
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace derate {
+
+class BeatServer {
+ public:
+  // What is taken in between two rounds of the loop; the rest waits in the kernel, which has room
+  // for some (net.unix.max_dgram_qlen) and then refuses.
+  static constexpr int kMostARound = 256;
+
+  struct Sender {
+    pid_t pid = 0;
+    uid_t uid = 0;
+    Instant time{};  // when it was sent
+  };
+  // `text` is at most kLongestBeat + 1 bytes; what was longer has been cut there.
+  using Handler = std::function<void(std::string_view text, const Sender& sender)>;
+
+  // A socket that nobody listens on any more is replaced.
+  // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
+  static Result<std::unique_ptr<BeatServer>> create(const std::string& path, Clock& clock);
+  BeatServer(const BeatServer&) = delete;
+  BeatServer& operator=(const BeatServer&) = delete;
+  ~BeatServer();  // removes the socket
+
+  // Takes in what is there, without waiting.
+  void serve(const Handler& handler);
+  // Takes in what comes until `deadline`; false when a signal ended the wait early.
+  bool serve_until(Instant deadline, const Handler& handler);
+  const std::string& path() const { return path_; }
+
+ private:
+  BeatServer(std::string path, UniqueFd socket, Clock& clock);
+  bool take_one(const Handler& handler);
+  Instant sent_at(const timespec* wall) const;
+
+  std::string path_;
+  UniqueFd socket_;
+  Clock& clock_;
+};
+
+// Sends a beat to who listens at `path`; never waits.
+// Errors: not_found when nobody listens, busy when its queue is full, no_permission, io.
+Result<void> send_beat(const std::string& path, std::string_view text);
+
+}  // namespace derate

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""What the C header and the Python module send, and that nothing they meet disturbs their program.
+
+    clients_test.py BEAT_CLIENT
+"""
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "clients/python"))
+import derate_beat  # noqa: E402
+
+CLIENT = ""
+
+
+class Clients(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.kept = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(self.kept)))
+        os.environ.pop("DERATE_BEAT_SOCKET", None)
+        os.environ["DERATE_RUN_DIR"] = folder.name
+
+    def listen(self, name="beat.sock"):
+        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(ear.close)
+        ear.bind(str(self.folder / name))
+        ear.settimeout(10)
+        return ear
+
+    def c(self, *arguments, **how):
+        done = subprocess.run([CLIENT, *arguments], capture_output=True, timeout=30, **how)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, b"", b""))
+
+    def test_both_say_the_same(self):
+        ear = self.listen()
+        self.c("12.5")
+        self.assertEqual(ear.recv(1000), b"done=12.500000")
+        self.assertTrue(derate_beat.beat(12.5))
+        self.assertEqual(ear.recv(1000), b"done=12.5")
+        self.c("17", "prefill", "0.05", "65:00.0")
+        self.assertEqual(ear.recv(1000),
+                         b"done=17.000000 phase=prefill max_loss=0.050000 gpu=65:00.0")
+        derate_beat.beat(17, phase="prefill", max_loss=0.05, gpu="65:00.0")
+        self.assertEqual(ear.recv(1000), b"done=17.0 phase=prefill max_loss=0.05 gpu=65:00.0")
+        self.c("-1", "-", "0.1", "-")
+        self.assertEqual(ear.recv(1000), b"max_loss=0.100000")
+        derate_beat.beat(max_loss=0.1, gpu=0)
+        self.assertEqual(ear.recv(1000), b"max_loss=0.1 gpu=0")
+
+    def test_numbers_are_exact_to_the_sixth_place(self):
+        ear = self.listen()
+        for text, sent in {"0.9999999": "1.000000", "123456789012": "123456789012.000000",
+                           "0.000001": "0.000001", "2251799813685249.5": "2251799813685249.500000",
+                           "1e18": "1000000000000000000.000000"}.items():
+            self.c(text)
+            self.assertEqual(ear.recv(1000).decode(), "done=" + sent)
+
+    def test_no_decimal_comma(self):
+        names = subprocess.run(["locale", "-a"], capture_output=True, text=True).stdout.split()
+        comma = next((name for name in names if name.startswith("de_")), None)
+        if comma is None:
+            self.skipTest("no locale with a decimal comma here")
+        ear = self.listen()
+        self.c("1", "-", "0.25", "-", env={**os.environ, "LC_ALL": comma})
+        self.assertEqual(ear.recv(1000), b"done=1.000000 max_loss=0.250000")
+
+    def test_nobody_listens(self):
+        self.c("1")
+        self.assertFalse(derate_beat.beat(1))
+        self.listen().close()  # the socket's file stays
+        self.c("1")
+        self.assertFalse(derate_beat.beat(1))
+        os.environ["DERATE_RUN_DIR"] = "/" + "x" * 300
+        self.c("1")
+        self.assertFalse(derate_beat.beat(1))
+
+    def test_nothing_raises(self):
+        self.listen()
+        for bad in ("twelve", object(), float("nan")):
+            derate_beat.beat(bad)
+        derate_beat.beat(1, phase="x" * 100000)
+        derate_beat.beat(1, phase="\udc80")
+        self.c("1", "x" * 100000, "0.1", "y" * 1000)
+
+    def test_a_run_is_told_before_the_system(self):
+        system, run = self.listen(), self.listen("run.sock")
+        os.environ["DERATE_BEAT_SOCKET"] = str(self.folder / "run.sock")
+        derate_beat.beat(1)
+        self.c("2")
+        self.assertEqual((run.recv(100), run.recv(100)), (b"done=1.0", b"done=2.000000"))
+        run.close()
+        derate_beat.beat(3)
+        self.c("4")
+        self.assertEqual((system.recv(100), system.recv(100)), (b"done=3.0", b"done=4.000000"))
+
+    def test_who_does_not_read_holds_nobody_up(self):
+        ear = self.listen()
+        self.c("many", "20000")
+        for i in range(2000):
+            derate_beat.beat(i)
+        self.assertEqual(ear.recv(100), b"done=1.000000")
+
+    def test_threads_and_files(self):
+        ear = self.listen()
+        heard = []
+
+        def hear():
+            ear.settimeout(0.5)
+            while True:
+                try:
+                    heard.append(ear.recv(100))
+                except TimeoutError:
+                    return
+
+        before = len(os.listdir("/proc/self/fd"))
+        threads = [threading.Thread(target=lambda: [derate_beat.beat(i) for i in range(200)])
+                   for _ in range(4)]
+        listener = threading.Thread(target=hear)
+        for thread in [listener, *threads]:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+        listener.join()
+        self.assertGreater(len(heard), 0)
+        for text in heard:
+            self.assertTrue(re.fullmatch(rb"done=\d+\.0", text), text)
+
+    def test_a_call_is_cheap(self):
+        # Printed, not judged: how fast a machine is says nothing of the code.
+        self.listen()
+        begin = time.perf_counter()
+        for i in range(1000):
+            derate_beat.beat(i)
+        print(f"{(time.perf_counter() - begin) * 1e3:.0f} us a beat of the Python module")
+
+
+if __name__ == "__main__":
+    CLIENT = sys.argv.pop(1)
+    unittest.main()
