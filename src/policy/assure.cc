@@ -23,7 +23,7 @@ constexpr ParamSpec kParams[] = {
     {"settle", ParamSpec::Type::number, "s",
      "readings so soon after a change of the clock are not used, at most", "1.2", 0, 10},
     {"reference", ParamSpec::Type::number, "s", "at the highest clock at a job's start, at most",
-     "2", 0.2, 600},
+     "3", 0.2, 600},
     {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
     {"prior", ParamSpec::Type::choice, "",
      "whose measured applications are taken as alike: the chip's own (all where it has none), all, "
@@ -42,7 +42,7 @@ constexpr double kMostEarned = 0.15;
 constexpr double kForm = 0.015;  // what a quadratic leaves of a reading, relative, at most
 constexpr double kNear = 0.03;   // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
-constexpr double kShort = 0.0015;  // of the promise, for now: no reason to change the clock
+constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(6);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
@@ -343,7 +343,8 @@ void Assure::recall() {
 void Assure::leave_phase() {
   if (!phase_) return;
   // Work is not faster at a low clock: such a phase was made of two.
-  const bool sane = phase_->performance(0.3).mean < kForm;
+  const Belief low = phase_->performance(0.3);
+  const bool sane = low.mean < kForm + 2 * low.sd;
   const bool learned = !phase_->signals.empty() && sane && last_ &&
                        (phase_->returned || *last_ - phase_->began > kNewPhase);
   if (learned && !mixed_) {

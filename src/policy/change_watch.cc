@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kDrift = 0.5, kAlarm = 12;
 constexpr double kMost = 8;  // one reading alone raises no alarm
+constexpr double kFarOut = 5;
 constexpr int kFewest = 2;
 constexpr double kUtilisation = 0.02, kShare = 0.01;  // sd at least, of what rests against its end
 constexpr double kPower = 0.04;                       // sd at least, relative: operand data, heat
@@ -22,13 +23,15 @@ bool Cusum::add(double innovation) {
 }
 
 bool ChangeWatch::Stream::add(double value, double least_sd) {
-  bool alarm = false;
-  if (readings.count() >= kFewest) {
-    const double sd = std::max(std::sqrt(readings.variance(0)), least_sd);
-    alarm = sum.add((value - readings.mean()) / (sd * std::sqrt(1 + 1.0 / readings.count())));
+  if (readings.count() < kFewest) {
+    readings.add(value);
+    return false;
   }
-  readings.add(value);
-  return alarm;
+  const double sd = std::max(std::sqrt(readings.variance(0)), least_sd);
+  const double e = (value - readings.mean()) / (sd * std::sqrt(1 + 1.0 / readings.count()));
+  // What lies far out is not compared with itself later.
+  if (std::abs(e) < kFarOut) readings.add(value);
+  return sum.add(e);
 }
 
 void ChangeWatch::clear() {

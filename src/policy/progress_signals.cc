@@ -9,6 +9,7 @@ namespace {
 constexpr double kMemory = 0.02;      // weight of the newest difference of two readings
 constexpr double kFirstNoise = 0.03;  // relative sd, before there are
 constexpr int kFewDifferences = 4;
+constexpr double kMostOfNoise = 16;  // times the variance
 
 constexpr struct {
   Signal signal;
@@ -51,7 +52,10 @@ void Readings::add(double value) {
   ++count_;
   sum_ += value;
   if (last_) {
-    const double square = (value - *last_) * (value - *last_) / 2;
+    double square = (value - *last_) * (value - *last_) / 2;
+    // A jump is no noise.
+    if (noise_.differences >= kFewDifferences)
+      square = std::min(square, kMostOfNoise * noise_.variance);
     // The first few count alike, then the newest has a small share.
     noise_.variance += std::max(kMemory, 1.0 / ++noise_.differences) * (square - noise_.variance);
   }

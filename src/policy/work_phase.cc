@@ -89,9 +89,10 @@ Belief WorkPhase::performance(double x) const {
   if (x == reference_x) return out;
   double strain = 1;
   for (std::size_t k = 0; k < signals.size(); ++k) strain = std::max(strain, curve.strain(k));
-  // Power that fell further than it does beside such progress.
+  // Power that fell further than it does beside such progress: one number that is off, where
+  // strain() counts two.
   if (with_power.bias_beyond_prior(signals.size(), x) < 0)
-    strain = std::max(strain, with_power.strain(signals.size()));
+    strain = std::max(strain, std::sqrt(2) * with_power.strain(signals.size()));
   out.sd = std::hypot(out.sd * strain, kForm);
   return out;
 }
