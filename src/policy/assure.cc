@@ -141,6 +141,7 @@ class Assure final : public Policy {
   std::optional<Instant> idle_since_, last_;
   Instant began_{};
   Megahertz asked_{};
+  Instant asked_at_{};
   bool probing_ = false;  // asked_ is a clock to learn from
 
   // The clock that the GPU has, and what was read while it had it.
@@ -266,7 +267,8 @@ void Assure::take(const Estimate& estimate) {
   jumped_ = !mixed_ && watch_.add(estimate, newest_);
   for (std::size_t i = 0; i < kSignals; ++i)
     if (newest_[i]) look_.signals[i].add(*newest_[i]);
-  look_.x = position(held_);
+  look_.clock.add(estimate.sm_clock->value());
+  look_.x = position(Megahertz(look_.clock.mean()));
   look_.gpu_utilisation.add(estimate.gpu_utilisation->value());
   const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
   if (estimate.power && !estimate.work.beat && estimate.time - held_since_ >= power_window)
@@ -416,6 +418,10 @@ double Assure::surely(double x) const {
 }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
+  if (clock != asked_) {
+    held_ = {};  // what follows is of another clock, however near
+    asked_at_ = last_.value_or(Instant{});
+  }
   asked_ = clock;
   probing_ = probing;
   Decision out = Decision::set(clock, reason);
@@ -531,7 +537,7 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
       !probed && asked_ > Megahertz(0) && surely(position(asked_)) >= promised - kShort;
   const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
   const bool looked =
-      near ? estimate.time - held_since_ >= kNearAfter
+      near ? estimate.time - asked_at_ >= kNearAfter
            : batch || estimate.time - held_since_ >= window_ + std::chrono::seconds(1);
   if (asked_ > Megahertz(0) && holds && wanted < asked_ && !looked)
     return Decision::hold({"looking at {0:.0f} MHz", {asked_.value()}});

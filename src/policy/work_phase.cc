@@ -76,6 +76,7 @@ std::optional<LinearBelief> belief_of(const BeliefModel& model, std::size_t size
 
 void Look::clear() {
   for (Readings& readings : signals) readings.clear();
+  clock.clear();
   gpu_utilisation.clear();
 }
 
@@ -89,10 +90,9 @@ Belief WorkPhase::performance(double x) const {
   if (x == reference_x) return out;
   double strain = 1;
   for (std::size_t k = 0; k < signals.size(); ++k) strain = std::max(strain, curve.strain(k));
-  // Power that fell further than it does beside such progress: one number that is off, where
-  // strain() counts two.
+  // Power that fell further than it does beside such progress.
   if (with_power.bias_beyond_prior(signals.size(), x) < 0)
-    strain = std::max(strain, std::sqrt(2) * with_power.strain(signals.size()));
+    strain = std::max(strain, with_power.strain(signals.size()));
   out.sd = std::hypot(out.sd * strain, kForm);
   return out;
 }

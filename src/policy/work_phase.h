@@ -16,7 +16,7 @@ namespace derate {
 struct Look {
   double x = 0;  // log of the highest clock over the one held
   std::array<Readings, kSignals> signals;
-  Readings gpu_utilisation;
+  Readings clock, gpu_utilisation;
 
   void clear();
 };
