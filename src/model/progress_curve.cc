@@ -6,7 +6,10 @@
 namespace derate {
 namespace {
 
-constexpr double kUnknown = 1e3;  // sd of a level, in logs: anything
+// Sd of a level, in logs: anything that a counter can show. More would cost digits.
+constexpr double kUnknown = 30;
+// No counter says more than a thousandth of itself; less noise than that would cost digits, too.
+constexpr double kLeastVariance = 1e-6;
 constexpr std::size_t kCurve = 2, kPerCounter = 3;
 
 std::size_t level_of(std::size_t counter) { return kCurve + kPerCounter * counter; }
@@ -57,7 +60,7 @@ LinearBelief::Row ProgressCurve::row(std::size_t counter, double x) const {
 }
 
 void ProgressCurve::observe(std::size_t counter, double x, double log_value, double variance) {
-  belief_.observe(row(counter, x), log_value, variance);
+  belief_.observe(row(counter, x), log_value, std::max(variance, kLeastVariance));
 }
 
 Belief ProgressCurve::performance(double x, double reference) const {

@@ -38,7 +38,7 @@ class ProgressCurve {
 
   std::size_t counters() const { return bias_.size(); }
 
-  // A reading of counter k at x, its log, and the variance of that log.
+  // A reading of counter k at x, its log, and the variance of that log, at least that of 0.1 %.
   void observe(std::size_t counter, double x, double log_value, double variance);
 
   // Log of performance at x relative to that at `reference`.

@@ -58,11 +58,29 @@ RC_GTEST_PROP(ProgressCurveProperty, ReadingsOnlyMakeItSurer, (std::uint64_t see
   }
 }
 
+// A month of exact readings at a few clocks leaves it a covariance, and its mean near the truth.
+TEST(ProgressCurve, StaysACovarianceForAMonth) {
+  std::mt19937_64 random(3);
+  const World world = drawn(random);
+  ProgressCurve curve(kCurve, kBias);
+  std::uniform_int_distribution<int> any(0, 4);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const double x = 0.1 * any(random);
+    curve.observe(static_cast<std::size_t>(i % 2), x, world.reading(x), 1e-12);
+  }
+  for (const double x : {0.1, 0.25, 0.4}) {
+    const Belief belief = curve.performance(x);
+    EXPECT_GE(belief.sd, 0);
+    EXPECT_LT(belief.sd, 0.1);
+    EXPECT_NEAR(belief.mean, world.performance(x), 5 * belief.sd + 0.02);
+  }
+}
+
 // One level alone says nothing of the curve; a second clock does.
 TEST(ProgressCurve, LearnsFromRatiosOnly) {
   ProgressCurve curve(kCurve, kBias);
   const Belief before = curve.performance(0.2);
-  EXPECT_GT(curve.level_sd(0), 100);
+  EXPECT_GT(curve.level_sd(0), 10);
   for (int i = 0; i < 100; ++i) curve.observe(0, 0, -1.5, 1e-4);
   EXPECT_NEAR(curve.performance(0.2).mean, before.mean, 1e-6);
   EXPECT_NEAR(curve.performance(0.2).sd, before.sd, 1e-6);

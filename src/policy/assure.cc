@@ -39,8 +39,9 @@ constexpr double kBatchEnough = 0.02;  // readings are averaged to this before t
 constexpr int kFewest = 3, kMostInBatch = 25;
 constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
 constexpr double kMostEarned = 0.15;
-constexpr double kForm = 0.015;  // what a quadratic leaves of a reading, relative, at most
-constexpr double kNear = 0.03;   // a clock so little lower is worth no hurry
+constexpr double kMostSaved = 1.5;  // s
+constexpr double kForm = 0.015;     // what a quadratic leaves of a reading, relative, at most
+constexpr double kNear = 0.03;      // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
@@ -50,6 +51,7 @@ constexpr double kReferenceShare = 0.015;
 constexpr double kWorthRefresh = 0.003;  // of performance
 constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
+constexpr Duration kGap = std::chrono::milliseconds(200);
 constexpr Duration kShortestJob = std::chrono::seconds(30);  // whose promise is judged
 constexpr double kLookShare = 0.15;  // of what that job may lose, for one look at a low clock
 constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
@@ -58,6 +60,7 @@ constexpr std::size_t kMostPhases = 12;
 constexpr std::size_t kRestless = 4;  // alarms in
 constexpr Duration kRestlessTime = std::chrono::seconds(10);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
+constexpr double kWobble = 0.5;
 constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
@@ -201,6 +204,8 @@ void Assure::begin(const Estimate& estimate) {
 bool Assure::idle(const Estimate& estimate) {
   if (*estimate.gpu_utilisation <= Fraction(0)) {
     if (!idle_since_) idle_since_ = estimate.time;
+    // Perhaps another job comes: what this one saved is not for that one to spend.
+    if (estimate.time - *idle_since_ >= kGap) slack_s_ = std::min(slack_s_, 0.0);
     if (estimate.time - *idle_since_ > kNewJobAfter) leave_phase();
     return true;
   }
@@ -218,12 +223,17 @@ void Assure::keep_account(const Estimate& estimate) {
   const double sure = stage_ == Stage::recognise || !phase_ ? -position(*estimate.sm_clock)
                                                             : surely(position(*estimate.sm_clock));
   slack_s_ += (std::exp(sure) - (1 - delta_)) * seconds(since);
+  slack_s_ = std::min(slack_s_, kMostSaved);
 }
 
 // The clock really held counts, not the one asked for; and whatever moved it.
 void Assure::follow_clock(const Estimate& estimate) {
   if (!estimate.sm_clock) return;
-  if (held_ > Megahertz(0) && std::abs(std::log(*estimate.sm_clock / held_)) < kOneClock) return;
+  // Long after the last request it is the GPU that moves it, under its power limit: a look is then
+  // of the mean.
+  const bool ours = estimate.time - asked_at_ < options_.settle;
+  const double apart = held_ > Megahertz(0) ? std::abs(std::log(*estimate.sm_clock / held_)) : 1;
+  if (apart < (ours ? kOneClock : kWobble)) return;
   held_ = *estimate.sm_clock;
   held_since_ = estimate.time;
   look_.clear();
@@ -320,7 +330,7 @@ bool Assure::changed(const Estimate& estimate) {
   for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
     const auto i = static_cast<std::size_t>(phase_->signals[k]);
     if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
-    const Belief belief = phase_->curve.reading(k, position(held_));
+    const Belief belief = phase_->curve.reading(k, look_.x);
     const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
     // A counter that rests against its end has no noise, until it moves by one.
     const double step = step_of(phase_->signals[k]);
@@ -414,6 +424,8 @@ double Assure::surely(double x) const {
   const double at_worst = std::min(0.0, reference - x);
   if (!phase_) return at_worst;
   const Belief belief = phase_->performance(x);
+  // Work is not faster at a lower clock: what says so was read of two phases.
+  if (belief.mean > kForm + 2 * belief.sd) return at_worst;
   return std::max(std::min(0.0, belief.mean - z_ * belief.sd), at_worst);
 }
 
