@@ -40,7 +40,8 @@ Result<Part> built_in_part(const SimChip& chip, const DemoOptions& options) {
   part.spec.chip = &chip;
   part.spec.workloads = TRY(built_in_workloads(chip));
   part.spec.policies = TRY(demo_policies(
-      chip, options.delta, {"max-freq", "efficient-fix", "gpu-activity", "energy-ucb", "geepafs"}));
+      chip, options.delta,
+      {"max-freq", "efficient-fix", "gpu-activity", "energy-ucb", "geepafs", "assure"}));
   part.spec.seeds = options.seeds > 0 ? options.seeds : 1;
   part.spec.delta = options.delta;
   part.spec.work = from_seconds(options.job_seconds);
@@ -57,7 +58,7 @@ Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& optio
   part.spec.workloads = TRY(load_workload_tables(options.data + "/v100", reference_chip));
   part.spec.policies = TRY(demo_policies(reference_chip, options.delta,
                                          {"max-freq", "nv-boost", "efficient-fix", "utiliz-scale",
-                                          "gpu-activity", "energy-ucb", "geepafs"}));
+                                          "gpu-activity", "energy-ucb", "geepafs", "assure"}));
   part.spec.seeds = options.seeds > 0 ? options.seeds : 10;
   part.spec.arrival_spread = std::chrono::seconds(15);
   part.spec.delta = options.delta;

@@ -25,7 +25,7 @@ struct JobSetting {
 };
 
 struct Settings {
-  std::string policy = "geepafs";
+  std::string policy = "assure";
   std::string gpus;
   bool govern = false;
   bool dry_run = false;

@@ -16,8 +16,8 @@ constexpr const char* kPriors[] = {"own", "all", "V100-SXM2", "A100-SXM4"};
 constexpr const char* kNoYes[] = {"no", "yes"};
 
 constexpr ParamSpec kParams[] = {
-    {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job", "0.1",
-     0, 0.5, false},
+    {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job",
+     "0.10", 0, 0.5, false},
     {"confidence", ParamSpec::Type::number, "", "with which the promise is kept", "0.99", 0.5,
      0.9999},
     {"settle", ParamSpec::Type::number, "s",

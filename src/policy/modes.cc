@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kBalanced[] = {"delta=0.10"};
 constexpr Mode kModes[] = {
     {"max", "full performance, whatever it draws", "max-freq", {}},
-    {"balanced", "the least energy at 90 % of the performance", "geepafs", kBalanced},
+    {"balanced", "the least energy at 90 % of the performance", "assure", kBalanced},
     {"saving", "the most work for a joule, with no promise", "efficient-fix", {}},
 };
 

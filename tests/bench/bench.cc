@@ -3,6 +3,7 @@
 //   tick of 8 GPUs    CPU time of sampling, deciding and recording; wanted: below 200 us
 #include <benchmark/benchmark.h>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -36,11 +37,11 @@ std::vector<Workload> workloads_of(const SimChip& chip) {
   return *std::move(workloads);
 }
 
-// Simulated GPUs, all at work, under geepafs.
+// Simulated GPUs, all at work, under geepafs or another policy.
 class Rig {
  public:
-  Rig(const SimChip& chip, int gpus, bool write) {
-    const PolicyChoice policy = policy_named("geepafs");
+  Rig(const SimChip& chip, int gpus, bool write, const char* name = "geepafs") {
+    const PolicyChoice policy = policy_named(name);
     const auto workloads = workloads_of(chip);
     std::vector<GovernedGpu> governed;
     for (int i = 0; i < gpus; ++i) {
@@ -51,8 +52,7 @@ class Rig {
       gpus_.back()->start(workloads[number % workloads.size()], Duration{});
       auto envelope = make_envelope(device.capability());
       CHECK(envelope.ok());
-      auto made = policy.info->create(
-          {*envelope, efficient_clock(device.capability(), *envelope), policy.params});
+      auto made = policy.info->create(policy_setup(device.capability(), *envelope, policy.params));
       CHECK(made.ok());
       governed.push_back({&device, write ? &device : nullptr, *std::move(made),
                           policy.info->as_published, *envelope});
@@ -66,6 +66,14 @@ class Rig {
     for (auto& gpu : gpus_) gpu->advance_to(clock_.now());
   }
   std::span<const Record> govern() { return governor_->tick(); }
+  Envelope envelope() const { return *make_envelope(devices_.front()->capability()); }
+  std::unique_ptr<Policy> make_policy(const char* name) const {
+    const PolicyChoice policy = policy_named(name);
+    auto made = policy.info->create(
+        policy_setup(devices_.front()->capability(), envelope(), policy.params));
+    CHECK(made.ok());
+    return *std::move(made);
+  }
   double virtual_seconds() const { return seconds(clock_.now().time_since_epoch()); }
 
  private:
@@ -112,6 +120,39 @@ void tick_of_8_gpus_with_physics(benchmark::State& state) {
   }
 }
 BENCHMARK(tick_of_8_gpus_with_physics)->Unit(benchmark::kMicrosecond);
+
+// What eight decisions of assure cost, over estimates recorded from eight GPUs at work: the jobs'
+// starts, looks and changes of phase included.
+void decisions_of_8_gpus(benchmark::State& state, const char* chip) {
+  constexpr std::size_t kGpus = 8, kTicks = 3000;
+  Rig rig(chip_named(chip), kGpus, true, "assure");
+  std::vector<std::array<Estimate, kGpus>> seen;
+  for (std::size_t i = 0; i < kTicks; ++i) {
+    rig.pass_tick();
+    std::size_t at = 0;
+    for (const Record& record : rig.govern()) {
+      if (at == 0) seen.emplace_back();
+      seen.back()[at++] = record.estimate;
+    }
+  }
+  std::size_t tick = seen.size();
+  std::vector<std::unique_ptr<Policy>> policies;
+  const Envelope envelope = rig.envelope();
+  for (auto _ : state) {
+    if (tick == seen.size()) {
+      state.PauseTiming();
+      policies.clear();
+      for (std::size_t i = 0; i < kGpus; ++i) policies.push_back(rig.make_policy("assure"));
+      tick = 0;
+      state.ResumeTiming();
+    }
+    for (std::size_t i = 0; i < kGpus; ++i)
+      benchmark::DoNotOptimize(policies[i]->decide(seen[tick][i], envelope));
+    ++tick;
+  }
+}
+BENCHMARK_CAPTURE(decisions_of_8_gpus, V100, "V100-SXM2")->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(decisions_of_8_gpus, H200, "H200")->Unit(benchmark::kMicrosecond);
 
 // What `derate demo` does for one chip: all its workloads under max-freq and two policies.
 void demo_comparison(benchmark::State& state, const char* chip) {

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   cli::House house(cli::kGpus);
   Settings settings;
   settings.govern = true;
-  settings.policy = "geepafs";
+  settings.policy = "assure";
   house.start(settings);
   fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", "day", "resident", "files", "threads",
              "journals");
