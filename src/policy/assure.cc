@@ -277,6 +277,7 @@ void Assure::take(const Estimate& estimate) {
   jumped_ = !mixed_ && watch_.add(estimate, newest_);
   for (std::size_t i = 0; i < kSignals; ++i)
     if (newest_[i]) look_.signals[i].add(*newest_[i]);
+  look_.capped |= (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
   look_.clock.add(estimate.sm_clock->value());
   look_.x = position(Megahertz(look_.clock.mean()));
   look_.gpu_utilisation.add(estimate.gpu_utilisation->value());
@@ -355,8 +356,7 @@ void Assure::recall() {
 void Assure::leave_phase() {
   if (!phase_) return;
   // Work is not faster at a low clock: such a phase was made of two.
-  const Belief low = phase_->performance(0.3);
-  const bool sane = low.mean < kForm + 2 * low.sd;
+  const bool sane = phase_->plausible(0.3);
   const bool learned = !phase_->signals.empty() && sane && last_ &&
                        (phase_->returned || *last_ - phase_->began > kNewPhase);
   if (learned && !mixed_) {
@@ -417,17 +417,8 @@ double Assure::earned() const {
   return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
 }
 
-// The least log of performance that is sure enough at x.
-double Assure::surely(double x) const {
-  const double reference = phase_ ? phase_->reference_x : 0;
-  // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
-  const double at_worst = std::min(0.0, reference - x);
-  if (!phase_) return at_worst;
-  const Belief belief = phase_->performance(x);
-  // Work is not faster at a lower clock: what says so was read of two phases.
-  if (belief.mean > kForm + 2 * belief.sd) return at_worst;
-  return std::max(std::min(0.0, belief.mean - z_ * belief.sd), at_worst);
-}
+// The least log of performance that is sure enough at x; of unknown work what the clocks say.
+double Assure::surely(double x) const { return phase_ ? phase_->surely(x, z_) : std::min(0.0, -x); }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
   if (clock != asked_) {

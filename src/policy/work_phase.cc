@@ -10,6 +10,10 @@ constexpr double kLeastShare = 0.03;  // 3 steps of a counter in whole percents
 constexpr double kForm = 0.004;       // sd of what a quadratic leaves of a measured curve
 constexpr double kLevelDrift = 0.01;  // relative, of a counter between two visits
 constexpr double kPowerDrift = 0.01;  // relative: heat, operand data
+// Relative, of the clock that NVML shows while the power limit moves it: it read from 0.7 % below
+// to 2 % above the rate of work that only follows the clock (docs/real-gpu.md).
+constexpr double kCappedClock = 0.01;
+constexpr double kPlausible = 0.015;  // of log performance above 0
 constexpr double kFar = 3;            // standard deviations, of a reading that does not fit
 constexpr double kUtilisationApart = 0.1;
 constexpr double kPowerApart = 0.04;
@@ -26,6 +30,8 @@ CoefficientPrior bias_of(Signal signal, bool saturated, const CurvePriors& prior
   if (is_pipe(signal)) return *priors.pipe;
   return saturated ? *priors.memory_saturated : *priors.memory;
 }
+
+double clock_variance(const Look& look) { return look.capped ? kCappedClock * kCappedClock : 0; }
 
 bool is_memory(Signal signal) { return signal == Signal::memory || signal == Signal::dram; }
 
@@ -76,6 +82,7 @@ std::optional<LinearBelief> belief_of(const BeliefModel& model, std::size_t size
 
 void Look::clear() {
   for (Readings& readings : signals) readings.clear();
+  capped = false;
   clock.clear();
   gpu_utilisation.clear();
 }
@@ -88,6 +95,7 @@ double step_of(Signal signal) {
 Belief WorkPhase::performance(double x) const {
   Belief out = curve.performance(x, reference_x);
   if (x == reference_x) return out;
+  if (x > reference_x) out.mean = std::min(0.0, out.mean);  // no work is faster at a lower clock
   double strain = 1;
   for (std::size_t k = 0; k < signals.size(); ++k) strain = std::max(strain, curve.strain(k));
   // Power that fell further than it does beside such progress.
@@ -95,6 +103,19 @@ Belief WorkPhase::performance(double x) const {
     strain = std::max(strain, with_power.strain(signals.size()));
   out.sd = std::hypot(out.sd * strain, kForm);
   return out;
+}
+
+bool WorkPhase::plausible(double x) const {
+  const Belief raw = curve.performance(x, reference_x), widened = performance(x);
+  return x <= reference_x || raw.mean < kPlausible + 2 * widened.sd;
+}
+
+double WorkPhase::surely(double x, double z) const {
+  // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
+  const double at_worst = std::min(0.0, reference_x - x);
+  if (!plausible(x)) return at_worst;
+  const Belief belief = performance(x);
+  return std::max(std::min(0.0, belief.mean - z * belief.sd), at_worst);
 }
 
 std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
@@ -138,7 +159,8 @@ void learn(WorkPhase& phase, const Look& look) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
     const double value = std::log(readings.mean());
-    const double variance = readings.relative_variance(step_of(phase.signals[k]));
+    const double variance =
+        readings.relative_variance(step_of(phase.signals[k])) + clock_variance(look);
     phase.curve.observe(k, look.x, value, variance);
     phase.with_power.observe(k, look.x, value, variance);
   }
@@ -155,7 +177,8 @@ bool counters_fit(const WorkPhase& phase, const Look& look) {
     if (readings.count() == 0 || readings.mean() <= 0) return false;
     const Belief expected = phase.curve.reading(k, look.x);
     const double variance = expected.sd * expected.sd + kLevelDrift * kLevelDrift +
-                            readings.relative_variance(step_of(phase.signals[k]));
+                            readings.relative_variance(step_of(phase.signals[k])) +
+                            clock_variance(look);
     if (std::abs(std::log(readings.mean()) - expected.mean) > kFar * std::sqrt(variance))
       return false;
   }

@@ -17,6 +17,7 @@ struct Look {
   double x = 0;  // log of the highest clock over the one held
   std::array<Readings, kSignals> signals;
   Readings clock, gpu_utilisation;
+  bool capped = false;  // the power limit moved the clock meanwhile
 
   void clear();
 };
@@ -42,6 +43,11 @@ struct WorkPhase {
   // Log of performance at `x` relative to the reference, its sd widened where counters contradict
   // each other, or power them, and by what the curve's form leaves out.
   Belief performance(double x) const;
+  // Whether the counters do not say that work is faster at that clock.
+  bool plausible(double x) const;
+  // The least that it is, `z` standard deviations sure: never above 0, and never less than the
+  // clock's own ratio.
+  double surely(double x, double z) const;
 };
 
 // The signals that say something: of the memory counters the finer, of the pipes the busiest and

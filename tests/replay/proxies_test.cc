@@ -55,6 +55,7 @@ void look_at(const ProxyWindow& window, Megahertz highest, bool tensor, Look& lo
     for (std::size_t i = 0; i < kSignals; ++i)
       if (values[i]) look.signals[i].add(*values[i]);
     look.signals[static_cast<std::size_t>(Signal::power)].add(sample.power_average->value());
+    look.capped |= (sample.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
     look.clock.add(sample.sm_clock->value());
     look.gpu_utilisation.add(sample.gpu_utilisation->value());
   }
@@ -114,9 +115,7 @@ double median(std::vector<double> values) {
 
 void judge(const WorkPhase& phase, double x, double truth, Judgement& out) {
   const Belief belief = phase.performance(x);
-  const double ratio = std::min(0.0, phase.reference_x - x);
-  const double bound = std::max(std::min(0.0, belief.mean - kZ * belief.sd), ratio);
-  out.add(std::exp(belief.mean), std::exp(bound), truth);
+  out.add(std::exp(belief.mean), std::exp(phase.surely(x, kZ)), truth);
 }
 
 JudgedRun judged(const ProxyRun& run, Megahertz highest, HeatSeen heat) {
