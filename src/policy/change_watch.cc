@@ -7,7 +7,7 @@ namespace derate {
 namespace {
 
 constexpr double kDrift = 0.5, kAlarm = 12;
-constexpr double kMost = 8;  // one reading alone raises no alarm
+constexpr double kMost = 7;  // one reading alone raises no alarm
 constexpr double kFarOut = 5;
 constexpr int kFewest = 2;
 constexpr double kUtilisation = 0.02, kShare = 0.01;  // sd at least, of what rests against its end
