@@ -271,10 +271,10 @@ void Assure::take(const Estimate& estimate) {
   const auto beat = beats_.rate(estimate.work.beat, held_since_);
   if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
   newest_ = read_signals(estimate, options_.highest);
-  // Work that speaks for itself is not judged by counters.
+  jumped_ = !mixed_ && watch_.add(estimate, newest_);
+  // Work that speaks for itself is not judged by counters; that it changes they show all the same.
   if (estimate.work.beat) newest_ = {};
   newest_[static_cast<std::size_t>(Signal::beat)] = beat;
-  jumped_ = !mixed_ && watch_.add(estimate, newest_);
   for (std::size_t i = 0; i < kSignals; ++i)
     if (newest_[i]) look_.signals[i].add(*newest_[i]);
   look_.capped |= (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;

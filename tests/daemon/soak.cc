@@ -1,5 +1,6 @@
 // A week of the daemon's worker in virtual time, eight GPUs at work, GPUs lost and commands given
-// on the way: memory, descriptors and threads once a day. Run by people: build/dev/tests/soak
+// on the way: memory, descriptors and threads once a day. Run by people: build/dev/tests/soak, or a
+// month of one GPU: build/dev/tests/soak 30 1
 #include <dirent.h>
 #include <fmt/format.h>
 
@@ -13,8 +14,6 @@ namespace derate::cli {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr int kGpus = 8;
 
 // A line of /proc/self/status.
 std::string status_of(const std::string& key) {
@@ -34,13 +33,13 @@ int open_files() {
 }
 
 // What an hour brings: a change of work, a command, a GPU that goes or comes back.
-void live_an_hour(House& house, int hour) {
-  const int gpu = hour % kGpus;
+void live_an_hour(House& house, int gpus, int hour) {
+  const int gpu = hour % gpus;
   static constexpr const char* kApps[] = {"GeMM", "BWtest", "XCiT", "ResN50"};
   house.work(gpu, kApps[hour % 4]);
   if (hour % 5 == 0) house.trouble(gpu).faults.gpu_lost = !house.trouble(gpu).faults.gpu_lost;
   if (hour % 7 == 0) {
-    const std::string name = std::to_string((hour / 7) % kGpus);
+    const std::string name = std::to_string((hour / 7) % gpus);
     house.ask(R"({"command":"policy-set","policy":"geepafs","gpus":")" + name + "\"}");
   }
   if (hour % 11 == 0) {
@@ -57,11 +56,13 @@ void live_an_hour(House& house, int hour) {
 int main(int argc, char** argv) {
   using namespace derate;
   const auto days = argc > 1 ? parse_integer(argv[1]) : 7;
-  if (!days || *days < 1) {
-    fmt::print(stderr, "usage: soak [DAYS]\n");
+  const auto gpus = argc > 2 ? parse_integer(argv[2]) : 8;
+  if (!days || *days < 1 || !gpus || *gpus < 1 || *gpus > 64) {
+    fmt::print(stderr, "usage: soak [DAYS [GPUS]]\n");
     return 2;
   }
-  cli::House house(cli::kGpus);
+  const int count = static_cast<int>(*gpus);
+  cli::House house(count);
   Settings settings;
   settings.govern = true;
   settings.policy = "assure";
@@ -72,7 +73,8 @@ int main(int argc, char** argv) {
     fmt::print("{:>4} {:>14} {:>6} {:>8} {:>10}\n", day, cli::status_of("VmRSS"), cli::open_files(),
                cli::status_of("Threads"), house.left().size());
     std::fflush(stdout);
-    for (int hour = 0; day < *days && hour < 24; ++hour) cli::live_an_hour(house, day * 24 + hour);
+    for (int hour = 0; day < *days && hour < 24; ++hour)
+      cli::live_an_hour(house, count, static_cast<int>(day) * 24 + hour);
   }
   for (const auto& trouble : house.troubles) trouble->faults = {};
   house.run(std::chrono::minutes(2));
