@@ -37,6 +37,7 @@ constexpr SqliteSchema kSchema{0x64726d6f, "models of work", kMigrations};  // "
 // Long enough for a neighbour's write, short for a control loop.
 constexpr int kBusyMilliseconds = 3;
 constexpr std::size_t kMostCoefficients = 64;
+constexpr int kWritesInLog = 200;  // each of some 16 KiB
 
 // Numbers are blobs of IEEE doubles, little-endian: a column of SQLite's own keeps no NaN and makes
 // 0 of -0, and text would have to be parsed.
@@ -158,8 +159,9 @@ struct SqliteModelCache::Database {
   void begin() {
     sqlite.setBusyTimeout(kBusyMilliseconds);
     migrate(sqlite, kSchema);
-    // Neither waits for the disk at a write: a power cut costs the newest models, not the file.
-    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+    // A write does not wait for the disk, and a power cut costs the newest models, not the file.
+    sqlite.exec(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0");
     if (const std::string found = sqlite.execAndGet("PRAGMA quick_check(1)").getString();
         found != "ok")
       throw SQLite::Exception(found, SQLITE_CORRUPT);
@@ -291,7 +293,20 @@ std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
     return out;
   });
   note(id.ok() ? Result<void>() : id.error());
+  if (id.ok() && ++writes_ >= kWritesInLog) tidy_log();
   return id.ok() ? *id : 0;
+}
+
+// Moves the log into the file, which waits for the disk: on a connection and thread of its own.
+void SqliteModelCache::tidy_log() {
+  if (tidying_.valid() && tidying_.wait_for(Duration{}) != std::future_status::ready) return;
+  writes_ = 0;
+  tidying_ = std::async(std::launch::async, [path = path_] {
+    try {
+      SQLite::Database(path, SQLite::OPEN_READWRITE).exec("PRAGMA wal_checkpoint(PASSIVE)");
+    } catch (const SQLite::Exception&) {  // the next one moves both
+    }
+  });
 }
 
 // Those that were last written so long ago.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -21,8 +22,8 @@ namespace derate {
 bool is_sound(const PhaseModel& model);
 
 // For one thread. A control loop calls it: no call waits for another process for more than some
-// milliseconds, or for the disk but where SQLite moves its log into the file (once in about 1000
-// pages, and when the last one closes it).
+// milliseconds. The disk is waited for when the file is made, at the first recall, and when it is
+// closed; in between a thread of its own does that.
 class SqliteModelCache final : public ModelCache {
  public:
   static constexpr std::size_t kMostOfAChip = 32;  // the oldest go first
@@ -71,6 +72,7 @@ class SqliteModelCache final : public ModelCache {
   std::int64_t write(const PhaseModel& model, WallTime kept);
   void note(const Result<void>& outcome);
   void tell(const Error& error) const;
+  void tidy_log();
 
   std::string path_;
   const Clock& clock_;
@@ -78,6 +80,8 @@ class SqliteModelCache final : public ModelCache {
   std::unique_ptr<Database> database_;
   std::map<std::int64_t, Recent> recent_;
   bool failing_ = false;
+  int writes_ = 0;  // since the log was last moved into the file
+  std::future<void> tidying_;
 };
 
 }  // namespace derate
