@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -131,10 +133,18 @@ std::optional<PhaseModel> model_of(SQLite::Statement& row, WallTime now) {
 
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 
-// Made with its rights, so that SQLite's files beside it have them, too.
+bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
+
+// Made with its rights, so that SQLite's files beside it have them, too. SQLite itself would not
+// say that a right is missing.
 void make_file(const std::string& path) {
-  if (!make_folders(fs::path(path).parent_path()).ok()) return;  // opening tells
+  const auto folder = make_folders(fs::path(path).parent_path());
+  if (!folder.ok() && folder.error().code == Errc::no_permission)
+    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
   const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
+  if ((!file.valid() && is_denied(errno)) ||
+      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
+    throw SQLite::Exception("no permission", SQLITE_PERM);
 }
 
 }  // namespace

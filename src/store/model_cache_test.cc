@@ -319,6 +319,20 @@ TEST_F(ModelCacheTest, WhereNothingCanBeWrittenItSaysSoOnce) {
   EXPECT_EQ(told_.size(), 1u);
 }
 
+TEST_F(ModelCacheTest, AMissingRightIsCalledOne) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  const fs::path folder = fs::path(folder_.file()).parent_path();
+  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_EQ(cache()->keep(some_model()), 0);
+  EXPECT_EQ(cache(folder / "below/models.db")->keep(some_model()), 0);
+  fs::permissions(folder, fs::perms::owner_all);
+  { EXPECT_GT(cache()->keep(some_model()), 0); }
+  fs::permissions(folder_.file(), fs::perms::none);
+  EXPECT_EQ(cache()->keep(some_model()), 0);
+  ASSERT_EQ(told_.size(), 3u);
+  for (const Error& error : told_) EXPECT_EQ(error.code, Errc::no_permission) << error.message;
+}
+
 // A limit of file sizes is a full disk that one process has for itself.
 TEST_F(ModelCacheTest, AFullDiskIsToldOnceAndOver) {
   auto cache = this->cache();
