@@ -205,6 +205,26 @@ void add_beat(CommandLine& line) {
                "Only the owner of a process on the GPU is believed, and root.\n");
 }
 
+void add_model_verbs(CommandLine& line, CLI::App& group) {
+  CLI::App* models =
+      group.add_subcommand("models", "List what is kept of work, to know it when it comes again");
+  auto& options = line.add_options<PolicyModelsOptions>(*models);
+  CLI::App* forget = group.add_subcommand("forget", "Delete models of work");
+  auto& forget_options = line.add_options<PolicyForgetOptions>(*forget);
+  for (auto [one, its] :
+       {std::pair<CLI::App*, PolicyModelsOptions*>{models, &options}, {forget, &forget_options}}) {
+    one->add_flag("--simulated", its->simulated, "Those of simulated GPUs");
+    add_json(*one, *its);
+  }
+  CLI::Option* ids =
+      forget->add_option("id", forget_options.ids, "Models, as derate policy models numbers them");
+  forget->add_flag("--all", forget_options.all, "All of them")->excludes(ids);
+  models->footer(examples({"derate policy models", "derate policy models --json"}) +
+                 "Performance is relative to the reference, +- one standard deviation.\n");
+  forget->footer(examples({"derate policy forget 7", "derate policy forget --all"}) +
+                 "A governor that runs keeps what it knows: it ends first.\n");
+}
+
 void add_policy_verbs(CommandLine& line) {
   CLI::App* group = line.app.add_subcommand("policy", "List policies and their parameters");
   group->require_subcommand(1);
@@ -237,6 +257,7 @@ void add_policy_verbs(CommandLine& line) {
       "is for good.\n");
   list->footer(examples({"derate policy list", "derate policy list --json"}));
   show->footer(examples({"derate policy show geepafs"}));
+  add_model_verbs(line, *group);
   group->footer(examples({"derate policy list", "derate policy show geepafs"}));
 }
 
@@ -772,7 +793,7 @@ std::string manual_page() {
       "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
       "state.\n.TP\n.B DERATE_BEAT_SOCKET\nWhere derate beat is heard first.\n.TP\n.B "
       "DERATE_DELTA\nWhat a process may lose: a number in [0, 0.5] or a class of work.\n.TP\n.B "
-      "DERATE_STATE_DIR\nWhere journals and the audit log are kept.\n.TP\n.B "
+      "DERATE_STATE_DIR\nWhere journals, the audit log and models of work are kept.\n.TP\n.B "
       "NO_COLOR\nNo "
       "colours on a terminal.\n";
   return out;

@@ -51,7 +51,11 @@ Result<UniqueFd> lock_results(const std::string& path) {
 
 Result<void> keep_note(LabStore& store, const std::string& path, const std::string& key,
                        const std::string& now, const std::string& what) {
-  const std::string before = TRY(store.note(key));
+  std::string before = TRY(store.note(key));
+  // Keys that came later stand at their defaults there.
+  if (key == "experiment" && !before.empty())
+    if (const auto parsed = parse_experiment(before, path); parsed.ok())
+      before = print_experiment(*parsed);
   if (!before.empty() && before != now)
     return Error{Errc::invalid_argument,
                  fmt::format("'{}' holds the results {}: --fresh drops them, --output goes "

@@ -75,6 +75,7 @@ struct Session {
   std::optional<SimSetup> sim;
   std::vector<UniqueFd> leases;
   std::vector<std::unique_ptr<TwinGpu>> twins;
+  std::optional<ModelShelf> models;  // outlives the governor's policies
   std::vector<Joules> sim_energy_at_start;
   std::unique_ptr<Governor> governor;
   std::vector<Ledger> ledgers;
@@ -179,6 +180,11 @@ void listen_for_beats(Session& session) {
     warn("derate: no heartbeats: {}\n", server.error().message);
 }
 
+// Who may not keep models does without.
+void tell_of_models(const Error& error) {
+  if (error.code != Errc::no_permission) warn("derate: models of work: {}\n", error.message);
+}
+
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 Result<void> prepare(Session& session, const RunOptions& options, const GuardLink* link) {
   session.settings = TRY(load_settings(options.policy.config));
@@ -189,11 +195,14 @@ Result<void> prepare(Session& session, const RunOptions& options, const GuardLin
     session.audit.emplace(audit_file());
     TRY(take_gpus(session, *link));
   }
+  session.models.emplace(ModelFiles{model_file(), simulated_model_file()}, session.clock,
+                         tell_of_models);
   session.last.resize(session.gpus.gpus.size());
   std::vector<GovernedGpu> governed;
   for (OpenGpu& gpu : session.gpus.gpus) {
     ClockControl* control = session.dry_run ? nullptr : gpu.control;
-    governed.push_back(TRY(govern_gpu(*gpu.source, control, session.policy, session.settings)));
+    governed.push_back(
+        TRY(govern_gpu(*gpu.source, control, session.policy, session.settings, &*session.models)));
     governed.back().on_drift =
         session.settings.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
     if (link != nullptr)

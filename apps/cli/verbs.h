@@ -59,6 +59,14 @@ struct PolicySetOptions : Common {
   bool dry_run = false;
 };
 
+struct PolicyModelsOptions : Common {
+  bool simulated = false;
+};
+struct PolicyForgetOptions : PolicyModelsOptions {
+  std::vector<std::int64_t> ids;
+  bool all = false;
+};
+
 struct TopOptions : Common {
   std::string gpus;
   double interval_s = 1;
@@ -186,7 +194,8 @@ using Verb =
                  ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions>;
+                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+                 PolicyModelsOptions, PolicyForgetOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -201,6 +210,8 @@ Result<int> run_verb(const ResumeOptions& options);
 Result<int> run_verb(const PolicySetOptions& options);
 Result<int> run_verb(const PolicyListOptions& options);
 Result<int> run_verb(const PolicyShowOptions& options);
+Result<int> run_verb(const PolicyModelsOptions& options);
+Result<int> run_verb(const PolicyForgetOptions& options);
 Result<int> run_verb(const RecordOptions& options);
 Result<int> run_verb(const ReplayOptions& options);
 Result<int> run_verb(const SimListOptions& options);

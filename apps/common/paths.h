@@ -12,12 +12,15 @@ std::string run_directory();
 // Where states may be found: one's own, and the system's, whose daemon tells everybody.
 std::vector<std::string> run_directories();
 
-// For what must outlive a crash: journal, audit log. $DERATE_STATE_DIR, else /var/lib/derate for
-// root, else $XDG_STATE_HOME/derate, else ~/.local/state/derate.
+// For what must outlive a crash: journal, audit log, models. $DERATE_STATE_DIR, else
+// /var/lib/derate for root, else $XDG_STATE_HOME/derate, else ~/.local/state/derate.
 std::string state_directory();
 
 std::string journal_directory();
 std::string audit_file();
+// What policies keep of work from job to job; that of simulated GPUs by itself.
+std::string model_file();
+std::string simulated_model_file();
 std::string control_socket();
 std::string beat_socket();
 // Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.

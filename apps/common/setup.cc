@@ -57,13 +57,16 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
 }
 
 Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
-                               const ChosenPolicy& policy, const Settings& settings) {
+                               const ChosenPolicy& policy, const Settings& settings,
+                               ModelShelf* models) {
   EnvelopeLimits limits;
   if (settings.lowest_clock_mhz) limits.lowest = Megahertz(*settings.lowest_clock_mhz);
   if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
   const Capability& capability = source.capability();
   const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
-  const PolicySetup setup = policy_setup(capability, envelope, policy.params);
+  const auto use = control == nullptr ? ModelShelf::Use::recall : ModelShelf::Use::keep;
+  ModelCache* kept = models == nullptr ? nullptr : models->of(capability, envelope, use);
+  const PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);
   auto made = TRY(policy.info->create(setup).with(policy.info->name));
   return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
 }

@@ -8,6 +8,7 @@
 #include "core/capability.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
+#include "models.h"
 #include "options.h"
 #include "policy/policy.h"
 
@@ -34,9 +35,11 @@ struct ChosenPolicy {
 // The command line's policy and parameters over the configuration's.
 Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings);
 
-// A governed GPU; `control` null for a dry run. Errors: those of the envelope and the policy.
+// A governed GPU; `control` null for a dry run. `models` outlives it; null: nothing is kept from
+// job to job. Errors: those of the envelope and the policy.
 Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
-                               const ChosenPolicy& policy, const Settings& settings);
+                               const ChosenPolicy& policy, const Settings& settings,
+                               ModelShelf* models = nullptr);
 
 GovernorOptions governor_options(const Settings& settings);
 

@@ -37,6 +37,7 @@ WorkerOptions worker_options(GuardLink& link) {
                     .life = current_life(),
                     .audit = AuditLog(audit_file())};
   out.state_file = "state.json";
+  out.models = {model_file(), simulated_model_file()};
   out.open = [](const std::string& choice) -> OpeningPoll {
     auto opening = std::make_shared<Opening>(choice, kLoopPatience);
     return [opening] { return opening->poll(); };

@@ -61,6 +61,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       settings_(std::move(settings)),
       clock_(clock),
       state_(clock, "derated", options_.state_file),
+      models_(options_.models, clock,
+              [this](const Error& error) { options_.tell("models of work: " + error.message); }),
       desk_(clock, {.read = options_.process, .tell = options_.tell}) {
   set_up_desk();
   begin_opening();
@@ -242,7 +244,7 @@ Keeping Worker::keeping_for(Post& post) const {
 Result<GovernedGpu> Worker::governed(Post& post) {
   const Assignment& wanted = *post.wanted;
   ClockControl* const control = wanted.dry_run ? nullptr : post.gpu.control;
-  GovernedGpu out = TRY(govern_gpu(*post.gpu.source, control, wanted.policy, settings_));
+  GovernedGpu out = TRY(govern_gpu(*post.gpu.source, control, wanted.policy, settings_, &models_));
   out.tick = policy_tick(wanted.policy.params);
   out.on_drift = settings_.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
   if (control == nullptr) return out;

@@ -50,6 +50,7 @@ struct WorkerOptions {
   MachineLife life;
   AuditLog audit;
   std::string state_file;
+  ModelFiles models = {};
   OpenFleet open;
   // One governor a GPU: see take_lease().
   std::function<Result<UniqueFd>(const std::string& uuid)> lease;
@@ -146,6 +147,7 @@ class Worker {
   Settings settings_;
   Clock& clock_;
   StateFile state_;
+  ModelShelf models_;  // outlives the governor's policies
   OpeningPoll opening_;
   bool some_failed_ = false;     // to open, when last tried
   std::set<std::string> known_;  // UUIDs of the GPUs that were ever open

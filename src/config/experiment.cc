@@ -173,10 +173,10 @@ bool fits(const std::string& place, const std::string& key) {
       "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
       "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
   static const std::set<std::string> kVirtual = {
-      "workloads.mixes",         "workloads.phase_pairs",       "workloads.published",
-      "stress.counter_window_s", "stress.counter_noise_points", "stress.power_window_s",
-      "stress.switch_latency_s", "stress.phase_period_s",       "stress.drift_kelvin",
-      "stress.outsider_every_s", "stress.heartbeat_every_s"};
+      "workloads.mixes",       "workloads.phase_pairs",   "jobs.rounds",
+      "workloads.published",   "stress.counter_window_s", "stress.counter_noise_points",
+      "stress.power_window_s", "stress.switch_latency_s", "stress.phase_period_s",
+      "stress.drift_kelvin",   "stress.outsider_every_s", "stress.heartbeat_every_s"};
   if (key == "gpus.gpu") return place == "real";
   if (kVirtual.contains(key)) return place == "virtual";
   return place != "real" || !kSimulated.contains(key);

@@ -42,6 +42,7 @@ struct Experiment {
   std::string tables, imported, published;
 
   double work_s = 120, warm_up_s = 30, idle_s = 20, idle_spread_s = 0;
+  int rounds = 1;
 
   // Of each axis the values to try; empty: as the chip and [jobs] have it.
   std::vector<double> counter_window_s, counter_noise_points, power_window_s, switch_latency_s;
@@ -145,6 +146,11 @@ void visit_experiment(E& e, V&& visit) {
   visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
                     3600},
         e.idle_spread_s);
+  visit(SettingInfo{"jobs", "rounds", "",
+                    "all jobs again that often, each policy begun anew with the models of work "
+                    "that it kept; \"LABEL run 2\" is a row of its own",
+                    1, 10},
+        e.rounds);
   visit_stress(e, visit);
 }
 

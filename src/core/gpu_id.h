@@ -19,6 +19,11 @@ struct GpuId {
   bool operator==(const GpuId&) const = default;
 };
 
+// UUIDs of simulated GPUs begin like this, in this process or behind NVML's interface: what was
+// learned on them is never taken for real.
+inline constexpr std::string_view kSimulatedUuid = "GPU-51a00000-0000-0000-0000-";
+inline bool is_simulated(const GpuId& id) { return id.uuid.starts_with(kSimulatedUuid); }
+
 // The positions in `gpus` that `choice` names: comma-separated indices, UUIDs (a unique prefix is
 // enough) or PCI bus ids (with or without the domain). An empty choice is all of them.
 // Errors: not_found names the part that matches no GPU, invalid_argument one that matches several.

@@ -10,6 +10,10 @@
 
 namespace derate {
 
+// Raised when what is kept means something else than before (other coefficients, signals, units):
+// models of another form are never given.
+inline constexpr int kModelForm = 1;
+
 // Coefficients and their covariance, the lower half of it by rows.
 struct BeliefModel {
   std::vector<double> mean, covariance;
@@ -21,11 +25,12 @@ struct BeliefModel {
 struct PhaseModel {
   std::string chip;
   std::vector<std::string> signals;  // by name, in the order of the belief
+  Megahertz highest{};               // clock; for who keeps it: every x is relative to it
   double reference_x = 0;            // log of the highest clock over the one that was reached
   double gpu_utilisation = 0;        // there
   BeliefModel progress, with_power, power_curve;
   bool saturated = false;  // its memory counter
-  Duration age{};          // since it was last seen; for who recalls it
+  Duration age{};          // since it was last kept; for who recalls it
   std::int64_t id = 0;     // the cache's; 0: not kept yet
 
   bool operator==(const PhaseModel&) const = default;

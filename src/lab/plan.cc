@@ -155,7 +155,7 @@ Result<std::vector<std::string>> names_of(const std::vector<Workload>& workloads
 Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
   std::vector<PolicyChoice> out;
   const std::string baseline = baseline_of(e);
-  out.push_back({TRY(find_policy(baseline)), {}, baseline});
+  out.push_back({TRY(find_policy(baseline)), {}, baseline, 1});
   for (const ExperimentPolicy& entry : e.policies) {
     if (entry.label == baseline && entry.policy == baseline) continue;
     if (entry.label == baseline)
@@ -167,7 +167,15 @@ Result<std::vector<PolicyChoice>> choices(const Experiment& e) {
                                   [](const std::string& one) { return one.starts_with("delta="); });
     if (!says && info->promise == PolicyInfo::Promise::delta && params.number("delta"))
       params.set("delta", {e.delta});
-    out.push_back({info, params, entry.label});
+    out.push_back({info, params, entry.label, 1});
+    // Each run of the jobs is a row of its own, and a session that begins with the runs before it.
+    for (int run = 2; run <= e.rounds; ++run) {
+      out.push_back({info, params, fmt::format("{} run {}", entry.label, run), run});
+      for (const ExperimentPolicy& other : e.policies)
+        if (other.label == out.back().label)
+          return Error{Errc::bad_config, fmt::format("{}: the label {} is that of {}'s run {}",
+                                                     other.where, other.label, entry.label, run)};
+    }
   }
   return out;
 }

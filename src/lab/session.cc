@@ -7,6 +7,7 @@
 
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
+#include "store/model_cache.h"
 
 namespace derate {
 namespace {
@@ -33,6 +34,37 @@ class TimedPolicy final : public Policy {
   Duration& spent_;
 };
 
+// As SqliteModelCache keeps them, without a disk.
+class ModelsInMemory final : public ModelCache {
+ public:
+  explicit ModelsInMemory(const Clock& clock) : clock_(clock) {}
+  std::vector<PhaseModel> recall(const std::string& chip) override {
+    std::vector<PhaseModel> out;
+    for (auto one = kept_.rbegin(); one != kept_.rend(); ++one)
+      if (one->model.chip == chip) {
+        out.push_back(one->model);
+        out.back().age = clock_.now() - one->at;
+      }
+    return out;
+  }
+  std::int64_t keep(const PhaseModel& model) override {
+    std::erase_if(kept_, [&](const Kept& one) { return one.model.id == model.id; });
+    if (kept_.size() >= SqliteModelCache::kMostOfAChip) kept_.erase(kept_.begin());
+    kept_.push_back({model, clock_.now()});
+    if (model.id == 0) kept_.back().model.id = ++last_id_;
+    return kept_.back().model.id;
+  }
+
+ private:
+  struct Kept {
+    PhaseModel model;
+    Instant at{};
+  };
+  const Clock& clock_;
+  std::vector<Kept> kept_;  // the newest last
+  std::int64_t last_id_ = 0;
+};
+
 // As many GPUs as the largest job wants.
 int gpus_of(const SessionSpec& spec) {
   int out = 1;
@@ -46,6 +78,7 @@ class Session {
       : spec_(spec),
         random_(spec.seed * 0x2545f4914f6cdd1dULL + 1),
         outsider_at_(spec.disturbance.outsider_every) {
+    if (spec.policy.run > 1) models_.emplace(clock_);
     for (int i = 0; i < gpus_of(spec); ++i)
       seats_.push_back(std::make_unique<Seat>(*spec.chip, clock_, i, spec.seed));
   }
@@ -80,6 +113,7 @@ class Session {
   FakeClock clock_;
   std::vector<std::unique_ptr<Seat>> seats_;
   std::mt19937_64 random_;
+  std::optional<ModelsInMemory> models_;  // outlives the governor's policies
   std::optional<Governor> governor_;
   Duration tick_{};
   Instant next_{}, outsider_at_, beat_at_{};
@@ -93,7 +127,8 @@ Result<void> Session::seat_policy() {
   for (const auto& seat : seats_) {
     const Capability& capability = seat->device.capability();
     const Envelope envelope = TRY(make_envelope(capability));
-    const PolicySetup setup = policy_setup(capability, envelope, spec_.policy.params);
+    const PolicySetup setup =
+        policy_setup(capability, envelope, spec_.policy.params, models_ ? &*models_ : nullptr);
     auto policy = TRY(spec_.policy.info->create(setup));
     gpus.push_back({&seat->device, &seat->device,
                     std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
@@ -264,14 +299,22 @@ Result<SessionRecord> Session::run() {
     (void)job(spec_.jobs.front(), spec_.warm_up);
   }
   bool stuck = false;
-  for (const SessionJob& next : spec_.jobs) {
-    if (stuck) {
-      out.jobs.push_back({.app = next.workload->name, .error = "not run: an earlier job is stuck"});
-      continue;
+  for (int run = 1; run <= spec_.policy.run; ++run) {
+    if (run > 1) {
+      idle_until(std::max(clock_.now(), gpu().now()) + gap());  // the last job is over
+      TRY(seat_policy());
     }
-    idle_until(std::max(clock_.now(), gpu().now()) + gap());
-    out.jobs.push_back(job(next, spec_.work));
-    stuck = !out.jobs.back().error.empty();
+    out.jobs.clear();
+    for (const SessionJob& next : spec_.jobs) {
+      if (stuck) {
+        out.jobs.push_back(
+            {.app = next.workload->name, .error = "not run: an earlier job is stuck"});
+        continue;
+      }
+      idle_until(std::max(clock_.now(), gpu().now()) + gap());
+      out.jobs.push_back(job(next, spec_.work));
+      stuck = !out.jobs.back().error.empty();
+    }
   }
   out.simulated = gpu().now().time_since_epoch();
   return out;

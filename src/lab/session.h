@@ -18,6 +18,9 @@ struct PolicyChoice {
   const PolicyInfo* info = nullptr;
   ParamValues params;
   std::string label;  // "geepafs"; with parameters where they differ from the default
+  // All jobs are run so often, the policy made anew each time with the models of work that it has
+  // kept; only the last run counts. 1: nothing is kept.
+  int run = 1;
 };
 
 // What stands in a job's way besides its GPU and its sensors.
@@ -38,7 +41,7 @@ struct SessionSpec {
   Duration work = std::chrono::seconds(120);  // of a job: reference seconds
   Duration warm_up = std::chrono::seconds(30);
   Duration idle = std::chrono::seconds(20);
-  Duration idle_spread{};  // up to that much more before each job, and up to one second
+  Duration idle_spread{};      // up to that much more before each job, and up to one second
   Duration heartbeat_every{};  // the work says how far it is; zero: never
   Disturbance disturbance;
   GovernorOptions governor;

@@ -91,6 +91,48 @@ TEST(Session, WorkThatSaysHowFarItIs) {
   }
 }
 
+// A second run of the jobs begins with a new policy, which has what the first one kept and nothing
+// else; only it is recorded. Without one nothing is kept.
+TEST(Session, ASecondRunRecallsWhatTheFirstKept) {
+  const auto gemm = find_workload(v100(), "GeMM");
+  ASSERT_TRUE(gemm.ok());
+  static std::vector<ModelCache*> given;
+  static std::vector<std::size_t> recalled;
+  given.clear();
+  struct Learner final : Policy {
+    explicit Learner(ModelCache* cache) : models(cache) {
+      if (models != nullptr) recalled.push_back(models->recall("V100-SXM2").size());
+    }
+    Decision decide(const Estimate& estimate, const Envelope&) override {
+      busy = busy || *estimate.gpu_utilisation > Fraction(0);
+      if (busy && *estimate.gpu_utilisation <= Fraction(0) && models != nullptr && id == 0)
+        id = models->keep({.chip = "V100-SXM2"});
+      return Decision::hold({"learning", {}});
+    }
+    ModelCache* models;
+    bool busy = false;
+    std::int64_t id = 0;
+  };
+  PolicyInfo info = **find_policy("max-freq");
+  info.create = [](const PolicySetup& setup) -> Result<std::unique_ptr<Policy>> {
+    given.push_back(setup.models);
+    return std::make_unique<Learner>(setup.models);
+  };
+  SessionSpec spec;
+  spec.chip = &v100();
+  spec.policy = {&info, *policy_params(info, {}), "learner", 1};
+  spec.jobs = {{&*gemm}};
+  spec.work = 10s;
+  spec.warm_up = 0s;
+  ASSERT_TRUE(run_session(spec).ok());
+  EXPECT_EQ(given, std::vector<ModelCache*>{nullptr});
+  spec.policy.run = 3;
+  const auto record = run_session(spec);
+  ASSERT_TRUE(record.ok());
+  EXPECT_EQ(record->jobs.size(), 1u);
+  EXPECT_EQ(recalled, (std::vector<std::size_t>{0, 1, 2}));
+}
+
 // Each GPU is governed by itself and all wait for the slowest: a policy that is unsure loses more.
 TEST(Session, TheSlowestOfEightSetsThePace) {
   const auto eight = make_mix("synchronous", v100());

@@ -3,17 +3,16 @@
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <SQLiteCpp/VariadicBind.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
 
 #include <cmath>
 #include <filesystem>
 
 #include "base/json.h"
+#include "store/sqlite_file.h"
 
 namespace derate {
 namespace {
 
-// Each takes the schema one version further; what is released is never changed.
 constexpr const char* kMigrations[] = {
     R"(CREATE TABLE note (key TEXT PRIMARY KEY, value TEXT NOT NULL);
        CREATE TABLE session (
@@ -31,8 +30,7 @@ constexpr const char* kMigrations[] = {
          job INTEGER PRIMARY KEY REFERENCES job (id), ticks BLOB NOT NULL,
          remarks TEXT NOT NULL);)",
 };
-constexpr int kVersion = std::size(kMigrations);
-constexpr int kApplicationId = 0x64726c62;  // "drlb": SQLite's mark of whose file it is
+constexpr SqliteSchema kSchema{0x64726c62, "the results of an experiment", kMigrations};  // "drlb"
 
 // A tick in 13 bytes, little-endian: ms since the start (4), clock, asked clock and power in tenths
 // (2 each), utilisations in percent (1 each), flags (1): bit 0 probing, 1..3 what is known.
@@ -120,15 +118,6 @@ Activity activity_of(const std::string& text) {
   return out;
 }
 
-Error error_of(const SQLite::Exception& problem, const std::string& path) {
-  const int code = problem.getErrorCode();
-  const Errc kind = code == SQLITE_NOTADB || code == SQLITE_CORRUPT  ? Errc::bad_data
-                    : code == SQLITE_READONLY || code == SQLITE_PERM ? Errc::no_permission
-                    : code == SQLITE_BUSY || code == SQLITE_LOCKED   ? Errc::busy
-                                                                     : Errc::io;
-  return {kind, fmt::format("'{}': {}", path, problem.what())};
-}
-
 constexpr const char* kJobColumns =
     "job.id, chip, cell, policy, repetition, position, app, error, time_seconds, work, "
     "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, policy_cpu_seconds, "
@@ -170,27 +159,6 @@ struct LabStore::Database {
   std::string path;
   SQLite::Database sqlite;
 
-  bool empty() { return sqlite.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0; }
-
-  void check_ours() {
-    if (sqlite.execAndGet("PRAGMA application_id").getInt() != kApplicationId)
-      throw SQLite::Exception("not the results of an experiment", SQLITE_NOTADB);
-    if (sqlite.execAndGet("PRAGMA user_version").getInt() > kVersion)
-      throw SQLite::Exception("written by a newer version of derate", SQLITE_NOTADB);
-  }
-
-  void migrate() {
-    if (empty()) sqlite.exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
-    check_ours();
-    const int version = sqlite.execAndGet("PRAGMA user_version").getInt();
-    for (int i = version; i < kVersion; ++i) {
-      SQLite::Transaction all(sqlite);
-      sqlite.exec(kMigrations[i]);
-      sqlite.exec(fmt::format("PRAGMA user_version = {}", i + 1));
-      all.commit();
-    }
-  }
-
   // Exceptions end here.
   template <class F>
   auto guarded(F&& work) -> Result<decltype(work())> {
@@ -202,7 +170,7 @@ struct LabStore::Database {
         return work();
       }
     } catch (const SQLite::Exception& problem) {
-      return error_of(problem, path);
+      return sqlite_error(problem, path);
     }
   }
 
@@ -253,10 +221,10 @@ Result<LabStore> LabStore::create(const std::string& path) {
     auto database = std::make_unique<Database>(
         Database{path, SQLite::Database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE)});
     database->sqlite.setBusyTimeout(5000);
-    database->migrate();
+    migrate(database->sqlite, kSchema);
     return LabStore(std::move(database));
   } catch (const SQLite::Exception& problem) {
-    return error_of(problem, path);
+    return sqlite_error(problem, path);
   }
 }
 
@@ -268,10 +236,10 @@ Result<LabStore> LabStore::open(const std::string& path) {
     auto database =
         std::make_unique<Database>(Database{path, SQLite::Database(path, SQLite::OPEN_READONLY)});
     database->sqlite.setBusyTimeout(5000);
-    database->check_ours();
+    check_schema(database->sqlite, kSchema);
     return LabStore(std::move(database));
   } catch (const SQLite::Exception& problem) {
-    return error_of(problem, path);
+    return sqlite_error(problem, path);
   }
 }
 

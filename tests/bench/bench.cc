@@ -1,9 +1,14 @@
 // How fast the parts are that must be: build/dev/tests/bench. It prints and judges nothing.
 //   times_real_time   virtual seconds of one governed GPU a second; the design asks for 10,000
 //   tick of 8 GPUs    CPU time of sampling, deciding and recording; wanted: below 200 us
+//   keep_model        a model to disk, on the control thread: each within 5 ms is wanted
 #include <benchmark/benchmark.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <array>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -13,6 +18,7 @@
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
 #include "lab/compare.h"
+#include "store/model_cache.h"
 
 namespace {
 
@@ -173,6 +179,40 @@ void demo_comparison(benchmark::State& state, const char* chip) {
 }
 BENCHMARK_CAPTURE(demo_comparison, V100, "V100-SXM2")->UseRealTime()->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(demo_comparison, H200, "H200")->UseRealTime()->Unit(benchmark::kMillisecond);
+
+BeliefModel belief_of(std::size_t coefficients) {
+  return {std::vector<double>(coefficients, 0.25),
+          std::vector<double>(coefficients * (coefficients + 1) / 2, 0.125)};
+}
+
+// The largest model that there is, under 32 ids in turn; the file's creation counts as one, too.
+void keep_model(benchmark::State& state) {
+  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+  CHECK(::mkdtemp(folder.data()) != nullptr);
+  FakeClock clock;
+  const SystemClock watch;
+  std::vector<double> milliseconds;
+  {
+    SqliteModelCache cache(folder + "/models.db", clock);
+    PhaseModel model{"V100-SXM2", {"memory", "fp32", "tensor"}};
+    model.progress = belief_of(11);
+    model.with_power = belief_of(14);
+    model.power_curve = belief_of(3);
+    for (auto _ : state) {
+      model.id = static_cast<std::int64_t>(milliseconds.size() % 32) + 1;
+      clock.advance(SqliteModelCache::kWriteEvery);
+      const Instant before = watch.now();
+      CHECK(cache.keep(model) != 0);
+      milliseconds.push_back(seconds(watch.now() - before) * 1e3);
+    }
+  }
+  state.counters["first_ms"] = milliseconds.front();
+  std::sort(milliseconds.begin(), milliseconds.end());
+  state.counters["p99_ms"] = milliseconds[milliseconds.size() * 99 / 100];
+  state.counters["max_ms"] = milliseconds.back();
+  std::filesystem::remove_all(folder);
+}
+BENCHMARK(keep_model)->Unit(benchmark::kMicrosecond)->UseRealTime()->Iterations(10000);
 
 }  // namespace
 

@@ -179,6 +179,7 @@ def run(case, folder, variables, timeout):
             if name == "PATH" or name.endswith("SAN_OPTIONS")}
     environment = kept | variables | {"HOME": folder, "XDG_RUNTIME_DIR": folder, "TMPDIR": folder,
                                       "DERATE_RUN_DIR": f"{folder}/run",
+                                      "DERATE_STATE_DIR": f"{folder}/state",
                                       "LC_ALL": "C"}
     environment |= dict(pair.split("=", 1) for pair in case.all("ENV"))
     for name, text in case.files().items():

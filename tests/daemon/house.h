@@ -84,6 +84,7 @@ class House {
     worker.reset();
     WorkerOptions options{.journal = journal(), .life = life, .audit = AuditLog(audit_file())};
     options.state_file = "state.json";
+    options.models = models();
     options.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice] { return std::optional<Result<OpenGpus>>(open(choice)); };
     };
@@ -126,6 +127,9 @@ class House {
   std::string ask(const std::string& request) { return worker->handle(request, {1, 0}); }
 
   Journal journal() const { return Journal(folder + "/state/journal"); }
+  ModelFiles models() const {
+    return {folder + "/state/models.db", folder + "/state/models-simulated.db"};
+  }
   std::string audit_file() const { return folder + "/state/audit.jsonl"; }
   std::vector<JournalEntry> left() const { return journal().read(life)->entries; }
   SimGpu& sim(int i) { return *sims[static_cast<std::size_t>(i)]; }

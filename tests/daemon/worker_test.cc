@@ -228,6 +228,59 @@ TEST(Worker, AFullDiskMeansNoWrites) {
   EXPECT_NE(state["gpus"][0]["trouble"].get<std::string>().find("no journal"), std::string::npos);
 }
 
+// A job of a while, and the idle seconds that end it.
+void run_job(House& house, int gpu) {
+  house.run(3s);
+  house.work(gpu, "GeMM");
+  house.run(60s);
+  house.sim(gpu).stop();
+  house.run(5s);
+}
+
+std::vector<PhaseModel> models_in(const House& house, const std::string& file) {
+  auto found = SqliteModelCache(file, house.clock).all();
+  return found.ok() ? *std::move(found) : std::vector<PhaseModel>();
+}
+
+// One of two GPUs learns, the other knows; a worker that comes later, too. What simulated GPUs
+// show never gets into the file of real ones.
+TEST(Worker, ModelsOutliveItAndAreShared) {
+  House house(2);
+  house.start(governing("assure"));
+  run_job(house, 0);
+  auto models = models_in(house, house.models().simulated);
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].chip, "V100-SXM2");
+  EXPECT_EQ(models[0].highest, Megahertz(1530));
+  house.start(governing("assure"));
+  run_job(house, 1);
+  models = models_in(house, house.models().simulated);
+  ASSERT_EQ(models.size(), 1u);  // it was known again
+  EXPECT_LT(models[0].age, 10s);
+  EXPECT_FALSE(std::filesystem::exists(house.models().real));
+}
+
+TEST(Worker, ADryRunKeepsNoModels) {
+  House house(1);
+  Settings settings = governing("assure");
+  settings.dry_run = true;
+  house.start(settings);
+  run_job(house, 0);
+  EXPECT_FALSE(std::filesystem::exists(house.models().simulated));
+}
+
+TEST(Worker, ModelsThatCannotBeKeptAreToldOnce) {
+  House house(1);
+  std::filesystem::create_directories(house.folder + "/state");
+  std::filesystem::create_symlink("/proc/derate/models.db", house.models().simulated);
+  house.start(governing("assure"));
+  for (int i = 0; i < 2; ++i) run_job(house, 0);
+  EXPECT_EQ(std::count_if(house.told.begin(), house.told.end(),
+                          [](const auto& text) { return text.starts_with("models of work"); }),
+            1);
+  EXPECT_FALSE(house.left().empty());  // governed all the same
+}
+
 Json first_gpu(const House& house) {
   return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
 }

@@ -317,7 +317,7 @@ SimChip with_reference_sensors(SimChip chip) {
 
 Capability sim_capability(const SimChip& chip, int index) {
   Capability out;
-  out.id = {index, fmt::format("GPU-51a00000-0000-0000-0000-{:012x}", index),
+  out.id = {index, fmt::format("{}{:012x}", kSimulatedUuid, index),
             fmt::format("00000000:{:02X}:00.0", 0x10 + index), chip.product};
   out.architecture = chip.architecture;
   out.sm_clocks = chip.sm_clocks;

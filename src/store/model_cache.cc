@@ -1,0 +1,382 @@
+#include "store/model_cache.h"
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <SQLiteCpp/VariadicBind.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sqlite3.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/unique_fd.h"
+#include "store/sqlite_file.h"
+
+namespace derate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMigrations[] = {
+    // AUTOINCREMENT: the id of a model that went is never another's.
+    R"(CREATE TABLE model (
+         id INTEGER PRIMARY KEY AUTOINCREMENT, chip TEXT NOT NULL, form INTEGER NOT NULL,
+         kept_unix_nanoseconds INTEGER NOT NULL, signals TEXT NOT NULL,
+         saturated INTEGER NOT NULL, numbers BLOB NOT NULL, progress BLOB NOT NULL,
+         with_power BLOB NOT NULL, power_curve BLOB NOT NULL);
+       CREATE INDEX model_of_chip ON model (chip, form, kept_unix_nanoseconds);)",
+};
+constexpr SqliteSchema kSchema{0x64726d6f, "models of work", kMigrations};  // "drmo"
+
+// Long enough for a neighbour's write, short for a control loop.
+constexpr int kBusyMilliseconds = 3;
+constexpr std::size_t kMostCoefficients = 64;
+constexpr int kWritesInLog = 200;  // each of some 16 KiB
+
+// Numbers are blobs of IEEE doubles, little-endian: a column of SQLite's own keeps no NaN and makes
+// 0 of -0, and text would have to be parsed.
+std::string packed(std::initializer_list<const std::vector<double>*> lists) {
+  std::string out;
+  for (const auto* list : lists)
+    for (const double value : *list)
+      for (auto [bits, i] = std::pair(std::bit_cast<std::uint64_t>(value), 0); i < 8;
+           ++i, bits >>= 8)
+        out += static_cast<char>(bits & 0xff);
+  return out;
+}
+
+// One NaN where it cannot be such a list.
+std::vector<double> unpacked(const SQLite::Column& blob) {
+  if (blob.getBytes() % 8 != 0) return {std::numeric_limits<double>::quiet_NaN()};
+  const auto* at = static_cast<const unsigned char*>(blob.getBlob());
+  std::vector<double> out(static_cast<std::size_t>(blob.getBytes()) / 8);
+  for (double& value : out) {
+    std::uint64_t bits = 0;
+    for (int i = 0; i < 8; ++i) bits |= static_cast<std::uint64_t>(*at++) << (8 * i);
+    value = std::bit_cast<double>(bits);
+  }
+  return out;
+}
+
+std::size_t covariances(std::size_t coefficients) { return coefficients * (coefficients + 1) / 2; }
+
+std::string belief_blob(const BeliefModel& belief) {
+  return packed({&belief.mean, &belief.covariance});
+}
+
+// n means and n (n + 1) / 2 covariances: their sum tells n. What it does not fit is not sound.
+BeliefModel belief_of(const SQLite::Column& blob) {
+  std::vector<double> all = unpacked(blob);
+  std::size_t n = 0;
+  while (n + covariances(n) < all.size()) ++n;
+  BeliefModel out;
+  out.mean.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(n, all.size())));
+  out.covariance.assign(all.begin() + static_cast<std::ptrdiff_t>(out.mean.size()), all.end());
+  return out;
+}
+
+bool is_sound(const BeliefModel& belief) {
+  const auto finite = [](double value) { return std::isfinite(value); };
+  const std::size_t n = belief.mean.size();
+  if (n > kMostCoefficients || belief.covariance.size() != covariances(n)) return false;
+  if (!std::all_of(belief.mean.begin(), belief.mean.end(), finite) ||
+      !std::all_of(belief.covariance.begin(), belief.covariance.end(), finite))
+    return false;
+  for (std::size_t i = 0; i < n; ++i)
+    if (belief.covariance[covariances(i + 1) - 1] < 0) return false;
+  return true;
+}
+
+std::string signals_text(const std::vector<std::string>& signals) {
+  return json_text(Json(signals));
+}
+
+std::vector<std::string> signals_of(const std::string& text) {
+  std::vector<std::string> out;
+  for (const Json& name : parse_json(text))
+    if (name.is_string()) out.push_back(name.get<std::string>());
+  return out;
+}
+
+constexpr const char* kColumns =
+    "id, chip, kept_unix_nanoseconds, signals, saturated, numbers, progress, with_power, "
+    "power_curve";
+
+// Empty where it is not sound.
+std::optional<PhaseModel> model_of(SQLite::Statement& row, WallTime now) {
+  PhaseModel out;
+  out.id = row.getColumn(0).getInt64();
+  out.chip = row.getColumn(1).getString();
+  const WallTime kept{Duration(row.getColumn(2).getInt64())};
+  out.age = std::max(Duration{}, now - kept);  // the time of day may have been set back
+  out.signals = signals_of(row.getColumn(3).getString());
+  out.saturated = row.getColumn(4).getInt() != 0;
+  const std::vector<double> numbers = unpacked(row.getColumn(5));
+  if (numbers.size() != 3) return std::nullopt;
+  out.highest = Megahertz(numbers[0]);
+  out.reference_x = numbers[1];
+  out.gpu_utilisation = numbers[2];
+  out.progress = belief_of(row.getColumn(6));
+  out.with_power = belief_of(row.getColumn(7));
+  out.power_curve = belief_of(row.getColumn(8));
+  if (!is_sound(out)) return std::nullopt;
+  return out;
+}
+
+std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
+
+bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
+
+// Made with its rights, so that SQLite's files beside it have them, too. SQLite itself would not
+// say that a right is missing.
+void make_file(const std::string& path) {
+  const auto folder = make_folders(fs::path(path).parent_path());
+  if (!folder.ok() && folder.error().code == Errc::no_permission)
+    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
+  if ((!file.valid() && is_denied(errno)) ||
+      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
+    throw SQLite::Exception("no permission", SQLITE_PERM);
+}
+
+}  // namespace
+
+bool is_sound(const PhaseModel& model) {
+  const bool finite = std::isfinite(model.highest.value()) && std::isfinite(model.reference_x) &&
+                      std::isfinite(model.gpu_utilisation);
+  return finite && is_sound(model.progress) && is_sound(model.with_power) &&
+         is_sound(model.power_curve);
+}
+
+struct SqliteModelCache::Database {
+  SQLite::Database sqlite;
+
+  // The file was deleted or renamed: what is written here is lost.
+  bool moved() {
+    int out = 0;
+    ::sqlite3_file_control(sqlite.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &out);
+    return out != 0;
+  }
+
+  void begin() {
+    sqlite.setBusyTimeout(kBusyMilliseconds);
+    migrate(sqlite, kSchema);
+    // A write does not wait for the disk, and a power cut costs the newest models, not the file.
+    sqlite.exec(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0");
+    if (const std::string found = sqlite.execAndGet("PRAGMA quick_check(1)").getString();
+        found != "ok")
+      throw SQLite::Exception(found, SQLITE_CORRUPT);
+  }
+
+  std::vector<PhaseModel> models(const std::string& where, const std::string& chip, WallTime now) {
+    SQLite::Statement row(sqlite, fmt::format("SELECT {} FROM model WHERE {} AND form = ? AND "
+                                              "kept_unix_nanoseconds > ? ORDER BY "
+                                              "kept_unix_nanoseconds DESC, id DESC",
+                                              kColumns, where));
+    SQLite::bind(row, chip, kModelForm, nanoseconds(now - kOldest));
+    std::vector<PhaseModel> out;
+    while (row.executeStep())
+      if (auto model = model_of(row, now)) out.push_back(*std::move(model));
+    return out;
+  }
+
+  // Under its id, or a new one where it has none or the id is another chip's.
+  std::int64_t put(const PhaseModel& model, WallTime kept) {
+    SQLite::Statement row(
+        sqlite, fmt::format("INSERT INTO model ({}, form) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT "
+                            "(id) DO UPDATE SET form = excluded.form, "
+                            "kept_unix_nanoseconds = excluded.kept_unix_nanoseconds, "
+                            "signals = excluded.signals, saturated = excluded.saturated, "
+                            "numbers = excluded.numbers, progress = excluded.progress, "
+                            "with_power = excluded.with_power, power_curve = excluded.power_curve "
+                            "WHERE chip = excluded.chip",
+                            kColumns));
+    const std::vector<double> numbers{model.highest.value(), model.reference_x,
+                                      model.gpu_utilisation};
+    const std::string blobs[] = {packed({&numbers}), belief_blob(model.progress),
+                                 belief_blob(model.with_power), belief_blob(model.power_curve)};
+    if (model.id != 0) row.bind(1, model.id);
+    row.bind(2, model.chip);
+    row.bind(3, nanoseconds(kept));
+    row.bind(4, signals_text(model.signals));
+    row.bind(5, model.saturated ? 1 : 0);
+    for (int i = 0; i < 4; ++i) row.bind(6 + i, blobs[i].data(), static_cast<int>(blobs[i].size()));
+    row.bind(10, kModelForm);
+    if (row.exec() > 0) return model.id != 0 ? model.id : sqlite.getLastInsertRowid();
+    PhaseModel fresh = model;
+    fresh.id = 0;
+    return put(fresh, kept);
+  }
+
+  void drop_old(const std::string& chip, WallTime now) {
+    SQLite::Statement old(sqlite, "DELETE FROM model WHERE kept_unix_nanoseconds <= ?");
+    SQLite::bind(old, nanoseconds(now - kOldest));
+    old.exec();
+    SQLite::Statement many(sqlite,
+                           "DELETE FROM model WHERE id IN (SELECT id FROM model WHERE chip = ? AND "
+                           "form = ? ORDER BY kept_unix_nanoseconds DESC, id DESC LIMIT -1 "
+                           "OFFSET ?)");
+    SQLite::bind(many, chip, kModelForm, static_cast<std::int64_t>(kMostOfAChip));
+    many.exec();
+  }
+};
+
+SqliteModelCache::SqliteModelCache(std::string path, const Clock& clock, Tell tell)
+    : path_(std::move(path)), clock_(clock), tell_(std::move(tell)) {}
+
+SqliteModelCache::~SqliteModelCache() { write_waiting(Duration{}); }
+
+void SqliteModelCache::tell(const Error& error) const {
+  if (tell_) tell_(error);
+}
+
+void SqliteModelCache::note(const Result<void>& outcome) {
+  const bool failed = !outcome.ok();
+  if (failed && !std::exchange(failing_, true)) tell(outcome.error());
+  if (!failed) failing_ = false;
+}
+
+void SqliteModelCache::open(Repair repair) {
+  if (database_ != nullptr && !database_->moved()) return;
+  database_.reset();
+  if (repair == Repair::yes) make_file(path_);
+  auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
+  made->begin();
+  database_ = std::move(made);
+}
+
+// Of a file that can be looked at later. Another process may have done it already.
+bool SqliteModelCache::set_aside(const std::string& why) {
+  const bool moved = database_ != nullptr && database_->moved();
+  database_.reset();
+  if (moved) return true;
+  std::error_code failed;
+  if (!fs::is_regular_file(fs::symlink_status(path_, failed))) return false;
+  fs::rename(path_, path_ + ".aside", failed);
+  if (failed) return false;
+  for (const char* ending : {"-wal", "-shm"}) fs::remove(path_ + ending, failed);
+  tell({Errc::bad_data, why + ": set aside, begun anew"});
+  return true;
+}
+
+// Exceptions end here. A broken file is set aside, and the same is done with a new one.
+template <class F>
+auto SqliteModelCache::attempt(Repair repair, F&& work) -> Result<decltype(work())> {
+  for (bool again = repair == Repair::yes;; again = false) {
+    try {
+      open(repair);
+      return work();
+    } catch (const SQLite::Exception& problem) {
+      Error error = sqlite_error(problem, path_);
+      const bool broken = error.code == Errc::bad_data && problem.getErrorCode() != SQLITE_SCHEMA;
+      if (again && broken && set_aside(error.message)) continue;
+      if (error.code != Errc::busy) database_.reset();
+      return error;
+    }
+  }
+}
+
+std::vector<PhaseModel> SqliteModelCache::recall(const std::string& chip) {
+  write_waiting(Duration{});
+  if (chip.empty()) return {};
+  auto out =
+      attempt(Repair::yes, [&] { return database_->models("chip = ?", chip, clock_.wall_now()); });
+  note(out.ok() ? Result<void>() : out.error());
+  return out.ok() ? *std::move(out) : std::vector<PhaseModel>();
+}
+
+std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
+  const auto id = attempt(Repair::yes, [&] {
+    SQLite::Transaction all(database_->sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    const std::int64_t out = database_->put(model, kept);
+    database_->drop_old(model.chip, clock_.wall_now());
+    all.commit();
+    return out;
+  });
+  note(id.ok() ? Result<void>() : id.error());
+  if (id.ok() && ++writes_ >= kWritesInLog) tidy_log();
+  return id.ok() ? *id : 0;
+}
+
+// Moves the log into the file, which waits for the disk: on a connection and thread of its own.
+void SqliteModelCache::tidy_log() {
+  if (tidying_.valid() && tidying_.wait_for(Duration{}) != std::future_status::ready) return;
+  writes_ = 0;
+  tidying_ = std::async(std::launch::async, [path = path_] {
+    try {
+      SQLite::Database(path, SQLite::OPEN_READWRITE).exec("PRAGMA wal_checkpoint(PASSIVE)");
+    } catch (const SQLite::Exception&) {  // the next one moves both
+    }
+  });
+}
+
+// Those that were last written so long ago.
+void SqliteModelCache::write_waiting(Duration at_least) {
+  const Instant now = clock_.now();
+  for (auto& [id, recent] : recent_)
+    if (recent.waiting && now - recent.written >= at_least) {
+      recent.written = now;
+      (void)write(*std::exchange(recent.waiting, std::nullopt), recent.kept);
+    }
+  std::erase_if(recent_, [&](const auto& one) {
+    return !one.second.waiting && now - one.second.written >= kWriteEvery;
+  });
+}
+
+std::int64_t SqliteModelCache::keep(const PhaseModel& model) {
+  write_waiting(kWriteEvery);
+  if (model.chip.empty()) return 0;
+  if (!is_sound(model)) {
+    note(Error{Errc::bad_data,
+               fmt::format("'{}': a model of {} is not sound: not kept", path_, model.chip)});
+    return 0;
+  }
+  const Instant now = clock_.now();
+  if (const auto found = recent_.find(model.id); found != recent_.end()) {
+    found->second.waiting = model;
+    found->second.kept = clock_.wall_now();
+    return model.id;
+  }
+  const std::int64_t id = write(model, clock_.wall_now());
+  if (id != 0) recent_[id].written = now;
+  return id;
+}
+
+Result<std::vector<PhaseModel>> SqliteModelCache::all() {
+  std::error_code ignored;
+  if (!fs::exists(path_, ignored))
+    return Error{Errc::not_found, fmt::format("there is no '{}'", path_)};
+  return attempt(Repair::no, [&] { return database_->models("? = ''", "", clock_.wall_now()); });
+}
+
+Result<void> SqliteModelCache::forget(const std::vector<std::int64_t>& ids) {
+  TRY(all());
+  const std::int64_t missing = TRY(attempt(Repair::no, [&]() -> std::int64_t {
+    SQLite::Transaction together(database_->sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    for (const std::int64_t id : ids) {
+      SQLite::Statement row(database_->sqlite, "DELETE FROM model WHERE id = ?");
+      row.bind(1, id);
+      if (row.exec() == 0) return id;
+    }
+    together.commit();
+    return 0;
+  }));
+  if (missing == 0) return {};
+  return Error{Errc::not_found, fmt::format("'{}' has no model {}", path_, missing)};
+}
+
+Result<int> SqliteModelCache::forget_all() {
+  TRY(all());
+  return attempt(Repair::no, [&] { return database_->sqlite.exec("DELETE FROM model"); });
+}
+
+}  // namespace derate

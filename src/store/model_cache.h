@@ -1,0 +1,87 @@
+// Models of work in one SQLite file, for every process that governs GPUs of this machine. It is a
+// memory, not a ledger: whatever is wrong with the file, governing goes on without.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "core/model_cache.h"
+
+namespace derate {
+
+// Whether every number is finite, and covariances are of their means' size, without negative
+// variances: others are neither kept nor given.
+bool is_sound(const PhaseModel& model);
+
+// For one thread. A control loop calls it: no call waits for another process for more than some
+// milliseconds. The disk is waited for when the file is made, at the first recall, and when it is
+// closed; in between a thread of its own does that.
+class SqliteModelCache final : public ModelCache {
+ public:
+  static constexpr std::size_t kMostOfAChip = 32;  // the oldest go first
+  static constexpr Duration kOldest = std::chrono::hours(30 * 24);
+  static constexpr Duration kWriteEvery = std::chrono::seconds(10);  // of one model, at most
+
+  // What failed, once until it works again; and that a file was set aside (bad_data).
+  using Tell = std::function<void(const Error&)>;
+
+  // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside.
+  // `clock` outlives it.
+  SqliteModelCache(std::string path, const Clock& clock, Tell tell = {});
+  ~SqliteModelCache() override;  // writes what waits
+  SqliteModelCache(const SqliteModelCache&) = delete;
+  SqliteModelCache& operator=(const SqliteModelCache&) = delete;
+
+  // Those of this form (kModelForm) and sound, with their age.
+  std::vector<PhaseModel> recall(const std::string& chip) override;
+  // A model that was written a moment ago waits in memory until a later call. 0 besides for a model
+  // that is not sound, or of no chip.
+  std::int64_t keep(const PhaseModel& model) override;
+
+  // For people: of all chips, the newest first. Nothing is made or set aside.
+  // Errors: not_found, no_permission, bad_data, busy, io.
+  Result<std::vector<PhaseModel>> all();
+  // Errors: the same; not_found names the one that is not there, and none is forgotten then.
+  Result<void> forget(const std::vector<std::int64_t>& ids);
+  // How many there were, those of other forms included. Errors: the same.
+  Result<int> forget_all();
+
+ private:
+  struct Database;
+  // A model in memory: as last written, or newer and waiting.
+  struct Recent {
+    Instant written{};
+    std::optional<PhaseModel> waiting;
+    WallTime kept{};
+  };
+  enum class Repair { no, yes };
+
+  void open(Repair repair);
+  template <class F>
+  auto attempt(Repair repair, F&& work) -> Result<decltype(work())>;
+  bool set_aside(const std::string& why);
+  void write_waiting(Duration at_least);
+  std::int64_t write(const PhaseModel& model, WallTime kept);
+  void note(const Result<void>& outcome);
+  void tell(const Error& error) const;
+  void tidy_log();
+
+  std::string path_;
+  const Clock& clock_;
+  Tell tell_;
+  std::unique_ptr<Database> database_;
+  std::map<std::int64_t, Recent> recent_;
+  bool failing_ = false;
+  int writes_ = 0;  // since the log was last moved into the file
+  std::future<void> tidying_;
+};
+
+}  // namespace derate

@@ -1,0 +1,41 @@
+#include "store/sqlite_file.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+namespace derate {
+
+void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
+  if (database.execAndGet("PRAGMA application_id").getInt() != schema.application_id)
+    throw SQLite::Exception(fmt::format("not {}", schema.what), SQLITE_NOTADB);
+  if (database.execAndGet("PRAGMA user_version").getInt() >
+      static_cast<int>(schema.migrations.size()))
+    throw SQLite::Exception("written by a newer version of derate", SQLITE_SCHEMA);
+}
+
+void migrate(SQLite::Database& database, const SqliteSchema& schema) {
+  if (database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0)
+    database.exec(fmt::format("PRAGMA application_id = {}", schema.application_id));
+  check_schema(database, schema);
+  const int version = database.execAndGet("PRAGMA user_version").getInt();
+  for (int i = version; i < static_cast<int>(schema.migrations.size()); ++i) {
+    SQLite::Transaction all(database, SQLite::TransactionBehavior::IMMEDIATE);
+    // Another process may have been faster.
+    if (database.execAndGet("PRAGMA user_version").getInt() > i) continue;
+    database.exec(schema.migrations[static_cast<std::size_t>(i)]);
+    database.exec(fmt::format("PRAGMA user_version = {}", i + 1));
+    all.commit();
+  }
+}
+
+Error sqlite_error(const SQLite::Exception& problem, const std::string& path) {
+  const int code = problem.getErrorCode();
+  const bool bad = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA;
+  const Errc kind = bad                                              ? Errc::bad_data
+                    : code == SQLITE_READONLY || code == SQLITE_PERM ? Errc::no_permission
+                    : code == SQLITE_BUSY || code == SQLITE_LOCKED   ? Errc::busy
+                                                                     : Errc::io;
+  return {kind, fmt::format("'{}': {}", path, problem.what())};
+}
+
+}  // namespace derate
