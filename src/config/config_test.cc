@@ -17,7 +17,7 @@ std::string error_of(std::string_view toml) {
 
 TEST(Config, AnEmptyFileIsTheDefaults) {
   const auto settings = *parse_config("", "derate.toml");
-  EXPECT_EQ(settings.policy, "geepafs");
+  EXPECT_EQ(settings.policy, "assure");
   EXPECT_FALSE(settings.dry_run);
   EXPECT_FALSE(settings.lowest_clock_mhz.has_value());
 }

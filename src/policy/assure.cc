@@ -56,7 +56,7 @@ constexpr Duration kShortestJob = std::chrono::seconds(30);  // whose promise is
 constexpr double kLookShare = 0.15;  // of what that job may lose, for one look at a low clock
 constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
 constexpr Duration kDoubtFor = std::chrono::seconds(20);
-constexpr std::size_t kMostPhases = 12;
+constexpr std::size_t kMostPhases = 32;
 constexpr std::size_t kRestless = 4;  // alarms in
 constexpr Duration kRestlessTime = std::chrono::seconds(10);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
@@ -89,6 +89,10 @@ class Assure final : public Policy {
         priors_(curve_priors(options.prior)) {
     recall();
   }
+  Assure(const Assure&) = delete;
+  Assure& operator=(const Assure&) = delete;
+  // What was learned is kept however governing ends.
+  ~Assure() override { leave_phase(); }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
 
