@@ -362,9 +362,14 @@ TEST_F(ModelCacheTest, TheFileStaysSmall) {
     EXPECT_GT(cache->keep(some_model(-i)), 0);
     if (i % 200 == 199) real.sleep_until(real.now() + 100ms);
   }
-  const auto log = fs::file_size(folder_.file() + "-wal");
+  // On a busy machine the thread that moves the log may be late; it must come.
+  const auto log = [&] { return fs::file_size(folder_.file() + "-wal"); };
+  for (int i = 0; i < 300 && log() >= 20u << 20; ++i) {
+    EXPECT_GT(cache->keep(some_model(-i)), 0);
+    real.sleep_until(real.now() + 100ms);
+  }
+  EXPECT_LT(log(), 20u << 20);
   cache.reset();
-  EXPECT_LT(log, 20u << 20);
   EXPECT_LT(fs::file_size(folder_.file()), 200u << 10);
   EXPECT_FALSE(fs::exists(folder_.file() + "-wal"));
 }
