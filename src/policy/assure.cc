@@ -60,6 +60,7 @@ constexpr std::size_t kMostPhases = 32;
 constexpr std::size_t kRestless = 4;  // alarms in
 constexpr Duration kRestlessTime = std::chrono::seconds(10);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
+constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
 constexpr double kWobble = 0.5;
 constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
@@ -168,6 +169,7 @@ class Assure final : public Policy {
     Joules energy{};
   };
   std::optional<EnergyReading> energy_;
+  bool energy_counter_ = false;
 
   std::optional<WorkPhase> phase_;
   std::vector<WorkPhase> known_;  // other phases, the newest last
@@ -290,11 +292,12 @@ void Assure::take(const Estimate& estimate) {
     look_.signals[static_cast<std::size_t>(Signal::power)].add(estimate.power->value());
 }
 
-// Means from the energy counter, over a second at least; where there is none, of power readings.
+// Means from the energy counter, over a second at least; where there is none, flush() takes power
+// readings.
 void Assure::learn_power(const Estimate& estimate) {
-  if (!phase_ || estimate.time - held_since_ < window_) return;
+  if (estimate.energy) energy_counter_ = true;
+  if (!phase_ || !estimate.energy || estimate.time - held_since_ < window_) return;
   const double x = position(held_);
-  if (!estimate.energy) return;
   if (energy_) {
     const double span = seconds(estimate.time - energy_->time);
     if (span < 1) return;
@@ -323,7 +326,12 @@ bool Assure::enough(double relative_sd) const {
 
 // Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
-  if (mixed_ || counters_fit(*phase_, look_)) learn(*phase_, look_);
+  if (mixed_ || counters_fit(*phase_, look_)) {
+    learn(*phase_, look_);
+    const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
+    if (!energy_counter_ && power.count() > 0)
+      phase_->power.observe(look_.x, Watts(power.mean()), kPowerReading * kPowerReading);
+  }
   look_.clear();
 }
 
