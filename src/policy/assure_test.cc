@@ -35,8 +35,9 @@ class Rig {
     for (Duration at{}; at < time; at += 200ms, ++ticks) {
       const double performance = curve(clock_ / highest_);
       const double points = std::round(100 * full * performance + noise_(random_));
-      Estimate estimate = test_reading(clock_.value(), gpu_pct,
-                                       static_cast<int>(std::clamp(points, 0.0, 100.0)), 200);
+      Estimate estimate =
+          test_reading(clock_.value(), gpu_pct, static_cast<int>(std::clamp(points, 0.0, 100.0)),
+                       falling_power ? 60 + 140 * std::pow(clock_ / highest_, 3) : 200);
       now_ += 200ms;
       estimate.time = now_;
       estimate.work = work;
@@ -60,6 +61,7 @@ class Rig {
   // From now on the work says exactly how far it is.
   void beat() { beats_ = true; }
   WorkStatus work;
+  bool falling_power = true;
   Megahertz clock() const { return clock_; }
   const Decision& last() const { return last_; }
   double probed() const { return probed_; }
@@ -95,6 +97,14 @@ TEST(Assure, FlatWorkRunsAtTheLowestClock) {
   Rig rig;
   rig.run(60s, flat, 0.6);
   EXPECT_EQ(rig.clock(), rig.lowest());
+}
+
+// Power that does not fall with the clock is no reason to lower it.
+TEST(Assure, ALowerClockHasToSaveEnergy) {
+  Rig rig;
+  rig.falling_power = false;
+  rig.run(60s, flat, 0.6);
+  EXPECT_GT(rig.clock(), 1.4 * rig.lowest());
 }
 
 TEST(Assure, WithoutASignalItRestsOnTheClocksRatio) {
