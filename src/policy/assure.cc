@@ -130,7 +130,6 @@ class Assure final : public Policy {
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
   Megahertz best(const Envelope& envelope) const;
   Megahertz look_clock(const Envelope& envelope) const;
-  Decision go(Stage stage, Instant now);
   Decision refer(const Estimate& estimate, const Envelope& envelope);
   Decision look(const Estimate& estimate, const Envelope& envelope);
   Decision steady(const Estimate& estimate, const Envelope& envelope);
@@ -457,8 +456,7 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) co
   const double x = position(asked_), sd = phase_->curve.performance(x, phase_->reference_x).sd;
   double least = sd;
   for (std::size_t k = 0; k < phase_->signals.size(); ++k)
-    if (phase_->signals[k] != Signal::power)
-      least = std::min(least, phase_->curve.sd_with_level(k, x));
+    least = std::min(least, phase_->curve.sd_with_level(k, x));
   return z_ * (sd - least) > kWorthRefresh;
 }
 
@@ -471,8 +469,7 @@ Megahertz Assure::best(const Envelope& envelope) const {
   for (auto clock = envelope.clocks().rbegin(); clock != envelope.clocks().rend(); ++clock) {
     const double x = position(*clock);
     if (surely(x) < promised) continue;
-    const double energy =
-        !phase_ ? -x : phase_->power.relative(x).mean - phase_->performance(x).mean;
+    const double energy = phase_->power.relative(x).mean - phase_->performance(x).mean;
     if (clock != envelope.clocks().rbegin() && energy > least - kSameEnergy) continue;
     best = *clock;
     least = energy;
@@ -491,7 +488,7 @@ Megahertz Assure::look_clock(const Envelope& envelope) const {
 
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const int count = look_.gpu_utilisation.count();
-  const bool there = estimate.time - held_since_ >= Duration{} && count >= kFewest;
+  const bool there = count >= kFewest;
   if (!phase_ && there && !mixed_ && resume(estimate)) {
     flush();
     stage_ = Stage::steady;
