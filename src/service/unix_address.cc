@@ -1,0 +1,31 @@
+#include "service/unix_address.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace derate {
+
+Error socket_error(const std::string& what, const std::string& path, int number) {
+  const Errc code = number == ENOENT || number == ECONNREFUSED ? Errc::not_found
+                    : number == EACCES || number == EPERM      ? Errc::no_permission
+                    : number == EAGAIN                         ? Errc::busy
+                                                               : Errc::io;
+  return {code, fmt::format("{} '{}': {}", what, path, std::strerror(number))};
+}
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Error{Errc::invalid_argument,
+                 fmt::format("'{}': a socket's name has at most {} characters", path,
+                             sizeof address.sun_path - 1)};
+  std::copy(path.begin(), path.end(), address.sun_path);
+  return address;
+}
+
+}  // namespace derate
