@@ -1,0 +1,168 @@
+#include "tune/knob.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace derate {
+namespace {
+
+struct SelectorName {
+  const char* name;
+  Selector::Kind kind;
+  double Selector::*value;  // what may follow a colon; null: nothing
+  double lowest, highest;
+};
+
+constexpr SelectorName kSelectors[] = {
+    {"energy", Selector::Kind::energy, nullptr, 0, 0},
+    {"time", Selector::Kind::time, nullptr, 0, 0},
+    {"cost", Selector::Kind::cost, &Selector::eta, 0, 1},
+    {"max-slowdown", Selector::Kind::max_slowdown, &Selector::slowdown, 1, 2},
+};
+
+const SelectorName& row_of(Selector::Kind kind) {
+  return *std::find_if(std::begin(kSelectors), std::end(kSelectors),
+                       [&](const SelectorName& row) { return row.kind == kind; });
+}
+
+double energy_of(const KnobReading& reading) { return reading.power.value() / reading.rate; }
+
+}  // namespace
+
+Result<Selector> parse_selector(std::string_view text) {
+  const auto colon = text.find(':');
+  for (const SelectorName& row : kSelectors) {
+    if (text.substr(0, colon) != row.name) continue;
+    Selector out{.kind = row.kind};
+    if (colon == text.npos) return out;
+    const auto value = parse_double(text.substr(colon + 1));
+    if (row.value != nullptr && value && *value >= row.lowest && *value <= row.highest) {
+      out.*row.value = *value;
+      return out;
+    }
+  }
+  return Error{
+      Errc::invalid_argument,
+      fmt::format("selector '{}': allowed are energy, time, cost, cost:ETA with ETA in [0, "
+                  "1], max-slowdown, max-slowdown:FACTOR with FACTOR in [1, 2]",
+                  text)};
+}
+
+std::string to_string(const Selector& selector) {
+  const SelectorName& row = row_of(selector.kind);
+  return row.value == nullptr ? row.name : fmt::format("{}:{}", row.name, selector.*row.value);
+}
+
+double price(const Selector& selector, Watts max_power, const KnobReading& reading) {
+  switch (selector.kind) {
+    case Selector::Kind::time:
+      return 1 / reading.rate;
+    case Selector::Kind::cost:
+      return selector.eta * energy_of(reading) +
+             (1 - selector.eta) * max_power.value() / reading.rate;
+    case Selector::Kind::energy:
+    case Selector::Kind::max_slowdown:
+      break;
+  }
+  return energy_of(reading);
+}
+
+std::size_t best_reading(const Selector& selector, Watts max_power,
+                         std::span<const KnobReading> readings) {
+  CHECK(!readings.empty());
+  const double slowest =
+      selector.kind == Selector::Kind::max_slowdown ? readings.back().rate / selector.slowdown : 0;
+  std::size_t best = readings.size() - 1;
+  for (std::size_t i = best; i-- > 0;)
+    if (readings[i].rate >= slowest &&
+        price(selector, max_power, readings[i]) < price(selector, max_power, readings[best]))
+      best = i;
+  return best;
+}
+
+KnobSearch::KnobSearch(KnobSearchOptions options) : options_(std::move(options)) {
+  CHECK(!options_.settings.empty());
+}
+
+std::size_t KnobSearch::index_of(double setting) const {
+  const auto& all = options_.settings;
+  const auto at = std::lower_bound(all.begin(), all.end(), setting);
+  CHECK(at != all.end() && *at == setting);
+  return static_cast<std::size_t>(at - all.begin());
+}
+
+bool KnobSearch::measured(std::size_t at) const {
+  return std::any_of(readings_.begin(), readings_.end(), [&](const KnobReading& reading) {
+    return reading.setting == options_.settings[at];
+  });
+}
+
+// The next setting to look at on that side of the best: what is told apart from all that was
+// measured, next to the best where nothing bounds it yet, else in the middle of the gap.
+std::optional<std::size_t> KnobSearch::beside(std::size_t best, int step) const {
+  const auto& all = options_.settings;
+  std::vector<std::size_t> gap;  // what is not measured, from the best outwards
+  std::optional<std::size_t> edge;
+  for (std::size_t at = best; !edge && (step < 0 ? at > lowest_ : at + 1 < all.size());) {
+    at = step < 0 ? at - 1 : at + 1;
+    if (measured(at))
+      edge = at;
+    else
+      gap.push_back(at);
+  }
+  std::erase_if(gap, [&](std::size_t at) {
+    return std::abs(all[at] - all[best]) < options_.resolution ||
+           (edge && std::abs(all[at] - all[*edge]) < options_.resolution);
+  });
+  if (gap.empty()) return std::nullopt;
+  return edge ? gap[(gap.size() - 1) / 2] : gap.front();
+}
+
+std::optional<double> KnobSearch::next() const {
+  const auto& all = options_.settings;
+  if (readings_.empty() || !measured(all.size() - 1)) return all.back();
+  if (all.size() == 1) return std::nullopt;
+  if (readings_.size() == 1 && lowest_ + 1 < all.size()) {
+    const double wanted = options_.start.value_or(kUsualStart * all.back());
+    const auto nearest = std::min_element(
+        all.begin() + static_cast<std::ptrdiff_t>(lowest_), all.end() - 1,
+        [&](double a, double b) { return std::abs(a - wanted) < std::abs(b - wanted); });
+    return *nearest;
+  }
+  const std::size_t at = index_of(best().setting);
+  auto found = beside(at, -1);
+  if (!found) found = beside(at, 1);
+  if (!found) return std::nullopt;
+  return all[*found];
+}
+
+void KnobSearch::add(const KnobReading& reading) {
+  CHECK(reading.rate > 0);
+  const std::size_t at = index_of(reading.setting);
+  const auto place = std::lower_bound(
+      readings_.begin(), readings_.end(), reading,
+      [](const KnobReading& a, const KnobReading& b) { return a.setting < b.setting; });
+  if (place != readings_.end() && place->setting == reading.setting)
+    *place = reading;
+  else
+    readings_.insert(place, reading);
+  const bool max_slowdown = options_.selector.kind == Selector::Kind::max_slowdown;
+  const double slowest = max_slowdown ? options_.selector.slowdown : options_.guard;
+  if (reading.rate * slowest < reference().rate) lowest_ = std::max(lowest_, at);
+}
+
+void KnobSearch::rule_out(double setting) {
+  lowest_ = std::max(lowest_, std::min(index_of(setting) + 1, options_.settings.size() - 1));
+}
+
+const KnobReading& KnobSearch::best() const {
+  return readings_[best_reading(options_.selector, options_.max_power, readings_)];
+}
+
+}  // namespace derate
