@@ -103,13 +103,21 @@ bool KnobSearch::measured(std::size_t at) const {
   });
 }
 
-// The next setting to look at on that side of the best: what is told apart from all that was
-// measured, next to the best where nothing bounds it yet, else in the middle of the gap.
-std::optional<std::size_t> KnobSearch::beside(std::size_t best, int step) const {
+// The readings that are quick enough; the reference is one.
+std::span<const KnobReading> KnobSearch::allowed() const {
+  const auto slow = std::count_if(readings_.begin(), readings_.end(), [&](const KnobReading& each) {
+    return each.setting < options_.settings[lowest_];
+  });
+  return std::span(readings_).subspan(static_cast<std::size_t>(slow));
+}
+
+// The next setting to look at on that side of `middle`: what is told apart from all that was
+// measured, next to it where nothing bounds it yet, else in the middle of the gap.
+std::optional<std::size_t> KnobSearch::beside(std::size_t middle, int step) const {
   const auto& all = options_.settings;
-  std::vector<std::size_t> gap;  // what is not measured, from the best outwards
+  std::vector<std::size_t> gap;  // what is not measured, from the middle outwards
   std::optional<std::size_t> edge;
-  for (std::size_t at = best; !edge && (step < 0 ? at > lowest_ : at + 1 < all.size());) {
+  for (std::size_t at = middle; !edge && (step < 0 ? at > lowest_ : at + 1 < all.size());) {
     at = step < 0 ? at - 1 : at + 1;
     if (measured(at))
       edge = at;
@@ -117,27 +125,42 @@ std::optional<std::size_t> KnobSearch::beside(std::size_t best, int step) const 
       gap.push_back(at);
   }
   std::erase_if(gap, [&](std::size_t at) {
-    return std::abs(all[at] - all[best]) < options_.resolution ||
+    return std::abs(all[at] - all[middle]) < options_.resolution ||
            (edge && std::abs(all[at] - all[*edge]) < options_.resolution);
   });
   if (gap.empty()) return std::nullopt;
   return edge ? gap[(gap.size() - 1) / 2] : gap.front();
 }
 
+// Where the second reading is wanted.
+double KnobSearch::start() const {
+  if (options_.start) return *options_.start;
+  const double highest = options_.settings.back();
+  if (!options_.limited_gpus) return kUsualStart * highest;
+  return kUsualStart * std::min(highest, reference().power.value() / *options_.limited_gpus);
+}
+
 std::optional<double> KnobSearch::next() const {
   const auto& all = options_.settings;
   if (readings_.empty() || !measured(all.size() - 1)) return all.back();
-  if (all.size() == 1) return std::nullopt;
-  if (readings_.size() == 1 && lowest_ + 1 < all.size()) {
-    const double wanted = options_.start.value_or(kUsualStart * all.back());
-    const auto nearest = std::min_element(
+  if (lowest_ + 1 >= all.size()) return std::nullopt;
+  if (readings_.size() == 1) {
+    const double wanted = start();
+    return *std::min_element(
         all.begin() + static_cast<std::ptrdiff_t>(lowest_), all.end() - 1,
         [&](double a, double b) { return std::abs(a - wanted) < std::abs(b - wanted); });
-    return *nearest;
   }
-  const std::size_t at = index_of(best().setting);
-  auto found = beside(at, -1);
-  if (!found) found = beside(at, 1);
+  const auto price_of = [&](const KnobReading& reading) {
+    return price(options_.selector, options_.max_power, reading);
+  };
+  const double dearest = price_of(best()) * (1 + kTie);
+  const auto readings = allowed();
+  const auto middle = std::find_if(readings.begin(), readings.end(), [&](const KnobReading& each) {
+    return price_of(each) <= dearest;
+  });
+  auto found = beside(index_of(middle->setting), -1);
+  if (!found) found = beside(index_of(best().setting), -1);
+  if (!found) found = beside(index_of(best().setting), 1);
   if (!found) return std::nullopt;
   return all[*found];
 }
@@ -154,7 +177,7 @@ void KnobSearch::add(const KnobReading& reading) {
     readings_.insert(place, reading);
   const bool max_slowdown = options_.selector.kind == Selector::Kind::max_slowdown;
   const double slowest = max_slowdown ? options_.selector.slowdown : options_.guard;
-  if (reading.rate * slowest < reference().rate) lowest_ = std::max(lowest_, at);
+  if (reading.rate * slowest < reference().rate) rule_out(options_.settings[at]);
 }
 
 void KnobSearch::rule_out(double setting) {
@@ -162,7 +185,8 @@ void KnobSearch::rule_out(double setting) {
 }
 
 const KnobReading& KnobSearch::best() const {
-  return readings_[best_reading(options_.selector, options_.max_power, readings_)];
+  const auto readings = allowed();
+  return readings[best_reading(options_.selector, options_.max_power, readings)];
 }
 
 }  // namespace derate

@@ -60,21 +60,26 @@ struct KnobSearchOptions {
   std::vector<double> settings;  // ascending, not empty
   Selector selector;
   Watts max_power{};
+  // Where the settings are power limits: of so many GPUs, each with its own. Empty: clocks.
+  std::optional<int> limited_gpus = {};
   // Where the best may lie: what was best for similar work. Empty: kUsualStart.
   std::optional<double> start = {};
   // Settings closer together than this are as good as one. 0: every setting is told apart.
   double resolution = 0;
-  // Nothing is measured below a setting that already takes this much more time.
+  // A setting that takes this much more time is never the best, and nothing is measured below it.
   double guard = 1.5;
 };
 
 // Finds the best setting of a price with one valley in few readings: the highest setting first (the
-// reference), then the start, then what lies beside the best until its neighbours are worse.
+// reference), then the start, then what lies beside the best until its neighbours are worse. Where
+// settings make no difference, as limits above what the work draws, the valley goes on below.
 class KnobSearch {
  public:
-  // Of the highest power limit, where nothing is known. Chosen on the Zeus traces' other targets
-  // (docs/tune.md).
+  // Of the highest clock, or of the power that the work draws at the highest limit. Assumed: a
+  // GPU's power falls faster than its speed until about there (docs/tune.md).
   static constexpr double kUsualStart = 0.7;
+  // Prices as near to each other as this are one.
+  static constexpr double kTie = 0.01;
 
   explicit KnobSearch(KnobSearchOptions options);
 
@@ -96,11 +101,13 @@ class KnobSearch {
  private:
   bool measured(std::size_t at) const;
   std::size_t index_of(double setting) const;
-  std::optional<std::size_t> beside(std::size_t best, int step) const;
+  std::span<const KnobReading> allowed() const;
+  double start() const;
+  std::optional<std::size_t> beside(std::size_t middle, int step) const;
 
   KnobSearchOptions options_;
   std::vector<KnobReading> readings_;
-  std::size_t lowest_ = 0;  // the guard's
+  std::size_t lowest_ = 0;  // that is quick enough, as far as known
 };
 
 }  // namespace derate
