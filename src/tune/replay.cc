@@ -1,0 +1,447 @@
+#include "tune/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "base/check.h"
+#include "tune/zeus_sizes.h"
+
+namespace derate {
+
+Charge& Charge::operator+=(const Charge& other) {
+  energy_j += other.energy_j, time_s += other.time_s, cost_j += other.cost_j;
+  return *this;
+}
+
+namespace {
+
+using Random = std::mt19937_64;
+
+const TraceSize& size_of(const TraceJob& job, int batch_size) {
+  const auto at =
+      std::lower_bound(job.sizes.begin(), job.sizes.end(), batch_size,
+                       [](const TraceSize& size, int wanted) { return size.batch_size < wanted; });
+  CHECK(at != job.sizes.end() && at->batch_size == batch_size);
+  return *at;
+}
+
+Charge epoch_at(const TraceJob& job, const ReplayOptions& options, const TracePoint& point) {
+  const double energy = point.epoch_s * point.power_w;
+  return {energy, point.epoch_s,
+          options.eta * energy + (1 - options.eta) * job.max_power_w * point.epoch_s};
+}
+
+const TracePoint& best_point(const TraceJob& job, const ReplayOptions& options,
+                             const TraceSize& size) {
+  return *std::min_element(
+      size.points.begin(), size.points.end(), [&](const TracePoint& a, const TracePoint& b) {
+        return epoch_at(job, options, a).cost_j < epoch_at(job, options, b).cost_j;
+      });
+}
+
+const TracePath& draw_path(const TraceSize& size, Random& random) {
+  return size.paths[std::uniform_int_distribution<std::size_t>(0, size.paths.size() - 1)(random)];
+}
+
+// The epochs of a full run, and whether it reaches its target.
+struct FullRun {
+  int epochs = 0;
+  bool reached = false;
+};
+FullRun full_run(const TraceJob& job, const TracePath& path) {
+  const int most = job.task.max_epochs;
+  const bool reached = path.epochs && *path.epochs <= most;
+  return {reached ? *path.epochs : most, reached};
+}
+
+// --- profiling
+
+// What finding the limit of a batch size took: each limit that was measured took its share of the
+// first epoch.
+struct Profile {
+  Charge measuring;  // of the shares
+  double share = 0;  // of the epoch, that measuring took
+  int readings = 0;
+  TracePoint chosen;  // where the rest runs
+};
+
+// As published: an equal share of the epoch at every limit.
+Profile sweep(const TraceJob& job, const ReplayOptions& options, const TraceSize& size) {
+  Profile out{.share = 1, .readings = static_cast<int>(size.points.size())};
+  const double share = 1.0 / static_cast<double>(size.points.size());
+  for (const TracePoint& point : size.points)
+    out.measuring += share * epoch_at(job, options, point);
+  out.chosen = best_point(job, options, size);
+  return out;
+}
+
+// Ours: the same share a limit, but of few limits.
+Profile search(const TraceJob& job, const ReplayOptions& options, const TraceSize& size,
+               const Selector& selector, std::optional<double> start) {
+  KnobSearchOptions how{.selector = selector, .max_power = Watts(job.max_power_w)};
+  how.limited_gpus = 1;
+  how.start = start;
+  for (const TracePoint& point : size.points) how.settings.push_back(point.limit_w);
+  KnobSearch knob(std::move(how));
+  const auto point_at = [&](double limit) {
+    return *std::find_if(size.points.begin(), size.points.end(),
+                         [&](const TracePoint& point) { return point.limit_w == limit; });
+  };
+  Profile out;
+  const double share = 1.0 / static_cast<double>(size.points.size());
+  while (const auto limit = knob.next()) {
+    const TracePoint point = point_at(*limit);
+    knob.add({*limit, 1 / point.epoch_s, Watts(point.power_w)});
+    out.measuring += share * epoch_at(job, options, point);
+    out.share += share;
+    ++out.readings;
+  }
+  out.chosen = point_at(knob.best().setting);
+  return out;
+}
+
+// --- the policies of the table
+
+enum class Profiling { sweep, search };
+
+// One seed of a job under a policy.
+class Recurring {
+ public:
+  Recurring(const TraceJob& job, const ReplayOptions& options, const SizePolicyInfo& policy,
+            Profiling profiling, std::uint64_t seed)
+      : job_(job),
+        options_(options),
+        policy_(policy),
+        profiling_(profiling),
+        random_(seed),
+        problem_(problem_of(job)) {
+    problem_.beta = options.beta;
+    problem_.seed = seed;
+    problem_.budget = options.budget;
+  }
+
+  ReplayRun run(int recurrences) {
+    ReplayRun out;
+    for (int i = 0; i < recurrences; ++i) {
+      Charge charge;
+      bool reached = false;
+      for (int tries = 0; !reached && tries < kMostTries; ++tries, ++out.tries)
+        reached = run_try(i, charge);
+      out.unfinished += reached ? 0 : 1;
+      out.recurrences.push_back(charge);
+    }
+    out.end = {trials_.back().batch_size, limit_of(trials_.back().batch_size)};
+    return out;
+  }
+
+ private:
+  double limit_of(int size) const {
+    const auto known = profiles_.find(size);
+    return known == profiles_.end() ? 0 : known->second.chosen.limit_w;
+  }
+
+  // The best limit of the nearest batch size that was profiled.
+  std::optional<double> similar_limit(int size) const {
+    std::optional<double> out;
+    double nearest = INFINITY;
+    for (const auto& [other, profile] : profiles_) {
+      const double distance = std::abs(std::log(static_cast<double>(other) / size));
+      if (distance < nearest) nearest = distance, out = profile.chosen.limit_w;
+    }
+    return out;
+  }
+
+  Profile profile(const TraceSize& size) const {
+    if (profiling_ == Profiling::sweep) return sweep(job_, options_, size);
+    const Selector selector{.kind = Selector::Kind::cost, .eta = options_.eta};
+    return search(job_, options_, size, selector, similar_limit(size.batch_size));
+  }
+
+  void pay(Trial& trial, Charge& charge, const Charge& what, double epochs) {
+    charge += what;
+    trial.cost += what.cost_j;
+    trial.epochs += epochs;
+  }
+
+  bool run_try(int recurrence, Charge& charge);
+
+  const TraceJob& job_;
+  const ReplayOptions& options_;
+  const SizePolicyInfo& policy_;
+  Profiling profiling_;
+  Random random_;
+  SizeProblem problem_;
+  std::vector<Trial> trials_;
+  std::map<int, Profile> profiles_;
+};
+
+// Whether the target was reached.
+bool Recurring::run_try(int recurrence, Charge& charge) {
+  const SizeChoice choice = policy_.choose(problem_, trials_);
+  const TraceSize& size = size_of(job_, choice.batch_size);
+  const TracePath& path = draw_path(size, random_);
+  const bool fresh = !profiles_.contains(choice.batch_size);
+  if (fresh) profiles_.emplace(choice.batch_size, profile(size));
+  const Profile& known = profiles_.at(choice.batch_size);
+  const Charge epoch = epoch_at(job_, options_, known.chosen);
+
+  Trial& trial = trials_.emplace_back();
+  trial.id = static_cast<std::int64_t>(trials_.size());
+  trial.recurrence = recurrence;
+  trial.batch_size = choice.batch_size;
+  trial.exploring = choice.exploring;
+  trial.epoch_cost = epoch.cost_j;
+  trial.default_epoch_cost = epoch_at(job_, options_, size.points.back()).cost_j;
+  const auto stops = [&] {
+    if (!policy_.watch(problem_, trials_, trials_.size() - 1, choice).stop) return false;
+    trial.state = TrialState::stopped;
+    return true;
+  };
+  // The published simulator knows the cost of an epoch before it is begun.
+  if (profiling_ == Profiling::sweep && stops()) return false;
+  if (fresh) {
+    pay(trial, charge, known.measuring, known.share);
+    trial.profiling_cost = known.measuring.cost_j - known.share * epoch.cost_j;
+    if (known.share < 1 && stops()) return false;
+    pay(trial, charge, (1 - known.share) * epoch, 1 - known.share);
+    trial.epochs = 1;
+  } else {
+    if (stops()) return false;
+    pay(trial, charge, epoch, 1);
+  }
+  const FullRun full = full_run(job_, path);
+  auto mark = path.marks.begin();
+  while (true) {
+    for (; mark != path.marks.end() && mark->epochs <= trial.epochs; ++mark)
+      trial.marks.push_back(*mark);
+    if (trial.epochs >= full.epochs) break;
+    if (stops()) return false;
+    pay(trial, charge, epoch, 1);
+  }
+  trial.state = full.reached ? TrialState::reached : TrialState::missed;
+  return full.reached;
+}
+
+// --- baselines
+
+Charge run_fully(const TraceJob& job, const ReplayOptions& options, const TracePoint& point,
+                 const FullRun& full) {
+  return full.epochs * epoch_at(job, options, point);
+}
+
+ReplayRun run_default(const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+  Random random(seed);
+  const TraceSize& size = size_of(job, job.default_size);
+  const int recurrences = fixed_costs(job, options).recurrences;
+  ReplayRun out{.end = {size.batch_size, size.points.back().limit_w}};
+  for (int i = 0; i < recurrences; ++i) {
+    Charge charge;
+    FullRun full;
+    for (int tries = 0; !full.reached && tries < kMostTries; ++tries, ++out.tries) {
+      full = full_run(job, draw_path(size, random));
+      charge += run_fully(job, options, size.points.back(), full);
+    }
+    out.unfinished += full.reached ? 0 : 1;
+    out.recurrences.push_back(charge);
+  }
+  return out;
+}
+
+// Every pair once: batch sizes from the default downwards, then upwards; limits high to low.
+std::vector<std::pair<const TraceSize*, TracePoint>> grid_of(const TraceJob& job) {
+  std::vector<const TraceSize*> order;
+  for (auto size = job.sizes.rbegin(); size != job.sizes.rend(); ++size)
+    if (size->batch_size <= job.default_size) order.push_back(&*size);
+  for (const TraceSize& size : job.sizes)
+    if (size.batch_size > job.default_size) order.push_back(&size);
+  std::vector<std::pair<const TraceSize*, TracePoint>> out;
+  for (const TraceSize* size : order)
+    for (auto point = size->points.rbegin(); point != size->points.rend(); ++point)
+      out.emplace_back(size, *point);
+  return out;
+}
+
+// Grid search: each recurrence takes the next pair; a pair that misses, or is stopped, takes all of
+// its batch size off the list; then the cheapest pair seen is kept.
+ReplayRun run_grid(const TraceJob& job, const ReplayOptions& options, std::uint64_t seed,
+                   bool early_stop) {
+  Random random(seed);
+  auto list = grid_of(job);
+  const int recurrences = fixed_costs(job, options).recurrences;
+  double cheapest = INFINITY;
+  std::pair<const TraceSize*, TracePoint> best{&size_of(job, job.default_size), {}};
+  best.second = best.first->points.back();
+  ReplayRun out;
+  for (int i = 0; i < recurrences; ++i) {
+    Charge charge;
+    bool reached = false;
+    for (int tries = 0; !reached && tries < kMostTries; ++tries, ++out.tries) {
+      const bool from_list = !list.empty();
+      const auto [size, point] = from_list ? list.front() : best;
+      if (from_list) list.erase(list.begin());
+      FullRun full = full_run(job, draw_path(*size, random));
+      const double epoch = epoch_at(job, options, point).cost_j;
+      const double fit = std::floor(options.beta * cheapest / epoch);
+      if (early_stop && from_list && full.epochs > fit) full = {static_cast<int>(fit), false};
+      const Charge paid = run_fully(job, options, point, full);
+      charge += paid;
+      reached = full.reached;
+      out.end = {size->batch_size, point.limit_w};
+      if (!from_list) continue;
+      if (!reached)
+        std::erase_if(list, [&, size = size](const auto& pair) { return pair.first == size; });
+      else if (paid.cost_j < cheapest)
+        cheapest = paid.cost_j, best = {size, point};
+    }
+    out.unfinished += reached ? 0 : 1;
+    out.recurrences.push_back(charge);
+  }
+  return out;
+}
+
+// The expected epochs that are charged until the target is reached; infinite: never.
+double expected_epochs(const TraceJob& job, const TraceSize& size) {
+  double epochs = 0;
+  int reached = 0;
+  for (const TracePath& path : size.paths) {
+    const FullRun full = full_run(job, path);
+    epochs += full.epochs;
+    reached += full.reached ? 1 : 0;
+  }
+  return reached > 0 ? epochs / reached : INFINITY;
+}
+
+std::vector<ReplayPolicy> all_policies() {
+  std::vector<ReplayPolicy> out;
+  for (const SizePolicyInfo& policy : size_policies()) {
+    const Profiling how = policy.choose == zeus_choose ? Profiling::sweep : Profiling::search;
+    out.push_back(
+        {policy.name, policy.summary,
+         [&policy, how](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+           return Recurring(job, options, policy, how, seed)
+               .run(fixed_costs(job, options).recurrences);
+         }});
+  }
+  out.push_back({"grid", "every pair once, then the cheapest seen",
+                 [](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+                   return run_grid(job, options, seed, false);
+                 }});
+  out.push_back({"grid-early-stop", "the same, stopped at beta times the cheapest seen",
+                 [](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+                   return run_grid(job, options, seed, true);
+                 }});
+  out.push_back({"default", "the default batch size at the highest limit", run_default});
+  return out;
+}
+
+}  // namespace
+
+FixedCosts fixed_costs(const TraceJob& job, const ReplayOptions& options) {
+  FixedCosts out;
+  out.oracle.cost_j = INFINITY;
+  for (const TraceSize& size : job.sizes) {
+    out.limits = std::max(out.limits, static_cast<int>(size.points.size()));
+    const double epochs = expected_epochs(job, size);
+    if (!std::isfinite(epochs)) continue;
+    const TracePoint& point = best_point(job, options, size);
+    const Charge charge = epochs * epoch_at(job, options, point);
+    if (charge.cost_j < out.oracle.cost_j)
+      out.oracle = charge, out.best = {size.batch_size, point.limit_w};
+    if (size.batch_size == job.default_size)
+      out.by_default = epochs * epoch_at(job, options, size.points.back());
+  }
+  out.recurrences = options.recurrences > 0 ? options.recurrences
+                                            : 2 * static_cast<int>(job.sizes.size()) * out.limits;
+  return out;
+}
+
+const std::vector<ReplayPolicy>& replay_policies() {
+  static const std::vector<ReplayPolicy> policies = all_policies();
+  return policies;
+}
+
+Result<const ReplayPolicy*> find_replay_policy(std::string_view name) {
+  std::string names;
+  for (const ReplayPolicy& policy : replay_policies()) {
+    if (policy.name == name) return &policy;
+    names += (names.empty() ? "" : ", ") + policy.name;
+  }
+  return Error{Errc::not_found, fmt::format("policy '{}': there are {}", name, names)};
+}
+
+namespace {
+
+std::optional<int> break_even(std::span<const double> cumulative, double by_default) {
+  std::optional<int> out;
+  for (std::size_t i = cumulative.size(); i-- > 0;) {
+    if (cumulative[i] > by_default * static_cast<double>(i + 1)) break;
+    out = static_cast<int>(i) + 1;
+  }
+  return out;
+}
+
+}  // namespace
+
+ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options, const ReplayPolicy&,
+                             std::span<const ReplayRun> runs) {
+  const FixedCosts fixed = fixed_costs(job, options);
+  const double n = static_cast<double>(runs.size());
+  const auto recurrences = static_cast<std::size_t>(fixed.recurrences);
+  ReplayFigures out;
+  out.mean_cumulative_cost.resize(recurrences);
+  double squares = 0, sum = 0;
+  Charge last;
+  for (const ReplayRun& run : runs) {
+    Charge total;
+    for (std::size_t i = 0; i < run.recurrences.size(); ++i) {
+      total += run.recurrences[i];
+      out.mean_cumulative_cost[i] += total.cost_j / n;
+      if (i + 5 >= recurrences) last += run.recurrences[i];
+    }
+    out.mean += (1 / n) * total;
+    sum += total.cost_j, squares += total.cost_j * total.cost_j;
+    out.end_is_oracle += run.end == fixed.best ? 1 / n : 0;
+    out.unfinished += run.unfinished;
+  }
+  if (runs.size() > 1) out.cost_sd = std::sqrt(std::max(0.0, squares - sum * sum / n) / (n - 1));
+  out.regret = out.mean.cost_j / fixed.oracle.cost_j - static_cast<double>(recurrences);
+  out.regret_sd = out.cost_sd / fixed.oracle.cost_j;
+  const double count = n * static_cast<double>(std::min<std::size_t>(5, recurrences));
+  out.last_energy_saving = 1 - last.energy_j / count / fixed.by_default.energy_j;
+  out.last_time_saving = 1 - last.time_s / count / fixed.by_default.time_s;
+  out.break_even = break_even(out.mean_cumulative_cost, fixed.by_default.cost_j);
+  return out;
+}
+
+SingleRun single_run(const TraceJob& job, const ReplayOptions& options, const Selector& selector,
+                     bool hindsight) {
+  const TraceSize& size = size_of(job, job.default_size);
+  const double epochs = expected_epochs(job, size);
+  const Charge untuned = epochs * epoch_at(job, options, size.points.back());
+  Charge tuned;
+  SingleRun out;
+  std::vector<KnobReading> readings;
+  for (const TracePoint& point : size.points)
+    readings.push_back({point.limit_w, 1 / point.epoch_s, Watts(point.power_w)});
+  if (hindsight) {
+    const std::size_t best = best_reading(selector, Watts(job.max_power_w), readings);
+    tuned = epochs * epoch_at(job, options, size.points[best]);
+    out.limit_w = size.points[best].limit_w;
+  } else {
+    const Profile found = search(job, options, size, selector, std::nullopt);
+    tuned = found.measuring;
+    tuned += (epochs - found.share) * epoch_at(job, options, found.chosen);
+    out.limit_w = found.chosen.limit_w;
+    out.readings = found.readings;
+  }
+  out.energy_saving = 1 - tuned.energy_j / untuned.energy_j;
+  out.slowdown = tuned.time_s / untuned.time_s - 1;
+  out.cost_saving = 1 - tuned.cost_j / untuned.cost_j;
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,99 @@
+// Replays jobs that recur from measured traces, in process: any policy, the baselines, and the best
+// fixed pair with hindsight. Everything is charged: failed, stopped and profiling runs.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tune/knob.h"
+#include "tune/size_policy.h"
+#include "tune/trace.h"
+
+namespace derate {
+
+struct ReplayOptions {
+  double eta = 0.5;
+  double beta = 2;
+  int recurrences = 0;  // 0: 2 * batch sizes * power limits, as published
+  std::optional<double> budget = {};
+};
+
+struct Charge {
+  double energy_j = 0, time_s = 0, cost_j = 0;
+
+  Charge& operator+=(const Charge& other);
+  friend Charge operator*(double k, const Charge& charge) {
+    return {k * charge.energy_j, k * charge.time_s, k * charge.cost_j};
+  }
+};
+
+// A batch size and a power limit.
+struct SizeAndLimit {
+  int batch_size = 0;
+  double limit_w = 0;
+
+  bool operator==(const SizeAndLimit&) const = default;
+};
+
+// What one seed came to.
+struct ReplayRun {
+  std::vector<Charge> recurrences;  // what each took, all its tries
+  SizeAndLimit end;                 // of the last recurrence
+  int tries = 0, unfinished = 0;    // recurrences that gave up after kMostTries
+};
+
+// A job's costs under fixed choices.
+struct FixedCosts {
+  int recurrences = 0;
+  int limits = 0;     // the most that any batch size has
+  SizeAndLimit best;  // the oracle: the least expected cost of a recurrence
+  Charge oracle;      // expected, of one recurrence
+  Charge by_default;  // expected, of one recurrence, at the default size and its highest limit
+};
+FixedCosts fixed_costs(const TraceJob& job, const ReplayOptions& options);
+
+inline constexpr int kMostTries = 20;
+
+// A policy of the table, or a baseline: "default", "grid", "grid-early-stop" (as published with
+// Zeus's results: docs/tune.md has their exact rules).
+struct ReplayPolicy {
+  std::string name, summary;
+  std::function<ReplayRun(const TraceJob&, const ReplayOptions&, std::uint64_t seed)> run;
+};
+const std::vector<ReplayPolicy>& replay_policies();
+// Errors: not_found, naming those there are.
+Result<const ReplayPolicy*> find_replay_policy(std::string_view name);
+
+// How one policy did over all seeds.
+struct ReplayFigures {
+  Charge mean;                       // cumulative over the recurrences
+  double cost_sd = 0;                // of cumulative cost, between seeds
+  double regret = 0, regret_sd = 0;  // in runs of the oracle
+  // The last five recurrences, against the default's expectation; the least and most of any seed
+  // are not kept here.
+  double last_energy_saving = 0, last_time_saving = 0;
+  // From which recurrence on (1 is the first) the mean cumulative cost stays at or below the
+  // default's expectation; empty: never.
+  std::optional<int> break_even;
+  double end_is_oracle = 0;  // share of seeds
+  int unfinished = 0;
+  std::vector<double> mean_cumulative_cost;  // after each recurrence
+};
+ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
+                             const ReplayPolicy& policy, std::span<const ReplayRun> runs);
+
+// One run at the default batch size, its power limit tuned from the first epoch on.
+struct SingleRun {
+  double energy_saving = 0, slowdown = 0, cost_saving = 0;  // expected, against the highest limit
+  double limit_w = 0;
+  int readings = 0;
+};
+// `hindsight`: at the best limit from the start, without profiling.
+SingleRun single_run(const TraceJob& job, const ReplayOptions& options, const Selector& selector,
+                     bool hindsight);
+
+}  // namespace derate
