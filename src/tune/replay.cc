@@ -43,8 +43,8 @@ const TracePoint& best_point(const TraceJob& job, const ReplayOptions& options,
       });
 }
 
-const TracePath& draw_path(const TraceSize& size, Random& random) {
-  return size.paths[std::uniform_int_distribution<std::size_t>(0, size.paths.size() - 1)(random)];
+std::optional<int> draw_run(const TraceSize& size, Random& random) {
+  return size.runs[std::uniform_int_distribution<std::size_t>(0, size.runs.size() - 1)(random)];
 }
 
 // The epochs of a full run, and whether it reaches its target.
@@ -52,10 +52,10 @@ struct FullRun {
   int epochs = 0;
   bool reached = false;
 };
-FullRun full_run(const TraceJob& job, const TracePath& path) {
+FullRun full_run(const TraceJob& job, std::optional<int> epochs) {
   const int most = job.task.max_epochs;
-  const bool reached = path.epochs && *path.epochs <= most;
-  return {reached ? *path.epochs : most, reached};
+  const bool reached = epochs && *epochs <= most;
+  return {reached ? *epochs : most, reached};
 }
 
 // --- profiling
@@ -183,7 +183,7 @@ class Recurring {
 bool Recurring::run_try(int recurrence, Charge& charge) {
   const SizeChoice choice = policy_.choose(problem_, trials_);
   const TraceSize& size = size_of(job_, choice.batch_size);
-  const TracePath& path = draw_path(size, random_);
+  const FullRun full = full_run(job_, draw_run(size, random_));
   const bool fresh = !profiles_.contains(choice.batch_size);
   if (fresh) profiles_.emplace(choice.batch_size, profile(size));
   const Profile& known = profiles_.at(choice.batch_size);
@@ -213,12 +213,7 @@ bool Recurring::run_try(int recurrence, Charge& charge) {
     if (stops()) return false;
     pay(trial, charge, epoch, 1);
   }
-  const FullRun full = full_run(job_, path);
-  auto mark = path.marks.begin();
-  while (true) {
-    for (; mark != path.marks.end() && mark->epochs <= trial.epochs; ++mark)
-      trial.marks.push_back(*mark);
-    if (trial.epochs >= full.epochs) break;
+  while (trial.epochs < full.epochs) {
     if (stops()) return false;
     pay(trial, charge, epoch, 1);
   }
@@ -242,7 +237,7 @@ ReplayRun run_default(const TraceJob& job, const ReplayOptions& options, std::ui
     Charge charge;
     FullRun full;
     for (int tries = 0; !full.reached && tries < kMostTries; ++tries, ++out.tries) {
-      full = full_run(job, draw_path(size, random));
+      full = full_run(job, draw_run(size, random));
       charge += run_fully(job, options, size.points.back(), full);
     }
     out.unfinished += full.reached ? 0 : 1;
@@ -283,7 +278,7 @@ ReplayRun run_grid(const TraceJob& job, const ReplayOptions& options, std::uint6
       const bool from_list = !list.empty();
       const auto [size, point] = from_list ? list.front() : best;
       if (from_list) list.erase(list.begin());
-      FullRun full = full_run(job, draw_path(*size, random));
+      FullRun full = full_run(job, draw_run(*size, random));
       const double epoch = epoch_at(job, options, point).cost_j;
       const double fit = std::floor(options.beta * cheapest / epoch);
       if (early_stop && from_list && full.epochs > fit) full = {static_cast<int>(fit), false};
@@ -307,8 +302,8 @@ ReplayRun run_grid(const TraceJob& job, const ReplayOptions& options, std::uint6
 double expected_epochs(const TraceJob& job, const TraceSize& size) {
   double epochs = 0;
   int reached = 0;
-  for (const TracePath& path : size.paths) {
-    const FullRun full = full_run(job, path);
+  for (const std::optional<int> run : size.runs) {
+    const FullRun full = full_run(job, run);
     epochs += full.epochs;
     reached += full.reached ? 1 : 0;
   }
@@ -375,6 +370,15 @@ Result<const ReplayPolicy*> find_replay_policy(std::string_view name) {
 
 namespace {
 
+// The mean of the last recurrences.
+Charge last_runs(const ReplayRun& run) {
+  const std::size_t count = std::min(kLastRuns, run.recurrences.size());
+  Charge out;
+  for (std::size_t i = run.recurrences.size() - count; i < run.recurrences.size(); ++i)
+    out += (1 / static_cast<double>(count)) * run.recurrences[i];
+  return out;
+}
+
 std::optional<int> break_even(std::span<const double> cumulative, double by_default) {
   std::optional<int> out;
   for (std::size_t i = cumulative.size(); i-- > 0;) {
@@ -386,34 +390,38 @@ std::optional<int> break_even(std::span<const double> cumulative, double by_defa
 
 }  // namespace
 
-ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options, const ReplayPolicy&,
-                             std::span<const ReplayRun> runs) {
+ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
+                             std::span<const ReplayRun> runs,
+                             std::span<const ReplayRun> by_default) {
+  CHECK(!runs.empty());
   const FixedCosts fixed = fixed_costs(job, options);
   const double n = static_cast<double>(runs.size());
-  const auto recurrences = static_cast<std::size_t>(fixed.recurrences);
   ReplayFigures out;
-  out.mean_cumulative_cost.resize(recurrences);
-  double squares = 0, sum = 0;
-  Charge last;
-  for (const ReplayRun& run : runs) {
+  std::vector<double> cumulative(static_cast<std::size_t>(fixed.recurrences));
+  double squares = 0;
+  for (std::size_t seed = 0; seed < runs.size(); ++seed) {
+    const ReplayRun& run = runs[seed];
     Charge total;
     for (std::size_t i = 0; i < run.recurrences.size(); ++i) {
       total += run.recurrences[i];
-      out.mean_cumulative_cost[i] += total.cost_j / n;
-      if (i + 5 >= recurrences) last += run.recurrences[i];
+      cumulative[i] += total.cost_j / n;
     }
     out.mean += (1 / n) * total;
-    sum += total.cost_j, squares += total.cost_j * total.cost_j;
+    squares += total.cost_j * total.cost_j;
+    out.last += (1 / n) * last_runs(run);
     out.end_is_oracle += run.end == fixed.best ? 1 / n : 0;
     out.unfinished += run.unfinished;
+    if (seed < by_default.size())
+      out.last_energy_savings.push_back(1 - last_runs(run).energy_j /
+                                                last_runs(by_default[seed]).energy_j);
   }
-  if (runs.size() > 1) out.cost_sd = std::sqrt(std::max(0.0, squares - sum * sum / n) / (n - 1));
-  out.regret = out.mean.cost_j / fixed.oracle.cost_j - static_cast<double>(recurrences);
+  if (n > 1)
+    out.cost_sd =
+        std::sqrt(std::max(0.0, squares - n * out.mean.cost_j * out.mean.cost_j) / (n - 1));
+  out.regret = out.mean.cost_j / fixed.oracle.cost_j - fixed.recurrences;
   out.regret_sd = out.cost_sd / fixed.oracle.cost_j;
-  const double count = n * static_cast<double>(std::min<std::size_t>(5, recurrences));
-  out.last_energy_saving = 1 - last.energy_j / count / fixed.by_default.energy_j;
-  out.last_time_saving = 1 - last.time_s / count / fixed.by_default.time_s;
-  out.break_even = break_even(out.mean_cumulative_cost, fixed.by_default.cost_j);
+  out.break_even = break_even(cumulative, fixed.by_default.cost_j);
+  std::sort(out.last_energy_savings.begin(), out.last_energy_savings.end());
   return out;
 }
 

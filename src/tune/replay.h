@@ -68,23 +68,27 @@ const std::vector<ReplayPolicy>& replay_policies();
 // Errors: not_found, naming those there are.
 Result<const ReplayPolicy*> find_replay_policy(std::string_view name);
 
+inline constexpr std::size_t kLastRuns = 5;
+
 // How one policy did over all seeds.
 struct ReplayFigures {
   Charge mean;                       // cumulative over the recurrences
   double cost_sd = 0;                // of cumulative cost, between seeds
   double regret = 0, regret_sd = 0;  // in runs of the oracle
-  // The last five recurrences, against the default's expectation; the least and most of any seed
-  // are not kept here.
-  double last_energy_saving = 0, last_time_saving = 0;
+  Charge last;                       // mean of the last kLastRuns recurrences
+  // Of each seed, ascending: the energy of its last recurrences against that of the default's with
+  // the same seed, as the paper has it.
+  std::vector<double> last_energy_savings;
   // From which recurrence on (1 is the first) the mean cumulative cost stays at or below the
   // default's expectation; empty: never.
   std::optional<int> break_even;
   double end_is_oracle = 0;  // share of seeds
-  int unfinished = 0;
-  std::vector<double> mean_cumulative_cost;  // after each recurrence
+  int unfinished = 0;        // recurrences that gave up
 };
+// `by_default`: the default's runs with the same seeds, or none.
 ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
-                             const ReplayPolicy& policy, std::span<const ReplayRun> runs);
+                             std::span<const ReplayRun> runs,
+                             std::span<const ReplayRun> by_default = {});
 
 // One run at the default batch size, its power limit tuned from the first epoch on.
 struct SingleRun {

@@ -110,33 +110,12 @@ bool is_of(const R& row, const TraceTask& task) {
          row.optimizer == task.optimizer;
 }
 
-bool better(const TraceTask& task, double a, double b) {
-  return task.lower_is_better ? a < b : a > b;
-}
-
-// The trainings of one batch size, from its rows of all targets.
-std::vector<TracePath> paths_of(const TraceTask& task, std::span<const TrainRow> train, int size) {
-  std::map<std::string, TracePath> paths;
-  for (const TrainRow& row : train) {
-    if (!is_of(row, task) || row.batch_size != size) continue;
-    const bool is_target = row.target == task.target;
-    // Nothing beyond the target is ever seen: the run has ended.
-    if (!is_target && better(task, row.target, task.target)) continue;
-    TracePath& path = paths[row.run];
-    if (is_target) path.epochs = row.epochs;
-    if (row.epochs) path.marks.push_back({static_cast<double>(*row.epochs), row.target});
-  }
-  std::vector<TracePath> out;
-  for (auto& [run, path] : paths) {
-    std::sort(path.marks.begin(), path.marks.end(), [&](const EpochMark& a, const EpochMark& b) {
-      return a.epochs != b.epochs ? a.epochs < b.epochs : better(task, a.metric, b.metric);
-    });
-    const auto same =
-        std::unique(path.marks.begin(), path.marks.end(),
-                    [](const EpochMark& a, const EpochMark& b) { return a.epochs == b.epochs; });
-    path.marks.erase(same, path.marks.end());
-    out.push_back(std::move(path));
-  }
+std::vector<std::optional<int>> runs_of(const TraceTask& task, std::span<const TrainRow> train,
+                                        int size) {
+  std::vector<std::optional<int>> out;
+  for (const TrainRow& row : train)
+    if (is_of(row, task) && row.batch_size == size && row.target == task.target)
+      out.push_back(row.epochs);
   return out;
 }
 
@@ -149,6 +128,14 @@ std::vector<TracePoint> points_of(const TraceTask& task, std::span<const PowerRo
   std::sort(out.begin(), out.end(),
             [](const TracePoint& a, const TracePoint& b) { return a.limit_w < b.limit_w; });
   return out;
+}
+
+Result<void> check_points(const TraceTask& task, const TraceSize& size) {
+  for (std::size_t i = 1; i < size.points.size(); ++i)
+    if (size.points[i].limit_w == size.points[i - 1].limit_w)
+      return Error{Errc::bad_data, fmt::format("{}: batch size {} has two rows for {} W", task.name,
+                                               size.batch_size, size.points[i].limit_w)};
+  return {};
 }
 
 }  // namespace
@@ -166,7 +153,6 @@ Result<std::vector<TrainRow>> parse_train_trace(std::string_view csv, std::strin
     one.network = row.text("network");
     one.optimizer = row.text("optimizer");
     one.batch_size = TRY(row.integer("batch_size", 1, kLargestBatch));
-    one.run = fmt::format("{} {}", row.text("learning_rate"), row.text("run"));
     one.target = TRY(row.number("target_metric", -1e12, 1e12));
     // Never reached: empty, or as pandas writes it.
     if (const auto text = row.text("target_epoch"); !text.empty() && to_lower(text) != "nan")
@@ -213,8 +199,9 @@ Result<TraceJob> make_trace_job(const TraceTask& task, std::span<const TrainRow>
     return Error{Errc::not_found, fmt::format("{}: the train trace has no run to target {}",
                                               task.name, task.target)};
   for (const int size : sizes) {
-    TraceSize one{size, points_of(task, power, size), paths_of(task, train, size)};
-    if (one.points.empty()) continue;
+    TraceSize one{size, points_of(task, power, size), runs_of(task, train, size)};
+    if (one.points.empty() || one.runs.empty()) continue;
+    TRY(check_points(task, one));
     job.max_power_w = std::max(job.max_power_w, one.points.back().limit_w);
     job.sizes.push_back(std::move(one));
   }

@@ -18,7 +18,6 @@ namespace derate {
 struct TrainRow {
   std::string dataset, network, optimizer;
   int batch_size = 0;
-  std::string run;  // learning rate and number: rows of one training have the same
   double target = 0;
   std::optional<int> epochs;  // empty: never reached
 };
@@ -56,16 +55,11 @@ struct TracePoint {
   double limit_w = 0, epoch_s = 0, power_w = 0;
 };
 
-// One training at one batch size.
-struct TracePath {
-  std::optional<int> epochs;     // to the target; empty: never
-  std::vector<EpochMark> marks;  // when other targets were reached, ascending, the best of an epoch
-};
-
 struct TraceSize {
   int batch_size = 0;
   std::vector<TracePoint> points;  // ascending by limit
-  std::vector<TracePath> paths;
+  // Of each training, the epochs that it took to the target; empty: never reached.
+  std::vector<std::optional<int>> runs;
 };
 
 // A task on one GPU: what both traces have of it.
@@ -76,8 +70,8 @@ struct TraceJob {
   double max_power_w = 0;
 };
 
-// Errors: not_found when the traces share no batch size of the task, or none of it has its target;
-// bad_data when a batch size lacks a limit that the default has... or its highest.
+// Errors: not_found when the traces share no batch size of the task, or nothing was trained to its
+// target, or the default batch size is not there; bad_data when a limit is there twice.
 Result<TraceJob> make_trace_job(const TraceTask& task, std::span<const TrainRow> train,
                                 std::span<const PowerRow> power);
 

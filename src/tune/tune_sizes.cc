@@ -1,16 +1,209 @@
 #include "tune/tune_sizes.h"
 
-#include "tune/zeus_sizes.h"
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "tune/size_beliefs.h"
 
 namespace derate {
+namespace {
+
+// Chosen together with those of size_beliefs.cc, on targets that are not reported: docs/tune.md.
+constexpr double kHorizon = 7.5;    // runs that are counted on, besides as many as there were
+constexpr double kReach = 1.2;      // octaves beyond what was profiled
+constexpr double kOverdraft = 1.2;  // what a run must be worth, in what it may lose to the default
+
+constexpr double kPeek = 0.5;  // epochs that a profile takes
+constexpr int kPatience = 10;  // runs, doubled each time, before what was given up is tried again
+
+// Of a run that costs exp(N(mean, variance)) times the best one.
+struct Prospect {
+  double mean = 0, variance = 0;
+
+  double below(double log_bound) const {
+    return 0.5 * std::erfc(-(log_bound - mean) / std::sqrt(2 * variance));
+  }
+  // E[cost; cost < exp(log_bound)]
+  double partial(double log_bound) const {
+    return std::exp(mean + variance / 2) * Prospect{mean + variance, variance}.below(log_bound);
+  }
+};
+
+// E[(1 - cost)+] where the run costs more than exp(log_least): what one such run would save on
+// average of all later ones, in costs of the best.
+double expected_improvement(const Prospect& prospect, double log_least) {
+  if (log_least >= 0) return 0;
+  return prospect.below(0) - prospect.below(log_least) -
+         (prospect.partial(0) - prospect.partial(log_least));
+}
+
+// E[cost] where the run costs more than exp(log_least); one that would cost more than beta is
+// stopped there, and the best runs after it.
+double expected_cost(const Prospect& prospect, double log_least, double beta) {
+  const double bound = std::max(std::log(beta), log_least);
+  return prospect.partial(bound) - prospect.partial(log_least) +
+         (beta + 1) * (1 - prospect.below(bound));
+}
+
+constexpr double kLogNothing = -20;
+
+// Nodes and weights of Gauss-Hermite quadrature, for a standard normal (Abramowitz and Stegun,
+// table 25.10).
+constexpr std::array<std::array<double, 2>, 5> kNormalNodes{{{-2.8569700139, 0.0112574113},
+                                                             {-1.3556261800, 0.2220759220},
+                                                             {0, 0.5333333333},
+                                                             {1.3556261800, 0.2220759220},
+                                                             {2.8569700139, 0.0112574113}}};
+
+// What trying a batch size is worth. All costs are in those of a run of the best.
+class Appraisal {
+ public:
+  Appraisal(const SizeProblem& problem, const SizeBeliefs& beliefs)
+      : problem_(problem),
+        beliefs_(beliefs),
+        best_(*beliefs.best),
+        unit_(std::exp(beliefs.log_cost(*beliefs.best))),
+        horizon_(problem.recurrences ? std::max(0, *problem.recurrences - beliefs.completed - 1)
+                                     : kHorizon + beliefs.completed) {}
+
+  // J: a run of the best.
+  double unit() const { return unit_; }
+
+  // What later runs save on average if `i` runs to its end, less what that takes above a run of the
+  // best instead. `shift`: were its epoch's cost so far from what is believed, in log. `spent` is
+  // paid already, and at least one more epoch will be (half of it: whole epochs, taken as
+  // continuous).
+  double worth_of_a_run(std::size_t i, double shift, double spent) const {
+    const double epoch = std::exp(beliefs_.cost.mean(i) + shift) / unit_;
+    const double log_least = std::log(spent + 0.5 * epoch);
+    const double mean = relative(i) + shift;
+    const Prospect run{mean, variance_of_a_run(i)};
+    const double left = 1 - run.below(log_least);
+    if (left < 1e-6) return -problem_.beta;  // it takes longer than was believed of it
+    const double to_come = expected_cost(run, log_least, problem_.beta) / left - spent;
+    const double improvement =
+        expected_improvement({mean, what_a_run_teaches(i)}, log_least) / left;
+    return horizon_ * improvement + 1 - to_come;
+  }
+
+  // Of a try of `i`. A batch size that was never profiled is looked at first, and given up where
+  // that shows it to be dear.
+  double worth(std::size_t i) const {
+    if (beliefs_.seen[i].epoch_cost) return worth_of_a_run(i, 0, 0);
+    const double sd = std::sqrt(beliefs_.cost.covariance(i, i));
+    double worth = 0;
+    for (const auto& [z, weight] : kNormalNodes) {
+      const double shift = z * sd;
+      const double peek = kPeek * std::exp(beliefs_.cost.mean(i) + shift) / unit_;
+      worth += weight * std::max(-peek, worth_of_a_run(i, shift, 0));
+    }
+    return worth;
+  }
+
+  // What a try of `i` is expected to take above the default, less what has been saved so far.
+  double overdraft(std::size_t i) const {
+    if (!beliefs_.by_default) return 0;
+    Prospect run{relative(i), variance_of_a_run(i)};
+    if (!beliefs_.seen[i].epoch_cost) run.variance += beliefs_.cost.variance_between(i, best_);
+    const double allowed = *beliefs_.by_default * (beliefs_.completed + 1) - beliefs_.paid;
+    return std::max(0.0, expected_cost(run, kLogNothing, problem_.beta) - allowed / unit_);
+  }
+
+ private:
+  double relative(std::size_t i) const { return beliefs_.log_cost(i) - beliefs_.log_cost(best_); }
+  double variance_of_a_run(std::size_t i) const {
+    return beliefs_.epochs.variance_between(i, best_) + beliefs_.noise(beliefs_.epochs.mean(i));
+  }
+  // The variance of the change that a run of `i` makes to what is believed of it against the best
+  // (the knowledge gradient of Frazier, Powell and Dayanik, 2009): little where much is known.
+  double what_a_run_teaches(std::size_t i) const {
+    const SizeCurve& epochs = beliefs_.epochs;
+    const double change = epochs.covariance(i, i) - epochs.covariance(i, best_);
+    const double total = epochs.covariance(i, i) + beliefs_.noise(epochs.mean(i));
+    return std::max(1e-8, change * change / total);
+  }
+
+  const SizeProblem& problem_;
+  const SizeBeliefs& beliefs_;
+  std::size_t best_;
+  double unit_, horizon_;
+};
+
+// Near enough to a batch size that was profiled, and not known to be hopeless.
+bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs, std::size_t i) {
+  const SeenSize& seen = beliefs.seen[i];
+  if (i == *beliefs.best || seen.infeasible || seen.running || seen.stopped_now ||
+      (seen.missed > 0 && seen.reached == 0))
+    return false;
+  // What was given up is not begun again soon: little has been learned since.
+  const int patience = kPatience << std::clamp(seen.stops - 1, 0, 10);
+  if (seen.stops > 0 && beliefs.completed - seen.last_stop <= patience) return false;
+  for (std::size_t j = 0; j < problem.batch_sizes.size(); ++j) {
+    if (!beliefs.seen[j].epoch_cost) continue;
+    const double ratio = static_cast<double>(problem.batch_sizes[i]) / problem.batch_sizes[j];
+    if (std::abs(std::log2(ratio)) <= kReach || i + 1 == j || j + 1 == i) return true;
+  }
+  return false;
+}
+
+// J that a try may cost so that the budget is kept even if it comes to nothing and the best runs
+// after it; empty: no budget. The budget counts from kFreeRuns runs on: until then what is left to
+// that many is counted in.
+std::optional<double> allowance(const SizeProblem& problem, const SizeBeliefs& beliefs) {
+  if (!problem.budget) return std::nullopt;
+  const double best = std::exp(beliefs.log_cost(*beliefs.best));
+  const int runs = std::max(SizeProblem::kFreeRuns, beliefs.completed + 1);
+  const double by_default = beliefs.by_default.value_or(0) * (1 - 2 * beliefs.by_default_sd);
+  return (1 + *problem.budget) * by_default * runs - beliefs.paid -
+         best * (runs - beliefs.completed);
+}
+
+}  // namespace
 
 SizeChoice tune_choose(const SizeProblem& problem, std::span<const Trial> trials) {
-  return zeus_choose(problem, trials);
+  const SizeBeliefs beliefs = believe(problem, trials);
+  SizeChoice out{.batch_size = problem.default_size};
+  if (!beliefs.best) {
+    out.why = {"the default: no run has reached the target yet"};
+    return out;
+  }
+  const Appraisal appraisal(problem, beliefs);
+  const double bound = problem.beta * appraisal.unit();
+  out.batch_size = problem.batch_sizes[*beliefs.best];
+  out.stop_cost = bound;
+  out.why = {"the cheapest known"};
+  const auto allowed = allowance(problem, beliefs);
+  // What may cost no more than a run of the best teaches little.
+  if (allowed && *allowed < appraisal.unit()) return out;
+  double most = 0;
+  for (std::size_t i = 0; i < problem.batch_sizes.size(); ++i) {
+    if (!may_be_tried(problem, beliefs, i)) continue;
+    const double worth = appraisal.worth(i);
+    if (worth <= most || worth < kOverdraft * appraisal.overdraft(i)) continue;
+    most = worth;
+    out.batch_size = problem.batch_sizes[i];
+    out.exploring = true;
+    out.stop_cost = allowed ? std::min(bound, *allowed) : bound;
+    out.why = {"worth {0:.2f} runs of the best to know", {worth}};
+  }
+  return out;
 }
 
 SizeVerdict tune_watch(const SizeProblem& problem, std::span<const Trial> trials,
                        std::size_t running, const SizeChoice& choice) {
-  return zeus_watch(problem, trials, running, choice);
+  const Trial& trial = trials[running];
+  if (!choice.stop_cost || !trial.epoch_cost) return {};
+  if (trial.cost + *trial.epoch_cost > *choice.stop_cost)
+    return {true, {"would cost more than {0:.3g} J", {*choice.stop_cost}}};
+  if (!trial.exploring) return {};
+  const SizeBeliefs beliefs = believe(problem, trials);
+  if (!beliefs.best) return {};
+  const Appraisal appraisal(problem, beliefs);
+  const double worth = appraisal.worth_of_a_run(place_of(problem, trial.batch_size), 0,
+                                                trial.cost / appraisal.unit());
+  if (worth >= 0) return {};
+  return {true, {"going on would lose {0:.2f} runs of the best", {-worth}}};
 }
 
 }  // namespace derate
