@@ -140,6 +140,15 @@ double KnobSearch::start() const {
   return kUsualStart * std::min(highest, reference().power.value() / *options_.limited_gpus);
 }
 
+// Between two readings of one price that are of different work rates: the valley is there.
+std::optional<std::size_t> KnobSearch::among(std::span<const KnobReading> tied) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = tied.size(); !found && i-- > 1;)
+    if (std::abs(tied[i].rate - tied[i - 1].rate) > options_.tie * tied[i].rate)
+      found = beside(index_of(tied[i].setting), -1);
+  return found;
+}
+
 std::optional<double> KnobSearch::next() const {
   const auto& all = options_.settings;
   if (readings_.empty() || !measured(all.size() - 1)) return all.back();
@@ -153,14 +162,14 @@ std::optional<double> KnobSearch::next() const {
   const auto price_of = [&](const KnobReading& reading) {
     return price(options_.selector, options_.max_power, reading);
   };
-  const double dearest = price_of(best()) * (1 + kTie);
-  const auto readings = allowed();
-  const auto middle = std::find_if(readings.begin(), readings.end(), [&](const KnobReading& each) {
-    return price_of(each) <= dearest;
-  });
-  auto found = beside(index_of(middle->setting), -1);
+  const double dearest = price_of(best()) * (1 + options_.tie);
+  std::vector<KnobReading> tied;
+  for (const KnobReading& each : allowed())
+    if (price_of(each) <= dearest) tied.push_back(each);
+  auto found = beside(index_of(tied.front().setting), -1);
   if (!found) found = beside(index_of(best().setting), -1);
   if (!found) found = beside(index_of(best().setting), 1);
+  if (!found) found = among(tied);
   if (!found) return std::nullopt;
   return all[*found];
 }

@@ -66,6 +66,8 @@ struct KnobSearchOptions {
   std::optional<double> start = {};
   // Settings closer together than this are as good as one. 0: every setting is told apart.
   double resolution = 0;
+  // Prices as near to each other as this, relative, are one: more where readings are noisy.
+  double tie = 0.01;
   // A setting that takes this much more time is never the best, and nothing is measured below it.
   double guard = 1.5;
 };
@@ -78,8 +80,6 @@ class KnobSearch {
   // Of the highest clock, or of the power that the work draws at the highest limit. Assumed: a
   // GPU's power falls faster than its speed until about there (docs/tune.md).
   static constexpr double kUsualStart = 0.7;
-  // Prices as near to each other as this are one.
-  static constexpr double kTie = 0.01;
 
   explicit KnobSearch(KnobSearchOptions options);
 
@@ -104,6 +104,7 @@ class KnobSearch {
   std::span<const KnobReading> allowed() const;
   double start() const;
   std::optional<std::size_t> beside(std::size_t middle, int step) const;
+  std::optional<std::size_t> among(std::span<const KnobReading> tied) const;
 
   KnobSearchOptions options_;
   std::vector<KnobReading> readings_;
