@@ -135,9 +135,9 @@ std::optional<std::size_t> KnobSearch::beside(std::size_t middle, int step) cons
 // Where the second reading is wanted.
 double KnobSearch::start() const {
   if (options_.start) return *options_.start;
-  const double highest = options_.settings.back();
-  if (!options_.limited_gpus) return kUsualStart * highest;
-  return kUsualStart * std::min(highest, reference().power.value() / *options_.limited_gpus);
+  const double usual = kUsualStart * options_.settings.back();
+  if (!options_.limited_gpus) return usual;
+  return std::min(usual, reference().power.value() / *options_.limited_gpus);
 }
 
 // Between two readings of one price that are of different work rates: the valley is there.

@@ -77,8 +77,8 @@ struct KnobSearchOptions {
 // settings make no difference, as limits above what the work draws, the valley goes on below.
 class KnobSearch {
  public:
-  // Of the highest clock, or of the power that the work draws at the highest limit. Assumed: a
-  // GPU's power falls faster than its speed until about there (docs/tune.md).
+  // Of the highest clock or power limit. Assumed: a GPU's power falls faster than its speed until
+  // about there. A limit above what the work draws makes no difference: that much at most.
   static constexpr double kUsualStart = 0.7;
 
   explicit KnobSearch(KnobSearchOptions options);

@@ -143,9 +143,8 @@ Result<void> check_points(const TraceTask& task, const TraceSize& size) {
 std::span<const TraceTask> trace_tasks() { return kTasks; }
 
 Result<std::vector<TrainRow>> parse_train_trace(std::string_view csv, std::string_view file) {
-  static constexpr std::string_view kColumns[] = {"dataset",       "network",     "batch_size",
-                                                  "optimizer",     "run",         "learning_rate",
-                                                  "target_metric", "target_epoch"};
+  static constexpr std::string_view kColumns[] = {"dataset",   "network",       "batch_size",
+                                                  "optimizer", "target_metric", "target_epoch"};
   std::vector<TrainRow> out;
   TRY(for_each_row(csv, file, kColumns, [&](const Row& row) -> Result<void> {
     TrainRow one;

@@ -1,0 +1,263 @@
+#include "tune/size_policy.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "tune/size_beliefs.h"
+#include "tune/tune_sizes.h"
+#include "tune/zeus_sizes.h"
+
+namespace derate {
+namespace {
+
+SizeProblem problem(std::vector<int> sizes, int by_default) {
+  SizeProblem out;
+  out.batch_sizes = std::move(sizes);
+  out.default_size = by_default;
+  out.max_epochs = 100;
+  return out;
+}
+
+// A job whose epochs and epoch costs are known, to be run by a policy.
+struct ToyJob {
+  SizeProblem problem;
+  std::map<int, double> epochs, epoch_cost;  // by batch size; epochs above max_epochs: misses
+  std::set<int> too_large;                   // out of memory
+  double noise = 0;                          // sd of log epochs
+
+  static ToyJob any() {
+    const int count = *rc::gen::inRange(1, 12);
+    std::vector<int> sizes;
+    for (int i = 0; i < count; ++i) sizes.push_back(8 << i);
+    ToyJob out{derate::problem(sizes, *rc::gen::elementOf(sizes))};
+    out.problem.seed = *rc::gen::inRange<std::uint64_t>(1, 1000);
+    for (const int size : sizes) {
+      out.epochs[size] = *rc::gen::inRange(2, 150);
+      out.epoch_cost[size] = *rc::gen::inRange(10, 1000);
+    }
+    out.epochs[out.problem.default_size] = *rc::gen::inRange(2, 60);
+    for (const int size : sizes)
+      if (size > out.problem.default_size && *rc::gen::inRange(0, 8) == 0)
+        out.too_large.insert(size);
+    out.noise = *rc::gen::inRange(0, 3) * 0.1;
+    return out;
+  }
+};
+
+// Runs one try to its end, as a daemon would.
+void run_try(const SizePolicyInfo& policy, const ToyJob& job, std::vector<Trial>& trials,
+             int recurrence, std::mt19937_64& random) {
+  const SizeChoice choice = policy.choose(job.problem, trials);
+  RC_ASSERT(job.epochs.contains(choice.batch_size));
+  Trial& trial = trials.emplace_back();
+  trial.id = static_cast<std::int64_t>(trials.size());
+  trial.recurrence = recurrence;
+  trial.batch_size = choice.batch_size;
+  trial.exploring = choice.exploring;
+  if (job.too_large.contains(choice.batch_size)) {
+    trial.state = TrialState::infeasible;
+    return;
+  }
+  const double factor = std::exp(job.noise * std::normal_distribution<>()(random));
+  const double needed = std::ceil(job.epochs.at(choice.batch_size) * factor);
+  trial.epoch_cost = trial.default_epoch_cost = job.epoch_cost.at(choice.batch_size);
+  while (trial.epochs < std::min<double>(needed, job.problem.max_epochs)) {
+    if (policy.watch(job.problem, trials, trials.size() - 1, choice).stop) {
+      trial.state = TrialState::stopped;
+      return;
+    }
+    if (choice.stop_cost)
+      RC_ASSERT(trial.cost + *trial.epoch_cost <= *choice.stop_cost * (1 + 1e-9));
+    trial.cost += *trial.epoch_cost;
+    trial.epochs += 1;
+  }
+  trial.state = needed <= job.problem.max_epochs ? TrialState::reached : TrialState::missed;
+}
+
+const SizePolicyInfo& any_policy() {
+  return size_policies()[*rc::gen::inRange<std::size_t>(0, size_policies().size())];
+}
+
+RC_GTEST_PROP(SizePolicies, EveryRecurrenceEndsAndWhatIsTooLargeIsNotOfferedAgain, ()) {
+  const SizePolicyInfo& policy = any_policy();
+  ToyJob job = ToyJob::any();
+  job.noise = std::min(job.noise, 0.1);  // so that the default reaches its target
+  std::mt19937_64 random(job.problem.seed);
+  std::vector<Trial> trials;
+  for (int recurrence = 0; recurrence < 40; ++recurrence) {
+    int tries = 0;
+    do {
+      RC_ASSERT(++tries <= 20);
+      run_try(policy, job, trials, recurrence, random);
+    } while (trials.back().state != TrialState::reached);
+  }
+  std::map<int, int> refusals;
+  for (const Trial& trial : trials)
+    if (trial.state == TrialState::infeasible) ++refusals[trial.batch_size];
+  for (const auto& [size, count] : refusals) RC_ASSERT(count == 1);
+}
+
+RC_GTEST_PROP(SizePolicies, TheSameHistoryGivesTheSameChoice, ()) {
+  const SizePolicyInfo& policy = any_policy();
+  const ToyJob job = ToyJob::any();
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  for (int i = 0; i < 15; ++i) run_try(policy, job, trials, i, random);
+  const auto a = policy.choose(job.problem, trials), b = policy.choose(job.problem, trials);
+  RC_ASSERT(a.batch_size == b.batch_size);
+  RC_ASSERT(a.stop_cost == b.stop_cost);
+}
+
+// Joules or kilojoules: costs have no scale of their own.
+RC_GTEST_PROP(SizePolicies, TheUnitOfCostDoesNotMatter, ()) {
+  const SizePolicyInfo& policy = any_policy();
+  ToyJob small = ToyJob::any(), large = small;
+  const double factor = 1024;  // exact in binary
+  for (auto& [size, cost] : large.epoch_cost) cost *= factor;
+  std::mt19937_64 random_small(1), random_large(1);
+  std::vector<Trial> trials_small, trials_large;
+  for (int i = 0; i < 15; ++i) {
+    run_try(policy, small, trials_small, i, random_small);
+    run_try(policy, large, trials_large, i, random_large);
+    RC_ASSERT(trials_small.back().batch_size == trials_large.back().batch_size);
+    RC_ASSERT(trials_small.back().state == trials_large.back().state);
+  }
+}
+
+// A client that dies leaves a trial that says nothing; one that runs is not chosen twice to learn
+// from.
+RC_GTEST_PROP(SizePolicies, DeadAndRunningTrialsStallNothing, ()) {
+  const SizePolicyInfo& policy = any_policy();
+  ToyJob job = ToyJob::any();
+  job.noise = 0;
+  job.too_large.clear();
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  int recurrence = 0;
+  for (int i = 0; i < 60; ++i, ++recurrence) {
+    const int kind = *rc::gen::inRange(0, 3);
+    if (kind == 0) {
+      run_try(policy, job, trials, recurrence, random);
+      continue;
+    }
+    const SizeChoice choice = policy.choose(job.problem, trials);
+    for (const Trial& other : trials)
+      RC_ASSERT(!choice.exploring || other.state != TrialState::running || !other.exploring ||
+                other.batch_size != choice.batch_size);
+    Trial& trial = trials.emplace_back();
+    trial.id = i + 1;
+    trial.recurrence = recurrence;
+    trial.batch_size = choice.batch_size;
+    trial.exploring = choice.exploring;
+    trial.state = kind == 1 ? TrialState::lost : TrialState::running;
+  }
+  for (Trial& trial : trials)
+    if (trial.state == TrialState::running) trial.state = TrialState::lost;
+  for (int i = 0; i < 60; ++i, ++recurrence) run_try(policy, job, trials, recurrence, random);
+  const auto reached = std::count_if(trials.begin(), trials.end(), [](const Trial& trial) {
+    return trial.state == TrialState::reached;
+  });
+  RC_ASSERT(reached >= 20);
+}
+
+// Costs fall by steps of one octave to a valley and rise from there: what it runs with in the end.
+TEST(TuneSizes, EndsAtTheBottomOfAValley) {
+  for (const int bottom : {16, 128, 1024}) {
+    ToyJob job{problem({8, 16, 32, 64, 128, 256, 512, 1024, 2048}, 256)};
+    for (const int size : job.problem.batch_sizes) {
+      const double octaves = std::abs(std::log2(static_cast<double>(size) / bottom));
+      job.epochs[size] = 20;
+      job.epoch_cost[size] = 100 * (1 + 0.4 * octaves);
+    }
+    std::mt19937_64 random(1);
+    std::vector<Trial> trials;
+    for (int i = 0; i < 40; ++i) run_try(size_policies()[0], job, trials, i, random);
+    EXPECT_EQ(trials.back().batch_size, bottom);
+  }
+}
+
+TEST(TuneSizes, RunsTheDefaultFirst) {
+  const auto job = problem({8, 16, 32}, 16);
+  for (const SizePolicyInfo& policy : size_policies())
+    EXPECT_EQ(policy.choose(job, {}).batch_size, 16) << policy.name;
+}
+
+// Every size but the default is far dearer: without a budget some are tried, with one the sum stays
+// in it after the free runs.
+RC_GTEST_PROP(TuneSizes, KeepsItsBudget, ()) {
+  ToyJob job = ToyJob::any();
+  job.noise = 0;
+  job.problem.budget = 0.25;
+  const double by_default =
+      job.epochs[job.problem.default_size] * job.epoch_cost[job.problem.default_size];
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  double paid = 0;
+  for (int recurrence = 0; recurrence < 30; ++recurrence) {
+    do {
+      run_try(*(*find_size_policy("tune")), job, trials, recurrence, random);
+      paid += trials.back().cost;
+    } while (trials.back().state != TrialState::reached);
+    RC_ASSERT(recurrence + 1 < SizeProblem::kFreeRuns ||
+              paid <= 1.25 * by_default * (recurrence + 1) * (1 + 1e-9));
+  }
+}
+
+TEST(TuneSizes, DoesNotGoOnWithWhatShowsToBeDear) {
+  ToyJob job{problem({32, 64, 128}, 64)};
+  job.epochs = {{32, 10}, {64, 10}, {128, 10}};
+  job.epoch_cost = {{32, 500}, {64, 100}, {128, 90}};
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  for (int i = 0; i < 10; ++i) run_try(size_policies()[0], job, trials, i, random);
+  for (const Trial& trial : trials) EXPECT_TRUE(trial.batch_size != 32 || trial.epochs < 2);
+}
+
+// Pruning goes from the default down until one fails, then up; the second round begins at the
+// cheapest.
+TEST(ZeusSizes, PrunesInThePublishedOrder) {
+  ToyJob job{problem({8, 16, 32, 64, 128}, 32)};
+  job.epochs = {{8, 101}, {16, 10}, {32, 12}, {64, 14}, {128, 101}};
+  for (const int size : job.problem.batch_sizes) job.epoch_cost[size] = 100;
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  int recurrence = 0;
+  while (trials.size() < 9) {
+    run_try(*(*find_size_policy("zeus")), job, trials, recurrence, random);
+    if (trials.back().state == TrialState::reached) ++recurrence;
+  }
+  std::vector<int> order;
+  for (const Trial& trial : trials) order.push_back(trial.batch_size);
+  // 16 is the cheapest of the first round; 8 and 128 are gone in the second.
+  const std::vector<int> wanted{32, 16, 8, 64, 128, 16, 32, 64};
+  order.resize(wanted.size());
+  EXPECT_EQ(order, wanted);
+}
+
+TEST(SizePolicies, NamesThoseThereAre) {
+  EXPECT_EQ(find_size_policy("random").error().message, "policy 'random': there are tune, zeus");
+}
+
+// A reading moves its own value most, and neighbours more than what is far.
+TEST(SizeCurve, LearnsNeighboursFromAReading) {
+  const std::vector<double> x{-3, -2, -1, 0, 1};
+  SizeCurve curve(x, {.slope_sd = 0.1, .wander = 0.2});
+  curve.observe(3, 1.0, 1e-6);
+  const double far_before = curve.variance_between(0, 3);
+  curve.observe(2, 2.0, 1e-6);
+  EXPECT_NEAR(curve.mean(2), 2.0, 1e-3);
+  EXPECT_NEAR(curve.mean(3), 1.0, 1e-3);
+  EXPECT_GT(curve.mean(1), 1.9);
+  EXPECT_LT(curve.variance_between(0, 3), far_before);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_GE(curve.covariance(i, i), -1e-9);
+}
+
+}  // namespace
+}  // namespace derate
