@@ -14,6 +14,7 @@
 #include "govern/beat_message.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
+#include "tune/replay.h"
 #include "version.h"
 
 namespace derate::cli {
@@ -556,6 +557,62 @@ void add_lab_verbs(CommandLine& line) {
                         "derate lab show mine.lab --apps"}));
 }
 
+void add_tune_replay(CommandLine& line, CLI::App& tune) {
+  std::string policies, workloads;
+  for (const ReplayPolicy& policy : replay_policies())
+    policies += fmt::format("{}{}", policies.empty() ? "" : ", ", policy.name);
+  for (const TraceTask& task : trace_tasks())
+    workloads += fmt::format("{}{}", workloads.empty() ? "" : ", ", task.name);
+  CLI::App* verb = tune.add_subcommand(
+      "replay", "Replay jobs that recur from measured traces, policy by policy");
+  auto& options = line.add_options<TuneReplayOptions>(*verb);
+  verb->add_option("--train", options.train, "Epochs to target by batch size: summary_train.csv")
+      ->type_name("FILE")
+      ->required();
+  verb->add_option("--power", options.power,
+                   "Epoch time and power by limit: summary_power_GPU.csv; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->required();
+  verb->add_option("--workload", options.workloads,
+                   fmt::format("Only these, of {}; default: all", workloads))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--policy", options.policies,
+                   fmt::format("Only these, of {}; default: all", policies))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--targets", options.targets,
+                   "The reported targets, or those that our own constants were chosen on")
+      ->check(CLI::IsMember({"reported", "tuning"}));
+  verb->add_option("--seeds", options.seeds, "Seeds, from 1")->check(CLI::Range(1, 100000));
+  verb->add_option("--eta", options.eta, "Weight of energy against time in the cost")
+      ->check(in_range(0, 1));
+  verb->add_option("--beta", options.beta, "A run is stopped at so many times the best one's cost")
+      ->check(in_range(1, 100));
+  verb->add_option("--recurrences", options.recurrences,
+                   "Runs of each job; default: 2 * batch sizes * limits, as published")
+      ->check(CLI::Range(1, 100000));
+  verb->add_option("--budget", options.budget,
+                   "What tune may cost above the default in sum after 5 runs; default: no limit")
+      ->check(in_range(0, 10));
+  verb->add_option("--selector", options.selector,
+                   "For one run: energy, time, cost:ETA, max-slowdown:FACTOR");
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate tune replay --train summary_train.csv --power "
+                "summary_power_v100.csv",
+                "derate tune replay --train summary_train.csv --power "
+                "summary_power_v100.csv --policy tune,zeus --seeds 1000 --json"}));
+}
+
+void add_tune_verbs(CommandLine& line) {
+  CLI::App* tune = line.app.add_subcommand(
+      "tune", "Training jobs that recur: their batch size, and the limit within a run");
+  tune->require_subcommand(1);
+  add_tune_replay(line, *tune);
+}
+
 void add_report(CommandLine& line) {
   CLI::App* report =
       line.app.add_subcommand("report", "Make a page of an experiment's results, in one file");
@@ -627,6 +684,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_run(*line);
   add_status(*line);
   add_beat(*line);
+  add_tune_verbs(*line);
   add_policy_verbs(*line);
   add_safety_verbs(*line);
   add_record(*line);

@@ -48,6 +48,15 @@ struct BeatOptions {
   bool from_stdin = false;
 };
 
+struct TuneReplayOptions : Common {
+  std::string train;
+  std::vector<std::string> power, workloads, policies;
+  std::string targets = "reported", selector = "cost:0.5";
+  double eta = 0.5, beta = 2;
+  int seeds = 100, recurrences = 0;
+  std::optional<double> budget;
+};
+
 struct PolicyListOptions : Common {};
 struct PolicyShowOptions : Common {
   std::string name;
@@ -195,7 +204,7 @@ using Verb =
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
                  ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions>;
+                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -203,6 +212,7 @@ Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);
+Result<int> run_verb(const TuneReplayOptions& options);
 Result<int> run_verb(const RestoreOptions& options);
 Result<int> run_verb(const ReleaseOptions& options);
 Result<int> run_verb(const PauseOptions& options);

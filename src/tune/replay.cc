@@ -29,13 +29,13 @@ const TraceSize& size_of(const TraceJob& job, int batch_size) {
   return *at;
 }
 
-Charge epoch_at(const TraceJob& job, const ReplayOptions& options, const TracePoint& point) {
+Charge epoch_at(const TraceJob& job, const TraceReplay& options, const TracePoint& point) {
   const double energy = point.epoch_s * point.power_w;
   return {energy, point.epoch_s,
           options.eta * energy + (1 - options.eta) * job.max_power_w * point.epoch_s};
 }
 
-const TracePoint& best_point(const TraceJob& job, const ReplayOptions& options,
+const TracePoint& best_point(const TraceJob& job, const TraceReplay& options,
                              const TraceSize& size) {
   return *std::min_element(
       size.points.begin(), size.points.end(), [&](const TracePoint& a, const TracePoint& b) {
@@ -70,7 +70,7 @@ struct Profile {
 };
 
 // As published: an equal share of the epoch at every limit.
-Profile sweep(const TraceJob& job, const ReplayOptions& options, const TraceSize& size) {
+Profile sweep(const TraceJob& job, const TraceReplay& options, const TraceSize& size) {
   Profile out{.share = 1, .readings = static_cast<int>(size.points.size())};
   const double share = 1.0 / static_cast<double>(size.points.size());
   for (const TracePoint& point : size.points)
@@ -80,7 +80,7 @@ Profile sweep(const TraceJob& job, const ReplayOptions& options, const TraceSize
 }
 
 // Ours: the same share a limit, but of few limits.
-Profile search(const TraceJob& job, const ReplayOptions& options, const TraceSize& size,
+Profile search(const TraceJob& job, const TraceReplay& options, const TraceSize& size,
                const Selector& selector, std::optional<double> start) {
   KnobSearchOptions how{.selector = selector, .max_power = Watts(job.max_power_w)};
   how.limited_gpus = 1;
@@ -111,7 +111,7 @@ enum class Profiling { sweep, search };
 // One seed of a job under a policy.
 class Recurring {
  public:
-  Recurring(const TraceJob& job, const ReplayOptions& options, const SizePolicyInfo& policy,
+  Recurring(const TraceJob& job, const TraceReplay& options, const SizePolicyInfo& policy,
             Profiling profiling, std::uint64_t seed)
       : job_(job),
         options_(options),
@@ -170,7 +170,7 @@ class Recurring {
   bool run_try(int recurrence, Charge& charge);
 
   const TraceJob& job_;
-  const ReplayOptions& options_;
+  const TraceReplay& options_;
   const SizePolicyInfo& policy_;
   Profiling profiling_;
   Random random_;
@@ -223,12 +223,12 @@ bool Recurring::run_try(int recurrence, Charge& charge) {
 
 // --- baselines
 
-Charge run_fully(const TraceJob& job, const ReplayOptions& options, const TracePoint& point,
+Charge run_fully(const TraceJob& job, const TraceReplay& options, const TracePoint& point,
                  const FullRun& full) {
   return full.epochs * epoch_at(job, options, point);
 }
 
-ReplayRun run_default(const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+ReplayRun run_default(const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
   Random random(seed);
   const TraceSize& size = size_of(job, job.default_size);
   const int recurrences = fixed_costs(job, options).recurrences;
@@ -262,7 +262,7 @@ std::vector<std::pair<const TraceSize*, TracePoint>> grid_of(const TraceJob& job
 
 // Grid search: each recurrence takes the next pair; a pair that misses, or is stopped, takes all of
 // its batch size off the list; then the cheapest pair seen is kept.
-ReplayRun run_grid(const TraceJob& job, const ReplayOptions& options, std::uint64_t seed,
+ReplayRun run_grid(const TraceJob& job, const TraceReplay& options, std::uint64_t seed,
                    bool early_stop) {
   Random random(seed);
   auto list = grid_of(job);
@@ -316,17 +316,17 @@ std::vector<ReplayPolicy> all_policies() {
     const Profiling how = policy.choose == zeus_choose ? Profiling::sweep : Profiling::search;
     out.push_back(
         {policy.name, policy.summary,
-         [&policy, how](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+         [&policy, how](const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
            return Recurring(job, options, policy, how, seed)
                .run(fixed_costs(job, options).recurrences);
          }});
   }
   out.push_back({"grid", "every pair once, then the cheapest seen",
-                 [](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+                 [](const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
                    return run_grid(job, options, seed, false);
                  }});
   out.push_back({"grid-early-stop", "the same, stopped at beta times the cheapest seen",
-                 [](const TraceJob& job, const ReplayOptions& options, std::uint64_t seed) {
+                 [](const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
                    return run_grid(job, options, seed, true);
                  }});
   out.push_back({"default", "the default batch size at the highest limit", run_default});
@@ -335,7 +335,7 @@ std::vector<ReplayPolicy> all_policies() {
 
 }  // namespace
 
-FixedCosts fixed_costs(const TraceJob& job, const ReplayOptions& options) {
+FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options) {
   FixedCosts out;
   out.oracle.cost_j = INFINITY;
   for (const TraceSize& size : job.sizes) {
@@ -390,7 +390,7 @@ std::optional<int> break_even(std::span<const double> cumulative, double by_defa
 
 }  // namespace
 
-ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
+ReplayFigures replay_figures(const TraceJob& job, const TraceReplay& options,
                              std::span<const ReplayRun> runs,
                              std::span<const ReplayRun> by_default) {
   CHECK(!runs.empty());
@@ -425,7 +425,7 @@ ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
   return out;
 }
 
-SingleRun single_run(const TraceJob& job, const ReplayOptions& options, const Selector& selector,
+SingleRun single_run(const TraceJob& job, const TraceReplay& options, const Selector& selector,
                      bool hindsight) {
   const TraceSize& size = size_of(job, job.default_size);
   const double epochs = expected_epochs(job, size);

@@ -15,7 +15,7 @@
 
 namespace derate {
 
-struct ReplayOptions {
+struct TraceReplay {
   double eta = 0.5;
   double beta = 2;
   int recurrences = 0;  // 0: 2 * batch sizes * power limits, as published
@@ -54,7 +54,7 @@ struct FixedCosts {
   Charge oracle;      // expected, of one recurrence
   Charge by_default;  // expected, of one recurrence, at the default size and its highest limit
 };
-FixedCosts fixed_costs(const TraceJob& job, const ReplayOptions& options);
+FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options);
 
 inline constexpr int kMostTries = 20;
 
@@ -62,7 +62,7 @@ inline constexpr int kMostTries = 20;
 // Zeus's results: docs/tune.md has their exact rules).
 struct ReplayPolicy {
   std::string name, summary;
-  std::function<ReplayRun(const TraceJob&, const ReplayOptions&, std::uint64_t seed)> run;
+  std::function<ReplayRun(const TraceJob&, const TraceReplay&, std::uint64_t seed)> run;
 };
 const std::vector<ReplayPolicy>& replay_policies();
 // Errors: not_found, naming those there are.
@@ -86,7 +86,7 @@ struct ReplayFigures {
   int unfinished = 0;        // recurrences that gave up
 };
 // `by_default`: the default's runs with the same seeds, or none.
-ReplayFigures replay_figures(const TraceJob& job, const ReplayOptions& options,
+ReplayFigures replay_figures(const TraceJob& job, const TraceReplay& options,
                              std::span<const ReplayRun> runs,
                              std::span<const ReplayRun> by_default = {});
 
@@ -97,7 +97,7 @@ struct SingleRun {
   int readings = 0;
 };
 // `hindsight`: at the best limit from the start, without profiling.
-SingleRun single_run(const TraceJob& job, const ReplayOptions& options, const Selector& selector,
+SingleRun single_run(const TraceJob& job, const TraceReplay& options, const Selector& selector,
                      bool hindsight);
 
 }  // namespace derate
