@@ -35,11 +35,15 @@ void ClientDesk::closed(const Peer& peer) const {
   for (const auto& hook : hooks_) hook(peer);
 }
 
-void ClientDesk::serve(ControlServer& server) {
+void ClientDesk::answer_late(ControlServer& server) {
   for (const auto& [connection, text] : take_late()) server.answer(connection, text);
+}
+
+void ClientDesk::serve(ControlServer& server) {
+  answer_late(server);
   server.serve([&](std::string_view text, const Peer& peer) { return handle(text, peer); },
                [&](const Peer& peer) { closed(peer); });
-  for (const auto& [connection, text] : take_late()) server.answer(connection, text);
+  answer_late(server);
 }
 
 }  // namespace derate::cli

@@ -42,6 +42,8 @@ class ClientDesk {
   void closed(const Peer& peer) const;
   // Takes in what has come, and gives the answers that are due.
   void serve(ControlServer& server);
+  // Gives the answers that are due.
+  void answer_late(ControlServer& server);
   // Answers that have come since, by connection: for who serves by other means.
   std::vector<std::pair<std::uint64_t, std::string>> take_late() {
     return std::exchange(late_, {});

@@ -122,7 +122,6 @@ std::optional<Result<Json>> EnergyDesk::end(const Json& request, const Peer& pee
     return told(*window);
   }
   waiting_.push_back({peer.connection, *ended, now + kPatience});
-  wants_reading_ = true;
   return std::nullopt;
 }
 

@@ -35,8 +35,9 @@ class EnergyDesk {
   void here(const std::vector<GpuId>& gpus);
   // A sample of a GPU that is or was here.
   void take(const std::string& uuid, const Sample& sample);
-  // Once: a window began or ended, and a reading of the counter soon would make it exact.
-  bool wants_reading() { return std::exchange(wants_reading_, false); }
+  // A reading of the counter now would make a window exact that has begun, or that has ended and
+  // whose answer waits for it.
+  bool wants_reading() { return std::exchange(wants_reading_, false) || !waiting_.empty(); }
   // Gives the answers that are settled, or have waited long enough.
   void settle();
   // Called with each window that a connection ended.

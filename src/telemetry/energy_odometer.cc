@@ -9,7 +9,8 @@ namespace {
 
 // No board draws it: power above that is "not available" in every reading (docs/sensors.md).
 constexpr Watts kMostPower{10000};
-// A counter moves in steps: two readings close together may see the energy of a longer time.
+// A counter moves in steps, 0.1 s on all that we know: two readings close together may see the
+// energy of a longer time, or none. Assumed: no counter takes longer than this.
 constexpr Duration kCounterStep = std::chrono::seconds(1);
 
 // Totals at `mark`, from `from` on by power alone.
@@ -64,6 +65,10 @@ bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
          counter - *counter_ <= kMostPower * (span + kCounterStep);
 }
 
+bool EnergyOdometer::has_moved(Joules counter) const {
+  return counter != counter_ || *now_ - last_.time >= kCounterStep;
+}
+
 void EnergyOdometer::take_counter(Joules counter) {
   const Mark here{*now_, integrated_, dark_, {}};
   last_span_counted_ = is_plausible(counter, here.time - last_.time);
@@ -85,8 +90,9 @@ bool EnergyOdometer::add(const Sample& sample) {
   power_ = board_power(sample);
   held_until_ = sample.time + max_gap_;
   seen_any_ = seen_any_ || power_ || sample.energy;
-  if (sample.energy) take_counter(*sample.energy);
-  return sample.energy.has_value();
+  if (!sample.energy || !has_moved(*sample.energy)) return false;
+  take_counter(*sample.energy);
+  return true;
 }
 
 EnergyOdometer::Mark EnergyOdometer::mark(Instant time) {

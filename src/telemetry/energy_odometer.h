@@ -27,8 +27,8 @@ struct EnergyTotals {
 // By power: each reading is held until the next, but for `max_gap` at most; what lies beyond is
 // told as dark. By the counter: its difference between two readings, shared out between them by the
 // power (by time where power is missing), so that an instant between two readings is known when the
-// second has come. Where the counter starts, goes back or jumps by more than a GPU can draw, power
-// stands in.
+// second has come. A reading that has not moved is none: counters move in steps of 0.1 s. Where the
+// counter starts, goes back or jumps by more than a GPU can draw, power stands in.
 class EnergyOdometer {
  public:
   explicit EnergyOdometer(Duration max_gap = std::chrono::seconds(2)) : max_gap_(max_gap) {}
@@ -57,6 +57,7 @@ class EnergyOdometer {
  private:
   void advance(Instant time);
   bool is_plausible(Joules counter, Duration span) const;
+  bool has_moved(Joules counter) const;
   void take_counter(Joules counter);
 
   Duration max_gap_;

@@ -66,7 +66,7 @@ struct Run {
     Duration time{};
     double base = 1e6, counter = 0;
     for (int i = 0; i < kSteps; ++i) {
-      truth.steps.push_back({time, static_cast<double>(below(700))});
+      truth.steps.push_back({time, static_cast<double>(1 + below(700))});
       length = time;
       const bool end = i == 0 || i == kSteps - 1;  // a reading there settles every window
       if (end || below(10) >= plan.lost_of_ten) {
@@ -279,6 +279,23 @@ TEST(EnergyWindows, ACounterIsSharedOutByPowerOnceItIsRead) {
   EXPECT_NEAR(energy.integrated->value(), 200, 1e-9);
   EXPECT_EQ(energy.source, EnergySource::counter);
   EXPECT_FALSE(bench.windows.take(id));  // taken is taken
+}
+
+// A window shorter than the counter's step is not without energy.
+TEST(EnergyWindows, ACounterThatHasNotMovedIsNoReading) {
+  Bench bench;
+  bench.add(0s, 100_W, 1000_J);
+  bench.begin(10ms);
+  bench.add(20ms, 300_W, 1000_J);
+  const auto id = *bench.windows.end(1, "w", Instant(30ms));
+  bench.add(40ms, 300_W, 1000_J);
+  EXPECT_FALSE(bench.windows.take(id));
+  bench.add(100ms, 300_W, 1025_J);
+  EXPECT_NEAR(bench.windows.take(id)->gpus.at(0).energy->value(), 25 * 4 / 26.0, 1e-9);
+  // One that stands still for longer is believed.
+  bench.begin(200ms);
+  bench.add(2s, 0_W, 1025_J);
+  EXPECT_EQ(bench.end(2s).energy, 0_J);
 }
 
 TEST(EnergyWindows, WhoCannotWaitGetsPowerSinceTheLastReading) {
