@@ -25,6 +25,8 @@ namespace derate::cli {
 namespace {
 
 constexpr Duration kCounterEvery = std::chrono::seconds(1);  // a read costs 3 ms on an H200
+// For the counter to move once more: it does so each 0.1 s.
+constexpr Duration kEndPatience = std::chrono::milliseconds(300);
 constexpr const char* kTotal = "total";
 
 // The time of `--for`; the longest there is without one.
@@ -163,10 +165,18 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
 }
 
 void Measuring::end() {
-  const auto id = desk_.windows().end(EnergyDesk::kOwn, kTotal, clock_.now());
-  read(true);
+  const Instant now = clock_.now();
+  const auto id = desk_.windows().end(EnergyDesk::kOwn, kTotal, now);
   if (!id.ok()) return;
-  total_ = *desk_.windows().take(*id, EnergyWindows::Wait::no);
+  std::optional<WindowEnergy> total;
+  do {
+    read(true);
+    const bool late = clock_.now() - now >= kEndPatience;
+    total = desk_.windows().take(
+        *id, late ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled);
+    if (!total) clock_.sleep_until(clock_.now() + kEndPatience / 20);
+  } while (!total);
+  total_ = *std::move(total);
   log(total_);
 }
 

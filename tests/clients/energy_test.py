@@ -47,7 +47,8 @@ class Machine(unittest.TestCase):
         os.environ.pop("DERATE_CLIENT_SOCKET", None)
         os.environ.update({
             "DERATE_RUN_DIR": str(self.folder / "run"), "DERATE_STATE_DIR": str(self.folder / "s"),
-            "DERATE_SIM": str(self.folder / "sim"), "DERATE_CONFIG": str(self.folder / "derate.toml"),
+            "DERATE_SIM": str(self.folder / "sim"),
+            "DERATE_CONFIG": str(self.folder / "derate.toml"),
             "DERATE_NVML_LIBRARY": str(BUILD / "fakenvml/libnvidia-ml.so.1"),
             "PYTHONPATH": str(ROOT / "clients/python")})
         self.addCleanup(derate_client.connection.close)
@@ -87,7 +88,8 @@ class Machine(unittest.TestCase):
         done = subprocess.run(
             [str(BUILD / "derate"), "energy", "--sim", "V100-SXM2", "--app", "GeMM", "--gpus", "2",
              "--json", "-o", str(self.folder / "account"), *options, "--", sys.executable, "-B",
-             "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60 * SLOW, **how)
+             "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60 * SLOW,
+            **how)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         return json.loads((self.folder / "account").read_text()), done.stdout
 
@@ -124,7 +126,8 @@ class OfACommand(Machine):
                     time.sleep(0.7)
                 with d.window("train, 1", gpus=1) as train:
                     time.sleep(0.5)
-            print(json.dumps([[w.name, w.time, w.joules, len(w.gpus)] for w in (whole, load, train)]))
+            print(json.dumps([[w.name, w.time, w.joules, len(w.gpus)]
+                              for w in (whole, load, train)]))
             """, "--log", str(self.folder / "log.csv"))
         whole, load, train = json.loads(printed)
         self.assertEqual([w[3] for w in (whole, load, train)], [2, 2, 1])
@@ -190,8 +193,9 @@ class OfTheDaemon(Machine):
             time.sleep(2)
         self.assertPower(w.joules, w.time)
         self.assertEqual(len(w.gpus), 1)
-        self.assertEqual((w.gpus[0].index, w.gpus[0].source, w.gpus[0].uncovered), (0, "counter", 0))
-        self.assertIsNone(w.gpus[0].agree)  # too short to say
+        gpu = w.gpus[0]
+        self.assertEqual((gpu.index, gpu.source, gpu.uncovered), (0, "counter", 0))
+        self.assertIsNone(gpu.agree)  # too short to say
 
     def test_an_unprivileged_user_measures_and_cannot_do_more(self):
         if os.geteuid() != 0:

@@ -44,8 +44,7 @@ int main(void) {
       fflush(stdout);
       if (fork() == 0) {
         end(&client, name);
-        fflush(stdout);
-        _exit(0);
+        return 0;
       }
       wait(NULL);
     }
