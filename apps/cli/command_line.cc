@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <sstream>
@@ -172,6 +173,37 @@ void add_run(CommandLine& line) {
                 "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
                 "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
       "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
+}
+
+void add_energy(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "energy", "Measure the energy of GPUs while a command runs; writes to none");
+  auto& options = line.add_options<EnergyOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  verb->add_option("--interval", options.interval_s, "Seconds between readings of the power")
+      ->check(in_range(0.01, 60.0));
+  CLI::Option* time = verb->add_option("--for", options.time,
+                                       "How long, as 10, 10s, 2m or 1h; default: until Ctrl-C")
+                          ->type_name("TIME");
+  verb->add_flag("--as-root", options.as_root,
+                 "Under sudo, run the command as root, not as the calling user");
+  verb->add_option("--log", options.log, "Write a line of CSV for each window, and one for all")
+      ->type_name("FILE");
+  verb->add_option("-o,--report", options.report, "Write the account there, not to the terminal")
+      ->type_name("FILE");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->add_option("command", options.command, "The command and its arguments, after --")
+      ->excludes(time);
+  verb->positionals_at_end();
+  verb->prefix_command(false);
+  verb->footer(
+      examples({"derate energy -- python3 train.py", "derate energy --log epochs.csv -- ./train",
+                "derate energy --for 10s -i 0 --json",
+                "derate energy --sim H200 --app copy -- sleep 5"}) +
+      "The command names windows of its own with clients/python/derate_client.py or\n"
+      "clients/c/derate_client.h. Its exit code is kept; Derate's own failures are 125, 126, 127\n"
+      "as for env(1). Needs no root.\n");
 }
 
 void add_status(CommandLine& line) {
@@ -682,6 +714,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   line->app.get_formatter()->column_width(34);
   add_demo(*line);
   add_run(*line);
+  add_energy(*line);
   add_status(*line);
   add_beat(*line);
   add_tune_verbs(*line);
@@ -792,6 +825,14 @@ std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const cha
   return fmt::format("no verb '{}'; there are: {}", argv[1], known);
 }
 
+// What would have been a command's exit code is one as of env(1).
+bool starts_command(int argc, const char* const* argv) {
+  const std::string_view verb = argc > 1 ? argv[1] : "";
+  const bool after_dashes = std::any_of(
+      argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  return verb == "run" || (verb == "energy" && after_dashes);
+}
+
 }  // namespace
 
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
@@ -808,8 +849,7 @@ std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
     write_text(stdout, help.str());
     write_text(stderr, complaint.str());
     if (code == 0) return Exit{exit_code::kOk};
-    const bool is_run = argc > 1 && std::string_view(argv[1]) == "run";
-    return Exit{is_run ? exit_code::kRunFailed : exit_code::kUsage};
+    return Exit{starts_command(argc, argv) ? exit_code::kRunFailed : exit_code::kUsage};
   }
   return *line->chosen;
 }
@@ -850,6 +890,7 @@ std::string manual_page() {
       "DERATE_NVML_LIBRARY\nThe NVML "
       "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
       "state.\n.TP\n.B DERATE_BEAT_SOCKET\nWhere derate beat is heard first.\n.TP\n.B "
+      "DERATE_CLIENT_SOCKET\nWhere programs ask for windows of energy first.\n.TP\n.B "
       "DERATE_DELTA\nWhat a process may lose: a number in [0, 0.5] or a class of work.\n.TP\n.B "
       "DERATE_STATE_DIR\nWhere journals, the audit log and models of work are kept.\n.TP\n.B "
       "NO_COLOR\nNo "

@@ -17,18 +17,11 @@ using fakenvml::Op, fakenvml::Reply, fakenvml::Request;
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
 
-// Seconds of "60", "60s", "2m" or "1h".
 Result<double> parse_work(const std::string& text) {
-  double unit = 1;
-  std::string_view number = text;
-  if (number.ends_with('h')) unit = 3600;
-  if (number.ends_with('m')) unit = 60;
-  if (number.ends_with('s') || unit > 1) number.remove_suffix(1);
-  const auto value = parse_double(number);
-  if (!value || *value < 0 || *value * unit > 1e9)
-    return Error{Errc::invalid_argument,
-                 fmt::format("--work '{}': allowed is a time such as 60, 60s, 2m or 1h", text)};
-  return *value * unit;
+  const auto value = parse_seconds(text);
+  if (value && *value >= 0 && *value <= 1e9) return *value;
+  return Error{Errc::invalid_argument,
+               fmt::format("--work '{}': allowed is a time such as 60, 60s, 2m or 1h", text)};
 }
 
 Result<Request> start_request(const SimJobOptions& options, int gpu, double work_s) {

@@ -38,6 +38,17 @@ struct RunOptions : Common {
   std::vector<std::string> command;
 };
 
+struct EnergyOptions : Common {
+  SimOptionsOfCli sim;
+  std::string gpus;
+  double interval_s = 0.1;
+  std::string time;  // seconds, or 10s, 2m, 1h; empty: until Ctrl-C
+  bool as_root = false;
+  std::string log;     // a line of CSV a window
+  std::string report;  // as of RunOptions
+  std::vector<std::string> command;
+};
+
 struct StatusOptions : Common {
   std::string gpus;
 };
@@ -204,11 +215,12 @@ using Verb =
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
                  ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions>;
+                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
+Result<int> run_verb(const EnergyOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);

@@ -16,6 +16,14 @@ std::string variable(const char* name) {
   return value != nullptr ? value : "";
 }
 
+// The one that the environment names, then those of the run directories.
+std::vector<std::string> sockets(const char* named, const char* file) {
+  std::vector<std::string> out;
+  if (std::string given = variable(named); !given.empty()) out.push_back(std::move(given));
+  for (const std::string& folder : run_directories()) out.push_back(folder + "/" + file);
+  return out;
+}
+
 }  // namespace
 
 std::vector<std::string> run_directories() {
@@ -46,14 +54,12 @@ std::string model_file() { return state_directory() + "/models.db"; }
 std::string simulated_model_file() { return state_directory() + "/models-simulated.db"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }
 
+std::string client_socket() { return run_directory() + "/client.sock"; }
+
 std::string beat_socket() { return run_directory() + "/beat.sock"; }
 
-std::vector<std::string> beat_sockets() {
-  std::vector<std::string> out;
-  if (std::string given = variable("DERATE_BEAT_SOCKET"); !given.empty())
-    out.push_back(std::move(given));
-  for (const std::string& folder : run_directories()) out.push_back(folder + "/beat.sock");
-  return out;
-}
+std::vector<std::string> beat_sockets() { return sockets("DERATE_BEAT_SOCKET", "beat.sock"); }
+
+std::vector<std::string> client_sockets() { return sockets("DERATE_CLIENT_SOCKET", "client.sock"); }
 
 }  // namespace derate::cli

@@ -23,7 +23,12 @@ std::string model_file();
 std::string simulated_model_file();
 std::string control_socket();
 std::string beat_socket();
+// Where the daemon listens to programs.
+std::string client_socket();
 // Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.
 std::vector<std::string> beat_sockets();
+// Where a program may be answered, in this order: $DERATE_CLIENT_SOCKET, one's own daemon, the
+// system's.
+std::vector<std::string> client_sockets();
 
 }  // namespace derate::cli

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <memory>
 #include <sstream>
+#include <vector>
 
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
@@ -20,6 +21,7 @@
 #include "govern/guard.h"
 #include "govern/lease.h"
 #include "service/beat_socket.h"
+#include "service/listen.h"
 #include "worker.h"
 
 namespace derate::cli {
@@ -72,6 +74,28 @@ std::unique_ptr<BeatServer> listen_for_beats(Clock& clock) {
   return nullptr;
 }
 
+// Without it everything goes on but what programs ask (docs/energy.md).
+std::unique_ptr<ControlServer> listen_to_programs(Clock& clock) {
+  auto server = ControlServer::create(client_socket(), clock, Audience::everyone);
+  if (server.ok()) return *std::move(server);
+  tell("no client socket: " + server.error().message);
+  return nullptr;
+}
+
+// What is served between two rounds.
+std::vector<Ear> ears_of(Worker& worker, BeatServer* beats, ControlServer* programs) {
+  std::vector<Ear> out;
+  if (beats != nullptr)
+    out.push_back({beats->fd(), [&worker, beats] {
+                     beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
+                       worker.hear(text, sender);
+                     });
+                   }});
+  if (programs != nullptr)
+    out.push_back({programs->fd(), [&worker, programs] { worker.clients().serve(*programs); }});
+  return out;
+}
+
 // A bad file keeps what is in force.
 void reload(Worker& worker, const std::string& config) {
   auto settings = load_settings(config);
@@ -88,12 +112,11 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const Settings settings = TRY(load_settings(options.config));
   const auto server = TRY(ControlServer::create(control_socket(), clock));
   const auto beats = listen_for_beats(clock);
+  const auto programs = listen_to_programs(clock);
   WorkerOptions how = worker_options(link);
   note_records(how, records);
   Worker worker(std::move(how), settings, clock);
-  const auto hear = [&](std::string_view text, const BeatServer::Sender& sender) {
-    worker.hear(text, sender);
-  };
+  const std::vector<Ear> ears = ears_of(worker, beats.get(), programs.get());
   bool ready = false;
   while (!link.guard_gone()) {
     if (const int signal = stop_signal(); signal == SIGHUP) {
@@ -107,10 +130,9 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
         [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
     link.beat();
     if (worker.running() && !std::exchange(ready, true)) link.ready();
-    if (beats != nullptr)
-      beats->serve_until(worker.next_due(), hear);
-    else
-      clock.sleep_until(worker.next_due());
+    // Answers that a round has settled, and callers that wait for another one.
+    if (programs != nullptr) worker.clients().serve(*programs);
+    listen_until(ears, clock, worker.next_due());
   }
   if (link.guard_gone()) tell("the guard is gone: giving everything back");
   return worker.stop();

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "apps/common/audit_record.h"
-#include "base/exit_code.h"
 #include "base/json.h"
 #include "config/config.h"
 #include "govern/actuator.h"
@@ -38,6 +37,12 @@ bool same_rules(const Settings& a, const Settings& b) {
          a.processes_every_s == b.processes_every_s;
 }
 
+// A reading of the power is held for two of the rounds that it is taken in, or a sampler's gap.
+Duration held_for(const Settings& settings) {
+  constexpr Duration kLeast = std::chrono::seconds(2);
+  return std::max(kLeast, from_seconds(2 * settings.observe_every_s));
+}
+
 }  // namespace
 
 void Lateness::add(Duration late) {
@@ -63,7 +68,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       state_(clock, "derated", options_.state_file),
       models_(options_.models, clock,
               [this](const Error& error) { options_.tell("models of work: " + error.message); }),
-      desk_(clock, {.read = options_.process, .tell = options_.tell}) {
+      desk_(clock, {.read = options_.process, .tell = options_.tell}),
+      energy_(clock, clients_, held_for(settings_)) {
   set_up_desk();
   begin_opening();
 }
@@ -102,6 +108,7 @@ void Worker::add_post(OpenGpu gpu) {
   known_.insert(uuid);
   posts_.push_back(std::move(post));
   last_.emplace_back();
+  energy_.here(ids());
 }
 
 bool Worker::some_missing() const { return some_failed_ || known_.size() > posts_.size(); }
@@ -343,11 +350,13 @@ Result<void> Worker::step() {
     if (!last_.empty() && last_.front())
       lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
     tell_work();
+    if (energy_.wants_reading()) governor_->read_all_next();
     take_records(governor_->tick());
     desk_.begin_listing(desk_gpus());
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
     look_for_missing();
   }
+  energy_.settle();
   if ((paused_ || governor_ != nullptr) && state_.due()) publish();
   return {};
 }
@@ -383,6 +392,7 @@ void Worker::take_records(std::span<const Record> records) {
     const std::string& uuid = post.gpu.source->capability().id.uuid;
     if (auto entry = audit_of(record, last_[at], uuid, clock_.wall_now())) audit(*std::move(entry));
     note_freshness(post, record);
+    if (record.sample) energy_.take(uuid, *record.sample);
     options_.note(record);
     last_[at] = record;
   }
@@ -509,42 +519,19 @@ std::string Worker::handle(std::string_view text, const Peer& peer) {
                     ? obey(request, peer)
                     : Result<std::string>(Error{Errc::invalid_argument, "wanted a JSON object"});
   publish();  // who asked wants to see it
-  const Json json = answer.ok() ? Json{{"ok", true}, {"message", *answer}}
-                                : Json{{"ok", false},
-                                       {"error", answer.error().message},
-                                       {"exit_code", exit_code_of(answer.error().code)}};
-  return json_text(json);
-}
-
-// A request's field of the wrong type is refused: "0" is not 0, and neither is all GPUs.
-Result<void> Worker::check_types(const Json& request) {
-  const auto bad = [](const char* key, const char* wanted) {
-    return Error{Errc::invalid_argument, fmt::format("{}: wanted {}", key, wanted)};
-  };
-  for (const auto& [key, value] : request.items()) {
-    if (key == "command" || key == "gpus" || key == "policy") {
-      if (!value.is_string()) return bad(key.c_str(), "a text");
-    } else if (key == "dry_run") {
-      if (!value.is_boolean()) return bad("dry_run", "true or false");
-    } else if (key == "set") {
-      const bool texts =
-          value.is_array() && std::all_of(value.begin(), value.end(),
-                                          [](const Json& each) { return each.is_string(); });
-      if (!texts) return bad("set", "a list of texts, each NAME=VALUE");
-    } else {
-      return Error{
-          Errc::invalid_argument,
-          fmt::format("unknown field '{}'; there are command, gpus, policy, set, dry_run", key)};
-    }
-  }
-  return {};
+  if (!answer.ok()) return answer_text(std::move(answer).error());
+  return answer_text(Json{{"message", *answer}});
 }
 
 Result<std::string> Worker::obey(const Json& request, const Peer& peer) {
   const auto at = request.find("command");
   const std::string command = at != request.end() && at->is_string() ? at->get<std::string>() : "";
   options_.tell(fmt::format("'{}' from pid {}, uid {}", command, peer.pid, peer.uid));
-  TRY(check_types(request));
+  constexpr Field kFields[] = {{"gpus", FieldType::text},
+                               {"policy", FieldType::text},
+                               {"set", FieldType::texts},
+                               {"dry_run", FieldType::flag}};
+  TRY(check_fields(request, kFields));
   if (command == "policy-set") return set_policy(request);
   if (command == "release") return release_gpus(request);
   if (command == "pause") return pause();
@@ -614,6 +601,7 @@ Result<std::string> Worker::pause() {
   rescan_ = nullptr;
   posts_.clear();
   last_.clear();
+  energy_.here({});
   TRY(std::move(restored));
   return "derated is paused: all GPUs are given back, all handles closed";
 }

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/client_desk.h"
+#include "apps/common/energy_desk.h"
 #include "apps/common/gpus.h"
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
@@ -84,6 +86,8 @@ class Worker {
   std::string handle(std::string_view request, const Peer& peer);
   // What came to the beat socket (docs/heartbeats.md).
   void hear(std::string_view text, const BeatServer::Sender& sender) { desk_.hear(text, sender); }
+  // What programs ask over the client socket (docs/energy.md).
+  ClientDesk& clients() { return clients_; }
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
 
@@ -136,7 +140,6 @@ class Worker {
   void publish();
 
   Result<std::string> obey(const Json& request, const Peer& peer);
-  static Result<void> check_types(const Json& request);
   Result<std::string> set_policy(const Json& request);
   Result<std::string> release_gpus(const Json& request);
   Result<std::string> pause();
@@ -158,6 +161,8 @@ class Worker {
   std::vector<std::optional<Record>> last_;  // of each GPU
   Lateness lateness_;
   WorkDesk desk_;
+  ClientDesk clients_;
+  EnergyDesk energy_;
   std::vector<std::string> promise_from_;  // of each GPU
   // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
   std::map<std::string, std::optional<Assignment>> commanded_;

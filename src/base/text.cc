@@ -79,6 +79,17 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   return value;
 }
 
+std::optional<double> parse_seconds(std::string_view text) {
+  double unit = 1;
+  const char last = text.empty() ? '\0' : text.back();
+  if (last == 's' || last == 'm' || last == 'h') {
+    unit = last == 'm' ? 60 : last == 'h' ? 3600 : 1;
+    text.remove_suffix(1);
+  }
+  const auto value = parse_double(text);
+  return value ? std::optional(*value * unit) : std::nullopt;
+}
+
 Result<std::string> read_file(const std::string& path) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.valid()) return file_error("cannot open", path, errno);

@@ -1,6 +1,7 @@
 #include "govern/governor.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -114,7 +115,8 @@ std::span<const Record> Governor::tick(bool everything) {
   std::vector<bool> now(seats_.size());
   // All GPUs begin to read before the first is waited for: they answer side by side.
   for (std::size_t i = 0; i < seats_.size(); ++i)
-    if ((now[i] = due(*seats_[i], everything))) seats_[i]->sampler.start(everything);
+    if ((now[i] = due(*seats_[i], everything)))
+      seats_[i]->sampler.start(everything || std::exchange(seats_[i]->read_all, false));
   for (std::size_t i = 0; i < seats_.size(); ++i)
     if (now[i]) read(*seats_[i], i, everything);
   Fraction busy{0};
@@ -123,6 +125,10 @@ std::span<const Record> Governor::tick(bool everything) {
   for (Record& record : records_)
     decide(*seats_[static_cast<std::size_t>(record.gpu)], record, busy);
   return records_;
+}
+
+void Governor::read_all_next() {
+  for (const auto& seat : seats_) seat->read_all = true;
 }
 
 void Governor::add(GovernedGpu gpu) { seats_.push_back(make_seat(std::move(gpu))); }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "service/listen.h"
 
 namespace derate {
 namespace {
@@ -97,6 +98,179 @@ TEST_F(ControlTest, BadCallersDoNotDisturbTheOthers) {
   const std::string much(ControlServer::kLongestRequest + 4096, 'x');
   (void)::send(endless.get(), much.data(), much.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   EXPECT_TRUE(control_call(path_, std::string("\0\xff", 2), 10s).ok());
+}
+
+// --- everyone -----------------------------------------------------------------------------------
+
+class EveryoneTest : public testing::Test {
+ protected:
+  EveryoneTest() {
+    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), 0755) == 0);
+    folder_ = made;
+    server_ = *ControlServer::create(made + "/client.sock", clock_, Audience::everyone);
+  }
+  ~EveryoneTest() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+  UniqueFd caller() const {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string& path = server_->path();
+    std::copy(path.begin(), path.end(), address.sun_path);
+    CHECK(::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    return socket;
+  }
+  static void say(const UniqueFd& socket, std::string_view text) {
+    (void)::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL);
+  }
+  static std::string hear(const UniqueFd& socket) {
+    std::string out(1 << 16, '\0');
+    const ssize_t n = ::recv(socket.get(), out.data(), out.size(), 0);
+    out.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+    return out;
+  }
+  // Answers with what it heard; nothing yet to "later".
+  void serve() {
+    server_->serve(
+        [&](std::string_view text, const Peer& peer) -> std::optional<std::string> {
+          heard_.emplace_back(peer.connection, text);
+          if (text == "later") return std::nullopt;
+          if (text == "much") return std::string(1 << 20, 'x');
+          return std::to_string(peer.connection) + " " + std::string(text);
+        },
+        [&](const Peer& peer) { closed_.push_back(peer.connection); });
+  }
+
+  std::string folder_;
+  SystemClock clock_;
+  std::unique_ptr<ControlServer> server_;
+  std::vector<std::pair<std::uint64_t, std::string>> heard_;
+  std::vector<std::uint64_t> closed_;
+};
+
+TEST_F(EveryoneTest, IsOpenToAllAndTellsConnectionsApart) {
+  struct stat info {};
+  ASSERT_EQ(::stat(server_->path().c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0666u);
+  const UniqueFd one = caller();
+  {
+    const UniqueFd two = caller();
+    say(one, "a\nb\n");
+    say(two, "c\n");
+    serve();
+    EXPECT_EQ(hear(one), "1 a\n1 b\n");
+    EXPECT_EQ(hear(two), "2 c\n");
+    EXPECT_TRUE(closed_.empty());
+  }
+  serve();
+  EXPECT_EQ(closed_, std::vector<std::uint64_t>{2});
+}
+
+// What a caller said before it hung up is done, and its end is told after that.
+TEST_F(EveryoneTest, TheLastWordsAreHeard) {
+  { say(caller(), "bye\n"); }
+  serve();
+  serve();
+  ASSERT_EQ(heard_.size(), 1u);
+  EXPECT_EQ(closed_.size(), 1u);
+}
+
+TEST_F(EveryoneTest, AnAnswerMayComeLaterAndNothingOvertakesIt) {
+  const UniqueFd one = caller(), other = caller();
+  say(one, "later\nnext\n");
+  say(other, "x\n");
+  for (int i = 0; i < 3; ++i) serve();
+  EXPECT_EQ(hear(one), "");
+  EXPECT_EQ(hear(other), "2 x\n");
+  server_->answer(2, "not owed");
+  server_->answer(9, "nobody");
+  server_->answer(1, "now");
+  serve();
+  EXPECT_EQ(hear(one), "now\n1 next\n");
+  EXPECT_EQ(hear(other), "");
+}
+
+TEST_F(EveryoneTest, WhoHangsUpWhileHeWaitsIsGone) {
+  {
+    const UniqueFd one = caller();
+    say(one, "later\n");
+    serve();
+  }
+  serve();
+  EXPECT_EQ(closed_, std::vector<std::uint64_t>{1});
+}
+
+// The answers that are not read stay one, and what comes after is left in the kernel.
+TEST_F(EveryoneTest, WhoDoesNotReadIsNotHeard) {
+  const UniqueFd slow = caller();
+  for (int i = 0; i < 100; ++i) {
+    say(slow, "much\n");
+    serve();
+  }
+  EXPECT_EQ(heard_.size(), 1u);
+  std::size_t got = 0;
+  while (heard_.size() < 3 && got < (10u << 20)) {
+    got += hear(slow).size();
+    serve();
+  }
+  EXPECT_EQ(heard_.size(), 3u);
+}
+
+TEST_F(EveryoneTest, AFloodIsTakenInBitByBit) {
+  const UniqueFd one = caller(), other = caller();
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "x\n";
+  say(one, many);
+  say(other, "y\n");
+  serve();
+  EXPECT_EQ(heard_.size(), static_cast<std::size_t>(ControlServer::kMostARound) + 1);
+  EXPECT_EQ(hear(other), "2 y\n");
+}
+
+TEST_F(EveryoneTest, OneUserHasNoMoreThanHisShareAndIsToldSo) {
+  std::vector<UniqueFd> held;
+  for (std::size_t i = 0; i < ControlServer::kMostOfOneUser; ++i) held.push_back(caller());
+  const UniqueFd more = caller();
+  serve();
+  const std::string refusal = hear(more);
+  EXPECT_NE(refusal.find("allowed are 64 a user and 256 in all"), std::string::npos) << refusal;
+  EXPECT_NE(refusal.find("\"ok\":false"), std::string::npos);
+  held.pop_back();
+  serve();
+  serve();
+  const UniqueFd next = caller();
+  serve();
+  say(next, "a\n");
+  serve();
+  EXPECT_EQ(hear(next), "65 a\n");
+}
+
+// A wait ends early for what comes, and goes on after it.
+TEST_F(EveryoneTest, AWaitTakesInWhatComes) {
+  const UniqueFd one = caller();
+  say(one, "a\n");
+  const Ear ears[] = {{server_->fd(), [&] { serve(); }}};
+  const Instant begin = clock_.now();
+  EXPECT_TRUE(listen_until(ears, clock_, begin + 30ms));
+  EXPECT_GE(clock_.now() - begin, 30ms);
+  EXPECT_EQ(hear(one), "1 a\n");
+}
+
+// Nobody stays connected for nothing: the wait is not ended again and again by who only waits.
+TEST_F(EveryoneTest, WhoWaitsOrDoesNotReadWakesNobody) {
+  const UniqueFd one = caller(), slow = caller();
+  say(one, "later\nmore\n");
+  say(slow, "much\n");
+  serve();
+  say(one, "and more\n");
+  say(slow, "much\n");
+  int wakes = 0;
+  const Ear ears[] = {{server_->fd(), [&] { ++wakes, serve(); }}};
+  EXPECT_TRUE(listen_until(ears, clock_, clock_.now() + 20ms));
+  EXPECT_EQ(wakes, 0);
 }
 
 TEST(ControlSocket, ATooLongNameIsRefused) {

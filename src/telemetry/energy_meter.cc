@@ -1,16 +1,12 @@
 #include "telemetry/energy_meter.h"
 
 namespace derate {
-namespace {
 
-// The quickest true reading of the board's power.
-std::optional<Watts> power_of(const Sample& sample) {
+std::optional<Watts> board_power(const Sample& sample) {
   if (sample.power_instant) return sample.power_instant;
   if (sample.power_usage) return sample.power_usage;
   return sample.power_average;
 }
-
-}  // namespace
 
 void EnergyMeter::add(const Sample& sample) {
   if (last_) {
@@ -27,7 +23,7 @@ void EnergyMeter::add(const Sample& sample) {
     first_ = sample;
   }
   add_counter(sample);
-  last_power_ = power_of(sample);
+  last_power_ = board_power(sample);
   any_power_ |= last_power_.has_value();
   last_ = sample;
 }

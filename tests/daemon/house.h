@@ -92,6 +92,7 @@ class House {
       return take_lease(folder + "/run", uuid, "the worker");
     };
     options.tell = [this](const std::string& text) { told.push_back(text); };
+    options.note = [this](const Record& record) { note(record); };
     options.process = [this](std::int64_t pid) {
       const auto at = people.find(pid);
       return at != people.end() ? std::optional(at->second) : std::nullopt;
@@ -126,6 +127,11 @@ class House {
   }
   std::string ask(const std::string& request) { return worker->handle(request, {1, 0}); }
 
+  // As a program of that connection; empty: the answer comes later.
+  std::string call(std::uint64_t connection, const std::string& request) {
+    return worker->clients().handle(request, {7, 1000, connection}).value_or("");
+  }
+
   Journal journal() const { return Journal(folder + "/state/journal"); }
   ModelFiles models() const {
     return {folder + "/state/models.db", folder + "/state/models-simulated.db"};
@@ -147,6 +153,7 @@ class House {
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
   std::vector<std::string> told;
+  std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;  // the processes of this machine
   std::unique_ptr<Worker> worker;
 

@@ -411,5 +411,141 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   RC_ASSERT(house.left().empty());
 }
 
+// --- what programs ask
+// ----------------------------------------------------------------------------
+
+Json call(House& house, std::uint64_t connection, const Json& request) {
+  return parse_json(house.call(connection, json_text(request)));
+}
+
+// The answer that comes after a round or more.
+Json later(House& house, std::uint64_t connection) {
+  for (int i = 0; i < 100; ++i) {
+    (void)house.round();
+    for (const auto& [to, text] : house.worker->clients().take_late())
+      if (to == connection) return parse_json(text);
+  }
+  return {};
+}
+
+TEST(WorkerWindows, AreMeasuredByTheCounterThatIsReadAnyway) {
+  House house(2);
+  house.work(0, "GeMM");
+  house.start();
+  house.run(2050ms);
+  EXPECT_EQ(call(house, 1, {{"command", "gpus"}})["gpus"].size(), 2u);
+  const Joules before = house.sim(0).energy();
+  const Json begun =
+      call(house, 1, {{"command", "window-begin"}, {"name", "epoch"}, {"gpus", "0"}});
+  EXPECT_EQ(begun["ok"], true) << begun;
+  EXPECT_EQ(begun["gpus"][0]["uuid"], House::uuid(0));
+  house.run(20s);
+  const Joules used = house.sim(0).energy() - before;
+  EXPECT_EQ(call(house, 1, {{"command", "windows"}})["windows"].size(), 1u);
+  EXPECT_EQ(house.call(1, R"({"command":"window-end","name":"epoch"})"), "");
+  const Json ended = later(house, 1);
+  ASSERT_EQ(ended["ok"], true) << ended;
+  const Json& gpu = ended["gpus"][0];
+  EXPECT_EQ(gpu["source"], "counter");
+  EXPECT_EQ(gpu["settled"], true);
+  EXPECT_EQ(gpu["agree"], true);
+  EXPECT_NEAR(ended["time_seconds"].get<double>(), 20, 0.2);
+  // The counter moves in steps of 0.1 s: two of them of 20 s are 1 %, a round at each end another.
+  EXPECT_NEAR(gpu["energy_joules"].get<double>() / used.value(), 1, 0.02);
+  EXPECT_EQ(gpu["energy_joules"], ended["energy_joules"]);
+}
+
+TEST(WorkerWindows, AnEndIsSettledInTheNextRound) {
+  House house(1);
+  house.start();
+  house.run(1550ms);  // between two readings of the counter
+  call(house, 1, {{"command", "window-begin"}, {"name", "step"}});
+  house.run(250ms);
+  EXPECT_EQ(house.call(1, R"({"command":"window-end","name":"step"})"), "");
+  const Instant asked = house.clock.now();
+  EXPECT_EQ(later(house, 1)["gpus"][0]["settled"], true);
+  EXPECT_LE(house.clock.now() - asked, 200ms);
+  call(house, 1, {{"command", "window-begin"}, {"name", "step"}});
+  house.run(300ms);
+  const Json now = call(house, 1, {{"command", "window-end"}, {"name", "step"}, {"wait", false}});
+  EXPECT_EQ(now["gpus"][0]["settled"], false);
+  EXPECT_NE(now["gpus"][0]["source"], "counter");
+}
+
+TEST(WorkerWindows, AGpuThatIsLostHoldsNoAnswerBack) {
+  House house(1);
+  house.start();
+  house.run(2s);
+  call(house, 1, {{"command", "window-begin"}, {"name", "step"}});
+  house.run(1s);
+  house.trouble(0).faults.gpu_lost = true;
+  house.run(10s);
+  house.call(1, R"({"command":"window-end","name":"step"})");
+  const Json gpu = later(house, 1)["gpus"][0];
+  EXPECT_EQ(gpu["settled"], false);
+  EXPECT_NEAR(gpu["uncovered_seconds"].get<double>(), 8, 0.3);  // 10 s less the held reading's 2 s
+}
+
+TEST(WorkerWindows, BelongToTheirConnection) {
+  House house(1);
+  house.start();
+  for (const std::uint64_t connection : {1, 2})
+    call(house, connection, {{"command", "window-begin"}, {"name", "mine"}});
+  house.call(1, R"({"command":"window-end","name":"mine"})");
+  house.worker->clients().closed({7, 1000, 1});
+  house.run(2s);
+  EXPECT_TRUE(house.worker->clients().take_late().empty());
+  EXPECT_EQ(call(house, 1, {{"command", "windows"}})["windows"].size(), 0u);
+  EXPECT_EQ(call(house, 2, {{"command", "windows"}})["windows"].size(), 1u);
+}
+
+TEST(WorkerWindows, WhatMakesNoSenseIsRefused) {
+  House house(1);
+  house.start();
+  const auto refused = [&](const Json& request) {
+    const Json said = call(house, 1, request);
+    EXPECT_EQ(said["ok"], false) << request;
+    return said["error"].get<std::string>();
+  };
+  EXPECT_EQ(refused(Json::array()), "wanted a JSON object");
+  EXPECT_EQ(refused({{"command", "pause"}}),
+            "command 'pause': allowed are window-begin, window-end, window-cancel, windows, gpus");
+  EXPECT_EQ(refused({{"command", "window-begin"}}), "name: wanted a text, and it is not there");
+  EXPECT_EQ(refused({{"command", "window-begin"}, {"name", 7}}), "name: wanted a text");
+  EXPECT_EQ(refused({{"command", "window-begin"}, {"name", "a"}, {"restart", 1}}),
+            "restart: wanted true or false");
+  EXPECT_NE(refused({{"command", "window-begin"}, {"name", "a"}, {"gpus", "7"}}).find("'7'"),
+            std::string::npos);
+  EXPECT_EQ(refused({{"command", "windows"}, {"name", "a"}}),
+            "unknown field 'name'; there are command");
+  EXPECT_EQ(refused({{"command", "window-end"}, {"name", "a"}}), "no window 'a' is open; none is");
+  answer(house, {{"command", "pause"}});
+  EXPECT_EQ(refused({{"command", "window-begin"}, {"name", "a"}}),
+            "no GPU is open now: try again later");
+}
+
+// Programs ask for readings of the counter, and get one a round at most.
+TEST(WorkerWindows, ManyWindowsCostOneReadingARound) {
+  House house(1);
+  house.start();
+  house.run(1s);
+  int readings = 0, rounds = 0;
+  house.note = [&](const Record& record) {
+    ++rounds;
+    readings += record.sample && record.sample->energy ? 1 : 0;
+  };
+  house.start();
+  readings = rounds = 0;
+  for (int i = 0; i < 20; ++i) {
+    for (const char* name : {"a", "b", "c"})
+      call(house, 1, {{"command", "window-begin"}, {"name", name}, {"restart", true}});
+    (void)house.round();
+  }
+  EXPECT_EQ(readings, rounds);
+  readings = 0;
+  house.run(2s);
+  EXPECT_LE(readings, 4);  // one a second again
+}
+
 }  // namespace
 }  // namespace derate::cli

@@ -1,0 +1,23 @@
+// Waiting for what comes to several sockets at once.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "base/clock.h"
+
+namespace derate {
+
+// A file that can be polled, and what takes in what has come to it, without waiting.
+struct Ear {
+  int fd = -1;
+  std::function<void()> serve;
+};
+
+// How often each wait is ended before its time: who floods a socket has had his share then.
+inline constexpr int kMostWakes = 256;
+
+// Takes in what comes until `deadline`; false when a signal ended the wait early.
+bool listen_until(std::span<const Ear> ears, Clock& clock, Instant deadline);
+
+}  // namespace derate

@@ -1,0 +1,114 @@
+#include "telemetry/energy_odometer.h"
+
+#include <algorithm>
+
+#include "telemetry/energy_meter.h"
+
+namespace derate {
+namespace {
+
+// No board draws it: power above that is "not available" in every reading (docs/sensors.md).
+constexpr Watts kMostPower{10000};
+// A counter moves in steps, 0.1 s on all that we know: two readings close together may see the
+// energy of a longer time, or none. Assumed: no counter takes longer than this.
+constexpr Duration kCounterStep = std::chrono::seconds(1);
+
+// Totals at `mark`, from `from` on by power alone.
+EnergyTotals by_power(EnergyTotals from, const EnergyOdometer::Mark& mark) {
+  from.energy += mark.integrated - from.integrated;
+  from.uncovered += mark.dark - from.dark;
+  from.time = mark.time;
+  from.integrated = mark.integrated;
+  from.dark = mark.dark;
+  return from;
+}
+
+// Totals at `mark` between two readings of the counter.
+EnergyTotals by_counter(const EnergyTotals& from, const EnergyTotals& to,
+                        const EnergyOdometer::Mark& mark) {
+  EnergyTotals out = from;
+  const bool all_lit = to.dark == from.dark;
+  const Joules power = to.integrated - from.integrated;
+  const double share = to.time == from.time ? 1
+                       : all_lit && power > Joules(0)
+                           ? (mark.integrated - from.integrated) / power
+                           : seconds(mark.time - from.time) / seconds(to.time - from.time);
+  out.energy += (to.energy - from.energy) * std::clamp(share, 0.0, 1.0);
+  out.counted += mark.time - from.time;
+  if (all_lit) {
+    out.checked_counter += out.energy - from.energy;
+    out.checked_integrated += mark.integrated - from.integrated;
+    out.checked += mark.time - from.time;
+  }
+  out.time = mark.time;
+  out.integrated = mark.integrated;
+  out.dark = mark.dark;
+  return out;
+}
+
+}  // namespace
+
+void EnergyOdometer::advance(Instant time) {
+  if (!now_) {
+    now_ = time;
+    last_.time = before_.time = time;
+  }
+  if (time <= *now_) return;
+  const Instant held = power_ ? std::clamp(held_until_, *now_, time) : *now_;
+  if (power_) integrated_ += *power_ * (held - *now_);
+  dark_ += time - held;
+  now_ = time;
+}
+
+bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
+  return counter_ && counter >= *counter_ &&
+         counter - *counter_ <= kMostPower * (span + kCounterStep);
+}
+
+bool EnergyOdometer::has_moved(Joules counter) const {
+  return counter != counter_ || *now_ - last_.time >= kCounterStep;
+}
+
+void EnergyOdometer::take_counter(Joules counter) {
+  const Mark here{*now_, integrated_, dark_, {}};
+  last_span_counted_ = is_plausible(counter, here.time - last_.time);
+  before_ = last_;
+  last_ = by_power(before_, here);
+  if (last_span_counted_) {
+    last_.energy = before_.energy + (counter - *counter_);
+    last_.uncovered = before_.uncovered;
+    last_ = by_counter(before_, last_, here);
+  } else if (counter_) {
+    ++last_.resets;
+  }
+  counter_ = counter;
+}
+
+bool EnergyOdometer::add(const Sample& sample) {
+  if (now_ && sample.time < *now_) return false;
+  advance(sample.time);
+  power_ = board_power(sample);
+  held_until_ = sample.time + max_gap_;
+  seen_any_ = seen_any_ || power_ || sample.energy;
+  if (!sample.energy || !has_moved(*sample.energy)) return false;
+  take_counter(*sample.energy);
+  return true;
+}
+
+EnergyOdometer::Mark EnergyOdometer::mark(Instant time) {
+  advance(time);
+  Mark out{*now_, integrated_, dark_, {}};
+  if (!counter_ || last_.time == *now_) out.settled = by_power(last_, out);
+  return out;
+}
+
+EnergyTotals EnergyOdometer::settle(const Mark& mark) const {
+  if (mark.settled) return *mark.settled;
+  return last_span_counted_ ? by_counter(before_, last_, mark) : by_power(before_, mark);
+}
+
+EnergyTotals EnergyOdometer::totals(const Mark& mark) const {
+  return mark.settled ? *mark.settled : by_power(last_, mark);
+}
+
+}  // namespace derate

@@ -1,0 +1,63 @@
+// Any bytes as requests of the client socket, a line each, from two connections by turns: answered
+// with JSON or with a reason, never a crash, and no more kept than is allowed.
+#include <cstdint>
+#include <string_view>
+
+#include "apps/common/energy_desk.h"
+#include "base/check.h"
+#include "base/json.h"
+#include "base/text.h"
+
+namespace {
+
+using namespace derate;
+
+void check_answer(const std::string& text) {
+  const Json answer = parse_json(text);
+  CHECK(answer.is_object() && answer.contains("ok") && answer["ok"].is_boolean());
+  CHECK(answer["ok"] == true || (answer["error"].is_string() && answer["exit_code"].is_number()));
+}
+
+// A tick of both GPUs; the second has no counter.
+void tick(cli::EnergyDesk& desk, FakeClock& clock, Duration step) {
+  clock.advance(step);
+  Sample sample;
+  sample.time = clock.now();
+  sample.power_usage = Watts(100);
+  desk.take("GPU-b", sample);
+  sample.energy = Joules(100 * seconds(sample.time.time_since_epoch()));
+  desk.take("GPU-a", sample);
+  desk.settle();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  FakeClock clock;
+  cli::ClientDesk clients;
+  cli::EnergyDesk desk(clock, clients);
+  desk.here({{0, "GPU-a", "", "A"}, {1, "GPU-b", "", "B"}});
+  std::uint64_t connection = 0;
+  std::size_t waiting = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    connection = connection % 2 + 1;
+    const auto answer = clients.handle(line, {7, 1000, connection});
+    if (answer)
+      check_answer(*answer);
+    else
+      ++waiting;
+    tick(desk, clock, std::chrono::milliseconds(line.size() * 20));
+    for (const auto& [to, late] : clients.take_late()) {
+      check_answer(late);
+      --waiting;
+    }
+    CHECK(desk.windows().size() <= 2 * EnergyWindows::kMostWindows);
+  }
+  // Who waits is answered in the end.
+  tick(desk, clock, cli::EnergyDesk::kPatience);
+  CHECK(clients.take_late().size() == waiting);
+  for (const std::uint64_t gone : {1, 2}) clients.closed({7, 1000, gone});
+  CHECK(desk.windows().size() == 0);
+  return 0;
+}
