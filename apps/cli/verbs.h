@@ -38,6 +38,12 @@ struct RunOptions : Common {
   std::vector<std::string> command;
 };
 
+struct TuneRunOptions : RunOptions {
+  std::string selector = "cost", knob = "power-limit";
+  std::optional<double> highest_w;  // limit; empty: as found
+  double guard = 1.5;
+};
+
 struct StatusOptions : Common {
   std::string gpus;
 };
@@ -195,11 +201,12 @@ using Verb =
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
                  ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions>;
+                 PolicyModelsOptions, PolicyForgetOptions, TuneRunOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
+Result<int> run_verb(const TuneRunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);
