@@ -59,7 +59,7 @@ FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options);
 inline constexpr int kMostTries = 20;
 
 // A policy of the table, or a baseline: "default", "grid", "grid-early-stop" (as published with
-// Zeus's results: docs/tune.md has their exact rules).
+// Zeus's results: docs/tune-policies.md has their exact rules).
 struct ReplayPolicy {
   std::string name, summary;
   std::function<ReplayRun(const TraceJob&, const TraceReplay&, std::uint64_t seed)> run;

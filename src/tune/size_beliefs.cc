@@ -8,7 +8,7 @@
 namespace derate {
 namespace {
 
-// Chosen together with those of tune_sizes.cc, on targets that are not reported: docs/tune.md.
+// Chosen together with those of tune_sizes.cc, on targets that are not reported: docs/tune-policies.md.
 constexpr SizeCurve::Prior kEpochs{.slope = 0.12, .slope_sd = 0.3, .wander = 0.15};
 constexpr SizeCurve::Prior kEpochCost{.slope = -0.1, .slope_sd = 0.5, .bend = 0.3};
 constexpr double kRunSd = 0.065;  // of log epochs between runs, before any were seen

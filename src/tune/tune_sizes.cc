@@ -9,7 +9,7 @@
 namespace derate {
 namespace {
 
-// Chosen together with those of size_beliefs.cc, on targets that are not reported: docs/tune.md.
+// Chosen together with those of size_beliefs.cc, on targets that are not reported: docs/tune-policies.md.
 constexpr double kHorizon = 7.5;    // runs that are counted on, besides as many as there were
 constexpr double kReach = 1.2;      // octaves beyond what was profiled
 constexpr double kOverdraft = 1.2;  // what a run must be worth, in what it may lose to the default
@@ -101,16 +101,26 @@ class Appraisal {
     return worth;
   }
 
+  // What a run of `i` takes, unless it takes far longer than is believed.
+  double likely_cost(std::size_t i) const {
+    const Prospect run = prospect(i);
+    return std::exp(run.mean + 1.5 * std::sqrt(run.variance));
+  }
+
   // What a try of `i` is expected to take above the default, less what has been saved so far.
   double overdraft(std::size_t i) const {
     if (!beliefs_.by_default) return 0;
-    Prospect run{relative(i), variance_of_a_run(i)};
-    if (!beliefs_.seen[i].epoch_cost) run.variance += beliefs_.cost.variance_between(i, best_);
+    const Prospect run = prospect(i);
     const double allowed = *beliefs_.by_default * (beliefs_.completed + 1) - beliefs_.paid;
     return std::max(0.0, expected_cost(run, kLogNothing, problem_.beta) - allowed / unit_);
   }
 
  private:
+  Prospect prospect(std::size_t i) const {
+    Prospect out{relative(i), variance_of_a_run(i)};
+    if (!beliefs_.seen[i].epoch_cost) out.variance += beliefs_.cost.variance_between(i, best_);
+    return out;
+  }
   double relative(std::size_t i) const { return beliefs_.log_cost(i) - beliefs_.log_cost(best_); }
   double variance_of_a_run(std::size_t i) const {
     return beliefs_.epochs.variance_between(i, best_) + beliefs_.noise(beliefs_.epochs.mean(i));
@@ -148,8 +158,8 @@ bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs, std::s
 }
 
 // J that a try may cost so that the budget is kept even if it comes to nothing and the best runs
-// after it; empty: no budget. The budget counts from kFreeRuns runs on: until then what is left to
-// that many is counted in.
+// after it; empty: no budget. The budget counts from kFreeRuns runs on: until then the runs that
+// are left to that many are counted in.
 std::optional<double> allowance(const SizeProblem& problem, const SizeBeliefs& beliefs) {
   if (!problem.budget) return std::nullopt;
   const double best = std::exp(beliefs.log_cost(*beliefs.best));
@@ -174,11 +184,12 @@ SizeChoice tune_choose(const SizeProblem& problem, std::span<const Trial> trials
   out.stop_cost = bound;
   out.why = {"the cheapest known"};
   const auto allowed = allowance(problem, beliefs);
-  // What may cost no more than a run of the best teaches little.
-  if (allowed && *allowed < appraisal.unit()) return out;
   double most = 0;
   for (std::size_t i = 0; i < problem.batch_sizes.size(); ++i) {
     if (!may_be_tried(problem, beliefs, i)) continue;
+    // What would be stopped for the budget on its way teaches nothing.
+    if (allowed && *allowed < std::min(bound, appraisal.likely_cost(i) * appraisal.unit()))
+      continue;
     const double worth = appraisal.worth(i);
     if (worth <= most || worth < kOverdraft * appraisal.overdraft(i)) continue;
     most = worth;

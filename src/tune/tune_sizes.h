@@ -1,4 +1,4 @@
-// Batch sizes as Derate chooses them: docs/tune.md has the model, its constants and what they were
+// Batch sizes as Derate chooses them: docs/tune-policies.md has the model, its constants and what they were
 // chosen on.
 #pragma once
 
