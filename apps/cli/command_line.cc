@@ -749,8 +749,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   line->app.get_formatter()->column_width(34);
   add_demo(*line);
   add_run(*line);
-  add_energy(*line);
   add_status(*line);
+  add_energy(*line);
   add_beat(*line);
   add_tune_verbs(*line);
   add_policy_verbs(*line);
