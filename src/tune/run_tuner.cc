@@ -60,7 +60,10 @@ void put_together(WorkSpan& into, const WorkSpan& span) {
 }  // namespace
 
 RunTuner::RunTuner(RunTunerOptions options)
-    : options_(std::move(options)), search_(search_with(options_.search, options_.known)) {}
+    : options_(std::move(options)), search_(options_.search) {
+  options_.search.tie = std::max(options_.search.tie, kTie);
+  search_ = search_with(options_.search, options_.known);
+}
 
 std::optional<KnobReading> RunTuner::best() const {
   if (search_.readings().empty()) return std::nullopt;
@@ -96,12 +99,13 @@ Duration RunTuner::profiling_time(Instant now) const {
 // --- what is wanted ---
 
 void RunTuner::ask(double setting, Instant now) {
-  asked_ = setting;
-  asked_at_ = last_in_force_ = now;
-  in_force_since_.reset();
-  settled_at_.reset();
   meter_.clear();
   changed_ = 0;
+  last_in_force_ = now;
+  if (std::exchange(asked_, setting) == setting) return;
+  asked_at_ = now;
+  in_force_since_.reset();
+  settled_at_.reset();
 }
 
 // To the next reading, or to the best when there is none.
@@ -168,7 +172,8 @@ RunOrder RunTuner::next(const RunSight& sight) {
   }
   energy_seen_ |= sight.energy.has_value();
   const auto span = spans_.add(sight.time, sight.energy, sight.work);
-  const bool silent = stage_ == Stage::silent;
+  // What ends a silence is no reading, unless the job has just begun to speak.
+  const bool silent = stage_ == Stage::silent && heard_;
   look_at_force(sight);
   look_at_silence(sight.time, span);
   if (span && !silent)
@@ -202,6 +207,7 @@ void RunTuner::look_at_force(const RunSight& sight) {
 void RunTuner::look_at_silence(Instant now, const std::optional<WorkSpan>& span) {
   if (span) {
     heard_at_ = now;
+    longest_span_ = std::max(longest_span_, span->time());
     // Profiling is counted from where the job is first seen to work.
     if (!std::exchange(heard_, true) && stage_ == Stage::profiling) begin_profiling(span->begin);
     if (stage_ == Stage::silent) go_on(now);
@@ -221,7 +227,6 @@ void RunTuner::take(const WorkSpan& span, Instant now) {
   const bool counted = counts(span);
   if (stage_ == Stage::profiling && span.begin >= profiled_.begin) put_together(profiled_, span);
   if (!counted) return;
-  longest_span_ = std::max(longest_span_, span.time());
   if (asked_ == options_.search.settings.back())
     longest_reference_ = std::max(longest_reference_, span.time());
   meter_.add(span);
@@ -251,13 +256,31 @@ void RunTuner::leave(const std::optional<WorkMeasure>& measure, Instant now) {
   go_on(now);
 }
 
+// Few blocks may lie together by chance: they are not believed to scatter less than those of the
+// readings before.
+bool RunTuner::enough(const WorkMeasure& measure) const {
+  if (measure.time >= kMost) return true;
+  if (!measure.error || measure.time < (scatter_blocks_ > 0 ? kLeast : kLeastOfFirst)) return false;
+  const double before = scatter_blocks_ > 0 ? std::sqrt(scatter_squares_ / scatter_blocks_) : 0;
+  return std::max(*measure.error, before / std::sqrt(measure.blocks)) <= kPrecision;
+}
+
+void RunTuner::note_scatter(const WorkMeasure& measure) {
+  const auto scatter = measure.scatter();
+  if (!scatter) return;
+  scatter_squares_ += *scatter * *scatter * (measure.blocks - 1);
+  scatter_blocks_ += measure.blocks - 1;
+}
+
 void RunTuner::judge(Instant now) {
   const auto measure = meter_.measure();
   if (!measure) return;
+  const bool few = measure->spans < WorkMeter::kToTell && usual_reference_ < kMost / 2;
+  if (few && too_slow(*measure, 1)) return;
   const bool glanced = measure->blocks >= 2 || measure->time >= kLeast;
   if (glanced && too_slow(*measure, kGlance)) return leave(measure, now);
-  const bool precise = measure->error && *measure->error <= kPrecision;
-  if (measure->time < (precise ? kLeast : kMost)) return;
+  if (!enough(*measure)) return;
+  note_scatter(*measure);
   const WorkSpan pauses = meter_.pauses();
   profiled_.end -= pauses.time();
   profiled_.energy -= pauses.energy;
@@ -268,6 +291,7 @@ void RunTuner::judge(Instant now) {
   search_.add(reading);
   // The first at the highest setting: what was known before it is judged anew by it.
   if (asked_ == options_.search.settings.back()) {
+    usual_reference_ = measure->time / static_cast<Duration::rep>(measure->spans);
     const std::vector<KnobReading> all(search_.readings().begin(), search_.readings().end());
     search_ = search_with(options_.search, all);
   }
@@ -294,6 +318,7 @@ void RunTuner::watch(Instant now) {
   search_ = KnobSearch(options_.search);
   search_.add(seen);
   too_slow_.clear();
+  scatter_squares_ = scatter_blocks_ = 0;
   begin_profiling(now);
   go_on(now);
 }

@@ -51,11 +51,16 @@ class RunTuner {
   static constexpr double kUnsettled = 0.02;
   // Of a reading. The counter is off by up to 1.6 % of a second's joules at each end: 0.5 % of 5 s.
   static constexpr Duration kLeast = std::chrono::seconds(5);
-  // ... unless its error is larger than this, until kMost: neighbouring limits differ by some 1 to
-  // 3 % in their price.
-  static constexpr double kPrecision = 0.01;
+  // The first, to which all others are compared, also tells how much the job's rate scatters: of
+  // five blocks that is known to a third, of ten to a quarter.
+  static constexpr Duration kLeastOfFirst = std::chrono::seconds(10);
+  // ... unless its error is larger than this, until kMost.
+  static constexpr double kPrecision = 0.005;
+  // What the search takes for one price: three standard errors of a difference.
+  static constexpr double kTie = 4 * kPrecision;
   static constexpr Duration kMost = std::chrono::minutes(1);
-  // After two seconds' blocks a setting is left that is slower than the guard by this factor.
+  // After two seconds' blocks a setting is left that is slower than the guard by this factor; but
+  // among few reports a pause looks the same, and more are waited for.
   static constexpr double kGlance = 1.1;
   // A report that takes so many times longer than the guard allows is not waited for.
   static constexpr double kOverdue = 1.25;
@@ -120,6 +125,8 @@ class RunTuner {
   void judge(Instant now);
   void watch(Instant now);
   bool overdue(Instant now) const;
+  bool enough(const WorkMeasure& measure) const;
+  void note_scatter(const WorkMeasure& measure);
   bool too_slow(const WorkMeasure& measure, double margin) const;
   void leave(const std::optional<WorkMeasure>& measure, Instant now);
   void begin_profiling(Instant now);
@@ -136,7 +143,8 @@ class RunTuner {
   double asked_ = 0;
   Instant asked_at_{}, last_in_force_{}, refused_at_{}, heard_at_{};
   std::optional<Instant> in_force_since_, settled_at_;
-  Duration longest_span_{}, longest_reference_{};  // of all; of those at the highest setting
+  // Between reports: the longest of all, and at the highest setting the longest and the usual one.
+  Duration longest_span_{}, longest_reference_{}, usual_reference_{};
 
   WorkSpan profiled_;  // all of the present profiling; begin is its own
   Joules cost_{};      // of those before
@@ -145,6 +153,8 @@ class RunTuner {
   std::optional<Instant> tuned_at_;
   Duration last_profiling_{};
   int changed_ = 0;  // looks in a row
+  // Of the readings so far: their blocks' scatter, squared, and how many blocks that is of.
+  double scatter_squares_ = 0, scatter_blocks_ = 0;
 };
 
 }  // namespace derate

@@ -97,6 +97,7 @@ RunTunerOptions options_for(double highest = 300, Selector selector = {}) {
   RunTunerOptions out;
   out.search = {.settings = limits(100, highest), .selector = selector};
   out.search.max_power = Watts(highest);
+  out.search.limited_gpus = 1;
   return out;
 }
 
@@ -129,8 +130,7 @@ Selector any_selector() {
           .eta = *rc::gen::inRange(1, 10) / 10.0};
 }
 
-// Without noise what it ends at is the best, but for what settings that lie behind 2 % of a span
-// of reports may do to it.
+// Without noise what it ends at is the best, as far as the search tells prices apart.
 RC_GTEST_PROP(RunTuner, EndsAtTheBestHoweverTheJobReports, ()) {
   ToyJob job = any_job();
   const auto options = options_for(300, any_selector());
@@ -138,7 +138,7 @@ RC_GTEST_PROP(RunTuner, EndsAtTheBestHoweverTheJobReports, ()) {
   RC_ASSERT(job.until_tuned(tuner, 2h).has_value());
   const double found =
       price(options.search.selector, options.search.max_power, job.work.at(tuner.best()->setting));
-  RC_ASSERT(found <= best_price(options, job.work) * 1.01);
+  RC_ASSERT(found <= best_price(options, job.work) * (1 + RunTuner::kTie));
   RC_ASSERT(job.work.rate_at(tuner.best()->setting) * options.search.guard * 1.01 >=
             job.work.rate_at(300));
   for (const KnobReading& reading : tuner.readings()) {
@@ -152,8 +152,8 @@ RC_GTEST_PROP(RunTuner, EndsAtTheBestHoweverTheJobReports, ()) {
   RC_ASSERT(tuner.tunings() == 1);
 }
 
-// 2 % a second of noise: of a reading some 1 % at most, and two of them are compared: 4 standard
-// deviations of a difference are 6 %.
+// 2 % a second of noise, 0.5 % of a reading and some more of one that ended early by chance: two
+// are compared, and 4 standard deviations of the difference are 4 %.
 RC_GTEST_PROP(RunTuner, EndsWithinNoiseOfTheBestWithPauses, ()) {
   ToyJob job = any_job();
   job.unit = job.work.rate * *rc::gen::element(0.05, 0.3, 1.0);
@@ -165,9 +165,9 @@ RC_GTEST_PROP(RunTuner, EndsWithinNoiseOfTheBestWithPauses, ()) {
   RC_ASSERT(job.until_tuned(tuner, 1h).has_value());
   const double found =
       price(options.search.selector, options.search.max_power, job.work.at(tuner.best()->setting));
-  RC_ASSERT(found <= best_price(options, job.work) * 1.06);
+  RC_ASSERT(found <= best_price(options, job.work) * 1.04);
   for (const KnobReading& reading : tuner.readings())
-    RC_ASSERT(std::abs(reading.rate / job.work.rate_at(reading.setting) - 1) < 0.06);
+    RC_ASSERT(std::abs(reading.rate / job.work.rate_at(reading.setting) - 1) < 0.04);
 }
 
 // Whatever it is told, it asks for settings of its list (round() asserts that) and tells numbers.
@@ -199,8 +199,9 @@ TEST(RunTuner, TakesHalfAMinuteWhereReportsAreFrequent) {
   RunTuner tuner(options_for());
   const auto took = job.until_tuned(tuner, 1h);
   ASSERT_TRUE(took);
-  // Each reading: 0.3 s until it is in force, 1 s to settle, 5 s in blocks of a second.
-  EXPECT_LE(seconds(*took), 7.5 * static_cast<double>(tuner.readings().size()));
+  // Each reading: 0.3 s until it is in force, 1 s to settle, 5 s in blocks of a second; 5 s more of
+  // the first.
+  EXPECT_LE(seconds(*took), 7.5 * static_cast<double>(tuner.readings().size()) + 5);
   EXPECT_LE(tuner.readings().size(), 5u);
 }
 

@@ -125,6 +125,11 @@ std::vector<WorkSpan> WorkMeter::blocks() const {
   return out;
 }
 
+std::optional<double> WorkMeasure::scatter() const {
+  if (!error) return std::nullopt;
+  return *error * std::sqrt(blocks);
+}
+
 std::optional<WorkMeasure> WorkMeter::measure() const {
   const auto all = blocks();
   if (all.empty()) return std::nullopt;
@@ -133,6 +138,7 @@ std::optional<WorkMeasure> WorkMeter::measure() const {
   const WorkSpan total = sum(kept);
   WorkMeasure out{rate_of(total), total.energy / total.time()};
   out.blocks = static_cast<int>(kept.size());
+  out.spans = spans_.size();
   out.time = total.time();
   if (out.blocks >= kLeastBlocks) out.error = error_of(kept);
   return out;

@@ -53,7 +53,11 @@ struct WorkMeasure {
   // while there are too few blocks to tell.
   std::optional<double> error;
   int blocks = 0;
-  Duration time{};  // that it rests on
+  Duration time{};        // that it rests on
+  std::size_t spans = 0;  // that came, pauses included
+
+  // Relative, of one block.
+  std::optional<double> scatter() const;
 
   bool operator==(const WorkMeasure&) const = default;
 };
