@@ -203,8 +203,7 @@ Result<void> prepare(Session& session, const RunOptions& options, const GuardLin
     ClockControl* control = session.dry_run ? nullptr : gpu.control;
     governed.push_back(
         TRY(govern_gpu(*gpu.source, control, session.policy, session.settings, &*session.models)));
-    governed.back().on_drift =
-        session.settings.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
+    governed.back().on_drift = drift_rule(session.settings);
     if (link != nullptr)
       governed.back().keeping = keeping_for(session, gpu.source->capability().id);
     session.ledgers.emplace_back(governed.back().envelope.highest());

@@ -56,14 +56,22 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
   return out;
 }
 
-Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
-                               const ChosenPolicy& policy, const Settings& settings,
-                               ModelShelf* models) {
+Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings) {
   EnvelopeLimits limits;
   if (settings.lowest_clock_mhz) limits.lowest = Megahertz(*settings.lowest_clock_mhz);
   if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
+  return make_envelope(capability, limits).with(capability.id.uuid);
+}
+
+DriftRule drift_rule(const Settings& settings) {
+  return settings.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
+}
+
+Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
+                               const ChosenPolicy& policy, const Settings& settings,
+                               ModelShelf* models) {
   const Capability& capability = source.capability();
-  const Envelope envelope = TRY(make_envelope(capability, limits).with(capability.id.uuid));
+  const Envelope envelope = TRY(clock_envelope(capability, settings));
   const auto use = control == nullptr ? ModelShelf::Use::recall : ModelShelf::Use::keep;
   ModelCache* kept = models == nullptr ? nullptr : models->of(capability, envelope, use);
   const PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);

@@ -35,6 +35,11 @@ struct ChosenPolicy {
 // The command line's policy and parameters over the configuration's.
 Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings);
 
+// The clocks that the settings allow on the GPU. Errors: those of make_envelope(), with the UUID.
+Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings);
+
+DriftRule drift_rule(const Settings& settings);
+
 // A governed GPU; `control` null for a dry run. `models` outlives it; null: nothing is kept from
 // job to job. Errors: those of the envelope and the policy.
 Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,

@@ -14,6 +14,7 @@
 namespace derate::cli {
 namespace {
 
+constexpr const char* kTuned = "tune";  // where others have the name of a policy
 constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
 
 std::optional<ClockRange> found_lock(const Settings& settings) {
@@ -219,13 +220,10 @@ std::optional<Worker::Assignment> Worker::by_configuration(const GpuId& id) cons
 
 // A seat that only looks: its policy never sets a clock, and it could not.
 GovernedGpu Worker::observer(Post& post) const {
-  const auto& clocks = post.gpu.source->capability().sm_clocks;
-  const Megahertz any = clocks.empty() ? Megahertz(1) : clocks.front();
-  const std::vector<Megahertz> known = clocks.empty() ? std::vector{any} : clocks;
-  const Envelope envelope = *Envelope::create(known, known.front(), known.back());
+  const Envelope envelope = whole_envelope(post.gpu.source->capability());
   const PolicyInfo* info = *find_policy("nv-boost");
   GovernedGpu out{post.gpu.source.get(), nullptr,
-                  *info->create({envelope, known.front(), *policy_params(*info, {})}), true,
+                  *info->create({envelope, envelope.lowest(), *policy_params(*info, {})}), true,
                   envelope};
   out.tick = from_seconds(settings_.observe_every_s);
   out.observed = true;
@@ -248,13 +246,23 @@ Keeping Worker::keeping_for(Post& post) const {
   return {options_.journal, entry};
 }
 
-Result<GovernedGpu> Worker::governed(Post& post) {
+Result<GovernedGpu> Worker::wanted_seat(const Post& post) {
+  TelemetrySource& source = *post.gpu.source;
+  if (post.tuned) {
+    const TunedRun& run = *tunings_.at(tuning_of(post)).run;
+    return tuned_seat(source, post.gpu.control, run, settings_);
+  }
   const Assignment& wanted = *post.wanted;
   ClockControl* const control = wanted.dry_run ? nullptr : post.gpu.control;
-  GovernedGpu out = TRY(govern_gpu(*post.gpu.source, control, wanted.policy, settings_, &models_));
+  GovernedGpu out = TRY(govern_gpu(source, control, wanted.policy, settings_, &models_));
   out.tick = policy_tick(wanted.policy.params);
-  out.on_drift = settings_.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
-  if (control == nullptr) return out;
+  out.on_drift = drift_rule(settings_);
+  return out;
+}
+
+Result<GovernedGpu> Worker::governed(Post& post) {
+  GovernedGpu out = TRY(wanted_seat(post));
+  if (out.control == nullptr) return out;
   const std::string& uuid = post.gpu.source->capability().id.uuid;
   if (!post.lease.valid()) {
     auto lease = options_.lease(uuid);
@@ -273,10 +281,11 @@ GovernedGpu Worker::seat(Post& post) {
   post.policy.clear();
   post.trouble.clear();
   post.lease_again.reset();
-  if (!post.wanted) return observer(post);
+  post.tuned = !tuning_of(post).empty();
+  if (!post.wanted && !post.tuned) return observer(post);
   auto made = governed(post);
   if (made.ok()) {
-    post.policy = post.wanted->policy.info->name;
+    post.policy = post.tuned ? kTuned : post.wanted->policy.info->name;
     if (made->keeping) post.handed_on.reset();  // its actuator has it now
     return *std::move(made);
   }
@@ -285,20 +294,36 @@ GovernedGpu Worker::seat(Post& post) {
   return observer(post);
 }
 
-Result<void> Worker::assign(std::size_t at, std::optional<Assignment> wanted) {
+// Gives the GPU back and leaves its seat to an observer. The lease stays.
+Result<void> Worker::vacate(std::size_t at, const char* why) {
   Post& post = posts_[at];
-  // Restored first: the new policy finds the GPU as it was found.
   const std::string& uuid = post.gpu.source->capability().id.uuid;
   const bool owed = governor_->unrestored(at).has_value();
   auto restored = governor_->restore(at);
-  if (owed)
-    audit(audit_of_restore(restored, uuid, wanted ? "another policy comes" : "released",
-                           clock_.wall_now()));
+  if (owed) audit(audit_of_restore(restored, uuid, why, clock_.wall_now()));
   if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
-  post.wanted = std::move(wanted);
-  (void)governor_->replace(at, seat(post));
-  let_go(post);
+  (void)governor_->replace(at, observer(post));
   return restored;
+}
+
+// Restored first: who comes next finds the GPU as it was found.
+Result<void> Worker::reseat(std::size_t at, const char* why) {
+  auto restored = vacate(at, why);
+  (void)governor_->replace(at, seat(posts_[at]));
+  let_go(posts_[at]);
+  return restored;
+}
+
+Result<void> Worker::assign(std::size_t at, std::optional<Assignment> wanted) {
+  Post& post = posts_[at];
+  post.wanted = std::move(wanted);
+  if (post.tuned) return {};  // it comes when the tuning has ended
+  return reseat(at, post.wanted ? "another policy comes" : "released");
+}
+
+// What the post's seat carries out; null: it is observed or tuned.
+const Worker::Assignment* Worker::governing(const Post& post) {
+  return post.policy.empty() || post.tuned || !post.wanted ? nullptr : &*post.wanted;
 }
 
 // A GPU that is only observed and owes nothing is free for others to govern.
@@ -311,7 +336,8 @@ void Worker::let_go(Post& post) {
 // Of a GPU that nobody governs now: tried again until it succeeds.
 void Worker::restore_handed_on(Post& post) {
   const Instant now = clock_.now();
-  const bool governed = !post.policy.empty() && post.wanted && !post.wanted->dry_run;
+  const Assignment* by = governing(post);
+  const bool governed = by != nullptr ? !by->dry_run : !post.policy.empty();
   if (!post.handed_on || governed || now < post.restore_again.value_or(now)) return;
   post.restore_again = now + kRestoreEvery;
   JournalEntry& entry = post.handed_on->entry;
@@ -370,8 +396,7 @@ std::vector<WorkDesk::Gpu> Worker::desk_gpus() const {
   std::vector<WorkDesk::Gpu> out;
   for (const Post& post : posts_) {
     out.push_back({post.gpu.source.get(), std::nullopt});
-    if (!post.policy.empty() && post.wanted)
-      out.back().policy_delta = policy_delta(post.wanted->policy);
+    if (const Assignment* by = governing(post)) out.back().policy_delta = policy_delta(by->policy);
   }
   return out;
 }
@@ -393,9 +418,11 @@ void Worker::take_records(std::span<const Record> records) {
     if (auto entry = audit_of(record, last_[at], uuid, clock_.wall_now())) audit(*std::move(entry));
     note_freshness(post, record);
     if (record.sample) energy_.take(uuid, *record.sample);
+    if (post.tuned) note_tuned(post, record);
     options_.note(record);
     last_[at] = record;
   }
+  for (auto& [name, tuning] : tunings_) tuning.run->round(clock_.now());
 }
 
 void Worker::note_freshness(Post& post, const Record& record) {
@@ -448,6 +475,110 @@ void Worker::audit(AuditEntry entry) {
   audit_failed_ = !kept.ok();
 }
 
+// --- tuning
+// ---------------------------------------------------------------------------------------------
+
+// Its name; empty: the GPU is not tuned.
+std::string Worker::tuning_of(const Post& post) const {
+  const std::string& uuid = post.gpu.source->capability().id.uuid;
+  for (const auto& [name, tuning] : tunings_)
+    if (std::find(tuning.gpus.begin(), tuning.gpus.end(), uuid) != tuning.gpus.end()) return name;
+  return {};
+}
+
+Result<std::vector<std::size_t>> Worker::free_posts(const TuningPlan& plan) const {
+  if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
+  if (governor_ == nullptr) return Error{Errc::busy, "derated is still opening the GPUs"};
+  std::vector<std::size_t> out;
+  for (const std::string& uuid : plan.gpus) {
+    const auto post = std::find_if(posts_.begin(), posts_.end(), [&](const Post& each) {
+      return each.gpu.source->capability().id.uuid == uuid;
+    });
+    if (post == posts_.end()) return Error{Errc::not_found, uuid + ": no such GPU is here"};
+    if (const std::string name = tuning_of(*post); !name.empty())
+      return Error{Errc::busy, fmt::format("{}: is tuned for '{}' already", uuid, name)};
+    if (post->handed_on)
+      return Error{Errc::busy, uuid + ": is not restored from what governed it before"};
+    out.push_back(static_cast<std::size_t>(post - posts_.begin()));
+  }
+  return out;
+}
+
+Result<void> Worker::take_for_tuning(const std::string& name, const TuningPlan& plan) {
+  if (name.empty() || tunings_.contains(name))
+    return Error{Errc::invalid_argument,
+                 fmt::format("tuning '{}': allowed is a name that none has", name)};
+  if (plan.gpus.empty()) return Error{Errc::invalid_argument, "tuning: of no GPU"};
+  const auto places = TRY(free_posts(plan));
+  Result<void> done;
+  for (const std::size_t at : places)
+    if (done.ok()) done = vacate(at, "it is tuned");
+  // Only now each shows the limit that was found.
+  std::vector<TunableGpu> gpus;
+  for (const std::size_t at : places)
+    gpus.push_back({&posts_[at].gpu.source->capability(), posts_[at].gpu.control});
+  if (done.ok()) {
+    auto run = make_tuned_run(plan, gpus, settings_);
+    if (run.ok())
+      tunings_[name] = {plan.gpus, *std::move(run)};
+    else
+      done = std::move(run).error();
+  }
+  if (done.ok()) done = seat_tuned(name, places);
+  if (done.ok()) return {};
+  tunings_.erase(name);
+  for (const std::size_t at : places) (void)reseat(at, "it is not tuned").ok();
+  return done;
+}
+
+Result<void> Worker::seat_tuned(const std::string& name, std::span<const std::size_t> places) {
+  for (const std::size_t at : places) {
+    Post& post = posts_[at];
+    (void)governor_->replace(at, seat(post));
+    if (post.policy.empty())
+      return Error{post.lease_again ? Errc::busy : Errc::invalid_argument,
+                   fmt::format("GPU {}: {}", post.gpu.source->capability().id.index, post.trouble)};
+    options_.tell(
+        fmt::format("GPU {} is tuned for '{}'", post.gpu.source->capability().id.index, name));
+  }
+  return {};
+}
+
+Result<void> Worker::give_back_tuned(const std::string& name) {
+  const auto tuning = tunings_.extract(name);
+  if (tuning.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
+  Result<void> done;
+  for (std::size_t at = 0; governor_ != nullptr && at < posts_.size(); ++at) {
+    const std::string& uuid = posts_[at].gpu.source->capability().id.uuid;
+    const auto& gpus = tuning.mapped().gpus;
+    if (std::find(gpus.begin(), gpus.end(), uuid) == gpus.end()) continue;
+    auto restored = reseat(at, "its tuning has ended");
+    if (!restored.ok() && done.ok()) done = std::move(restored).error().with(uuid);
+  }
+  options_.tell(fmt::format("tuning '{}' has ended", name));
+  return done;
+}
+
+Result<void> Worker::tell_work(const std::string& name, const Beat& done) {
+  const auto tuning = tunings_.find(name);
+  if (tuning == tunings_.end())
+    return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
+  tuning->second.run->tell_work(done);
+  return {};
+}
+
+const TunedRun* Worker::tuned(const std::string& name) const {
+  const auto tuning = tunings_.find(name);
+  return tuning == tunings_.end() ? nullptr : tuning->second.run.get();
+}
+
+void Worker::note_tuned(const Post& post, const Record& record) {
+  const auto& [gpus, run] = tunings_.at(tuning_of(post));
+  const auto& uuid = post.gpu.source->capability().id.uuid;
+  run->note(static_cast<std::size_t>(std::find(gpus.begin(), gpus.end(), uuid) - gpus.begin()),
+            record);
+}
+
 // --- what others see
 // ---------------------------------------------------------------------------------
 
@@ -455,10 +586,10 @@ Worker::Json Worker::state_of(const Record& record) const {
   const auto at = static_cast<std::size_t>(record.gpu);
   const Post& post = posts_[at];
   GpuView view{post.gpu.source->capability(), record, post.policy};
-  if (!post.policy.empty() && post.wanted) {
-    view.dry_run = post.wanted->dry_run;
-    view.promise = promised_performance(post.wanted->policy, record.estimate.work);
-    if (!post.wanted->policy.info->as_published && at < promise_from_.size())
+  if (const Assignment* by = governing(post)) {
+    view.dry_run = by->dry_run;
+    view.promise = promised_performance(by->policy, record.estimate.work);
+    if (!by->policy.info->as_published && at < promise_from_.size())
       view.promise_from = promise_from_[at];
   }
   Json json = gpu_state(view);
@@ -557,6 +688,9 @@ Result<std::string> Worker::set_policy(const Json& request) {
     const auto at = static_cast<std::size_t>(i);
     Post& post = posts_[at];
     const GpuId& id = post.gpu.source->capability().id;
+    if (post.tuned)
+      return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
+                                           id.index, tuning_of(post))};
     const auto before = post.wanted;
     TRY(assign(at, wanted));
     if (post.policy.empty()) {
@@ -579,7 +713,10 @@ Result<std::string> Worker::release_gpus(const Json& request) {
     const auto at = static_cast<std::size_t>(i);
     const GpuId& id = posts_[at].gpu.source->capability().id;
     commanded_.insert_or_assign(id.uuid, std::nullopt);
-    if (auto restored = assign(at, std::nullopt); !restored.ok() && !failure)
+    const auto given = posts_[at].tuned ? give_back_tuned(tuning_of(posts_[at])) : Result<void>{};
+    auto restored = assign(at, std::nullopt);
+    if (!given.ok()) restored = given;
+    if (!restored.ok() && !failure)
       failure = std::move(restored).error().with(fmt::format("GPU {}: not restored", id.index));
     done += fmt::format("{}GPU {} is observed", done.empty() ? "" : ", ", id.index);
   }

@@ -18,6 +18,7 @@
 #include "apps/common/gpus.h"
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
+#include "apps/common/tuning.h"
 #include "apps/common/work_desk.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -62,7 +63,7 @@ struct WorkerOptions {
   ProcessReader process = read_process;
 };
 
-class Worker {
+class Worker : public TunedGpus {
  public:
   static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
   static constexpr Duration kReopenEvery = std::chrono::seconds(10);
@@ -88,6 +89,11 @@ class Worker {
   void hear(std::string_view text, const BeatServer::Sender& sender) { desk_.hear(text, sender); }
   // What programs ask over the client socket (docs/energy.md).
   ClientDesk& clients() { return clients_; }
+  // GPUs that are tuned for a job go before what the configuration or a command wants there.
+  Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) override;
+  Result<void> give_back_tuned(const std::string& name) override;
+  Result<void> tell_work(const std::string& name, const Beat& done) override;
+  const TunedRun* tuned(const std::string& name) const override;
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
 
@@ -97,9 +103,14 @@ class Worker {
     ChosenPolicy policy;
     bool dry_run = false;
   };
+  struct Tuning {
+    std::vector<std::string> gpus;  // UUIDs, in the run's order
+    std::shared_ptr<TunedRun> run;
+  };
   struct Post {
     OpenGpu gpu;
     std::optional<Assignment> wanted;
+    bool tuned = false;  // its seat carries out a tuning's order, not what is wanted
     std::string policy;  // by which it is governed now; empty: observed
     std::string trouble;
     UniqueFd lease;
@@ -123,9 +134,17 @@ class Worker {
   std::optional<Assignment> by_configuration(const GpuId& id) const;
   GovernedGpu observer(Post& post) const;
   Result<GovernedGpu> governed(Post& post);
+  Result<GovernedGpu> wanted_seat(const Post& post);
   GovernedGpu seat(Post& post);
   Keeping keeping_for(Post& post) const;
   Result<void> assign(std::size_t at, std::optional<Assignment> wanted);
+  Result<void> vacate(std::size_t at, const char* why);
+  Result<void> reseat(std::size_t at, const char* why);
+  static const Assignment* governing(const Post& post);
+  std::string tuning_of(const Post& post) const;
+  Result<std::vector<std::size_t>> free_posts(const TuningPlan& plan) const;
+  Result<void> seat_tuned(const std::string& name, std::span<const std::size_t> places);
+  void note_tuned(const Post& post, const Record& record);
   void restore_handed_on(Post& post);
   void let_go(Post& post);
   void set_up_desk();
@@ -166,6 +185,7 @@ class Worker {
   std::vector<std::string> promise_from_;  // of each GPU
   // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
   std::map<std::string, std::optional<Assignment>> commanded_;
+  std::map<std::string, Tuning> tunings_;        // by name; outlive a pause and a lost GPU, too
   std::map<std::string, UniqueFd> kept_leases_;  // of GPUs that are paused
   bool paused_ = false, first_opening_ = true, audit_failed_ = false;
 };
