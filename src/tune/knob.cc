@@ -124,6 +124,7 @@ std::optional<std::size_t> KnobSearch::beside(std::size_t middle, int step) cons
     else
       gap.push_back(at);
   }
+  if (!edge && step < 0 && lowest_ > 0) edge = lowest_ - 1;  // the highest that is too slow
   std::erase_if(gap, [&](std::size_t at) {
     return std::abs(all[at] - all[middle]) < options_.resolution ||
            (edge && std::abs(all[at] - all[*edge]) < options_.resolution);
@@ -155,6 +156,7 @@ std::optional<double> KnobSearch::next() const {
   if (lowest_ + 1 >= all.size()) return std::nullopt;
   if (readings_.size() == 1) {
     const double wanted = start();
+    if (lowest_ > 0 && wanted < all[lowest_]) return all[(lowest_ + all.size() - 1) / 2];
     return *std::min_element(
         all.begin() + static_cast<std::ptrdiff_t>(lowest_), all.end() - 1,
         [&](double a, double b) { return std::abs(a - wanted) < std::abs(b - wanted); });
