@@ -64,7 +64,7 @@ TEST(ClockSettings, AreCommonOnesAFewOfWhichSuffice) {
   ASSERT_TRUE(out.ok());
   EXPECT_EQ(out->settings.front(), 1005);
   EXPECT_EQ(out->settings.back(), 1800);
-  EXPECT_DOUBLE_EQ(out->resolution, 79.5);
+  EXPECT_DOUBLE_EQ(out->resolution, 33.125);
   const std::vector<Envelope> apart{*Envelope::create(all, 1900_MHz, 1980_MHz),
                                     *Envelope::create(all, 500_MHz, 1800_MHz)};
   EXPECT_FALSE(clock_settings(apart).ok());

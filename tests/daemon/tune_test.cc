@@ -38,7 +38,10 @@ struct TunedHouse : House {
   }
   bool run_until_tuned(Duration longest) {
     for (const Instant end = clock.now() + longest; clock.now() < end; run_job(100ms))
-      if (worker->tuned("job")->tuner().stage() == RunTuner::Stage::holding) return true;
+      if (worker->tuned("job")->tuner().stage() == RunTuner::Stage::holding) {
+        run_job(1s);
+        return true;
+      }
     return false;
   }
   Instant next_report{};
@@ -63,6 +66,8 @@ double excess(const RunTuner& tuner, const SimChip& chip, const char* app) {
   std::vector<KnobReading> all;
   for (const double each : options.search.settings)
     all.push_back(truth_at(chip, app, options.knob, each));
+  for (KnobReading& each : all)  // below the guard nothing is to be had
+    if (each.rate * options.search.guard < all.back().rate) each.power = Watts(1e6);
   const auto& [settings, selector, max_power] =
       std::tie(options.search.settings, options.search.selector, options.search.max_power);
   const double best = price(selector, max_power, all[best_reading(selector, max_power, all)]);
@@ -102,7 +107,7 @@ TEST(TunedWorker, AnotherLimitThanTheFactorysIsTheHighestAndComesBack) {
 }
 
 TEST(TunedWorker, TunesAClockToo) {
-  TunedHouse house(1, "H200", "GEMM");
+  TunedHouse house(1, "H200", "gemm_bf16");
   TuningPlan plan = house.plan();
   plan.knob = Knob::clock;
   plan.selector.kind = Selector::Kind::energy;
@@ -111,7 +116,7 @@ TEST(TunedWorker, TunesAClockToo) {
   const RunTuner& tuner = house.worker->tuned("job")->tuner();
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_LE(tuner.readings().size(), 12u);
-  EXPECT_LE(excess(tuner, house.sim(0).chip(), "GEMM"), 0.03);
+  EXPECT_LE(excess(tuner, house.sim(0).chip(), "gemm_bf16"), 0.02);
   EXPECT_TRUE(house.worker->give_back_tuned("job").ok());
   EXPECT_FALSE(house.sim(0).locked());
 }
@@ -209,7 +214,7 @@ TEST(TunedWorker, HearsTheBeatsOfTheJobsProcess) {
   house.person(0, 77, 1000);
   ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
   for (int i = 0; i < 120; ++i) {
-    house.beat(1000, 77, "{\"done\": " + std::to_string(house.sim(0).work_done()) + "}");
+    house.beat(1000, 77, "done=" + std::to_string(house.sim(0).work_done()));
     house.run(1s);
   }
   EXPECT_EQ(house.worker->tuned("job")->tuner().stage(), RunTuner::Stage::holding);
