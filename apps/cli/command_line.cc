@@ -148,31 +148,38 @@ void add_demo(CommandLine& line) {
                          "derate demo --data ../shared/data --json"}));
 }
 
+// Of every verb that runs a command on governed GPUs.
+void add_command(CLI::App& verb, RunOptions& options) {
+  verb.add_flag("--as-root", options.as_root,
+                "Under sudo, run the command as root, not as the calling user");
+  verb.add_option("--records", options.records, "Write every tick as a line of JSON")
+      ->type_name("FILE");
+  verb.add_option("-o,--report", options.report, "Write the account there, not to standard error")
+      ->type_name("FILE");
+  add_sim(verb, options.sim);
+  add_json(verb, options);
+  verb.add_option("command", options.command, "The command and its arguments, after --")
+      ->required();
+  verb.positionals_at_end();
+  verb.prefix_command(false);
+}
+
+constexpr const char* kKeepsExitCode =
+    "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n";
+
 void add_run(CommandLine& line) {
   CLI::App* verb =
       line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
   auto& options = line.add_options<RunOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus,
-                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_gpu_choice(*verb, options.gpus);
   add_policy(*verb, options.policy);
   verb->add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
-  verb->add_flag("--as-root", options.as_root,
-                 "Under sudo, run the command as root, not as the calling user");
-  verb->add_option("--records", options.records, "Write every tick as a line of JSON")
-      ->type_name("FILE");
-  verb->add_option("-o,--report", options.report, "Write the account there, not to standard error")
-      ->type_name("FILE");
-  add_sim(*verb, options.sim);
-  add_json(*verb, options);
-  verb->add_option("command", options.command, "The command and its arguments, after --")
-      ->required();
-  verb->positionals_at_end();
-  verb->prefix_command(false);
+  add_command(*verb, options);
   verb->footer(
       examples({"derate run -- python3 train.py", "derate run --dry-run -- python3 train.py",
                 "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
                 "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
-      "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n");
+      kKeepsExitCode);
 }
 
 void add_energy(CommandLine& line) {
@@ -638,10 +645,38 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
                 "summary_power_v100.csv --policy tune,zeus --seeds 1000 --json"}));
 }
 
+void add_tune_run(CommandLine& line, CLI::App& tune) {
+  CLI::App* run = tune.add_subcommand(
+      "run", "Tune GPUs while a command runs that says how far it is (derate beat)");
+  auto& options = line.add_options<TuneRunOptions>(*run);
+  add_gpu_choice(*run, options.gpus);
+  run->add_option("--selector", options.selector,
+                  "What is best: energy, time, cost:ETA with ETA in [0, 1], "
+                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5");
+  run->add_option("--knob", options.knob, "power-limit or clock; default: power-limit");
+  run->add_option("--highest", options.highest_w,
+                  "Highest power limit that may be used; default: the one found on the GPUs")
+      ->type_name("WATTS")
+      ->check(in_range(1, 10'000));
+  run->add_option("--guard", options.guard,
+                  "Time that the command may take at most, over that at the highest setting")
+      ->type_name("FACTOR")
+      ->check(in_range(1, 2));
+  run->add_option("-c,--config", options.policy.config,
+                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  add_command(*run, options);
+  run->footer(examples({"derate tune run -- python3 train.py",
+                        "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
+                        "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
+              "A command that does not beat runs at the highest setting. " + kKeepsExitCode);
+}
+
 void add_tune_verbs(CommandLine& line) {
   CLI::App* tune = line.app.add_subcommand(
       "tune", "Training jobs that recur: their batch size, and the limit within a run");
   tune->require_subcommand(1);
+  add_tune_run(line, *tune);
   add_tune_replay(line, *tune);
 }
 
@@ -765,7 +800,7 @@ std::string bash_completion(const CLI::App& app) {
   });
   return fmt::format(R"(_derate() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
-  case "$path" in policy|sim|config)
+  case "$path" in policy|sim|config|tune)
     if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
@@ -830,7 +865,8 @@ bool starts_command(int argc, const char* const* argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   const bool after_dashes = std::any_of(
       argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-  return verb == "run" || (verb == "energy" && after_dashes);
+  const bool tunes = verb == "tune" && argc > 2 && std::string_view(argv[2]) == "run";
+  return verb == "run" || tunes || (verb == "energy" && after_dashes);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// derate run -- CMD: governs GPUs while CMD runs, and says what came of it.
+// derate run -- CMD: governs GPUs while CMD runs, and says what came of it; tunes them for it, too.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -27,6 +27,7 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/record_json.h"
+#include "run_command.h"
 #include "service/beat_socket.h"
 #include "store/audit.h"
 #include "summary.h"
@@ -70,6 +71,7 @@ struct Session {
   SystemClock clock;
   Settings settings;
   ChosenPolicy policy;
+  std::shared_ptr<TunedRun> tuned;  // in place of the policy; null: there is none
   bool dry_run = false;
   OpenGpus gpus;
   std::optional<SimSetup> sim;
@@ -88,6 +90,10 @@ struct Session {
   std::optional<WorkDesk> desk;
   std::vector<GpuWork> work;  // on each GPU, as last told
 };
+
+const char* policy_name(const Session& session) {
+  return session.tuned != nullptr ? "tune" : session.policy.info->name;
+}
 
 Result<void> open_gpus(Session& session, const RunOptions& options, const GuardLink* link) {
   if (!options.sim.chip.empty()) {
@@ -185,25 +191,49 @@ void tell_of_models(const Error& error) {
   if (error.code != Errc::no_permission) warn("derate: models of work: {}\n", error.message);
 }
 
-// `link` is null where nothing real is written: simulated GPUs, dry runs.
-Result<void> prepare(Session& session, const RunOptions& options, const GuardLink* link) {
-  session.settings = TRY(load_settings(options.policy.config));
-  session.policy = TRY(choose_policy(options.policy, session.settings));
+Result<void> choose_governing(Session& session, const RunOptions& options,
+                              const std::optional<TuningPlan>& tuning) {
   session.dry_run = options.dry_run || session.settings.dry_run;
+  if (!tuning) {
+    session.policy = TRY(choose_policy(options.policy, session.settings));
+    return {};
+  }
+  if (session.dry_run)
+    return Error{Errc::bad_config, "governor.dry_run: tuning is nothing without a write"};
+  std::vector<TunableGpu> gpus;
+  for (const OpenGpu& gpu : session.gpus.gpus)
+    gpus.push_back({&gpu.source->capability(), gpu.control});
+  session.tuned = TRY(make_tuned_run(*tuning, gpus, session.settings));
+  return {};
+}
+
+Result<GovernedGpu> seat_of(Session& session, const OpenGpu& gpu) {
+  if (session.tuned != nullptr)
+    return tuned_seat(*gpu.source, gpu.control, *session.tuned, session.settings);
+  ClockControl* control = session.dry_run ? nullptr : gpu.control;
+  GovernedGpu out =
+      TRY(govern_gpu(*gpu.source, control, session.policy, session.settings, &*session.models));
+  out.on_drift = drift_rule(session.settings);
+  return out;
+}
+
+// `link` is null where nothing real is written: simulated GPUs, dry runs.
+Result<void> prepare(Session& session, const RunOptions& options,
+                     const std::optional<TuningPlan>& tuning, const GuardLink* link) {
+  session.settings = TRY(load_settings(options.policy.config));
+  if (!tuning) TRY(choose_governing(session, options, tuning));  // told before a GPU is opened
   TRY(open_gpus(session, options, link));
   if (link != nullptr) {
     session.audit.emplace(audit_file());
     TRY(take_gpus(session, *link));
   }
+  if (tuning) TRY(choose_governing(session, options, tuning));  // by what is found on them
   session.models.emplace(ModelFiles{model_file(), simulated_model_file()}, session.clock,
                          tell_of_models);
   session.last.resize(session.gpus.gpus.size());
   std::vector<GovernedGpu> governed;
   for (OpenGpu& gpu : session.gpus.gpus) {
-    ClockControl* control = session.dry_run ? nullptr : gpu.control;
-    governed.push_back(
-        TRY(govern_gpu(*gpu.source, control, session.policy, session.settings, &*session.models)));
-    governed.back().on_drift = drift_rule(session.settings);
+    governed.push_back(TRY(seat_of(session, gpu)));
     if (link != nullptr)
       governed.back().keeping = keeping_for(session, gpu.source->capability().id);
     session.ledgers.emplace_back(governed.back().envelope.highest());
@@ -227,8 +257,8 @@ void start_simulated_work(Session& session) {
 
 std::vector<WorkDesk::Gpu> desk_gpus(const Session& session) {
   std::vector<WorkDesk::Gpu> out;
-  for (const OpenGpu& gpu : session.gpus.gpus)
-    out.push_back({gpu.source.get(), policy_delta(session.policy)});
+  const auto delta = session.tuned != nullptr ? std::nullopt : policy_delta(session.policy);
+  for (const OpenGpu& gpu : session.gpus.gpus) out.push_back({gpu.source.get(), delta});
   return out;
 }
 
@@ -239,15 +269,27 @@ void tell_work(Session& session) {
 }
 
 std::optional<double> promise_at(const Session& session, std::size_t at) {
+  if (session.tuned != nullptr) return std::nullopt;
   return promised_performance(session.policy, session.work[at].status);
 }
 
 Json state_of(const Session& session, const Record& record) {
   const auto at = static_cast<std::size_t>(record.gpu);
-  GpuView view{session.gpus.gpus[at].source->capability(), record, session.policy.info->name,
+  GpuView view{session.gpus.gpus[at].source->capability(), record, policy_name(session),
                session.dry_run, promise_at(session, at)};
-  if (!session.policy.info->as_published) view.promise_from = session.work[at].promise_from;
+  const bool own_promise = session.tuned == nullptr && !session.policy.info->as_published;
+  if (own_promise) view.promise_from = session.work[at].promise_from;
   return gpu_state(view);
+}
+
+// A command on simulated GPUs does not work there: it is their own work that counts.
+void tune(Session& session) {
+  if (session.tuned == nullptr) return;
+  double done = 0;
+  for (const OpenGpu& gpu : session.gpus.gpus)
+    if (gpu.sim != nullptr) done += gpu.sim->work_done();
+  if (session.sim) session.tuned->tell_work({1, done, session.clock.now()});
+  session.tuned->round(session.clock.now());
 }
 
 Result<void> tick(Session& session, StateFile& state, bool everything) {
@@ -257,6 +299,7 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
   for (const Record& record : session.governor->tick(everything)) {
     const auto at = static_cast<std::size_t>(record.gpu);
     session.ledgers[at].add(record);
+    if (session.tuned != nullptr) session.tuned->note(at, record);
     const std::string& uuid = session.gpus.gpus[at].source->capability().id.uuid;
     if (auto told = audit_of(record, session.last[at], uuid, session.clock.wall_now()))
       note(session, *std::move(told));
@@ -264,6 +307,7 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
     if (session.records) TRY(session.records->add(record));
     if (publish) gpus.push_back(state_of(session, record));
   }
+  tune(session);
   session.desk->begin_listing(desk_gpus(session));
   if (publish) state.publish(std::move(gpus), {{"beats", session.desk->beats_json()}});
   return {};
@@ -285,7 +329,8 @@ void listen_until(Session& session, Instant deadline) {
 // those of the terminal it has got by itself.
 Result<int> govern_until_end(Session& session, Child& child, StateFile& state,
                              const GuardLink* link) {
-  const Duration period = policy_tick(session.policy.params);
+  const Duration period =
+      session.tuned != nullptr ? TunedRun::kTick : policy_tick(session.policy.params);
   Instant next = session.clock.now();
   while (true) {
     next = std::max(next + period, session.clock.now());
@@ -309,7 +354,7 @@ GpuSummary summary_of(Session& session, std::size_t at) {
   GpuSummary out;
   OpenGpu& gpu = session.gpus.gpus[at];
   out.capability = gpu.source->capability();
-  out.policy = session.policy.info->name;
+  out.policy = policy_name(session);
   out.promise = promise_at(session, at);
   out.dry_run = session.dry_run;
   if (gpu.sim != nullptr)
@@ -327,10 +372,14 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
     text += summary_text(summary, session.ledgers[i]);
     gpus.push_back(summary_json(summary, session.ledgers[i]));
   }
-  const Json document = {{"command", options.command},
-                         {"exit_code", exit_code},
-                         {"time_seconds", seconds(time)},
-                         {"gpus", std::move(gpus)}};
+  Json document = {{"command", options.command},
+                   {"exit_code", exit_code},
+                   {"time_seconds", seconds(time)},
+                   {"gpus", std::move(gpus)}};
+  if (session.tuned != nullptr) {
+    text += tuning_text(*session.tuned, session.clock.now());
+    document["tuning"] = tuning_json(*session.tuned, session.clock.now());
+  }
   if (session.report) {
     const auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
     if (written.ok()) return {};
@@ -354,9 +403,10 @@ int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
   }
 }
 
-Result<int> run_governed(const RunOptions& options, const GuardLink* link) {
+Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
+                         const GuardLink* link) {
   Session session;
-  TRY(prepare(session, options, link));
+  TRY(prepare(session, options, tuning, link));
   const Defer at_the_latest([&] { give_back(session); });
   for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
@@ -400,12 +450,12 @@ int run_failed(const Error& error) {
 }
 
 // Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
-Result<int> run_under_guard(const RunOptions& options) {
+Result<int> run_under_guard(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   GuardOptions guard{
       .run_folder = run_directory(), .owner = kOwner, .ends_process = true, .adopt = true};
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
-    const auto code = run_governed(options, &link);
+    const auto code = run_governed(options, tuning, &link);
     const auto shown = finish_output();
     if (!code.ok()) return run_failed(code.error());
     return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
@@ -427,12 +477,14 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
 
 }  // namespace
 
-Result<int> run_verb(const RunOptions& options) {
+int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const auto real = writes_to_real_gpus(options);
   if (!real.ok()) return run_failed(real.error());
-  auto code = *real ? run_under_guard(options) : run_governed(options, nullptr);
-  if (!code.ok()) return run_failed(code.error());
-  return code;
+  const auto code =
+      *real ? run_under_guard(options, tuning) : run_governed(options, tuning, nullptr);
+  return code.ok() ? *code : run_failed(code.error());
 }
+
+Result<int> run_verb(const RunOptions& options) { return run_command(options, {}); }
 
 }  // namespace derate::cli

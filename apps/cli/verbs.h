@@ -49,6 +49,12 @@ struct EnergyOptions : Common {
   std::vector<std::string> command;
 };
 
+struct TuneRunOptions : RunOptions {
+  std::string selector = "cost", knob = "power-limit";
+  std::optional<double> highest_w;  // limit; empty: as found
+  double guard = 1.5;
+};
+
 struct StatusOptions : Common {
   std::string gpus;
 };
@@ -207,20 +213,20 @@ struct CompletionOptions {
 };
 struct ManualOptions {};
 
-using Verb =
-    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
-                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
-                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
-                 ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
-                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
-                 LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions>;
+using Verb = std::variant<
+    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
+    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
+    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions, ManualOptions,
+    PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
+    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const EnergyOptions& options);
+Result<int> run_verb(const TuneRunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);
