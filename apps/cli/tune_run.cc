@@ -31,8 +31,8 @@ double energy_of(const KnobReading& reading) { return reading.power.value() / re
 
 Result<TuningPlan> plan_of(const TuneRunOptions& options) {
   TuningPlan plan;
-  plan.knob = TRY(parse_knob(options.knob).with("--knob"));
-  plan.selector = TRY(parse_selector(options.selector).with("--selector"));
+  plan.knob = TRY(parse_knob(options.knob));
+  plan.selector = TRY(parse_selector(options.selector));
   if (options.highest_w) plan.highest = Watts(*options.highest_w);
   plan.guard = options.guard;
   return plan;

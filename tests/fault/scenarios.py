@@ -227,6 +227,41 @@ def add_kills():
 add_kills()
 
 
+def tuning(house, *command):
+    """derate tune run that is measuring: GPU 0 has a limit that is not the one found."""
+    program = house.start("tune", house.build / "derate", "tune", "run", "-i", GOVERNED,
+                          "--highest", 260, "--", *command)
+    house.until(lambda: house.watts(GOVERNED) == 260, 10, "GPU 0 is tuned")
+    return program
+
+
+@row("tune.worker.SIGKILL", group=G_SIGNALS, fault="SIGKILL", who="derate tune run", by="guard",
+     when="to the worker while it measures", limit=2, quick=True,
+     outcome="the guard restores the limit that was found; the command goes on")
+def _(house):
+    program = tuning(house, "sh", "-c", TRAP)
+    house.until(lambda: "started" in program.text(), 5, "the command runs")
+    since = now()
+    send(program.worker(), signal.SIGKILL)
+    out = restored(house, since, 5)
+    send(program.pid, signal.SIGTERM)
+    expect_code(program, 7)
+    return out
+
+
+@row("tune.end", group=G_SIGNALS, fault="none", who="derate tune run", by="worker",
+     when="the command ends", limit=2,
+     outcome="the limit that was found is back; the best one was measured by then")
+def _(house):
+    program = tuning(house, house.build / "derate", "sim", "job", "GeMM", "-i", GOVERNED, "--beat",
+                     "--work", "40s")
+    program.wait(60)
+    out = restored(house, now(), 5)
+    expect_text(program, "best", "260 W", "energy and")
+    return out
+
+
+
 def kill_both(program, worker=None):
     """At once: neither sees the other die."""
     worker = worker or program.worker()
