@@ -672,6 +672,33 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
                 "summary_power_v100.csv --policy tune,zeus --seeds 1000 --json"}));
 }
 
+void add_tune_run(CommandLine& line, CLI::App& tune) {
+  CLI::App* run = tune.add_subcommand(
+      "run", "Tune GPUs while a command runs that says how far it is (derate beat)");
+  auto& options = line.add_options<TuneRunOptions>(*run);
+  add_gpu_choice(*run, options.gpus);
+  run->add_option("--selector", options.selector,
+                  "What is best: energy, time, cost:ETA with ETA in [0, 1], "
+                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5");
+  run->add_option("--knob", options.knob, "power-limit or clock; default: power-limit");
+  run->add_option("--highest", options.highest_w,
+                  "Highest power limit that may be used; default: the one found on the GPUs")
+      ->type_name("WATTS")
+      ->check(in_range(1, 10'000));
+  run->add_option("--guard", options.guard,
+                  "Time that the command may take at most, over that at the highest setting")
+      ->type_name("FACTOR")
+      ->check(in_range(1, 2));
+  run->add_option("-c,--config", options.policy.config,
+                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  add_command(*run, options);
+  run->footer(examples({"derate tune run -- python3 train.py",
+                        "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
+                        "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
+              "A command that does not beat runs at the highest setting. " + kKeepsExitCode);
+}
+
 void add_tune_verbs(CommandLine& line) {
   CLI::App* tune = line.app.add_subcommand(
       "tune", "Training jobs that recur: their batch size, and the limit within a run");
