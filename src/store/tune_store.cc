@@ -33,6 +33,7 @@ constexpr const char* kMigrations[] = {
          state TEXT NOT NULL, epochs REAL NOT NULL, cost_joules REAL NOT NULL,
          profiling_cost_joules REAL NOT NULL, epoch_cost_joules REAL,
          default_epoch_cost_joules REAL, stop_cost_joules REAL, metric REAL, steps REAL,
+         energy_joules REAL NOT NULL, time_seconds REAL NOT NULL,
          verdict TEXT NOT NULL, verdict_why TEXT NOT NULL, why TEXT NOT NULL,
          ended_why TEXT NOT NULL, token TEXT NOT NULL, gpus TEXT NOT NULL, uid INTEGER NOT NULL,
          began_unix_nanoseconds INTEGER NOT NULL, ended_unix_nanoseconds INTEGER);
@@ -113,9 +114,10 @@ struct Reader {
 constexpr const char* kTrialColumns =
     "id, job, recurrence, batch_size, exploring, state, epochs, cost_joules, "
     "profiling_cost_joules, epoch_cost_joules, default_epoch_cost_joules, stop_cost_joules, "
-    "metric, steps, verdict, verdict_why, why, ended_why, token, gpus, uid, "
+    "metric, steps, energy_joules, time_seconds, verdict, verdict_why, why, ended_why, token, "
+    "gpus, uid, "
     "began_unix_nanoseconds, ended_unix_nanoseconds";
-constexpr int kTrialColumnCount = 23;
+constexpr int kTrialColumnCount = 25;
 
 // Every column of a trial's row, in kTrialColumns' order. T is TuneTrialRow or const TuneTrialRow.
 template <class T, class V>
@@ -123,8 +125,8 @@ void visit_trial(T& row, V&& visitor) {
   const auto all = [&](auto&... each) { (visitor.value(each), ...); };
   all(row.id, row.job, row.recurrence, row.batch_size, row.exploring, row.state, row.epochs,
       row.cost, row.profiling_cost, row.epoch_cost, row.default_epoch_cost, row.stop_cost,
-      row.metric, row.steps, row.verdict, row.verdict_why, row.why, row.ended_why, row.token,
-      row.gpus, row.uid, row.began, row.ended);
+      row.metric, row.steps, row.energy, row.time_s, row.verdict, row.verdict_why, row.why,
+      row.ended_why, row.token, row.gpus, row.uid, row.began, row.ended);
 }
 
 std::string places(int count) {

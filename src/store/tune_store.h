@@ -40,6 +40,7 @@ struct TuneTrialRow {
   double cost = 0, profiling_cost = 0;  // J
   std::optional<double> epoch_cost, default_epoch_cost, stop_cost;
   std::optional<double> metric, steps;
+  double energy = 0, time_s = 0;  // J, s
   std::string verdict, verdict_why, why, ended_why;
   std::string token, gpus;  // UUIDs, comma-separated
   std::uint32_t uid = 0;

@@ -46,6 +46,8 @@ Result<BookTrial> trial_of(const TuneTrialRow& row) {
   out.verdict_why = row.verdict_why;
   out.metric = row.metric;
   out.steps = row.steps;
+  out.energy = row.energy;
+  out.time_s = row.time_s;
   out.began = row.began;
   out.ended = row.ended;
   out.ended_why = row.ended_why;
@@ -74,6 +76,8 @@ TuneTrialRow row_of(const BookTrial& trial) {
                    .stop_cost = trial.stop_cost,
                    .metric = trial.metric,
                    .steps = trial.steps,
+                   .energy = trial.energy,
+                   .time_s = trial.time_s,
                    .verdict = trial.verdict ? to_string(*trial.verdict) : "",
                    .verdict_why = trial.verdict_why,
                    .why = trial.why,

@@ -64,6 +64,13 @@ Result<void> check_job_name(std::string_view name) {
   return {};
 }
 
+Result<void> check_knob(const std::string& knob) {
+  if (std::find(std::begin(kKnobs), std::end(kKnobs), knob) == std::end(kKnobs))
+    return not_allowed("knob", fmt::format("'{}'", knob),
+                       fmt::format("are {}", fmt::join(kKnobs, ", ")));
+  return {};
+}
+
 Result<void> check_job(const JobSpec& job) {
   TRY(check_job_name(job.name));
   Result<void> good;
@@ -76,9 +83,7 @@ Result<void> check_job(const JobSpec& job) {
     return not_allowed("default", fmt::format("{}", job.default_size),
                        fmt::format("are {}", fmt::join(job.batch_sizes, ", ")));
   TRY(find_size_policy(job.policy));
-  if (std::find(std::begin(kKnobs), std::end(kKnobs), job.knob) == std::end(kKnobs))
-    return not_allowed("knob", fmt::format("'{}'", job.knob),
-                       fmt::format("are {}", fmt::join(kKnobs, ", ")));
+  TRY(check_knob(job.knob));
   TRY(parse_selector(job.selector));
   if (!job.model.empty() && !is_word(job.model))
     return not_allowed("model", fmt::format("'{}'", job.model), word_allowed());

@@ -93,6 +93,7 @@ void visit_job_spec(J& job, V&& visit) {
 
 // Errors: invalid_argument: "default 24: allowed are 8, 16, 32".
 Result<void> check_job_name(std::string_view name);
+Result<void> check_knob(const std::string& knob);
 Result<void> check_job(const JobSpec& job);
 // With its batch sizes in order.
 JobSpec sorted(JobSpec job);

@@ -301,25 +301,26 @@ Result<M> answer_of(const Json& json) {
 Json job_json(const JobSpec& job) { return object_of(job); }
 Result<JobSpec> job_of(const Json& json) { return message_of<JobSpec>(json, Unknown::refused); }
 
-std::vector<std::string> tune_commands() {
-  std::vector<std::string> out;
-  visit_kinds(static_cast<const TuneRequest*>(nullptr),
-              [&]<class M>(const M&) { out.emplace_back(kCommand<M>); });
+std::vector<TuneCommand> tune_commands() {
+  std::vector<TuneCommand> out;
+  visit_kinds(static_cast<const TuneRequest*>(nullptr), [&]<class M>(const M& none) {
+    TuneCommand& command = out.emplace_back();
+    command.name = kCommand<M>;
+    visit_fields(
+        none, [&](const MessageField& field, const auto&) { command.fields.push_back(field.key); });
+  });
   return out;
-}
-
-bool is_tune_command(const std::string& command) {
-  const auto all = tune_commands();
-  return std::find(all.begin(), all.end(), command) != all.end();
 }
 
 Result<TuneRequest> tune_request_of(const Json& json) {
   if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   const auto at = json.find("command");
   const std::string command = at != json.end() && at->is_string() ? at->get<std::string>() : "";
+  std::string known;
+  for (const TuneCommand& each : tune_commands())
+    known += (known.empty() ? "" : ", ") + std::string(each.name);
   Result<TuneRequest> out =
-      Error{Errc::invalid_argument,
-            fmt::format("command '{}': allowed are {}", command, fmt::join(tune_commands(), ", "))};
+      Error{Errc::invalid_argument, fmt::format("command '{}': allowed are {}", command, known)};
   visit_kinds(static_cast<const TuneRequest*>(nullptr), [&]<class M>(const M&) {
     if (command != kCommand<M>) return;
     auto message = message_of<M>(json, Unknown::refused);
@@ -339,7 +340,7 @@ std::string format_tune_request(const TuneRequest& request) {
   return std::visit(
       []<class M>(const M& message) {
         Json out = {{"command", kCommand<M>}};
-        for (const auto& [key, value] : object_of(message).items()) out[key] = value;
+        out.update(object_of(message));
         return json_text(out);
       },
       request);

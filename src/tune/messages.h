@@ -112,8 +112,11 @@ nlohmann::ordered_json job_json(const JobSpec& job);
 // check_job() is for later.
 Result<JobSpec> job_of(const nlohmann::ordered_json& json);
 
-std::vector<std::string> tune_commands();
-bool is_tune_command(const std::string& command);
+struct TuneCommand {
+  const char* name;
+  std::vector<const char*> fields;  // beside "command"
+};
+std::vector<TuneCommand> tune_commands();
 
 // With "command". Errors: invalid_argument, naming the field, its value and what is wanted.
 Result<TuneRequest> tune_request_of(const nlohmann::ordered_json& json);

@@ -69,7 +69,10 @@ Result<void> check_progress(const TrialProgress& progress, const BookTrial& tria
 }
 
 // What a caller measured never makes a trial cheaper than it was.
-void pay(Trial& trial, const TrialPaid& paid) {
+void pay(BookTrial& of, const TrialPaid& paid) {
+  of.energy = std::max(of.energy, paid.energy);
+  of.time_s = std::max(of.time_s, paid.time_s);
+  Trial& trial = of.trial;
   trial.cost = std::max(trial.cost, paid.cost);
   trial.profiling_cost = std::clamp(paid.profiling_cost, trial.profiling_cost, trial.cost);
   if (paid.epoch_cost) trial.epoch_cost = paid.epoch_cost;
@@ -207,9 +210,10 @@ std::vector<std::int64_t> TrialBook::running() const {
 int TrialBook::tries_of(const BookTrial& trial) const {
   const auto job = jobs_.find(trial.job);
   if (job == jobs_.end()) return 1;
-  return static_cast<int>(std::count_if(
-      job->second.trials.begin(), job->second.trials.end(),
-      [&](std::int64_t id) { return trials_.at(id).trial.recurrence == trial.trial.recurrence; }));
+  return static_cast<int>(
+      std::count_if(job->second.trials.begin(), job->second.trials.end(), [&](std::int64_t id) {
+        return id <= trial.trial.id && trials_.at(id).trial.recurrence == trial.trial.recurrence;
+      }));
 }
 
 bool TrialBook::may_retry(const BookTrial& trial) const {
@@ -237,7 +241,10 @@ Result<int> TrialBook::recurrence_for(const BookJob& job, const TrialBegin& want
     return Error{Errc::not_found, fmt::format("retry_of {}: job '{}' has no such trial",
                                               *wanted.retry_of, wanted.job)};
   if (may_retry(*of)) return of->trial.recurrence;
-  if (tries_of(*of) >= kMostTries)
+  const auto tries = std::count_if(job.trials.begin(), job.trials.end(), [&](std::int64_t id) {
+    return trials_.at(id).trial.recurrence == of->trial.recurrence;
+  });
+  if (tries >= kMostTries)
     return Error{Errc::not_supported,
                  fmt::format("job '{}': {} tries have not reached the target {}", wanted.job,
                              kMostTries, job.spec.target)};
@@ -324,7 +331,7 @@ Result<const BookTrial*> TrialBook::report(std::int64_t id, const TrialCaller& c
   if (progress.epochs) out->trial.epochs = *progress.epochs;
   if (progress.steps) out->steps = progress.steps;
   if (progress.metric) out->metric = progress.metric;
-  pay(out->trial, paid);
+  pay(*out, paid);
   if (const auto job = jobs_.find(out->job); job != jobs_.end()) {
     if (progress.metric) mark(out->trial, job->second.spec, *progress.metric);
     if (!out->verdict) judge(*out);
@@ -380,7 +387,7 @@ Result<BookTrial> TrialBook::end(std::int64_t id, const TrialCaller& caller, Tri
                              "infeasible, lost{}",
                              to_string(outcome), id,
                              out->verdict ? fmt::format(", {}", to_string(*out->verdict)) : "")};
-  pay(out->trial, paid);
+  pay(*out, paid);
   if (out->verdict)
     close(*out, *out->verdict, out->verdict_why, wall);
   else

@@ -30,6 +30,7 @@ struct BookTrial {
   std::optional<TrialState> verdict;
   std::string verdict_why;
   std::optional<double> metric, steps;  // the last
+  double energy = 0, time_s = 0;        // J and s until now
   WallTime began{};                     // for people
   std::optional<WallTime> ended;
   std::string ended_why;
@@ -68,6 +69,7 @@ struct TrialPaid {
   double cost = 0;  // J, as cost_of() counts
   double profiling_cost = 0;
   std::optional<double> epoch_cost, default_epoch_cost;
+  double energy = 0, time_s = 0;  // J, s
 };
 
 // What has changed since it was last asked, in the order in which it is to be written.
@@ -136,7 +138,7 @@ class TrialBook {
   std::vector<Trial> trials_of(const BookJob& job) const;
   // Whether its recurrence may be tried again.
   bool may_retry(const BookTrial& trial) const;
-  int tries_of(const BookTrial& trial) const;  // so far, this one too
+  int tries_of(const BookTrial& trial) const;  // of its recurrence, up to this one
   std::vector<std::int64_t> running() const;
 
  private:
