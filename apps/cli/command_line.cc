@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include "apps/common/output.h"
 #include "base/exit_code.h"
@@ -292,6 +293,114 @@ void add_policy_verbs(CommandLine& line) {
   show->footer(examples({"derate policy show geepafs"}));
   add_model_verbs(line, *group);
   group->footer(examples({"derate policy list", "derate policy show geepafs"}));
+}
+
+// "batch_sizes" is --batch-sizes, the name stands by itself.
+std::string option_of(const JobField& field) {
+  std::string out = field.key;
+  if (out == "name") return out;
+  std::replace(out.begin(), out.end(), '_', '-');
+  return "--" + out;
+}
+
+void add_job_create(CommandLine& line, CLI::App& job) {
+  CLI::App* create = job.add_subcommand("create", "Declare a job that recurs, once");
+  auto& options = line.add_options<TuneJobCreateOptions>(*create);
+  visit_job_spec(options.spec, [&]<class T>(const JobField& field, T& value) {
+    CLI::Option* option = nullptr;
+    if constexpr (std::is_same_v<T, bool>) {
+      option = create->add_flag(option_of(field), value, field.summary);
+    } else {
+      option = create->add_option(option_of(field), value, field.summary)->type_name(field.type);
+      if constexpr (std::is_same_v<T, std::vector<int>>)
+        option->delimiter(',')->allow_extra_args(false);
+    }
+    if (field.required) option->required();
+  });
+  create->add_flag("--replace", options.replace,
+                   "Where another job has that name, forget it and its history");
+  add_json(*create, options);
+  create->footer(
+      examples({"derate tune job create bert --batch-sizes 8,16,32 --default 32 --target 0.84 "
+                "--max-epochs 20",
+                "derate tune job create lm --batch-sizes 16,32,64 --default 32 --target 3.2 "
+                "--lower-is-better --max-epochs 40 --eta 1"}) +
+      "The same again changes nothing; another of that name is refused without --replace.\n");
+}
+
+void add_tune_job_verbs(CommandLine& line, CLI::App& tune) {
+  CLI::App* job = tune.add_subcommand("job", "Jobs that recur, and their history");
+  job->require_subcommand(1);
+  add_job_create(line, *job);
+  CLI::App* list = job->add_subcommand("list", "List the jobs");
+  add_json(*list, line.add_options<TuneJobListOptions>(*list));
+  list->footer(examples({"derate tune job list", "derate tune job list --json"}));
+  CLI::App* show = job->add_subcommand("show", "Show a job, its trials and what they came to");
+  auto& show_options = line.add_options<TuneJobShowOptions>(*show);
+  show->add_option("name", show_options.name, "The job")->required();
+  add_json(*show, show_options);
+  show->footer(examples({"derate tune job show bert"}));
+  CLI::App* remove = job->add_subcommand("remove", "Forget a job and its history");
+  auto& remove_options = line.add_options<TuneJobRemoveOptions>(*remove);
+  remove->add_option("name", remove_options.name, "The job")->required();
+  add_json(*remove, remove_options);
+  remove->footer(examples({"derate tune job remove bert"}));
+  job->footer(examples({"derate tune job list", "derate tune job show bert"}));
+}
+
+void add_tune_run(CommandLine& line, CLI::App& tune) {
+  CLI::App* verb =
+      tune.add_subcommand("run", "Run a job once, with the batch size that its history asks for");
+  auto& options = line.add_options<TuneRunOptions>(*verb);
+  CLI::Option* job = verb->add_option("--job", options.job,
+                                      "The job; default: none, only its limit or clock is tuned");
+  verb->add_option("-i,--gpu", options.gpus,
+                   "The GPUs that it runs on, by index, UUID or PCI bus id, comma-separated; "
+                   "default: the only one");
+  verb->add_option("--metric-pattern", options.metric_pattern,
+                   "An extended regular expression: where it matches in a line, its first group is "
+                   "the metric; default: lines such as 'derate: epoch=3 metric=0.61'")
+      ->type_name("REGEX");
+  verb->add_option("--epoch-pattern", options.epoch_pattern,
+                   "The same for the number of epochs done; default: each metric is an epoch")
+      ->type_name("REGEX");
+  verb->add_option("--metric-file", options.metric_file,
+                   "A file with a line for each epoch: its last is the metric")
+      ->type_name("FILE");
+  verb->add_option(
+          "--oom-pattern", options.oom_patterns,
+          "A line that says that the batch size does not fit into memory, when the command "
+          "fails; may be repeated; beside those of CUDA and PyTorch")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+  verb->add_option("--grace", options.grace_s,
+                   "Seconds between SIGTERM and SIGKILL for a command that is to stop")
+      ->check(in_range(0, 3600));
+  verb->add_flag("--no-retry", options.no_retry,
+                 "One try, also where it does not reach the target");
+  verb->add_flag("--as-root", options.as_root,
+                 "Under sudo, run the command as root, not as the calling user");
+  for (auto [name, value, summary] :
+       {std::tuple{"--selector", &options.selector,
+                   "Without a job: what is best, as of `derate tune job create`"},
+        {"--knob", &options.knob, "Without a job: power-limit, clock or none"},
+        {"--model", &options.model,
+         "Without a job: what is known under this tag is used, and kept"}})
+    verb->add_option(name, *value, summary)->excludes(job);
+  verb->add_option("-o,--report", options.report, "Write the account there, not to standard error")
+      ->type_name("FILE");
+  add_json(*verb, options);
+  verb->add_option("command", options.command,
+                   "The command and its arguments, after --; {batch_size} is replaced")
+      ->required();
+  verb->positionals_at_end();
+  verb->prefix_command(false);
+  verb->footer(
+      examples({"derate tune run --job bert -- python3 train.py --batch-size {batch_size}",
+                "derate tune run --job bert --metric-pattern 'val_acc=([0-9.]+)' -- ./train",
+                "derate tune run --selector cost:0.5 -i 0 -- ./train"}) +
+      "The command's exit code is kept, 0 where it was stopped because the target is reached;\n"
+      "Derate's own failures are 125, 126, 127 as for env(1).\n");
 }
 
 void add_safety_verbs(CommandLine& line) {
@@ -642,7 +751,10 @@ void add_tune_verbs(CommandLine& line) {
   CLI::App* tune = line.app.add_subcommand(
       "tune", "Training jobs that recur: their batch size, and the limit within a run");
   tune->require_subcommand(1);
+  add_tune_job_verbs(line, *tune);
+  add_tune_run(line, *tune);
   add_tune_replay(line, *tune);
+  tune->footer(examples({"derate tune job list", "derate tune run --job bert -- ./train"}));
 }
 
 void add_report(CommandLine& line) {
@@ -765,7 +877,7 @@ std::string bash_completion(const CLI::App& app) {
   });
   return fmt::format(R"(_derate() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
-  case "$path" in policy|sim|config)
+  case "$path" in policy|tune|sim|lab|config)
     if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
@@ -830,7 +942,8 @@ bool starts_command(int argc, const char* const* argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   const bool after_dashes = std::any_of(
       argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-  return verb == "run" || (verb == "energy" && after_dashes);
+  const std::string_view second = argc > 2 ? argv[2] : "";
+  return verb == "run" || (verb == "tune" && second == "run") || (verb == "energy" && after_dashes);
 }
 
 }  // namespace

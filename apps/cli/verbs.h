@@ -10,6 +10,7 @@
 
 #include "apps/common/options.h"
 #include "base/result.h"
+#include "tune/job.h"
 
 namespace derate::cli {
 
@@ -85,6 +86,29 @@ struct PolicyModelsOptions : Common {
 struct PolicyForgetOptions : PolicyModelsOptions {
   std::vector<std::int64_t> ids;
   bool all = false;
+};
+
+struct TuneJobCreateOptions : Common {
+  JobSpec spec;
+  bool replace = false;
+};
+struct TuneJobShowOptions : Common {
+  std::string name;
+};
+struct TuneJobListOptions : Common {};
+struct TuneJobRemoveOptions : Common {
+  std::string name;
+};
+struct TuneRunOptions : Common {
+  std::string job;  // empty: none, only the knob is tuned
+  std::string gpus;
+  std::string selector, knob, model;  // of no job
+  std::string metric_pattern, epoch_pattern, metric_file;
+  std::vector<std::string> oom_patterns;  // beside those that are known
+  double grace_s = 10;
+  bool no_retry = false, as_root = false;
+  std::string report;
+  std::vector<std::string> command;
 };
 
 struct TopOptions : Common {
@@ -215,7 +239,9 @@ using Verb =
                  RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
                  LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
                  ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions>;
+                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
+                 TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
+                 TuneRunOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -234,6 +260,11 @@ Result<int> run_verb(const PolicyListOptions& options);
 Result<int> run_verb(const PolicyShowOptions& options);
 Result<int> run_verb(const PolicyModelsOptions& options);
 Result<int> run_verb(const PolicyForgetOptions& options);
+Result<int> run_verb(const TuneJobCreateOptions& options);
+Result<int> run_verb(const TuneJobShowOptions& options);
+Result<int> run_verb(const TuneJobListOptions& options);
+Result<int> run_verb(const TuneJobRemoveOptions& options);
+Result<int> run_verb(const TuneRunOptions& options);
 Result<int> run_verb(const RecordOptions& options);
 Result<int> run_verb(const ReplayOptions& options);
 Result<int> run_verb(const SimListOptions& options);
