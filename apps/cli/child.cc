@@ -42,6 +42,8 @@ bool dropped_to(const std::optional<RunAs>& as) {
   if (child.options.own_group) ::setpgid(0, 0);
   if (child.output) ::dup2(child.output->get(), STDOUT_FILENO);
   if (child.errors) ::dup2(child.errors->get(), STDERR_FILENO);
+  if (child.options.output_fd) ::dup2(*child.options.output_fd, STDOUT_FILENO);
+  if (child.options.errors_fd) ::dup2(*child.options.errors_fd, STDERR_FILENO);
   const bool dropped = dropped_to(child.options.as);
   if (child.options.dies_with_us) {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -28,8 +28,10 @@ struct ChildOptions {
   std::optional<RunAs> as;
   std::vector<std::string> environment;  // "NAME=VALUE", over ours
   std::string output, errors;            // files for what it prints; empty: where ours goes
-  bool own_group = false;                // the terminal's signals do not reach it
-  bool dies_with_us = false;             // terminated when the thread that started it ends
+  // Ours, in place of those files: what it prints is written there. Empty: no.
+  std::optional<int> output_fd, errors_fd;
+  bool own_group = false;     // the terminal's signals do not reach it
+  bool dies_with_us = false;  // terminated when the thread that started it ends
 };
 
 class Child {

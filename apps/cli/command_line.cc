@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
+#include <tuple>
 
 #include "apps/common/output.h"
 #include "base/exit_code.h"
@@ -299,6 +300,59 @@ void add_policy_verbs(CommandLine& line) {
   show->footer(examples({"derate policy show geepafs"}));
   add_model_verbs(line, *group);
   group->footer(examples({"derate policy list", "derate policy show geepafs"}));
+}
+
+// "batch_sizes" is --batch-sizes, the name stands by itself.
+std::string option_of(const JobField& field) {
+  std::string out = field.key;
+  if (out == "name") return out;
+  std::replace(out.begin(), out.end(), '_', '-');
+  return "--" + out;
+}
+
+void add_job_create(CommandLine& line, CLI::App& job) {
+  CLI::App* create = job.add_subcommand("create", "Declare a job that recurs, once");
+  auto& options = line.add_options<TuneJobCreateOptions>(*create);
+  visit_job_spec(options.spec, [&]<class T>(const JobField& field, T& value) {
+    CLI::Option* option = nullptr;
+    if constexpr (std::is_same_v<T, bool>) {
+      option = create->add_flag(option_of(field), value, field.summary);
+    } else {
+      option = create->add_option(option_of(field), value, field.summary)->type_name(field.type);
+      if constexpr (std::is_same_v<T, std::vector<int>>)
+        option->delimiter(',')->allow_extra_args(false);
+    }
+    if (field.required) option->required();
+  });
+  create->add_flag("--replace", options.replace,
+                   "Where another job has that name, forget it and its history");
+  add_json(*create, options);
+  create->footer(
+      examples({"derate tune job create bert --batch-sizes 8,16,32 --default 32 --target 0.84 "
+                "--max-epochs 20",
+                "derate tune job create lm --batch-sizes 16,32,64 --default 32 --target 3.2 "
+                "--lower-is-better --max-epochs 40 --eta 1"}) +
+      "The same again changes nothing; another of that name is refused without --replace.\n");
+}
+
+void add_tune_job_verbs(CommandLine& line, CLI::App& tune) {
+  CLI::App* job = tune.add_subcommand("job", "Jobs that recur, and their history");
+  job->require_subcommand(1);
+  add_job_create(line, *job);
+  CLI::App* list = job->add_subcommand("list", "List the jobs");
+  add_json(*list, line.add_options<TuneJobListOptions>(*list));
+  list->footer(examples({"derate tune job list", "derate tune job list --json"}));
+  CLI::App* show = job->add_subcommand("show", "Show a job, its trials and what they came to");
+  auto& show_options = line.add_options<TuneJobShowOptions>(*show);
+  show->add_option("name", show_options.name, "The job")->required();
+  add_json(*show, show_options);
+  show->footer(examples({"derate tune job show bert"}));
+  CLI::App* remove = job->add_subcommand("remove", "Forget a job and its history");
+  auto& remove_options = line.add_options<TuneJobRemoveOptions>(*remove);
+  remove->add_option("name", remove_options.name, "The job")->required();
+  add_json(*remove, remove_options);
+  remove->footer(examples({"derate tune job remove bert"}));
+  job->footer(examples({"derate tune job list", "derate tune job show bert"}));
 }
 
 void add_safety_verbs(CommandLine& line) {
@@ -596,31 +650,79 @@ void add_lab_verbs(CommandLine& line) {
                         "derate lab show mine.lab --apps"}));
 }
 
-void add_tune_run(CommandLine& line, CLI::App& tune) {
-  CLI::App* run = tune.add_subcommand(
-      "run", "Tune GPUs while a command runs that says how far it is (derate beat)");
-  auto& options = line.add_options<TuneRunOptions>(*run);
-  add_gpu_choice(*run, options.gpus);
-  run->add_option("--selector", options.selector,
-                  "What is best: energy, time, cost:ETA with ETA in [0, 1], "
-                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5");
-  run->add_option("--knob", options.knob, "power-limit or clock; default: power-limit");
-  run->add_option("--highest", options.highest_w,
+// What tunes the run, with a job or without.
+void add_knob(CLI::App& verb, TuneRunOptions& options, CLI::Option* job) {
+  verb.add_option("--selector", options.selector,
+                  "Without a job: what is best, energy, time, cost:ETA with ETA in [0, 1], "
+                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5")
+      ->excludes(job);
+  verb.add_option("--knob", options.knob,
+                  "Without a job: power-limit or clock; default: power-limit")
+      ->excludes(job);
+  verb.add_option("--model", options.model,
+                  "Without a job: what the daemon knows under this tag is used, and kept")
+      ->excludes(job);
+  verb.add_option("--highest", options.highest_w,
                   "Highest power limit that may be used; default: the one found on the GPUs")
       ->type_name("WATTS")
-      ->check(in_range(1, 10'000));
-  run->add_option("--guard", options.guard,
-                  "Time that the command may take at most, over that at the highest setting")
+      ->check(in_range(1, 10'000))
+      ->excludes(job);
+  verb.add_option("--guard", options.guard,
+                  "Time that the command may take at most, over that at the highest setting; "
+                  "default: 1.5")
       ->type_name("FACTOR")
-      ->check(in_range(1, 2));
+      ->check(in_range(1, 2))
+      ->excludes(job);
+}
+
+// How the daemon is told of the metric.
+void add_metric(CLI::App& verb, TuneRunOptions& options) {
+  verb.add_option("--metric-pattern", options.metric_pattern,
+                  "An extended regular expression: where it matches in a line, its first group is "
+                  "the metric; default: lines such as 'derate: epoch=3 metric=0.61'")
+      ->type_name("REGEX");
+  verb.add_option("--epoch-pattern", options.epoch_pattern,
+                  "The same for the number of epochs done; default: each metric is an epoch")
+      ->type_name("REGEX");
+  verb.add_option("--metric-file", options.metric_file,
+                  "A file with a line for each epoch: its last is the metric")
+      ->type_name("FILE");
+  verb.add_option("--oom-pattern", options.oom_patterns,
+                  "A line that says that the batch size does not fit into memory, when the command "
+                  "fails; may be repeated; beside those of CUDA and PyTorch")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+  verb.add_option("--grace", options.grace_s,
+                  "Seconds between SIGTERM and SIGKILL for a command that is to stop")
+      ->check(in_range(0, 3600));
+  verb.add_flag("--no-retry", options.no_retry, "One try, also where it does not reach the target");
+}
+
+void add_tune_run(CommandLine& line, CLI::App& tune) {
+  CLI::App* run = tune.add_subcommand(
+      "run", "Run a job with the batch size that its history asks for, and tune its GPUs");
+  auto& options = line.add_options<TuneRunOptions>(*run);
+  CLI::Option* job = run->add_option("--job", options.job,
+                                     "The job; default: none, only its limit or clock is tuned");
+  run->add_option("-i,--gpu", options.gpus,
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all, with a job "
+                  "the only one");
+  add_knob(*run, options, job);
+  add_metric(*run, options);
   run->add_option("-c,--config", options.policy.config,
                   "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
       ->type_name("FILE");
   add_command(*run, options);
-  run->footer(examples({"derate tune run -- python3 train.py",
-                        "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
-                        "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
-              "A command that does not beat runs at the highest setting. " + kKeepsExitCode);
+  run->footer(
+      examples({"derate tune run --job bert -- python3 train.py --batch-size {batch_size}",
+                "derate tune run --job bert --metric-pattern 'val_acc=([0-9.]+)' -- ./train",
+                "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
+                "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
+      "{batch_size} in the command is replaced. A job is the daemon's: it needs no rights of its\n"
+      "own. Without one, and where no daemon runs, this process tunes the GPUs itself. A command\n"
+      "that says nothing of how far it is (derate beat, or lines) runs at the highest setting.\n"
+      "The command's exit code is kept, 0 where it was stopped because the target is reached;\n"
+      "Derate's own failures are 125, 126, 127 as for env(1).\n");
 }
 
 void add_tune_replay(CommandLine& line, CLI::App& tune) {
@@ -672,39 +774,14 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
                 "summary_power_v100.csv --policy tune,zeus --seeds 1000 --json"}));
 }
 
-void add_tune_run(CommandLine& line, CLI::App& tune) {
-  CLI::App* run = tune.add_subcommand(
-      "run", "Tune GPUs while a command runs that says how far it is (derate beat)");
-  auto& options = line.add_options<TuneRunOptions>(*run);
-  add_gpu_choice(*run, options.gpus);
-  run->add_option("--selector", options.selector,
-                  "What is best: energy, time, cost:ETA with ETA in [0, 1], "
-                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5");
-  run->add_option("--knob", options.knob, "power-limit or clock; default: power-limit");
-  run->add_option("--highest", options.highest_w,
-                  "Highest power limit that may be used; default: the one found on the GPUs")
-      ->type_name("WATTS")
-      ->check(in_range(1, 10'000));
-  run->add_option("--guard", options.guard,
-                  "Time that the command may take at most, over that at the highest setting")
-      ->type_name("FACTOR")
-      ->check(in_range(1, 2));
-  run->add_option("-c,--config", options.policy.config,
-                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
-      ->type_name("FILE");
-  add_command(*run, options);
-  run->footer(examples({"derate tune run -- python3 train.py",
-                        "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
-                        "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
-              "A command that does not beat runs at the highest setting. " + kKeepsExitCode);
-}
-
 void add_tune_verbs(CommandLine& line) {
   CLI::App* tune = line.app.add_subcommand(
       "tune", "Training jobs that recur: their batch size, and the limit within a run");
   tune->require_subcommand(1);
+  add_tune_job_verbs(line, *tune);
   add_tune_run(line, *tune);
   add_tune_replay(line, *tune);
+  tune->footer(examples({"derate tune job list", "derate tune run --job bert -- ./train"}));
 }
 
 void add_report(CommandLine& line) {
@@ -827,7 +904,7 @@ std::string bash_completion(const CLI::App& app) {
   });
   return fmt::format(R"(_derate() {{
   local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
-  case "$path" in policy|sim|config|tune)
+  case "$path" in policy|tune|sim|lab|config)
     if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
   esac
   if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
@@ -892,8 +969,8 @@ bool starts_command(int argc, const char* const* argv) {
   const std::string_view verb = argc > 1 ? argv[1] : "";
   const bool after_dashes = std::any_of(
       argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
-  const bool tunes = verb == "tune" && argc > 2 && std::string_view(argv[2]) == "run";
-  return verb == "run" || tunes || (verb == "energy" && after_dashes);
+  const std::string_view second = argc > 2 ? argv[2] : "";
+  return verb == "run" || (verb == "tune" && second == "run") || (verb == "energy" && after_dashes);
 }
 
 }  // namespace

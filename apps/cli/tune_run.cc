@@ -6,7 +6,9 @@
 #include "apps/common/output.h"
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "daemon_call.h"
 #include "run_command.h"
+#include "tune_trial.h"
 
 namespace derate::cli {
 namespace {
@@ -31,10 +33,10 @@ double energy_of(const KnobReading& reading) { return reading.power.value() / re
 
 Result<TuningPlan> plan_of(const TuneRunOptions& options) {
   TuningPlan plan;
-  plan.knob = TRY(parse_knob(options.knob));
-  plan.selector = TRY(parse_selector(options.selector));
+  if (!options.knob.empty()) plan.knob = TRY(parse_knob(options.knob));
+  if (!options.selector.empty()) plan.selector = TRY(parse_selector(options.selector));
   if (options.highest_w) plan.highest = Watts(*options.highest_w);
-  plan.guard = options.guard;
+  if (options.guard) plan.guard = *options.guard;
   return plan;
 }
 
@@ -96,7 +98,16 @@ Json tuning_json(const TunedRun& run, Instant now) {
   return out;
 }
 
+// Whoever may turn no knob has a daemon do it; what only this process can do, it does.
+bool is_for_the_daemon(const TuneRunOptions& options) {
+  if (!options.job.empty()) return true;
+  const bool ours =
+      !options.sim.chip.empty() || options.highest_w || options.guard || !options.records.empty();
+  return !ours && find_daemon().ok();
+}
+
 Result<int> run_verb(const TuneRunOptions& options) {
+  if (is_for_the_daemon(options)) return run_trials(options);
   const auto plan = plan_of(options);
   if (plan.ok()) return run_command(options, *plan);
   warn("derate: {}\n", plan.error().message);

@@ -10,6 +10,7 @@
 
 #include "apps/common/options.h"
 #include "base/result.h"
+#include "tune/job.h"
 
 namespace derate::cli {
 
@@ -49,10 +50,16 @@ struct EnergyOptions : Common {
   std::vector<std::string> command;
 };
 
+// With a job, or where a daemon runs, the daemon tunes; else this process does.
 struct TuneRunOptions : RunOptions {
-  std::string selector = "cost", knob = "power-limit";
-  std::optional<double> highest_w;  // limit; empty: as found
-  double guard = 1.5;
+  std::string job;                    // empty: none, only the knob is tuned
+  std::string selector, knob, model;  // of no job; empty: the defaults
+  std::optional<double> highest_w;    // limit; empty: as found
+  std::optional<double> guard;
+  std::string metric_pattern, epoch_pattern, metric_file;
+  std::vector<std::string> oom_patterns;  // beside those that are known
+  double grace_s = 10;
+  bool no_retry = false;
 };
 
 struct StatusOptions : Common {
@@ -93,6 +100,17 @@ struct PolicyForgetOptions : PolicyModelsOptions {
   bool all = false;
 };
 
+struct TuneJobCreateOptions : Common {
+  JobSpec spec;
+  bool replace = false;
+};
+struct TuneJobShowOptions : Common {
+  std::string name;
+};
+struct TuneJobListOptions : Common {};
+struct TuneJobRemoveOptions : Common {
+  std::string name;
+};
 struct TopOptions : Common {
   std::string gpus;
   double interval_s = 1;
@@ -220,13 +238,13 @@ using Verb = std::variant<
     PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
     LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
     ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions>;
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
+    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const EnergyOptions& options);
-Result<int> run_verb(const TuneRunOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);
@@ -240,6 +258,11 @@ Result<int> run_verb(const PolicyListOptions& options);
 Result<int> run_verb(const PolicyShowOptions& options);
 Result<int> run_verb(const PolicyModelsOptions& options);
 Result<int> run_verb(const PolicyForgetOptions& options);
+Result<int> run_verb(const TuneJobCreateOptions& options);
+Result<int> run_verb(const TuneJobShowOptions& options);
+Result<int> run_verb(const TuneJobListOptions& options);
+Result<int> run_verb(const TuneJobRemoveOptions& options);
+Result<int> run_verb(const TuneRunOptions& options);
 Result<int> run_verb(const RecordOptions& options);
 Result<int> run_verb(const ReplayOptions& options);
 Result<int> run_verb(const SimListOptions& options);

@@ -52,6 +52,7 @@ std::string journal_directory() { return state_directory() + "/journal"; }
 std::string audit_file() { return state_directory() + "/audit.jsonl"; }
 std::string model_file() { return state_directory() + "/models.db"; }
 std::string simulated_model_file() { return state_directory() + "/models-simulated.db"; }
+std::string tune_file() { return state_directory() + "/tune.db"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }
 
 std::string client_socket() { return run_directory() + "/client.sock"; }

@@ -21,6 +21,8 @@ std::string audit_file();
 // What policies keep of work from job to job; that of simulated GPUs by itself.
 std::string model_file();
 std::string simulated_model_file();
+// Jobs that recur, and their trials.
+std::string tune_file();
 std::string control_socket();
 std::string beat_socket();
 // Where the daemon listens to programs.

@@ -22,6 +22,8 @@ bool is_of(FieldType type, const Json& value) {
       return value.is_number();
     case FieldType::texts:
       return value.is_array() && std::all_of(value.begin(), value.end(), is_text);
+    case FieldType::any:
+      return true;
   }
   return false;
 }
@@ -36,6 +38,8 @@ const char* describe(FieldType type) {
       return "a number";
     case FieldType::texts:
       return "a list of texts";
+    case FieldType::any:
+      return "a value";
   }
   return "";
 }

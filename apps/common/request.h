@@ -9,7 +9,8 @@
 
 namespace derate::cli {
 
-enum class FieldType : std::uint8_t { text, flag, number, texts };
+// any: what is in it is checked by whom it is for.
+enum class FieldType : std::uint8_t { text, flag, number, texts, any };
 enum class Need : std::uint8_t { optional, required };
 
 struct Field {

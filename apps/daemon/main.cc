@@ -40,6 +40,7 @@ WorkerOptions worker_options(GuardLink& link) {
                     .audit = AuditLog(audit_file())};
   out.state_file = "state.json";
   out.models = {model_file(), simulated_model_file()};
+  out.tune_file = tune_file();
   out.open = [](const std::string& choice) -> OpeningPoll {
     auto opening = std::make_shared<Opening>(choice, kLoopPatience);
     return [opening] { return opening->poll(); };

@@ -8,7 +8,9 @@
 #include "apps/common/audit_record.h"
 #include "base/json.h"
 #include "config/config.h"
+#include "core/chip_facts.h"
 #include "govern/actuator.h"
+#include "knob_hands.h"
 #include "policy/policy.h"
 
 namespace derate::cli {
@@ -26,6 +28,8 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
 bool same_governing(Settings a, const Settings& b) {
   a.max_delta = b.max_delta;
   a.jobs = b.jobs;
+  a.tune_users = b.tune_users;
+  a.tune_lease_s = b.tune_lease_s;
   return print_config(a) == print_config(b);
 }
 
@@ -42,6 +46,10 @@ bool same_rules(const Settings& a, const Settings& b) {
 Duration held_for(const Settings& settings) {
   constexpr Duration kLeast = std::chrono::seconds(2);
   return std::max(kLeast, from_seconds(2 * settings.observe_every_s));
+}
+
+TuneRules tune_rules(const Settings& settings) {
+  return {settings.tune_users == "everyone", from_seconds(settings.tune_lease_s)};
 }
 
 }  // namespace
@@ -70,7 +78,12 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       models_(options_.models, clock,
               [this](const Error& error) { options_.tell("models of work: " + error.message); }),
       desk_(clock, {.read = options_.process, .tell = options_.tell}),
-      energy_(clock, clients_, held_for(settings_)) {
+      energy_(clock, clients_, held_for(settings_)),
+      tune_(clock, clients_, energy_,
+            {.file = options_.tune_file,
+             .rules = tune_rules(settings_),
+             .tell = options_.tell,
+             .knob = knob_hands(*this, clock)}) {
   set_up_desk();
   begin_opening();
 }
@@ -109,7 +122,7 @@ void Worker::add_post(OpenGpu gpu) {
   known_.insert(uuid);
   posts_.push_back(std::move(post));
   last_.emplace_back();
-  energy_.here(ids());
+  tell_gpus();
 }
 
 bool Worker::some_missing() const { return some_failed_ || known_.size() > posts_.size(); }
@@ -383,6 +396,7 @@ Result<void> Worker::step() {
     look_for_missing();
   }
   energy_.settle();
+  tune_.step();
   if ((paused_ || governor_ != nullptr) && state_.due()) publish();
   return {};
 }
@@ -390,6 +404,25 @@ Result<void> Worker::step() {
 void Worker::set_up_desk() {
   desk_.rules(promise_rules(settings_, options_.tell));
   desk_.list_every(from_seconds(settings_.processes_every_s));
+  tune_.rules(tune_rules(settings_));
+}
+
+// Which GPUs are open now, to whoever measures.
+void Worker::tell_gpus() {
+  std::vector<TuneGpu> gpus;
+  for (const Post& post : posts_) {
+    const Capability& capability = post.gpu.source->capability();
+    const ChipFacts* facts = facts_of_product(capability.id.name);
+    // What was learned on a simulated GPU is never taken for real.
+    TuneGpu gpu{capability.id,
+                (is_simulated(capability.id) ? "simulated " : "") +
+                    (facts != nullptr ? std::string(facts->chip) : capability.id.name),
+                {}};
+    if (capability.power_limits) gpu.highest_limit = capability.power_limits->highest;
+    gpus.push_back(std::move(gpu));
+  }
+  energy_.here(ids());
+  tune_.here(std::move(gpus));
 }
 
 std::vector<WorkDesk::Gpu> Worker::desk_gpus() const {
@@ -738,7 +771,8 @@ Result<std::string> Worker::pause() {
   rescan_ = nullptr;
   posts_.clear();
   last_.clear();
-  energy_.here({});
+  tune_.let_go();
+  tell_gpus();
   TRY(std::move(restored));
   return "derated is paused: all GPUs are given back, all handles closed";
 }

@@ -19,6 +19,7 @@
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
 #include "apps/common/tuning.h"
+#include "apps/common/tune_desk.h"
 #include "apps/common/work_desk.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -54,6 +55,7 @@ struct WorkerOptions {
   AuditLog audit;
   std::string state_file;
   ModelFiles models = {};
+  std::string tune_file = {};  // of jobs that recur; empty: they are not kept
   OpenFleet open;
   // One governor a GPU: see take_lease().
   std::function<Result<UniqueFd>(const std::string& uuid)> lease;
@@ -156,6 +158,7 @@ class Worker : public TunedGpus {
   void reopen(std::size_t at);
   void audit(AuditEntry entry);
   Json state_of(const Record& record) const;
+  void tell_gpus();
   void publish();
 
   Result<std::string> obey(const Json& request, const Peer& peer);
@@ -182,6 +185,7 @@ class Worker : public TunedGpus {
   WorkDesk desk_;
   ClientDesk clients_;
   EnergyDesk energy_;
+  TuneDesk tune_;
   std::vector<std::string> promise_from_;  // of each GPU
   // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
   std::map<std::string, std::optional<Assignment>> commanded_;

@@ -137,6 +137,10 @@ Result<void> check_together(const Settings& s, std::string_view file) {
     return Error{
         Errc::bad_config,
         fmt::format("{}: on_drift \"{}\": allowed are \"reassert\", \"yield\"", file, s.on_drift)};
+  if (s.tune_users != "root" && s.tune_users != "everyone")
+    return Error{Errc::bad_config,
+                 fmt::format("{}: [tune] users \"{}\": allowed are \"root\", \"everyone\"", file,
+                             s.tune_users)};
   for (const JobSetting& job : s.jobs)
     if (job.delta && *job.delta > s.max_delta)
       return Error{Errc::bad_config, fmt::format("{}: delta {}: must not be above max_delta {}",

@@ -54,6 +54,8 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
             std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = 6\n").find("expire_after_s"), std::string::npos);
   EXPECT_NE(error_of("[safety]\nstale_after_s = nan\n").find("wanted a number"), std::string::npos);
+  EXPECT_EQ(error_of("[tune]\nusers = \"all\"\n"),
+            "derate.toml: [tune] users \"all\": allowed are \"root\", \"everyone\"");
   EXPECT_NE(error_of("governor = 3\n").find("wanted a section"), std::string::npos);
 }
 

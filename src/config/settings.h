@@ -42,6 +42,8 @@ struct Settings {
   double activity_every_s = 0.2;
   double processes_every_s = 1;
   double max_delta = 0.3;
+  std::string tune_users = "root";
+  double tune_lease_s = 60;
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
 };
@@ -105,6 +107,13 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"promise", "max_delta", "",
                     "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
         s.max_delta);
+  visit(SettingInfo{"tune", "users", "",
+                    "who may have limits and clocks turned for a trial: root (and the daemon's own "
+                    "user) or everyone; others are measured and get batch sizes"},
+        s.tune_users);
+  visit(SettingInfo{"tune", "lease_s", "s", "a trial whose client is silent for longer is given up",
+                    1, 86400},
+        s.tune_lease_s);
 }
 
 // The same for the keys of a [[job]]. J is JobSetting or const JobSetting.

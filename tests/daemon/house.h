@@ -85,6 +85,7 @@ class House {
     WorkerOptions options{.journal = journal(), .life = life, .audit = AuditLog(audit_file())};
     options.state_file = "state.json";
     options.models = models();
+    options.tune_file = folder + "/state/tune.db";
     options.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice] { return std::optional<Result<OpenGpus>>(open(choice)); };
     };

@@ -508,8 +508,9 @@ TEST(WorkerWindows, WhatMakesNoSenseIsRefused) {
     return said["error"].get<std::string>();
   };
   EXPECT_EQ(refused(Json::array()), "wanted a JSON object");
-  EXPECT_EQ(refused({{"command", "pause"}}),
-            "command 'pause': allowed are window-begin, window-end, window-cancel, windows, gpus");
+  EXPECT_TRUE(refused({{"command", "pause"}})
+                  .starts_with("command 'pause': allowed are window-begin, window-end, "
+                               "window-cancel, windows, gpus, "));
   EXPECT_EQ(refused({{"command", "window-begin"}}), "name: wanted a text, and it is not there");
   EXPECT_EQ(refused({{"command", "window-begin"}, {"name", 7}}), "name: wanted a text");
   EXPECT_EQ(refused({{"command", "window-begin"}, {"name", "a"}, {"restart", 1}}),

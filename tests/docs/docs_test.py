@@ -22,12 +22,14 @@ def derate(*arguments):
     return done.stdout
 
 
+def listed(*path):
+    """The verbs that the help of these words lists."""
+    block = derate(*path, "--help").partition("Subcommands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  ([a-z]+) ", block, re.MULTILINE)
+
+
 def verbs():
     """The verbs that the help lists, second-level ones with their first word."""
-    def listed(*path):
-        block = derate(*path, "--help").partition("Subcommands:\n")[2].partition("\n\n")[0]
-        return re.findall(r"^  ([a-z]+) ", block, re.MULTILINE)
-
     found = {}
     for verb in listed():
         found[verb] = listed(verb)
@@ -72,6 +74,10 @@ class Docs(unittest.TestCase):
                     for word in wanted:
                         self.assertIn(word, known[verb], f"{page.name}: {' '.join(words)}")
                     path.append(wanted[0])
+                    third = listed(*path)
+                    if third and len(words) > 2:
+                        self.assertIn(words[2], third, f"{page.name}: {' '.join(words)}")
+                        path.append(words[2])
                 text = derate(*path, "--help")
                 for option in (w.split("=")[0] for w in words if w.startswith("-")):
                     self.assertRegex(text, rf"(^|[\s,]){re.escape(option)}\b",
@@ -91,6 +97,14 @@ class Docs(unittest.TestCase):
         self.assertIn("class", keys)
         for key in keys:
             self.assertIn(f"`{key}`", page)
+
+    def test_every_field_of_a_job_is_documented(self):
+        page = (ROOT / "docs/tune-jobs.md").read_text(encoding="utf-8")
+        text = derate("tune", "job", "create", "--help").partition("Options:\n")[2]
+        options = re.findall(r"^  (?:-\w,)?--([a-z-]+)", text, re.MULTILINE)
+        self.assertIn("max-epochs", options)
+        for option in set(options) - {"help", "json", "replace"}:
+            self.assertIn(f"`{option.replace('-', '_')}`, `--{option}`", page)
 
     def test_the_balanced_mode_is_the_default_policy(self):
         listed = json.loads(derate("policy", "list", "--json"))

@@ -1,0 +1,151 @@
+// Jobs that recur, over the client socket: the edge of tune/trial_book. It measures what trials
+// cost with the samples that the daemon takes anyway, keeps the book in a file, and hands GPUs to
+// whoever turns their knob. One thread; nothing here waits.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "client_desk.h"
+#include "energy_desk.h"
+#include "store/tune_store.h"
+#include "tune/messages.h"
+#include "tune/trial_book.h"
+
+namespace derate::cli {
+
+// A GPU that trials can have.
+struct TuneGpu {
+  GpuId id;
+  std::string chip;
+  std::optional<Watts> highest_limit;
+};
+
+// For whoever turns the knob of a trial's GPUs.
+struct KnobTrial {
+  std::int64_t trial = 0;
+  std::vector<std::string> gpus;  // UUIDs
+  std::string knob;               // power-limit or clock
+  Selector selector;
+  Watts max_power{};  // the GPUs' highest limits, summed
+  // What was measured of the same work before, ascending by setting; work counts epochs, or steps
+  // for a trial of no job.
+  std::vector<KnobReading> known;
+};
+
+struct KnobState {
+  std::string what;  // for people: "150 W, the best of 4"
+  double profiling_cost = 0;
+  // J, of a unit of work at the setting chosen and at the highest; empty before they are known.
+  std::optional<double> unit_cost, highest_unit_cost;
+  std::vector<KnobReading> readings;  // to be kept
+};
+
+// What the desk asks of it; where it is empty, limits and clocks are left alone.
+struct KnobHands {
+  // Errors: why it is not turned; the trial goes on all the same.
+  std::function<Result<void>(const KnobTrial& trial)> begin;
+  // How far the trial is, as its client said.
+  std::function<void(std::int64_t trial, double done)> update;
+  std::function<KnobState(std::int64_t trial)> state;
+  // The trial has ended, however it did: the GPUs are given back.
+  std::function<void(std::int64_t trial)> end;
+};
+
+// Who may have knobs turned for them.
+struct TuneRules {
+  bool everyone = false;
+  Duration lease = std::chrono::seconds(60);
+};
+
+struct TuneDeskOptions {
+  std::string file;  // empty: nothing is kept
+  TuneRules rules = {};
+  // Draws what nobody can guess.
+  std::function<std::string()> token = random_token;
+  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  KnobHands knob = {};
+
+  static std::string random_token();
+};
+
+class TuneDesk {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
+  TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options);
+  TuneDesk(const TuneDesk&) = delete;
+  TuneDesk& operator=(const TuneDesk&) = delete;
+
+  void rules(const TuneRules& rules);
+  // The GPUs that are open now, in the order of EnergyDesk::here().
+  void here(std::vector<TuneGpu> gpus);
+  // Once a round: gives up whose client is silent, takes up again what ran before a restart.
+  void step();
+  // Every knob is let go, because GPUs are; trials go on.
+  void let_go();
+
+  const TrialBook& book() const { return book_; }
+
+ private:
+  // What a running trial is measured by.
+  struct Meter {
+    Watts max_power{};
+    double eta = 0;
+    bool knob = false;                                           // it is turned
+    std::string knob_why;                                        // else why not
+    bool open = false;                                           // its window is
+    double cost_before = 0, energy_before = 0, time_before = 0;  // a restart
+    std::optional<double> epochs_first, cost_first;              // at its first report
+    std::optional<double> done;                                  // work, as the knob is told of it
+    std::optional<TuneProfileKey> profile;  // what is measured of the knob is kept under
+  };
+
+  Result<Json> handle(const Json& request, const Peer& peer);
+  Result<Json> obey(const JobCreate& request, const Peer& peer);
+  Result<Json> obey(const JobShow& request, const Peer& peer);
+  Result<Json> obey(const JobList& request, const Peer& peer);
+  Result<Json> obey(const JobRemove& request, const Peer& peer);
+  Result<Json> obey(const TrialStart& request, const Peer& peer);
+  Result<Json> obey(const TrialReport& request, const Peer& peer);
+  Result<Json> obey(const TrialEnd& request, const Peer& peer);
+  Result<Json> obey(const TrialRenew& request, const Peer& peer);
+
+  Result<std::vector<TuneGpu>> choose(const std::string& gpus) const;
+  std::optional<std::vector<TuneGpu>> gpus_of(const BookTrial& trial) const;
+  Result<JobSpec> work_of(const TrialStart& request) const;
+  Result<Watts> max_power_of(const std::vector<TuneGpu>& gpus, double eta) const;
+  void begin_measuring(const BookTrial& trial, Meter meter);
+  void take_knob(const BookTrial& trial, const JobSpec& work, const std::vector<TuneGpu>& gpus,
+                 Meter& meter, std::uint32_t uid);
+  void take_up(const BookTrial& trial);
+  void end_measuring(std::int64_t id);
+  void keep_profile(std::int64_t id, const Meter& meter, const KnobState& state);
+  TrialPaid paid(const BookTrial& trial, std::optional<double> epochs);
+  bool may_turn(std::uint32_t uid) const;
+  void load();
+  void keep();
+  void note(const Result<void>& done);
+  TrialView view(const BookTrial& trial) const;
+  JobView view(const BookJob& job) const;
+
+  Clock& clock_;
+  EnergyDesk& energy_;
+  TuneDeskOptions options_;
+  TuneRules rules_;
+  TrialBook book_;
+  std::unique_ptr<TuneStore> store_;  // null: nothing is kept
+  int generation_ = 0;
+  bool failing_ = false;
+  std::vector<TuneGpu> gpus_;
+  std::map<std::int64_t, Meter> meters_;  // of the running ones
+};
+
+}  // namespace derate::cli

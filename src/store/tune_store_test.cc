@@ -1,0 +1,164 @@
+#include "store/tune_store.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "base/check.h"
+#include "base/text.h"
+
+namespace derate {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+class Folder {
+ public:
+  Folder() {
+    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr);
+    path_ = made;
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+  std::string file() const { return path_ + "/tune.db"; }
+
+ private:
+  std::string path_;
+};
+
+TuneTrialRow some_trial(std::int64_t id, const std::string& job = "bert") {
+  TuneTrialRow out{.id = id, .job = job, .recurrence = 3, .batch_size = 32};
+  out.state = "running";
+  out.epochs = 1.5;
+  out.cost = 0.1;
+  out.stop_cost = 1e300;
+  out.token = "secret";
+  out.gpus = "GPU-1,GPU-2";
+  out.uid = 4'294'967'295u;
+  out.began = WallTime{1h};
+  out.marks = {{1, 0.5}, {2, -0.25}};
+  return out;
+}
+
+const TuneJobRow kBert{"bert", 1000, R"({"name":"bert"})", WallTime{5s}};
+
+TEST(TuneStore, KeepsWhatItWasGiven) {
+  const Folder folder;
+  TuneRows wanted{{kBert}, {some_trial(1), some_trial(7)}, 7};
+  wanted.trials[1].exploring = true;
+  wanted.trials[1].metric = 0.0;
+  wanted.trials[1].ended = WallTime{2h};
+  {
+    TuneStore store(folder.file());
+    ASSERT_TRUE(store.put(kBert).ok());
+    for (const TuneTrialRow& row : wanted.trials) ASSERT_TRUE(store.put(row).ok());
+  }
+  TuneStore store(folder.file());
+  EXPECT_EQ(*store.load(), wanted);
+  EXPECT_EQ(fs::status(folder.file()).permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
+}
+
+RC_GTEST_PROP(TuneStore, ATrialIsAsItWasLastPut, ()) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  RC_ASSERT(store.put(kBert).ok());
+  TuneTrialRow row = some_trial(1);
+  row.marks.clear();
+  const int puts = *rc::gen::inRange(1, 10);
+  for (int i = 0; i < puts; ++i) {
+    // As a book does: a mark comes, or the last is renewed.
+    if (!row.marks.empty() && *rc::gen::arbitrary<bool>())
+      row.marks.back().metric += 1;
+    else if (*rc::gen::arbitrary<bool>())
+      row.marks.push_back({i * 1.0, i / 3.0});
+    row.epochs = i;
+    row.verdict = *rc::gen::element<std::string>("", "reached");
+    row.steps = *rc::gen::element<std::optional<double>>(std::nullopt, 0.0, 1e18);
+    RC_ASSERT(store.put(row).ok());
+    RC_ASSERT(store.load()->trials == std::vector{row});
+  }
+}
+
+TEST(TuneStore, AJobGoesWithItsTrialsAndTheirIdsStayGone) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  ASSERT_TRUE(store.put(kBert).ok());
+  ASSERT_TRUE(store.put({"vgg", 1, "{}", {}}).ok());
+  ASSERT_TRUE(store.put(some_trial(1, "vgg")).ok());
+  ASSERT_TRUE(store.put(some_trial(9)).ok());
+  ASSERT_TRUE(store.remove_job("bert").ok());
+  const TuneRows rows = *store.load();
+  ASSERT_EQ(rows.jobs.size(), 1u);
+  ASSERT_EQ(rows.trials.size(), 1u);
+  EXPECT_EQ(rows.trials[0].marks.size(), 2u);
+  EXPECT_EQ(rows.last_trial, 9);
+  EXPECT_EQ(store.put(some_trial(10)).error().code, Errc::io);  // of no job
+}
+
+TEST(TuneStore, ProfilesAreOfTheirWork) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  const TuneProfileKey key{"V100-SXM2", "bert", "power-limit", 32};
+  EXPECT_TRUE(store.profile(key)->empty());
+  const std::vector<TuneReadingRow> readings{{150, 0.9, 140}, {250, 1, 220}};
+  ASSERT_TRUE(store.put(key, {{200, 1, 2}}, {}).ok());
+  ASSERT_TRUE(store.put(key, readings, {}).ok());
+  EXPECT_EQ(*store.profile(key), readings);
+  TuneProfileKey other = key;
+  other.batch_size = 64;
+  EXPECT_TRUE(store.profile(other)->empty());
+}
+
+TEST(TuneStore, ABrokenFileIsSetAside) {
+  const Folder folder;
+  ASSERT_TRUE(write_file_atomically(folder.file(), "rubbish, and more of it").ok());
+  std::vector<Error> told;
+  TuneStore store(folder.file(), [&](const Error& error) { told.push_back(error); });
+  EXPECT_EQ(*store.load(), TuneRows{});
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].code, Errc::bad_data);
+  EXPECT_EQ(*read_file(folder.file() + ".aside"), "rubbish, and more of it");
+  EXPECT_TRUE(store.put(kBert).ok());
+}
+
+TEST(TuneStore, AFileThatWasDeletedIsBegunAnewAndTold) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  ASSERT_TRUE(store.put(kBert).ok());
+  const int before = store.generation();
+  ASSERT_TRUE(store.put(some_trial(1)).ok());
+  EXPECT_EQ(store.generation(), before);
+  fs::remove(folder.file());
+  ASSERT_TRUE(store.put(kBert).ok());
+  EXPECT_GT(store.generation(), before);
+}
+
+TEST(TuneStore, AKilledProcessLosesNothing) {
+  const Folder folder;
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    TuneStore store(folder.file());
+    const bool good = store.put(kBert).ok() && store.put(some_trial(1)).ok();
+    if (good) (void)::kill(::getpid(), SIGKILL);
+    ::_exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  TuneStore store(folder.file());
+  const TuneRows rows = *store.load();
+  ASSERT_EQ(rows.trials.size(), 1u);
+  EXPECT_EQ(rows.trials[0], some_trial(1));
+}
+
+}  // namespace
+}  // namespace derate

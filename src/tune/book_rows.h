@@ -1,0 +1,23 @@
+// The book of jobs and trials as rows of the file that keeps it, and back.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "store/tune_store.h"
+#include "tune/trial_book.h"
+
+namespace derate {
+
+TuneJobRow row_of(const BookJob& job);
+TuneTrialRow row_of(const BookTrial& trial);
+
+// Everything that was kept into `book`; what cannot be read is left out, and told.
+std::vector<std::string> restore_book(TrialBook& book, const TuneRows& rows, Instant now);
+
+// Writes what has changed since it was last asked. Errors: the first; the rest is tried.
+Result<void> keep_changes(TrialBook& book, TuneStore& store);
+// Writes all there is: to a file that was begun anew.
+Result<void> keep_all(TrialBook& book, TuneStore& store);
+
+}  // namespace derate

@@ -1,0 +1,100 @@
+#include "tune/messages.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+std::string some_text() { return *rc::gen::element<std::string>("a", "bert", "x y\n\"", "0,1"); }
+std::optional<double> maybe() {
+  if (*rc::gen::arbitrary<bool>()) return std::nullopt;
+  return *rc::gen::inRange(-1000, 1000) / 8.0;
+}
+
+JobSpec some_spec() {
+  JobSpec out{.name = some_text(),
+              .batch_sizes = *rc::gen::arbitrary<std::vector<int>>(),
+              .default_size = *rc::gen::arbitrary<int>(),
+              .target = *rc::gen::inRange(-1000, 1000) / 8.0,
+              .lower_is_better = *rc::gen::arbitrary<bool>(),
+              .max_epochs = *rc::gen::arbitrary<int>()};
+  out.budget = maybe();
+  if (*rc::gen::arbitrary<bool>()) out.model = some_text();
+  return out;
+}
+
+TuneRequest some_request() {
+  const auto id = *rc::gen::arbitrary<std::int64_t>();
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0:
+      return JobCreate{some_spec(), *rc::gen::arbitrary<bool>()};
+    case 1:
+      return JobShow{some_text()};
+    case 2:
+      return JobList{};
+    case 3:
+      return JobRemove{some_text()};
+    case 4:
+      return TrialStart{.job = some_text(), .gpus = some_text(), .retry_of = id};
+    case 5:
+      return TrialReport{id, some_text(), maybe(), maybe(), maybe()};
+    case 6:
+      return TrialEnd{id, some_text(), some_text()};
+    default:
+      return TrialRenew{id, some_text()};
+  }
+}
+
+RC_GTEST_PROP(TuneMessages, ReadsWhatItWrites, ()) {
+  const TuneRequest request = some_request();
+  RC_ASSERT(*parse_tune_request(format_tune_request(request)) == request);
+  TrialView view{.trial = 7, .token = some_text(), .state = "running", .batch_size = 8};
+  view.energy_joules = maybe();
+  RC_ASSERT(*trial_view_of(answer_json(view)) == view);
+  JobView job{.spec = some_spec(), .uid = 3};
+  job.cheapest_joules = maybe();
+  const JobAnswer answer{some_text(), job, {view, view}};
+  RC_ASSERT(*job_answer_of(answer_json(answer)) == answer);
+  RC_ASSERT(*jobs_answer_of(answer_json(JobsAnswer{{job}})) == JobsAnswer{{job}});
+}
+
+std::string error_of(const char* text) {
+  const auto request = parse_tune_request(text);
+  return request.ok() ? "" : request.error().message;
+}
+
+TEST(TuneMessages, AreStrict) {
+  EXPECT_EQ(error_of(R"({"command":"tune-job-list"})"), "");
+  EXPECT_EQ(error_of("[]"), "wanted a JSON object");
+  EXPECT_EQ(error_of(R"({"command":"tune-trial-report","trial":1,"token":"a","metric":NaN})"),
+            "wanted a JSON object");
+  EXPECT_EQ(error_of(R"({"command":"tune-jobs"})").substr(0, 48),
+            "command 'tune-jobs': allowed are tune-job-create");
+  EXPECT_EQ(error_of(R"({"command":"tune-job-show"})"), "tune-job-show: job: is missing");
+  EXPECT_EQ(error_of(R"({"command":"tune-job-show","job":3})"),
+            "tune-job-show: job 3: wanted a text");
+  EXPECT_EQ(error_of(R"({"command":"tune-job-list","all":true})"),
+            "tune-job-list: unknown field 'all'; there are none");
+  EXPECT_EQ(error_of(R"({"command":"tune-trial-renew","trial":1.5,"token":""})"),
+            "tune-trial-renew: trial 1.5: wanted an integer");
+  EXPECT_EQ(error_of(R"({"command":"tune-trial-renew","trial":18446744073709551615,"token":""})"),
+            "tune-trial-renew: trial 18446744073709551615: wanted an integer");
+  EXPECT_EQ(error_of(R"({"command":"tune-trial-report","trial":1,"token":"","metric":"0.6"})"),
+            "tune-trial-report: metric \"0.6\": wanted a number");
+  EXPECT_EQ(error_of(R"({"command":"tune-trial-report","trial":1,"token":"","metric":null})"),
+            "tune-trial-report: metric null: wanted a number");
+  EXPECT_EQ(error_of(R"({"command":"tune-job-create","spec":{"name":"a","batch_sizes":[8,"9"]}})"),
+            "tune-job-create: spec: batch_sizes \"9\": wanted an integer");
+}
+
+TEST(TuneMessages, AnAnswerMaySayMore) {
+  EXPECT_TRUE(trial_view_of(parse_json(R"({"trial":1,"state":"lost","stop":true,"new":1})")).ok());
+  EXPECT_EQ(trial_view_of(parse_json(R"({"trial":1,"state":"lost"})")).error().code,
+            Errc::bad_data);
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,453 @@
+#include "tune/trial_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/check.h"
+
+namespace derate {
+namespace {
+
+std::set<int> unfit_sizes(std::span<const Trial> trials) {
+  std::map<int, int> failed;
+  std::set<int> ran, out;
+  for (const Trial& trial : trials) {
+    if (trial.state == TrialState::infeasible) ++failed[trial.batch_size];
+    if (trial.epochs > 0 || trial.state == TrialState::reached ||
+        trial.state == TrialState::missed || trial.state == TrialState::stopped)
+      ran.insert(trial.batch_size);
+  }
+  for (const auto& [size, times] : failed)
+    if (times > 1 || !ran.contains(size)) out.insert(size);
+  return out;
+}
+
+// The default does not fit: the cheapest that has done, else the nearest that was never tried, the
+// smaller ones first. `fits` is not empty.
+int in_place_of_default(int default_size, const std::vector<int>& fits,
+                        std::span<const Trial> trials) {
+  const Trial* cheapest = nullptr;
+  std::set<int> tried;
+  for (const Trial& trial : trials) {
+    tried.insert(trial.batch_size);
+    const bool good = trial.state == TrialState::reached &&
+                      std::find(fits.begin(), fits.end(), trial.batch_size) != fits.end();
+    if (good && (cheapest == nullptr || trial.cost < cheapest->cost)) cheapest = &trial;
+  }
+  if (cheapest != nullptr) return cheapest->batch_size;
+  const auto rank = [&](int size) {
+    return std::pair(tried.contains(size),
+                     size < default_size ? default_size - size : kMostBatchSize + size);
+  };
+  return *std::min_element(fits.begin(), fits.end(),
+                           [&](int a, int b) { return rank(a) < rank(b); });
+}
+
+Error bad_value(const char* key, double value, const std::string& allowed) {
+  return {Errc::invalid_argument, fmt::format("{} {}: {}", key, value, allowed)};
+}
+
+Result<void> check_count(const char* key, const std::optional<double>& value, double before,
+                         double most) {
+  if (!value) return {};
+  if (!(*value >= 0 && *value <= most))
+    return bad_value(key, *value, fmt::format("allowed is a number in [0, {}]", most));
+  if (*value < before)
+    return bad_value(key, *value, fmt::format("it was {} before, and does not go back", before));
+  return {};
+}
+
+Result<void> check_progress(const TrialProgress& progress, const BookTrial& trial) {
+  TRY(check_count("epoch", progress.epochs, trial.trial.epochs, TrialBook::kMostEpochs));
+  TRY(check_count("steps", progress.steps, trial.steps.value_or(0), TrialBook::kMostSteps));
+  if (progress.metric && !std::isfinite(*progress.metric))
+    return bad_value("metric", *progress.metric, "allowed is a finite number");
+  return {};
+}
+
+// What a caller measured never makes a trial cheaper than it was.
+void pay(BookTrial& of, const TrialPaid& paid) {
+  of.energy = std::max(of.energy, paid.energy);
+  of.time_s = std::max(of.time_s, paid.time_s);
+  Trial& trial = of.trial;
+  trial.cost = std::max(trial.cost, paid.cost);
+  trial.profiling_cost = std::clamp(paid.profiling_cost, trial.profiling_cost, trial.cost);
+  if (paid.epoch_cost) trial.epoch_cost = paid.epoch_cost;
+  if (paid.default_epoch_cost) trial.default_epoch_cost = paid.default_epoch_cost;
+}
+
+void mark(Trial& trial, const JobSpec& job, double metric) {
+  if (!trial.marks.empty() && !is_better(job, metric, trial.marks.back().metric)) return;
+  const EpochMark now{trial.epochs, metric};
+  const bool renewed = !trial.marks.empty() && (trial.marks.back().epochs == trial.epochs ||
+                                                trial.marks.size() == TrialBook::kMostMarks);
+  if (renewed)
+    trial.marks.back() = now;
+  else
+    trial.marks.push_back(now);
+}
+
+std::string given_up(const BookTrial& trial) {
+  return fmt::format("trial {} was given up: {}; what it does now does not count", trial.trial.id,
+                     trial.ended_why);
+}
+
+}  // namespace
+
+Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials) {
+  const std::set<int> unfit = unfit_sizes(trials);
+  std::vector<int> fits = job.batch_sizes;
+  std::erase_if(fits, [&](int size) { return unfit.contains(size); });
+  if (fits.empty())
+    return Error{Errc::not_supported, fmt::format("job '{}': every batch size ({}) was infeasible",
+                                                  job.name, fmt::join(job.batch_sizes, ", "))};
+  const SizePolicyInfo* policy = TRY(find_size_policy(job.policy));
+  SizeProblem problem = problem_of(job);
+  while (true) {
+    SizeChoice out = policy->choose(problem, trials);
+    if (!unfit.contains(out.batch_size)) return out;
+    if (out.batch_size != job.default_size && std::erase(problem.batch_sizes, out.batch_size) > 0)
+      continue;
+    out.batch_size = in_place_of_default(job.default_size, fits, trials);
+    out.exploring = false;
+    out.why = {"the default, {0:.0f}, does not fit", {static_cast<double>(job.default_size)}};
+    return out;
+  }
+}
+
+// --- jobs -------------------------------------------------------------------------------------
+
+Result<const BookJob*> TrialBook::job(const std::string& name) const {
+  if (const auto at = jobs_.find(name); at != jobs_.end()) return &at->second;
+  constexpr std::size_t kNamed = 20;
+  std::string known;
+  std::size_t count = 0;
+  for (const auto& [each, job] : jobs_)
+    if (count++ < kNamed) known += (known.empty() ? "" : ", ") + each;
+  if (count > kNamed) known += fmt::format(" and {} more", count - kNamed);
+  return Error{Errc::not_found, fmt::format("there is no job '{}'; there are {}", name,
+                                            known.empty() ? "none" : known)};
+}
+
+Result<BookJob*> TrialBook::own_job(const std::string& name, std::uint32_t uid) {
+  const BookJob* found = TRY(job(name));
+  if (uid != 0 && uid != found->uid)
+    return Error{Errc::no_permission,
+                 fmt::format("job '{}' is user {}'s, not user {}'s", name, found->uid, uid)};
+  return &jobs_.at(name);
+}
+
+Result<TrialBook::Created> TrialBook::create(JobSpec spec, std::uint32_t uid, Replace replace,
+                                             WallTime now) {
+  TRY(check_job(spec));
+  spec = sorted(std::move(spec));
+  const auto there = jobs_.find(spec.name);
+  if (there == jobs_.end()) {
+    if (jobs_.size() >= kMostJobs)
+      return Error{Errc::busy,
+                   fmt::format("there are {} jobs already, no more are kept", kMostJobs)};
+    changes_.jobs.insert(spec.name);
+    const std::string name = spec.name;
+    jobs_[name] = {std::move(spec), uid, now, {}};
+    return Created::anew;
+  }
+  TRY(own_job(spec.name, uid));
+  const std::string changed = differences(there->second.spec, spec);
+  if (changed.empty()) return Created::unchanged;
+  if (replace == Replace::no)
+    return Error{
+        Errc::invalid_argument,
+        fmt::format("job '{}' is there with another {}; replacing it forgets its {} trials",
+                    spec.name, changed, there->second.trials.size())};
+  TRY(remove(spec.name, uid));
+  const std::string name = spec.name;
+  changes_.jobs.insert(name);
+  jobs_[name] = {std::move(spec), uid, now, {}};
+  return Created::replaced;
+}
+
+Result<void> TrialBook::remove(const std::string& name, std::uint32_t uid) {
+  const BookJob* found = TRY(own_job(name, uid));
+  for (const std::int64_t id : found->trials)
+    if (leases_.contains(id))
+      return Error{Errc::busy, fmt::format("job '{}': trial {} runs", name, id)};
+  forget(name);
+  return {};
+}
+
+void TrialBook::forget(const std::string& name) {
+  for (const std::int64_t id : jobs_.at(name).trials) {
+    trials_.erase(id);
+    changes_.trials.erase(id);
+  }
+  jobs_.erase(name);
+  changes_.jobs.erase(name);
+  changes_.removed.insert(name);
+}
+
+// --- trials -----------------------------------------------------------------------------------
+
+const BookTrial* TrialBook::find(std::int64_t id) const {
+  const auto at = trials_.find(id);
+  return at != trials_.end() ? &at->second : nullptr;
+}
+
+std::vector<Trial> TrialBook::trials_of(const BookJob& job) const {
+  std::vector<Trial> out;
+  for (const std::int64_t id : job.trials) out.push_back(trials_.at(id).trial);
+  return out;
+}
+
+std::vector<std::int64_t> TrialBook::running() const {
+  std::vector<std::int64_t> out;
+  for (const auto& [id, end] : leases_) out.push_back(id);
+  return out;
+}
+
+int TrialBook::tries_of(const BookTrial& trial) const {
+  const auto job = jobs_.find(trial.job);
+  if (job == jobs_.end()) return 1;
+  return static_cast<int>(
+      std::count_if(job->second.trials.begin(), job->second.trials.end(), [&](std::int64_t id) {
+        return id <= trial.trial.id && trials_.at(id).trial.recurrence == trial.trial.recurrence;
+      }));
+}
+
+bool TrialBook::may_retry(const BookTrial& trial) const {
+  const auto job = jobs_.find(trial.job);
+  if (job == jobs_.end()) return false;
+  int tries = 0;
+  for (const std::int64_t id : job->second.trials) {
+    const Trial& other = trials_.at(id).trial;
+    if (other.recurrence != trial.trial.recurrence) continue;
+    ++tries;
+    if (other.state == TrialState::running || other.state == TrialState::reached) return false;
+  }
+  return tries < kMostTries;
+}
+
+Result<int> TrialBook::recurrence_for(const BookJob& job, const TrialBegin& wanted) const {
+  if (!wanted.retry_of) {
+    int next = 0;
+    for (const std::int64_t id : job.trials)
+      next = std::max(next, trials_.at(id).trial.recurrence + 1);
+    return next;
+  }
+  const BookTrial* of = find(*wanted.retry_of);
+  if (of == nullptr || of->job != wanted.job)
+    return Error{Errc::not_found, fmt::format("retry_of {}: job '{}' has no such trial",
+                                              *wanted.retry_of, wanted.job)};
+  if (may_retry(*of)) return of->trial.recurrence;
+  const auto tries = std::count_if(job.trials.begin(), job.trials.end(), [&](std::int64_t id) {
+    return trials_.at(id).trial.recurrence == of->trial.recurrence;
+  });
+  if (tries >= kMostTries)
+    return Error{Errc::not_supported,
+                 fmt::format("job '{}': {} tries have not reached the target {}", wanted.job,
+                             kMostTries, job.spec.target)};
+  return Error{Errc::busy, fmt::format("retry_of {}: its recurrence has reached the target, or "
+                                       "another try of it runs",
+                                       *wanted.retry_of)};
+}
+
+Result<void> TrialBook::check_gpus(const TrialBegin& wanted) const {
+  for (const auto& [id, end] : leases_) {
+    const BookTrial& other = trials_.at(id);
+    for (const std::string& gpu : wanted.gpus)
+      if (std::find(other.gpus.begin(), other.gpus.end(), gpu) != other.gpus.end())
+        return Error{Errc::busy, fmt::format("{} has trial {}{}, of user {}", gpu, id,
+                                             other.job.empty() ? "" : " of job '" + other.job + "'",
+                                             other.uid)};
+  }
+  return {};
+}
+
+Result<const BookTrial*> TrialBook::begin(const TrialBegin& wanted, std::uint32_t uid, Instant now,
+                                          WallTime wall) {
+  expire(now, wall);  // who is gone holds no GPU, and no exploring up
+  BookTrial out;
+  if (!wanted.job.empty()) {
+    const BookJob* job = TRY(own_job(wanted.job, uid));
+    if (job->trials.size() >= kMostTrials)
+      return Error{Errc::busy, fmt::format("job '{}' has {} trials, no more are kept", wanted.job,
+                                           kMostTrials)};
+    out.trial.recurrence = TRY(recurrence_for(*job, wanted));
+    const SizeChoice choice = TRY(choose_size(job->spec, trials_of(*job)));
+    out.trial.batch_size = choice.batch_size;
+    out.trial.exploring = choice.exploring;
+    out.stop_cost = choice.stop_cost;
+    out.why = describe(choice.why);
+  } else if (wanted.retry_of) {
+    return Error{Errc::invalid_argument,
+                 fmt::format("retry_of {}: only a job's trial is tried again", *wanted.retry_of)};
+  }
+  TRY(check_gpus(wanted));
+  out.trial.id = ++last_id_;
+  out.job = wanted.job;
+  out.token = wanted.token;
+  out.uid = uid;
+  out.gpus = wanted.gpus;
+  out.began = wall;
+  leases_[out.trial.id] = now + lease_;
+  if (!out.job.empty()) jobs_.at(out.job).trials.push_back(out.trial.id);
+  note(out);
+  return &trials_.emplace(out.trial.id, std::move(out)).first->second;
+}
+
+Result<BookTrial*> TrialBook::own_trial(std::int64_t id, const TrialCaller& caller) {
+  const auto at = trials_.find(id);
+  if (at == trials_.end())
+    return Error{Errc::not_found, fmt::format("there is no trial {}, or it has ended", id)};
+  if (caller.uid != 0 && caller.uid != at->second.uid)
+    return Error{Errc::no_permission, fmt::format("trial {} is user {}'s, not user {}'s", id,
+                                                  at->second.uid, caller.uid)};
+  if (caller.token != at->second.token)
+    return Error{Errc::no_permission, fmt::format("trial {}: the token is not its own", id)};
+  return &at->second;
+}
+
+// Its lease is renewed: whatever else is wrong, its client lives.
+Result<BookTrial*> TrialBook::running_trial(std::int64_t id, const TrialCaller& caller,
+                                            Instant now) {
+  BookTrial* out = TRY(own_trial(id, caller));
+  if (out->trial.state == TrialState::running) {
+    leases_[id] = now + lease_;
+    return out;
+  }
+  return Error{Errc::not_found,
+               out->trial.state == TrialState::lost
+                   ? given_up(*out)
+                   : fmt::format("trial {} has ended: {}", id, to_string(out->trial.state))};
+}
+
+Result<const BookTrial*> TrialBook::report(std::int64_t id, const TrialCaller& caller,
+                                           const TrialProgress& progress, const TrialPaid& paid,
+                                           Instant now) {
+  BookTrial* out = TRY(running_trial(id, caller, now));
+  TRY(check_progress(progress, *out));
+  if (progress.epochs) out->trial.epochs = *progress.epochs;
+  if (progress.steps) out->steps = progress.steps;
+  if (progress.metric) out->metric = progress.metric;
+  pay(*out, paid);
+  if (const auto job = jobs_.find(out->job); job != jobs_.end()) {
+    if (progress.metric) mark(out->trial, job->second.spec, *progress.metric);
+    if (!out->verdict) judge(*out);
+  }
+  note(*out);
+  return out;
+}
+
+void TrialBook::judge(BookTrial& trial) const {
+  const BookJob& job = jobs_.at(trial.job);
+  const auto stop = [&](TrialState as, std::string why) {
+    trial.verdict = as;
+    trial.verdict_why = std::move(why);
+  };
+  const Trial& t = trial.trial;
+  if (trial.metric && is_reached(job.spec, *trial.metric))
+    return stop(TrialState::reached, fmt::format("the target {} is reached: {} after {} epochs",
+                                                 job.spec.target, *trial.metric, t.epochs));
+  if (t.epochs >= job.spec.max_epochs)
+    return stop(TrialState::missed, fmt::format("{} epochs are over without the target {}",
+                                                job.spec.max_epochs, job.spec.target));
+  // The bound holds for whole epochs; what profiling costs is not held against a batch size.
+  const double to_come = (std::floor(t.epochs) + 1 - t.epochs) * t.epoch_cost.value_or(0);
+  const double spent = t.cost - t.profiling_cost;
+  if (trial.stop_cost && spent + (t.exploring ? 0 : to_come) > *trial.stop_cost)
+    return stop(TrialState::stopped,
+                fmt::format("would cost more than {:.3g} J", *trial.stop_cost));
+  if (!t.exploring) return;
+  const auto at = std::find(job.trials.begin(), job.trials.end(), t.id) - job.trials.begin();
+  const SizeChoice choice{t.batch_size, true, trial.stop_cost, {}};
+  const SizeVerdict verdict =
+      (*find_size_policy(job.spec.policy))
+          ->watch(problem_of(job.spec), trials_of(job), static_cast<std::size_t>(at), choice);
+  if (verdict.stop) stop(TrialState::stopped, describe(verdict.why));
+}
+
+Result<const BookTrial*> TrialBook::renew(std::int64_t id, const TrialCaller& caller, Instant now) {
+  return TRY(running_trial(id, caller, now));
+}
+
+Result<BookTrial> TrialBook::end(std::int64_t id, const TrialCaller& caller, TrialState outcome,
+                                 const TrialPaid& paid, Instant now, WallTime wall) {
+  BookTrial* out = TRY(own_trial(id, caller));
+  if (out->trial.state == TrialState::lost && outcome != TrialState::lost)
+    return Error{Errc::not_found, given_up(*out)};
+  if (out->trial.state != TrialState::running) return *out;
+  leases_[id] = now + lease_;
+  const bool claimed = outcome == TrialState::reached || outcome == TrialState::stopped ||
+                       outcome == TrialState::running;
+  if (claimed && !out->job.empty() && out->verdict != outcome)
+    return Error{Errc::invalid_argument,
+                 fmt::format("outcome '{}': trial {} was not told so; allowed are missed, "
+                             "infeasible, lost{}",
+                             to_string(outcome), id,
+                             out->verdict ? fmt::format(", {}", to_string(*out->verdict)) : "")};
+  pay(*out, paid);
+  if (out->verdict)
+    close(*out, *out->verdict, out->verdict_why, wall);
+  else
+    close(*out, outcome, outcome == TrialState::lost ? "its client gave it back" : "", wall);
+  BookTrial ended = *out;
+  if (ended.job.empty()) trials_.erase(id);
+  return ended;
+}
+
+void TrialBook::close(BookTrial& trial, TrialState state, std::string why, WallTime wall) {
+  trial.trial.state = state;
+  trial.ended = wall;
+  trial.ended_why = std::move(why);
+  leases_.erase(trial.trial.id);
+  note(trial);
+}
+
+std::vector<BookTrial> TrialBook::expire(Instant now, WallTime wall) {
+  std::vector<BookTrial> out;
+  for (const std::int64_t id : running()) {
+    if (now < leases_.at(id)) continue;
+    BookTrial& trial = trials_.at(id);
+    close(trial, trial.verdict.value_or(TrialState::lost),
+          fmt::format("nothing was heard of it for {:.0f} s", seconds(lease_)), wall);
+    out.push_back(trial);
+    if (trial.job.empty()) trials_.erase(id);
+  }
+  return out;
+}
+
+void TrialBook::note(const BookTrial& trial) {
+  if (!trial.job.empty()) changes_.trials.insert(trial.trial.id);
+}
+
+std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
+                                            std::vector<BookTrial> trials, std::int64_t last_id,
+                                            Instant now) {
+  std::vector<std::string> told;
+  jobs_.clear(), trials_.clear(), leases_.clear(), changes_ = {};
+  last_id_ = last_id;
+  for (auto& [name, job] : jobs) {
+    job.spec.name = name;
+    job.trials.clear();
+    if (const auto good = check_job(job.spec); !good.ok())
+      told.push_back(fmt::format("job '{}' is left out: {}", name, good.error().message));
+    else
+      jobs_.emplace(name, std::move(job));
+  }
+  std::sort(trials.begin(), trials.end(),
+            [](const BookTrial& a, const BookTrial& b) { return a.trial.id < b.trial.id; });
+  for (BookTrial& trial : trials) {
+    const std::int64_t id = trial.trial.id;
+    last_id_ = std::max(last_id_, id);
+    const auto job = jobs_.find(trial.job);
+    if (job == jobs_.end() || trials_.contains(id)) continue;
+    job->second.trials.push_back(id);
+    if (trial.trial.state == TrialState::running) leases_[id] = now + lease_;
+    trials_.emplace(id, std::move(trial));
+  }
+  return told;
+}
+
+}  // namespace derate

@@ -1,0 +1,495 @@
+#include "tune/trial_book.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "base/check.h"
+#include "tune/book_rows.h"
+
+namespace derate {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr Duration kLease = 60s;
+constexpr std::uint32_t kOwner = 1000, kOther = 1001;
+
+JobSpec some_job(const std::string& policy = "zeus") {
+  return {.name = "bert",
+          .batch_sizes = {8, 16, 32},
+          .default_size = 16,
+          .target = 0.6,
+          .max_epochs = 5,
+          .policy = policy};
+}
+
+TuneRows rows_of(const TrialBook& book) {
+  TuneRows out;
+  for (const auto& [name, job] : book.jobs()) {
+    out.jobs.push_back(row_of(job));
+    for (const std::int64_t id : job.trials) out.trials.push_back(row_of(*book.find(id)));
+  }
+  std::sort(out.trials.begin(), out.trials.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  return out;
+}
+
+class Book : public testing::Test {
+ protected:
+  Book() { CHECK(book.create(some_job(), kOwner, TrialBook::Replace::no, {}).ok()); }
+
+  Result<const BookTrial*> begin(std::optional<std::int64_t> retry_of = {},
+                                 const std::string& gpu = "GPU-0") {
+    return book.begin({"bert", {gpu}, retry_of, "secret"}, kOwner, now, wall);
+  }
+  std::int64_t begun(std::optional<std::int64_t> retry_of = {}) {
+    const auto trial = begin(retry_of);
+    CHECK(trial.ok());
+    return (*trial)->trial.id;
+  }
+  Result<const BookTrial*> report(std::int64_t id, double epoch, std::optional<double> metric,
+                                  double cost = 0) {
+    return book.report(id, own, {.epochs = epoch, .metric = metric}, {.cost = cost}, now);
+  }
+  Result<BookTrial> end(std::int64_t id, TrialState outcome, double cost = 0) {
+    return book.end(id, own, outcome, {.cost = cost}, now, wall);
+  }
+  std::string said(const Result<const BookTrial*>& result) {
+    return result.ok() ? "" : result.error().message;
+  }
+
+  TrialBook book{kLease};
+  const TrialCaller own{kOwner, "secret"};
+  Instant now{};
+  WallTime wall{};
+};
+
+TEST_F(Book, ARunReachesItsTarget) {
+  const std::int64_t id = begun();
+  EXPECT_EQ(book.find(id)->trial.batch_size, 16);
+  EXPECT_TRUE(book.find(id)->trial.exploring);
+  EXPECT_FALSE((*report(id, 1, 0.4, 100))->verdict);
+  EXPECT_FALSE((*report(id, 2, 0.3, 200))->verdict);
+  const BookTrial* last = *report(id, 3, 0.61, 300);
+  EXPECT_EQ(last->verdict, TrialState::reached);
+  EXPECT_EQ(last->verdict_why, "the target 0.6 is reached: 0.61 after 3 epochs");
+  const std::vector<EpochMark> marks{{1, 0.4}, {3, 0.61}};
+  EXPECT_EQ(last->trial.marks, marks);
+  // What the client says counts no more; what it cost until its end does.
+  const BookTrial ended = *end(id, TrialState::infeasible, 320);
+  EXPECT_EQ(ended.trial.state, TrialState::reached);
+  EXPECT_EQ(ended.trial.cost, 320);
+  EXPECT_FALSE(book.may_retry(ended));
+  EXPECT_EQ(said(begin(id)),
+            "retry_of 1: its recurrence has reached the target, or another try of "
+            "it runs");
+}
+
+TEST_F(Book, AMetricThatNeverComesIsATargetMissed) {
+  const std::int64_t id = begun();
+  for (int epoch = 1; epoch < 5; ++epoch) EXPECT_FALSE((*report(id, epoch, {}))->verdict);
+  EXPECT_EQ((*report(id, 5, {}))->verdict, TrialState::missed);
+  EXPECT_EQ(book.find(id)->verdict_why, "5 epochs are over without the target 0.6");
+  // Nobody comes to end it: it was decided all the same.
+  ASSERT_EQ(book.expire(now + kLease, wall).size(), 1u);
+  EXPECT_EQ(book.find(id)->trial.state, TrialState::missed);
+}
+
+TEST_F(Book, WhatMakesNoSenseIsRefusedAndChangesNothing) {
+  const std::int64_t id = begun();
+  ASSERT_TRUE(report(id, 2, 0.4, 10).ok());
+  const TuneRows before = rows_of(book);
+  EXPECT_EQ(said(report(id, 3, NAN, 99)), "metric nan: allowed is a finite number");
+  EXPECT_EQ(said(report(id, 3, INFINITY, 99)), "metric inf: allowed is a finite number");
+  EXPECT_EQ(said(report(id, 1, 0.5, 99)), "epoch 1: it was 2 before, and does not go back");
+  EXPECT_EQ(said(report(id, NAN, 0.5, 99)), "epoch nan: allowed is a number in [0, 1000000000]");
+  EXPECT_EQ(said(report(id, 2e9, 0.5, 99)),
+            "epoch 2000000000: allowed is a number in [0, 1000000000]");
+  EXPECT_EQ(end(id, TrialState::reached).error().message,
+            "outcome 'reached': trial 1 was not told so; allowed are missed, infeasible, lost");
+  EXPECT_FALSE(end(id, TrialState::stopped).ok());
+  EXPECT_FALSE(end(id, TrialState::running).ok());
+  EXPECT_EQ(rows_of(book), before);
+  EXPECT_TRUE(report(id, 2, 0.5, 20).ok());  // the same epoch, again
+}
+
+TEST_F(Book, ASilentClientIsGivenUpAndToldSo) {
+  const std::int64_t id = begun();
+  now += kLease - 1ns;
+  EXPECT_TRUE(book.expire(now, wall).empty());
+  EXPECT_TRUE(book.renew(id, own, now).ok());
+  now += kLease - 1ns;
+  EXPECT_EQ(said(report(id, 1, NAN)), "metric nan: allowed is a finite number");  // it lives
+  now += kLease;
+  ASSERT_EQ(book.expire(now, wall).size(), 1u);
+  const char* gone =
+      "trial 1 was given up: nothing was heard of it for 60 s; what it does now does "
+      "not count";
+  EXPECT_EQ(said(report(id, 1, 0.9)), gone);
+  EXPECT_EQ(said(book.renew(id, own, now)), gone);
+  EXPECT_EQ(end(id, TrialState::missed).error().message, gone);
+  EXPECT_EQ(book.find(id)->trial.state, TrialState::lost);
+  const std::int64_t next = begun(id);
+  EXPECT_EQ(book.find(next)->trial.recurrence, 0);
+  EXPECT_EQ(book.tries_of(*book.find(next)), 2);
+}
+
+TEST_F(Book, ATimeOfDayThatJumpsGivesNobodyUp) {
+  const std::int64_t id = begun();
+  for (const Duration jump : {Duration(-20000h), Duration(40000h)}) {
+    wall += jump;
+    EXPECT_TRUE(book.expire(now, wall).empty());
+  }
+  EXPECT_TRUE(report(id, 1, 0.1).ok());
+}
+
+TEST_F(Book, AnotherUserAndAWrongTokenAreRefused) {
+  const std::int64_t id = begun();
+  const TuneRows before = rows_of(book);
+  EXPECT_EQ(said(book.report(id, {kOther, "secret"}, {.epochs = 1}, {}, now)),
+            "trial 1 is user 1000's, not user 1001's");
+  EXPECT_EQ(said(book.renew(id, {kOwner, "guess"}, now)), "trial 1: the token is not its own");
+  EXPECT_EQ(said(book.renew(id, {0, "guess"}, now)), "trial 1: the token is not its own");
+  EXPECT_EQ(book.end(id, {kOther, "secret"}, TrialState::lost, {}, now, wall).error().code,
+            Errc::no_permission);
+  EXPECT_EQ(said(book.begin({"bert", {"GPU-1"}, {}, "x"}, kOther, now, wall)),
+            "job 'bert' is user 1000's, not user 1001's");
+  EXPECT_EQ(book.remove("bert", kOther).error().code, Errc::no_permission);
+  EXPECT_EQ(book.create(some_job(), kOther, TrialBook::Replace::yes, wall).error().code,
+            Errc::no_permission);
+  EXPECT_EQ(rows_of(book), before);
+  EXPECT_TRUE(book.renew(id, {0, "secret"}, now).ok());
+}
+
+TEST_F(Book, AGpuHasOneTrial) {
+  begun();
+  EXPECT_EQ(said(book.begin({"bert", {"GPU-1", "GPU-0"}, {}, "x"}, kOwner, now, wall)),
+            "GPU-0 has trial 1 of job 'bert', of user 1000");
+  EXPECT_TRUE(begin({}, "GPU-1").ok());
+  now += kLease;
+  EXPECT_TRUE(begin().ok());  // who is gone holds nothing
+}
+
+TEST_F(Book, AJobIsRegisteredAgain) {
+  using Created = TrialBook::Created;
+  const auto create = [&](const JobSpec& spec, TrialBook::Replace replace) {
+    return book.create(spec, kOwner, replace, wall);
+  };
+  EXPECT_EQ(*create(some_job(), TrialBook::Replace::no), Created::unchanged);
+  JobSpec other = some_job();
+  other.batch_sizes = {32, 16, 8};
+  EXPECT_EQ(*create(other, TrialBook::Replace::yes), Created::unchanged);
+  const std::int64_t id = begun();
+  ASSERT_TRUE(end(id, TrialState::missed).ok());
+  other.target = 0.7;
+  other.eta = 1;
+  EXPECT_EQ(
+      create(other, TrialBook::Replace::no).error().message,
+      "job 'bert' is there with another target (0.6, now 0.7), eta (0.5, now 1); replacing it "
+      "forgets its 1 trials");
+  const std::int64_t second = begun();
+  EXPECT_EQ(create(other, TrialBook::Replace::yes).error().message, "job 'bert': trial 2 runs");
+  ASSERT_TRUE(end(second, TrialState::lost).ok());
+  EXPECT_EQ(*create(other, TrialBook::Replace::yes), Created::replaced);
+  EXPECT_TRUE(book.jobs().at("bert").trials.empty());
+  EXPECT_EQ(begun(), 3);  // an id is never another's
+  EXPECT_EQ(book.job("brt").error().message, "there is no job 'brt'; there are bert");
+}
+
+TEST_F(Book, SizesThatDoNotFitAreNotOfferedAgain) {
+  std::map<int, int> offered;
+  std::optional<std::int64_t> of;
+  while (true) {
+    const auto trial = begin(of);
+    if (!trial.ok()) {
+      EXPECT_EQ(trial.error().code, Errc::not_supported);
+      EXPECT_EQ(trial.error().message, "job 'bert': every batch size (8, 16, 32) was infeasible");
+      break;
+    }
+    of = (*trial)->trial.id;
+    ++offered[(*trial)->trial.batch_size];
+    ASSERT_TRUE(end(*of, TrialState::infeasible).ok());
+    ASSERT_LT(*of, 20);
+  }
+  EXPECT_EQ(offered.size(), 3u);
+  for (const auto& [size, times] : offered) EXPECT_EQ(times, 1) << size;
+}
+
+TEST_F(Book, ASizeThatRanIsBelievedOnceToBeInfeasible) {
+  const std::vector<Trial> once{
+      {.id = 1, .batch_size = 16, .state = TrialState::reached, .epochs = 3},
+      {.id = 2, .batch_size = 16, .state = TrialState::infeasible}};
+  std::vector<Trial> twice = once;
+  twice.push_back({.id = 3, .batch_size = 16, .state = TrialState::infeasible});
+  JobSpec job = some_job();
+  job.batch_sizes = {16};
+  EXPECT_EQ(choose_size(job, once)->batch_size, 16);
+  EXPECT_FALSE(choose_size(job, twice).ok());
+}
+
+TEST_F(Book, AClientIsNotTriedForEver) {
+  std::optional<std::int64_t> of;
+  for (int i = 0; i < TrialBook::kMostTries; ++i) {
+    const std::int64_t id = begun(of);
+    EXPECT_EQ(book.find(id)->trial.recurrence, 0);
+    ASSERT_TRUE(end(id, TrialState::missed).ok());
+    of = id;
+  }
+  EXPECT_FALSE(book.may_retry(*book.find(*of)));
+  EXPECT_EQ(said(begin(of)), "job 'bert': 20 tries have not reached the target 0.6");
+}
+
+TEST_F(Book, WhatIsDearIsStopped) {
+  const std::int64_t first = begun();
+  ASSERT_TRUE(report(first, 1, 0.7, 100).ok());
+  ASSERT_TRUE(end(first, TrialState::reached, 100).ok());
+  const std::int64_t id = begun();
+  ASSERT_TRUE(book.find(id)->stop_cost);
+  const double bound = *book.find(id)->stop_cost;
+  EXPECT_EQ(bound, 200);
+  EXPECT_FALSE((*report(id, 1, 0.1, 0.9 * bound))->verdict);
+  EXPECT_EQ((*report(id, 2, 0.2, 1.1 * bound))->verdict, TrialState::stopped);
+  EXPECT_EQ((*end(id, TrialState::stopped)).trial.state, TrialState::stopped);
+}
+
+TEST_F(Book, WithoutAJobNothingIsJudgedOrKept) {
+  const auto trial = book.begin({"", {"GPU-0"}, {}, "secret"}, kOther, now, wall);
+  const std::int64_t id = (*trial)->trial.id;
+  EXPECT_FALSE((*book.report(id, {kOther, "secret"}, {.epochs = 1e6}, {}, now))->verdict);
+  EXPECT_FALSE(begin().ok());  // the GPU is taken
+  EXPECT_TRUE(book.take_changes().trials.empty());
+  EXPECT_TRUE(book.end(id, {kOther, "secret"}, TrialState::reached, {}, now, wall).ok());
+  EXPECT_EQ(book.find(id), nullptr);
+}
+
+// --- properties -------------------------------------------------------------------------------
+
+// A machine with GPUs, users and clients that do anything, over a book that is kept in a file.
+class Street {
+ public:
+  Street() {
+    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
+    CHECK(::mkdtemp(made.data()) != nullptr);
+    folder_ = made;
+    restart();
+    for (const char* name : {"bert", "vgg"}) {
+      JobSpec job = some_job(name == std::string("bert") ? "zeus" : "tune");
+      job.name = name;
+      RC_ASSERT(book_.create(job, kOwner, TrialBook::Replace::no, wall_).ok());
+    }
+  }
+  Street(const Street&) = delete;
+  Street& operator=(const Street&) = delete;
+  ~Street() { fs::remove_all(folder_); }
+
+  void step() {
+    switch (*rc::gen::weightedElement<int>({{4, 0}, {8, 1}, {3, 2}, {2, 3}, {1, 4}, {2, 5}})) {
+      case 0:
+        return begin();
+      case 1:
+        return report();
+      case 2:
+        return end();
+      case 3:
+        now_ += std::chrono::seconds(*rc::gen::inRange(1, 50));
+        wall_ += std::chrono::hours(*rc::gen::inRange(-100, 100));
+        (void)book_.expire(now_, wall_);
+        return;
+      case 4:
+        return restart();
+      default:
+        return foreign();
+    }
+  }
+
+  void check() {
+    RC_ASSERT(keep_changes(book_, *store_).ok());
+    std::map<std::string, std::int64_t> gpus;
+    std::map<std::pair<std::string, int>, int> tries;
+    std::size_t seen = 0;
+    for (const auto& [name, job] : book_.jobs()) {
+      RC_ASSERT(std::is_sorted(job.trials.begin(), job.trials.end()));
+      for (const std::int64_t id : job.trials) {
+        const BookTrial& trial = *book_.find(id);
+        const Trial& t = trial.trial;
+        ++seen;
+        RC_ASSERT(begun_.at(id) == std::pair(name, t.batch_size));
+        RC_ASSERT(++tries[std::pair(name, t.recurrence)] <= TrialBook::kMostTries);
+        RC_ASSERT(t.cost >= cost_[id] && t.profiling_cost <= t.cost);
+        cost_[id] = t.cost;
+        if (t.state != TrialState::running) continue;
+        for (const std::string& gpu : trial.gpus) RC_ASSERT(gpus.emplace(gpu, id).second);
+      }
+      check_recurrences(job);
+    }
+    RC_ASSERT(seen == begun_.size());
+  }
+
+  // Each has an end, when all clients are dead.
+  void all_die() {
+    now_ += kLease;
+    (void)book_.expire(now_, wall_);
+    RC_ASSERT(book_.running().empty());
+    check();
+    const TuneRows before = rows_of(book_);
+    restart();
+    RC_ASSERT(rows_of(book_) == before);
+  }
+
+ private:
+  void check_recurrences(const BookJob& job) {
+    std::map<int, TrialState> last;
+    for (const std::int64_t id : job.trials) {
+      const Trial& t = book_.find(id)->trial;
+      const auto before = last.find(t.recurrence);
+      RC_ASSERT(before == last.end() ||
+                (before->second != TrialState::running && before->second != TrialState::reached));
+      last[t.recurrence] = t.state;
+    }
+  }
+
+  // A daemon that was killed: what was kept is what there is.
+  void restart() {
+    const TuneRows before = rows_of(book_);
+    if (store_ != nullptr) RC_ASSERT(keep_changes(book_, *store_).ok());
+    store_ = std::make_unique<TuneStore>(folder_ + "/tune.db");
+    book_ = TrialBook(kLease);
+    const TuneRows rows = *store_->load();
+    RC_ASSERT(restore_book(book_, rows, now_).empty());
+    RC_ASSERT(rows_of(book_) == before);
+    RC_ASSERT(rows.trials == before.trials);
+  }
+
+  void begin() {
+    TrialBegin wanted{.job = *rc::gen::element<std::string>("bert", "vgg")};
+    wanted.gpus = {"GPU-" + std::to_string(*rc::gen::inRange(0, 4))};
+    if (!begun_.empty() && *rc::gen::inRange(0, 3) == 0) wanted.retry_of = some_trial();
+    wanted.token = "token " + std::to_string(begun_.size());
+    const auto trial = book_.begin(wanted, kOwner, now_, wall_);
+    if (trial.ok()) {
+      const bool fresh =
+          begun_.emplace((*trial)->trial.id, std::pair(wanted.job, (*trial)->trial.batch_size))
+              .second;
+      RC_ASSERT(fresh);
+    } else {
+      RC_ASSERT(trial.error().code == Errc::busy || trial.error().code == Errc::not_found ||
+                trial.error().code == Errc::not_supported);
+    }
+  }
+
+  std::int64_t some_trial() {
+    auto at = begun_.begin();
+    std::advance(at, *rc::gen::inRange<std::size_t>(0, begun_.size()));
+    return at->first;
+  }
+  // Mostly one that runs.
+  std::optional<std::int64_t> some_running() {
+    const auto running = book_.running();
+    if (!running.empty() && *rc::gen::inRange(0, 5) > 0) return *rc::gen::elementOf(running);
+    return begun_.empty() ? std::nullopt : std::optional(some_trial());
+  }
+
+  void report() {
+    const auto id = some_running();
+    if (!id) return;
+    const BookTrial trial = *book_.find(*id);
+    TrialProgress progress{.epochs = trial.trial.epochs + *rc::gen::inRange(-1, 3)};
+    if (*rc::gen::arbitrary<bool>())
+      progress.metric = *rc::gen::element(0.1, 0.3, 0.5, 0.65, NAN, -INFINITY);
+    const TrialPaid paid{.cost = trial.trial.cost + *rc::gen::inRange(-50, 200) * 1.0,
+                         .epoch_cost = *rc::gen::inRange(1, 100) * 1.0};
+    const bool good = progress.epochs >= trial.trial.epochs &&
+                      std::isfinite(progress.metric.value_or(0)) &&
+                      trial.trial.state == TrialState::running;
+    const auto done = book_.report(*id, {kOwner, trial.token}, progress, paid, now_);
+    RC_ASSERT(done.ok() == good);
+    if (!good) RC_ASSERT(*book_.find(*id) == trial);
+  }
+
+  void end() {
+    const auto id = some_running();
+    if (!id) return;
+    const BookTrial before = *book_.find(*id);
+    const auto outcome = *rc::gen::element(TrialState::reached, TrialState::missed,
+                                           TrialState::infeasible, TrialState::lost);
+    const auto ended = book_.end(*id, {kOwner, before.token}, outcome, {}, now_, wall_);
+    const BookTrial& after = *book_.find(*id);
+    if (before.trial.state != TrialState::running || !ended.ok()) {
+      RC_ASSERT(after == before);
+      return;
+    }
+    RC_ASSERT(after.trial.state == before.verdict.value_or(outcome));
+  }
+
+  void foreign() {
+    const auto id = some_running();
+    if (!id) return;
+    const BookTrial before = *book_.find(*id);
+    const TrialCaller who = *rc::gen::arbitrary<bool>() ? TrialCaller{kOther, before.token}
+                                                        : TrialCaller{kOwner, "guess"};
+    RC_ASSERT(book_.report(*id, who, {.epochs = 3}, {.cost = 1e9}, now_).error().code ==
+              Errc::no_permission);
+    RC_ASSERT(book_.end(*id, who, TrialState::lost, {}, now_, wall_).error().code ==
+              Errc::no_permission);
+    RC_ASSERT(!book_.renew(*id, who, now_).ok());
+    RC_ASSERT(*book_.find(*id) == before);
+  }
+
+  std::string folder_;
+  std::unique_ptr<TuneStore> store_;
+  TrialBook book_{kLease};
+  Instant now_{};
+  WallTime wall_{};
+  std::map<std::int64_t, std::pair<std::string, int>> begun_;
+  std::map<std::int64_t, double> cost_;
+};
+
+RC_GTEST_PROP(TrialBook, LosesAndCountsTwiceNothing, ()) {
+  Street street;
+  const int steps = *rc::gen::inRange(1, 80);
+  for (int i = 0; i < steps; ++i) {
+    street.step();
+    street.check();
+  }
+  street.all_die();
+}
+
+// Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
+RC_GTEST_PROP(TrialBook, ADeadClientNeverStallsPruning, ()) {
+  TrialBook book(kLease);
+  RC_ASSERT(book.create(some_job(), kOwner, TrialBook::Replace::no, {}).ok());
+  Instant now{};
+  int explored = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto trial = book.begin({"bert", {}, {}, "t"}, kOwner, now, {});
+    if (!trial.ok()) return;  // none fits
+    if (!(*trial)->trial.exploring) break;
+    const std::int64_t id = (*trial)->trial.id;
+    const auto fate = *rc::gen::element(TrialState::running, TrialState::lost, TrialState::missed,
+                                        TrialState::infeasible, TrialState::reached);
+    if (fate == TrialState::running) {  // its client dies, and others run beside it meanwhile
+      RC_ASSERT(!(*book.begin({"bert", {}, {}, "t"}, kOwner, now, {}))->trial.exploring);
+      now += kLease;
+      continue;
+    }
+    if (fate == TrialState::reached)
+      RC_ASSERT(book.report(id, {kOwner, "t"}, {.epochs = 1, .metric = 1}, {.cost = 1}, now).ok());
+    RC_ASSERT(book.end(id, {kOwner, "t"}, fate, {}, now, {}).ok());
+    if (fate != TrialState::lost) ++explored;
+  }
+  RC_ASSERT(explored <= 6);
+  // All dead: still somebody explores next, or pruning is over.
+  now += kLease;
+  const BookJob& job = book.jobs().at("bert");
+  (void)book.expire(now, {});
+  const auto choice = choose_size(job.spec, book.trials_of(job));
+  RC_ASSERT(!choice.ok() || choice->exploring || explored > 0);
+}
+
+}  // namespace
+}  // namespace derate

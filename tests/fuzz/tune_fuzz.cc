@@ -1,0 +1,60 @@
+// Any bytes as requests about jobs that recur, one a line: taken or refused, never a crash, and
+// what is read is written the same; a book that is asked all of them stays whole.
+#include <cstdint>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/text.h"
+#include "tune/messages.h"
+#include "tune/trial_book.h"
+
+namespace derate {
+namespace {
+
+struct Clerk {
+  TrialBook book{std::chrono::seconds(60)};
+  Instant now{};
+
+  void obey(const JobCreate& m) {
+    const auto how = m.replace ? TrialBook::Replace::yes : TrialBook::Replace::no;
+    (void)book.create(m.spec, 1, how, {}).ok();
+  }
+  void obey(const JobShow& m) { (void)book.job(m.job).ok(); }
+  void obey(const JobList&) {}
+  void obey(const JobRemove& m) { (void)book.remove(m.job, 1).ok(); }
+  void obey(const TrialStart& m) {
+    (void)book.begin({m.job, {m.gpus}, m.retry_of, "t"}, 1, now, {}).ok();
+  }
+  void obey(const TrialReport& m) {
+    (void)book.report(m.trial, {1, m.token}, {m.epoch, m.steps, m.metric}, {.cost = 1}, now).ok();
+  }
+  void obey(const TrialEnd& m) {
+    if (const auto outcome = trial_state_of(m.outcome))
+      (void)book.end(m.trial, {1, m.token}, *outcome, {}, now, {}).ok();
+  }
+  void obey(const TrialRenew& m) { (void)book.renew(m.trial, {1, m.token}, now).ok(); }
+};
+
+}  // namespace
+}  // namespace derate
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace derate;
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  Clerk clerk;
+  for (const std::string_view line : split(text, '\n')) {
+    const auto request = parse_tune_request(line);
+    if (!request.ok()) {
+      CHECK(request.error().code == Errc::invalid_argument);
+      continue;
+    }
+    const std::string written = format_tune_request(*request);
+    const auto back = parse_tune_request(written);
+    CHECK(back.ok() && format_tune_request(*back) == written);
+    clerk.now += std::chrono::seconds(line.size() % 40);
+    std::visit([&](const auto& message) { clerk.obey(message); }, *request);
+    for (const auto& [name, job] : clerk.book.jobs())
+      for (const std::int64_t id : job.trials) CHECK(clerk.book.find(id) != nullptr);
+  }
+  return 0;
+}
