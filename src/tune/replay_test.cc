@@ -195,7 +195,7 @@ TEST_F(Published, ZeusIsReproduced) {
   }
 }
 
-// Half of what is claimed in docs/tune-policies.md, so that a few seeds tell a change for the worse.
+// Looser than what docs/tune-policies.md shows: a few seeds tell a change for the worse.
 TEST_F(Published, TuneIsCheaperThanZeus) {
   double ours = 0, theirs = 0;
   for (const Pair& pair : pairs()) {

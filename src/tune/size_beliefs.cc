@@ -8,7 +8,8 @@
 namespace derate {
 namespace {
 
-// Chosen together with those of tune_sizes.cc, on targets that are not reported: docs/tune-policies.md.
+// Chosen together with those of tune_sizes.cc, on targets that are not reported:
+// docs/tune-policies.md.
 constexpr SizeCurve::Prior kEpochs{.slope = 0.12, .slope_sd = 0.3, .wander = 0.15};
 constexpr SizeCurve::Prior kEpochCost{.slope = -0.1, .slope_sd = 0.5, .bend = 0.3};
 constexpr double kRunSd = 0.065;  // of log epochs between runs, before any were seen
@@ -54,16 +55,19 @@ void rule_out_larger(std::vector<SeenSize>& seen) {
   for (auto each = first; each != seen.end(); ++each) each->infeasible |= each->reached == 0;
 }
 
-std::vector<SeenSize> see(const SizeProblem& problem, std::span<const Trial> trials) {
-  std::vector<SeenSize> out(problem.batch_sizes.size());
+// In one pass: there may be thousands of trials, and a decision waits for it.
+void see(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial> trials) {
   const bool unfinished = !trials.empty() && trials.back().state != TrialState::reached;
   for (const Trial& trial : trials) {
-    SeenSize& seen = out[place_of(problem, trial.batch_size)];
+    SeenSize& seen = beliefs.seen[place_of(problem, trial.batch_size)];
     take(seen, trial);
     seen.stopped_now |= unfinished && trial.recurrence == trials.back().recurrence;
+    beliefs.paid += trial.cost;
+    beliefs.completed += trial.state == TrialState::reached ? 1 : 0;
+    if (trial.batch_size == problem.default_size && trial.default_epoch_cost)
+      beliefs.by_default = trial.default_epoch_cost;
   }
-  rule_out_larger(out);
-  return out;
+  rule_out_larger(beliefs.seen);
 }
 
 double pooled_variance(std::span<const SeenSize> sizes) {
@@ -101,18 +105,11 @@ void find_best(SizeBeliefs& beliefs) {
       beliefs.best = i;
 }
 
-void add_accounts(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial> trials) {
-  std::optional<double> epoch;
-  for (const Trial& trial : trials) {
-    beliefs.paid += trial.cost;
-    beliefs.completed += trial.state == TrialState::reached ? 1 : 0;
-    if (trial.batch_size == problem.default_size && trial.default_epoch_cost)
-      epoch = trial.default_epoch_cost;
-  }
-  if (!epoch) return;
+// From what an epoch costs by default to what a run does.
+void finish_default(SizeBeliefs& beliefs, const SizeProblem& problem) {
+  if (!beliefs.by_default) return;
   const std::size_t at = place_of(problem, problem.default_size);
-  const double log_epochs = beliefs.epochs.mean(at);
-  beliefs.by_default = *epoch * std::exp(log_epochs);
+  *beliefs.by_default *= std::exp(beliefs.epochs.mean(at));
   beliefs.by_default_sd = std::sqrt(beliefs.epochs.covariance(at, at));
 }
 
@@ -165,11 +162,12 @@ SizeBeliefs believe(const SizeProblem& problem, std::span<const Trial> trials) {
   std::vector<double> x;
   for (const int size : problem.batch_sizes)
     x.push_back(std::log2(static_cast<double>(size) / problem.default_size));
-  SizeBeliefs out{see(problem, trials), SizeCurve(x, kEpochs), SizeCurve(x, kEpochCost)};
+  SizeBeliefs out{std::vector<SeenSize>(x.size()), SizeCurve(x, kEpochs), SizeCurve(x, kEpochCost)};
+  see(out, problem, trials);
   out.run_variance = pooled_variance(out.seen);
   observe_sizes(out);
   find_best(out);
-  add_accounts(out, problem, trials);
+  finish_default(out, problem);
   return out;
 }
 

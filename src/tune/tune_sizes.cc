@@ -9,7 +9,8 @@
 namespace derate {
 namespace {
 
-// Chosen together with those of size_beliefs.cc, on targets that are not reported: docs/tune-policies.md.
+// Chosen together with those of size_beliefs.cc, on targets that are not reported:
+// docs/tune-policies.md.
 constexpr double kHorizon = 7.5;    // runs that are counted on, besides as many as there were
 constexpr double kReach = 1.2;      // octaves beyond what was profiled
 constexpr double kOverdraft = 1.2;  // what a run must be worth, in what it may lose to the default

@@ -1,5 +1,5 @@
-// Batch sizes as Derate chooses them: docs/tune-policies.md has the model, its constants and what they were
-// chosen on.
+// Batch sizes as Derate chooses them: docs/tune-policies.md has the model, its constants and what
+// they were chosen on.
 #pragma once
 
 #include "tune/size_policy.h"

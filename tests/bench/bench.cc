@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "govern/governor.h"
 #include "lab/compare.h"
 #include "store/model_cache.h"
+#include "tune/size_policy.h"
 
 namespace {
 
@@ -213,6 +215,41 @@ void keep_model(benchmark::State& state) {
   std::filesystem::remove_all(folder);
 }
 BENCHMARK(keep_model)->Unit(benchmark::kMicrosecond)->UseRealTime()->Iterations(10000);
+
+// A job of 16 batch sizes that recurs 1000 times: what all decisions cost together. Runs end as the
+// toy's epochs have it; decisions while a run goes on are counted in.
+void decide_1000_recurrences(benchmark::State& state, const char* name) {
+  const SizePolicyInfo& policy = **find_size_policy(name);
+  SizeProblem problem;
+  for (int i = 0; i < 16; ++i) problem.batch_sizes.push_back(8 << i);
+  problem.default_size = 1024;
+  problem.max_epochs = 100;
+  for (auto _ : state) {
+    std::vector<Trial> trials;
+    for (int recurrence = 0; recurrence < 1000;) {
+      const SizeChoice choice = policy.choose(problem, trials);
+      const double octaves = std::log2(choice.batch_size / 256.0);
+      const double needed = std::ceil(20 + octaves * octaves + recurrence * 7 % 3);
+      Trial& trial = trials.emplace_back();
+      trial.id = static_cast<std::int64_t>(trials.size());
+      trial.recurrence = recurrence;
+      trial.batch_size = choice.batch_size;
+      trial.exploring = choice.exploring;
+      trial.epoch_cost = trial.default_epoch_cost = 100 / (1 + octaves / 10);
+      while (trial.epochs < needed && trial.state == TrialState::running) {
+        if (policy.watch(problem, trials, trials.size() - 1, choice).stop)
+          trial.state = TrialState::stopped;
+        trial.cost += *trial.epoch_cost;
+        trial.epochs += 1;
+      }
+      if (trial.state == TrialState::stopped) continue;
+      trial.state = TrialState::reached;
+      ++recurrence;
+    }
+  }
+}
+BENCHMARK_CAPTURE(decide_1000_recurrences, tune, "tune")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(decide_1000_recurrences, zeus, "zeus")->Unit(benchmark::kMillisecond);
 
 }  // namespace
 
