@@ -766,6 +766,7 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
       ->check(in_range(0, 10));
   verb->add_option("--selector", options.selector,
                    "For one run: energy, time, cost:ETA, max-slowdown:FACTOR");
+  verb->add_flag("--brief", options.brief, "Print what it comes to over all jobs, not each");
   add_json(*verb, options);
   verb->footer(
       examples({"derate tune replay --train summary_train.csv --power "

@@ -195,10 +195,8 @@ std::optional<double> median_break_even(const Totals& totals) {
 }
 
 void print_totals(const std::vector<Replayed>& jobs, const TraceReplay& how) {
-  print(
-      "All {} (regret in runs of the oracle, mean; ratios to the default, geometric means; eta "
-      "{}, beta {})\n",
-      jobs.size(), how.eta, how.beta);
+  print("{}: regret in runs of the oracle, mean; ratios to the default, geometric; eta {}, beta {}\n",
+        jobs.size() == 1 ? "1 job" : fmt::format("All {} jobs", jobs.size()), how.eta, how.beta);
   Table table({"<policy", "regret", "energy", "time", "cost", "over oracle", "break-even", "latest",
                "never"});
   for (std::size_t i = 0; i < jobs.front().policies.size(); ++i) {
@@ -342,9 +340,9 @@ Result<int> run_verb(const TuneReplayOptions& options) {
     print_document(jobs, how, options.seeds);
     return 0;
   }
-  print_jobs(jobs);
+  if (!options.brief) print_jobs(jobs);
   print_totals(jobs, how);
-  print_single_runs(jobs, selector);
+  if (!options.brief) print_single_runs(jobs, selector);
   return 0;
 }
 

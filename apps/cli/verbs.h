@@ -79,6 +79,7 @@ struct TuneReplayOptions : Common {
   double eta = 0.5, beta = 2;
   int seeds = 100, recurrences = 0;
   std::optional<double> budget;
+  bool brief = false;
 };
 
 struct PolicyListOptions : Common {};
