@@ -195,7 +195,7 @@ std::optional<double> median_break_even(const Totals& totals) {
 }
 
 void print_totals(const std::vector<Replayed>& jobs, const TraceReplay& how) {
-  print("{}: regret in runs of the oracle, mean; ratios to the default, geometric; eta {}, beta {}\n",
+  print("{}: regret in oracle runs, mean; ratios to the default, geometric; eta {}, beta {}\n",
         jobs.size() == 1 ? "1 job" : fmt::format("All {} jobs", jobs.size()), how.eta, how.beta);
   Table table({"<policy", "regret", "energy", "time", "cost", "over oracle", "break-even", "latest",
                "never"});

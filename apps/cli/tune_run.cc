@@ -100,7 +100,10 @@ Json tuning_json(const TunedRun& run, Instant now) {
 
 // Whoever may turn no knob has a daemon do it; what only this process can do, it does.
 bool is_for_the_daemon(const TuneRunOptions& options) {
-  if (!options.job.empty()) return true;
+  const bool theirs = !options.job.empty() || !options.model.empty() ||
+                      !options.metric_pattern.empty() || !options.epoch_pattern.empty() ||
+                      !options.metric_file.empty() || !options.oom_patterns.empty();
+  if (theirs) return true;
   const bool ours =
       !options.sim.chip.empty() || options.highest_w || options.guard || !options.records.empty();
   return !ours && find_daemon().ok();

@@ -48,7 +48,7 @@ RC_GTEST_PROP(KnobSearch, FindsTheBestOfACurveWithOneValley, ()) {
   for (const double each : all) every.push_back(gpu.at(each));
   const auto best = every[best_reading(selector, options.max_power, every)];
   RC_ASSERT(price(selector, options.max_power, search.best()) <=
-            price(selector, options.max_power, best) * (1 + 1e-12));
+            price(selector, options.max_power, best) * (1 + options.tie));
   RC_ASSERT(search.best() == gpu.at(search.best().setting));
 }
 

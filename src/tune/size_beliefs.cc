@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/check.h"
-
 namespace derate {
 namespace {
 
@@ -22,8 +20,11 @@ constexpr double kWholeEpochs = 0.125;
 // A run that was stopped would have taken that much longer, in log.
 constexpr double kCensoredStep = 0.25, kCensoredSd = 0.3;
 
+// Of a run that was at its target before its first epoch was over.
+constexpr double kFewestEpochs = 0.5;
+
 void take(SeenSize& seen, const Trial& trial) {
-  if (trial.epoch_cost) seen.epoch_cost = trial.epoch_cost;
+  if (trial.epoch_cost.value_or(0) > 0) seen.epoch_cost = trial.epoch_cost;
   switch (trial.state) {
     case TrialState::running:
       seen.running = true;
@@ -34,9 +35,10 @@ void take(SeenSize& seen, const Trial& trial) {
     case TrialState::lost:
       return;
     case TrialState::reached: {
-      const double value = std::log(trial.epochs);
+      const double epochs = std::max(trial.epochs, kFewestEpochs), value = std::log(epochs);
       ++seen.reached, seen.log_sum += value, seen.log_squares += value * value;
-      break;
+      seen.epochs += epochs;
+      return;
     }
     case TrialState::missed:
       ++seen.missed;
@@ -59,12 +61,15 @@ void rule_out_larger(std::vector<SeenSize>& seen) {
 void see(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial> trials) {
   const bool unfinished = !trials.empty() && trials.back().state != TrialState::reached;
   for (const Trial& trial : trials) {
-    SeenSize& seen = beliefs.seen[place_of(problem, trial.batch_size)];
+    beliefs.paid += trial.cost;
+    // Whoever asks may have taken a batch size from the list.
+    const auto at = place_of(problem, trial.batch_size);
+    if (!at) continue;
+    SeenSize& seen = beliefs.seen[*at];
     take(seen, trial);
     seen.stopped_now |= unfinished && trial.recurrence == trials.back().recurrence;
-    beliefs.paid += trial.cost;
     beliefs.completed += trial.state == TrialState::reached ? 1 : 0;
-    if (trial.batch_size == problem.default_size && trial.default_epoch_cost)
+    if (trial.batch_size == problem.default_size && trial.default_epoch_cost.value_or(0) > 0)
       beliefs.by_default = trial.default_epoch_cost;
   }
   rule_out_larger(beliefs.seen);
@@ -100,17 +105,17 @@ void observe_sizes(SizeBeliefs& beliefs) {
 
 void find_best(SizeBeliefs& beliefs) {
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i)
-    if (beliefs.seen[i].reached > 0 && !beliefs.seen[i].infeasible &&
+    if (beliefs.seen[i].reached > 0 && beliefs.seen[i].epoch_cost && !beliefs.seen[i].infeasible &&
         (!beliefs.best || beliefs.log_cost(i) < beliefs.log_cost(*beliefs.best)))
       beliefs.best = i;
 }
 
 // From what an epoch costs by default to what a run does.
 void finish_default(SizeBeliefs& beliefs, const SizeProblem& problem) {
-  if (!beliefs.by_default) return;
-  const std::size_t at = place_of(problem, problem.default_size);
-  *beliefs.by_default *= std::exp(beliefs.epochs.mean(at));
-  beliefs.by_default_sd = std::sqrt(beliefs.epochs.covariance(at, at));
+  const auto at = place_of(problem, problem.default_size);
+  if (!beliefs.by_default || !at) return beliefs.by_default.reset();
+  *beliefs.by_default *= std::exp(beliefs.epochs.mean(*at));
+  beliefs.by_default_sd = std::sqrt(beliefs.epochs.covariance(*at, *at));
 }
 
 bool same_side(double a, double b) { return (a > 0) == (b > 0); }
@@ -151,10 +156,10 @@ double SizeBeliefs::noise(double log_epochs) const {
   return run_variance + kWholeEpochs * std::exp(-2 * log_epochs);
 }
 
-std::size_t place_of(const SizeProblem& problem, int batch_size) {
+std::optional<std::size_t> place_of(const SizeProblem& problem, int batch_size) {
   const auto& sizes = problem.batch_sizes;
   const auto at = std::lower_bound(sizes.begin(), sizes.end(), batch_size);
-  CHECK(at != sizes.end() && *at == batch_size);
+  if (at == sizes.end() || *at != batch_size) return std::nullopt;
   return static_cast<std::size_t>(at - sizes.begin());
 }
 

@@ -64,7 +64,7 @@ struct SizeBeliefs {
 
 SizeBeliefs believe(const SizeProblem& problem, std::span<const Trial> trials);
 
-// The place of a batch size that is one of the problem's.
-std::size_t place_of(const SizeProblem& problem, int batch_size);
+// Empty for a batch size that is none of the problem's.
+std::optional<std::size_t> place_of(const SizeProblem& problem, int batch_size);
 
 }  // namespace derate

@@ -39,7 +39,8 @@ struct ToyJob {
     ToyJob out{derate::problem(sizes, *rc::gen::elementOf(sizes))};
     out.problem.seed = *rc::gen::inRange<std::uint64_t>(1, 1000);
     for (const int size : sizes) {
-      out.epochs[size] = *rc::gen::inRange(2, 150);
+      // Not near max_epochs: a batch size that misses as often as not may do so 20 times in a row.
+      out.epochs[size] = *rc::gen::oneOf(rc::gen::inRange(2, 60), rc::gen::just(200));
       out.epoch_cost[size] = *rc::gen::inRange(10, 1000);
     }
     out.epochs[out.problem.default_size] = *rc::gen::inRange(2, 60);
@@ -165,6 +166,35 @@ RC_GTEST_PROP(SizePolicies, DeadAndRunningTrialsStallNothing, ()) {
     return trial.state == TrialState::reached;
   });
   RC_ASSERT(reached >= 20);
+}
+
+// Whatever clients have told, or could not: a batch size of the list comes out, and a bound that is
+// one.
+RC_GTEST_PROP(SizePolicies, OddTrialsGiveSoundChoices, ()) {
+  const SizePolicyInfo& policy = any_policy();
+  const SizeProblem some = problem({8, 16, 32, 64}, 32);
+  const auto number = [](std::initializer_list<double> values) {
+    return *rc::gen::elementOf(std::vector<double>(values));
+  };
+  std::vector<Trial> trials;
+  const int count = *rc::gen::inRange(0, 30);
+  for (int i = 0; i < count; ++i) {
+    Trial& trial = trials.emplace_back();
+    trial.id = i + 1;
+    trial.recurrence = *rc::gen::inRange(0, i + 1);
+    trial.batch_size = *rc::gen::element(8, 16, 32, 64, 128);  // one was taken from the list
+    trial.exploring = *rc::gen::arbitrary<bool>();
+    trial.state = static_cast<TrialState>(*rc::gen::inRange(0, 6));
+    trial.epochs = number({0, 0.1, 1, 7, 1e6});
+    trial.cost = number({0, 1, 1e3, 1e12});
+    if (*rc::gen::arbitrary<bool>()) trial.epoch_cost = number({0, 1e-9, 10, 1e12});
+    if (*rc::gen::arbitrary<bool>()) trial.default_epoch_cost = number({0, 10, 1e12});
+    const SizeChoice choice = policy.choose(some, trials);
+    RC_ASSERT(std::find(some.batch_sizes.begin(), some.batch_sizes.end(), choice.batch_size) !=
+              some.batch_sizes.end());
+    RC_ASSERT(!choice.stop_cost || (std::isfinite(*choice.stop_cost) && *choice.stop_cost > 0));
+    (void)policy.watch(some, trials, trials.size() - 1, choice);
+  }
 }
 
 // Costs fall by steps of one octave to a valley and rise from there: what it runs with in the end.

@@ -211,9 +211,10 @@ SizeVerdict tune_watch(const SizeProblem& problem, std::span<const Trial> trials
   if (!trial.exploring) return {};
   const SizeBeliefs beliefs = believe(problem, trials);
   if (!beliefs.best) return {};
+  const auto at = place_of(problem, trial.batch_size);
+  if (!at) return {};
   const Appraisal appraisal(problem, beliefs);
-  const double worth = appraisal.worth_of_a_run(place_of(problem, trial.batch_size), 0,
-                                                trial.cost / appraisal.unit());
+  const double worth = appraisal.worth_of_a_run(*at, 0, trial.cost / appraisal.unit());
   if (worth >= 0) return {};
   return {true, {"going on would lose {0:.2f} runs of the best", {-worth}}};
 }

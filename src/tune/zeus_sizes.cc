@@ -119,7 +119,9 @@ int cheapest_size(const SizeProblem& problem, std::span<const Trial> trials) {
   int best = problem.default_size;
   double lowest = INFINITY;
   for (const Trial& trial : trials)
-    if (trial.state == TrialState::reached && trial.cost < lowest)
+    if (trial.state == TrialState::reached && trial.cost < lowest &&
+        std::binary_search(problem.batch_sizes.begin(), problem.batch_sizes.end(),
+                           trial.batch_size))
       lowest = trial.cost, best = trial.batch_size;
   return best;
 }
@@ -135,7 +137,9 @@ SizeChoice zeus_choose(const SizeProblem& problem, std::span<const Trial> trials
     if (ended(trial)) pruning.take(trial);
   }
   SizeChoice out;
-  if (const auto cheapest = cheapest_run(trials)) out.stop_cost = problem.beta * *cheapest;
+  // A run that cost nothing was not measured.
+  if (const auto cheapest = cheapest_run(trials); cheapest.value_or(0) > 0)
+    out.stop_cost = problem.beta * *cheapest;
   if (!pruning.done() && in_flight) {
     out.batch_size = cheapest_size(problem, trials);
     out.why = {"the cheapest known, while another run explores"};
