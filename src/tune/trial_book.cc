@@ -278,7 +278,8 @@ Result<const BookTrial*> TrialBook::begin(const TrialBegin& wanted, std::uint32_
     const SizeChoice choice = TRY(choose_size(job->spec, trials_of(*job)));
     out.trial.batch_size = choice.batch_size;
     out.trial.exploring = choice.exploring;
-    out.stop_cost = choice.stop_cost;
+    // Of runs that cost nothing no bound can be told.
+    if (choice.stop_cost && std::isfinite(*choice.stop_cost)) out.stop_cost = choice.stop_cost;
     out.why = describe(choice.why);
   } else if (wanted.retry_of) {
     return Error{Errc::invalid_argument,

@@ -257,6 +257,19 @@ TEST_F(Book, WhatIsDearIsStopped) {
   EXPECT_EQ((*end(id, TrialState::stopped)).trial.state, TrialState::stopped);
 }
 
+// Shares of a cheapest run that cost nothing are no numbers: they would bound nothing, and no file
+// keeps them.
+TEST_F(Book, WhereRunsCostNothingEveryBoundIsANumber) {
+  ASSERT_TRUE(book.create(some_job("tune"), kOwner, TrialBook::Replace::yes, wall).ok());
+  for (int i = 0; i < 6; ++i) {
+    const std::int64_t id = begun();
+    EXPECT_TRUE(std::isfinite(book.find(id)->stop_cost.value_or(0))) << i;
+    const TrialPaid nothing{.epoch_cost = 0.0, .default_epoch_cost = 0.0};
+    ASSERT_TRUE(book.report(id, own, {.epochs = 1, .metric = i == 1 ? 0.7 : 0}, nothing, now).ok());
+    ASSERT_TRUE(end(id, TrialState::missed).ok());
+  }
+}
+
 TEST_F(Book, WithoutAJobNothingIsJudgedOrKept) {
   const auto trial = book.begin({"", {"GPU-0"}, {}, "secret"}, kOther, now, wall);
   const std::int64_t id = (*trial)->trial.id;
