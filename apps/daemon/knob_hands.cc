@@ -25,8 +25,8 @@ KnobState state_of(const TunedRun& run) {
   if (const auto best = tuner.best()) out.unit_cost = tuner.unit_cost(*best).value();
   if (const auto highest = tuner.reference())
     out.highest_unit_cost = tuner.unit_cost(*highest).value();
-  // A search that is cut short says little to the next run.
-  if (tuner.tuned()) out.readings.assign(tuner.readings().begin(), tuner.readings().end());
+  // Of a search that the run's end cuts short, too: the next run goes on with it.
+  out.readings.assign(tuner.readings().begin(), tuner.readings().end());
   return out;
 }
 
