@@ -86,6 +86,12 @@ void take_answer(Run& run, const Result<Json>& answer) {
     run.verdict = view->stop;
     return;
   }
+  // The command has ended its trial by itself, and goes on with what comes after training.
+  if (answer.error().message.find("has ended") != std::string::npos) {
+    run.given_up = true;
+    if (run.signal == 0) run.stop_at.reset();
+    return;
+  }
   const bool late = answer.error().message.find("was given up") != std::string::npos ||
                     answer.error().code == Errc::no_permission;
   if (late && !std::exchange(run.given_up, true))

@@ -361,14 +361,16 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialReport& request, const Peer& pe
   const TrialProgress progress{request.epoch, request.steps, request.metric};
   TRY(book_.renew(request.trial, caller, clock_.now()));
   const BookTrial before = *book_.find(request.trial);
-  const auto done = request.steps ? request.steps : request.epoch;
+  // Who counts steps may tell epochs between them: those are no count of the same work.
+  const WorkUnit unit = request.steps || before.steps ? WorkUnit::steps : WorkUnit::epochs;
+  const auto done = unit == WorkUnit::steps ? request.steps : request.epoch;
   if (const auto at = meters_.find(request.trial); at != meters_.end() && done)
     at->second.done = done;
   const BookTrial* trial =
       TRY(book_.report(request.trial, caller, progress, paid(before, request.epoch), clock_.now()));
   if (const auto at = meters_.find(request.trial);
       at != meters_.end() && at->second.knob && options_.knob.update && done)
-    options_.knob.update(request.trial, *done);
+    options_.knob.update(request.trial, unit, *done);
   return answer_json(view(*trial));
 }
 

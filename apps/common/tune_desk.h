@@ -47,12 +47,15 @@ struct KnobState {
   std::vector<KnobReading> readings;  // to be kept
 };
 
+// What a trial's work is counted in.
+enum class WorkUnit : std::uint8_t { epochs = 1, steps = 2 };
+
 // What the desk asks of it; where it is empty, limits and clocks are left alone.
 struct KnobHands {
   // Errors: why it is not turned; the trial goes on all the same.
   std::function<Result<void>(const KnobTrial& trial)> begin;
-  // How far the trial is, as its client said.
-  std::function<void(std::int64_t trial, double done)> update;
+  // How far the trial is, as its client said; a count in another unit begins anew.
+  std::function<void(std::int64_t trial, WorkUnit unit, double done)> update;
   std::function<KnobState(std::int64_t trial)> state;
   // The trial has ended, however it did: the GPUs are given back.
   std::function<void(std::int64_t trial)> end;

@@ -35,9 +35,10 @@ KnobState state_of(const TunedRun& run) {
 KnobHands knob_hands(TunedGpus& gpus, Clock& clock) {
   KnobHands out;
   out.begin = [&gpus](const KnobTrial& trial) { return begin(gpus, trial); };
-  out.update = [&gpus, &clock](std::int64_t trial, double done) {
+  out.update = [&gpus, &clock](std::int64_t trial, WorkUnit unit, double done) {
     // An operator's `release` may have ended it.
-    (void)gpus.tell_work(name_of(trial), {1, done, clock.now()}).ok();
+    const auto source = static_cast<std::uint64_t>(unit);
+    (void)gpus.tell_work(name_of(trial), {source, done, clock.now()}).ok();
   };
   out.state = [&gpus](std::int64_t trial) {
     const TunedRun* run = gpus.tuned(name_of(trial));

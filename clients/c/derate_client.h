@@ -1,4 +1,5 @@
-/* Measures the energy of GPUs over named windows of a program; no root needed.
+/* Measures the energy of GPUs over named windows of a program, and runs jobs that recur; no root
+ * needed.
  *
  *     #include "derate_client.h"
  *     derate_client client = DERATE_CLIENT_INIT;
@@ -9,10 +10,17 @@
  *       printf("%f s, %f J\n", window.seconds, window.joules);
  *     derate_client_close(&client);
  *
- * One header, C99 or C++, Linux; elsewhere nobody listens. derated answers, or `derate energy --
- * CMD` that started the program. A client is one connection, opened when first needed; one thread
- * uses it at a time. GPUs work on while a program goes on: synchronise them at both ends.
- * docs/energy.md of Derate says what the figures are. */
+ *     derate_trial trial;
+ *     if (derate_trial_begin(&client, "bert", NULL, &trial) != DERATE_CLIENT_OK)
+ * puts(client.error); while (!trial.should_stop && train_an_epoch(trial.batch_size))
+ *       derate_trial_report(&client, &trial, ++epochs, steps, metric());
+ *     derate_trial_end(&client, &trial, DERATE_TRIAL_MISSED);
+ *
+ * One header, C99 or C++, Linux; elsewhere nobody listens. derated answers; windows are also
+ * measured by `derate energy -- CMD` that started the program. A client is one connection, opened
+ * when first needed; one thread uses it at a time. GPUs work on while a program goes on:
+ * synchronise them at both ends of a window. docs/energy.md of Derate says what the figures of
+ * windows are, docs/tune-jobs.md those of trials. */
 #ifndef DERATE_CLIENT_H
 #define DERATE_CLIENT_H
 
@@ -51,6 +59,24 @@ typedef struct derate_window {
   int gpus;
   derate_gpu_energy gpu[DERATE_CLIENT_MOST_GPUS];
 } derate_window;
+
+/* How a trial ends that was not told to stop; one that was ends as its verdict says. */
+#define DERATE_TRIAL_MISSED "missed"         /* by itself, without the target */
+#define DERATE_TRIAL_INFEASIBLE "infeasible" /* a GPU's memory is too small for the batch size */
+#define DERATE_TRIAL_LOST "lost"             /* it says nothing of the batch size */
+
+typedef struct derate_trial {
+  long long id;
+  char token[64];
+  int batch_size;  /* 0: of a trial of no job */
+  int should_stop; /* from a report on: 1 */
+  int may_retry;   /* at its end: another try of the same run may follow */
+  char state[16];  /* running, reached, missed, stopped, infeasible or lost */
+  double cost;     /* joules; DERATE_CLIENT_NONE where not known */
+  double joules;
+  double seconds;
+  double lease; /* seconds in which something has to be heard of it */
+} derate_trial;
 
 #ifdef __linux__
 
@@ -247,6 +273,138 @@ static inline int derate_window_end(derate_client* client, const char* name, der
   return DERATE_CLIENT_OK;
 }
 
+/* The text of "key":"TEXT" without escapes, as states, tokens and job names are; else empty. */
+static inline void derate_client_word(const char* text, const char* key, char* out, size_t size) {
+  const char* at = strstr(text, key);
+  size_t length = 0;
+  *out = '\0';
+  if (at == NULL) return;
+  at += strlen(key);
+  while (at[length] != '\0' && at[length] != '"' && at[length] != '\\') ++length;
+  if (at[length] != '"' || length >= size) return;
+  memcpy(out, at, length);
+  out[length] = '\0';
+}
+
+/* Appends ,"key":NUMBER, whatever the program's locale; nothing for what is not said. */
+static inline void derate_client_count(char* out, size_t size, const char* key, double value) {
+  const size_t at = strlen(out);
+  char number[64], *comma;
+  if (!(value > -1e300 && value < 1e300)) return;
+  snprintf(number, sizeof number, "%.17g", value);
+  for (comma = number; *comma != '\0'; ++comma)
+    if (strchr("0123456789+-e", *comma) == NULL) *comma = '.';
+  if (at + strlen(key) + strlen(number) + 8 < size)
+    snprintf(out + at, size - at, ",\"%s\":%s", key, number);
+}
+
+static inline void derate_trial_take(derate_trial* trial, const char* answer) {
+  const double size = derate_client_find(answer, NULL, "\"batch_size\":");
+  const double lease = derate_client_find(answer, NULL, "\"lease_seconds\":");
+  trial->id = (long long)derate_client_find(answer, NULL, "\"trial\":");
+  derate_client_word(answer, "\"state\":\"", trial->state, sizeof trial->state);
+  if (size >= 1) trial->batch_size = (int)size;
+  trial->should_stop = trial->should_stop || strstr(answer, "\"stop\":true") != NULL;
+  trial->may_retry = strstr(answer, "\"may_retry\":true") != NULL;
+  trial->cost = derate_client_find(answer, NULL, "\"cost_joules\":");
+  trial->joules = derate_client_find(answer, NULL, "\"energy_joules\":");
+  trial->seconds = derate_client_find(answer, NULL, "\"time_seconds\":");
+  if (lease > 0) trial->lease = lease;
+}
+
+/* Trials outlive the connection: who restarted is asked once more. */
+static inline int derate_trial_ask(derate_client* client, derate_trial* trial, const char* line) {
+  char answer[32768];
+  int result = derate_client_reach(client);
+  if (result != DERATE_CLIENT_OK) return result;
+  result = derate_client_ask(client, line, answer, sizeof answer);
+  if (result == DERATE_CLIENT_LOST) {
+    result = derate_client_reach(client);
+    if (result == DERATE_CLIENT_OK) result = derate_client_ask(client, line, answer, sizeof answer);
+  }
+  if (result != DERATE_CLIENT_OK) return result;
+  if (*trial->token == '\0')
+    derate_client_word(answer, "\"token\":\"", trial->token, sizeof trial->token);
+  derate_trial_take(trial, answer);
+  return DERATE_CLIENT_OK;
+}
+
+/* {"command":VERB,"trial":ID,"token":TOKEN, without its end. */
+static inline void derate_trial_line(char* line, size_t size, const char* verb,
+                                     const derate_trial* trial) {
+  snprintf(line, size, "{\"command\":\"%s\",\"trial\":%lld,\"token\":\"%s\"", verb, trial->id,
+           trial->token);
+}
+
+/* That of `derate tune run`, if it started us; then it tells the batch size. */
+static inline int derate_trial_adopt(derate_client* client, derate_trial* trial) {
+  const char *id = getenv("DERATE_TRIAL"), *token = getenv("DERATE_TRIAL_TOKEN");
+  char line[256], *end = NULL;
+  int result;
+  if (id == NULL || token == NULL || strlen(token) >= sizeof trial->token) return 0;
+  trial->id = strtoll(id, &end, 10);
+  if (end == id || *end != '\0' || strspn(token, "0123456789abcdef") != strlen(token)) return 0;
+  strcpy(trial->token, token);
+  derate_trial_line(line, sizeof line - 3, "tune-trial-renew", trial);
+  strcat(line, "}\n");
+  result = derate_trial_ask(client, trial, line);
+  if (result != DERATE_CLIENT_OK) *trial->token = '\0';
+  return result == DERATE_CLIENT_OK;
+}
+
+/* Begins a run of a job; under `derate tune run` it is the trial that this began, whatever the job.
+ * `gpus`: index, UUID or PCI bus id with commas between; NULL on a machine with one. */
+static inline int derate_trial_begin(derate_client* client, const char* job, const char* gpus,
+                                     derate_trial* trial) {
+  char line[1024] = "{\"command\":\"tune-trial-begin\",\"job\":";
+  int fits;
+  memset(trial, 0, sizeof *trial);
+  trial->cost = trial->joules = trial->seconds = DERATE_CLIENT_NONE;
+  if (derate_trial_adopt(client, trial)) return DERATE_CLIENT_OK;
+  fits = derate_client_put(line, sizeof line - 32, job);
+  if (gpus != NULL) {
+    strncat(line, ",\"gpus\":", 9);
+    fits = fits && derate_client_put(line, sizeof line - 8, gpus);
+  }
+  if (!fits)
+    return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
+  strncat(line, "}\n", 3);
+  return derate_trial_ask(client, trial, line);
+}
+
+/* How far it is: epochs and steps done, which only grow, and the metric after them;
+ * NAN (or any infinity) for what is not said. Afterwards `should_stop` says whether to go on. More
+ * often than each `lease` seconds, or derate_trial_renew(): a trial nothing is heard of is lost. */
+static inline int derate_trial_report(derate_client* client, derate_trial* trial, double epoch,
+                                      double steps, double metric) {
+  char line[512];
+  derate_trial_line(line, sizeof line, "tune-trial-report", trial);
+  derate_client_count(line, sizeof line - 3, "epoch", epoch);
+  derate_client_count(line, sizeof line - 3, "steps", steps);
+  derate_client_count(line, sizeof line - 3, "metric", metric);
+  strcat(line, "}\n");
+  return derate_trial_ask(client, trial, line);
+}
+
+static inline int derate_trial_renew(derate_client* client, derate_trial* trial) {
+  char line[256];
+  derate_trial_line(line, sizeof line - 3, "tune-trial-renew", trial);
+  strcat(line, "}\n");
+  return derate_trial_ask(client, trial, line);
+}
+
+/* `outcome`: one of DERATE_TRIAL_*. */
+static inline int derate_trial_end(derate_client* client, derate_trial* trial,
+                                   const char* outcome) {
+  char line[512];
+  derate_trial_line(line, sizeof line, "tune-trial-end", trial);
+  strncat(line, ",\"outcome\":", 12);
+  if (!derate_client_put(line, sizeof line - 8, outcome))
+    return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the outcome does not fit or print");
+  strcat(line, "}\n");
+  return derate_trial_ask(client, trial, line);
+}
+
 #else /* not Linux */
 
 #include <string.h>
@@ -262,6 +420,28 @@ static inline int derate_window_end(derate_client* client, const char* name, der
   memset(out, 0, sizeof *out);
   out->seconds = out->joules = DERATE_CLIENT_NONE;
   strncpy(client->error, "nobody measures here", sizeof client->error - 1);
+  return DERATE_CLIENT_NOBODY;
+}
+static inline int derate_trial_begin(derate_client* client, const char* job, const char* gpus,
+                                     derate_trial* trial) {
+  (void)job, (void)gpus;
+  memset(trial, 0, sizeof *trial);
+  trial->cost = trial->joules = trial->seconds = DERATE_CLIENT_NONE;
+  strncpy(client->error, "nobody tunes here", sizeof client->error - 1);
+  return DERATE_CLIENT_NOBODY;
+}
+static inline int derate_trial_report(derate_client* client, derate_trial* trial, double epoch,
+                                      double steps, double metric) {
+  (void)client, (void)trial, (void)epoch, (void)steps, (void)metric;
+  return DERATE_CLIENT_NOBODY;
+}
+static inline int derate_trial_renew(derate_client* client, derate_trial* trial) {
+  (void)client, (void)trial;
+  return DERATE_CLIENT_NOBODY;
+}
+static inline int derate_trial_end(derate_client* client, derate_trial* trial,
+                                   const char* outcome) {
+  (void)client, (void)trial, (void)outcome;
   return DERATE_CLIENT_NOBODY;
 }
 

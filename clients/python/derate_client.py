@@ -5,19 +5,31 @@
         train()
     print(w.time, w.joules, w.gpus)
 
-derated answers, or `derate energy -- CMD` that started the program. The standard library only,
-Linux. A GPU works on while Python goes on: synchronise it at both ends, or give its function as
-`sync` (torch.cuda.synchronize). docs/energy.md of Derate says what the figures are.
+And runs jobs that recur, with the batch size and the power limit that cost least:
+
+    with derate_client.Trial("bert") as trial:
+        while not trial.should_stop:
+            train(trial.batch_size, on_step_end=trial.step)
+            trial.epoch(validate())
+
+derated answers; windows are also measured by `derate energy -- CMD` that started the program. The
+standard library only, Linux. A GPU works on while Python goes on: synchronise it at both ends of a
+window, or give its function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what
+the figures of windows are, docs/tune-jobs.md those of trials.
 """
 import json
+import math
 import os
 import socket
 import threading
+import time
+import warnings
+import weakref
 from collections import namedtuple
 
 __all__ = ["window", "begin_window", "end_window", "cancel_window", "open_windows", "gpus",
-           "Window", "GpuEnergy", "Connection", "connection",
-           "Error", "NobodyListens", "Lost", "Refused"]
+           "Window", "GpuEnergy", "Connection", "connection", "create_job", "tries", "Trial",
+           "Stop", "is_out_of_memory", "Error", "NobodyListens", "Lost", "Refused"]
 
 _PATIENCE_S = 30
 
@@ -62,8 +74,10 @@ class Connection:
     opens something keeps `epoch` and gives it to ask() later.
     """
 
-    def __init__(self, paths=_paths):
+    def __init__(self, paths=_paths,
+                 nobody="nobody measures here (derated, or derate energy -- COMMAND)"):
         self._paths = paths
+        self._nobody = nobody
         self.epoch = 0  # which line this is; another one knows nothing of what was open
         self._line = None
         self._lock = threading.Lock()
@@ -96,8 +110,7 @@ class Connection:
             except OSError as error:
                 line.close()
                 tried.append(f"'{path}': {error.strerror or error}")
-        raise NobodyListens("nobody measures here (derated, or derate energy -- COMMAND): "
-                            + "; ".join(tried))
+        raise NobodyListens(f"{self._nobody}: " + "; ".join(tried))
 
     def _exchange(self, text):
         self._line.sendall(text)
@@ -109,8 +122,8 @@ class Connection:
             answer += part
         return answer
 
-    def ask(self, command, epoch=None, **fields):
-        """The answer's fields. With an epoch: on that line, or Lost.
+    def ask(self, command, on_line=None, **fields):
+        """The answer's fields. on_line: an `epoch`; on that line, or Lost.
 
         Fields that are None are left out.
         """
@@ -120,9 +133,9 @@ class Connection:
         with self._lock:
             for last in (False, True):
                 fresh = self._line is None
-                if fresh and epoch is None:
+                if fresh and on_line is None:
                     self._open()
-                if epoch is not None and (fresh or epoch != self.epoch):
+                if on_line is not None and (fresh or on_line != self.epoch):
                     raise Lost(f"{command}: the connection that this was opened on has ended "
                                "(a restart, or a fork of this process)")
                 try:
@@ -133,7 +146,7 @@ class Connection:
                     raise Lost(f"{command}: no answer for {_PATIENCE_S} s") from None
                 except (OSError, ValueError) as error:
                     self._drop()  # who restarted is asked once more, unless something was open
-                    if epoch is not None or last or fresh:
+                    if on_line is not None or last or fresh:
                         raise Lost(f"{command}: {error}") from None
         if answer.pop("ok", False) is not True:
             raise Refused(answer.get("error", "no reason was given"), answer.get("exit_code"))
@@ -188,7 +201,7 @@ def end_window(name, wait=True, silent=False):
     if epoch is None and silent:
         return out
     try:
-        out._take(connection.ask("window-end", epoch=epoch, name=name,
+        out._take(connection.ask("window-end", on_line=epoch, name=name,
                                  wait=None if wait else False))
     except (NobodyListens, Lost):
         if not silent:
@@ -198,7 +211,7 @@ def end_window(name, wait=True, silent=False):
 
 def cancel_window(name):
     """As if it had never begun."""
-    connection.ask("window-cancel", epoch=_epochs.pop(name, None), name=name)
+    connection.ask("window-cancel", on_line=_epochs.pop(name, None), name=name)
 
 
 def open_windows():
@@ -239,3 +252,289 @@ class window(Window):
             if kind is None:  # else the body's own error is the news
                 raise
         return False
+
+
+# --- jobs that recur ------------------------------------------------------------------------------
+
+# A line of its own: the end of a window may wait for a reading.
+_daemon = Connection(nobody="derated is not running")
+
+_NO_PERMISSION = 4  # exit codes of derate
+
+
+def create_job(name, batch_sizes, default, target, max_epochs, replace=False, **more):
+    """Declares a job; the same again changes nothing. more: lower_is_better, eta, beta, budget,
+    policy, seed, knob, selector, model. What is kept, as a dict.
+
+    Another job of that name is refused, unless replace, which forgets it with its history.
+    """
+    spec = {"name": name, "batch_sizes": list(batch_sizes), "default": default, "target": target,
+            "max_epochs": max_epochs}
+    spec.update((key, value) for key, value in more.items() if value is not None)
+    return _daemon.ask("tune-job-create", spec=spec, replace=replace or None)["job"]
+
+
+class Stop(Exception):
+    """The trial is to end; its own block swallows this."""
+
+
+_OUT_OF_MEMORY_TYPES = {"OutOfMemoryError", "ResourceExhaustedError"}
+_OUT_OF_MEMORY_WORDS = ("CUDA out of memory", "OutOfMemoryError", "CUDNN_STATUS_ALLOC_FAILED")
+
+
+def is_out_of_memory(error):
+    """Whether a GPU's memory was too small, by the names and words of the exception and of those
+    that it came from."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if any(kind.__name__ in _OUT_OF_MEMORY_TYPES for kind in type(error).__mro__):
+            return True
+        if any(words in str(error) for words in _OUT_OF_MEMORY_WORDS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+class Trial:
+    """A run of a job, or a try of it: which batch size to take, and when to stop.
+
+        with derate_client.Trial("bert") as trial:
+            for epoch in range(100):
+                for batch in batches(trial.batch_size):
+                    train(batch)
+                    trial.step()
+                if trial.epoch(validate()):
+                    break
+
+    gpus: "0,1", as in begin_window(); may be left out on a machine with one. retry_of: a Trial of
+    the same run that did not reach the target. without: the batch size where no derated listens;
+    nothing is tuned and measured then, and nothing stops it. Default: that is an error. raises:
+    epoch() raises Stop instead of returning True, which ends the block.
+
+    A block that is left by an exception ends the trial as lost, which says nothing of its batch
+    size, or as infeasible where a GPU's memory was too small. Under `derate tune run` it is the
+    trial that this began. One thread trains; another tells derated now and then that we live.
+    """
+
+    _STEPS_EVERY_S = 0.5  # reports of steps
+    _RENEW_EVERY_S = 10
+
+    def __init__(self, job=None, gpus=None, retry_of=None, without=None, raises=False):
+        self.job = job
+        self.batch_size = None   # in the block
+        self.should_stop = False
+        self.verdict = None      # as what it is to end: reached, missed or stopped
+        self.why = None          # this batch size; then: this end
+        self.state = None        # running, reached, missed, stopped, infeasible, lost; None: nobody
+        self.id = None           # tells
+        self.epochs = 0          # done
+        self.steps = 0
+        self.metric = None
+        self.joules = None       # of its GPUs, when last told
+        self.cost = None
+        self.time = None         # seconds
+        self.may_retry = False
+        self._wanted = {"job": job, "gpus": None if gpus is None else str(gpus),
+                        "retry_of": retry_of.id if isinstance(retry_of, Trial) else retry_of}
+        self._without, self._raises = without, raises
+        self._goes_on = False    # another try follows
+        self._token = None
+        self._by_lines = False   # a trial of `derate tune run` that is another user's: it reads
+        self._unsent = {}
+        self._sent_at = -math.inf
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._owner = None
+
+    # --- its begin and end
+
+    def __enter__(self):
+        if self._owner is not None:
+            raise Error("this trial has begun before: a Trial is for one block")
+        self._owner = os.getpid()
+        try:
+            self._adopt() or self._begin()
+        except NobodyListens:
+            if self._without is None:
+                raise
+            self.batch_size = self._without
+        if self._token is not None:
+            threading.Thread(target=_keep, args=(weakref.ref(self), self._over, self._pause()),
+                             name="derate trial", daemon=True).start()
+        return self
+
+    def _begin(self):
+        answer = _daemon.ask("tune-trial-begin", **self._wanted)
+        self._token = answer["token"]
+        self._take(answer)
+
+    def _adopt(self):
+        """That of `derate tune run`, if it started us."""
+        number, token = os.environ.get("DERATE_TRIAL"), os.environ.get("DERATE_TRIAL_TOKEN")
+        if not number or not token:
+            return False
+        self.id, self._token = int(number), token
+        self.batch_size = int(os.environ.get("DERATE_BATCH_SIZE") or self._without or 0) or None
+        try:
+            answer = _daemon.ask("tune-trial-renew", trial=self.id, token=token)
+        except Refused as error:
+            if error.exit_code != _NO_PERMISSION:  # it has ended: a later block of this program
+                self.id = self._token = self.batch_size = None
+                return False
+            self._token, self._by_lines, self.state = None, True, "running"
+            return True
+        of = answer.get("job") or None
+        if self.job is not None and self.job != of and (of or not self._without):
+            self._token = None
+            raise Error(f"derate tune run began a trial of {f'job {of!r}' if of else 'no job'}, "
+                        f"and this one is of job {self.job!r}")
+        self._take(answer)
+        return True
+
+    def __exit__(self, kind, error, trace):
+        self._over.set()
+        outcome = "missed"
+        if kind is not None and not issubclass(kind, Stop):
+            well = issubclass(kind, SystemExit) and error.code in (None, 0)
+            outcome = "infeasible" if is_out_of_memory(error) else "missed" if well else "lost"
+        self.end(outcome)
+        return kind is not None and (issubclass(kind, Stop)
+                                     or outcome == "infeasible" and self._another())
+
+    def _another(self):
+        return self._goes_on and self.may_retry and self.state in ("missed", "stopped",
+                                                                   "infeasible")
+
+    def end(self, outcome="missed"):
+        """Ends it before the block does: as its verdict says, or else as missed (by itself, without
+        the target), infeasible or lost."""
+        if os.getpid() != self._owner:
+            return
+        self._over.set()
+        with self._lock:
+            if self._token is None or self.state != "running":
+                return
+            self._send()
+            self._ask("tune-trial-end", outcome=outcome)
+            self._token = None
+
+    # --- what is told
+
+    def step(self, n=1):
+        """So many more steps are done, of whatever size: it tunes the limit by how fast they are.
+        True when the trial is to end."""
+        if os.getpid() != self._owner:
+            return self.should_stop  # a child of ours, which trains nothing
+        with self._lock:
+            self.steps += n
+            self._unsent["steps"] = self.steps
+            if time.monotonic() - self._sent_at >= self._STEPS_EVERY_S:
+                self._send()
+        return self.should_stop
+
+    def epoch(self, metric=None, n=1):
+        """One more epoch is done, after which the metric was this. True, or Stop where `raises`,
+        when the trial is to end."""
+        if os.getpid() != self._owner:
+            return self.should_stop
+        with self._lock:
+            self.epochs += n
+            self._unsent["epoch"] = self.epochs
+            if self.steps:
+                self._unsent["steps"] = self.steps
+            if metric is not None:
+                self._unsent["metric"] = self.metric = float(metric)
+            if not math.isfinite(self._unsent.get("metric", 0)):
+                warnings.warn(f"metric {self.metric}: allowed is a finite number; it is not "
+                              "counted", stacklevel=2)
+                del self._unsent["metric"]
+            self._send()
+        if self.should_stop and self._raises:
+            raise Stop(self.why)
+        return self.should_stop
+
+    def on_step_end(self, *_, **__):
+        """step() as training frameworks call back."""
+        return self.step()
+
+    def on_epoch_end(self, metric=None, *_, **__):
+        """epoch() as training frameworks call back."""
+        return self.epoch(metric)
+
+    # --- the line
+
+    def _pause(self):
+        return min(self._RENEW_EVERY_S, self._lease_s / 4)
+
+    def _take(self, answer):
+        self.id, self.state, self.why = answer["trial"], answer["state"], answer.get("why")
+        self.job = answer.get("job") or self.job
+        self.batch_size = answer.get("batch_size") or self.batch_size or self._without
+        self.should_stop = self.should_stop or answer["stop"]
+        self.verdict = answer.get("verdict") or self.verdict
+        self.joules, self.cost = answer.get("energy_joules"), answer.get("cost_joules")
+        self.time, self.may_retry = answer.get("time_seconds"), answer.get("may_retry", False)
+        self._lease_s = answer.get("lease_seconds") or 60
+        # Of a program that was started anew within its trial.
+        self.epochs = max(self.epochs, answer.get("epochs", 0))
+
+    def _send(self):
+        """What was not told yet; what cannot be is told with the next."""
+        self._sent_at = time.monotonic()
+        if self._by_lines and self._unsent:
+            print("derate: " + " ".join(f"{key}={value}" for key, value in self._unsent.items()),
+                  flush=True)
+            self._unsent = {}
+        elif self._token is not None:
+            verb = "tune-trial-report" if self._unsent else "tune-trial-renew"
+            if self._ask(verb, **self._unsent):
+                self._unsent = {}
+
+    def _ask(self, verb, **fields):
+        try:
+            self._take(_daemon.ask(verb, trial=self.id, token=self._token, **fields))
+        except (NobodyListens, Lost):
+            return False  # a daemon that is started again goes on with the trial
+        except Refused as error:
+            if verb == "tune-trial-report":  # it made no sense, or the trial is not ours any more
+                self._ask("tune-trial-renew")
+            if self._token is not None:
+                counted = "; it is not counted" if verb == "tune-trial-report" else ""
+                warnings.warn(f"derate: {error}{counted}", stacklevel=4)
+            if verb == "tune-trial-renew":
+                self._token, self.state = None, "lost"
+        return True
+
+    def _tick(self):
+        with self._lock:
+            if self._token is not None and not self._over.is_set():
+                self._send()
+
+    def __repr__(self):
+        return (f"Trial({self.job!r}, id={self.id}, batch_size={self.batch_size}, "
+                f"state={self.state!r}, epochs={self.epochs}, metric={self.metric})")
+
+
+def tries(job, gpus=None, **how):
+    """The tries of a run, as many as it takes to the target: for trial in tries("bert"): with
+    trial: ...
+
+    What does not fit into memory goes on with the next. Under `derate tune run` it is one: that
+    starts the program again.
+    """
+    trial = None
+    while trial is None or trial._another():
+        trial = Trial(job, gpus, retry_of=trial, **how)
+        trial._goes_on = not os.environ.get("DERATE_TRIAL")
+        yield trial
+
+
+def _keep(trial, over, pause_s):
+    """Renews the lease of a trial that somebody still has."""
+    while not over.wait(pause_s):
+        alive = trial()
+        if alive is None:
+            return
+        alive._tick()
+        del alive

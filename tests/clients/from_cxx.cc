@@ -8,6 +8,12 @@ double use_clients_from_cxx() {
   derate_window window = {};
   if (derate_window_begin(&client, "w", nullptr) == DERATE_CLIENT_OK)
     (void)derate_window_end(&client, "w", &window);
+  derate_trial trial = {};
+  if (derate_trial_begin(&client, "job", nullptr, &trial) == DERATE_CLIENT_OK) {
+    (void)derate_trial_report(&client, &trial, 1, 100, 0.5);
+    (void)derate_trial_renew(&client, &trial);
+    (void)derate_trial_end(&client, &trial, DERATE_TRIAL_MISSED);
+  }
   derate_client_close(&client);
   return window.joules;
 }

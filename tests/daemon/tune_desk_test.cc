@@ -151,8 +151,9 @@ struct Hands {
       said.push_back("begin " + trial.knob + " " + std::to_string(trial.known.size()));
       return {};
     };
-    out.update = [this](std::int64_t, double done) {
-      said.push_back("update " + std::to_string(static_cast<int>(done)));
+    out.update = [this](std::int64_t, WorkUnit unit, double done) {
+      said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
+                     std::to_string(static_cast<int>(done)));
     };
     out.state = [](std::int64_t) {
       KnobState state{.what = "150 W", .unit_cost = 2, .highest_unit_cost = 3};
@@ -207,12 +208,42 @@ TEST(TuneDesk, AKnobIsHandedOverForTheTimeOfATrial) {
                             1234);
       EXPECT_EQ(view["epoch_cost_joules"], 100);  // 50 steps an epoch, 2 J each
       ASSERT_TRUE(end(1234)["ok"]);
-      const std::vector<std::string> wanted{std::string("begin power-limit ") + known, "update 100",
+      const std::vector<std::string> wanted{std::string("begin power-limit ") + known, "steps 100",
                                             "end"};
       EXPECT_EQ(hands.said, wanted);
     }
   }
   std::filesystem::remove_all(folder);
+}
+
+// "steps=100", "epoch=1 metric=0.3", "steps=120" on lines of their own.
+TEST(TuneDesk, EpochsBetweenStepsAreNoCountOfTheWork) {
+  FakeClock clock;
+  ClientDesk clients;
+  EnergyDesk energy(clock, clients);
+  Hands hands;
+  TuneDesk desk(clock, clients, energy, {.rules = {.everyone = true}, .knob = hands.hands()});
+  const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
+  energy.here({id});
+  desk.here({{id, "V100", Watts(300)}});
+  const auto ask = [&](const Json& request) {
+    return parse_json(*clients.handle(json_text(request), {7, 1234, 1}));
+  };
+  const Json trial = ask({{"command", "tune-trial-begin"}});
+  const Json reports = {{{"epoch", 0.5}},
+                        {{"epoch", 1}},
+                        {{"steps", 100}},
+                        {{"epoch", 2}, {"metric", 0.3}},
+                        {{"steps", 120}, {"epoch", 2.5}}};
+  for (Json report : reports) {
+    report.update(
+        {{"command", "tune-trial-report"}, {"trial", trial["trial"]}, {"token", trial["token"]}});
+    const Json answer = ask(report);
+    ASSERT_TRUE(answer["ok"]) << answer;
+  }
+  const std::vector<std::string> wanted{"begin power-limit 0", "epochs 0", "epochs 1", "steps 100",
+                                        "steps 120"};
+  EXPECT_EQ(hands.said, wanted);
 }
 
 }  // namespace
