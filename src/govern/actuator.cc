@@ -192,12 +192,16 @@ Actuation Actuator::failed(std::string why, Instant now) {
 }
 
 // On disk before the knob is turned: no journal, no writes.
+Result<void> Actuator::look_at_found() {
+  if (found_known_) return {};
+  entry().found = TRY(control_->settings());
+  found_known_ = true;
+  return {};
+}
+
 Result<void> Actuator::note_found(bool& written) {
   if (written) return {};
-  if (!found_known_) {
-    entry().found = TRY(control_->settings());
-    found_known_ = true;
-  }
+  TRY(look_at_found());
   written = true;
   if (!options_.keeping) return {};
   auto kept = options_.keeping->journal.write(entry());
@@ -229,6 +233,15 @@ Result<void> Actuator::write_clock(Instant now) {
 
 Result<void> Actuator::write_power() {
   if (target_.power == in_force_.power && power_known_) return {};
+  // What is there as it was found needs no write.
+  if (!entry().power_written) {
+    TRY(look_at_found());
+    if (!target_.power || entry().found.power_limit == target_.power) {
+      in_force_.power = target_.power;
+      power_known_ = true;
+      return {};
+    }
+  }
   TRY(note_found(entry().power_written));
   const auto wanted = target_.power ? target_.power : entry().found.power_limit;
   if (!wanted) return Error{Errc::not_supported, "the GPU does not tell its power limit"};
@@ -248,7 +261,12 @@ Actuation Actuator::write(Instant now) {
   failure_.clear();
   if (!futile_) retry_after_ = {};
   const bool released = !target_.clock && !target_.power;
-  Actuation out = plain(released ? Outcome::released : Outcome::written);
+  const bool as_found =
+      before.clock == in_force_.clock && before.power != in_force_.power && !entry().power_written;
+  Actuation out = plain(released   ? Outcome::released
+                        : as_found ? Outcome::nothing
+                                   : Outcome::written);
+  if (as_found) return out;
   out.before = before.clock;
   if (before.power != in_force_.power)
     out.power_before = before.power ? before.power : entry().found.power_limit;

@@ -84,6 +84,7 @@ class Actuator {
   Actuation write(Instant now);
   Result<void> write_clock(Instant now);
   Result<void> write_power();
+  Result<void> look_at_found();
   Result<void> note_found(bool& written);
   JournalEntry& entry() { return options_.keeping ? options_.keeping->entry : own_entry_; }
 

@@ -242,6 +242,19 @@ TEST(Actuator, APolicyAsPublishedOnlyCountsDrift) {
   EXPECT_TRUE(w.tick(set(1200), 1200).error.empty());
 }
 
+// A limit that is there already is neither written nor journalled, nor given back.
+TEST(Actuator, ACapAsFoundNeedsNoWrite) {
+  Watched w;
+  const Actuation held = w.tick(Decision::cap(300_W, {"the highest", {}}), 1530);
+  EXPECT_EQ(held.outcome, Outcome::nothing);
+  EXPECT_EQ(held.power_limit, 300_W);
+  EXPECT_EQ(w.tick(kRelease, 1530).outcome, Outcome::released);
+  EXPECT_TRUE(w.control.calls.empty());
+  EXPECT_EQ(w.tick(Decision::cap(200_W, {"cap", {}}), 1530).outcome, Outcome::written);
+  EXPECT_EQ(w.tick(Decision::cap(300_W, {"the highest", {}}), 1530).outcome, Outcome::written);
+  EXPECT_EQ(w.control.now.power_limit, 300_W);
+}
+
 TEST(Actuator, ACapIsSetReadBackAndGivenBackAsFound) {
   Watched w;
   const Decision cap = Decision::cap(200_W, {"cap", {}});
