@@ -713,6 +713,8 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
                   "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
       ->type_name("FILE");
   add_command(*run, options);
+  // A job's GPUs are the daemon's: what only this process could do would do nothing.
+  for (const char* ours : {"--sim", "--records", "--config"}) run->get_option(ours)->excludes(job);
   run->footer(
       examples({"derate tune run --job bert -- python3 train.py --batch-size {batch_size}",
                 "derate tune run --job bert --metric-pattern 'val_acc=([0-9.]+)' -- ./train",
@@ -720,7 +722,8 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
                 "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
       "{batch_size} in the command is replaced. A job is the daemon's: it needs no rights of its\n"
       "own. Without one, and where no daemon runs, this process tunes the GPUs itself. A command\n"
-      "that says nothing of how far it is (derate beat, or lines) runs at the highest setting.\n"
+      "that says nothing of how far it is (to the daemon by lines, else by derate beat) runs at\n"
+      "the highest setting.\n"
       "The command's exit code is kept, 0 where it was stopped because the target is reached;\n"
       "Derate's own failures are 125, 126, 127 as for env(1).\n");
 }

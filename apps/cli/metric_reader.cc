@@ -102,6 +102,8 @@ MetricNews MetricReader::line(const std::string& text) {
 MetricNews MetricReader::file(std::string_view content) {
   if (content == last_file_) return {};
   last_file_ = content;
+  if (!content.starts_with(file_before_)) file_before_.clear();  // begun anew
+  content.remove_prefix(file_before_.size());
   std::string last;
   double lines = 0;
   for (const std::string_view each : split(content, '\n')) {

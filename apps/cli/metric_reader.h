@@ -44,6 +44,8 @@ class MetricReader {
   MetricNews line(const std::string& text);
   // All of the file that it writes, when it has changed.
   MetricNews file(std::string_view content);
+  // What stood in that file before the command began: of another run. It may go on from there.
+  void file_before(std::string content) { file_before_ = std::move(content); }
   // A line has said that memory is not enough.
   bool out_of_memory() const { return out_of_memory_; }
   // What looked like a metric and is no finite number, once.
@@ -56,7 +58,7 @@ class MetricReader {
   std::optional<Regex> metric_, epoch_;
   std::vector<Regex> out_of_memory_patterns_;
   double epochs_ = 0;
-  std::string last_file_;
+  std::string last_file_, file_before_;
   bool out_of_memory_ = false;
   std::optional<std::string> complaint_;
 };

@@ -7,6 +7,7 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "daemon_call.h"
+#include "metric_reader.h"
 #include "run_command.h"
 #include "tune_trial.h"
 
@@ -109,9 +110,25 @@ bool is_for_the_daemon(const TuneRunOptions& options) {
   return !ours && find_daemon().ok();
 }
 
+// What a command prints is read in the daemon's trials only.
+Result<void> check_no_lines(const TuneRunOptions& options) {
+  TRY(MetricReader::create({options.metric_pattern, options.epoch_pattern, options.oom_patterns}));
+  if (options.metric_pattern.empty() && options.epoch_pattern.empty() &&
+      options.metric_file.empty())
+    return {};
+  return Error{Errc::invalid_argument,
+               "--metric-pattern, --epoch-pattern and --metric-file need the daemon, and none of "
+               "--sim, --highest, --guard and --records"};
+}
+
+Result<TuningPlan> own_plan(const TuneRunOptions& options) {
+  TRY(check_no_lines(options));
+  return plan_of(options);
+}
+
 Result<int> run_verb(const TuneRunOptions& options) {
   if (is_for_the_daemon(options)) return run_trials(options);
-  const auto plan = plan_of(options);
+  const auto plan = own_plan(options);
   if (plan.ok()) return run_command(options, *plan);
   warn("derate: {}\n", plan.error().message);
   return exit_code::kRunFailed;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
@@ -54,6 +55,7 @@ struct Run {
   std::optional<Instant> stop_at;  // SIGTERM
   std::optional<Instant> kill_at;  // SIGKILL
   Instant renew_at{}, look_at_file{};
+  std::optional<std::filesystem::file_time_type> file_written;  // before the command began
   bool told_silent = false, given_up = false;
 
   Run(const TuneRunOptions& how, DaemonLine line, MetricReader metric)
@@ -97,7 +99,7 @@ void take_answer(Run& run, const Result<Json>& answer) {
   if (late && !std::exchange(run.given_up, true))
     warn("derate: {}; the command goes on\n", answer.error().message);
   else if (!late && !std::exchange(run.told_silent, true))
-    warn("derate: {}\n", answer.error().message);
+    warn("derate: {}; the command goes on\n", answer.error().message);
 }
 
 void report(Run& run, const MetricNews& news) {
@@ -146,9 +148,25 @@ void pump_all(Run& run, Duration wait) {
         stream->from = UniqueFd();
 }
 
+std::optional<std::filesystem::file_time_type> written_at(const std::string& file) {
+  std::error_code none;
+  const auto at = std::filesystem::last_write_time(file, none);
+  return none ? std::nullopt : std::optional(at);
+}
+
+// What an earlier run has left in the file is no news of this one.
+void pass_over_file(Run& run) {
+  if (run.options.metric_file.empty()) return;
+  run.file_written = written_at(run.options.metric_file);
+  if (auto before = read_file(run.options.metric_file); before.ok())
+    run.reader.file_before(*std::move(before));
+}
+
 void look_at_file(Run& run, bool now) {
   if (run.options.metric_file.empty() || (!now && run.clock.now() < run.look_at_file)) return;
   run.look_at_file = run.clock.now() + kLookAtFile;
+  if (run.file_written && written_at(run.options.metric_file) == run.file_written) return;
+  run.file_written.reset();
   const auto content = read_file(run.options.metric_file);
   if (content.ok()) report(run, run.reader.file(*content));
 }
@@ -229,12 +247,25 @@ std::vector<std::string> environment_of(const Run& run) {
   return out;
 }
 
+// It ended well, and nobody has told a metric: a pattern that does not match, or a job without one.
+// Trying again would only take as long once more.
+bool told_nothing(Run& run) {
+  if (run.options.job.empty() || run.given_up) return false;
+  run.renew_at = {};
+  renew(run);  // the command may have reported by itself
+  return !run.verdict && !run.trial.metric;
+}
+
 // What its end says of the batch size; a verdict that was given comes before it.
-const char* outcome_of(const Run& run, int code) {
+const char* outcome_of(Run& run, int code) {
   if (run.signal != 0) return "lost";
   if (run.verdict) return run.trial.verdict.c_str();
-  if (code == 0) return "missed";
-  return run.reader.out_of_memory() ? "infeasible" : "lost";
+  if (code != 0) return run.reader.out_of_memory() ? "infeasible" : "lost";
+  if (!told_nothing(run)) return run.verdict ? run.trial.verdict.c_str() : "missed";
+  warn(
+      "derate: no metric was told: wanted are lines such as 'derate: epoch=3 metric=0.61', "
+      "--metric-pattern or --metric-file\n");
+  return "lost";
 }
 
 // Null where the daemon does not answer any more: its lease ends the trial.
@@ -253,6 +284,7 @@ Result<Outcome> run_once(Run& run, const std::optional<RunAs>& as) {
   ChildOptions how{
       .as = as, .environment = environment_of(run), .own_group = true, .dies_with_us = true};
   Result<Child::Started> started = Error{Errc::io, ""};
+  pass_over_file(run);
   {
     const UniqueFd out = TRY(pipe_to(run.output));
     const UniqueFd err = TRY(pipe_to(run.errors));
@@ -281,7 +313,7 @@ void tell_begin(const TrialView& trial) {
   if (trial.batch_size > 0)
     warn("derate: job {}, run {}, try {}: batch size {}, {}\n", trial.job, trial.recurrence + 1,
          trial.attempt, trial.batch_size, trial.why);
-  if (!trial.knob.empty()) warn("derate: the limit is {}\n", trial.knob);
+  if (!trial.knob.empty()) warn("derate: GPUs: {}\n", trial.knob);
 }
 
 std::string account_text(const TrialView& trial) {
@@ -298,7 +330,7 @@ std::string account_text(const TrialView& trial) {
 Result<void> write_account(const TuneRunOptions& options, const std::vector<TrialView>& tries,
                            int code) {
   Json list = Json::array();
-  std::string text;
+  std::string text;  // told already, try by try
   for (const TrialView& trial : tries) {
     list.push_back(answer_json(trial));
     text += account_text(trial);
@@ -308,10 +340,7 @@ Result<void> write_account(const TuneRunOptions& options, const std::vector<Tria
     auto file = TRY(TextFile::create(options.report));
     return file.write(options.json ? json_text(document, 2) + "\n" : text);
   }
-  if (options.json)
-    print_json(document);
-  else
-    warn("{}", text);
+  if (options.json) print_json(document);
   return {};
 }
 
@@ -337,6 +366,7 @@ Result<int> run_job(const TuneRunOptions& options) {
     tell_begin(run.trial);
     outcome = TRY(run_once(run, as));
     outcome.trial.token.clear();
+    if (options.report.empty()) warn("{}", account_text(outcome.trial));
     tries.push_back(outcome.trial);
     start.retry_of = outcome.trial.trial;
   } while (!outcome.interrupted && !options.no_retry && outcome.trial.may_retry &&

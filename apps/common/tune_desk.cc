@@ -86,9 +86,12 @@ void TuneDesk::keep() {
     (void)book_.take_changes();
     return;
   }
+  if (!book_.has_changes()) return;  // nothing to write says nothing of the file
+  const bool failed_before = failing_;
   note(keep_changes(book_, *store_));
-  if (std::exchange(generation_, store_->generation()) != generation_)
-    note(keep_all(book_, *store_));
+  const int before = std::exchange(generation_, store_->generation());
+  const bool behind = failed_before && !failing_;  // it missed what could not be written
+  if (before != generation_ || behind) note(keep_all(book_, *store_));
 }
 
 // --- the GPUs and what they use ---------------------------------------------------------------

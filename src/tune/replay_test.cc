@@ -70,6 +70,12 @@ TEST(Trace, RefusesALimitThatIsThereTwice) {
 TEST(Trace, SaysWhatATaskLacks) {
   EXPECT_EQ(make_trace_job(squad(), {}, {}).error().message,
             "bert/squad: the train trace has no run to target 84");
+  // One that never got there is none.
+  const std::string head = std::string(kTrain).substr(0, std::string(kTrain).find('\n') + 1);
+  const auto missed =
+      *parse_train_trace(head + "squad,bert_base_uncased,32,adamw,1e-4,1,84.0,nan\n", "t");
+  EXPECT_EQ(make_trace_job(squad(), missed, {}).error().message,
+            "bert/squad: the train trace has no run to target 84");
   EXPECT_EQ(make_trace_job(squad(), *parse_train_trace(kTrain, "t"), {}).error().message,
             "bert/squad: no batch size is in both traces");
 }

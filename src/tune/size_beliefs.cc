@@ -23,8 +23,21 @@ constexpr double kCensoredStep = 0.25, kCensoredSd = 0.3;
 // Of a run that was at its target before its first epoch was over.
 constexpr double kFewestEpochs = 0.5;
 
+bool is_cost(const std::optional<double>& cost) { return cost.value_or(0) > 0; }
+
+// J, where there is no profile, as of a run that was over before its limit was measured: what its
+// epochs were paid. Empty where they cost nothing, and for a run that did not reach the target.
+std::optional<double> paid_for_an_epoch(const Trial& trial) {
+  if (trial.state != TrialState::reached) return std::nullopt;
+  const double paid = trial.cost - trial.profiling_cost;
+  return paid > 0 ? std::optional(paid / std::max(trial.epochs, kFewestEpochs)) : std::nullopt;
+}
+
 void take(SeenSize& seen, const Trial& trial) {
-  if (trial.epoch_cost.value_or(0) > 0) seen.epoch_cost = trial.epoch_cost;
+  if (is_cost(trial.epoch_cost))
+    seen.epoch_cost = trial.epoch_cost;
+  else if (!seen.epoch_cost)
+    seen.epoch_cost = paid_for_an_epoch(trial);
   switch (trial.state) {
     case TrialState::running:
       seen.running = true;
@@ -69,8 +82,11 @@ void see(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial
     take(seen, trial);
     seen.stopped_now |= unfinished && trial.recurrence == trials.back().recurrence;
     beliefs.completed += trial.state == TrialState::reached ? 1 : 0;
-    if (trial.batch_size == problem.default_size && trial.default_epoch_cost.value_or(0) > 0)
+    if (trial.batch_size != problem.default_size) continue;
+    if (is_cost(trial.default_epoch_cost))
       beliefs.by_default = trial.default_epoch_cost;
+    else if (!beliefs.by_default)
+      beliefs.by_default = paid_for_an_epoch(trial);
   }
   rule_out_larger(beliefs.seen);
 }

@@ -250,6 +250,25 @@ TEST(TuneSizes, DoesNotGoOnWithWhatShowsToBeDear) {
   for (const Trial& trial : trials) EXPECT_TRUE(trial.batch_size != 32 || trial.epochs < 2);
 }
 
+// A run that ended before its knob was measured, or that told of no epochs, has no profile: what it
+// paid is what is known, and the next run is not stopped below that.
+TEST(TuneSizes, TakesWhatARunPaidWhereItHasNoProfile) {
+  for (const double epochs : {4.0, 0.0}) {
+    Trial first{.batch_size = 64, .state = TrialState::reached, .epochs = epochs, .cost = 1000};
+    const auto choice = tune_choose(problem({32, 64, 128}, 64), std::vector{first});
+    ASSERT_TRUE(choice.stop_cost) << epochs;
+    EXPECT_NEAR(*choice.stop_cost, 2000, 2) << epochs;
+  }
+}
+
+// GPUs without any energy, counted by energy only: nothing is known of costs, and nothing stopped.
+TEST(TuneSizes, ARunThatCostNothingBoundsNothing) {
+  const Trial first{.batch_size = 64, .state = TrialState::reached, .epochs = 4, .epoch_cost = 0};
+  const auto choice = tune_choose(problem({32, 64, 128}, 64), std::vector{first});
+  EXPECT_EQ(choice.batch_size, 64);
+  EXPECT_FALSE(choice.stop_cost);
+}
+
 // Pruning goes from the default down until one fails, then up; the second round begins at the
 // cheapest.
 TEST(ZeusSizes, PrunesInThePublishedOrder) {

@@ -190,7 +190,7 @@ Result<TraceJob> make_trace_job(const TraceTask& task, std::span<const TrainRow>
   for (const TrainRow& row : train)
     if (is_of(row, task)) {
       sizes.push_back(row.batch_size);
-      has_target |= row.target == task.target;
+      has_target |= row.target == task.target && row.epochs.has_value();
     }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());

@@ -140,15 +140,24 @@ Result<BookJob*> TrialBook::own_job(const std::string& name, std::uint32_t uid) 
   return &jobs_.at(name);
 }
 
+Result<void> TrialBook::check_room(std::uint32_t uid) const {
+  if (jobs_.size() >= kMostJobs)
+    return Error{Errc::busy, fmt::format("there are {} jobs already, no more are kept", kMostJobs)};
+  const auto own = std::count_if(jobs_.begin(), jobs_.end(),
+                                 [&](const auto& each) { return each.second.uid == uid; });
+  if (uid != 0 && static_cast<std::size_t>(own) >= kMostJobsOfUser)
+    return Error{Errc::busy, fmt::format("user {} has {} jobs already, no more are kept", uid,
+                                         kMostJobsOfUser)};
+  return {};
+}
+
 Result<TrialBook::Created> TrialBook::create(JobSpec spec, std::uint32_t uid, Replace replace,
                                              WallTime now) {
   TRY(check_job(spec));
   spec = sorted(std::move(spec));
   const auto there = jobs_.find(spec.name);
   if (there == jobs_.end()) {
-    if (jobs_.size() >= kMostJobs)
-      return Error{Errc::busy,
-                   fmt::format("there are {} jobs already, no more are kept", kMostJobs)};
+    TRY(check_room(uid));
     changes_.jobs.insert(spec.name);
     const std::string name = spec.name;
     jobs_[name] = {std::move(spec), uid, now, {}};
@@ -444,6 +453,12 @@ std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
     last_id_ = std::max(last_id_, id);
     const auto job = jobs_.find(trial.job);
     if (job == jobs_.end() || trials_.contains(id)) continue;
+    const auto& sizes = job->second.spec.batch_sizes;
+    if (std::find(sizes.begin(), sizes.end(), trial.trial.batch_size) == sizes.end()) {
+      told.push_back(fmt::format("trial {} is left out: job '{}' has no batch size {}", id,
+                                 trial.job, trial.trial.batch_size));
+      continue;
+    }
     job->second.trials.push_back(id);
     if (trial.trial.state == TrialState::running) leases_[id] = now + lease_;
     trials_.emplace(id, std::move(trial));

@@ -76,14 +76,17 @@ struct TrialPaid {
 struct BookChanges {
   std::set<std::string> removed, jobs;
   std::set<std::int64_t> trials;  // of jobs
+
+  bool operator==(const BookChanges&) const = default;
 };
 
 class TrialBook {
  public:
   static constexpr int kMostTries = 20;  // of a recurrence; all of them are charged
   static constexpr std::size_t kMostJobs = 1000;
-  static constexpr std::size_t kMostTrials = 10'000;  // of a job
-  static constexpr std::size_t kMostMarks = 4096;     // of a trial; then the last is renewed
+  static constexpr std::size_t kMostJobsOfUser = 100;  // root may fill the book, nobody else
+  static constexpr std::size_t kMostTrials = 10'000;   // of a job
+  static constexpr std::size_t kMostMarks = 4096;      // of a trial; then the last is renewed
   static constexpr double kMostEpochs = 1e9;
   static constexpr double kMostSteps = 1e18;
 
@@ -96,7 +99,7 @@ class TrialBook {
   enum class Created : std::uint8_t { anew, unchanged, replaced };
   // The same job again is no error. Errors: invalid_argument (check_job(), or a job of that name
   // differs, each field named), no_permission for another user's, busy while it runs or with too
-  // many jobs.
+  // many jobs, of all or of this user.
   Result<Created> create(JobSpec spec, std::uint32_t uid, Replace replace, WallTime now);
   // With its history. Errors: not_found, no_permission, busy.
   Result<void> remove(const std::string& name, std::uint32_t uid);
@@ -127,6 +130,7 @@ class TrialBook {
   std::vector<std::string> restore(std::map<std::string, BookJob> jobs,
                                    std::vector<BookTrial> trials, std::int64_t last_id,
                                    Instant now);
+  bool has_changes() const { return changes_ != BookChanges{}; }
   BookChanges take_changes() { return std::exchange(changes_, {}); }
 
   const std::map<std::string, BookJob>& jobs() const { return jobs_; }
@@ -142,6 +146,7 @@ class TrialBook {
   std::vector<std::int64_t> running() const;
 
  private:
+  Result<void> check_room(std::uint32_t uid) const;
   Result<int> recurrence_for(const BookJob& job, const TrialBegin& wanted) const;
   Result<void> check_gpus(const TrialBegin& wanted) const;
   Result<BookTrial*> running_trial(std::int64_t id, const TrialCaller& caller, Instant now);

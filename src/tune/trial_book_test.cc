@@ -1,5 +1,6 @@
 #include "tune/trial_book.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
@@ -199,6 +200,32 @@ TEST_F(Book, AJobIsRegisteredAgain) {
   EXPECT_TRUE(book.jobs().at("bert").trials.empty());
   EXPECT_EQ(begun(), 3);  // an id is never another's
   EXPECT_EQ(book.job("brt").error().message, "there is no job 'brt'; there are bert");
+}
+
+TEST_F(Book, AUserLeavesRoomForOthers) {
+  JobSpec spec = some_job();
+  const auto create = [&](std::size_t i, std::uint32_t uid) {
+    spec.name = fmt::format("job{}", i);
+    return book.create(spec, uid, TrialBook::Replace::no, wall);
+  };
+  for (std::size_t i = 0; i < TrialBook::kMostJobsOfUser; ++i) ASSERT_TRUE(create(i, kOther).ok());
+  EXPECT_EQ(create(500, kOther).error().code, Errc::busy);
+  EXPECT_TRUE(create(500, kOwner).ok());
+  for (std::size_t i = 1000; book.jobs().size() < TrialBook::kMostJobs; ++i)
+    ASSERT_TRUE(create(i, 0).ok());
+  EXPECT_EQ(create(9999, 0).error().code, Errc::busy);
+}
+
+// A file that somebody has edited, or that an earlier version wrote, is no reason to end.
+TEST_F(Book, ATrialOfASizeThatTheJobDoesNotHaveIsLeftOut) {
+  ASSERT_TRUE(end(begun(), TrialState::missed).ok());
+  TuneRows rows = rows_of(book);
+  rows.trials.at(0).batch_size = 7;
+  TrialBook again{kLease};
+  EXPECT_EQ(restore_book(again, rows, now),
+            std::vector<std::string>{"trial 1 is left out: job 'bert' has no batch size 7"});
+  EXPECT_TRUE(again.jobs().at("bert").trials.empty());
+  EXPECT_TRUE(again.begin({"bert", {"GPU-0"}, {}, "secret"}, kOwner, now, wall).ok());
 }
 
 TEST_F(Book, SizesThatDoNotFitAreNotOfferedAgain) {

@@ -32,7 +32,7 @@ std::unique_ptr<Policy> ordered_policy(std::shared_ptr<const StandingOrder> orde
 TunedRun::TunedRun(RunTunerOptions options, std::size_t gpus)
     : tuner_(std::move(options)), order_(std::make_shared<StandingOrder>()), gpus_(gpus) {
   order_->knob = tuner_.options().knob;
-  order_->order = {tuner_.options().search.settings.back(), false, {"before the first round"}};
+  order_->order = {tuner_.options().search.settings.back(), false, {"nothing is measured yet"}};
 }
 
 // A lost reading leaves a GPU as it is; heat, idleness and a loss for long do not.

@@ -1,5 +1,7 @@
 // Jobs that recur, through the worker's client desk, on simulated GPUs and virtual time.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "house.h"
@@ -213,6 +215,37 @@ TEST(TuneDesk, AKnobIsHandedOverForTheTimeOfATrial) {
       EXPECT_EQ(hands.said, wanted);
     }
   }
+  std::filesystem::remove_all(folder);
+}
+
+// A file that cannot be written is told of once, and gets what it missed when it can.
+TEST(TuneDesk, WhatCouldNotBeWrittenIsWrittenLater) {
+  FakeClock clock;
+  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string later = folder + "/later", file = later + "/tune.db";
+  ASSERT_EQ(::close(::creat(later.c_str(), 0600)), 0);  // no folder yet
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  const auto names = [&](const char* more) {
+    ClientDesk clients;
+    EnergyDesk energy(clock, clients);
+    TuneDesk desk(clock, clients, energy, {.file = file, .tell = tell});
+    for (std::string name = "a"; name <= "c" && *more != 0; ++name[0]) {
+      if (name == more) std::filesystem::remove(later);
+      const Json spec = {
+          {"name", name}, {"batch_sizes", {8}}, {"default", 8}, {"target", 1}, {"max_epochs", 2}};
+      const Json request = {{"command", "tune-job-create"}, {"spec", spec}};
+      EXPECT_TRUE(parse_json(*clients.handle(json_text(request), {7, 0, 1}))["ok"]);
+      for (int round = 0; round < 3; ++round) desk.step();
+    }
+    std::string out;
+    for (const auto& [name, job] : desk.book().jobs()) out += name;
+    return out;
+  };
+  EXPECT_EQ(names("c"), "abc");
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_EQ(names(""), "abc");
   std::filesystem::remove_all(folder);
 }
 
