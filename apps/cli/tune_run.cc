@@ -101,13 +101,13 @@ Json tuning_json(const TunedRun& run, Instant now) {
 
 // Whoever may turn no knob has a daemon do it; what only this process can do, it does.
 bool is_for_the_daemon(const TuneRunOptions& options) {
-  const bool theirs = !options.job.empty() || !options.model.empty() ||
-                      !options.metric_pattern.empty() || !options.epoch_pattern.empty() ||
-                      !options.metric_file.empty() || !options.oom_patterns.empty();
-  if (theirs) return true;
-  const bool ours =
-      !options.sim.chip.empty() || options.highest_w || options.guard || !options.records.empty();
-  return !ours && find_daemon().ok();
+  if (!options.job.empty()) return true;
+  if (!options.sim.chip.empty() || options.highest_w || options.guard || !options.records.empty())
+    return false;
+  const bool theirs = !options.model.empty() || !options.metric_pattern.empty() ||
+                      !options.epoch_pattern.empty() || !options.metric_file.empty() ||
+                      !options.oom_patterns.empty();
+  return theirs || find_daemon().ok();
 }
 
 // What a command prints is read in the daemon's trials only.

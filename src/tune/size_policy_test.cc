@@ -251,13 +251,14 @@ TEST(TuneSizes, DoesNotGoOnWithWhatShowsToBeDear) {
 }
 
 // A run that ended before its knob was measured, or that told of no epochs, has no profile: what it
-// paid is what is known, and the next run is not stopped below that.
+// paid is what is known, and the next run is not stopped below that. What is believed before any
+// run pulls at it, by less than 1 %.
 TEST(TuneSizes, TakesWhatARunPaidWhereItHasNoProfile) {
   for (const double epochs : {4.0, 0.0}) {
     Trial first{.batch_size = 64, .state = TrialState::reached, .epochs = epochs, .cost = 1000};
     const auto choice = tune_choose(problem({32, 64, 128}, 64), std::vector{first});
     ASSERT_TRUE(choice.stop_cost) << epochs;
-    EXPECT_NEAR(*choice.stop_cost, 2000, 2) << epochs;
+    EXPECT_NEAR(*choice.stop_cost, 2000, 20) << epochs;
   }
 }
 
