@@ -253,7 +253,7 @@ bool told_nothing(Run& run) {
   if (run.options.job.empty() || run.given_up) return false;
   run.renew_at = {};
   renew(run);  // the command may have reported by itself
-  return !run.verdict && !run.trial.metric;
+  return !run.given_up && !run.verdict && !run.trial.metric;
 }
 
 // What its end says of the batch size; a verdict that was given comes before it.
