@@ -316,6 +316,9 @@ void TuneStore::tidy_log() {
 }
 
 Result<TuneRows> TuneStore::load() {
+  // Made when there is something to keep: where nobody tunes jobs the journal needs the room.
+  if (database_ == nullptr && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT)
+    return TuneRows{};
   return attempt([&] { return database_->load(); });
 }
 
