@@ -213,6 +213,18 @@ TEST(TuneSizes, EndsAtTheBottomOfAValley) {
   }
 }
 
+// A default that misses is not trained twenty times over.
+TEST(TuneSizes, TriesNeighboursWhereTheDefaultMisses) {
+  ToyJob job{problem({8, 16, 32, 64}, 32)};
+  job.epochs = {{8, 200}, {16, 50}, {32, 200}, {64, 200}};
+  for (const int size : job.problem.batch_sizes) job.epoch_cost[size] = 100;
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  for (int i = 0; i < 3; ++i) run_try(size_policies()[0], job, trials, 0, random);
+  EXPECT_EQ(trials[0].batch_size, 32);
+  EXPECT_TRUE(trials[1].state == TrialState::reached || trials[2].state == TrialState::reached);
+}
+
 TEST(TuneSizes, RunsTheDefaultFirst) {
   const auto job = problem({8, 16, 32}, 16);
   for (const SizePolicyInfo& policy : size_policies())

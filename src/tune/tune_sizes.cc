@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <tuple>
 
 #include "tune/size_beliefs.h"
 
@@ -141,6 +142,20 @@ class Appraisal {
   double unit_, horizon_;
 };
 
+// Before any run has reached its target: the default, then what failed least often, the nearest
+// first.
+std::size_t first_to_reach(const SizeProblem& problem, const SizeBeliefs& beliefs) {
+  const auto rank = [&](std::size_t i) {
+    const double ratio = static_cast<double>(problem.batch_sizes[i]) / problem.default_size;
+    return std::tuple(beliefs.seen[i].infeasible, beliefs.seen[i].stops,
+                      std::abs(std::log2(ratio)));
+  };
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < problem.batch_sizes.size(); ++i)
+    if (rank(i) < rank(best)) best = i;
+  return best;
+}
+
 // Near enough to a batch size that was profiled, and not known to be hopeless.
 bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs, std::size_t i) {
   const SeenSize& seen = beliefs.seen[i];
@@ -176,7 +191,8 @@ SizeChoice tune_choose(const SizeProblem& problem, std::span<const Trial> trials
   const SizeBeliefs beliefs = believe(problem, trials);
   SizeChoice out{.batch_size = problem.default_size};
   if (!beliefs.best) {
-    out.why = {"the default: no run has reached the target yet"};
+    out.batch_size = problem.batch_sizes[first_to_reach(problem, beliefs)];
+    out.why = {"no run has reached the target yet"};
     return out;
   }
   const Appraisal appraisal(problem, beliefs);
