@@ -159,12 +159,7 @@ bool is_sound(const PhaseModel& model) {
 struct SqliteModelCache::Database {
   SQLite::Database sqlite;
 
-  // The file was deleted or renamed: what is written here is lost.
-  bool moved() {
-    int out = 0;
-    ::sqlite3_file_control(sqlite.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &out);
-    return out != 0;
-  }
+  bool moved() { return has_moved(sqlite); }
 
   void begin() {
     sqlite.setBusyTimeout(kBusyMilliseconds);

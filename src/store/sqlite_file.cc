@@ -28,6 +28,12 @@ void migrate(SQLite::Database& database, const SqliteSchema& schema) {
   }
 }
 
+bool has_moved(SQLite::Database& database) {
+  int out = 0;
+  ::sqlite3_file_control(database.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &out);
+  return out != 0;
+}
+
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path) {
   const int code = problem.getErrorCode();
   const bool bad = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA;

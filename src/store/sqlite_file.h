@@ -23,6 +23,9 @@ void check_schema(SQLite::Database& database, const SqliteSchema& schema);
 // A new file is made ours.
 void migrate(SQLite::Database& database, const SqliteSchema& schema);
 
+// Whether the file was deleted or renamed: what is written to it is lost.
+bool has_moved(SQLite::Database& database);
+
 // Errors: bad_data (not such a file, or a broken one), no_permission, busy, io.
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path);
 

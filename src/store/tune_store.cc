@@ -140,12 +140,7 @@ std::string places(int count) {
 struct TuneStore::Database {
   SQLite::Database sqlite;
 
-  // The file was deleted or renamed: what is written here is lost.
-  bool moved() {
-    int out = 0;
-    ::sqlite3_file_control(sqlite.getHandle(), "main", SQLITE_FCNTL_HAS_MOVED, &out);
-    return out != 0;
-  }
+  bool moved() { return has_moved(sqlite); }
 
   void begin() {
     sqlite.setBusyTimeout(kBusyMilliseconds);
