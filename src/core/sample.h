@@ -77,8 +77,9 @@ struct GpuProcess {
   std::int64_t pid = 0;
   std::string name;  // empty when it may not be read
   std::optional<double> memory_bytes;
-  std::optional<Fraction> sm_utilisation;  // the driver's mean since it was last asked
-
+  // The driver's means since it was last asked, of the whole GPU's time; integer percent.
+  std::optional<Fraction> sm_utilisation, memory_utilisation;
+  std::optional<int> gpu_instance;  // with MIG: where it runs
   bool operator==(const GpuProcess&) const = default;
 };
 

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "core/capability.h"
 #include "core/sample.h"
+#include "core/tenancy.h"
 
 namespace derate {
 
@@ -32,6 +33,18 @@ class TelemetrySource {
   // without a thread of its own answers at once.
   virtual void start_processes() {}
   virtual std::optional<Result<std::vector<GpuProcess>>> poll_processes() { return processes(); }
+
+  // Who shares the GPU and what each did since this was last asked, whoever asked; its counters are
+  // kept apart from those of read(). Costs some milliseconds: once a second is often enough.
+  // Errors: as read() and processes(). A source that knows no MIG reads its board and its list.
+  virtual Result<Tenancy> tenancy() {
+    Tenancy out;
+    out.board = TRY(read(ReadPlan{}));
+    out.processes = TRY(processes());
+    return out;
+  }
+  virtual void start_tenancy() {}
+  virtual std::optional<Result<Tenancy>> poll_tenancy() { return tenancy(); }
 };
 
 }  // namespace derate

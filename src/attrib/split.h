@@ -1,0 +1,64 @@
+// A method that splits a GPU's power among its tenants, and the one table of methods. A method only
+// estimates watts; settle() (attrib/settle.h) makes energies of them that add up to the counter.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attrib/tick.h"
+#include "base/result.h"
+
+namespace derate {
+
+struct TenantEstimate {
+  Watts dynamic{};  // what its activity draws; never negative
+  // One standard deviation of `dynamic` after it was scaled to the board's energy. Empty: the
+  // method does not say how sure it is.
+  std::optional<Watts> sigma;
+  // How much of the uncertainty before anything was seen is left, 0..1: above 0.5 the estimate is
+  // still the prior's. Empty: the method learns nothing.
+  std::optional<Fraction> prior_share;
+};
+
+struct PowerEstimate {
+  Watts base{};     // of the board with no context
+  Watts context{};  // more of it as soon as anyone holds a context; drawn only then
+  std::vector<TenantEstimate> tenants;  // as the tick has them
+  // How much more of an unexplained watt goes to each tenant, relative; empty: in proportion to
+  // its dynamic power.
+  std::vector<double> residual_weights;
+};
+
+class SplitMethod {
+ public:
+  virtual ~SplitMethod() = default;
+  // Ticks come in order of time. One without energy is estimated and not learned from.
+  virtual PowerEstimate step(const AttribTick& tick) = 0;
+};
+
+// What a method may be told of the board beforehand. What is empty, it has to find out.
+struct BoardFacts {
+  std::string chip;  // core/chip_facts.h
+  std::optional<Watts> base, context;
+  std::optional<Megahertz> highest_clock;
+  int slices = 7;
+};
+
+struct SplitMethodInfo {
+  const char* name;
+  const char* summary;
+  bool needs_training;  // on runs made beforehand: only the lab has them (attrib/training.h)
+  std::unique_ptr<SplitMethod> (*make)(const BoardFacts& board);  // null where it needs training
+};
+
+// Every method, the default first.
+std::span<const SplitMethodInfo> split_methods();
+
+// Errors: not_found naming the methods there are.
+Result<const SplitMethodInfo*> find_split_method(std::string_view name);
+
+}  // namespace derate

@@ -1,0 +1,47 @@
+// What attribution sees of one GPU in one tick, whatever the tenants are: MIG instances or
+// processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "core/sample.h"
+
+namespace derate {
+
+// What is known of a tenant's activity, best first.
+enum class SignalKind : std::uint8_t {
+  instance_activity,    // GPM of its MIG instance
+  process_utilisation,  // the driver's integer time shares
+  allocation,           // no signal: what it holds, not what it does
+};
+
+struct TenantTick {
+  // Who: the same for life, and never used again for another: PIDs and GI ids are, so the start of
+  // the process or the UUID is part of it (attrib/tick_source.h).
+  std::string key;
+  SignalKind signal = SignalKind::allocation;
+  // Its part of the GPU's multiprocessors and memory slices, 0..1. A process without MIG has all.
+  Fraction share{1}, memory_share{1};
+  bool context = true;  // a process of it holds a compute context
+  Activity activity;    // of its own units, 0..1 after cleaning; for instance_activity
+  // Of the GPU's time, for process_utilisation.
+  std::optional<Fraction> sm_utilisation, memory_utilisation;
+};
+
+struct AttribTick {
+  Duration length{};  // since the tick before; missed ticks make a longer one
+  // The energy counter's step. Empty when it cannot be told: the first tick, a counter that went
+  // back. Never negative.
+  std::optional<std::int64_t> energy_mj;
+  std::optional<Megahertz> sm_clock;
+  std::optional<Celsius> temperature;
+  bool capped = false;  // the power limit held the clock down
+  Activity board;       // of the whole GPU
+  std::vector<TenantTick> tenants;
+};
+
+}  // namespace derate
