@@ -24,6 +24,8 @@ struct TenantTick {
   // the process or the UUID is part of it (attrib/tick_source.h).
   std::string key;
   SignalKind signal = SignalKind::allocation;
+  // What runs there, its processes: when it changes, what was learned of the tenant is doubted.
+  std::string work;
   // Its part of the GPU's multiprocessors and memory slices, 0..1. A process without MIG has all.
   Fraction share{1}, memory_share{1};
   bool context = true;  // a process of it holds a compute context

@@ -45,6 +45,10 @@ struct SensorSpec {
   std::optional<PowerSensorSpec> instant;  // field 186
   std::optional<PowerSensorSpec> average;  // field 185
   Duration energy_refresh{};
+  // The energy counter looks at the power only so long before each refresh and takes it for the
+  // whole; empty: it sees all of it.
+  std::optional<Duration> energy_sight;
+  Duration energy_lag{};                    // it tells what was true so long ago
   std::optional<Duration> activity_window;  // GPM; empty where the chip has none
   double power_gain = 1;                    // the card's calibration error; energy counter included
   double loss_probability = 0;              // a read fails

@@ -7,7 +7,11 @@
 namespace derate {
 
 SimDevice::SimDevice(SimGpu& gpu, Clock& clock, int index, std::uint64_t seed)
-    : gpu_(gpu), clock_(clock), capability_(sim_capability(gpu.chip(), index)), random_(seed) {}
+    : gpu_(gpu),
+      clock_(clock),
+      capability_(sim_capability(gpu.chip(), index)),
+      random_(seed),
+      counter_random_(seed ^ 0x7e4a47ULL) {}
 
 void SimDevice::advance() {
   if (!started_) {

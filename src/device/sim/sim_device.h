@@ -1,6 +1,7 @@
 // A simulated GPU through the device interfaces. Reading runs the physics up to the clock's time.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -19,6 +20,12 @@ struct SimFaults {
   bool writes_ignored = false;  // writes succeed and do nothing
 };
 
+// What the counters of tenants get wrong.
+struct SimCounterErrors {
+  double noise = 0.003;         // of each reading, relative, sd: assumed
+  std::map<int, double> scale;  // by GPU instance: A100s under MIG showed 0.33 to 1.29 of the truth
+};
+
 class SimDevice final : public TelemetrySource, public ClockControl {
  public:
   // `gpu` and `clock` outlive the device. The GPU's time starts where the clock's stands at the
@@ -33,12 +40,30 @@ class SimDevice final : public TelemetrySource, public ClockControl {
   Result<void> set_power_limit(Watts limit) override;
   Result<GpuSettings> settings() override;
 
+  // The jobs as processes with numbers below 0, which no process of this machine has.
+  Result<Tenancy> tenancy() override;
+
   SimFaults faults;
+  SimCounterErrors counter_errors;
 
  private:
   void advance();
   Result<void> may_write();
   Sample make_sample(const ReadPlan& plan);
+  Activity activity_since(const PartCounters& now, PartCounters& before, double scale);
+  std::vector<GpuInstance> read_instances();
+  std::vector<GpuProcess> read_processes();
+
+  // Where the readers of tenancy() were at their last asking.
+  struct Asked {
+    PartCounters board;
+    std::map<std::string, PartCounters> instances;  // by UUID
+    struct Used {
+      double sm = 0, memory = 0;  // s
+    };
+    std::map<SimGpu::TenantId, Used> jobs;
+    std::optional<Instant> time;
+  };
 
   SimGpu& gpu_;
   Clock& clock_;
@@ -48,6 +73,8 @@ class SimDevice final : public TelemetrySource, public ClockControl {
   std::int64_t last_activity_window_ = 0;
   std::mt19937_64 random_;
   std::optional<Sample> last_;
+  Asked asked_;
+  std::mt19937_64 counter_random_;
 };
 
 }  // namespace derate

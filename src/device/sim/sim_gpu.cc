@@ -95,7 +95,7 @@ void SimGpu::count_running() {
       ++running_;
       only_ = &tenant;
     }
-  if (running_ != 1) only_ = nullptr;
+  if (running_ != 1 || mig_) only_ = nullptr;
 }
 
 void SimGpu::start(Workload workload, Duration work) {
@@ -103,9 +103,12 @@ void SimGpu::start(Workload workload, Duration work) {
   add(std::move(workload), work);
 }
 
-SimGpu::TenantId SimGpu::add(Workload workload, Duration work) {
+SimGpu::TenantId SimGpu::add(Workload workload, Duration work, std::optional<int> instance) {
   Tenant tenant{.id = ++last_id_};
-  tenant.job = {std::move(workload), work, 0, now_, std::nullopt, energy(), {}, {}};
+  for (std::size_t i = 0; instance && i < instances_.size(); ++i)
+    if (instances_[i].id == *instance) tenant.part = i;
+  tenant.job = {
+      .workload = std::move(workload), .work = work, .started = now_, .energy_at_start = energy()};
   tenant.beyond.resize(tenant.job.workload.phases.size());
   tenants_.push_back(std::move(tenant));
   count_running();
@@ -120,13 +123,17 @@ void SimGpu::remove(TenantId id) {
 }
 
 SimGpu::Tenant* SimGpu::find(TenantId id) {
-  for (Tenant& tenant : tenants_)
+  return const_cast<Tenant*>(std::as_const(*this).find(id));
+}
+
+const SimGpu::Tenant* SimGpu::find(TenantId id) const {
+  for (const Tenant& tenant : tenants_)
     if (tenant.id == id) return &tenant;
   return nullptr;
 }
 
 bool SimGpu::waits(TenantId id) const {
-  const Tenant* tenant = const_cast<SimGpu*>(this)->find(id);
+  const Tenant* tenant = find(id);
   return tenant != nullptr && tenant->running() && tenant->waits;
 }
 
@@ -135,9 +142,8 @@ void SimGpu::go_on(TenantId id) {
 }
 
 const SimJob* SimGpu::tenant(TenantId id) const {
-  for (const Tenant& tenant : tenants_)
-    if (tenant.id == id) return &tenant.job;
-  return nullptr;
+  const Tenant* tenant = find(id);
+  return tenant != nullptr ? &tenant->job : nullptr;
 }
 
 void SimGpu::finish(Tenant& tenant, Instant when, Joules energy) {
@@ -181,12 +187,13 @@ Watts SimGpu::power_of(const Tenant& tenant, std::size_t clock) const {
   const Phase& phase = tenant.job.workload.phases[tenant.phase];
   const Watts idle = idle_[clock].power;
   const double drift = 1 + phase.power_drift_per_minute * tenant.phase_age / 60;
-  return idle + (tabled - idle) * (voltage_gain2_ * drift) + Watts(leakage_ * voltage_[clock]);
+  return idle + (tabled - idle) * (voltage_gain2_ * drift) + leakage_at(clock);
 }
 
 Watts SimGpu::power_at(std::size_t clock) const {
   if (!busy()) return idle_[clock].power;
   if (only_ != nullptr) return power_of(*only_, clock);
+  if (mig_) return power_of_parts(clock);
   const Watts idle = idle_[clock].power;
   Watts sum{};
   double working = 0;
@@ -229,6 +236,7 @@ OperatingPoint nothing_running() {
 }  // namespace
 
 void SimGpu::mix(std::size_t clock) {
+  if (mig_) return mix_parts(clock);
   const auto working = std::count_if(tenants_.begin(), tenants_.end(),
                                      [](const Tenant& tenant) { return tenant.working(); });
   if (working == 0) {
@@ -279,26 +287,50 @@ void SimGpu::heat() {
 // Work that sums of steps may leave over.
 constexpr double kResidue = 1e-9;
 
-// `power` is this tenant's part of the GPU's.
-void SimGpu::work(Tenant& tenant, double rate, Watts power) {
+Watts SimGpu::context_step(std::size_t clock) const {
+  const Watts unused = Watts(chip_.idle_power.at(chip_.unused_clock));
+  return std::max(Watts(0), idle_[clock].power - unused);
+}
+
+// `share` of the step was the tenant's.
+void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
+  SimJob& job = tenant.job;
+  const double length = step_s_ * share;
+  job.energy += Joules(draw.power.value() * length);
+  job.above_base += Joules(draw.above_base.value() * length);
+  if (!tenant.working()) return;
+  const OperatingPoint& point = point_of(tenant, clock_);
+  const auto count = [&](std::optional<double>& sum, const std::optional<Fraction>& used) {
+    if (sum && used)
+      *sum += used->value() * draw.slice * length;
+    else
+      sum.reset();
+  };
+  count(job.sm_seconds, point.gpu_utilisation);
+  count(job.memory_seconds, point.memory_utilisation);
+}
+
+void SimGpu::work(Tenant& tenant, const Draw& draw) {
   SimJob& job = tenant.job;
   const Phase& phase = job.workload.phases[tenant.phase];
   if (tenant.gap_left > 0 || tenant.waits) {
+    account(tenant, draw, 1);
     if (tenant.gap_left > 0) tenant.gap_left -= step_s_;
-    job.energy += Joules(power.value() * step_s_);
     return;
   }
   tenant.phase_age += step_s_;
-  double done = rate * step_s_, share = 1;
+  double done = draw.rate * step_s_, share = 1;
   const double total = seconds(job.work);
-  if (total > 0 && job.done + done >= total - kResidue) {
+  const bool ends = total > 0 && job.done + done >= total - kResidue;
+  if (ends) {
     // The job ends inside this step: its time and energy are cut there.
     share = (total - job.done) / done;
     done = total - job.done;
+  }
+  account(tenant, draw, share);
+  if (ends)
     finish(tenant, now_ + from_seconds(step_s_ * share),
            Joules(joules_ + power_.value() * step_s_ * share));
-  }
-  job.energy += Joules(power.value() * step_s_ * share);
   job.done += done;
   work_done_ += done;
   tenant.phase_done += done;
@@ -314,19 +346,27 @@ void SimGpu::work(Tenant& tenant, double rate, Watts power) {
 }
 
 void SimGpu::work() {
+  if (mig_) return work_parts();
+  const Watts idle = idle_[clock_].power, step = context_step(clock_);
   if (only_ != nullptr) {
-    work(*only_, point_of(*only_, clock_).rate, power_);
+    const Watts dynamic = only_->working() ? power_ - idle - leakage_at(clock_) : Watts(0);
+    work(*only_, {point_of(*only_, clock_).rate, power_, dynamic + step, 1});
     return;
   }
-  const Watts idle = idle_[clock_].power;
   const auto working = static_cast<double>(
       std::count_if(tenants_.begin(), tenants_.end(), [](const Tenant& t) { return t.working(); }));
-  const Watts idle_share = idle / static_cast<double>(running_);
+  const auto residents = static_cast<double>(running_);
   for (Tenant& tenant : tenants_) {
     if (!tenant.running()) continue;
-    Watts power = idle_share;
-    if (tenant.working()) power += (power_of(tenant, clock_) - idle) / working;
-    work(tenant, point_of(tenant, clock_).rate / std::max(1.0, working), power);
+    Draw draw{.power = idle / residents, .above_base = step / residents};
+    draw.slice = 1 / std::max(1.0, working);
+    draw.rate = point_of(tenant, clock_).rate * draw.slice;
+    if (tenant.working()) {
+      const Watts own = power_of(tenant, clock_) - idle;
+      draw.power += own / working;
+      draw.above_base += (own - leakage_at(clock_)) / working;
+    }
+    work(tenant, draw);
   }
 }
 
@@ -337,6 +377,7 @@ void SimGpu::step() {
   power_ = power_at(clock_);
   const bool was_busy = busy();
   sensors_.step(point, power_);
+  if (chip_.sensors.activity_window) publish_counters(point);
   if (was_busy) work();
   joules_ += power_.value() * step_s_;
   heat();

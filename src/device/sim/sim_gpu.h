@@ -3,12 +3,15 @@
 // see of it is in SimSensors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "base/units.h"
+#include "core/tenancy.h"
+#include "device/sim/shared_power.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_sensor.h"
 #include "device/sim/sim_workload.h"
@@ -32,6 +35,20 @@ struct SimJob {
   std::optional<Instant> finished;
   Joules energy_at_start{}, energy_at_finish{};  // of the whole GPU
   Joules energy{};                               // this job's share of it
+  // ... of what the GPU draws above its power without a context, leakage left out: the job's
+  // dynamic energy, in the Shapley sense with MIG, and its part of the context step.
+  Joules above_base{};
+  // Time that its kernels and its memory traffic had the GPU, as the driver counts it for each
+  // process; empty once it was not known.
+  std::optional<double> sm_seconds = 0, memory_seconds = 0;
+};
+
+// What activity counters hold since the start, or a MIG instance's since the partition, at their
+// last publication: seconds of busy time by activity_shares(), and of time in which that was known.
+struct PartCounters {
+  static constexpr std::size_t kCounters = 9;
+  double seconds = 0;
+  std::array<double, kCounters> busy{}, known{};
 };
 
 class SimGpu {
@@ -53,8 +70,24 @@ class SimGpu {
   // slice. Idle power is split among all that hold a context. The time that a real driver loses
   // in switching contexts is left out.
   using TenantId = std::uint64_t;
-  TenantId add(Workload workload, Duration work);
+  TenantId add(Workload workload, Duration work) { return add(std::move(workload), work, {}); }
+  // With MIG: on that instance, which must be there. Instances run side by side, jobs on one by
+  // time slices. A job runs there at the instance's share of its rate and of its dynamic power (its
+  // share of the multiprocessors); what all draw together: shared_power.h.
+  TenantId add(Workload workload, Duration work, std::optional<int> instance);
   void remove(TenantId id);
+
+  // MIG mode with these instances; every job is removed, as a real re-partition demands it.
+  void partition(std::vector<GpuInstance> instances);
+  void leave_mig();
+  bool mig() const { return mig_; }
+  const std::vector<GpuInstance>& instances() const { return instances_; }
+  // Null when there is no such instance.
+  const PartCounters* part_counters(int instance) const;
+  const PartCounters& board_counters() const { return board_.shown; }
+  std::optional<int> instance_of(TenantId id) const;
+  std::vector<TenantId> tenant_ids() const;  // of those that run
+  void set_shared_power(const SharedPower& shared) { shared_ = shared; }
   // A job on several GPUs, after a round of its phases: it waits, the clock held and nothing
   // running, until it is told that the others are there, too.
   bool waits(TenantId id) const;
@@ -91,6 +124,7 @@ class SimGpu {
  private:
   struct Tenant {
     TenantId id = 0;
+    std::optional<std::size_t> part = {};  // with MIG: the place of its instance
     SimJob job;
     std::size_t phase = 0;
     double phase_done = 0;  // reference seconds in this phase
@@ -105,7 +139,19 @@ class SimGpu {
     bool running() const { return !job.finished; }
     bool working() const { return running() && gap_left <= 0 && !waits; }
   };
+  // Of one step, for one tenant.
+  struct Draw {
+    double rate = 0;
+    Watts power{};       // its part of the GPU's
+    Watts above_base{};  // of that, what is its own
+    double slice = 1;    // of the GPU's time, or of its instance's
+  };
+  struct Part {
+    double share = 0;  // of the multiprocessors
+    PartCounters now, shown;
+  };
   Tenant* find(TenantId id);
+  const Tenant* find(TenantId id) const;
 
   std::size_t index_of(Megahertz clock) const;
   std::size_t wanted_clock() const;
@@ -121,7 +167,18 @@ class SimGpu {
   std::size_t regulated(std::size_t wanted);
   void heat();
   void work();
-  void work(Tenant& tenant, double rate, Watts power);
+  void work(Tenant& tenant, const Draw& draw);
+  void account(Tenant& tenant, const Draw& draw, double share) const;
+  Watts leakage_at(std::size_t clock) const { return Watts(leakage_ * voltage_[clock]); }
+  Watts context_step(std::size_t clock) const;
+  std::vector<double> workers() const;
+  std::vector<double> alone(std::size_t clock) const;
+  double coalition(unsigned mask, std::size_t highest) const;
+  Watts power_of_parts(std::size_t clock) const;
+  void mix_parts(std::size_t clock);
+  void work_parts();
+  void count_parts();
+  void publish_counters(const OperatingPoint& point);
   void finish(Tenant& tenant, Instant when, Joules energy);
 
   const SimChip& chip_;
@@ -149,8 +206,14 @@ class SimGpu {
   std::vector<Tenant> tenants_;
   TenantId last_id_ = 0;
   std::size_t running_ = 0;  // tenants whose job is not finished
-  Tenant* only_ = nullptr;   // the one that runs, when one does
-  OperatingPoint mixed_;     // of several
+  Tenant* only_ = nullptr;   // the one that runs, when one does and has the whole GPU
+  bool mig_ = false;
+  std::vector<GpuInstance> instances_;
+  std::vector<Part> parts_;  // of the instances, in their order
+  Part board_{.share = 1};
+  std::int64_t counter_steps_ = 0;
+  SharedPower shared_;
+  OperatingPoint mixed_;  // of several
 
   Watts power_{};
   double joules_ = 0;

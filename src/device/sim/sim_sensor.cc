@@ -24,6 +24,9 @@ SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed
   Duration longest = std::max(spec.utilisation.window, spec.usage.window);
   if (spec.instant) longest = std::max(longest, spec.instant->window);
   if (spec.average) longest = std::max(longest, spec.average->window);
+  if (spec.energy_sight) energy_sight_ = whole_steps(*spec.energy_sight, step);
+  if (spec.energy_lag > Duration::zero()) energy_lag_ = whole_steps(spec.energy_lag, step);
+  longest = std::max(longest, spec.energy_lag + spec.energy_sight.value_or(step));
   history_.resize(std::bit_ceil(static_cast<std::size_t>(whole_steps(longest, step)) + 1));
   utilisation_ = schedule(spec.utilisation.refresh, spec.utilisation.window);
   usage_ = schedule(spec.usage.refresh, spec.usage.window);
@@ -92,10 +95,26 @@ void SimSensors::step(const OperatingPoint& point, Watts power) {
     shown_.power_instant = noisy_power(instant_, spec_.instant->noise);
   if (spec_.average && due(average_))
     shown_.power_average = noisy_power(average_, spec_.average->noise);
-  if (due(energy_)) {
-    const double joules = total_.power * seconds(step_) * spec_.power_gain;
-    shown_.energy = Joules(std::floor(joules * 1000) / 1000);  // the counter has whole millijoules
+  if (due(energy_)) count_energy();
+}
+
+// Of the power up to the end of that step.
+double SimSensors::power_sum(std::int64_t step) const {
+  return history_[static_cast<std::size_t>(std::max<std::int64_t>(0, step)) & (history_.size() - 1)]
+      .power;
+}
+
+void SimSensors::count_energy() {
+  const std::int64_t seen = now_ - energy_lag_;
+  if (energy_sight_ > 0 && seen > 0) {
+    const std::int64_t sight = std::min(energy_sight_, seen);
+    const double mean = (power_sum(seen) - power_sum(seen - sight)) / static_cast<double>(sight);
+    counted_ += mean * static_cast<double>(energy_.every);
+  } else if (energy_sight_ == 0) {
+    counted_ = power_sum(seen);
   }
+  const double joules = counted_ * seconds(step_) * spec_.power_gain;
+  shown_.energy = Joules(std::floor(joules * 1000) / 1000);  // the counter has whole millijoules
 }
 
 void SimSensors::renew_utilisation() {

@@ -48,6 +48,8 @@ class SimSensors {
   Schedule schedule(Duration refresh, Duration window);
   bool due(Schedule& schedule) const;
   double mean(double Sums::*quantity, const Schedule& schedule) const;
+  double power_sum(std::int64_t step) const;
+  void count_energy();
   void renew_utilisation();
   std::optional<Fraction> quantised(double unknown, double mean_share);
   Watts noisy_power(const Schedule& schedule, Watts noise);
@@ -62,6 +64,8 @@ class SimSensors {
   Sums total_;
   std::vector<Sums> history_;  // ring by step number; a power of two
   Schedule utilisation_, usage_, instant_, average_, energy_, activity_;
+  std::int64_t energy_lag_ = 0, energy_sight_ = 0;  // steps; a sight of 0 sees everything
+  double counted_ = 0;                              // W x steps that the energy counter has
   std::vector<double> activity_sums_;
   std::vector<std::int64_t> activity_counts_;  // steps of the window in which the share was known
   Shown shown_;

@@ -1,0 +1,29 @@
+// What several tenants of one simulated GPU draw together, and whose it is. Together they draw
+// another power than the sum of what each draws alone, so "whose" has no answer by measurement:
+// the truth here is the Shapley value, the mean over all orders of arrival of what a tenant adds.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+namespace derate {
+
+// Dynamic watts x, as the sum of each alone, become
+//   x (1 - loss x) + wake (1 - e^(-x / wake_scale)).
+// The first term: a busier supply holds a lower voltage. The second: what wakes with the first of
+// them, the way between the multiprocessors and the memory, and is free for the others. The forms
+// are assumed; that the last slices cost less is reported of H100s (power full at n - 1 slices).
+struct SharedPower {
+  double loss = 1e-4;  // per watt
+  double wake = 18;    // W
+  double wake_scale = 70;
+};
+
+double together(const SharedPower& shared, double alone);
+
+// Of `count` players, at most 16; value(mask) is what the players of the set bits draw, 0 for none.
+// The results add up to value(all).
+std::vector<double> shapley(std::size_t count, const std::function<double(unsigned mask)>& value);
+
+}  // namespace derate

@@ -1,0 +1,77 @@
+#include "device/sim/shared_power.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <numeric>
+
+namespace derate {
+namespace {
+
+std::vector<double> any_watts() {
+  return *rc::gen::container<std::vector<double>>(static_cast<std::size_t>(*rc::gen::inRange(1, 7)),
+                                                  rc::gen::cast<double>(rc::gen::inRange(0, 120)));
+}
+
+double drawn(const std::vector<double>& alone, unsigned mask) {
+  double sum = 0;
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    if ((mask >> i & 1U) != 0) sum += alone[i];
+  return together({}, sum);
+}
+
+std::vector<double> shares(const std::vector<double>& alone) {
+  return shapley(alone.size(), [&](unsigned mask) { return drawn(alone, mask); });
+}
+
+TEST(Shapley, AddsUpToWhatAllDraw) {
+  rc::check([] {
+    const auto alone = any_watts();
+    const auto own = shares(alone);
+    RC_ASSERT(std::abs(std::accumulate(own.begin(), own.end(), 0.0) -
+                       drawn(alone, (1U << alone.size()) - 1)) < 1e-9);
+  });
+}
+
+TEST(Shapley, EqualsGetTheSameAndNothingGetsNothing) {
+  rc::check([] {
+    auto alone = any_watts();
+    alone.push_back(alone.front());
+    alone.push_back(0);
+    const auto own = shares(alone);
+    RC_ASSERT(std::abs(own.front() - own[own.size() - 2]) < 1e-9);
+    RC_ASSERT(std::abs(own.back()) < 1e-9);
+  });
+}
+
+// F/n + d - c d sum(d): the closed form for a quadratic loss (the study's section 3.6).
+TEST(Shapley, MeetsTheClosedFormOfAQuadratic) {
+  const std::vector<double> alone = {40, 90, 10, 0};
+  const SharedPower quadratic{.loss = 2e-4, .wake = 0};
+  const auto own = shapley(4, [&](unsigned mask) {
+    double sum = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      if ((mask >> i & 1U) != 0) sum += alone[i];
+    return together(quadratic, sum);
+  });
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(own[i], alone[i] * (1 - 2e-4 * 140), 1e-9);
+}
+
+// By the definition over all orders of arrival, for a game that no formula made.
+TEST(Shapley, IsTheMeanOverAllOrders) {
+  const double value[8] = {0, 3, 5, 11, 2, 4, 6, 20};
+  const auto own = shapley(3, [&](unsigned mask) { return value[mask]; });
+  std::vector<std::size_t> order = {0, 1, 2};
+  std::vector<double> sum(3, 0);
+  do {
+    unsigned mask = 0;
+    for (const std::size_t i : order) {
+      sum[i] += value[mask | 1U << i] - value[mask];
+      mask |= 1U << i;
+    }
+  } while (std::next_permutation(order.begin(), order.end()));
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(own[i], sum[i] / 6, 1e-12);
+}
+
+}  // namespace
+}  // namespace derate
