@@ -298,6 +298,7 @@ void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
   const double length = step_s_ * share;
   job.energy += Joules(draw.power.value() * length);
   job.above_base += Joules(draw.above_base.value() * length);
+  job.alone += Joules(draw.alone.value() * length);
   if (!tenant.working()) return;
   const OperatingPoint& point = point_of(tenant, clock_);
   const auto count = [&](std::optional<double>& sum, const std::optional<Fraction>& used) {
@@ -350,7 +351,7 @@ void SimGpu::work() {
   const Watts idle = idle_[clock_].power, step = context_step(clock_);
   if (only_ != nullptr) {
     const Watts dynamic = only_->working() ? power_ - idle - leakage_at(clock_) : Watts(0);
-    work(*only_, {point_of(*only_, clock_).rate, power_, dynamic + step, 1});
+    work(*only_, {point_of(*only_, clock_).rate, power_, dynamic + step, dynamic, 1});
     return;
   }
   const auto working = static_cast<double>(
@@ -364,7 +365,8 @@ void SimGpu::work() {
     if (tenant.working()) {
       const Watts own = power_of(tenant, clock_) - idle;
       draw.power += own / working;
-      draw.above_base += (own - leakage_at(clock_)) / working;
+      draw.alone = (own - leakage_at(clock_)) / working;
+      draw.above_base += draw.alone;
     }
     work(tenant, draw);
   }

@@ -38,6 +38,9 @@ struct SimJob {
   // ... of what the GPU draws above its power without a context, leakage left out: the job's
   // dynamic energy, in the Shapley sense with MIG, and its part of the context step.
   Joules above_base{};
+  // The dynamic energy that the same kernels would have drawn with the board to themselves, at the
+  // clocks that were: what is left of a share when the others' influence is taken out.
+  Joules alone{};
   // Time that its kernels and its memory traffic had the GPU, as the driver counts it for each
   // process; empty once it was not known.
   std::optional<double> sm_seconds = 0, memory_seconds = 0;
@@ -144,6 +147,7 @@ class SimGpu {
     double rate = 0;
     Watts power{};       // its part of the GPU's
     Watts above_base{};  // of that, what is its own
+    Watts alone{};       // dynamic, with the board to itself
     double slice = 1;    // of the GPU's time, or of its instance's
   };
   struct Part {

@@ -186,6 +186,7 @@ void SimGpu::work_parts() {
       const std::size_t part = *tenant.part;
       draw.slice = 1 / working[part];
       draw.rate = point_of(tenant, clock_).rate * parts_[part].share * draw.slice;
+      draw.alone = Watts(each[part] * draw.slice);
       draw.power += Watts(own[part] * draw.slice);
       draw.above_base += Watts(own[part] * draw.slice);
     }

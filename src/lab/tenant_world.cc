@@ -1,0 +1,349 @@
+#include "lab/tenant_world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "device/sim/sim_mig.h"
+
+namespace derate {
+namespace {
+
+// The letters are the study's; P, S and T are ours.
+constexpr TenantScenario kScenarios[] = {
+    {.name = "A", .summary = "operand data change a job's power by 15 %"},
+    {.name = "B",
+     .summary = "the same watts per counter for everyone",
+     .watts_differ = false,
+     .data_gain = 0},
+    {.name = "C", .summary = "operand data change a job's power by 30 %", .data_gain = 0.3},
+    {.name = "D", .summary = "seven instances of one slice", .layout = "1g,1g,1g,1g,1g,1g,1g"},
+    {.name = "E", .summary = "all do the same at the same times", .lockstep = true},
+    {.name = "F", .summary = "the power limit holds the clock down", .power_limit_watts = 250},
+    {.name = "H", .summary = "jobs change and no process does", .announced = false},
+    {.name = "I", .summary = "a unit without a counter draws up to 150 W", .hidden_watts = 150},
+    {.name = "J", .summary = "the energy counter is half a second late", .energy_lag_s = 0.5},
+    {.name = "K",
+     .summary = "each instance's counters show 0.4 to 1.3 of the truth",
+     .counter_scale = {0.4, 1.3}},
+    {.name = "L",
+     .summary = "units draw less for each further percent; data change nothing",
+     .watts_differ = false,
+     .data_gain = 0,
+     .saturation = 0.8},
+    {.name = "M",
+     .summary = "hidden unit, saturation, late counter, jobs that nobody announces, lost readings",
+     .hidden_watts = 150,
+     .saturation = 0.8,
+     .energy_lag_s = 0.5,
+     .announced = false,
+     .lost = 0.01},
+    {.name = "N", .summary = "jobs of 10 to 40 s", .job_s = {10, 40}},
+    {.name = "P", .summary = "three processes without MIG", .layout = "", .processes = 3},
+    {.name = "S", .summary = "as A, with a sensor that sees all", .part_time_sensor = false},
+    {.name = "T",
+     .summary = "twins, a parked context and an empty instance",
+     .layout = "2g,2g,1g,1g",
+     .watts_differ = false,
+     .data_gain = 0,
+     .twins = true},
+};
+
+double uniform(std::mt19937_64& random, double low, double high) {
+  return std::uniform_real_distribution<double>(low, high)(random);
+}
+
+double bent(double used, double saturation) {
+  return used * (1 + saturation) / (1 + saturation * used);
+}
+
+// A job's ups and downs: what it uses for how long, and how long it waits then.
+struct Stretch {
+  double intensity = 1, work_s = 1, gap_s = 0;
+};
+
+// Training: steps with a short gap.
+std::vector<Stretch> steps(std::mt19937_64& random) {
+  const double length = uniform(random, 0.3, 2.5), gap = uniform(random, 0.03, 0.2) * length;
+  const double level = uniform(random, 0.7, 1);
+  std::vector<Stretch> out;
+  for (int i = 0; i < 12; ++i)
+    out.push_back({level * uniform(random, 0.95, 1), length * uniform(random, 0.9, 1.1), gap});
+  // An evaluation or a checkpoint now and then.
+  out.push_back(
+      {level * uniform(random, 0.3, 0.8), uniform(random, 1, 8), uniform(random, 0.5, 4)});
+  return out;
+}
+
+// Serving: bursts whose number follows the hour.
+std::vector<Stretch> bursts(std::mt19937_64& random) {
+  const double level = uniform(random, 0.6, 1);
+  std::vector<Stretch> out;
+  for (int spell = 0; spell < 4; ++spell) {
+    const double duty = uniform(random, 0.1, 0.85), length = uniform(random, 0.03, 0.2);
+    for (int i = 0; i < 12; ++i)
+      out.push_back({level, length, length * (1 / duty - 1) * uniform(random, 0.5, 1.5)});
+  }
+  return out;
+}
+
+// Batches: long stretches at different levels, with pauses.
+std::vector<Stretch> batches(std::mt19937_64& random) {
+  std::vector<Stretch> out;
+  for (int i = 0; i < 8; ++i)
+    out.push_back(
+        {uniform(random, 0.3, 1), uniform(random, 3, 20), i % 2 == 1 ? uniform(random, 1, 6) : 0});
+  return out;
+}
+
+std::vector<Stretch> pattern(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  switch (random() % 3) {
+    case 0:
+      return steps(random);
+    case 1:
+      return bursts(random);
+    default:
+      return batches(random);
+  }
+}
+
+Activity scaled(Activity activity, double intensity) {
+  for (const auto& [name, member] : activity_shares())
+    if (auto& share = activity.*member) *share = *share * intensity;
+  return activity;
+}
+
+double watts_of(const UnitWork& work, const Activity& used, double core, double memory_ratio) {
+  constexpr UnitWatts kWatts;
+  const auto unit = [&](double watts, const std::optional<Fraction>& share) {
+    return share ? watts * bent(share->value(), work.saturation) : 0.0;
+  };
+  const double units = unit(kWatts.sm, used.sm) + unit(kWatts.tensor, used.tensor) +
+                       unit(kWatts.fp32, used.fp32) + unit(kWatts.fp64, used.fp64) +
+                       unit(kWatts.integer, used.integer);
+  return work.gain * (core * units + memory_ratio * unit(kWatts.dram, used.dram));
+}
+
+}  // namespace
+
+std::span<const TenantScenario> tenant_scenarios() { return kScenarios; }
+
+Result<const TenantScenario*> find_tenant_scenario(std::string_view name) {
+  std::string known;
+  for (const TenantScenario& scenario : kScenarios) {
+    if (name == scenario.name) return &scenario;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", scenario.name);
+  }
+  return Error{Errc::not_found, fmt::format("no scenario '{}': there are {}", name, known)};
+}
+
+Result<std::vector<Workload>> tenant_workloads() {
+  const SimChip* chip = TRY(find_sim_chip("H200"));
+  std::vector<Workload> out = TRY(built_in_workloads(*chip));
+  std::erase_if(out, [](const Workload& workload) {
+    const Activity& activity = workload.phases[0].points.back().activity;
+    return !activity.sm || !activity.dram || !activity.tensor || workload.phases.size() > 1;
+  });
+  return out;
+}
+
+Phase unit_phase(const UnitWork& work, const SimChip& chip, double intensity, double share,
+                 double memory_share) {
+  Phase phase;
+  const double top = chip.sm_clocks.back().value();
+  const double top_voltage = chip.voltage.at(chip.sm_clocks.back());
+  for (std::size_t i = 0; i < chip.sm_clocks.size(); ++i) {
+    const Megahertz clock = chip.sm_clocks[i];
+    const OperatingPoint& base = work.workload->phases[0].points[i];
+    const double voltage = chip.voltage.at(clock) / top_voltage;
+    const double core = voltage * voltage * clock.value() / top;
+    OperatingPoint point;
+    point.rate = 1;
+    point.activity = scaled(base.activity, intensity);
+    if (base.gpu_utilisation) point.gpu_utilisation = *base.gpu_utilisation * intensity;
+    if (base.memory_utilisation) point.memory_utilisation = *base.memory_utilisation * intensity;
+    const double watts = watts_of(work, point.activity, core, memory_share / share) +
+                         work.gain * work.hidden * intensity * core;
+    point.power = Watts(chip.idle_power.at(clock) + watts);
+    phase.points.push_back(std::move(point));
+  }
+  return phase;
+}
+
+TenantWorld::TenantWorld(const TenantScenario& scenario, SimChip chip,
+                         std::vector<Workload> workloads)
+    : scenario_(scenario), chip_(std::move(chip)), workloads_(std::move(workloads)) {}
+
+Result<std::unique_ptr<TenantWorld>> TenantWorld::create(const TenantScenario& scenario,
+                                                         std::uint64_t seed, Duration length) {
+  SimChip chip = *TRY(find_sim_chip("H200"));
+  if (scenario.part_time_sensor) chip.sensors.energy_sight = std::chrono::milliseconds(25);
+  chip.sensors.energy_lag = from_seconds(scenario.energy_lag_s);
+  chip.sensors.loss_probability = scenario.lost;
+  auto workloads = TRY(tenant_workloads());
+  std::unique_ptr<TenantWorld> world(
+      new TenantWorld(scenario, std::move(chip), std::move(workloads)));
+  TRY(world->set_up(seed, length));
+  return world;
+}
+
+Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
+  std::mt19937_64 random(seed * 7919 + 17);
+  // A property of the kernels, not of the run: the same for every seed.
+  std::mt19937_64 kernels(4711);
+  for (std::size_t i = 0; i < workloads_.size(); ++i)
+    hidden_.push_back(uniform(kernels, 0, 1) * scenario_.hidden_watts);
+
+  SimOptions options;
+  options.seed = seed;
+  gpu_ = std::make_unique<SimGpu>(chip_, options);
+  device_ = std::make_unique<SimDevice>(*gpu_, clock_, 0, seed);
+  if (scenario_.power_limit_watts) gpu_->set_power_limit(Watts(*scenario_.power_limit_watts));
+  const bool mig = scenario_.processes == 0;
+  if (mig) {
+    const auto instances = TRY(make_instances(chip_, scenario_.layout));
+    const MigProfile& whole = mig_profiles(chip_).back();
+    for (const GpuInstance& instance : instances) {
+      slots_.push_back(
+          {.instance = instance.id,
+           .share = static_cast<double>(instance.multiprocessors) / whole.multiprocessors,
+           .memory_share = static_cast<double>(instance.memory_slices) / whole.memory_slices});
+      device_->counter_errors.scale[instance.id] =
+          uniform(random, scenario_.counter_scale[0], scenario_.counter_scale[1]);
+    }
+    gpu_->partition(instances);
+  }
+  for (int i = 0; i < scenario_.processes; ++i) slots_.push_back({});
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].jobs = plan(i, seed, seconds(length));
+  if (scenario_.twins) park(slots_[2]);
+  truth_.resize(slots_.size());
+  return {};
+}
+
+// Jobs one after the other, with a pause of up to 5 s when they are announced.
+std::vector<TenantWorld::Job> TenantWorld::plan(std::size_t slot, std::uint64_t seed,
+                                                double length) const {
+  if (scenario_.twins && slot > 1) return {};
+  const bool together = scenario_.lockstep || scenario_.twins;
+  std::mt19937_64 random(seed * 104729 + (together ? 0 : slot) * 1009 + 1);
+  std::normal_distribution<double> gauss(0, 1);
+  std::mt19937_64 own(seed * 15485863 + slot);  // what differs of those in step
+  std::vector<Job> out;
+  double now = uniform(random, 0, 20);
+  while (now < length) {
+    Job job{.begin_s = now};
+    job.end_s = now + uniform(random, scenario_.job_s[0], scenario_.job_s[1]);
+    job.pattern = random();
+    job.workload = (scenario_.lockstep ? own() : random()) % workloads_.size();
+    job.gain = std::exp(scenario_.data_gain * gauss(scenario_.lockstep ? own : random));
+    // Twins do the same work, not in the same moments.
+    if (scenario_.twins) job.pattern += slot;
+    now = job.end_s + (scenario_.announced ? uniform(random, 0, 5) : 0);
+    out.push_back(job);
+  }
+  return out;
+}
+
+Workload TenantWorld::make_work(const Slot& slot, const Job& job) const {
+  const UnitWork units{.workload = &workloads_[job.workload],
+                       .hidden = hidden_[job.workload],
+                       .gain = job.gain,
+                       .saturation = scenario_.saturation};
+  Workload out{.name = units.workload->name, .chip = chip_.name};
+  for (const Stretch& stretch : pattern(job.pattern)) {
+    Phase phase = unit_phase(units, chip_, stretch.intensity, slot.share, slot.memory_share);
+    phase.work = from_seconds(stretch.work_s * slot.share);
+    phase.gap = from_seconds(stretch.gap_s);
+    out.phases.push_back(std::move(phase));
+  }
+  return out;
+}
+
+// A context and not one kernel.
+void TenantWorld::park(Slot& slot) {
+  Workload work{.name = "parked", .chip = chip_.name};
+  Phase phase;
+  for (const Megahertz clock : chip_.sm_clocks) {
+    OperatingPoint point;
+    point.power = Watts(chip_.idle_power.at(clock));
+    point.gpu_utilisation = point.memory_utilisation = Fraction(0);
+    for (const auto& [name, member] : activity_shares()) point.activity.*member = Fraction(0);
+    phase.points.push_back(point);
+  }
+  work.phases.push_back(std::move(phase));
+  slot.running = gpu_->add(std::move(work), Duration::zero(), slot.instance);
+  ++slot.process;
+}
+
+void TenantWorld::begin(Slot& slot, const Job& job) {
+  slot.running = gpu_->add(make_work(slot, job), Duration::zero(), slot.instance);
+  slot.told.workload = workloads_[job.workload].name;
+  if (scenario_.announced || slot.process == 0) ++slot.process;
+}
+
+void TenantWorld::end(Slot& slot) {
+  const SimJob* job = gpu_->tenant(*slot.running);
+  slot.above_base += job->above_base;
+  slot.alone += job->alone;
+  gpu_->remove(*slot.running);
+  slot.running.reset();
+  slot.told.workload.clear();
+}
+
+void TenantWorld::follow_plan(Slot& slot) {
+  const double now = seconds(now_);
+  if (slot.jobs.empty()) return;
+  if (slot.running && slot.jobs[slot.next].end_s <= now) {
+    end(slot);
+    ++slot.next;
+  }
+  if (slot.running || slot.next >= slot.jobs.size()) return;
+  if (slot.jobs[slot.next].begin_s <= now) begin(slot, slot.jobs[slot.next]);
+}
+
+Result<Tenancy> TenantWorld::tick() {
+  for (Slot& slot : slots_) follow_plan(slot);
+  now_ += std::chrono::seconds(1);
+  if (now_ == std::chrono::seconds(1)) (void)device_->tenancy();  // its time begins here
+  clock_.advance(std::chrono::seconds(1));
+  auto seen = device_->tenancy();
+  if (seen.ok()) note_truth();
+  return seen;
+}
+
+void TenantWorld::note_truth() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    Slot& slot = slots_[i];
+    Joules above_base = slot.above_base, alone = slot.alone;
+    if (slot.running) {
+      above_base += gpu_->tenant(*slot.running)->above_base;
+      alone += gpu_->tenant(*slot.running)->alone;
+    }
+    truth_[i] = {.key = slot.instance ? key_of_instance(*slot.instance) : fmt::format("slot {}", i),
+                 .workload = slot.told.workload,
+                 .above_base = above_base - slot.told.above_base,
+                 .alone = alone - slot.told.alone};
+    slot.told.above_base = above_base;
+    slot.told.alone = alone;
+  }
+}
+
+std::string TenantWorld::key_of_instance(int id) const { return fmt::format("instance {}", id); }
+
+std::string TenantWorld::work_of_instance(int id) const {
+  for (const Slot& slot : slots_)
+    if (slot.instance == id && slot.running) return fmt::format("process {}", slot.process);
+  return "";
+}
+
+std::string TenantWorld::key_of_process(std::int64_t pid) const {
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    if (slots_[i].running && static_cast<std::int64_t>(*slots_[i].running) == -pid)
+      return fmt::format("slot {}", i);
+  return fmt::format("process {}", pid);
+}
+
+}  // namespace derate
