@@ -1,0 +1,228 @@
+#include "attrib/tick_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace derate {
+namespace {
+
+constexpr const char* kIssues[kTickIssues] = {
+    "the energy counter is missing",  "the energy counter begins",
+    "the energy counter went back",   "the energy counter jumped",
+    "no energy counter and no power", "too long without a reading",
+    "energy by power readings",       "counters above 100 %",
+    "impossible readings left out",   "tenants without a name left out",
+    "tenants of the same name",       "tenants ended",
+    "a reading out of order",
+};
+
+// No board draws it (docs/sensors.md).
+constexpr double kMostWatts = 10'000;
+// A counter moves in steps of 0.1 s on all that we know: assumed never above 1 s.
+constexpr Duration kCounterStep = std::chrono::seconds(1);
+// What MIG has divided every GPU into so far: for a driver that does not tell.
+constexpr int kUsualSlices = 7;
+
+void count(IssueCounts& issues, TickIssue issue, std::uint64_t times = 1) {
+  issues[static_cast<std::size_t>(issue)] += times;
+}
+
+std::optional<Fraction> clean(const std::optional<Fraction>& share, IssueCounts& issues) {
+  if (!share) return std::nullopt;
+  const double value = share->value();
+  if (std::isnan(value) || value < 0) return count(issues, TickIssue::dropped), std::nullopt;
+  if (value > 1) return count(issues, TickIssue::clamped), Fraction(1);
+  return share;
+}
+
+// Of quantities that are finite and not negative.
+template <class Q>
+std::optional<Q> sound(const std::optional<Q>& reading, IssueCounts& issues) {
+  if (!reading || (std::isfinite(reading->value()) && reading->value() >= 0)) return reading;
+  count(issues, TickIssue::dropped);
+  return std::nullopt;
+}
+
+Activity clean(const Activity& activity, IssueCounts& issues) {
+  Activity out = activity;
+  for (const ActivityShare& share : activity_shares())
+    out.*share.member = clean(activity.*share.member, issues);
+  out.pcie_tx = sound(activity.pcie_tx, issues);
+  out.pcie_rx = sound(activity.pcie_rx, issues);
+  return out;
+}
+
+bool has_shares(const Activity& activity) {
+  const auto shares = activity_shares();
+  return std::any_of(shares.begin(), shares.end(),
+                     [&](const ActivityShare& share) { return (activity.*share.member); });
+}
+
+bool is_at_work(const Activity& activity) {
+  const auto shares = activity_shares();
+  return std::any_of(shares.begin(), shares.end(), [&](const ActivityShare& share) {
+    return (activity.*share.member).value_or(Fraction(0)) > Fraction(0);
+  });
+}
+
+Fraction part_of(int part, int whole) {
+  return Fraction(std::clamp(static_cast<double>(part) / whole, 0.0, 1.0));
+}
+
+// The multiprocessors are what computes; slices differ from them by the profile.
+Fraction share_of(const GpuInstance& instance, const Tenancy& all) {
+  if (instance.multiprocessors > 0 && all.multiprocessors.value_or(0) > 0)
+    return part_of(instance.multiprocessors, *all.multiprocessors);
+  const int slices = all.slices.value_or(0) > 0 ? *all.slices : kUsualSlices;
+  return part_of(instance.slices, slices);
+}
+
+Fraction memory_share_of(const GpuInstance& instance, const Tenancy& all) {
+  if (instance.memory_slices > 0 && all.memory_slices.value_or(0) > 0)
+    return part_of(instance.memory_slices, *all.memory_slices);
+  return share_of(instance, all);
+}
+
+// A list that may not be read in full must not make a busy instance idle.
+bool holds_context(const GpuInstance& instance, const TenantTick& tenant, const Tenancy& all) {
+  return is_at_work(tenant.activity) ||
+         std::any_of(all.processes.begin(), all.processes.end(), [&](const GpuProcess& process) {
+           return process.gpu_instance == instance.id;
+         });
+}
+
+TenantTick tick_of(const GpuInstance& instance, const Tenancy& all, IssueCounts& issues) {
+  TenantTick out{.share = share_of(instance, all),
+                 .memory_share = memory_share_of(instance, all),
+                 .activity = clean(instance.activity, issues)};
+  out.signal = has_shares(out.activity) ? SignalKind::instance_activity : SignalKind::allocation;
+  out.context = holds_context(instance, out, all);
+  return out;
+}
+
+TenantTick tick_of(const GpuProcess& process, bool has_utilisation, IssueCounts& issues) {
+  TenantTick out{.sm_utilisation = clean(process.sm_utilisation, issues),
+                 .memory_utilisation = clean(process.memory_utilisation, issues)};
+  out.signal = has_utilisation ? SignalKind::process_utilisation : SignalKind::allocation;
+  return out;
+}
+
+// Added under its key, unless it has none or another has it.
+void add(std::vector<TenantTick>& tenants, TenantTick tenant, const std::vector<std::string>& keys,
+         std::size_t at, IssueCounts& issues) {
+  if (at >= keys.size() || keys[at].empty()) return count(issues, TickIssue::unnamed);
+  for (const TenantTick& other : tenants)
+    if (other.key == keys[at]) return count(issues, TickIssue::named_twice);
+  tenant.key = keys[at];
+  tenants.push_back(std::move(tenant));
+}
+
+std::vector<TenantTick> tenants_of(const Tenancy& now, const TenantKeys& keys, bool has_utilisation,
+                                   IssueCounts& issues) {
+  std::vector<TenantTick> out;
+  if (now.mig) {
+    for (std::size_t i = 0; i < now.instances.size(); ++i)
+      add(out, tick_of(now.instances[i], now, issues), keys.instances, i, issues);
+  } else {
+    for (std::size_t i = 0; i < now.processes.size(); ++i)
+      add(out, tick_of(now.processes[i], has_utilisation, issues), keys.processes, i, issues);
+  }
+  return out;
+}
+
+std::optional<std::int64_t> counter_of(const Sample& board, IssueCounts& issues) {
+  const auto energy = sound(board.energy, issues);
+  // Above that a double no longer tells millijoules apart.
+  constexpr double kMostJoules = 1e12;
+  if (!energy || energy->value() > kMostJoules) return std::nullopt;
+  return std::llround(energy->value() * 1000);
+}
+
+// As telemetry's energy meter chooses.
+std::optional<Watts> power_of(const Sample& board, IssueCounts& issues) {
+  for (const auto& reading : {board.power_instant, board.power_usage, board.power_average})
+    if (const auto power = sound(reading, issues); power && power->value() <= kMostWatts)
+      return power;
+  return std::nullopt;
+}
+
+}  // namespace
+
+const char* to_string(TickIssue issue) { return kIssues[static_cast<std::size_t>(issue)]; }
+
+std::string SourcedTick::reason() const {
+  std::string out;
+  for (std::size_t i = 0; i < kTickIssues; ++i)
+    if (issues[i] > 0) out += fmt::format("{}{}", out.empty() ? "" : "; ", kIssues[i]);
+  return out;
+}
+
+std::optional<std::int64_t> TickSource::by_power(const Sample& board, Duration length,
+                                                 IssueCounts& issues) {
+  const auto before = std::exchange(power_, power_of(board, issues));
+  if (length <= Duration::zero()) return std::nullopt;
+  if (!before || !power_) return count(issues, TickIssue::power_missing), std::nullopt;
+  if (length > max_gap_) return count(issues, TickIssue::long_gap), std::nullopt;
+  count(issues, TickIssue::by_power);
+  const double all = remainder_mj_ + (*before + *power_).value() / 2 * seconds(length) * 1000;
+  const double whole = std::floor(all);
+  remainder_mj_ = all - whole;
+  return static_cast<std::int64_t>(whole);
+}
+
+// What the board used since the reading before; empty where that cannot be told.
+std::optional<std::int64_t> TickSource::step(const Sample& board, Duration length,
+                                             IssueCounts& issues) {
+  const auto counter = counter_of(board, issues);
+  has_counter_ = has_counter_ || counter;
+  if (!has_counter_) return by_power(board, length, issues);
+  const auto before = std::exchange(counter_mj_, counter);
+  if (!counter) return count(issues, TickIssue::counter_missing), std::nullopt;
+  if (length <= Duration::zero()) return std::nullopt;
+  if (!before) return count(issues, TickIssue::counter_began), std::nullopt;
+  if (*counter < *before) return count(issues, TickIssue::counter_back), std::nullopt;
+  const double most = kMostWatts * seconds(length + kCounterStep) * 1000;
+  if (static_cast<double>(*counter - *before) > most)
+    return count(issues, TickIssue::counter_jump), std::nullopt;
+  return *counter - *before;
+}
+
+void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues) {
+  std::vector<std::string> keys;
+  for (const TenantTick& tenant : tenants) keys.push_back(tenant.key);
+  for (const std::string& key : keys_)
+    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+      count(issues, TickIssue::tenant_ended);
+  keys_ = std::move(keys);
+}
+
+std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys& keys) {
+  if (last_ && now.board.time <= *last_) {
+    count(all_, TickIssue::time_back);
+    return std::nullopt;
+  }
+  // An idle process may have no reading: one of any tells that the driver counts them.
+  for (const GpuProcess& process : now.processes)
+    has_utilisation_ = has_utilisation_ || process.sm_utilisation || process.memory_utilisation;
+  SourcedTick out;
+  out.tick.length = last_ ? now.board.time - *last_ : Duration::zero();
+  out.tick.energy_mj = step(now.board, out.tick.length, out.issues);
+  out.tick.sm_clock = sound(now.board.sm_clock, out.issues);
+  out.tick.temperature = now.board.temperature;
+  if (out.tick.temperature && !std::isfinite(out.tick.temperature->value()))
+    out.tick.temperature.reset();
+  out.tick.capped = (now.board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  out.tick.board = clean(now.board.activity, out.issues);
+  out.tick.tenants = tenants_of(now, keys, has_utilisation_, out.issues);
+  count_ended(out.tick.tenants, out.issues);
+  for (std::size_t i = 0; i < kTickIssues; ++i) all_[i] += out.issues[i];
+  const bool begins = !last_;
+  last_ = now.board.time;
+  if (begins) return std::nullopt;
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,80 @@
+// From successive readings of a GPU's tenancy to ticks: energy steps, cleaned counters, and who was
+// there. Nothing that a sensor says can make an energy negative or lose one unseen.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attrib/tick.h"
+#include "core/tenancy.h"
+
+namespace derate {
+
+// Who the tenants of a reading are, in its order: each key the same for life and never another's.
+// An empty key: nobody knows; its energy is borne by those who are known, or by nobody.
+struct TenantKeys {
+  std::vector<std::string> instances, processes;
+
+  bool operator==(const TenantKeys&) const = default;
+};
+
+// What was not as usual.
+enum class TickIssue : std::uint8_t {
+  counter_missing,  // there was an energy counter, and now there is none
+  counter_began,    // its first reading, or the first after it was missing
+  counter_back,     // it went back: the driver was loaded anew, or it wrapped
+  counter_jump,     // it went further than a board can draw
+  power_missing,    // no counter, and no power either
+  long_gap,         // no counter, and too long without a reading to integrate the power
+  by_power,         // no counter: power times time
+  clamped,          // a share above 100 % was taken for 100 %
+  dropped,          // a number that cannot be was left out
+  unnamed,          // a tenant without a key was left out
+  named_twice,      // two tenants of one key: the first counts
+  tenant_ended,     // one of the reading before is gone: its last part is borne by the others
+  time_back,        // a reading that is not later than the one before: left out
+};
+inline constexpr std::size_t kTickIssues = 13;
+const char* to_string(TickIssue issue);
+
+using IssueCounts = std::array<std::uint64_t, kTickIssues>;
+
+struct SourcedTick {
+  AttribTick tick;
+  IssueCounts issues{};  // in this tick
+  // The issues in words, the ones that cost energy first; empty: all as usual.
+  std::string reason() const;
+};
+
+class TickSource {
+ public:
+  // Without a counter: readings further apart are not bridged by their power.
+  explicit TickSource(Duration max_gap = std::chrono::seconds(10)) : max_gap_(max_gap) {}
+
+  // The tick from the reading before to this one. A reading that was missed makes a longer tick.
+  // Empty for the first, which only begins, and for one that is not later than the one before.
+  std::optional<SourcedTick> next(const Tenancy& now, const TenantKeys& keys);
+
+  // Of all ticks so far, and of readings that made none.
+  const IssueCounts& issues() const { return all_; }
+
+ private:
+  std::optional<std::int64_t> step(const Sample& board, Duration length, IssueCounts& issues);
+  std::optional<std::int64_t> by_power(const Sample& board, Duration length, IssueCounts& issues);
+  void count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues);
+
+  Duration max_gap_;
+  std::optional<Instant> last_;
+  bool has_counter_ = false;                // one was seen, ever
+  std::optional<std::int64_t> counter_mj_;  // the newest reading to measure from
+  std::optional<Watts> power_;
+  double remainder_mj_ = 0;  // of the power, below a millijoule
+  bool has_utilisation_ = false;
+  std::vector<std::string> keys_;  // of the reading before
+  IssueCounts all_{};
+};
+
+}  // namespace derate

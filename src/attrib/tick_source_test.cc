@@ -1,0 +1,236 @@
+#include "attrib/tick_source.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "attrib/settle.h"
+
+namespace derate {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::optional<Fraction> any_share() {
+  const double value = *rc::gen::weightedOneOf<double>(
+      {{6, rc::gen::map(rc::gen::inRange(0, 101), [](int p) { return p / 100.0; })},
+       {2, rc::gen::element(1.29, -0.1, kNaN, 1e300)}});
+  return *rc::gen::arbitrary<bool>() ? std::optional(Fraction(value)) : std::nullopt;
+}
+
+GpuInstance any_instance(int id) {
+  GpuInstance out{.id = id, .slices = *rc::gen::inRange(-1, 9)};
+  out.memory_slices = *rc::gen::inRange(-1, 9);
+  out.multiprocessors = *rc::gen::inRange(-1, 140);
+  out.activity.sm = any_share();
+  out.activity.dram = any_share();
+  return out;
+}
+
+// A reading of a GPU on which anything may happen, `counter` aside.
+Tenancy any_reading(Instant time) {
+  Tenancy out{.mig = *rc::gen::arbitrary<bool>()};
+  out.board.time = time;
+  out.board.activity.sm = any_share();
+  out.board.power_usage = Watts(*rc::gen::element(0.0, 250.0, -1.0, kNaN, 1e7));
+  if (*rc::gen::arbitrary<bool>()) {
+    out.slices = *rc::gen::inRange(0, 8);
+    out.multiprocessors = *rc::gen::inRange(0, 133);
+  }
+  const int tenants = *rc::gen::inRange(0, 5);
+  for (int i = 0; i < tenants; ++i) {
+    out.instances.push_back(any_instance(i));
+    GpuProcess process{.pid = 100 + i, .sm_utilisation = any_share()};
+    if (*rc::gen::arbitrary<bool>()) process.gpu_instance = *rc::gen::inRange(0, 5);
+    out.processes.push_back(process);
+  }
+  return out;
+}
+
+// Now and then one without a key, or two of one.
+TenantKeys any_keys() {
+  TenantKeys out;
+  for (auto* list : {&out.instances, &out.processes})
+    for (int i = 0; i < 5; ++i)
+      list->push_back(*rc::gen::element<std::string>("", "a", "b", "c", "d", "e", "f"));
+  return out;
+}
+
+void check_sound(const SourcedTick& sourced) {
+  const AttribTick& tick = sourced.tick;
+  RC_ASSERT(tick.length > Duration::zero());
+  RC_ASSERT(tick.energy_mj || !sourced.reason().empty());
+  RC_ASSERT(!tick.energy_mj || *tick.energy_mj >= 0);
+  std::vector<std::string> keys;
+  for (const TenantTick& tenant : tick.tenants) {
+    RC_ASSERT(!tenant.key.empty());
+    keys.push_back(tenant.key);
+    for (const auto& share : {std::optional(tenant.share), std::optional(tenant.memory_share),
+                              tenant.activity.sm, tenant.activity.dram, tenant.sm_utilisation})
+      RC_ASSERT(!share || (share->value() >= 0 && share->value() <= 1));
+  }
+  std::sort(keys.begin(), keys.end());
+  RC_ASSERT(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
+}
+
+std::int64_t sum_of(const Split& split) {
+  std::int64_t out = split.unallocated_mj;
+  for (const TenantEnergy& tenant : split.tenants) {
+    RC_ASSERT(tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0);
+    out += tenant.total_mj();
+  }
+  RC_ASSERT(split.unallocated_mj >= 0);
+  return out;
+}
+
+enum class Fate { goes_on, back, missing, missed };
+
+// Whatever comes: between two breaks of the counter the splits add up to its difference.
+TEST(TickSource, SplitsAddUpToTheCounterPiecewise) {
+  rc::check([] {
+    TickSource source;
+    const auto method = split_methods().front().make({.base = Watts(80), .context = Watts(30)});
+    std::int64_t counter = *rc::gen::inRange<std::int64_t>(0, 1'000'000'000);
+    std::optional<std::int64_t> baseline;
+    std::int64_t wanted = 0, got = 0;
+    std::uint64_t breaks = 0;
+    Instant time{};
+    const int readings = *rc::gen::inRange(2, 40);
+    for (int i = 0; i < readings; ++i) {
+      const auto fate = *rc::gen::weightedElement<Fate>(
+          {{8, Fate::goes_on}, {1, Fate::back}, {1, Fate::missing}, {1, Fate::missed}});
+      time += std::chrono::milliseconds(*rc::gen::inRange(1, 5000));
+      counter += *rc::gen::inRange<std::int64_t>(0, 700'000) / 5000;
+      if (fate == Fate::missed) continue;
+      Tenancy now = any_reading(time);
+      if (fate == Fate::back) counter = counter / 2 - 1 > 0 ? counter / 2 - 1 : counter;
+      const bool broken = baseline && (fate == Fate::missing || counter < *baseline);
+      if (fate != Fate::missing) now.board.energy = Joules(static_cast<double>(counter) / 1000);
+      // Before any counter was seen power stands in; that is another property.
+      if (fate == Fate::missing && !baseline && breaks == 0) now.board.power_usage.reset();
+      if (baseline && !broken) wanted += counter - *baseline;
+      breaks += broken ? 1 : 0;
+      baseline = fate == Fate::missing ? std::nullopt : std::optional(counter);
+      const auto tick = source.next(now, any_keys());
+      if (!tick) continue;
+      check_sound(*tick);
+      RC_ASSERT(!broken || (!tick->tick.energy_mj && !tick->reason().empty()));
+      if (const auto split = settle(tick->tick, method->step(tick->tick), IdleRule::by_slice))
+        got += sum_of(*split);
+    }
+    RC_ASSERT(got == wanted);
+  });
+}
+
+// Without a counter: no part of a millijoule is lost on the way.
+TEST(TickSource, PowerTimesTimeKeepsItsRemainder) {
+  rc::check([] {
+    TickSource source;
+    double exact = 0;
+    std::int64_t sum = 0;
+    std::optional<double> before;
+    Instant time{};
+    for (int i = 0; i < 60; ++i) {
+      const int step_ms = *rc::gen::inRange(1, 2000);
+      time += std::chrono::milliseconds(step_ms);
+      const double watts = *rc::gen::inRange(0, 7000) / 10.0;
+      Tenancy now;
+      now.board.time = time;
+      now.board.power_instant = Watts(watts);
+      if (const auto tick = source.next(now, {})) {
+        RC_ASSERT(tick->issues[static_cast<std::size_t>(TickIssue::by_power)] == 1u);
+        sum += tick->tick.energy_mj.value();
+        exact += (watts + *before) / 2 * step_ms;
+        RC_ASSERT(std::abs(static_cast<double>(sum) - exact) <= 1.01);
+      }
+      before = watts;
+    }
+  });
+}
+
+Tenancy reading(double at_s, std::optional<double> joules) {
+  Tenancy out;
+  out.board.time = Instant{} + from_seconds(at_s);
+  if (joules) out.board.energy = Joules(*joules);
+  return out;
+}
+
+TEST(TickSource, MissedReadingMakesALongerTick) {
+  TickSource source;
+  EXPECT_FALSE(source.next(reading(1, 100), {}));
+  const auto tick = source.next(reading(4, 100.75), {});
+  ASSERT_TRUE(tick);
+  EXPECT_EQ(tick->tick.length, std::chrono::seconds(3));
+  EXPECT_EQ(tick->tick.energy_mj, 750);
+  EXPECT_EQ(tick->reason(), "");
+}
+
+TEST(TickSource, JumpThatNoBoardDrawsIsNoEnergy) {
+  TickSource source;
+  source.next(reading(1, 100), {});
+  const auto jumped = source.next(reading(2, 1e6), {});
+  EXPECT_FALSE(jumped->tick.energy_mj);
+  EXPECT_EQ(jumped->reason(), "the energy counter jumped");
+  EXPECT_EQ(source.next(reading(3, 1e6 + 1), {})->tick.energy_mj, 1000);
+}
+
+TEST(TickSource, ReadingOutOfOrderIsLeftOut) {
+  TickSource source;
+  source.next(reading(2, 100), {});
+  EXPECT_FALSE(source.next(reading(2, 90), {}));
+  EXPECT_FALSE(source.next(reading(1, 90), {}));
+  EXPECT_EQ(source.issues()[static_cast<std::size_t>(TickIssue::time_back)], 2u);
+  EXPECT_EQ(source.next(reading(3, 101), {})->tick.energy_mj, 1000);
+}
+
+TEST(TickSource, InstancesHaveTheirMultiprocessorsAndProcesses) {
+  TickSource source;
+  source.next(reading(1, 100), {});
+  Tenancy now = reading(2, 300);
+  now.mig = true;
+  now.slices = 7;
+  now.memory_slices = 8;
+  now.multiprocessors = 132;
+  now.instances = {{.id = 1, .slices = 1, .memory_slices = 1, .multiprocessors = 16},
+                   {.id = 2, .slices = 3, .memory_slices = 4, .multiprocessors = 60},
+                   {.id = 3, .slices = 1, .memory_slices = 1, .multiprocessors = 16}};
+  now.instances[1].activity.sm = Fraction(0.5);
+  now.processes = {{.pid = 7, .gpu_instance = 1}, {.pid = 9}};
+  now.board.throttle_reasons = throttle::kSwPowerCap | throttle::kGpuIdle;
+  const auto tick = source.next(now, {{"x", "y", "z"}, {}})->tick;
+  ASSERT_EQ(tick.tenants.size(), 3u);
+  EXPECT_TRUE(tick.capped);
+  EXPECT_EQ(tick.tenants[0].share, Fraction(16.0 / 132));
+  EXPECT_EQ(tick.tenants[1].memory_share, Fraction(0.5));
+  EXPECT_EQ(tick.tenants[0].signal, SignalKind::allocation);
+  EXPECT_EQ(tick.tenants[1].signal, SignalKind::instance_activity);
+  EXPECT_TRUE(tick.tenants[0].context);   // a process
+  EXPECT_TRUE(tick.tenants[1].context);   // activity, with no process that may be seen
+  EXPECT_FALSE(tick.tenants[2].context);  // nobody
+}
+
+TEST(TickSource, ProcessesHaveUtilisationOnceTheDriverTellsAny) {
+  TickSource source;
+  source.next(reading(1, 100), {});
+  Tenancy now = reading(2, 300);
+  now.processes = {{.pid = 7}, {.pid = 8}};
+  const TenantKeys keys{{}, {"7", "8"}};
+  EXPECT_EQ(source.next(now, keys)->tick.tenants[0].signal, SignalKind::allocation);
+  now.board.time += std::chrono::seconds(1);
+  now.processes[1].sm_utilisation = Fraction(1.4);
+  const auto told = source.next(now, keys);
+  EXPECT_EQ(told->tick.tenants[0].signal, SignalKind::process_utilisation);
+  EXPECT_EQ(told->tick.tenants[1].sm_utilisation, Fraction(1));
+  EXPECT_EQ(told->reason(), "counters above 100 %");
+  now.board.time += std::chrono::seconds(1);
+  now.processes = {{.pid = 7}};
+  const auto idle = source.next(now, keys);
+  EXPECT_EQ(idle->tick.tenants[0].signal, SignalKind::process_utilisation);
+  EXPECT_EQ(idle->reason(), "tenants ended");
+}
+
+}  // namespace
+}  // namespace derate
