@@ -44,18 +44,11 @@ struct Accounts {
   std::vector<double> base, context, dynamic;
 };
 
-// The dynamic power of each, with its part of what the estimate does not explain.
-std::vector<double> dynamic_of(const PowerEstimate& estimate, double total, double seconds) {
+std::vector<double> dynamic_of(const PowerEstimate& estimate, double seconds) {
   std::vector<double> dynamic;
   for (const TenantEstimate& tenant : estimate.tenants)
     dynamic.push_back(positive(tenant.dynamic.value()) * seconds * 1000);
-  const std::vector<double>& weights = estimate.residual_weights;
-  if (weights.size() != dynamic.size()) return in_proportion(total, std::move(dynamic));
-  std::vector<double> counted = weights;
-  for (double& weight : counted) weight = positive(weight);
-  const std::vector<double> more = in_proportion(total - sum(dynamic), counted);
-  for (std::size_t i = 0; i < dynamic.size(); ++i) dynamic[i] = positive(dynamic[i] + more[i]);
-  return in_proportion(total, std::move(dynamic));
+  return dynamic;
 }
 
 Accounts accounts(const AttribTick& tick, const PowerEstimate& estimate, IdleRule rule) {
@@ -70,7 +63,10 @@ Accounts accounts(const AttribTick& tick, const PowerEstimate& estimate, IdleRul
     context *= shrink;
   }
   Accounts out;
-  out.dynamic = dynamic_of(estimate, energy - base - context, length);
+  out.dynamic = dynamic_of(estimate, length);
+  const double to_base = std::min(1.0, positive(estimate.residual_to_base.value()));
+  base = positive(base + to_base * (energy - base - context - sum(out.dynamic)));
+  out.dynamic = in_proportion(positive(energy - base - context), std::move(out.dynamic));
   const double unexplained = energy - base - context - sum(out.dynamic);
   if (sum(residents) > 0)
     context += unexplained;

@@ -43,8 +43,9 @@ struct Split {
 };
 
 // unallocated + all tenants = board, exactly, and nothing is negative. What the estimate does not
-// explain of the energy goes in proportion to the dynamic power; without any to those who hold a
-// context, equally; without those to nobody. Empty when the tick has no energy to split.
+// explain of the energy goes to the base as far as the estimate says so, else in proportion to the
+// dynamic power; without any to those who hold a context, equally; without those to nobody. Empty
+// when the tick has no energy to split.
 std::optional<Split> settle(const AttribTick& tick, const PowerEstimate& estimate, IdleRule rule);
 
 // Whole parts of `total` in proportion to `weights` by largest remainder; all to the first where no

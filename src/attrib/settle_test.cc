@@ -28,8 +28,7 @@ PowerEstimate any_estimate(std::size_t tenants) {
   };
   PowerEstimate out{.base = Watts(watts()), .context = Watts(watts())};
   for (std::size_t i = 0; i < tenants; ++i) out.tenants.push_back({.dynamic = Watts(watts())});
-  if (*rc::gen::arbitrary<bool>())
-    for (std::size_t i = 0; i < tenants; ++i) out.residual_weights.push_back(watts());
+  out.residual_to_base = Fraction(*rc::gen::elementOf(std::vector<double>{0, 0.4, 1, 7, -1}));
   return out;
 }
 
@@ -66,6 +65,21 @@ TEST(Settle, ResidualGoesInProportionToTheDynamicPower) {
   EXPECT_EQ(split->tenants[0].dynamic_mj, 65'000);
   EXPECT_EQ(split->tenants[1].dynamic_mj, 195'000);
   EXPECT_EQ(split->tenants[2].total_mj(), 20'000);  // a third of the context step, nothing more
+}
+
+TEST(Settle, WhatIsNoiseIsTheBases) {
+  AttribTick tick{.length = std::chrono::seconds(1), .energy_mj = 300'000};
+  tick.tenants = {{.key = "a"}, {.key = "b"}};
+  PowerEstimate estimate{.base = Watts(80), .context = Watts(40), .residual_to_base = Fraction(1)};
+  estimate.tenants = {{.dynamic = Watts(50)}, {.dynamic = Watts(100)}};
+  auto split = settle(tick, estimate, IdleRule::unallocated);
+  EXPECT_EQ(split->unallocated_mj, 110'000);
+  EXPECT_EQ(split->tenants[1].dynamic_mj, 100'000);
+  // A base cannot bear more than it has.
+  tick.energy_mj = 100'000;
+  split = settle(tick, estimate, IdleRule::unallocated);
+  EXPECT_EQ(split->unallocated_mj, 0);
+  EXPECT_EQ(split->tenants[1].dynamic_mj, 40'000);
 }
 
 TEST(Settle, NobodyThereLeavesAllUnallocated) {

@@ -28,9 +28,9 @@ struct PowerEstimate {
   Watts base{};     // of the board with no context
   Watts context{};  // more of it as soon as anyone holds a context; drawn only then
   std::vector<TenantEstimate> tenants;  // as the tick has them
-  // How much more of an unexplained watt goes to each tenant, relative; empty: in proportion to
-  // its dynamic power.
-  std::vector<double> residual_weights;
+  // The part of what the estimate does not explain that is noise of the sensor and so nobody's: the
+  // base bears it, as far as it has watts to bear it with. The rest goes to the tenants.
+  Fraction residual_to_base{0};
 };
 
 class SplitMethod {

@@ -120,12 +120,23 @@ void add(std::vector<TenantTick>& tenants, TenantTick tenant, const std::vector<
   tenants.push_back(std::move(tenant));
 }
 
+// Who runs there, as one text: processes that came or went make another.
+std::string work_of(const GpuInstance& instance, const Tenancy& all, const TenantKeys& keys) {
+  std::string out;
+  for (std::size_t i = 0; i < all.processes.size() && i < keys.processes.size(); ++i)
+    if (all.processes[i].gpu_instance == instance.id) out += keys.processes[i] + " ";
+  return out;
+}
+
 std::vector<TenantTick> tenants_of(const Tenancy& now, const TenantKeys& keys, bool has_utilisation,
                                    IssueCounts& issues) {
   std::vector<TenantTick> out;
   if (now.mig) {
-    for (std::size_t i = 0; i < now.instances.size(); ++i)
-      add(out, tick_of(now.instances[i], now, issues), keys.instances, i, issues);
+    for (std::size_t i = 0; i < now.instances.size(); ++i) {
+      TenantTick tenant = tick_of(now.instances[i], now, issues);
+      tenant.work = work_of(now.instances[i], now, keys);
+      add(out, std::move(tenant), keys.instances, i, issues);
+    }
   } else {
     for (std::size_t i = 0; i < now.processes.size(); ++i)
       add(out, tick_of(now.processes[i], has_utilisation, issues), keys.processes, i, issues);

@@ -322,7 +322,7 @@ void TenantWorld::note_truth() {
       above_base += gpu_->tenant(*slot.running)->above_base;
       alone += gpu_->tenant(*slot.running)->alone;
     }
-    truth_[i] = {.key = slot.instance ? key_of_instance(*slot.instance) : fmt::format("slot {}", i),
+    truth_[i] = {.key = slot.instance ? key_of_instance(*slot.instance) : key_of_slot(i),
                  .workload = slot.told.workload,
                  .above_base = above_base - slot.told.above_base,
                  .alone = alone - slot.told.alone};
@@ -333,16 +333,14 @@ void TenantWorld::note_truth() {
 
 std::string TenantWorld::key_of_instance(int id) const { return fmt::format("instance {}", id); }
 
-std::string TenantWorld::work_of_instance(int id) const {
-  for (const Slot& slot : slots_)
-    if (slot.instance == id && slot.running) return fmt::format("process {}", slot.process);
-  return "";
+std::string TenantWorld::key_of_slot(std::size_t at) const {
+  return fmt::format("slot {} process {}", at, slots_[at].process);
 }
 
 std::string TenantWorld::key_of_process(std::int64_t pid) const {
   for (std::size_t i = 0; i < slots_.size(); ++i)
     if (slots_[i].running && static_cast<std::int64_t>(*slots_[i].running) == -pid)
-      return fmt::format("slot {}", i);
+      return key_of_slot(i);
   return fmt::format("process {}", pid);
 }
 

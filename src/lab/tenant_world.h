@@ -90,9 +90,8 @@ class TenantWorld {
   // What was true since the last reading that was not lost, in the order of the slots.
   const std::vector<TenantTruth>& truth() const { return truth_; }
   Joules energy() const { return gpu_->energy(); }  // of the board, in truth
-  // Who a GPU instance or a process is, and what runs there: as a daemon finds it out.
+  // Who a GPU instance or a process is, as a daemon finds it out.
   std::string key_of_instance(int id) const;
-  std::string work_of_instance(int id) const;
   std::string key_of_process(std::int64_t pid) const;
   const SimChip& chip() const { return chip_; }
   Duration elapsed() const { return now_; }
@@ -123,6 +122,7 @@ class TenantWorld {
   void end(Slot& slot);
   void follow_plan(Slot& slot);
   void note_truth();
+  std::string key_of_slot(std::size_t at) const;
 
   TenantScenario scenario_;
   SimChip chip_;

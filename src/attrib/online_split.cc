@@ -1,0 +1,141 @@
+#include "attrib/online_split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "attrib/watt_priors.h"
+
+namespace derate {
+namespace {
+
+constexpr double kLags[] = {0, 0.25, 0.5, 0.75, 1};  // parts of the tick before in a reading
+constexpr double kLagMemory = 0.995;                 // of what speaks for a lag, a tick
+
+// The cosine of two tenants' mixes of units; 1 where one of them does nothing.
+double alike(const WattFeatures& a, const WattFeatures& b) {
+  double ab = 0, aa = 0, bb = 0;
+  for (std::size_t i = 0; i < kWattFeatures; ++i)
+    ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 1;
+}
+
+// A tenant's mix of units: when it changes, other kernels run, and what was learned is doubted.
+struct Mix {
+  WattFeatures mean{};
+  std::string work;
+  bool seen = false;
+
+  double doubt(const WattFeatures& now, const std::string& who) {
+    constexpr double kSmallest = 0.002;  // of the GPU's units: less says nothing of the mix
+    constexpr double kSame = 0.002, kOther = 0.05;  // of 1 - cosine
+    double out = who != work && seen ? 1 : 0;
+    double size = 0;
+    for (const double value : now) size = std::max(size, value);
+    work = who;
+    if (size < kSmallest) return seen ? out : 0;
+    const double apart = seen ? 1 - alike(mean, now) : 0;
+    out = std::max(out, std::clamp((apart - kSame) / (kOther - kSame), 0.0, 1.0));
+    const double keep = !seen || out > 0.5 ? 0 : 0.8;
+    for (std::size_t i = 0; i < kWattFeatures; ++i) mean[i] = keep * mean[i] + (1 - keep) * now[i];
+    seen = true;
+    return out;
+  }
+};
+
+struct Lagged {
+  WattFilter filter;
+  double lag = 0;
+  double evidence = 0;
+};
+
+class Online final : public SplitMethod {
+ public:
+  Online(const BoardFacts& board, const OnlineOptions& options) : board_(board), options_(options) {
+    const WattPrior prior = watt_prior(board);
+    for (const double lag : kLags)
+      if (lag == 0 || options.lag_bank)
+        bank_.push_back({WattFilter(prior, options.aging), lag, lag == 0 ? 1.0 : 0.0});
+  }
+
+  PowerEstimate step(const AttribTick& tick) override {
+    const WattFilter::Scene scene = scene_of(tick);
+    for (Lagged& one : bank_) {
+      const WattFilter::Scene seen = mixed(scene, one.lag);
+      one.filter.advance(seen);
+      if (!tick.energy_mj || seconds(tick.length) <= 0) continue;
+      const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
+      one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
+    }
+    before_ = scene;
+    return estimate(tick, scene);
+  }
+
+ private:
+  WattFilter::Scene scene_of(const AttribTick& tick) {
+    WattFilter::Scene scene{.core_factor = core_factor(tick, board_.highest_clock),
+                            .seconds = std::max(0.0, seconds(tick.length))};
+    if (tick.temperature) scene.temperature = tick.temperature->value();
+    std::map<std::string, Mix> mixes;
+    for (const TenantTick& tenant : tick.tenants) {
+      scene.context = scene.context || tenant.context;
+      WattFilter::Tenant one{.key = tenant.key,
+                             .share = tenant.share.value(),
+                             .memory_share = tenant.memory_share.value()};
+      one.features = watt_features(tenant, scene.core_factor).value_or(WattFeatures{});
+      Mix& mix = mixes[tenant.key] = mixes_[tenant.key];
+      one.doubt = mix.doubt(one.features, tenant.work);
+      scene.tenants.push_back(std::move(one));
+    }
+    mixes_ = std::move(mixes);
+    return scene;
+  }
+
+  // As a reading sees it that is late by `lag` of a tick.
+  WattFilter::Scene mixed(const WattFilter::Scene& now, double lag) const {
+    if (lag == 0) return now;
+    WattFilter::Scene out = now;
+    for (WattFilter::Tenant& tenant : out.tenants) {
+      WattFeatures last{};
+      for (const WattFilter::Tenant& one : before_.tenants)
+        if (one.key == tenant.key) last = one.features;
+      for (std::size_t i = 0; i < kWattFeatures; ++i)
+        tenant.features[i] = (1 - lag) * tenant.features[i] + lag * last[i];
+    }
+    return out;
+  }
+
+  PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) const {
+    const Lagged& best =
+        *std::max_element(bank_.begin(), bank_.end(),
+                          [](const Lagged& a, const Lagged& b) { return a.evidence < b.evidence; });
+    const WattFilter::Outcome told = best.filter.tell(scene);
+    PowerEstimate out{
+        .base = Watts(told.base), .context = Watts(told.context), .residual_to_base = Fraction(1)};
+    for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
+      const auto& watts = told.tenants[i];
+      const double sd = std::hypot(watts.sd, options_.model_sd * watts.mean);
+      TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
+      if (watts.prior_sd > 0)
+        one.prior_share =
+            Fraction(std::min(1.0, watts.sd * watts.sd / (watts.prior_sd * watts.prior_sd)));
+      out.tenants.push_back(one);
+    }
+    return out;
+  }
+
+  BoardFacts board_;
+  OnlineOptions options_;
+  std::vector<Lagged> bank_;
+  WattFilter::Scene before_;
+  std::map<std::string, Mix> mixes_;
+};
+
+}  // namespace
+
+std::unique_ptr<SplitMethod> make_online(const BoardFacts& board, const OnlineOptions& options) {
+  return std::make_unique<Online>(board, options);
+}
+
+}  // namespace derate

@@ -1,0 +1,22 @@
+// Our own method: learns each tenant's watts from the board's power while it runs.
+#pragma once
+
+#include <memory>
+
+#include "attrib/split.h"
+#include "attrib/watt_filter.h"
+
+namespace derate {
+
+struct OnlineOptions {
+  WattAging aging;
+  bool lag_bank = true;  // five filters for a power that comes up to a second late
+  // Uncertainty of a tenant's watts beyond the filter's own, as a part of them.
+  double model_sd = 0.02;
+  double sigma_scale = 1;
+};
+
+std::unique_ptr<SplitMethod> make_online(const BoardFacts& board,
+                                         const OnlineOptions& options = {});
+
+}  // namespace derate

@@ -1,0 +1,15 @@
+// What is believed of a chip's watts before anything was seen of the card.
+#pragma once
+
+#include <string_view>
+
+#include "attrib/split.h"
+#include "attrib/watt_filter.h"
+
+namespace derate {
+
+// Of a chip that is not in the table: a wide belief around an HBM part's. What `board` tells goes
+// before the table.
+WattPrior watt_prior(const BoardFacts& board);
+
+}  // namespace derate

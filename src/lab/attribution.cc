@@ -1,0 +1,186 @@
+#include "lab/attribution.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attrib/tick_source.h"
+
+namespace derate {
+namespace {
+
+constexpr double kBand90 = 1.6449;  // standard deviations on both sides of 90 % of a normal
+
+TenantKeys keys_of(const Tenancy& seen, const TenantWorld& world) {
+  TenantKeys keys;
+  for (const GpuInstance& instance : seen.instances)
+    keys.instances.push_back(world.key_of_instance(instance.id));
+  for (const GpuProcess& process : seen.processes)
+    keys.processes.push_back(world.key_of_process(process.pid));
+  return keys;
+}
+
+// What one method made of one run.
+struct Account {
+  AttributionScore score;
+  std::map<std::string, TenantScore> tenants;
+  std::map<std::string, double> sigma_j;
+};
+
+struct Told {
+  double joules = 0;
+  std::optional<double> sigma_j;
+};
+
+std::map<std::string, Told> above_base(const Split& split) {
+  std::map<std::string, Told> out;
+  for (const TenantEnergy& tenant : split.tenants) {
+    Told& told = out[tenant.key];
+    told.joules = static_cast<double>(tenant.context_mj + tenant.dynamic_mj) / 1000;
+    if (tenant.sigma_mj) told.sigma_j = static_cast<double>(*tenant.sigma_mj) / 1000;
+  }
+  return out;
+}
+
+void note_exactness(const Split& split, AttributionScore& score) {
+  std::int64_t parts = split.unallocated_mj;
+  for (const TenantEnergy& tenant : split.tenants) parts += tenant.total_mj();
+  score.unsettled_mj += std::abs(split.board_mj - parts);
+  ++score.ticks;
+}
+
+void note_later(const std::string& key, const Told& told, double truth, double length,
+                Account& account) {
+  AttributionScore& score = account.score;
+  const double off_w = (told.joules - truth) / length, true_w = truth / length;
+  score.squared_w += off_w * off_w;
+  ++score.readings;
+  if (true_w > 15) {
+    score.absolute_relative += std::abs(off_w) / true_w;
+    ++score.above_15_w;
+  }
+  TenantScore& tenant = account.tenants[key];
+  tenant.estimated_j += told.joules;
+  tenant.true_j += truth;
+  if (told.sigma_j && true_w > 0) {
+    ++score.banded;
+    account.sigma_j[key] += *told.sigma_j;
+    if (std::abs(told.joules - truth) <= kBand90 * *told.sigma_j) ++score.covered;
+  }
+}
+
+// `age_s` at the tick's end.
+void note(const Split& split, const TenantWorld& world, double age_s, Account& account) {
+  note_exactness(split, account.score);
+  const auto told = above_base(split);
+  StretchScore now;
+  for (const TenantTruth& truth : world.truth()) {
+    const auto found = told.find(truth.key);
+    const Told mine = found != told.end() ? found->second : Told{};
+    now.wrong_j += std::abs(mine.joules - truth.above_base.value()) / 2;
+    now.true_j += truth.above_base.value();
+    if (age_s > 300)
+      note_later(truth.key, mine, truth.above_base.value(), seconds(split.length), account);
+  }
+  AttributionScore& score = account.score;
+  (age_s <= 60 ? score.minute : age_s <= 300 ? score.five_minutes : score.later).add(now);
+}
+
+void note_twins(const Account& account, AttributionScore& score) {
+  const TenantScore& one = account.tenants.at("instance 1");
+  const TenantScore& other = account.tenants.at("instance 2");
+  // The twins' loads differ from moment to moment: what counts is how differently they are judged.
+  const double difference = one.estimated_j / one.true_j - other.estimated_j / other.true_j;
+  score.twins = std::abs(difference);
+  const auto sigma = [&](const char* key) {
+    const auto found = account.sigma_j.find(key);
+    return found != account.sigma_j.end() ? found->second : 0.0;
+  };
+  const double band =
+      kBand90 * std::hypot(sigma("instance 1") / one.true_j, sigma("instance 2") / other.true_j);
+  score.twins_in_band = *score.twins <= band;
+}
+
+AttributionScore finished(Account account, const AttributionRun& run) {
+  AttributionScore score = std::move(account.score);
+  double worst = 0;
+  for (const auto& [key, tenant] : account.tenants)
+    if (tenant.true_j > 15 * (seconds(run.length) - 300))
+      worst = std::max(worst, std::abs(tenant.estimated_j / tenant.true_j - 1));
+  score.worst.push_back(worst);
+  if (score.later.share()) score.later_runs.push_back(*score.later.share());
+  if (run.scenario->twins) {
+    note_twins(account, score);
+    score.null_w = account.tenants.at("instance 4").estimated_j / (seconds(run.length) - 300);
+  }
+  return score;
+}
+
+}  // namespace
+
+std::optional<double> AttributionScore::rmse_w() const {
+  if (readings == 0) return std::nullopt;
+  return std::sqrt(squared_w / static_cast<double>(readings));
+}
+
+std::optional<double> AttributionScore::mape() const {
+  if (above_15_w == 0) return std::nullopt;
+  return absolute_relative / static_cast<double>(above_15_w);
+}
+
+std::optional<double> AttributionScore::coverage() const {
+  if (banded == 0) return std::nullopt;
+  return static_cast<double>(covered) / static_cast<double>(banded);
+}
+
+void AttributionScore::add(const AttributionScore& other) {
+  minute.add(other.minute);
+  five_minutes.add(other.five_minutes);
+  later.add(other.later);
+  worst.insert(worst.end(), other.worst.begin(), other.worst.end());
+  later_runs.insert(later_runs.end(), other.later_runs.begin(), other.later_runs.end());
+  squared_w += other.squared_w;
+  absolute_relative += other.absolute_relative;
+  readings += other.readings;
+  above_15_w += other.above_15_w;
+  banded += other.banded;
+  covered += other.covered;
+  null_w = std::max(null_w, other.null_w);
+  if (other.twins) twins = std::max(twins.value_or(0), *other.twins);
+  twins_in_band = twins_in_band && other.twins_in_band;
+  unsettled_mj += other.unsettled_mj;
+  ticks += other.ticks;
+}
+
+BoardFacts true_board_facts(const SimChip& chip) {
+  const double unused = chip.idle_power.at(chip.unused_clock);
+  return {.chip = chip.name,
+          .base = Watts(unused),
+          .context = Watts(chip.idle_power.at(chip.sm_clocks.back()) - unused),
+          .highest_clock = chip.sm_clocks.back()};
+}
+
+Result<std::vector<AttributionScore>> judge(const AttributionRun& run,
+                                            std::span<const JudgedMethod> methods) {
+  const auto world = TRY(TenantWorld::create(*run.scenario, run.seed, run.length));
+  const BoardFacts facts = true_board_facts(world->chip());
+  std::vector<std::unique_ptr<SplitMethod>> made;
+  for (const JudgedMethod& method : methods) made.push_back(method.make(facts, *world));
+  std::vector<Account> accounts(methods.size());
+  TickSource source;
+  while (world->elapsed() < run.length) {
+    const auto seen = world->tick();
+    if (!seen.ok()) continue;
+    const auto sourced = source.next(*seen, keys_of(*seen, *world));
+    if (!sourced) continue;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const PowerEstimate estimate = made[i]->step(sourced->tick);
+      if (const auto split = settle(sourced->tick, estimate, IdleRule::unallocated))
+        note(*split, *world, seconds(world->elapsed()), accounts[i]);
+    }
+  }
+  std::vector<AttributionScore> out;
+  for (Account& account : accounts) out.push_back(finished(std::move(account), run));
+  return out;
+}
+
+}  // namespace derate
