@@ -1,7 +1,7 @@
 #include "attrib/settle.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include <limits>
 #include <numeric>
@@ -32,26 +32,24 @@ PowerEstimate any_estimate(std::size_t tenants) {
   return out;
 }
 
-TEST(Settle, AddsUpToTheMillijouleAndNothingIsNegative) {
-  rc::check([] {
-    const auto tenants = *rc::gen::inRange<std::size_t>(0, 9);
-    const auto energy = *rc::gen::weightedOneOf<std::int64_t>(
-        {{4, rc::gen::inRange<std::int64_t>(0, 1'000'000)},
-         {1, rc::gen::inRange<std::int64_t>(0, 3)},
-         {1, rc::gen::just<std::int64_t>(9'000'000'000'000)}});
-    const AttribTick tick = any_tick(tenants, energy);
-    for (const IdleRule rule : {IdleRule::unallocated, IdleRule::by_slice, IdleRule::equal}) {
-      const auto split = settle(tick, any_estimate(tenants), rule);
-      RC_ASSERT(split.has_value());
-      std::int64_t all = split->unallocated_mj;
-      RC_ASSERT(split->unallocated_mj >= 0);
-      for (const TenantEnergy& tenant : split->tenants) {
-        RC_ASSERT(tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0);
-        all += tenant.total_mj();
-      }
-      RC_ASSERT(all == energy);
+RC_GTEST_PROP(SettleProperty, AddsUpToTheMillijouleAndNothingIsNegative, ()) {
+  const auto tenants = *rc::gen::inRange<std::size_t>(0, 9);
+  const auto energy =
+      *rc::gen::weightedOneOf<std::int64_t>({{4, rc::gen::inRange<std::int64_t>(0, 1'000'000)},
+                                             {1, rc::gen::inRange<std::int64_t>(0, 3)},
+                                             {1, rc::gen::just<std::int64_t>(9'000'000'000'000)}});
+  const AttribTick tick = any_tick(tenants, energy);
+  for (const IdleRule rule : {IdleRule::unallocated, IdleRule::by_slice, IdleRule::equal}) {
+    const auto split = settle(tick, any_estimate(tenants), rule);
+    RC_ASSERT(split.has_value());
+    std::int64_t all = split->unallocated_mj;
+    RC_ASSERT(split->unallocated_mj >= 0);
+    for (const TenantEnergy& tenant : split->tenants) {
+      RC_ASSERT(tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0);
+      all += tenant.total_mj();
     }
-  });
+    RC_ASSERT(all == energy);
+  }
 }
 
 TEST(Settle, ResidualGoesInProportionToTheDynamicPower) {

@@ -2,33 +2,22 @@
 
 #include <fmt/format.h>
 
+#include "attrib/naive_splits.h"
+
 namespace derate {
 namespace {
 
-// Everyone who holds a context draws the same.
-class Equal final : public SplitMethod {
- public:
-  explicit Equal(const BoardFacts& board) : board_(board) {}
-
-  PowerEstimate step(const AttribTick& tick) override {
-    PowerEstimate out{.base = board_.base.value_or(Watts(0)),
-                      .context = board_.context.value_or(Watts(0))};
-    for (const TenantTick& tenant : tick.tenants)
-      out.tenants.push_back({.dynamic = Watts(tenant.context ? 1 : 0)});
-    return out;
-  }
-
- private:
-  BoardFacts board_;
-};
-
-template <class T>
-std::unique_ptr<SplitMethod> make(const BoardFacts& board) {
-  return std::make_unique<T>(board);
-}
-
 constexpr SplitMethodInfo kMethods[] = {
-    {"equal", "the same for everyone who holds a context", false, make<Equal>},
+    {"equal", "the same for everyone who holds a context", false, make_equal_split},
+    {"slices", "by the multiprocessors held, idle or not", false, make_slices_split},
+    {"sm-share", "by the multiprocessors held times their activity", false, make_sm_share_split},
+    {"activity-ratio", "by the activity of each instance, whatever its size", false,
+     make_activity_ratio_split},
+    {"offline-linear", "by one linear model of the whole GPU, made beforehand", true, nullptr},
+    {"offline-trees", "by boosted trees of the whole GPU, made beforehand", true, nullptr},
+    {"workload-models", "by a linear model a workload, made beforehand on an instance", true,
+     nullptr},
+    {"exact-curve", "by the true watts of each tenant: what no tool can know", true, nullptr},
 };
 
 }  // namespace
