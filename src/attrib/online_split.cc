@@ -14,20 +14,20 @@ constexpr double kLags[] = {0, 0.25, 0.5, 0.75, 1};  // parts of the tick before
 constexpr double kLagMemory = 0.995;                 // of what speaks for a lag, a tick
 
 // The cosine of two tenants' mixes of units; 1 where one of them does nothing.
-double alike(const WattFeatures& a, const WattFeatures& b) {
+double alike(const PowerFeatures& a, const PowerFeatures& b) {
   double ab = 0, aa = 0, bb = 0;
-  for (std::size_t i = 0; i < kWattFeatures; ++i)
+  for (std::size_t i = 0; i < kPowerFeatures; ++i)
     ab += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : 1;
 }
 
 // A tenant's mix of units: when it changes, other kernels run, and what was learned is doubted.
 struct Mix {
-  WattFeatures mean{};
+  PowerFeatures mean{};
   std::string work;
   bool seen = false;
 
-  double doubt(const WattFeatures& now, const std::string& who) {
+  double doubt(const PowerFeatures& now, const std::string& who) {
     constexpr double kSmallest = 0.002;  // of the GPU's units: less says nothing of the mix
     constexpr double kSame = 0.002, kOther = 0.05;  // of 1 - cosine
     double out = who != work && seen ? 1 : 0;
@@ -38,7 +38,7 @@ struct Mix {
     const double apart = seen ? 1 - alike(mean, now) : 0;
     out = std::max(out, std::clamp((apart - kSame) / (kOther - kSame), 0.0, 1.0));
     const double keep = !seen || out > 0.5 ? 0 : 0.8;
-    for (std::size_t i = 0; i < kWattFeatures; ++i) mean[i] = keep * mean[i] + (1 - keep) * now[i];
+    for (std::size_t i = 0; i < kPowerFeatures; ++i) mean[i] = keep * mean[i] + (1 - keep) * now[i];
     seen = true;
     return out;
   }
@@ -74,16 +74,16 @@ class Online final : public SplitMethod {
 
  private:
   WattFilter::Scene scene_of(const AttribTick& tick) {
-    WattFilter::Scene scene{.core_factor = core_factor(tick, board_.highest_clock),
+    WattFilter::Scene scene{.core_factor = core_scale(tick.sm_clock, board_.highest_clock),
                             .seconds = std::max(0.0, seconds(tick.length))};
     if (tick.temperature) scene.temperature = tick.temperature->value();
     std::map<std::string, Mix> mixes;
     for (const TenantTick& tenant : tick.tenants) {
-      scene.context = scene.context || tenant.context;
+      scene.context = scene.context || is_present(tenant);
       WattFilter::Tenant one{.key = tenant.key,
                              .share = tenant.share.value(),
                              .memory_share = tenant.memory_share.value()};
-      one.features = watt_features(tenant, scene.core_factor).value_or(WattFeatures{});
+      one.features = power_features(tenant, scene.core_factor);
       Mix& mix = mixes[tenant.key] = mixes_[tenant.key];
       one.doubt = mix.doubt(one.features, tenant.work);
       scene.tenants.push_back(std::move(one));
@@ -97,10 +97,10 @@ class Online final : public SplitMethod {
     if (lag == 0) return now;
     WattFilter::Scene out = now;
     for (WattFilter::Tenant& tenant : out.tenants) {
-      WattFeatures last{};
+      PowerFeatures last{};
       for (const WattFilter::Tenant& one : before_.tenants)
         if (one.key == tenant.key) last = one.features;
-      for (std::size_t i = 0; i < kWattFeatures; ++i)
+      for (std::size_t i = 0; i < kPowerFeatures; ++i)
         tenant.features[i] = (1 - lag) * tenant.features[i] + lag * last[i];
     }
     return out;
@@ -133,6 +133,10 @@ class Online final : public SplitMethod {
 };
 
 }  // namespace
+
+std::unique_ptr<SplitMethod> make_online_split(const BoardFacts& board) {
+  return make_online(board, {});
+}
 
 std::unique_ptr<SplitMethod> make_online(const BoardFacts& board, const OnlineOptions& options) {
   return std::make_unique<Online>(board, options);

@@ -16,7 +16,8 @@ struct OnlineOptions {
   double sigma_scale = 1;
 };
 
-std::unique_ptr<SplitMethod> make_online(const BoardFacts& board,
-                                         const OnlineOptions& options = {});
+std::unique_ptr<SplitMethod> make_online(const BoardFacts& board, const OnlineOptions& options);
+// With the defaults, for the table of methods.
+std::unique_ptr<SplitMethod> make_online_split(const BoardFacts& board);
 
 }  // namespace derate

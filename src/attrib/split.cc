@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include "attrib/naive_splits.h"
+#include "attrib/online_split.h"
 
 namespace derate {
 namespace {
 
 constexpr SplitMethodInfo kMethods[] = {
+    {"online", "by what each tenant's units cost, learned from the board's power while it runs",
+     false, make_online_split},
     {"equal", "the same for everyone who holds a context", false, make_equal_split},
     {"slices", "by the multiprocessors held, idle or not", false, make_slices_split},
     {"sm-share", "by the multiprocessors held times their activity", false, make_sm_share_split},

@@ -12,9 +12,9 @@ using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
 enum Shared : Index { kBase, kLeak, kContext, kLoss, kBend, kUnits };
-constexpr Index kOwn = kWattFeatures;  // states of a tenant
-constexpr Index kShared = kUnits + Index{kWattFeatures};
-constexpr std::size_t kDram = kWattFeatures - 1;
+constexpr Index kOwn = kPowerFeatures;  // states of a tenant
+constexpr Index kShared = kUnits + Index{kPowerFeatures};
+constexpr std::size_t kDram = kPowerFeatures - 1;
 
 // The sensor, before anything was seen of it: a constant and a part of what changes.
 constexpr double kNoiseW = 1.0, kNoiseOfDynamic = 0.03;
@@ -65,14 +65,14 @@ void WattFilter::State::begin() {
   set(kContext, prior.context);
   set(kLoss, prior.loss);
   set(kBend, prior.bend);
-  for (std::size_t i = 0; i < kWattFeatures; ++i)
+  for (std::size_t i = 0; i < kPowerFeatures; ++i)
     set(kUnits + static_cast<Index>(i), prior.units[i]);
 }
 
 // All units of a tenant deviate together, and each a little besides.
 MatrixXd WattFilter::State::own_prior() const {
   VectorXd units(kOwn);
-  for (std::size_t i = 0; i < kWattFeatures; ++i) units(static_cast<Index>(i)) = unit(i);
+  for (std::size_t i = 0; i < kPowerFeatures; ++i) units(static_cast<Index>(i)) = unit(i);
   const double gain2 = prior.gain_sd * prior.gain_sd, unit2 = prior.unit_sd * prior.unit_sd;
   MatrixXd out = gain2 * units * units.transpose();
   out.diagonal() += unit2 * units.cwiseAbs2();
@@ -116,7 +116,7 @@ void WattFilter::State::age(double seconds) {
   };
   cov(kBase, kBase) += aging.base_w2 * seconds;
   add(kContext, aging.context, prior.context);
-  for (std::size_t i = 0; i < kWattFeatures; ++i)
+  for (std::size_t i = 0; i < kPowerFeatures; ++i)
     add(kUnits + static_cast<Index>(i), aging.units, prior.units[i]);
   if (keys.empty()) return;
   const MatrixXd more = own_prior() * (aging.tenant * seconds);
@@ -126,7 +126,7 @@ void WattFilter::State::age(double seconds) {
 
 double WattFilter::State::bend_regressor(const Tenant& tenant, double core_factor) const {
   double sum = 0;
-  for (std::size_t i = 0; i < kWattFeatures; ++i) {
+  for (std::size_t i = 0; i < kPowerFeatures; ++i) {
     const double scale = i == kDram ? tenant.memory_share : tenant.share * core_factor;
     const double own = scale > 0 ? std::min(1.0, tenant.features[i] / scale) : 0;
     sum += std::max(0.0, unit(i)) * tenant.features[i] * (1 - own);
@@ -137,7 +137,7 @@ double WattFilter::State::bend_regressor(const Tenant& tenant, double core_facto
 void WattFilter::State::add_tenant(VectorXd& h, const Tenant& tenant, double core_factor) const {
   h(kBend) += bend_regressor(tenant, core_factor);
   const auto at = find(tenant.key);
-  for (std::size_t i = 0; i < kWattFeatures; ++i) {
+  for (std::size_t i = 0; i < kPowerFeatures; ++i) {
     h(kUnits + static_cast<Index>(i)) += tenant.features[i];
     if (at) h(block(*at) + static_cast<Index>(i)) += tenant.features[i];
   }
@@ -242,7 +242,7 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
     watts.sd = std::sqrt(std::max(0.0, h.dot(s.cov * h)));
     sum += watts.mean;
     double prior2 = 0, by_gain = 0;
-    for (std::size_t i = 0; i < kWattFeatures; ++i) {
+    for (std::size_t i = 0; i < kPowerFeatures; ++i) {
       const double units = tenant.features[i] * s.prior.units[i].sd;
       const double own = tenant.features[i] * s.prior.unit_sd * s.prior.units[i].mean;
       by_gain += tenant.features[i] * s.prior.gain_sd * s.prior.units[i].mean;

@@ -4,7 +4,7 @@
 //   P = base + leak (T - T0) + context + sum_k d_k - loss (sum_k d_k)^2 + noise
 //   d_k = sum_j (theta_j + delta_kj) z_kj + bend sum_j theta_j z_kj (1 - u_kj)
 //
-// z are watt_features(), u the same in the tenant's own units. `bend` is for units that draw less
+// z are power_features(), u the same in the tenant's own units. `bend` is for units that draw less
 // for each further percent. The deviations delta are the point: operand data alone move a kernel's
 // power by up to 67 % at equal counters (arXiv 2212.08805).
 #pragma once
@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "attrib/watt_features.h"
+#include "attrib/features.h"
 
 namespace derate {
 
@@ -30,7 +30,7 @@ struct WattPrior {
   Belief leak{0.2, 0.2};  // W / K
   Belief loss{0.1, 0.1};  // per kW
   Belief bend{0.1, 0.2};
-  std::array<Belief, kWattFeatures> units;
+  std::array<Belief, kPowerFeatures> units;
   // A tenant's deviation: all its units together by this factor, and each by that besides.
   double gain_sd = 0.25, unit_sd = 0.2;
 };
@@ -47,8 +47,8 @@ class WattFilter {
  public:
   struct Tenant {
     std::string key;
-    WattFeatures features{};  // of the whole GPU
-    double share = 1;         // to get its own units back
+    PowerFeatures features{};  // of the whole GPU
+    double share = 1;          // to get its own units back
     double memory_share = 1;
     // How much of what was learned of it is doubted now, 0..1: 1 begins anew.
     double doubt = 0;

@@ -6,7 +6,7 @@ namespace {
 struct Row {
   std::string_view chip;
   Belief base, context;
-  std::array<double, kWattFeatures> units;  // SM, tensor, FP32, FP64, INT, DRAM
+  std::array<double, kPowerFeatures> units;  // SM, tensor, FP32, FP64, INT, DRAM
 };
 
 // H200: units by non-negative least squares over 15 kernels measured alone on one (docs/real-gpu.md
@@ -30,7 +30,7 @@ WattPrior watt_prior(const BoardFacts& board) {
   for (const Row& one : kRows)
     if (one.chip == board.chip) row = &one, known = true;
   WattPrior out{.base = row->base, .context = row->context};
-  for (std::size_t i = 0; i < kWattFeatures; ++i)
+  for (std::size_t i = 0; i < kPowerFeatures; ++i)
     out.units[i] = {row->units[i], row->units[i] * (known ? kUnitSd : 1.0)};
   if (!known) out.base.sd = 30, out.context.sd = 20;
   if (board.base) out.base = {board.base->value(), 1};

@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "attrib/tick_source.h"
+#include "attrib/training.h"
+#include "lab/tenant_training.h"
 
 namespace derate {
 namespace {
@@ -149,6 +151,61 @@ void AttributionScore::add(const AttributionScore& other) {
   twins_in_band = twins_in_band && other.twins_in_band;
   unsettled_mj += other.unsettled_mj;
   ticks += other.ticks;
+}
+
+namespace {
+
+using Maker = std::unique_ptr<SplitMethod> (*)(const BoardFacts&, std::span<const TrainingRun>);
+
+JudgedMethod offline(std::string name, Maker maker, std::vector<TrainingRun> runs) {
+  return {std::move(name),
+          [maker, runs = std::move(runs)](const BoardFacts& told, const TenantWorld&) {
+            return maker(told, runs);
+          }};
+}
+
+std::string workload_now(const TenantWorld& world, std::string_view key) {
+  for (const TenantTruth& truth : world.truth())
+    if (truth.key == key) return truth.workload;
+  return "";
+}
+
+// The true watts of a tenant alone, in the tick that was just read.
+Watts alone_now(const TenantWorld& world, const std::string& key) {
+  for (const TenantTruth& truth : world.truth())
+    if (truth.key == key) return Watts(truth.alone.value());
+  return Watts(0);
+}
+
+}  // namespace
+
+Result<std::vector<JudgedMethod>> judged_methods(const TenantScenario& scenario) {
+  const auto runs = TRY(profile_workloads(scenario));
+  std::vector<JudgedMethod> out;
+  for (const SplitMethodInfo& method : split_methods()) {
+    if (method.make == nullptr) continue;
+    const bool learns = std::string_view(method.name) == "online";
+    out.push_back({method.name, [&method, learns](const BoardFacts& told, const TenantWorld&) {
+                     BoardFacts known = told;
+                     if (learns) known.base.reset(), known.context.reset();
+                     return method.make(known);
+                   }});
+  }
+  out.push_back(offline("offline-linear (4)", make_offline_linear, four_of(runs)));
+  out.push_back(offline("offline-linear (all)", make_offline_linear, runs));
+  out.push_back(offline("offline-trees (4)", make_offline_trees, four_of(runs)));
+  out.push_back(offline("offline-trees (all)", make_offline_trees, runs));
+  out.push_back({"workload-models", [runs](const BoardFacts& told, const TenantWorld& world) {
+                   return make_workload_models(told, runs, [&world](std::string_view key) {
+                     return workload_now(world, key);
+                   });
+                 }});
+  out.push_back({"exact-curve", [](const BoardFacts& told, const TenantWorld& world) {
+                   return make_exact_curve(told, [&world](const TenantTick& tenant, Megahertz) {
+                     return alone_now(world, tenant.key);
+                   });
+                 }});
+  return out;
 }
 
 BoardFacts true_board_facts(const SimChip& chip) {

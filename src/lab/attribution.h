@@ -70,6 +70,11 @@ struct AttributionRun {
   Duration length = std::chrono::minutes(30);
 };
 
+// Every method by its name; the learned ones "(4)" and "(all)" by how many workloads they were
+// profiled on. The published ones are told base and context, ours is not. Errors: those of the
+// profiling.
+Result<std::vector<JudgedMethod>> judged_methods(const TenantScenario& scenario);
+
 // What methods are told of the simulated board: its true base and context step.
 BoardFacts true_board_facts(const SimChip& chip);
 

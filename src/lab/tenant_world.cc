@@ -150,6 +150,15 @@ Result<std::vector<Workload>> tenant_workloads() {
   return out;
 }
 
+std::vector<double> hidden_watts_of(std::span<const Workload> workloads,
+                                    const TenantScenario& scenario) {
+  std::mt19937_64 kernels(4711);
+  std::vector<double> out;
+  for (std::size_t i = 0; i < workloads.size(); ++i)
+    out.push_back(uniform(kernels, 0, 1) * scenario.hidden_watts);
+  return out;
+}
+
 Phase unit_phase(const UnitWork& work, const SimChip& chip, double intensity, double share,
                  double memory_share) {
   Phase phase;
@@ -192,10 +201,7 @@ Result<std::unique_ptr<TenantWorld>> TenantWorld::create(const TenantScenario& s
 
 Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
   std::mt19937_64 random(seed * 7919 + 17);
-  // A property of the kernels, not of the run: the same for every seed.
-  std::mt19937_64 kernels(4711);
-  for (std::size_t i = 0; i < workloads_.size(); ++i)
-    hidden_.push_back(uniform(kernels, 0, 1) * scenario_.hidden_watts);
+  hidden_ = hidden_watts_of(workloads_, scenario_);
 
   SimOptions options;
   options.seed = seed;

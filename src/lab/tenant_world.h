@@ -59,6 +59,11 @@ Result<const TenantScenario*> find_tenant_scenario(std::string_view name);
 // The workloads that jobs are made of: the H200's own with known counters.
 Result<std::vector<Workload>> tenant_workloads();
 
+// What the unit without a counter draws for each of them. A property of the kernels, not of a run:
+// the same for every seed.
+std::vector<double> hidden_watts_of(std::span<const Workload> workloads,
+                                    const TenantScenario& scenario);
+
 // A kernel mix as the generator knows it: the workload's counters and rates, watts by UnitWatts.
 struct UnitWork {
   const Workload* workload = nullptr;

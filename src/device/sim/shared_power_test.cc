@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include <numeric>
 
@@ -24,24 +25,20 @@ std::vector<double> shares(const std::vector<double>& alone) {
   return shapley(alone.size(), [&](unsigned mask) { return drawn(alone, mask); });
 }
 
-TEST(Shapley, AddsUpToWhatAllDraw) {
-  rc::check([] {
-    const auto alone = any_watts();
-    const auto own = shares(alone);
-    RC_ASSERT(std::abs(std::accumulate(own.begin(), own.end(), 0.0) -
-                       drawn(alone, (1U << alone.size()) - 1)) < 1e-9);
-  });
+RC_GTEST_PROP(Shapley, AddsUpToWhatAllDraw, ()) {
+  const auto alone = any_watts();
+  const auto own = shares(alone);
+  RC_ASSERT(std::abs(std::accumulate(own.begin(), own.end(), 0.0) -
+                     drawn(alone, (1U << alone.size()) - 1)) < 1e-9);
 }
 
-TEST(Shapley, EqualsGetTheSameAndNothingGetsNothing) {
-  rc::check([] {
-    auto alone = any_watts();
-    alone.push_back(alone.front());
-    alone.push_back(0);
-    const auto own = shares(alone);
-    RC_ASSERT(std::abs(own.front() - own[own.size() - 2]) < 1e-9);
-    RC_ASSERT(std::abs(own.back()) < 1e-9);
-  });
+RC_GTEST_PROP(Shapley, EqualsGetTheSameAndNothingGetsNothing, ()) {
+  auto alone = any_watts();
+  alone.push_back(alone.front());
+  alone.push_back(0);
+  const auto own = shares(alone);
+  RC_ASSERT(std::abs(own.front() - own[own.size() - 2]) < 1e-9);
+  RC_ASSERT(std::abs(own.back()) < 1e-9);
 }
 
 // F/n + d - c d sum(d): the closed form for a quadratic loss (the study's section 3.6).

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 #include "base/clock.h"
 #include "device/sim/sim_device.h"
@@ -35,25 +36,23 @@ TEST(MigLayout, NamesAndBounds) {
 }
 
 // What the jobs are charged above the base is what the board drew above it.
-TEST(SimGpuParts, TrueSharesAddUpToTheBoard) {
-  rc::check([] {
-    const SimChip chip = plain_h200();
-    SimGpu gpu(chip, {});
-    const bool capped = *rc::gen::arbitrary<bool>();
-    if (capped) gpu.set_power_limit(Watts(250));
-    gpu.partition(cut(chip, "3g,2g,1g,1g"));
-    std::vector<SimGpu::TenantId> jobs;
-    for (int id = 1; id <= 4; ++id)
-      jobs.push_back(
-          gpu.add(busy_work(chip, *rc::gen::inRange(150, 900), 0.5), std::chrono::seconds(0), id));
-    gpu.advance_to(Instant(std::chrono::seconds(1)));
-    double before = gpu.energy().value(), charged = 0, own_before = 0;
-    for (const auto id : jobs) own_before += gpu.tenant(id)->above_base.value();
-    gpu.advance_to(Instant(std::chrono::seconds(3)));
-    for (const auto id : jobs) charged += gpu.tenant(id)->above_base.value();
-    const double base = 2 * chip.idle_power.at(chip.unused_clock);
-    RC_ASSERT(std::abs(gpu.energy().value() - before - base - (charged - own_before)) < 1e-6);
-  });
+RC_GTEST_PROP(SimGpuParts, TrueSharesAddUpToTheBoard, ()) {
+  const SimChip chip = plain_h200();
+  SimGpu gpu(chip, {});
+  const bool capped = *rc::gen::arbitrary<bool>();
+  if (capped) gpu.set_power_limit(Watts(250));
+  gpu.partition(cut(chip, "3g,2g,1g,1g"));
+  std::vector<SimGpu::TenantId> jobs;
+  for (int id = 1; id <= 4; ++id)
+    jobs.push_back(
+        gpu.add(busy_work(chip, *rc::gen::inRange(150, 900), 0.5), std::chrono::seconds(0), id));
+  gpu.advance_to(Instant(std::chrono::seconds(1)));
+  double before = gpu.energy().value(), charged = 0, own_before = 0;
+  for (const auto id : jobs) own_before += gpu.tenant(id)->above_base.value();
+  gpu.advance_to(Instant(std::chrono::seconds(3)));
+  for (const auto id : jobs) charged += gpu.tenant(id)->above_base.value();
+  const double base = 2 * chip.idle_power.at(chip.unused_clock);
+  RC_ASSERT(std::abs(gpu.energy().value() - before - base - (charged - own_before)) < 1e-6);
 }
 
 TEST(SimGpuParts, EqualInstancesWithEqualWorkAreCharged) {
