@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "attrib/limit_shares.h"
 #include "attrib/watt_priors.h"
 
 namespace derate {
@@ -27,16 +28,17 @@ struct Mix {
   std::string work;
   bool seen = false;
 
-  double doubt(const PowerFeatures& now, const std::string& who) {
+  double doubt(const PowerFeatures& now, const std::string& who, const OnlineOptions& options) {
     constexpr double kSmallest = 0.002;  // of the GPU's units: less says nothing of the mix
-    constexpr double kSame = 0.002, kOther = 0.05;  // of 1 - cosine
     double out = who != work && seen ? 1 : 0;
     double size = 0;
     for (const double value : now) size = std::max(size, value);
     work = who;
     if (size < kSmallest) return seen ? out : 0;
     const double apart = seen ? 1 - alike(mean, now) : 0;
-    out = std::max(out, std::clamp((apart - kSame) / (kOther - kSame), 0.0, 1.0));
+    out = std::max(
+        out,
+        std::clamp((apart - options.same_mix) / (options.other_mix - options.same_mix), 0.0, 1.0));
     const double keep = !seen || out > 0.5 ? 0 : 0.8;
     for (std::size_t i = 0; i < kPowerFeatures; ++i) mean[i] = keep * mean[i] + (1 - keep) * now[i];
     seen = true;
@@ -53,7 +55,11 @@ struct Lagged {
 class Online final : public SplitMethod {
  public:
   Online(const BoardFacts& board, const OnlineOptions& options) : board_(board), options_(options) {
-    const WattPrior prior = watt_prior(board);
+    WattPrior prior = watt_prior(board);
+    prior.gain_sd = options.gain_sd;
+    prior.unit_sd = options.unit_sd;
+    prior.bend.sd = options.bend_sd;
+    for (Belief& unit : prior.units) unit.sd *= options.units_sd;
     for (const double lag : kLags)
       if (lag == 0 || options.lag_bank)
         bank_.push_back({WattFilter(prior, options.aging), lag, lag == 0 ? 1.0 : 0.0});
@@ -75,8 +81,8 @@ class Online final : public SplitMethod {
  private:
   WattFilter::Scene scene_of(const AttribTick& tick) {
     WattFilter::Scene scene{.core_factor = core_scale(tick.sm_clock, board_.highest_clock),
+                            .capped = tick.capped.value(),
                             .seconds = std::max(0.0, seconds(tick.length))};
-    if (tick.temperature) scene.temperature = tick.temperature->value();
     std::map<std::string, Mix> mixes;
     for (const TenantTick& tenant : tick.tenants) {
       scene.context = scene.context || is_present(tenant);
@@ -85,7 +91,7 @@ class Online final : public SplitMethod {
                              .memory_share = tenant.memory_share.value()};
       one.features = power_features(tenant, scene.core_factor);
       Mix& mix = mixes[tenant.key] = mixes_[tenant.key];
-      one.doubt = mix.doubt(one.features, tenant.work);
+      one.doubt = mix.doubt(one.features, tenant.work, options_);
       scene.tenants.push_back(std::move(one));
     }
     mixes_ = std::move(mixes);
@@ -110,9 +116,11 @@ class Online final : public SplitMethod {
     const Lagged& best =
         *std::max_element(bank_.begin(), bank_.end(),
                           [](const Lagged& a, const Lagged& b) { return a.evidence < b.evidence; });
-    const WattFilter::Outcome told = best.filter.tell(scene);
-    PowerEstimate out{
-        .base = Watts(told.base), .context = Watts(told.context), .residual_to_base = Fraction(1)};
+    WattFilter::Outcome told = best.filter.tell(scene);
+    if (scene.capped > 0) share_the_cap(best.filter, scene, told);
+    PowerEstimate out{.base = Watts(told.base),
+                      .context = Watts(told.context),
+                      .residual_to_base = Fraction(options_.to_base * (1 - scene.capped))};
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const auto& watts = told.tenants[i];
       const double sd = std::hypot(watts.sd, options_.model_sd * watts.mean);
@@ -123,6 +131,27 @@ class Online final : public SplitMethod {
       out.tenants.push_back(one);
     }
     return out;
+  }
+
+  // Under the power limit the sum is given and a tenant's part is what it adds to each set of the
+  // others: without them the clock would be higher, until the limit is met again.
+  static void share_the_cap(const WattFilter& filter, const WattFilter::Scene& scene,
+                            WattFilter::Outcome& told) {
+    const double uncapped = 1 / std::max(0.05, scene.core_factor);
+    WattFilter::Scene free = scene;
+    free.core_factor = 1;
+    for (WattFilter::Tenant& tenant : free.tenants)
+      for (std::size_t i = 0; i + 1 < kPowerFeatures; ++i) tenant.features[i] *= uncapped;
+    double limit = 0;
+    for (const auto& watts : told.tenants) limit += watts.mean;
+    std::vector<double> wants;
+    for (const auto& watts : filter.tell(free).tenants) wants.push_back(watts.mean);
+    const std::vector<double> own = shares_of_a_limit(wants, limit);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      auto& watts = told.tenants[i];
+      if (watts.mean > 0) watts.sd *= own[i] / watts.mean;
+      watts.mean = own[i];
+    }
   }
 
   BoardFacts board_;

@@ -39,10 +39,10 @@ struct AttribTick {
   // The energy counter's step. Empty when it cannot be told: the first tick, a counter that went
   // back. Never negative.
   std::optional<std::int64_t> energy_mj;
-  std::optional<Megahertz> sm_clock;
+  std::optional<Megahertz> sm_clock;  // the mean, where it was watched in between
   std::optional<Celsius> temperature;
-  bool capped = false;  // the power limit held the clock down
-  Activity board;       // of the whole GPU
+  Fraction capped{0};  // the part of it in which the power limit held the clock down
+  Activity board;      // of the whole GPU
   std::vector<TenantTick> tenants;
 };
 

@@ -210,6 +210,16 @@ void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts
   keys_ = std::move(keys);
 }
 
+void TickSource::watch(const Sample& board) {
+  IssueCounts uncounted{};
+  ++watched_.readings;
+  if ((board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0) ++watched_.capped;
+  if (const auto clock = sound(board.sm_clock, uncounted)) {
+    ++watched_.clocks;
+    watched_.clock_mhz += clock->value();
+  }
+}
+
 std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys& keys) {
   if (last_ && now.board.time <= *last_) {
     count(all_, TickIssue::time_back);
@@ -221,11 +231,14 @@ std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys
   SourcedTick out;
   out.tick.length = last_ ? now.board.time - *last_ : Duration::zero();
   out.tick.energy_mj = step(now.board, out.tick.length, out.issues);
-  out.tick.sm_clock = sound(now.board.sm_clock, out.issues);
+  watch(now.board);
+  const Watched watched = std::exchange(watched_, {});
+  (void)sound(now.board.sm_clock, out.issues);  // counts it when it cannot be
+  if (watched.clocks > 0) out.tick.sm_clock = Megahertz(watched.clock_mhz / watched.clocks);
   out.tick.temperature = now.board.temperature;
   if (out.tick.temperature && !std::isfinite(out.tick.temperature->value()))
     out.tick.temperature.reset();
-  out.tick.capped = (now.board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  out.tick.capped = Fraction(static_cast<double>(watched.capped) / watched.readings);
   out.tick.board = clean(now.board.activity, out.issues);
   out.tick.tenants = tenants_of(now, keys, has_utilisation_, out.issues);
   count_ended(out.tick.tenants, out.issues);

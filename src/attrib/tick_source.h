@@ -54,6 +54,10 @@ class TickSource {
   // Without a counter: readings further apart are not bridged by their power.
   explicit TickSource(Duration max_gap = std::chrono::seconds(10)) : max_gap_(max_gap) {}
 
+  // A reading of the board between two of its tenancy: clocks change within a tick, under a power
+  // limit most of all.
+  void watch(const Sample& board);
+
   // The tick from the reading before to this one. A reading that was missed makes a longer tick.
   // Empty for the first, which only begins, and for one that is not later than the one before.
   std::optional<SourcedTick> next(const Tenancy& now, const TenantKeys& keys);
@@ -72,6 +76,12 @@ class TickSource {
   std::optional<std::int64_t> counter_mj_;  // the newest reading to measure from
   std::optional<Watts> power_;
   double remainder_mj_ = 0;  // of the power, below a millijoule
+  // Of the readings since the last tick: their number, and what they add up to.
+  struct Watched {
+    int clocks = 0, readings = 0, capped = 0;
+    double clock_mhz = 0;
+  };
+  Watched watched_;
   bool has_utilisation_ = false;
   std::vector<std::string> keys_;  // of the reading before
   IssueCounts all_{};

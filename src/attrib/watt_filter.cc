@@ -3,6 +3,7 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace derate {
 namespace {
@@ -11,15 +12,21 @@ using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
-enum Shared : Index { kBase, kLeak, kContext, kLoss, kBend, kUnits };
+enum Shared : Index { kBase, kContext, kLoss, kWake, kBend, kUnits };
 constexpr Index kOwn = kPowerFeatures;  // states of a tenant
 constexpr Index kShared = kUnits + Index{kPowerFeatures};
 constexpr std::size_t kDram = kPowerFeatures - 1;
 
 // The sensor, before anything was seen of it: a constant and a part of what changes.
-constexpr double kNoiseW = 1.0, kNoiseOfDynamic = 0.03;
-constexpr double kNoiseMemory = 0.98;  // of the adapted noise, a second
-constexpr double kOutlier = 3;         // standard deviations that count in full
+static double env(const char* n, double d) {
+  const char* v = std::getenv(n);
+  return v ? std::atof(v) : d;
+}
+const double kNoiseW = env("NW", 1.0), kNoiseOfDynamic = 0.03;
+const double kNoiseFloor = env("NF", 1e-5), kNoiseTimes = env("NT", 2), kWakeScale = env("WS", 100);
+const double kCappedNoise = env("CN", 1);
+const double kNoiseMemory = env("NM", 0.98);  // of the adapted noise, a second
+const double kOutlier = env("OUT", 2);        // standard deviations that count in full
 
 }  // namespace
 
@@ -29,7 +36,6 @@ struct WattFilter::State {
   std::vector<std::string> keys;  // of the tenants' blocks
   VectorXd mean;
   MatrixXd cov;
-  std::optional<double> first_temperature;
   double noise2 = kNoiseOfDynamic * kNoiseOfDynamic;  // of the dynamic power's square
 
   Index block(std::size_t at) const { return kShared + static_cast<Index>(at) * kOwn; }
@@ -61,9 +67,9 @@ void WattFilter::State::begin() {
     cov(at, at) = belief.sd * belief.sd;
   };
   set(kBase, prior.base);
-  set(kLeak, prior.leak);
   set(kContext, prior.context);
   set(kLoss, prior.loss);
+  set(kWake, prior.wake);
   set(kBend, prior.bend);
   for (std::size_t i = 0; i < kPowerFeatures; ++i)
     set(kUnits + static_cast<Index>(i), prior.units[i]);
@@ -148,9 +154,9 @@ VectorXd WattFilter::State::regressors(const Scene& scene) const {
   for (const Tenant& tenant : scene.tenants) add_tenant(h, tenant, scene.core_factor);
   const double dynamic = std::max(0.0, h.dot(mean));
   h(kLoss) = -dynamic * dynamic / 1000;
+  h(kWake) = dynamic / (dynamic + kWakeScale);
   h(kBase) = 1;
   h(kContext) = scene.context ? scene.core_factor : 0;
-  if (scene.temperature && first_temperature) h(kLeak) = *scene.temperature - *first_temperature;
   return h;
 }
 
@@ -162,7 +168,8 @@ double WattFilter::State::dynamic(const Scene& scene) const {
 
 // No unit gives power back.
 void WattFilter::State::clip() {
-  for (const Index at : {Index{kBase}, Index{kLeak}, Index{kContext}, Index{kLoss}, Index{kBend}})
+  for (const Index at :
+       {Index{kBase}, Index{kContext}, Index{kLoss}, Index{kWake}, Index{kBend}})
     mean(at) = std::max(0.0, mean(at));
   for (Index i = 0; i < kOwn; ++i) {
     double& unit = mean(kUnits + i);
@@ -188,7 +195,6 @@ void WattFilter::advance(const Scene& scene) {
   State& s = *state_;
   s.keep_only(scene);
   s.age(scene.seconds);
-  if (!s.first_temperature) s.first_temperature = scene.temperature;
   for (const Tenant& tenant : scene.tenants) {
     if (const auto at = s.find(tenant.key)) {
       if (tenant.doubt > 0) s.doubt_tenant(*at, tenant.doubt);
@@ -205,8 +211,11 @@ void WattFilter::advance(const Scene& scene) {
 double WattFilter::learn(const Scene& scene, double board_w) {
   State& s = *state_;
   const VectorXd h = s.regressors(scene);
-  const double dynamic = s.dynamic(scene);
-  const double noise2 = kNoiseW * kNoiseW + s.noise2 * dynamic * dynamic;
+  const double idle = s.mean(kBase) + s.mean(kContext) * h(kContext);
+  // What is measured counts, too: beliefs that came to say "nothing" must not be sure of it.
+  const double dynamic = std::max(s.dynamic(scene), board_w - idle);
+  const double noise2 = kNoiseW * kNoiseW + kNoiseTimes * s.noise2 * dynamic * dynamic +
+                        std::pow(kCappedNoise * scene.capped * dynamic, 2);
   const VectorXd cov_h = s.cov * h;
   const double known2 = std::max(0.0, h.dot(cov_h));
   const double all2 = known2 + noise2;
@@ -217,12 +226,12 @@ double WattFilter::learn(const Scene& scene, double board_w) {
   s.mean += cov_h * (shrink * off / all2);
   s.cov -= cov_h * cov_h.transpose() / all2;
   s.clip();
-  if (dynamic > 10) {
+  if (dynamic > 10 && scene.capped < 0.05) {
     // What is left over after what the beliefs allow for is the sensor's.
     const double left = std::max(0.0, std::min(off * off, 9 * all2) - known2 - 1);
     const double memory = std::pow(kNoiseMemory, scene.seconds);
     s.noise2 = memory * s.noise2 + (1 - memory) * left / (dynamic * dynamic);
-    s.noise2 = std::clamp(s.noise2, 1e-5, 0.05);
+    s.noise2 = std::clamp(s.noise2, kNoiseFloor, 0.05);
   }
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
@@ -232,7 +241,7 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   const State& s = *state_;
   Outcome out;
   const VectorXd all = s.regressors(scene);
-  out.base = s.mean(kBase) + s.mean(kLeak) * all(kLeak);
+  out.base = s.mean(kBase);
   out.context = s.mean(kContext) * all(kContext);
   double sum = 0;
   for (const Tenant& tenant : scene.tenants) {
@@ -253,7 +262,8 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   }
   // What they draw together is less than the sum: the Shapley value of a quadratic loss takes the
   // same part from each.
-  const double together = std::max(0.0, 1 - s.mean(kLoss) * sum / 1000);
+  const double together =
+      std::max(0.0, 1 - s.mean(kLoss) * sum / 1000 + s.mean(kWake) / (sum + kWakeScale));
   for (Watts2& watts : out.tenants) {
     watts.mean *= together;
     watts.sd *= together;

@@ -1,7 +1,7 @@
 // What a busy unit costs, learned from the board's power while it runs: one Kalman filter over what
 // all tenants have in common and what each has of its own.
 //
-//   P = base + leak (T - T0) + context + sum_k d_k - loss (sum_k d_k)^2 + noise
+//   P = base + context + sum_k d_k - loss (sum_k d_k)^2 + noise
 //   d_k = sum_j (theta_j + delta_kj) z_kj + bend sum_j theta_j z_kj (1 - u_kj)
 //
 // z are power_features(), u the same in the tenant's own units. `bend` is for units that draw less
@@ -27,8 +27,8 @@ struct Belief {
 // What is believed before anything was seen. Watts of the whole GPU.
 struct WattPrior {
   Belief base, context;
-  Belief leak{0.2, 0.2};  // W / K
   Belief loss{0.1, 0.1};  // per kW
+  Belief wake{10, 10};    // W
   Belief bend{0.1, 0.2};
   std::array<Belief, kPowerFeatures> units;
   // A tenant's deviation: all its units together by this factor, and each by that besides.
@@ -57,7 +57,7 @@ class WattFilter {
     std::vector<Tenant> tenants;
     bool context = false;
     double core_factor = 1;
-    std::optional<double> temperature;  // degC
+    double capped = 0;                  // the part of it under the power limit
     double seconds = 1;                 // since the scene before
   };
   struct Watts2 {
@@ -79,7 +79,8 @@ class WattFilter {
   void advance(const Scene& scene);
   // Learns from the board's mean power over the scene. Returns the log-likelihood of it.
   double learn(const Scene& scene, double board_w);
-  // What the tenants of the scene draw, as believed now.
+  // What the tenants of the scene draw, as believed now: the Shapley values of what they draw
+  // together.
   Outcome tell(const Scene& scene) const;
 
  private:

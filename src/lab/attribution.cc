@@ -226,6 +226,7 @@ Result<std::vector<AttributionScore>> judge(const AttributionRun& run,
   TickSource source;
   while (world->elapsed() < run.length) {
     const auto seen = world->tick();
+    for (const Sample& reading : world->readings()) source.watch(reading);
     if (!seen.ok()) continue;
     const auto sourced = source.next(*seen, keys_of(*seen, *world));
     if (!sourced) continue;

@@ -312,9 +312,14 @@ void TenantWorld::follow_plan(Slot& slot) {
 
 Result<Tenancy> TenantWorld::tick() {
   for (Slot& slot : slots_) follow_plan(slot);
+  if (now_ == Duration::zero()) (void)device_->tenancy();  // its time begins here
   now_ += std::chrono::seconds(1);
-  if (now_ == std::chrono::seconds(1)) (void)device_->tenancy();  // its time begins here
-  clock_.advance(std::chrono::seconds(1));
+  readings_.clear();
+  for (int i = 0; i < 10; ++i) {
+    clock_.advance(std::chrono::milliseconds(100));
+    auto reading = device_->read({.energy = false, .activity = false, .processes = false});
+    if (reading.ok()) readings_.push_back(*std::move(reading));
+  }
   auto seen = device_->tenancy();
   if (seen.ok()) note_truth();
   return seen;

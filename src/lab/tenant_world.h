@@ -92,6 +92,8 @@ class TenantWorld {
   // Goes on by a tick. What the device shows then; an error is a lost reading, and the truth of it
   // is added to the next.
   Result<Tenancy> tick();
+  // The board's quick readings since the tick before, ten a second.
+  const std::vector<Sample>& readings() const { return readings_; }
   // What was true since the last reading that was not lost, in the order of the slots.
   const std::vector<TenantTruth>& truth() const { return truth_; }
   Joules energy() const { return gpu_->energy(); }  // of the board, in truth
@@ -138,6 +140,7 @@ class TenantWorld {
   std::unique_ptr<SimDevice> device_;
   std::vector<Slot> slots_;
   std::vector<TenantTruth> truth_;
+  std::vector<Sample> readings_;
   Duration now_{};
 };
 

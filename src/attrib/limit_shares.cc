@@ -1,0 +1,58 @@
+#include "attrib/limit_shares.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <numeric>
+
+namespace derate {
+namespace {
+
+constexpr std::size_t kMostPlayers = 10;  // 1024 sets
+
+// Draws of every set of `wants`, by the bits of its members.
+std::vector<double> draws(const std::vector<double>& wants, double limit) {
+  std::vector<double> sums(std::size_t{1} << wants.size(), 0);
+  for (std::size_t set = 1; set < sums.size(); ++set) {
+    const auto last = static_cast<std::size_t>(std::countr_zero(set));
+    sums[set] = sums[set & (set - 1)] + wants[last];
+  }
+  for (double& sum : sums) sum = std::min(sum, limit);
+  return sums;
+}
+
+std::vector<double> shapley_values(const std::vector<double>& wants, double limit) {
+  const std::size_t count = wants.size();
+  const std::vector<double> drawn = draws(wants, limit);
+  std::vector<double> weight(count, 1 / static_cast<double>(count));
+  for (std::size_t s = 1; s < count; ++s)
+    weight[s] = weight[s - 1] * static_cast<double>(s) / static_cast<double>(count - s);
+  std::vector<double> out(count, 0);
+  for (std::size_t set = 0; set < drawn.size(); ++set)
+    for (std::size_t i = 0; i < count; ++i)
+      if (const std::size_t with = set | std::size_t{1} << i; with != set)
+        out[i] += weight[static_cast<std::size_t>(std::popcount(set))] * (drawn[with] - drawn[set]);
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> shares_of_a_limit(const std::vector<double>& wants, double limit) {
+  const double all = std::accumulate(wants.begin(), wants.end(), 0.0);
+  if (all <= limit || all <= 0) return wants;
+  std::vector<double> players;
+  for (const double want : wants)
+    if (want > 0) players.push_back(want);
+  std::vector<double> out = wants;
+  if (players.size() > kMostPlayers) {
+    for (double& want : out) want *= limit / all;
+    return out;
+  }
+  const std::vector<double> values = shapley_values(players, limit);
+  std::size_t next = 0;
+  for (double& want : out)
+    if (want > 0) want = values[next++];
+  return out;
+}
+
+}  // namespace derate
