@@ -55,11 +55,7 @@ struct Lagged {
 class Online final : public SplitMethod {
  public:
   Online(const BoardFacts& board, const OnlineOptions& options) : board_(board), options_(options) {
-    WattPrior prior = watt_prior(board);
-    prior.gain_sd = options.gain_sd;
-    prior.unit_sd = options.unit_sd;
-    prior.bend.sd = options.bend_sd;
-    for (Belief& unit : prior.units) unit.sd *= options.units_sd;
+    const WattPrior prior = watt_prior(board);
     for (const double lag : kLags)
       if (lag == 0 || options.lag_bank)
         bank_.push_back({WattFilter(prior, options.aging), lag, lag == 0 ? 1.0 : 0.0});
@@ -68,7 +64,7 @@ class Online final : public SplitMethod {
   PowerEstimate step(const AttribTick& tick) override {
     const WattFilter::Scene scene = scene_of(tick);
     for (Lagged& one : bank_) {
-      const WattFilter::Scene seen = mixed(scene, one.lag);
+      const WattFilter::Scene seen = mixed(scene, before_, one.lag);
       one.filter.advance(seen);
       if (!tick.energy_mj || seconds(tick.length) <= 0) continue;
       const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
@@ -99,12 +95,13 @@ class Online final : public SplitMethod {
   }
 
   // As a reading sees it that is late by `lag` of a tick.
-  WattFilter::Scene mixed(const WattFilter::Scene& now, double lag) const {
+  static WattFilter::Scene mixed(const WattFilter::Scene& now, const WattFilter::Scene& before,
+                                 double lag) {
     if (lag == 0) return now;
     WattFilter::Scene out = now;
     for (WattFilter::Tenant& tenant : out.tenants) {
       PowerFeatures last{};
-      for (const WattFilter::Tenant& one : before_.tenants)
+      for (const WattFilter::Tenant& one : before.tenants)
         if (one.key == tenant.key) last = one.features;
       for (std::size_t i = 0; i < kPowerFeatures; ++i)
         tenant.features[i] = (1 - lag) * tenant.features[i] + lag * last[i];
@@ -120,10 +117,15 @@ class Online final : public SplitMethod {
     if (scene.capped > 0) share_the_cap(best.filter, scene, told);
     PowerEstimate out{.base = Watts(told.base),
                       .context = Watts(told.context),
-                      .residual_to_base = Fraction(options_.to_base * (1 - scene.capped))};
+                      .residual_to_base = Fraction(1 - scene.capped)};
+    const auto residents =
+        static_cast<double>(std::count_if(tick.tenants.begin(), tick.tenants.end(),
+                                          [](const TenantTick& tenant) { return tenant.context; }));
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const auto& watts = told.tenants[i];
-      const double sd = std::hypot(watts.sd, options_.model_sd * watts.mean);
+      const double sd = std::hypot(
+          watts.sd, options_.model_sd * watts.mean + options_.bend_part * watts.bent,
+          tick.tenants[i].context ? options_.context_part * told.context_sd / residents : 0.0);
       TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
       if (watts.prior_sd > 0)
         one.prior_share =

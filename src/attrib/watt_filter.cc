@@ -3,7 +3,6 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 namespace derate {
 namespace {
@@ -18,15 +17,15 @@ constexpr Index kShared = kUnits + Index{kPowerFeatures};
 constexpr std::size_t kDram = kPowerFeatures - 1;
 
 // The sensor, before anything was seen of it: a constant and a part of what changes.
-static double env(const char* n, double d) {
-  const char* v = std::getenv(n);
-  return v ? std::atof(v) : d;
-}
-const double kNoiseW = env("NW", 1.0), kNoiseOfDynamic = 0.03;
-const double kNoiseFloor = env("NF", 1e-5), kNoiseTimes = env("NT", 2), kWakeScale = env("WS", 100);
-const double kCappedNoise = env("CN", 1);
-const double kNoiseMemory = env("NM", 0.98);  // of the adapted noise, a second
-const double kOutlier = env("OUT", 2);        // standard deviations that count in full
+constexpr double kNoiseW = 1.0, kNoiseOfDynamic = 0.03;
+constexpr double kNoiseMemory = 0.98;  // of the adapted noise, a second
+// What a straight line misses is not independent from tick to tick: it counts as more noise.
+constexpr double kNoiseTimes = 2;
+constexpr double kLeastNoise2 = 1e-5, kMostNoise2 = 0.05;  // of the dynamic power's square
+// Under the power limit the sum says little of who makes it.
+constexpr double kCappedNoise = 1;
+constexpr double kOutlier = 1.5;    // standard deviations that count in full
+constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
 
 }  // namespace
 
@@ -168,8 +167,7 @@ double WattFilter::State::dynamic(const Scene& scene) const {
 
 // No unit gives power back.
 void WattFilter::State::clip() {
-  for (const Index at :
-       {Index{kBase}, Index{kContext}, Index{kLoss}, Index{kWake}, Index{kBend}})
+  for (const Index at : {Index{kBase}, Index{kContext}, Index{kLoss}, Index{kWake}, Index{kBend}})
     mean(at) = std::max(0.0, mean(at));
   for (Index i = 0; i < kOwn; ++i) {
     double& unit = mean(kUnits + i);
@@ -231,7 +229,7 @@ double WattFilter::learn(const Scene& scene, double board_w) {
     const double left = std::max(0.0, std::min(off * off, 9 * all2) - known2 - 1);
     const double memory = std::pow(kNoiseMemory, scene.seconds);
     s.noise2 = memory * s.noise2 + (1 - memory) * left / (dynamic * dynamic);
-    s.noise2 = std::clamp(s.noise2, kNoiseFloor, 0.05);
+    s.noise2 = std::clamp(s.noise2, kLeastNoise2, kMostNoise2);
   }
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
@@ -243,12 +241,14 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   const VectorXd all = s.regressors(scene);
   out.base = s.mean(kBase);
   out.context = s.mean(kContext) * all(kContext);
+  out.context_sd = std::sqrt(std::max(0.0, s.cov(kContext, kContext))) * all(kContext);
   double sum = 0;
   for (const Tenant& tenant : scene.tenants) {
     VectorXd h = VectorXd::Zero(s.mean.size());
     s.add_tenant(h, tenant, scene.core_factor);
     Watts2 watts{.mean = std::max(0.0, h.dot(s.mean))};
     watts.sd = std::sqrt(std::max(0.0, h.dot(s.cov * h)));
+    watts.bent = std::abs(h(kBend) * s.mean(kBend));
     sum += watts.mean;
     double prior2 = 0, by_gain = 0;
     for (std::size_t i = 0; i < kPowerFeatures; ++i) {

@@ -1,7 +1,7 @@
 // What a busy unit costs, learned from the board's power while it runs: one Kalman filter over what
 // all tenants have in common and what each has of its own.
 //
-//   P = base + context + sum_k d_k - loss (sum_k d_k)^2 + noise
+//   P = base + context + D - loss D^2 + wake D / (D + 100 W) + noise,  D = sum_k d_k
 //   d_k = sum_j (theta_j + delta_kj) z_kj + bend sum_j theta_j z_kj (1 - u_kj)
 //
 // z are power_features(), u the same in the tenant's own units. `bend` is for units that draw less
@@ -29,7 +29,7 @@ struct WattPrior {
   Belief base, context;
   Belief loss{0.1, 0.1};  // per kW
   Belief wake{10, 10};    // W
-  Belief bend{0.1, 0.2};
+  Belief bend{0.1, 0.5};
   std::array<Belief, kPowerFeatures> units;
   // A tenant's deviation: all its units together by this factor, and each by that besides.
   double gain_sd = 0.25, unit_sd = 0.2;
@@ -37,10 +37,10 @@ struct WattPrior {
 
 // How fast beliefs age, as parts of the prior's variance, or W^2, in a second.
 struct WattAging {
-  double base_w2 = 0.002;
+  double base_w2 = 0.001;
   double context = 1e-5;
-  double units = 5e-4;
-  double tenant = 2e-3;
+  double units = 3e-5;
+  double tenant = 5e-4;
 };
 
 class WattFilter {
@@ -57,15 +57,16 @@ class WattFilter {
     std::vector<Tenant> tenants;
     bool context = false;
     double core_factor = 1;
-    double capped = 0;                  // the part of it under the power limit
-    double seconds = 1;                 // since the scene before
+    double capped = 0;   // the part of it under the power limit
+    double seconds = 1;  // since the scene before
   };
   struct Watts2 {
     double mean = 0, sd = 0;
+    double bent = 0;      // of the mean, what the bend makes of it
     double prior_sd = 0;  // with nothing learned of this tenant nor of the units
   };
   struct Outcome {
-    double base = 0, context = 0;
+    double base = 0, context = 0, context_sd = 0;
     std::vector<Watts2> tenants;
     double noise_sd = 0;  // of the board's reading, as adapted
   };
