@@ -168,6 +168,96 @@ TEST_P(Contract, ProcessesAreAListOrNotSupported) {
   for (const GpuProcess& process : *processes) EXPECT_GE(process.pid, 0);
 }
 
+// --- tenancy
+// --------------------------------------------------------------------------------------
+
+std::vector<std::optional<Fraction>> shares_of(const Tenancy& tenancy) {
+  std::vector<std::optional<Fraction>> out;
+  const auto add = [&](const Activity& activity) {
+    for (const ActivityShare& share : activity_shares()) out.push_back(activity.*share.member);
+  };
+  add(tenancy.board.activity);
+  for (const GpuInstance& instance : tenancy.instances) add(instance.activity);
+  for (const GpuProcess& process : tenancy.processes) {
+    out.push_back(process.sm_utilisation);
+    out.push_back(process.memory_utilisation);
+  }
+  return out;
+}
+
+void expect_well_formed(const Tenancy& tenancy) {
+  const auto& instances = tenancy.instances;
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    EXPECT_TRUE(i == 0 || instances[i - 1].id < instances[i].id);
+    for (std::size_t other = 0; other < i; ++other)
+      EXPECT_TRUE(instances[i].uuid.empty() || instances[i].uuid != instances[other].uuid);
+    EXPECT_GT(instances[i].slices, 0);
+    EXPECT_GT(instances[i].multiprocessors, 0);
+    EXPECT_LE(instances[i].multiprocessors, tenancy.multiprocessors.value_or(0));
+    EXPECT_LE(instances[i].memory_slices, tenancy.memory_slices.value_or(0));
+  }
+  EXPECT_TRUE(tenancy.mig || instances.empty());
+  const auto& processes = tenancy.processes;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    EXPECT_TRUE(i == 0 || processes[i - 1].pid <= processes[i].pid);
+    EXPECT_EQ(processes[i].gpu_instance.has_value(), tenancy.mig);
+    EXPECT_GE(processes[i].memory_bytes.value_or(0), 0);
+  }
+  for (const auto& share : shares_of(tenancy))
+    if (share) {
+      EXPECT_TRUE(std::isfinite(share->value()));
+      EXPECT_GE(share->value(), 0);
+      EXPECT_LE(share->value(), 1.5);
+    }
+}
+
+TEST_P(Contract, TenancyIsWellFormedOrFailsAsTheListOfProcesses) {
+  for (int i = 0; i < 20; ++i) {
+    const auto tenancy = source().tenancy();
+    ASSERT_EQ(tenancy.ok(), capability().process_list);
+    if (!tenancy.ok()) {
+      EXPECT_EQ(tenancy.error().code, Errc::not_supported);
+      return;
+    }
+    expect_well_formed(*tenancy);
+    EXPECT_EQ(tenancy->board.source, subject_->tag());
+    EXPECT_EQ(tenancy->board.time, now());
+    EXPECT_EQ(tenancy->board.energy.has_value(), capability().energy_counter);
+    EXPECT_TRUE(i > 0 || tenancy->board.activity == Activity{});  // since when?
+    pass(i % 3 == 0 ? 40ms : 700ms);
+  }
+}
+
+// The work that is on the GPU is seen by who asks for tenants, too.
+TEST_P(Contract, TenancyTellsOfTheWork) {
+  if (!capability().process_list) GTEST_SKIP() << "skipped: no list of processes";
+  (void)source().tenancy().ok();
+  pass(2s);
+  const auto tenancy = source().tenancy();
+  ASSERT_TRUE(tenancy.ok());
+  ASSERT_EQ(tenancy->board.tenants, 1);
+  if (!tenancy->mig) {
+    ASSERT_EQ(tenancy->processes.size(), 1u);
+    EXPECT_GT(tenancy->processes[0].sm_utilisation.value_or(Fraction(0)), Fraction(0.1));
+  }
+  const auto& seen = tenancy->board.activity;
+  const bool works = seen.sm.value_or(seen.graphics.value_or(Fraction(0))) > Fraction(0);
+  EXPECT_EQ(works, capability().activity_counters);
+}
+
+// Two who ask for tenants and one who reads: the windows of the reader are his own.
+TEST_P(Contract, TenancyDoesNotDisturbReadings) {
+  (void)read_after(1s);
+  for (int i = 0; i < 10; ++i) {
+    pass(300ms);
+    (void)source().tenancy().ok();
+    (void)source().tenancy().ok();
+    pass(300ms);
+    (void)source().tenancy().ok();
+    EXPECT_EQ(read().activity != Activity{}, capability().activity_counters);
+  }
+}
+
 // --- knobs
 // ----------------------------------------------------------------------------------------
 
