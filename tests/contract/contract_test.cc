@@ -10,6 +10,7 @@
 #include "device/replay/trace_reader.h"
 #include "device/replay/trace_writer.h"
 #include "device/sim/sim_device.h"
+#include "device/sim/sim_mig.h"
 #include "fakenvml/test_served.h"
 
 namespace derate {
@@ -341,14 +342,20 @@ Workload below_the_limit(const SimChip& chip) {
   return halved;
 }
 
+// Two instances, of which the second one works.
+constexpr const char* kLayout = "3g,2g";
+constexpr int kAtWork = 2;
+
 class SimSubject final : public Subject {
  public:
-  explicit SimSubject(const SimChip& chip) : gpu_(chip, {}), device_(gpu_, clock_, 0) {
+  explicit SimSubject(const SimChip& chip, bool mig = false)
+      : gpu_(chip, {}), device_(gpu_, clock_, 0) {
     clock_.advance(1h);
     (void)device_.read({}).ok();
     // From here on every sensor has had its first renewal.
     pass(2s);
-    gpu_.start(below_the_limit(chip), Duration{});
+    if (mig) gpu_.partition(*make_instances(chip, kLayout));
+    gpu_.add(below_the_limit(chip), Duration{}, mig ? std::optional(kAtWork) : std::nullopt);
     pass(2s);
   }
   TelemetrySource& source() override { return device_; }
@@ -412,9 +419,10 @@ class ReplaySubject final : public Subject {
 // The same GPUs through NVML's C interface: our reader on the simulation's library.
 class NvmlSubject final : public Subject {
  public:
-  explicit NvmlSubject(const SimChip& chip) : served_({&chip}) {
+  explicit NvmlSubject(const SimChip& chip, bool mig = false)
+      : served_({&chip}, 1, mig ? std::optional<std::string>(kLayout) : std::nullopt) {
     pass(2s);
-    served_.start_job(below_the_limit(chip).name);
+    served_.start_job(below_the_limit(chip).name, 0, 0, mig ? kAtWork : 0);
     pass(2s);
     auto library = NvmlLibrary::load(DERATE_FAKENVML);
     CHECK(library.ok());
@@ -453,6 +461,16 @@ std::vector<ContractCase> on_every_chip(bool (*fits)(const SimChip&) = nullptr) 
   return cases;
 }
 
+template <class S>
+std::vector<ContractCase> with_mig() {
+  std::vector<ContractCase> cases;
+  for (const SimChip& chip : sim_chips())
+    if (!mig_profiles(chip).empty())
+      cases.push_back({std::string("mig") + std::to_string(cases.size()),
+                       [&chip] { return std::make_unique<S>(chip, true); }});
+  return cases;
+}
+
 const auto kSim = testing::ValuesIn(on_every_chip<SimSubject>());
 const auto kNvml = testing::ValuesIn(on_every_chip<NvmlSubject>());
 const auto kReplay = testing::ValuesIn(on_every_chip<ReplaySubject>());
@@ -460,6 +478,8 @@ const auto kReplay = testing::ValuesIn(on_every_chip<ReplaySubject>());
 INSTANTIATE_TEST_SUITE_P(Sim, Contract, kSim, case_name);
 INSTANTIATE_TEST_SUITE_P(Nvml, Contract, kNvml, case_name);
 INSTANTIATE_TEST_SUITE_P(Replay, Contract, kReplay, case_name);
+INSTANTIATE_TEST_SUITE_P(SimMig, Contract, testing::ValuesIn(with_mig<SimSubject>()), case_name);
+INSTANTIATE_TEST_SUITE_P(NvmlMig, Contract, testing::ValuesIn(with_mig<NvmlSubject>()), case_name);
 INSTANTIATE_TEST_SUITE_P(Sim, KnobContract, kSim, case_name);
 INSTANTIATE_TEST_SUITE_P(
     Nvml, KnobContract, testing::ValuesIn(on_every_chip<NvmlSubject>(served_work_leaves_the_clock)),
