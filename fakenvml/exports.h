@@ -137,10 +137,21 @@ FAKENVML(nvmlDeviceGetPersistenceMode)(Device device, EnableState* out);
 FAKENVML(nvmlDeviceSetPersistenceMode)(Device device, EnableState mode);
 FAKENVML(nvmlDeviceGetMigMode)(Device device, uint* current, uint* pending);
 FAKENVML(nvmlDeviceSetMigMode)(Device device, uint mode, nvml::Return* activation);
+FAKENVML(nvmlDeviceGetAPIRestriction)(Device device, uint api, EnableState* out);
+
+// --- MIG -----------------------------------------------------------------------------------------
 FAKENVML(nvmlDeviceGetMaxMigDeviceCount)(Device device, uint* out);
 FAKENVML(nvmlDeviceGetMigDeviceHandleByIndex)(Device device, uint index, Device* out);
+FAKENVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle)(Device mig, Device* out);
 FAKENVML(nvmlDeviceIsMigDeviceHandle)(Device device, uint* out);
-FAKENVML(nvmlDeviceGetAPIRestriction)(Device device, uint api, EnableState* out);
+FAKENVML(nvmlDeviceGetGpuInstanceId)(Device mig, uint* out);
+FAKENVML(nvmlDeviceGetComputeInstanceId)(Device mig, uint* out);
+FAKENVML(nvmlDeviceGetAttributes_v2)(Device mig, nvml::Attributes* out);
+FAKENVML(nvmlDeviceGetGpuInstanceProfileInfoV)
+(Device device, uint profile, nvml::InstanceProfile* out);
+FAKENVML(nvmlDeviceGetGpuInstances)
+(Device device, uint profile_id, nvml::Instance* out, uint* count);
+FAKENVML(nvmlGpuInstanceGetInfo)(nvml::Instance instance, nvml::InstanceInfo* out);
 
 // --- processes -----------------------------------------------------------------------------------
 FAKENVML(nvmlDeviceGetComputeRunningProcesses)
@@ -169,6 +180,7 @@ FAKENVML(nvmlGpmQueryDeviceSupport)(Device device, nvml::GpmSupport* out);
 FAKENVML(nvmlGpmSampleAlloc)(nvml::GpmSample* out);
 FAKENVML(nvmlGpmSampleFree)(nvml::GpmSample sample);
 FAKENVML(nvmlGpmSampleGet)(Device device, nvml::GpmSample sample);
+FAKENVML(nvmlGpmMigSampleGet)(Device device, uint instance, nvml::GpmSample sample);
 FAKENVML(nvmlGpmMetricsGet)(nvml::GpmMetrics* query);
 
 // --- what these boards do not have: not_supported ------------------------------------------------

@@ -298,6 +298,132 @@ TEST_F(Library, FaultsOfOneGpu) {
   EXPECT_EQ(NVML(nvmlDeviceGetUtilizationRates)(v100_, &use), Return::success);
 }
 
+// --- MIG
+// ------------------------------------------------------------------------------------------
+
+class MigLibrary : public Library {
+ protected:
+  void partition(std::string_view layout) {
+    Request request;
+    request.op = Op::partition;
+    request.gpu = 1;
+    put_text(request.name, layout);
+    CHECK(served_.ask(request).code == 0);
+  }
+  Device device(unsigned int index) {
+    Device out = nullptr;
+    CHECK(NVML(nvmlDeviceGetMigDeviceHandleByIndex)(h200_, index, &out) == Return::success);
+    return out;
+  }
+  static std::string uuid(Device device) {
+    char text[96] = {};
+    return NVML(nvmlDeviceGetUUID)(device, text, sizeof text) == Return::success ? text : "";
+  }
+};
+
+TEST_F(MigLibrary, InstancesAreToldAsTheyWereCut) {
+  partition("3g,1g");
+  unsigned int current = 0, pending = 0, number = 0;
+  EXPECT_EQ(NVML(nvmlDeviceGetMigMode)(h200_, &current, &pending), Return::success);
+  EXPECT_EQ(current, 1u);
+  const Device second = device(1);
+  Device none = nullptr, parent = nullptr;
+  EXPECT_EQ(NVML(nvmlDeviceGetMigDeviceHandleByIndex)(h200_, 2, &none), Return::not_found);
+  EXPECT_EQ(NVML(nvmlDeviceIsMigDeviceHandle)(second, &number), Return::success);
+  EXPECT_EQ(number, 1u);
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceId)(second, &number), Return::success);
+  EXPECT_EQ(number, 2u);
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceId)(h200_, &number), Return::invalid_argument);
+  EXPECT_EQ(NVML(nvmlDeviceGetDeviceHandleFromMigDeviceHandle)(second, &parent), Return::success);
+  EXPECT_EQ(parent, h200_);
+  char name[96] = {};
+  EXPECT_EQ(NVML(nvmlDeviceGetName)(second, name, sizeof name), Return::success);
+  EXPECT_STREQ(name, "NVIDIA H200 MIG 1g.18gb");
+  nvml::Attributes attributes{};
+  EXPECT_EQ(NVML(nvmlDeviceGetAttributes_v2)(second, &attributes), Return::success);
+  EXPECT_EQ(attributes.multiprocessors, 16u);
+  EXPECT_EQ(attributes.gpu_instance_slices, 1u);
+  // What a MIG device does not tell.
+  EXPECT_EQ(NVML(nvmlDeviceGetPowerUsage)(second, &number), Return::not_supported);
+}
+
+TEST_F(MigLibrary, ProfilesAndInstancesFitTogether) {
+  partition("3g,1g,1g");
+  nvml::InstanceProfile profile{};
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(h200_, 0, &profile),
+            Return::argument_version_mismatch);
+  profile.version = nvml::kInstanceProfileV2;
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(h200_, 31, &profile), Return::not_supported);
+  ASSERT_EQ(NVML(nvmlDeviceGetGpuInstanceProfileInfoV)(h200_, 0, &profile), Return::success);
+  EXPECT_STREQ(profile.name, "MIG 1g.18gb");
+  EXPECT_EQ(profile.instances, 7u);
+  std::vector<nvml::Instance> instances(profile.instances);
+  unsigned int count = 7;
+  ASSERT_EQ(NVML(nvmlDeviceGetGpuInstances)(h200_, profile.id, instances.data(), &count),
+            Return::success);
+  ASSERT_EQ(count, 2u);
+  nvml::InstanceInfo info{};
+  ASSERT_EQ(NVML(nvmlGpuInstanceGetInfo)(instances[1], &info), Return::success);
+  EXPECT_EQ(info.id, 3u);
+  EXPECT_EQ(info.device, h200_);
+  EXPECT_EQ(info.placement.start, 5u);
+  EXPECT_EQ(info.placement.size, 1u);
+  partition("7g");
+  EXPECT_EQ(NVML(nvmlGpuInstanceGetInfo)(instances[1], &info), Return::invalid_argument);
+}
+
+TEST_F(MigLibrary, AHandleMeansWhoeverIsInItsPlace) {
+  partition("3g,1g");
+  const Device first = device(0), second = device(1);
+  const std::string before = uuid(first);
+  partition("7g");
+  EXPECT_NE(uuid(first), before);
+  EXPECT_EQ(uuid(second), "");
+  unsigned int number = 0;
+  EXPECT_EQ(NVML(nvmlDeviceGetGpuInstanceId)(second, &number), Return::invalid_argument);
+}
+
+TEST_F(MigLibrary, CountersAndProcessesOfAnInstance) {
+  partition("3g,1g");
+  Request request;
+  request.op = Op::start_job;
+  request.gpu = 1;
+  EXPECT_NE(std::string(served_.ask(request).message).find("2 (1g.18gb)"), std::string::npos);
+  served_.start_job("", 1, 0, 2);
+  nvml::ProcessInfo info[4] = {};
+  unsigned int count = 4;
+  EXPECT_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(h200_, &count, info), Return::success);
+  ASSERT_EQ(count, 1u);
+  EXPECT_EQ(info[0].gpu_instance, 2u);
+  count = 4;
+  EXPECT_EQ(NVML(nvmlDeviceGetComputeRunningProcesses_v3)(device(0), &count, info),
+            Return::success);
+  EXPECT_EQ(count, 0u);
+  nvml::ProcessUtilization used{};
+  count = 1;
+  EXPECT_EQ(NVML(nvmlDeviceGetProcessUtilization)(h200_, &used, &count, 0), Return::not_supported);
+
+  nvml::GpmMetrics query{};
+  query.version = nvml::kGpmMetricsVersion;
+  query.count = 1;
+  query.metrics[0].id = nvml::gpm_metric::kGraphics;
+  CHECK(NVML(nvmlGpmSampleAlloc)(&query.older) == Return::success);
+  CHECK(NVML(nvmlGpmSampleAlloc)(&query.newer) == Return::success);
+  for (const unsigned int instance : {1u, 2u}) {
+    EXPECT_EQ(NVML(nvmlGpmMigSampleGet)(h200_, instance, query.older), Return::success);
+    served_.pass(1s);
+    EXPECT_EQ(NVML(nvmlGpmMigSampleGet)(h200_, instance, query.newer), Return::success);
+    EXPECT_EQ(NVML(nvmlGpmMetricsGet)(&query), Return::success);
+    EXPECT_EQ(query.metrics[0].value > 50, instance == 2);
+  }
+  EXPECT_EQ(NVML(nvmlGpmMigSampleGet)(h200_, 3, query.newer), Return::invalid_argument);
+  partition("3g,1g");  // the same ids, other instances
+  EXPECT_EQ(NVML(nvmlGpmMigSampleGet)(h200_, 2, query.newer), Return::success);
+  EXPECT_EQ(NVML(nvmlGpmMetricsGet)(&query), Return::invalid_argument);
+  for (const nvml::GpmSample sample : {query.older, query.newer})
+    (void)NVML(nvmlGpmSampleFree)(sample);
+}
+
 TEST_F(Library, EveryCodeHasWords) {
   std::set<std::string> words;
   for (unsigned int code = 0; code <= 28; ++code)

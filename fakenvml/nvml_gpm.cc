@@ -11,8 +11,9 @@ namespace derate::nvml {
 struct GpmSampleState {
   bool taken = false;
   unsigned int gpu = 0;
-  unsigned long long windows = 0;
-  unsigned long long known[fakenvml::kActivityShares] = {};
+  unsigned int instance = nvml::kNoInstance;
+  double windows = 0;  // of MIG instances: seconds, as all below
+  double known[fakenvml::kActivityShares] = {};
   double sums[fakenvml::kActivityShares] = {};
 };
 
@@ -37,11 +38,12 @@ double value_of(const nvml::GpmMetrics& query, unsigned int id) {
   const auto* const at = std::find(std::begin(kMetrics), std::end(kMetrics), id);
   if (at == std::end(kMetrics)) return 0;
   const auto share = at - std::begin(kMetrics);
-  const unsigned long long windows = query.newer->windows - query.older->windows;
-  const unsigned long long known = query.newer->known[share] - query.older->known[share];
-  if (windows == 0 || known < windows) return 0;
+  const double windows = query.newer->windows - query.older->windows;
+  const double known = query.newer->known[share] - query.older->known[share];
+  constexpr double kAll = 1 - 1e-6;  // seconds are sums of steps
+  if (windows <= 0 || known < windows * kAll) return 0;
   const double sum = query.newer->sums[share] - query.older->sums[share];
-  return 100 * sum / static_cast<double>(windows);
+  return 100 * sum / windows;
 }
 
 bool valid(const nvml::GpmMetrics& query) {
@@ -49,6 +51,7 @@ bool valid(const nvml::GpmMetrics& query) {
     return false;
   if (!query.older->taken || !query.newer->taken || query.older->gpu != query.newer->gpu)
     return false;
+  if (query.older->instance != query.newer->instance) return false;
   if (query.newer->windows < query.older->windows) return false;
   return std::all_of(query.metrics, query.metrics + query.count,
                      [](const auto& one) { return one.id >= 1 && one.id <= kLastMetric; });
@@ -84,13 +87,34 @@ Return nvmlGpmSampleFree(nvml::GpmSample sample) {
 Return nvmlGpmSampleGet(Device device, nvml::GpmSample sample) {
   return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (sample == nullptr) return Return::invalid_argument;
-    if (call.identity().has_activity == 0 || now.mig != 0) return Return::not_supported;
+    // Assumed: MIG instances leave the counters of the whole GPU, the fault takes them, too.
+    const bool taken = (now.faults & 1u << static_cast<std::uint32_t>(GpuFault::mig)) != 0;
+    if (call.identity().has_activity == 0 || taken) return Return::not_supported;
     sample->taken = true;
     sample->gpu = call.gpu;
-    sample->windows = now.windows;
+    sample->instance = nvml::kNoInstance;
+    sample->windows = static_cast<double>(now.windows);
     std::copy(std::begin(now.known), std::end(now.known), sample->known);
     std::copy(std::begin(now.sums), std::end(now.sums), sample->sums);
     return Return::success;
+  });
+}
+
+Return nvmlGpmMigSampleGet(Device device, uint instance, nvml::GpmSample sample) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
+    if (sample == nullptr) return Return::invalid_argument;
+    if (call.identity().has_activity == 0 || now.mig == 0) return Return::not_supported;
+    const auto all = call.state().instances.read();
+    if (!all) return Return::gpu_is_lost;
+    for (std::uint64_t i = 0; i < all->count; ++i) {
+      const InstanceNow& one = all->list[i];
+      if (one.id != instance) continue;
+      *sample = {.taken = true, .gpu = call.gpu, .instance = instance, .windows = one.seconds};
+      std::copy(std::begin(one.known), std::end(one.known), sample->known);
+      std::copy(std::begin(one.busy), std::end(one.busy), sample->sums);
+      return Return::success;
+    }
+    return Return::invalid_argument;
   });
 }
 

@@ -52,10 +52,21 @@ Return give_constant(const char* function, Device device, T* out, T value) {
 }  // namespace
 
 Return nvmlDeviceGetName(Device device, char* out, uint size) {
-  return give_name(__func__, device, out, size, [](const auto& id) { return id.name; });
+  return on_any(__func__, device, [&](const Call& call) {
+    std::string name = get_text(call.identity().name);
+    if (!call.slot) return give_text(name, out, size);
+    const auto instance = call.instance();
+    if (!instance) return Return::invalid_argument;
+    name += " MIG " + get_text(call.identity().profiles[instance->profile].name);
+    return give_text(name, out, size);
+  });
 }
 Return nvmlDeviceGetUUID(Device device, char* out, uint size) {
-  return give_name(__func__, device, out, size, [](const auto& id) { return id.uuid; });
+  return on_any(__func__, device, [&](const Call& call) {
+    if (!call.slot) return give_text(get_text(call.identity().uuid), out, size);
+    const auto instance = call.instance();
+    return instance ? give_text(get_text(instance->uuid), out, size) : Return::invalid_argument;
+  });
 }
 Return nvmlDeviceGetSerial(Device device, char* out, uint size) {
   return give_name(__func__, device, out, size, [](const auto& id) { return id.serial; });

@@ -9,22 +9,31 @@ namespace {
 
 using nvml::Return;
 
-constexpr unsigned int kNoInstance = ~0u;  // of MIG
-
 void fill(nvml::ProcessInfoV1& out, const ProcessNow& process) {
   out.pid = process.pid;
   out.used_memory = process.memory_bytes;
 }
 void fill(nvml::ProcessInfo& out, const ProcessNow& process) {
-  out = {process.pid, process.memory_bytes, kNoInstance, kNoInstance};
+  const bool in_mig = process.gpu_instance != kNone;
+  out = {process.pid, process.memory_bytes, in_mig ? process.gpu_instance : nvml::kNoInstance,
+         in_mig ? 0 : nvml::kNoInstance};
 }
 
 template <class Info>
 Return give_processes(const char* function, Device device, uint* count, Info* out) {
-  return on_gpu(function, device, [&](const Call& call) {
+  return on_any(function, device, [&](const Call& call) {
     if (count == nullptr) return Return::invalid_argument;
-    const auto processes = call.state().processes.read();
+    auto processes = call.state().processes.read();
     if (!processes) return Return::gpu_is_lost;
+    if (call.slot) {
+      const auto instance = call.instance();
+      if (!instance) return Return::invalid_argument;
+      ProcessNow* const end = processes->list + processes->count;
+      processes->count = static_cast<std::uint64_t>(
+          std::remove_if(processes->list, end,
+                         [&](const auto& one) { return one.gpu_instance != instance->id; }) -
+          processes->list);
+    }
     const uint room = *count;
     *count = static_cast<uint>(processes->count);
     if (*count > room) return Return::insufficient_size;
@@ -76,8 +85,9 @@ Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, uint* count, nv
 
 Return nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* out, uint* count,
                                        ulonglong last_seen_us) {
-  return on_gpu(__func__, device, [&](const Call& call) {
+  return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (count == nullptr) return Return::invalid_argument;
+    if (now.mig != 0) return Return::not_supported;
     const auto processes = call.state().processes.read();
     if (!processes) return Return::gpu_is_lost;
     const uint room = *count;

@@ -168,21 +168,6 @@ Return nvmlDeviceSetMigMode(Device device, uint mode, Return* activation) {
   *activation = Return::success;
   return write(__func__, device, Op::set_mig, mode);
 }
-Return nvmlDeviceGetMaxMigDeviceCount(Device device, uint* out) {
-  constexpr uint kInstances = 7;
-  return give(__func__, device, out,
-              [](const GpuIdentity& id) { return id.has_mig != 0 ? kInstances : 0; });
-}
-// A GPU in MIG mode has no instance: none can be made.
-Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, uint, Device* out) {
-  return on_gpu(__func__, device, [&](const Call& call) {
-    if (out == nullptr) return Return::invalid_argument;
-    return call.identity().has_mig != 0 ? Return::not_found : Return::not_supported;
-  });
-}
-Return nvmlDeviceIsMigDeviceHandle(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto&) { return 0u; });
-}
 Return nvmlDeviceGetAPIRestriction(Device device, uint api, EnableState* out) {
   return on_gpu(__func__, device, [&](const Call&) {
     if (out == nullptr || api > 1) return Return::invalid_argument;

@@ -24,8 +24,11 @@ enum class Op : std::uint32_t {
   set_persistence = 8,  // 0 or 1
   set_mig = 9,          // 0 or 1
   // Jobs; one a connection, and it ends with it.
-  start_job = 20,  // name: the workload, path: its tables or nothing, number: work in seconds
+  // name: the workload, path: its tables or nothing, number: work in seconds, a: with MIG the
+  // instance's id
+  start_job = 20,
   job_status = 21,
+  partition = 22,  // MIG mode with the instances that `name` lists: "3g,2g,1g,1g"; jobs end
   // Faults.
   call_fault = 30,    // name: the call, a: code, b: 1 hangs, c: calls to let pass, d: times
   gpu_fault = 31,     // a: a GpuFault

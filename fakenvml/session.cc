@@ -1,6 +1,7 @@
 #include "fakenvml/session.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/clock.h"
 
@@ -20,8 +21,16 @@ Session& session() {
   return *only;
 }
 
-// Handles are the addresses of these, the same in every session of the process.
-char handles[kGpusMax];
+// Handles are the addresses of these, the same in every session of the process: the GPUs', then
+// those of their MIG devices by slots.
+char handles[kGpusMax * (1 + kInstancesMax)];
+char instance_handles[kGpusMax * kInstancesMax];
+
+// Which one it is; beyond all of them for a pointer to something else. The range as integers:
+// comparing pointers into different objects has no meaning.
+std::uintptr_t offset_in(const char* range, const void* handle) {
+  return reinterpret_cast<std::uintptr_t>(handle) - reinterpret_cast<std::uintptr_t>(range);
+}
 
 std::shared_ptr<SimClient> current_client() {
   const std::scoped_lock lock(session().mutex);
@@ -72,6 +81,25 @@ Return fault_of(SimClient& client, const char* function, unsigned int gpu) {
 }  // namespace
 
 nvml::Device handle_of(unsigned int gpu) { return reinterpret_cast<nvml::Device>(&handles[gpu]); }
+nvml::Device handle_of(unsigned int gpu, unsigned int slot) {
+  return reinterpret_cast<nvml::Device>(&handles[kGpusMax + gpu * kInstancesMax + slot]);
+}
+nvml::Instance instance_handle_of(unsigned int gpu, unsigned int slot) {
+  return reinterpret_cast<nvml::Instance>(&instance_handles[gpu * kInstancesMax + slot]);
+}
+std::optional<std::pair<unsigned int, unsigned int>> place_of(nvml::Instance instance) {
+  const std::uintptr_t offset = offset_in(instance_handles, instance);
+  if (offset >= std::size(instance_handles)) return std::nullopt;
+  return std::pair(static_cast<unsigned int>(offset / kInstancesMax),
+                   static_cast<unsigned int>(offset % kInstancesMax));
+}
+
+std::optional<InstanceNow> Call::instance() const {
+  if (!slot) return std::nullopt;
+  const auto all = state().instances.read();
+  if (!all || *slot >= all->count) return std::nullopt;
+  return all->list[*slot];
+}
 
 Return open_session(const char* function) try {
   std::shared_ptr<SimClient> client;
@@ -119,18 +147,24 @@ Return enter(const char* function, Call& call) {
   return code != Return::success ? code : fault_of(*call.client, function, kEveryGpu);
 }
 
-Return enter(const char* function, nvml::Device device, Call& call) {
+Return enter_any(const char* function, nvml::Device device, Call& call) {
   if (const Return code = enter_unfaulted(call); code != Return::success) return code;
-  const auto* const at = reinterpret_cast<const char*>(device);
-  // The range as integers: comparing pointers into different objects has no meaning.
-  const auto offset = reinterpret_cast<std::uintptr_t>(at) -
-                      reinterpret_cast<std::uintptr_t>(static_cast<const char*>(handles));
-  if (offset >= call.client->state().gpus) return Return::invalid_argument;
-  call.gpu = static_cast<unsigned int>(offset);
+  const std::uintptr_t offset = offset_in(handles, device);
+  if (offset >= std::size(handles)) return Return::invalid_argument;
+  const std::uintptr_t mig = offset < kGpusMax ? 0 : offset - kGpusMax;
+  call.gpu = static_cast<unsigned int>(offset < kGpusMax ? offset : mig / kInstancesMax);
+  if (offset >= kGpusMax) call.slot = static_cast<unsigned int>(mig % kInstancesMax);
+  if (call.gpu >= call.client->state().gpus) return Return::invalid_argument;
   if (const Return code = fault_of(*call.client, function, call.gpu); code != Return::success)
     return code;
   const auto now = call.state().now.read();
   return !now || now->lost != 0 ? Return::gpu_is_lost : Return::success;
+}
+
+// Assumed: what is not told of MIG devices is NOT_SUPPORTED for them.
+Return enter(const char* function, nvml::Device device, Call& call) {
+  const Return code = enter_any(function, device, call);
+  return code == Return::success && call.slot ? Return::not_supported : code;
 }
 
 Return give_text(std::string_view text, char* out, unsigned int size) {

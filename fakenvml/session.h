@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "fakenvml/abi.h"
 #include "fakenvml/sim_client.h"
@@ -14,9 +16,12 @@ namespace derate::fakenvml {
 struct Call {
   std::shared_ptr<SimClient> client;
   unsigned int gpu = kEveryGpu;
+  std::optional<unsigned int> slot = {};  // of the GPU's MIG instances, when one of them is meant
 
   const GpuIdentity& identity() const { return client->state().identity[gpu]; }
   const GpuState& state() const { return client->state().gpu[gpu]; }
+  // Empty without a slot, and when there is no instance in it (any more).
+  std::optional<InstanceNow> instance() const;
 };
 
 nvml::Return open_session(const char* function);
@@ -26,10 +31,17 @@ nvml::Return close_session(const char* function);
 // also when the server is gone, and what a fault says.
 nvml::Return enter(const char* function, Call& call);
 nvml::Return enter(const char* function, nvml::Device device, Call& call);
+// The same for a GPU or a MIG device; not_supported by the one above for the latter.
+nvml::Return enter_any(const char* function, nvml::Device device, Call& call);
 // The same for a GPU that is known by other means.
 nvml::Return enter_unfaulted(Call& call);
 
 nvml::Device handle_of(unsigned int gpu);
+// Of the MIG device, and of the GPU instance, in that slot: whoever is in it.
+nvml::Device handle_of(unsigned int gpu, unsigned int slot);
+nvml::Instance instance_handle_of(unsigned int gpu, unsigned int slot);
+// Empty for a handle that is none.
+std::optional<std::pair<unsigned int, unsigned int>> place_of(nvml::Instance instance);
 
 // Nothing that is thrown leaves the library: a C program cannot catch it.
 template <class F>
@@ -51,6 +63,25 @@ nvml::Return on_gpu(const char* function, nvml::Device device, F body) {
   } catch (...) {
     return nvml::Return::unknown;
   }
+}
+
+template <class F>
+nvml::Return on_any(const char* function, nvml::Device device, F body) {
+  try {
+    Call call;
+    const nvml::Return code = enter_any(function, device, call);
+    return code != nvml::Return::success ? code : body(call);
+  } catch (...) {
+    return nvml::Return::unknown;
+  }
+}
+// On a MIG device, with its instance.
+template <class F>
+nvml::Return on_mig(const char* function, nvml::Device device, F body) {
+  return on_any(function, device, [&](const Call& call) {
+    const auto instance = call.instance();
+    return instance ? body(call, *instance) : nvml::Return::invalid_argument;
+  });
 }
 
 // With the sensors and settings of now.

@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 1;
+inline constexpr std::uint32_t kStateVersion = 2;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -64,6 +64,18 @@ inline constexpr std::uint32_t kNone = ~0u;
 
 inline constexpr std::size_t kClocksMax = 512;
 
+inline constexpr std::size_t kProfilesMax = 8;   // of MIG
+inline constexpr std::size_t kInstancesMax = 8;  // likewise
+
+// What a GPU can be cut into.
+struct ProfileFacts {
+  char name[32];  // "1g.18gb"
+  std::uint32_t nvml_index, id;
+  std::uint32_t slices, memory_slices, multiprocessors;
+  std::uint32_t room;  // how many fit
+  std::uint64_t memory_mib;
+};
+
 // What never changes while the server runs.
 struct GpuIdentity {
   char chip[32];
@@ -82,6 +94,8 @@ struct GpuIdentity {
   std::uint32_t compute_major, compute_minor, cores, memory_bus_bits, pcie_generation;
   std::uint32_t pci_device_id;
   std::uint64_t memory_bytes;
+  std::uint32_t profile_count, reserved;
+  ProfileFacts profiles[kProfilesMax];
 };
 
 inline constexpr int kActivityShares = 9;  // in the order of activity_metrics() (sim_machine.cc)
@@ -120,7 +134,7 @@ struct ProcessNow {
   char name[64];
   std::uint32_t pid;
   std::uint32_t sm_percent, memory_percent;  // kNone: unknown
-  std::uint32_t reserved;
+  std::uint32_t gpu_instance;                // kNone: not with MIG
   std::uint64_t memory_bytes;
 };
 
@@ -128,6 +142,20 @@ struct GpuProcesses {
   std::uint64_t count;
   std::uint64_t time_us;  // when the utilisations were renewed
   ProcessNow list[kProcessesMax];
+};
+
+// A MIG instance, with one compute instance that fills it. GPM: seconds of busy time and of time in
+// which that was known, since the partition.
+struct InstanceNow {
+  char uuid[64];
+  std::uint32_t id, profile;  // profile: its place in GpuIdentity::profiles
+  double seconds;
+  double busy[kActivityShares], known[kActivityShares];
+};
+
+struct GpuInstances {
+  std::uint64_t count;
+  InstanceNow list[kInstancesMax];
 };
 
 // What nvmlDeviceGetSamples gives: rings whose element n lies at n % size.
@@ -150,6 +178,7 @@ struct GpuState {
   SeqlockBox<GpuNow> now;
   SeqlockBox<GpuProcesses> processes;
   SeqlockBox<GpuSamples> samples;
+  SeqlockBox<GpuInstances> instances;
 };
 
 // A call that goes wrong, by NVML's name of it.

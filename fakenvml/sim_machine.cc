@@ -54,6 +54,24 @@ Result<Workload> workload_of(const Request& request, const SimChip& chip) {
   return Error{Errc::not_found, fmt::format("{} has no workload '{}'", path, name)};
 }
 
+// Where a job goes: with MIG one of the instances, without it the GPU.
+Result<std::optional<int>> instance_of(const Request& request, const SimGpu& gpu) {
+  const auto named = static_cast<int>(request.a);
+  if (!gpu.mig() && request.a == 0) return std::optional<int>();
+  if (!gpu.mig())
+    return Error{Errc::invalid_argument,
+                 fmt::format("instance {}: the GPU is not in MIG mode", request.a)};
+  std::string ids;
+  for (const GpuInstance& instance : gpu.instances()) {
+    if (instance.id == named) return std::optional(named);
+    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", instance.id, instance.profile);
+  }
+  const std::string there = ids.empty() ? "it has none" : "its instances are " + ids;
+  if (request.a == 0)
+    return Error{Errc::invalid_argument, "the GPU is in MIG mode, which instance? " + there};
+  return Error{Errc::invalid_argument, fmt::format("instance {}: {}", request.a, there)};
+}
+
 // For people who look at the GPU's processes: the program, as the kernel has it.
 std::string program_of(pid_t pid) {
   const auto text = read_file(fmt::format("/proc/{}/comm", pid));
@@ -125,6 +143,8 @@ Outcome SimMachine::perform(const Request& request, const Peer& peer) {
       return {start_job(request, peer)};
     case Op::job_status:
       return {job_status(peer)};
+    case Op::partition:
+      return {partition(request)};
     case Op::call_fault:
       return {add_call_fault(request)};
     case Op::gpu_fault:
@@ -184,10 +204,21 @@ Reply SimMachine::start_job(const Request& request, const Peer& peer) {
     return answer(Return::insufficient_size, "the GPU has as many jobs as it can list");
   auto workload = workload_of(request, gpu.sim.chip());
   if (!workload.ok()) return answer(code_of(workload.error()), workload.error().message);
-  const SimGpu::TenantId tenant = gpu.sim.add(*std::move(workload), from_seconds(request.number));
+  const auto instance = instance_of(request, gpu.sim);
+  if (!instance.ok()) return answer(code_of(instance.error()), instance.error().message);
+  const SimGpu::TenantId tenant =
+      gpu.sim.add(*std::move(workload), from_seconds(request.number), *instance);
   gpu.jobs.push_back({peer.connection, peer.pid, program_of(peer.pid), tenant});
   gpu.note_processes();
   return {};
+}
+
+Reply SimMachine::partition(const Request& request) {
+  if (request.gpu == kEveryGpu) return answer(Return::invalid_argument, "which GPU?");
+  Gpu& gpu = *gpus_[request.gpu];
+  if (gpu.lost) return answer(Return::gpu_is_lost, "the GPU is lost");
+  const auto done = gpu.partition(get_text(request.name));
+  return done.ok() ? Reply{} : answer(code_of(done.error()), done.error().message);
 }
 
 Reply SimMachine::job_status(const Peer& peer) {
@@ -197,7 +228,7 @@ Reply SimMachine::job_status(const Peer& peer) {
     return one.connection == peer.connection;
   });
   const SimJob* tenant = gpu->sim.tenant(job.tenant);
-  if (tenant == nullptr) return answer(Return::gpu_is_lost, "the GPU was lost");
+  if (tenant == nullptr) return answer(Return::gpu_is_lost, "the GPU was lost or partitioned");
   Reply reply;
   reply.finished = tenant->finished.has_value();
   reply.work_done_s = tenant->done;

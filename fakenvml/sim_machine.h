@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -22,6 +23,7 @@ struct MachineOptions {
   std::uint64_t seed = 1;
   std::uint64_t epoch_us = 0;  // the time of day at the simulation's zero
   uid_t owner = 0;
+  std::optional<std::string> mig;  // MIG mode with these instances (make_instances()), which fit
 };
 
 // Who asks. The server has it from the kernel.
@@ -63,6 +65,7 @@ class SimMachine {
   Outcome write_setting(const Request& request);
   Reply start_job(const Request& request, const Peer& peer);
   Reply job_status(const Peer& peer);
+  Reply partition(const Request& request);
   Reply add_call_fault(const Request& request);
   Reply add_gpu_fault(const Request& request);
   Reply clear_faults(const Request& request);

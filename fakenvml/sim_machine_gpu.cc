@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "device/nvml/nvml_abi.h"
+#include "device/sim/sim_mig.h"
 #include "fakenvml/board_facts.h"
 
 namespace derate::fakenvml {
@@ -54,6 +56,35 @@ std::uint32_t nvml_architecture(Architecture architecture) {
   return kNone;
 }
 
+// NVML's numbers of the profiles by their slices, as nvidia-smi mig -lgip lists them.
+struct ProfileNumbers {
+  int slices;
+  std::uint32_t nvml_index, id;
+};
+constexpr ProfileNumbers kProfileNumbers[] = {
+    {1, 0, 19}, {2, 1, 14}, {3, 2, 9}, {4, 3, 5}, {7, 4, 0}};
+
+void describe_profiles(const SimChip& chip, GpuIdentity& out) {
+  const auto profiles = mig_profiles(chip);
+  for (const MigProfile& profile : profiles) {
+    CHECK(out.profile_count < kProfilesMax);
+    ProfileFacts& facts = out.profiles[out.profile_count++];
+    put_text(facts.name, profile.name);
+    for (const ProfileNumbers& numbers : kProfileNumbers)
+      if (numbers.slices == profile.slices) {
+        facts.nvml_index = numbers.nvml_index;
+        facts.id = numbers.id;
+      }
+    const MigProfile& whole = profiles.back();
+    facts.slices = static_cast<std::uint32_t>(profile.slices);
+    facts.memory_slices = static_cast<std::uint32_t>(profile.memory_slices);
+    facts.multiprocessors = static_cast<std::uint32_t>(profile.multiprocessors);
+    facts.room = static_cast<std::uint32_t>(
+        std::min(whole.slices / profile.slices, whole.memory_slices / profile.memory_slices));
+    facts.memory_mib = static_cast<std::uint64_t>(std::llround(profile.memory_gigabytes * 1024));
+  }
+}
+
 }  // namespace
 
 SimMachine::Gpu::Gpu(const SimChip& chip, int at, const MachineOptions& options)
@@ -65,7 +96,18 @@ SimMachine::Gpu::Gpu(const SimChip& chip, int at, const MachineOptions& options)
       power_every_(kPowerSampleEvery),
       utilisation_every_(chip.sensors.utilisation.refresh),
       next_power_(kPowerSampleEvery),
-      next_utilisation_(utilisation_every_) {}
+      next_utilisation_(utilisation_every_) {
+  if (options.mig) CHECK(partition(*options.mig).ok());
+}
+
+Result<void> SimMachine::Gpu::partition(std::string_view layout) {
+  // Numbered by the GPU and the partition: no UUID comes twice.
+  auto instances = TRY(make_instances(sim.chip(), layout, index * 1024 + partitions_ % 1024));
+  ++partitions_;
+  sim.partition(std::move(instances));
+  note_processes();
+  return {};
+}
 
 std::uint64_t SimMachine::Gpu::time_us() const {
   using std::chrono::duration_cast, std::chrono::microseconds;
@@ -104,6 +146,7 @@ GpuIdentity SimMachine::Gpu::identity() const {
   out.pcie_generation = board.pcie_generation;
   out.pci_device_id = board.pci_device_id;
   out.memory_bytes = std::uint64_t{board.memory_mib} << 20;
+  describe_profiles(chip, out);
   return out;
 }
 
@@ -162,8 +205,10 @@ void SimMachine::Gpu::note_processes() {
     ProcessNow& out = processes_.list[processes_.count++];
     put_text(out.name, job.process_name);
     out.pid = static_cast<std::uint32_t>(job.pid);
+    const std::optional<int> instance = sim.instance_of(job.tenant);
+    out.gpu_instance = instance ? static_cast<std::uint32_t>(*instance) : kNone;
     const auto slice = [&](std::optional<Fraction> share) {
-      return share ? percent_of(*share / static_cast<double>(running)) : kNone;
+      return share && !sim.mig() ? percent_of(*share / static_cast<double>(running)) : kNone;
     };
     out.sm_percent = slice(sim.sensors().gpu_utilisation);
     out.memory_percent = slice(sim.sensors().memory_utilisation);
@@ -216,7 +261,7 @@ void SimMachine::Gpu::spoil(GpuNow& out) const {
   } else if (counters == GpuFault::counters_jump) {
     out.energy_mj = now + 1'000'000'000'000ull;
   }
-  if (mig) out.gpu_percent = out.memory_percent = kNone;
+  if (in_mig()) out.gpu_percent = out.memory_percent = kNone;
   if (!absurd) return;
   out.power_mw = out.power_instant_mw = out.power_average_mw = ~0u;
   out.sm_clock_mhz = out.memory_clock_mhz = ~0u;
@@ -226,12 +271,31 @@ void SimMachine::Gpu::spoil(GpuNow& out) const {
 void SimMachine::Gpu::publish(GpuState& state) {
   GpuNow now = shown();
   now.lost = lost;
-  now.mig = mig;
+  now.mig = in_mig();
   now.faults = fault_bits();
   spoil(now);
   state.now.write(now);
   state.processes.write(processes_);
   state.samples.write(samples_);
+  state.instances.write(shown_instances());
+}
+
+GpuInstances SimMachine::Gpu::shown_instances() const {
+  GpuInstances out{};
+  const auto profiles = mig_profiles(sim.chip());
+  for (const GpuInstance& instance : sim.instances()) {
+    if (out.count == kInstancesMax) break;
+    InstanceNow& now = out.list[out.count++];
+    put_text(now.uuid, instance.uuid);
+    now.id = static_cast<std::uint32_t>(instance.id);
+    for (std::size_t i = 0; i < profiles.size(); ++i)
+      if (instance.profile == profiles[i].name) now.profile = static_cast<std::uint32_t>(i);
+    const PartCounters& part = *sim.part_counters(instance.id);
+    now.seconds = part.seconds;
+    std::copy(part.busy.begin(), part.busy.end(), now.busy);
+    std::copy(part.known.begin(), part.known.end(), now.known);
+  }
+  return out;
 }
 
 std::uint32_t SimMachine::Gpu::fault_bits() const {

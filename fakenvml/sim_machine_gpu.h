@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "device/nvml/nvml_abi.h"
 #include "fakenvml/sim_machine.h"
@@ -28,6 +29,9 @@ struct SimMachine::Gpu {
   // One of NVML's writes. `writes` is the caller's to count.
   nvml::Return write(const Request& request);
   void note_processes();
+  // MIG mode with these instances. Errors: as make_instances() has them.
+  Result<void> partition(std::string_view layout);
+  bool in_mig() const { return mig || sim.mig(); }
 
   SimGpu sim;
   int index;
@@ -41,6 +45,7 @@ struct SimMachine::Gpu {
   std::uint32_t power_limit_mw;
   bool persistence = true;
 
+  // `mig` is the fault: MIG mode without instances, and the jobs go on.
   bool lost = false, writes_ignored = false, absurd = false, mig = false;
   std::optional<GpuFault> counters;
 
@@ -53,11 +58,13 @@ struct SimMachine::Gpu {
   nvml::Return set_application_clocks(std::uint32_t memory, std::uint32_t sm);
   nvml::Return set_mig(std::uint32_t on);
   GpuNow shown() const;
+  GpuInstances shown_instances() const;
   void show_settings(GpuNow& out) const;
   std::uint32_t fault_bits() const;
   void spoil(GpuNow& out) const;
   std::uint64_t time_us() const;
 
+  int partitions_ = 0;
   Duration step_, power_every_, utilisation_every_;
   Duration next_power_, next_utilisation_;
   std::int64_t last_window_ = 0;

@@ -67,8 +67,9 @@ Return SimMachine::Gpu::set_application_clocks(std::uint32_t memory, std::uint32
 Return SimMachine::Gpu::set_mig(std::uint32_t on) {
   if (on > 1) return Return::invalid_argument;
   if (identity().has_mig == 0) return Return::not_supported;
-  if (writes_ignored || mig == (on == 1)) return Return::success;
+  if (writes_ignored || in_mig() == (on == 1)) return Return::success;
   mig = on == 1;
+  if (on == 0 && sim.mig()) sim.leave_mig();
   forget_settings();  // the mode changes by a reset of the GPU
   return Return::success;
 }

@@ -118,7 +118,7 @@ TEST_F(SimMachineTest, NonsenseIsRefused) {
   request = {};
   request.version = 99;
   EXPECT_EQ(code(machine_.handle(request, kUser)), Return::argument_version_mismatch);
-  for (const unsigned int op : {10u, 19u, 22u, 29u, 35u, ~0u})
+  for (const unsigned int op : {10u, 19u, 23u, 29u, 35u, ~0u})
     EXPECT_EQ(ask(static_cast<Op>(op), 0), Return::invalid_argument) << op;
   EXPECT_EQ(ask(Op::set_locked_clocks, 2, 952, 952), Return::invalid_argument);
   EXPECT_EQ(ask(Op::set_locked_clocks, kEveryGpu, 952, 952), Return::invalid_argument);
@@ -214,6 +214,34 @@ TEST_F(SimMachineTest, AKillStrikesTheWriteThatWasNamed) {
   request.a = request.b = 1200;
   EXPECT_TRUE(machine_.handle(request, kUser).kill);
   EXPECT_EQ(now().locked_highest_mhz, 1200u);
+}
+
+TEST_F(SimMachineTest, APartitionEndsJobsAndNamesInstancesAnew) {
+  const auto partition = [&](unsigned int gpu, const char* layout, uid_t uid = kOwner) {
+    Request request;
+    request.op = Op::partition;
+    request.gpu = gpu;
+    put_text(request.name, layout);
+    return code(machine_.handle(request, {1, 4711, uid}));
+  };
+  EXPECT_EQ(start("", 1, 0, 1).code, 0u);
+  EXPECT_EQ(partition(1, "3g,3g", 1001), Return::no_permission);
+  EXPECT_EQ(partition(0, "3g"), Return::not_supported);  // a V100
+  EXPECT_EQ(partition(1, "7g,1g"), Return::invalid_argument);
+  EXPECT_EQ(now(1).mig, 0u);
+  EXPECT_EQ(partition(1, "3g,3g"), Return::success);
+  EXPECT_EQ(now(1).mig, 1u);
+  EXPECT_NE(status(1).code, 0u);
+  const GpuInstances before = *state_->gpu[1].instances.read();
+  ASSERT_EQ(before.count, 2u);
+  EXPECT_EQ(partition(1, "3g,3g"), Return::success);
+  EXPECT_STRNE(state_->gpu[1].instances.read()->list[1].uuid, before.list[1].uuid);
+  EXPECT_EQ(state_->gpu[1].processes.read()->count, 0u);
+  EXPECT_EQ(ask(Op::clear_faults), Return::success);
+  EXPECT_EQ(now(1).mig, 1u);  // which is no fault
+  EXPECT_EQ(ask(Op::set_mig, 1, 0), Return::success);
+  EXPECT_EQ(now(1).mig, 0u);
+  EXPECT_EQ(state_->gpu[1].instances.read()->count, 0u);
 }
 
 TEST_F(SimMachineTest, MigTakesTheLocksAndTheUtilisation) {

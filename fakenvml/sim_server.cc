@@ -17,6 +17,7 @@
 #include <new>
 
 #include "base/text.h"
+#include "device/sim/sim_mig.h"
 #include "fakenvml/sim_client.h"
 
 namespace derate::fakenvml {
@@ -36,6 +37,8 @@ constexpr mode_t kConnectable = 0666;
 }  // namespace
 
 Result<std::unique_ptr<SimServer>> SimServer::create(const ServerOptions& options, Clock& clock) {
+  for (const SimChip* chip : options.chips)
+    if (options.mig) TRY(make_instances(*chip, *options.mig));
   std::unique_ptr<SimServer> server(new SimServer(options, clock));
   std::error_code error;
   fs::create_directories(options.directory, error);
@@ -82,7 +85,8 @@ Result<void> SimServer::open_state() {
       MachineOptions{.chips = options_.chips,
                      .seed = options_.seed,
                      .epoch_us = static_cast<std::uint64_t>(epoch.count()),
-                     .owner = ::geteuid()},
+                     .owner = ::geteuid(),
+                     .mig = options_.mig},
       *state_);
   if (::rename(fresh.c_str(), path.c_str()) != 0) return system_error(path);
   return {};

@@ -3,6 +3,7 @@
 
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,15 @@ struct ServerOptions {
   std::string directory;
   std::vector<const SimChip*> chips;  // one a GPU
   std::uint64_t seed = 1;
-  double speed = 1;  // simulated seconds a second of the clock
+  std::optional<std::string> mig;  // as MachineOptions has it
+  double speed = 1;                // simulated seconds a second of the clock
 };
 
 class SimServer {
  public:
   // Makes the directory if it is not there. Errors: invalid_argument when another server has it
-  // (the message names its process), no_permission, io.
+  // (the message names its process) or the
+  // MIG layout is none of a chip, not_supported for a chip without MIG, no_permission, io.
   static Result<std::unique_ptr<SimServer>> create(const ServerOptions& options, Clock& clock);
   SimServer(const SimServer&) = delete;
   SimServer& operator=(const SimServer&) = delete;

@@ -41,12 +41,14 @@ class SimFolder {
 // The server answers on a thread of its own; time passes only by pass().
 class Served {
  public:
-  explicit Served(std::vector<const SimChip*> chips, std::uint64_t seed = 1) {
+  explicit Served(std::vector<const SimChip*> chips, std::uint64_t seed = 1,
+                  std::optional<std::string> mig = std::nullopt) {
     clock_.advance(std::chrono::hours(1));
     ServerOptions options;
     options.directory = folder_.path();
     options.chips = std::move(chips);
     options.seed = seed;
+    options.mig = std::move(mig);
     auto server = SimServer::create(options, clock_);
     CHECK(server.ok());
     server_ = *std::move(server);
@@ -85,11 +87,13 @@ class Served {
     CHECK(reply.has_value());
     return *reply;
   }
-  void start_job(std::string_view workload, unsigned int gpu = 0, double work_s = 0) const {
+  void start_job(std::string_view workload, unsigned int gpu = 0, double work_s = 0,
+                 unsigned int instance = 0) const {
     Request request;
     request.op = Op::start_job;
     request.gpu = gpu;
     request.number = work_s;
+    request.a = instance;
     put_text(request.name, workload);
     CHECK(ask(request).code == 0);
   }

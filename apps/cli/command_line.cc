@@ -454,6 +454,9 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
                    "How many GPUs, of the chips in turn; default: one of each chip")
       ->check(CLI::Range(1, 64));
   verb->add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+  verb->add_option("--mig", options.mig,
+                   "MIG mode on every GPU, with instances of these profiles: 3g,2g,1g,1g; none: "
+                   "with no instance");
   verb->add_option("--speed", options.speed, "Simulated seconds a second, for long tests")
       ->check(in_range(0.01, 10'000));
   add_sim_directory(*verb, options);
@@ -474,6 +477,9 @@ void add_sim_job(CommandLine& line, CLI::App& sim) {
       ->type_name("TIME")
       ->check(not_empty());
   verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+  verb->add_option("--instance", options.instance, "With MIG: the instance, by its id")
+      ->type_name("ID")
+      ->check(in_range(1, 1000));
   verb->add_option("--tables", options.tables,
                    "Take the workload from performance.csv and power.csv in this folder")
       ->type_name("DIR");

@@ -29,6 +29,7 @@ Result<Request> start_request(const SimJobOptions& options, int gpu, double work
   request.op = Op::start_job;
   request.gpu = static_cast<std::uint32_t>(gpu);
   request.number = work_s;
+  request.a = static_cast<std::uint32_t>(options.instance);
   std::error_code ignored;
   const std::string tables =
       options.tables.empty() ? "" : std::filesystem::absolute(options.tables, ignored).string();

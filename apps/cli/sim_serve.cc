@@ -92,6 +92,7 @@ Result<int> run_verb(const SimServeOptions& options) {
   server_options.chips = chips;
   server_options.seed = static_cast<std::uint64_t>(options.seed);
   server_options.speed = options.speed;
+  if (!options.mig.empty()) server_options.mig = options.mig == "none" ? "" : options.mig;
   const auto server = TRY(fakenvml::SimServer::create(server_options, clock));
   if (options.json)
     print_document(chips, directory, own_nvml_library());

@@ -159,6 +159,7 @@ struct SimServeOptions : Common, SimDirectory {
   int gpus = 0;  // 0: one of each chip
   int seed = 1;
   double speed = 1;
+  std::string mig;  // a layout; "none": MIG mode without instances
 };
 struct SimJobOptions : Common, SimDirectory {
   std::string workload;
@@ -166,6 +167,7 @@ struct SimJobOptions : Common, SimDirectory {
   std::string gpu = "0";
   std::string tables;
   bool beat = false;
+  int instance = 0;  // with MIG; 0: none named
 };
 struct SimShowOptions : Common, SimDirectory {
   std::string gpus;

@@ -33,7 +33,8 @@ struct Tenancy {
   Sample board;
   // Empty without MIG, and for MIG with no instance: `mig` tells which.
   std::vector<GpuInstance> instances;  // ascending by id
-  std::vector<GpuProcess> processes;   // ascending by pid
+  // Ascending by pid; with MIG a row for each instance that a process is on.
+  std::vector<GpuProcess> processes;
   bool mig = false;
   // Of the whole GPU, as MIG counts them; the instances may be fewer. Empty without MIG.
   std::optional<int> slices, memory_slices, multiprocessors;

@@ -10,6 +10,7 @@
 #include "device/replay/trace_reader.h"
 #include "device/replay/trace_writer.h"
 #include "device/sim/sim_device.h"
+#include "device/sim/sim_mig.h"
 #include "fakenvml/test_served.h"
 
 namespace derate {
@@ -168,6 +169,96 @@ TEST_P(Contract, ProcessesAreAListOrNotSupported) {
   for (const GpuProcess& process : *processes) EXPECT_GE(process.pid, 0);
 }
 
+// --- tenancy
+// --------------------------------------------------------------------------------------
+
+std::vector<std::optional<Fraction>> shares_of(const Tenancy& tenancy) {
+  std::vector<std::optional<Fraction>> out;
+  const auto add = [&](const Activity& activity) {
+    for (const ActivityShare& share : activity_shares()) out.push_back(activity.*share.member);
+  };
+  add(tenancy.board.activity);
+  for (const GpuInstance& instance : tenancy.instances) add(instance.activity);
+  for (const GpuProcess& process : tenancy.processes) {
+    out.push_back(process.sm_utilisation);
+    out.push_back(process.memory_utilisation);
+  }
+  return out;
+}
+
+void expect_well_formed(const Tenancy& tenancy) {
+  const auto& instances = tenancy.instances;
+  for (std::size_t i = 0; i < instances.size(); ++i) {
+    EXPECT_TRUE(i == 0 || instances[i - 1].id < instances[i].id);
+    for (std::size_t other = 0; other < i; ++other)
+      EXPECT_TRUE(instances[i].uuid.empty() || instances[i].uuid != instances[other].uuid);
+    EXPECT_GT(instances[i].slices, 0);
+    EXPECT_GT(instances[i].multiprocessors, 0);
+    EXPECT_LE(instances[i].multiprocessors, tenancy.multiprocessors.value_or(0));
+    EXPECT_LE(instances[i].memory_slices, tenancy.memory_slices.value_or(0));
+  }
+  EXPECT_TRUE(tenancy.mig || instances.empty());
+  const auto& processes = tenancy.processes;
+  for (std::size_t i = 0; i < processes.size(); ++i) {
+    EXPECT_TRUE(i == 0 || processes[i - 1].pid <= processes[i].pid);
+    EXPECT_EQ(processes[i].gpu_instance.has_value(), tenancy.mig);
+    EXPECT_GE(processes[i].memory_bytes.value_or(0), 0);
+  }
+  for (const auto& share : shares_of(tenancy))
+    if (share) {
+      EXPECT_TRUE(std::isfinite(share->value()));
+      EXPECT_GE(share->value(), 0);
+      EXPECT_LE(share->value(), 1.5);
+    }
+}
+
+TEST_P(Contract, TenancyIsWellFormedOrFailsAsTheListOfProcesses) {
+  for (int i = 0; i < 20; ++i) {
+    const auto tenancy = source().tenancy();
+    ASSERT_EQ(tenancy.ok(), capability().process_list);
+    if (!tenancy.ok()) {
+      EXPECT_EQ(tenancy.error().code, Errc::not_supported);
+      return;
+    }
+    expect_well_formed(*tenancy);
+    EXPECT_EQ(tenancy->board.source, subject_->tag());
+    EXPECT_EQ(tenancy->board.time, now());
+    EXPECT_EQ(tenancy->board.energy.has_value(), capability().energy_counter);
+    EXPECT_TRUE(i > 0 || tenancy->board.activity == Activity{});  // since when?
+    pass(i % 3 == 0 ? 40ms : 700ms);
+  }
+}
+
+// The work that is on the GPU is seen by who asks for tenants, too.
+TEST_P(Contract, TenancyTellsOfTheWork) {
+  if (!capability().process_list) GTEST_SKIP() << "skipped: no list of processes";
+  (void)source().tenancy().ok();
+  pass(2s);
+  const auto tenancy = source().tenancy();
+  ASSERT_TRUE(tenancy.ok());
+  ASSERT_EQ(tenancy->board.tenants, 1);
+  if (!tenancy->mig) {
+    ASSERT_EQ(tenancy->processes.size(), 1u);
+    EXPECT_GT(tenancy->processes[0].sm_utilisation.value_or(Fraction(0)), Fraction(0.1));
+  }
+  const auto& seen = tenancy->board.activity;
+  const bool works = seen.sm.value_or(seen.graphics.value_or(Fraction(0))) > Fraction(0);
+  EXPECT_EQ(works, capability().activity_counters);
+}
+
+// Two who ask for tenants and one who reads: the windows of the reader are his own.
+TEST_P(Contract, TenancyDoesNotDisturbReadings) {
+  (void)read_after(1s);
+  for (int i = 0; i < 10; ++i) {
+    pass(300ms);
+    (void)source().tenancy().ok();
+    (void)source().tenancy().ok();
+    pass(300ms);
+    (void)source().tenancy().ok();
+    EXPECT_EQ(read().activity != Activity{}, capability().activity_counters);
+  }
+}
+
 // --- knobs
 // ----------------------------------------------------------------------------------------
 
@@ -251,14 +342,20 @@ Workload below_the_limit(const SimChip& chip) {
   return halved;
 }
 
+// Two instances, of which the second one works.
+constexpr const char* kLayout = "3g,2g";
+constexpr int kAtWork = 2;
+
 class SimSubject final : public Subject {
  public:
-  explicit SimSubject(const SimChip& chip) : gpu_(chip, {}), device_(gpu_, clock_, 0) {
+  explicit SimSubject(const SimChip& chip, bool mig = false)
+      : gpu_(chip, {}), device_(gpu_, clock_, 0) {
     clock_.advance(1h);
     (void)device_.read({}).ok();
     // From here on every sensor has had its first renewal.
     pass(2s);
-    gpu_.start(below_the_limit(chip), Duration{});
+    if (mig) gpu_.partition(*make_instances(chip, kLayout));
+    gpu_.add(below_the_limit(chip), Duration{}, mig ? std::optional(kAtWork) : std::nullopt);
     pass(2s);
   }
   TelemetrySource& source() override { return device_; }
@@ -322,9 +419,10 @@ class ReplaySubject final : public Subject {
 // The same GPUs through NVML's C interface: our reader on the simulation's library.
 class NvmlSubject final : public Subject {
  public:
-  explicit NvmlSubject(const SimChip& chip) : served_({&chip}) {
+  explicit NvmlSubject(const SimChip& chip, bool mig = false)
+      : served_({&chip}, 1, mig ? std::optional<std::string>(kLayout) : std::nullopt) {
     pass(2s);
-    served_.start_job(below_the_limit(chip).name);
+    served_.start_job(below_the_limit(chip).name, 0, 0, mig ? kAtWork : 0);
     pass(2s);
     auto library = NvmlLibrary::load(DERATE_FAKENVML);
     CHECK(library.ok());
@@ -363,6 +461,16 @@ std::vector<ContractCase> on_every_chip(bool (*fits)(const SimChip&) = nullptr) 
   return cases;
 }
 
+template <class S>
+std::vector<ContractCase> with_mig() {
+  std::vector<ContractCase> cases;
+  for (const SimChip& chip : sim_chips())
+    if (!mig_profiles(chip).empty())
+      cases.push_back({std::string("mig") + std::to_string(cases.size()),
+                       [&chip] { return std::make_unique<S>(chip, true); }});
+  return cases;
+}
+
 const auto kSim = testing::ValuesIn(on_every_chip<SimSubject>());
 const auto kNvml = testing::ValuesIn(on_every_chip<NvmlSubject>());
 const auto kReplay = testing::ValuesIn(on_every_chip<ReplaySubject>());
@@ -370,6 +478,8 @@ const auto kReplay = testing::ValuesIn(on_every_chip<ReplaySubject>());
 INSTANTIATE_TEST_SUITE_P(Sim, Contract, kSim, case_name);
 INSTANTIATE_TEST_SUITE_P(Nvml, Contract, kNvml, case_name);
 INSTANTIATE_TEST_SUITE_P(Replay, Contract, kReplay, case_name);
+INSTANTIATE_TEST_SUITE_P(SimMig, Contract, testing::ValuesIn(with_mig<SimSubject>()), case_name);
+INSTANTIATE_TEST_SUITE_P(NvmlMig, Contract, testing::ValuesIn(with_mig<NvmlSubject>()), case_name);
 INSTANTIATE_TEST_SUITE_P(Sim, KnobContract, kSim, case_name);
 INSTANTIATE_TEST_SUITE_P(
     Nvml, KnobContract, testing::ValuesIn(on_every_chip<NvmlSubject>(served_work_leaves_the_clock)),

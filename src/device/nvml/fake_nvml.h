@@ -2,17 +2,26 @@
 // address is its device handle; the rest hangs on the one FakeNvml that is alive.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
 #include "device/nvml/nvml_library.h"
 
 namespace derate {
+
+// A compute instance: what NVML calls a MIG device. Its address is its handle.
+struct FakeMigDevice {
+  unsigned int gpu_instance = 0, compute_instance = 0;
+  std::string uuid, name;
+  nvml::Attributes attributes{};
+};
 
 struct FakeGpu {
   std::string uuid = "GPU-00000000-0000-0000-0000-000000000000";
@@ -24,6 +33,9 @@ struct FakeGpu {
   unsigned int power_lowest = 200'000, power_highest = 700'000, power_default = 700'000;
   unsigned int power_limit = 650'000, application_graphics = 1830, application_memory = 3201;
   unsigned int mig = 0;
+  std::vector<nvml::InstanceProfile> profiles = h200_profiles();
+  std::vector<nvml::InstanceInfo> instances;
+  std::vector<std::unique_ptr<FakeMigDevice>> mig_devices;  // null: a hole
   std::vector<std::string> writes;
   unsigned int slowdown = 87;
   nvml::EnableState persistence = nvml::EnableState::on;
@@ -46,10 +58,85 @@ struct FakeGpu {
   std::map<unsigned int, double> gpm_values{{1, 100}, {2, 90}, {3, 40}, {4, 10}, {5, 55}, {10, 30},
                                             {11, 1},  {12, 2}, {13, 3}, {20, 4}, {21, 5}};
   std::map<unsigned int, nvml::Return> gpm_codes;
+  std::map<unsigned int, double> instance_sm;  // metric 2 of an instance, in place of the GPU's
+  std::map<unsigned int, nvml::Return> instance_gpm_codes;
+
+  // NVML's index of it: slices, multiprocessors, MiB and the rest as an H200 has them.
+  static std::vector<nvml::InstanceProfile> h200_profiles();
+  // A GPU instance of profile "1g.18gb" and so on, in MIG mode; with a UUID it gets a compute
+  // instance that fills it.
+  void add_instance(unsigned int id, const std::string& profile, const std::string& mig_uuid);
+  FakeMigDevice& add_compute(unsigned int instance, unsigned int id, const std::string& mig_uuid);
+  void remove_instance(unsigned int id);  // leaves holes
 };
 
+inline std::vector<nvml::InstanceProfile> FakeGpu::h200_profiles() {
+  struct Row {
+    const char* name;
+    unsigned int id, slices, instances, multiprocessors;
+    unsigned long long memory_mib;
+  };
+  constexpr Row kRows[] = {
+      {"MIG 1g.18gb", 19, 1, 7, 16, 16'384},   {"MIG 2g.35gb", 14, 2, 3, 32, 33'280},
+      {"MIG 3g.71gb", 9, 3, 2, 60, 71'168},    {"MIG 4g.71gb", 5, 4, 1, 64, 71'168},
+      {"MIG 7g.141gb", 0, 7, 1, 132, 143'360},
+  };
+  std::vector<nvml::InstanceProfile> out;
+  for (const Row& row : kRows) {
+    nvml::InstanceProfile profile{};
+    profile.id = row.id;
+    profile.slices = row.slices;
+    profile.instances = row.instances;
+    profile.multiprocessors = row.multiprocessors;
+    profile.memory_mib = row.memory_mib;
+    std::string_view(row.name).copy(profile.name, sizeof profile.name - 1);
+    out.push_back(profile);
+  }
+  return out;
+}
+
+inline void FakeGpu::add_instance(unsigned int id, const std::string& profile,
+                                  const std::string& mig_uuid) {
+  mig = 1;
+  for (const nvml::InstanceProfile& one : profiles)
+    if (one.name == "MIG " + profile)
+      instances.push_back({reinterpret_cast<nvml::Device>(this),
+                           id,
+                           one.id,
+                           {0, one.slices == 7   ? 8u
+                               : one.slices == 3 ? 4u
+                                                 : one.slices}});
+  CHECK(instances.back().id == id);
+  if (!mig_uuid.empty()) add_compute(id, 0, mig_uuid);
+}
+
+inline FakeMigDevice& FakeGpu::add_compute(unsigned int instance, unsigned int id,
+                                           const std::string& mig_uuid) {
+  auto made = std::make_unique<FakeMigDevice>();
+  *made = {instance, id, mig_uuid, name, {}};
+  for (const nvml::InstanceInfo& info : instances)
+    for (const nvml::InstanceProfile& profile : profiles)
+      if (info.id == instance && info.profile_id == profile.id) {
+        made->name += std::string(" ") + profile.name;
+        made->attributes.multiprocessors = profile.multiprocessors;
+        made->attributes.gpu_instance_slices = profile.slices;
+        made->attributes.compute_instance_slices = profile.slices;
+        made->attributes.memory_mib = profile.memory_mib;
+      }
+  const auto hole = std::find(mig_devices.begin(), mig_devices.end(), nullptr);
+  return **(hole != mig_devices.end() ? &(*hole = std::move(made))
+                                      : &mig_devices.emplace_back(std::move(made)));
+}
+
+inline void FakeGpu::remove_instance(unsigned int id) {
+  std::erase_if(instances, [&](const auto& info) { return info.id == id; });
+  for (auto& device : mig_devices)
+    if (device && device->gpu_instance == id) device.reset();
+}
+
 struct FakeGpmSample {
-  int step = -1;  // nothing yet
+  int step = -1;      // nothing yet
+  int instance = -1;  // of MIG; -1: the whole GPU
 };
 
 struct FakeNvml {
@@ -85,6 +172,18 @@ using nvml::Return;
 
 inline FakeNvml& world() { return *FakeNvml::alive; }
 inline FakeGpu& gpu_of(Device device) { return *reinterpret_cast<FakeGpu*>(device); }
+// Null for a handle that is, or was, none.
+inline FakeMigDevice* mig_device_of(Device device) {
+  for (const auto& gpu : world().gpus)
+    for (const auto& one : gpu->mig_devices)
+      if (one && one.get() == reinterpret_cast<FakeMigDevice*>(device)) return one.get();
+  return nullptr;
+}
+inline bool is_gpu(Device device) {
+  return std::any_of(world().gpus.begin(), world().gpus.end(), [&](const auto& gpu) {
+    return gpu.get() == reinterpret_cast<FakeGpu*>(device);
+  });
+}
 inline FakeGpmSample& sample_of(nvml::GpmSample s) { return *reinterpret_cast<FakeGpmSample*>(s); }
 
 // What a call starts with: success, or what the test makes it fail with. "*" is every call.
@@ -175,10 +274,15 @@ inline Return index(Device device, unsigned int* out) {
 }
 inline Return uuid(Device device, char* out, unsigned int size) {
   FAKE_CALL("nvmlDeviceGetUUID");
+  if (!is_gpu(device)) {
+    const FakeMigDevice* mig = mig_device_of(device);
+    return mig != nullptr ? give(out, size, mig->uuid) : Return::invalid_argument;
+  }
   return give(out, size, gpu_of(device).uuid);
 }
 inline Return name(Device device, char* out, unsigned int size) {
   FAKE_CALL("nvmlDeviceGetName");
+  if (const FakeMigDevice* mig = mig_device_of(device)) return give(out, size, mig->name);
   return give(out, size, gpu_of(device).name);
 }
 inline Return pci_info(Device device, nvml::PciInfo* out) {
@@ -235,7 +339,23 @@ inline Return field_values(Device device, int count, nvml::FieldValue* fields) {
 inline Return temperature(Device device, nvml::TemperatureSensor, unsigned int* out) {
   return give_member<&FakeGpu::temperature>("nvmlDeviceGetTemperature", device, out);
 }
+// Of a MIG device: the rows of its instances, which a driver need not name again.
+inline std::vector<nvml::ProcessInfo> rows_on(const FakeMigDevice& mig,
+                                              const std::vector<nvml::ProcessInfo>& all) {
+  std::vector<nvml::ProcessInfo> out;
+  for (nvml::ProcessInfo info : all) {
+    if (info.gpu_instance != mig.gpu_instance || info.compute_instance != mig.compute_instance)
+      continue;
+    info.gpu_instance = info.compute_instance = nvml::kNoInstance;
+    out.push_back(info);
+  }
+  return out;
+}
 inline Return compute_processes(Device device, unsigned int* count, nvml::ProcessInfo* out) {
+  if (const FakeMigDevice* mig = mig_device_of(device)) {
+    FAKE_CALL("compute processes of a MIG device");
+    return give_list(rows_on(*mig, world().gpus.front()->compute), count, out);
+  }
   FAKE_CALL("nvmlDeviceGetComputeRunningProcesses_v3");
   FakeGpu& gpu = gpu_of(device);
   for (int i = 0; i < gpu.processes_born; ++i)
@@ -243,6 +363,7 @@ inline Return compute_processes(Device device, unsigned int* count, nvml::Proces
   return give_list(gpu.compute, count, out);
 }
 inline Return graphics_processes(Device device, unsigned int* count, nvml::ProcessInfo* out) {
+  if (mig_device_of(device) != nullptr) return Return::not_supported;  // MIG draws nothing
   FAKE_CALL("nvmlDeviceGetGraphicsRunningProcesses_v3");
   return give_list(gpu_of(device).graphics, count, out);
 }
@@ -283,6 +404,47 @@ inline Return mig_mode(Device device, unsigned int* now, unsigned int* after_res
   *now = *after_reset = gpu_of(device).mig;
   return Return::success;
 }
+inline Return mig_device_count(Device device, unsigned int* out) {
+  FAKE_CALL("nvmlDeviceGetMaxMigDeviceCount");
+  *out = gpu_of(device).mig != 0 ? 7 : 0;
+  return Return::success;
+}
+inline Return mig_device(Device device, unsigned int index, Device* out) {
+  FAKE_CALL("nvmlDeviceGetMigDeviceHandleByIndex");
+  const auto& devices = gpu_of(device).mig_devices;
+  if (index >= devices.size() || devices[index] == nullptr) return Return::not_found;
+  *out = reinterpret_cast<Device>(devices[index].get());
+  return Return::success;
+}
+template <auto Member, class T>
+Return give_mig_member(const char* name, Device device, T* out) {
+  FAKE_CALL(name);
+  const FakeMigDevice* mig = mig_device_of(device);
+  if (mig == nullptr) return Return::invalid_argument;
+  *out = mig->*Member;
+  return Return::success;
+}
+inline Return instance_profile(Device device, unsigned int index, nvml::InstanceProfile* out) {
+  FAKE_CALL("nvmlDeviceGetGpuInstanceProfileInfoV");
+  CHECK(out->version == nvml::kInstanceProfileV2);
+  const auto& profiles = gpu_of(device).profiles;
+  if (gpu_of(device).mig == 0 || index >= profiles.size()) return Return::not_supported;
+  *out = profiles[index];
+  return Return::success;
+}
+inline Return instances(Device device, unsigned int profile, nvml::Instance* out,
+                        unsigned int* count) {
+  FAKE_CALL("nvmlDeviceGetGpuInstances");
+  *count = 0;
+  for (nvml::InstanceInfo& info : gpu_of(device).instances)
+    if (info.profile_id == profile) out[(*count)++] = reinterpret_cast<nvml::Instance>(&info);
+  return Return::success;
+}
+inline Return instance_info(nvml::Instance instance, nvml::InstanceInfo* out) {
+  FAKE_CALL("nvmlGpuInstanceGetInfo");
+  *out = *reinterpret_cast<nvml::InstanceInfo*>(instance);
+  return Return::success;
+}
 inline Return gpm_support(Device device, nvml::GpmSupport* out) {
   FAKE_CALL("nvmlGpmQueryDeviceSupport");
   CHECK(out->version == nvml::kGpmSupportVersion);
@@ -302,7 +464,18 @@ inline Return gpm_free(nvml::GpmSample sample) {
 }
 inline Return gpm_sample(Device device, nvml::GpmSample sample) {
   FAKE_CALL("nvmlGpmSampleGet");
-  sample_of(sample).step = gpu_of(device).gpm_step++;
+  sample_of(sample) = {gpu_of(device).gpm_step++, -1};
+  return Return::success;
+}
+inline Return gpm_mig_sample(Device device, unsigned int instance, nvml::GpmSample sample) {
+  FAKE_CALL("nvmlGpmMigSampleGet");
+  const FakeGpu& gpu = gpu_of(device);
+  if (const auto code = gpu.instance_gpm_codes.find(instance); code != gpu.instance_gpm_codes.end())
+    return code->second;
+  const bool there = std::any_of(gpu.instances.begin(), gpu.instances.end(),
+                                 [&](const auto& info) { return info.id == instance; });
+  if (!there) return Return::invalid_argument;
+  sample_of(sample) = {gpu_of(device).gpm_step++, static_cast<int>(instance)};
   return Return::success;
 }
 inline Return gpm_metrics(nvml::GpmMetrics* query) {
@@ -310,17 +483,40 @@ inline Return gpm_metrics(nvml::GpmMetrics* query) {
   CHECK(query->version == nvml::kGpmMetricsVersion && query->count <= nvml::kGpmMetricMax);
   const int from = sample_of(query->older).step, to = sample_of(query->newer).step;
   CHECK(from >= 0 && to > from);
-  world().gpm_windows.emplace_back(from, to);
+  const int instance = sample_of(query->newer).instance;
+  CHECK(instance == sample_of(query->older).instance);
+  if (instance < 0) world().gpm_windows.emplace_back(from, to);
   const FakeGpu& gpu = *world().gpus.front();
   for (unsigned int i = 0; i < query->count; ++i) {
     nvml::GpmMetric& metric = query->metrics[i];
     const auto code = gpu.gpm_codes.find(metric.id);
     metric.code = code == gpu.gpm_codes.end() ? Return::success : code->second;
     metric.value = gpu.gpm_values.contains(metric.id) ? gpu.gpm_values.at(metric.id) : 0;
+    const auto sm = gpu.instance_sm.find(static_cast<unsigned int>(instance));
+    if (instance >= 0 && sm != gpu.instance_sm.end())
+      metric.value = metric.id == 2 ? sm->second : 0;
   }
   return Return::success;
 }
 #undef FAKE_CALL
+
+inline void add_mig(NvmlFunctions& all) {
+  all.mig_device_count = mig_device_count;
+  all.mig_device = mig_device;
+  all.gpu_instance_id = [](Device d, unsigned int* out) {
+    return give_mig_member<&FakeMigDevice::gpu_instance>("nvmlDeviceGetGpuInstanceId", d, out);
+  };
+  all.compute_instance_id = [](Device d, unsigned int* out) {
+    const char* name = "nvmlDeviceGetComputeInstanceId";
+    return give_mig_member<&FakeMigDevice::compute_instance>(name, d, out);
+  };
+  all.attributes = [](Device d, nvml::Attributes* out) {
+    return give_mig_member<&FakeMigDevice::attributes>("nvmlDeviceGetAttributes_v2", d, out);
+  };
+  all.instance_profile = instance_profile;
+  all.instances = instances;
+  all.instance_info = instance_info;
+}
 
 }  // namespace fake_nvml
 
@@ -381,10 +577,12 @@ inline NvmlFunctions FakeNvml::functions() {
   };
   all.application_clock = f::application_clock;
   all.mig_mode = f::mig_mode;
+  f::add_mig(all);
   all.gpm_support = f::gpm_support;
   all.gpm_alloc = f::gpm_alloc;
   all.gpm_free = f::gpm_free;
   all.gpm_sample = f::gpm_sample;
+  all.gpm_mig_sample = f::gpm_mig_sample;
   all.gpm_metrics = f::gpm_metrics;
   return all;
 }

@@ -32,11 +32,12 @@ constexpr Traffic kTraffic[] = {
 constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
 
 std::optional<double> value_of(const nvml::GpmMetric& metric) {
-  if (metric.code != Return::success || !std::isfinite(metric.value)) return std::nullopt;
+  const bool sound = std::isfinite(metric.value) && metric.value >= 0;
+  if (metric.code != Return::success || !sound) return std::nullopt;
   return metric.value;
 }
 
-Activity activity_of(const nvml::GpmMetrics& answer) {
+Activity activity_of(const nvml::GpmMetrics& answer, bool zeros_are_true) {
   Activity activity;
   bool any = false;
   const nvml::GpmMetric* next = answer.metrics;
@@ -50,15 +51,17 @@ Activity activity_of(const nvml::GpmMetrics& answer) {
     if (value) activity.*traffic.field = BytesPerSecond(*value * kBytesPerMebibyte);
     any = any || value.value_or(0) != 0;
   }
-  return any ? activity : Activity{};
+  return any || zeros_are_true ? activity : Activity{};
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Device device) {
+Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Device device,
+                                         const GpmOptions& options) {
   const NvmlFunctions& nvml = library.functions();
-  if (!nvml.gpm_support || !nvml.gpm_alloc || !nvml.gpm_free || !nvml.gpm_sample ||
-      !nvml.gpm_metrics)
+  const bool samples =
+      options.gpu_instance ? nvml.gpm_mig_sample != nullptr : nvml.gpm_sample != nullptr;
+  if (!nvml.gpm_support || !nvml.gpm_alloc || !nvml.gpm_free || !samples || !nvml.gpm_metrics)
     return Error{Errc::not_supported, "this driver has no GPM"};
 
   nvml::GpmSupport support{nvml::kGpmSupportVersion, 0};
@@ -66,7 +69,7 @@ Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Devic
     return library.error(code, "nvmlGpmQueryDeviceSupport");
   if (support.supported == 0) return Error{Errc::not_supported, "this GPU has no GPM"};
 
-  std::unique_ptr<Gpm> gpm(new Gpm(library, device));  // from here on the destructor frees
+  std::unique_ptr<Gpm> gpm(new Gpm(library, device, options));  // from here on the destructor frees
   for (nvml::GpmSample* sample : {&gpm->older_, &gpm->newer_})
     if (const Return code = nvml.gpm_alloc(sample); code != Return::success)
       return library.error(code, "nvmlGpmSampleAlloc");
@@ -78,17 +81,23 @@ Gpm::~Gpm() {
     if (sample != nullptr) library_.functions().gpm_free(sample);
 }
 
+Result<void> Gpm::take_sample() {
+  const NvmlFunctions& nvml = library_.functions();
+  const Return code = options_.gpu_instance
+                          ? nvml.gpm_mig_sample(device_, *options_.gpu_instance, newer_)
+                          : nvml.gpm_sample(device_, newer_);
+  if (code == Return::success) return {};
+  return library_.error(code, options_.gpu_instance ? "nvmlGpmMigSampleGet" : "nvmlGpmSampleGet");
+}
+
 Result<Activity> Gpm::read(Instant now) {
   if (older_time_ && now - *older_time_ < kGpmWindow) return Activity{};
-
-  const NvmlFunctions& nvml = library_.functions();
-  if (const Return code = nvml.gpm_sample(device_, newer_); code != Return::success)
-    return library_.error(code, "nvmlGpmSampleGet");
+  TRY(take_sample());
 
   // The new sample begins the next window, whatever comes of this one.
   std::swap(older_, newer_);
-  const bool first = !std::exchange(older_time_, now).has_value();
-  if (first) return Activity{};
+  const std::optional<Instant> before = std::exchange(older_time_, now);
+  if (!before) return Activity{};
 
   nvml::GpmMetrics query{};
   query.version = nvml::kGpmMetricsVersion;
@@ -96,9 +105,9 @@ Result<Activity> Gpm::read(Instant now) {
   query.newer = older_;
   for (const Share& share : kShares) query.metrics[query.count++].id = share.id;
   for (const Traffic& traffic : kTraffic) query.metrics[query.count++].id = traffic.id;
-  if (const Return code = nvml.gpm_metrics(&query); code != Return::success)
-    return library_.error(code, "nvmlGpmMetricsGet");
-  return activity_of(query);
+  const Return code = library_.functions().gpm_metrics(&query);
+  if (code != Return::success) return library_.error(code, "nvmlGpmMetricsGet");
+  return activity_of(query, now - *before >= options_.zeros_after);
 }
 
 }  // namespace derate

@@ -16,11 +16,21 @@ namespace derate {
 // (measured on an H200, 8 of 8); a loop of 100 ms comes a little early now and then.
 inline constexpr Duration kGpmWindow = std::chrono::milliseconds(95);
 
+// A window of two steps has seen one, wherever it began.
+inline constexpr Duration kGpmSureWindow = std::chrono::milliseconds(250);
+
+struct GpmOptions {
+  std::optional<unsigned int> gpu_instance;  // the counters of that MIG instance alone
+  // Windows of nothing but zeros from this length on are true: the part did nothing.
+  Duration zeros_after = Duration::max();
+};
+
 class Gpm {
  public:
   // Errors: not_supported, and what NVML says when the buffers cannot be had. `library` outlives
   // it.
-  static Result<std::unique_ptr<Gpm>> create(const NvmlLibrary& library, nvml::Device device);
+  static Result<std::unique_ptr<Gpm>> create(const NvmlLibrary& library, nvml::Device device,
+                                             const GpmOptions& options = {});
 
   Gpm(const Gpm&) = delete;
   Gpm& operator=(const Gpm&) = delete;
@@ -28,14 +38,18 @@ class Gpm {
 
   // The mean activity since the last reading. All empty while less than kGpmWindow has passed,
   // which lengthens the window rather than starting a new one; at the first reading; and when the
-  // counters gave nothing but zeros, as they do for a window without a step. Errors: as NVML says.
+  // counters gave nothing but zeros, as they do for a window without a step (but see
+  // GpmOptions::zeros_after). Errors: as NVML says.
   Result<Activity> read(Instant now);
 
  private:
-  Gpm(const NvmlLibrary& library, nvml::Device device) : library_(library), device_(device) {}
+  Gpm(const NvmlLibrary& library, nvml::Device device, const GpmOptions& options)
+      : library_(library), device_(device), options_(options) {}
+  Result<void> take_sample();
 
   const NvmlLibrary& library_;
   nvml::Device device_;
+  GpmOptions options_;
   nvml::GpmSample older_ = nullptr, newer_ = nullptr;
   std::optional<Instant> older_time_;  // empty: `older_` holds nothing yet
 };

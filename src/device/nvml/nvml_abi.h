@@ -7,6 +7,7 @@ namespace derate::nvml {
 
 using Device = struct DeviceState*;        // nvmlDevice_t
 using GpmSample = struct GpmSampleState*;  // nvmlGpmSample_t
+using Instance = struct InstanceState*;    // nvmlGpuInstance_t
 
 // nvmlReturn_t. The driver may answer with values that are not listed.
 enum class Return : unsigned int {
@@ -48,6 +49,8 @@ inline constexpr unsigned int kArchBlackwell = 10;
 // NVML_VALUE_NOT_AVAILABLE is -1, whatever the width of the field that it stands in.
 inline constexpr unsigned int kNotAvailable = ~0u;
 inline constexpr unsigned long long kNotAvailable64 = ~0ull;
+// What stands for a MIG id in the row of a process that is in no instance.
+inline constexpr unsigned int kNoInstance = ~0u;
 
 // Sizes that hold the longest text of any driver.
 inline constexpr unsigned int kNameSize = 96;           // NVML_DEVICE_NAME_V2_BUFFER_SIZE
@@ -74,6 +77,41 @@ struct ProcessInfo {
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
+
+struct Attributes {  // nvmlDeviceAttributes_t, of a MIG device: a compute instance
+  unsigned int multiprocessors;
+  unsigned int shared_copy_engines, shared_decoders, shared_encoders, shared_jpegs, shared_ofas;
+  unsigned int gpu_instance_slices, compute_instance_slices;
+  unsigned long long memory_mib;  // of its GPU instance
+};
+static_assert(sizeof(Attributes) == 40);
+
+struct InstanceProfile {  // nvmlGpuInstanceProfileInfo_v2_t
+  unsigned int version;   // in
+  unsigned int id;
+  unsigned int p2p_supported;
+  unsigned int slices;
+  unsigned int instances;  // how many there is room for
+  unsigned int multiprocessors;
+  unsigned int copy_engines, decoders, encoders, jpegs, ofas;
+  unsigned long long memory_mib;
+  char name[kNameSize];  // "MIG 1g.18gb"
+};
+static_assert(sizeof(InstanceProfile) == 152);
+inline constexpr unsigned int kInstanceProfileV2 = sizeof(InstanceProfile) | 2u << 24;
+// NVML_GPU_INSTANCE_PROFILE_COUNT is 8 in version 11 and 17 in 13; more may come.
+inline constexpr unsigned int kInstanceProfilesMax = 32;
+
+struct InstancePlacement {  // nvmlGpuInstancePlacement_t, memory slices
+  unsigned int start, size;
+};
+
+struct InstanceInfo {  // nvmlGpuInstanceInfo_t
+  Device device;
+  unsigned int id, profile_id;
+  InstancePlacement placement;
+};
+static_assert(sizeof(InstanceInfo) == 24);
 
 struct ProcessUtilization {  // nvmlProcessUtilizationSample_t, percent
   unsigned int pid;
@@ -205,10 +243,20 @@ struct NvmlFunctions {
   Call<nvml::Device, nvml::ClockType, unsigned int*> application_clock = nullptr;
   Call<nvml::Device, unsigned int*, unsigned int*> mig_mode = nullptr;  // now, after a reset
 
+  Call<nvml::Device, unsigned int*> mig_device_count = nullptr;  // how many there can be
+  Call<nvml::Device, unsigned int, nvml::Device*> mig_device = nullptr;
+  Call<nvml::Device, unsigned int*> gpu_instance_id = nullptr;      // of a MIG device
+  Call<nvml::Device, unsigned int*> compute_instance_id = nullptr;  // likewise
+  Call<nvml::Device, nvml::Attributes*> attributes = nullptr;       // likewise
+  Call<nvml::Device, unsigned int, nvml::InstanceProfile*> instance_profile = nullptr;
+  Call<nvml::Device, unsigned int, nvml::Instance*, unsigned int*> instances = nullptr;
+  Call<nvml::Instance, nvml::InstanceInfo*> instance_info = nullptr;
+
   Call<nvml::Device, nvml::GpmSupport*> gpm_support = nullptr;
   Call<nvml::GpmSample*> gpm_alloc = nullptr;
   Call<nvml::GpmSample> gpm_free = nullptr;
   Call<nvml::Device, nvml::GpmSample> gpm_sample = nullptr;
+  Call<nvml::Device, unsigned int, nvml::GpmSample> gpm_mig_sample = nullptr;  // by instance id
   Call<nvml::GpmMetrics*> gpm_metrics = nullptr;
 };
 

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <map>
-#include <set>
 
 #include "core/chip_facts.h"
+#include "device/nvml/nvml_calls.h"
+#include "device/nvml/nvml_processes.h"
 
 namespace derate {
 namespace {
@@ -20,7 +19,6 @@ using nvml::Return;
 constexpr double kMilliwattsMax = 10e6;
 constexpr unsigned int kCelsiusMax = 250;
 constexpr unsigned int kMegahertzMax = 10'000;
-constexpr unsigned int kPercentMax = 200;  // counters overshoot 100 a little
 
 std::optional<Watts> watts(double milliwatts) {
   if (!(milliwatts >= 0 && milliwatts <= kMilliwattsMax)) return std::nullopt;
@@ -34,7 +32,9 @@ std::optional<Celsius> celsius(unsigned int raw) {
   if (raw > kCelsiusMax) return std::nullopt;
   return Celsius(raw);
 }
+// Counters overshoot 100 a little.
 std::optional<Fraction> share(unsigned int raw_percent) {
+  constexpr unsigned int kPercentMax = 200;
   if (raw_percent > kPercentMax) return std::nullopt;
   return percent(raw_percent);
 }
@@ -80,68 +80,6 @@ Architecture architecture_of(unsigned int raw) {
   }
 }
 
-// A driver need not end a text that fills its buffer.
-template <std::size_t Size>
-std::string text(const char (&buffer)[Size]) {
-  return {buffer, std::find(buffer, buffer + Size, '\0')};
-}
-
-// The calls of one reading: makes each one that the driver has while the GPU is there, and
-// remembers what became of them.
-class Calls {
- public:
-  explicit Calls(const NvmlLibrary& library) : library_(library) {}
-
-  // True when the call succeeded.
-  template <class... P, class... A>
-  bool ok(const char* name, Return (*function)(P...), A... arguments) {
-    if (function == nullptr || lost_) return false;
-    return note(name, function(arguments...));
-  }
-  bool note(const char* name, Return code) {
-    if (code == Return::success) return any_ = true;
-    fail(library_.error(code, name));
-    return false;
-  }
-  void fail(Error error) {
-    if (error.code == Errc::gpu_lost && !lost_) lost_ = error;
-    // What a GPU does not offer is no failure.
-    if (error.code != Errc::not_supported && !failure_) failure_ = std::move(error);
-  }
-
-  bool lost() const { return lost_.has_value(); }
-
-  // The error of the whole reading: the GPU is lost, or every call failed.
-  std::optional<Error> error() const {
-    if (lost_) return lost_;
-    if (!any_ && failure_) return Error{Errc::query_failed, failure_->message};
-    return std::nullopt;
-  }
-
- private:
-  const NvmlLibrary& library_;
-  bool any_ = false;
-  std::optional<Error> lost_, failure_;
-};
-
-// A list whose length the driver alone knows, and which may grow between two calls. `call` takes
-// the room and gives the length.
-template <class T, class Call>
-Return read_list(std::vector<T>& list, std::size_t room, Call call) {
-  constexpr int kTries = 5;
-  constexpr std::size_t kRoomMax = 1 << 16;
-  Return code = Return::insufficient_size;
-  for (int i = 0; i < kTries && code == Return::insufficient_size && room <= kRoomMax; ++i) {
-    list.assign(room, T{});
-    auto count = static_cast<unsigned int>(room);
-    code = call(&count, list.data());
-    if (code == Return::success) list.resize(std::min<std::size_t>(count, room));
-    room = std::max<std::size_t>(room * 2, count);
-  }
-  if (code != Return::success) list.clear();
-  return code;
-}
-
 std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
   std::vector<Megahertz> clocks;
   for (const unsigned int mhz : raw)
@@ -151,11 +89,12 @@ std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
   return clocks;
 }
 
-void find_clocks(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+void find_clocks(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
+                 Capability& out) {
   constexpr std::size_t kRoom = 256;
   std::vector<unsigned int> raw;
   if (nvml.memory_clocks == nullptr) return;
-  Return code = read_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
+  Return code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
     return nvml.memory_clocks(device, count, clocks);
   });
   if (!calls.note("nvmlDeviceGetSupportedMemoryClocks", code)) return;
@@ -163,13 +102,14 @@ void find_clocks(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, C
   if (nvml.graphics_clocks == nullptr || out.memory_clocks.empty()) return;
 
   const auto memory_mhz = static_cast<unsigned int>(out.memory_clocks.back().value());
-  code = read_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
+  code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
     return nvml.graphics_clocks(device, memory_mhz, count, clocks);
   });
   if (calls.note("nvmlDeviceGetSupportedGraphicsClocks", code)) out.sm_clocks = ascending(raw);
 }
 
-void find_limits(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+void find_limits(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
+                 Capability& out) {
   unsigned int lowest = 0, highest = 0, factory = 0, threshold = 0;
   if (calls.ok("nvmlDeviceGetPowerManagementLimitConstraints", nvml.power_limit_range, device,
                &lowest, &highest) &&
@@ -186,14 +126,15 @@ void find_limits(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, C
     out.persistence_mode = persistence == nvml::EnableState::on;
 }
 
-void find_identity(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+void find_identity(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
+                   Capability& out) {
   char name[nvml::kNameSize] = {};
   nvml::PciInfo pci{};
   unsigned int architecture = 0;
   if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
-    out.id.name = text(name);
+    out.id.name = nvml_text(name);
   if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
-    out.id.pci_bus_id = text(pci.bus_id);
+    out.id.pci_bus_id = nvml_text(pci.bus_id);
   if (calls.ok("nvmlDeviceGetArchitecture", nvml.architecture, device, &architecture))
     out.architecture = architecture_of(architecture);
   if (const ChipFacts* facts = facts_of_product(out.id.name)) {
@@ -202,7 +143,7 @@ void find_identity(Calls& calls, const NvmlFunctions& nvml, nvml::Device device,
   }
 }
 
-std::optional<bool> read_mig(Calls& calls, const NvmlFunctions& nvml, nvml::Device device) {
+std::optional<bool> read_mig(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device) {
   unsigned int now = 0, pending = 0;
   if (!calls.ok("nvmlDeviceGetMigMode", nvml.mig_mode, device, &now, &pending)) return std::nullopt;
   return now != 0;
@@ -212,7 +153,7 @@ struct PowerFields {
   std::optional<Watts> average, instant;
 };
 
-PowerFields read_power_fields(Calls& calls, const NvmlFunctions& nvml, nvml::Device device) {
+PowerFields read_power_fields(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device) {
   nvml::FieldValue fields[2] = {};
   fields[0].field = nvml::kFieldPowerAverage;
   fields[1].field = nvml::kFieldPowerInstant;
@@ -225,7 +166,8 @@ PowerFields read_power_fields(Calls& calls, const NvmlFunctions& nvml, nvml::Dev
   return power;
 }
 
-void find_sensors(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, Capability& out) {
+void find_sensors(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
+                  Capability& out) {
   unsigned long long energy = 0;
   out.energy_counter =
       calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device, &energy) &&
@@ -233,77 +175,6 @@ void find_sensors(Calls& calls, const NvmlFunctions& nvml, nvml::Device device, 
   const PowerFields power = read_power_fields(calls, nvml, device);
   out.instant_power = power.instant.has_value();
   out.averaged_power = power.average.has_value();
-}
-
-using ProcessTable = std::map<unsigned int, GpuProcess>;
-using ProcessCall = decltype(NvmlFunctions::compute_processes);
-constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_v3";
-constexpr const char* kGraphicsProcesses = "nvmlDeviceGetGraphicsRunningProcesses_v3";
-
-Return read_processes(ProcessCall function, nvml::Device device,
-                      std::vector<nvml::ProcessInfo>& list) {
-  constexpr std::size_t kRoom = 64;
-  if (function == nullptr) return Return::function_not_found;
-  return read_list(list, kRoom, [&](unsigned int* count, nvml::ProcessInfo* infos) {
-    return function(device, count, infos);
-  });
-}
-
-void add_processes(const std::vector<nvml::ProcessInfo>& list, ProcessTable& table) {
-  // A process on several MIG instances has a row for each; one that computes and draws is in both
-  // lists with the same memory.
-  std::map<unsigned int, std::optional<double>> memory;
-  for (const nvml::ProcessInfo& info : list) {
-    auto& bytes = memory[info.pid];
-    if (info.used_memory != nvml::kNotAvailable64)
-      bytes = bytes.value_or(0) + static_cast<double>(info.used_memory);
-  }
-  for (const auto& [pid, bytes] : memory) {
-    GpuProcess& process = table[pid];
-    process.pid = pid;
-    process.memory_bytes = std::max(process.memory_bytes, bytes);
-  }
-}
-
-// A process on several MIG instances has a row for each.
-int distinct_pids(const std::vector<nvml::ProcessInfo>& list) {
-  std::set<unsigned int> pids;
-  for (const nvml::ProcessInfo& info : list) pids.insert(info.pid);
-  return static_cast<int>(pids.size());
-}
-
-std::string process_name(const NvmlFunctions& nvml, unsigned int pid) {
-  char name[256] = {};
-  if (nvml.process_name != nullptr && nvml.process_name(pid, name, sizeof name) == Return::success)
-    return text(name);
-  std::ifstream file("/proc/" + std::to_string(pid) + "/comm");
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// The driver's mean for each process since `seen_us`, where the last call ended; at first over what
-// the driver kept, some seconds.
-void add_utilisation(const NvmlFunctions& nvml, nvml::Device device, unsigned long long& seen_us,
-                     ProcessTable& table) {
-  constexpr std::size_t kRoom = 128;
-  constexpr unsigned long long kFreshUs = 1'000'000;  // the longest sample period
-  if (nvml.process_utilization == nullptr) return;
-  std::vector<nvml::ProcessUtilization> samples;
-  const unsigned long long since = seen_us;
-  // Failure is as good as no samples: not_found says that no process worked since then.
-  (void)read_list(samples, kRoom, [&](unsigned int* count, nvml::ProcessUtilization* out) {
-    return nvml.process_utilization(device, out, count, since);
-  });
-  for (const auto& sample : samples) seen_us = std::max(seen_us, sample.time_us);
-  std::map<unsigned int, unsigned long long> newest;
-  for (const auto& sample : samples) {
-    const auto process = table.find(sample.pid);
-    if (process == table.end() || sample.time_us + kFreshUs < seen_us) continue;
-    if (sample.time_us < newest[sample.pid]) continue;
-    newest[sample.pid] = sample.time_us;
-    process->second.sm_utilisation = share(sample.sm);
-  }
 }
 
 }  // namespace
@@ -319,20 +190,17 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
   if (code != Return::success) return library->error(code, "nvmlDeviceGetUUID");
 
   std::unique_ptr<NvmlDevice> device(new NvmlDevice(std::move(library), handle, clock));
-  Calls calls(*device->library_);
+  NvmlCalls calls(*device->library_);
   calls.note("nvmlDeviceGetUUID", code);
   Capability& capability = device->capability_;
   capability.id.index = index;
-  capability.id.uuid = text(uuid);
+  capability.id.uuid = nvml_text(uuid);
   find_identity(calls, nvml, handle, capability);
   find_clocks(calls, nvml, handle, capability);
   find_limits(calls, nvml, handle, capability);
   find_sensors(calls, nvml, handle, capability);
   device->mig_ = read_mig(calls, nvml, handle);
-  std::vector<nvml::ProcessInfo> list;
-  capability.process_list =
-      calls.note(kComputeProcesses, read_processes(nvml.compute_processes, handle, list)) ||
-      calls.note(kGraphicsProcesses, read_processes(nvml.graphics_processes, handle, list));
+  capability.process_list = lists_processes(calls, nvml, handle);
   if (auto gpm = Gpm::create(*device->library_, handle); gpm.ok())
     device->gpm_ = *std::move(gpm);
   else
@@ -359,12 +227,14 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open_uuid(
   return Error{Errc::not_found, uuid + ": the GPUs changed places while it was opened"};
 }
 
-Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
+Result<Sample> NvmlDevice::read(const ReadPlan& plan) { return read_at(clock_.now(), plan); }
+
+Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
   const NvmlFunctions& nvml = library_->functions();
-  Calls calls(*library_);
+  NvmlCalls calls(*library_);
   Sample sample;
   sample.source = SampleSource::nvml;
-  sample.time = clock_.now();  // the clock is not asked again: a call below may outlast its owner
+  sample.time = now;  // the clock is not asked again: a call below may outlast its owner
 
   // First GPM, whose window is timed, last the energy counter, which takes milliseconds.
   if (plan.activity && gpm_ != nullptr) {
@@ -397,10 +267,7 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
   if (calls.ok("nvmlDeviceGetCurrentClocksEventReasons", nvml.throttle_reasons, device_, &wide) &&
       wide != nvml::kNotAvailable64)
     sample.throttle_reasons = wide;
-  std::vector<nvml::ProcessInfo> list;
-  if (plan.processes && nvml.compute_processes != nullptr && !calls.lost() &&
-      calls.note(kComputeProcesses, read_processes(nvml.compute_processes, device_, list)))
-    sample.tenants = distinct_pids(list);
+  if (plan.processes) sample.tenants = count_computing(calls, nvml, device_);
   if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
     sample.energy = joules(wide);
 
@@ -416,32 +283,29 @@ Result<Sample> NvmlDevice::read(const ReadPlan& plan) {
 }
 
 Result<std::vector<GpuProcess>> NvmlDevice::processes() {
-  const NvmlFunctions& nvml = library_->functions();
-  ProcessTable table;
-  bool supported = false;
-  const std::pair<ProcessCall, const char*> lists[] = {
-      {nvml.compute_processes, kComputeProcesses}, {nvml.graphics_processes, kGraphicsProcesses}};
-  for (const auto& [function, name] : lists) {
-    std::vector<nvml::ProcessInfo> list;
-    const Return code = read_processes(function, device_, list);
-    if (code != Return::success) {
-      Error error = library_->error(code, name);
-      if (error.code == Errc::not_supported) continue;
-      return error;  // half a list would pass for a whole one
-    }
-    supported = true;
-    add_processes(list, table);
-  }
-  if (!supported)
-    return Error{Errc::not_supported, "this GPU or its driver does not list processes"};
-
-  add_utilisation(nvml, device_, processes_seen_us_, table);
-  std::vector<GpuProcess> processes;
-  for (auto& [pid, process] : table) {
-    process.name = process_name(nvml, pid);
-    processes.push_back(std::move(process));
+  auto processes = TRY(list_processes(*library_, device_, mig_.value_or(false)));
+  const Utilisations used = read_utilisations(library_->functions(), device_, processes_seen_us_);
+  for (GpuProcess& process : processes) {
+    const auto of_process = used.by_pid.find(process.pid);
+    if (of_process == used.by_pid.end() || !of_process->second) continue;
+    process.sm_utilisation = of_process->second->sm;
+    process.memory_utilisation = of_process->second->memory;
   }
   return processes;
+}
+
+Result<Tenancy> NvmlDevice::tenancy() {
+  const Instant now = clock_.now();  // as in read_at()
+  if (tenants_ == nullptr)
+    tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false));
+  auto tenants = tenants_->read(now);
+  // Its errors go first: it knows that the MIG mode was changed.
+  Sample board = TRY(read_at(now, {.energy = true, .activity = false, .processes = true}));
+  Tenancy out = TRY(std::move(tenants));
+  board.activity = out.board.activity;
+  out.board = std::move(board);
+  tenants_->look_around(now);
+  return out;
 }
 
 // A handle can come to mean another GPU, after a reset or when one fell off the bus.
@@ -449,9 +313,10 @@ Result<void> NvmlDevice::check_identity() const {
   char uuid[nvml::kUuidSize] = {};
   const Return code = library_->functions().uuid(device_, uuid, nvml::kUuidSize);
   if (code != Return::success) return library_->error(code, "nvmlDeviceGetUUID");
-  if (text(uuid) == capability_.id.uuid) return {};
-  return Error{Errc::gpu_lost, fmt::format("GPU {} was {} and is {} now: nothing is written to it",
-                                           capability_.id.index, capability_.id.uuid, text(uuid))};
+  if (nvml_text(uuid) == capability_.id.uuid) return {};
+  return Error{Errc::gpu_lost,
+               fmt::format("GPU {} was {} and is {} now: nothing is written to it",
+                           capability_.id.index, capability_.id.uuid, nvml_text(uuid))};
 }
 
 Result<void> NvmlDevice::check_supported(Megahertz clock) const {
@@ -501,7 +366,7 @@ Result<void> NvmlDevice::set_power_limit(Watts limit) {
 
 Result<GpuSettings> NvmlDevice::settings() {
   const NvmlFunctions& nvml = library_->functions();
-  Calls calls(*library_);
+  NvmlCalls calls(*library_);
   GpuSettings out;
   unsigned int raw = 0;
   if (calls.ok("nvmlDeviceGetPowerManagementLimit", nvml.power_limit, device_, &raw))

@@ -8,6 +8,7 @@
 #include "device/clock_control.h"
 #include "device/nvml/gpm.h"
 #include "device/nvml/nvml_library.h"
+#include "device/nvml/nvml_tenants.h"
 #include "device/telemetry_source.h"
 
 namespace derate {
@@ -22,13 +23,16 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   // The same for the GPU of that UUID, without a call to any other.
   // Errors: not_found, not_supported by old drivers, and those of open().
   static Result<std::unique_ptr<NvmlDevice>> open_uuid(std::shared_ptr<const NvmlLibrary> library,
-                                                       const std::string& uuid,
-                                                       const Clock& clock);
+                                                       const std::string& uuid, const Clock& clock);
 
   const Capability& capability() const override { return capability_; }
   Result<Sample> read(const ReadPlan& plan) override;
   // Everything that computes or draws on the GPU, ascending by pid.
   Result<std::vector<GpuProcess>> processes() override;
+
+  // With MIG one that may not see the instances is refused with no_permission; a process list that
+  // is missing is an error without MIG only.
+  Result<Tenancy> tenancy() override;
 
   // Each write makes sure first that the handle still is the GPU that was opened.
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
@@ -37,6 +41,7 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   Result<GpuSettings> settings() override;
 
  private:
+  Result<Sample> read_at(Instant now, const ReadPlan& plan);
   Result<void> check_identity() const;
   Result<void> check_supported(Megahertz clock) const;
   template <class... P, class... A>
@@ -48,10 +53,11 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   nvml::Device device_;
   const Clock& clock_;
   Capability capability_;
-  std::unique_ptr<Gpm> gpm_;                  // null when the GPU has none
-  std::optional<bool> mig_;                   // as it was when the GPU was opened
+  std::unique_ptr<Gpm> gpm_;  // null when the GPU has none
+  std::optional<bool> mig_;   // as it was when the GPU was opened
   bool mig_changed_ = false;
   unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
+  std::unique_ptr<NvmlTenants> tenants_;      // from the first asking on
 };
 
 // How many GPUs there are. Errors: query_failed.

@@ -289,7 +289,7 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   gpu.compute = {{300, 1000, 0, 0}, {200, 50, 1, 0}, {200, 70, 2, 0}};
   gpu.graphics = {{300, 1000, 0, 0}, {self, ~0ull, 0, 0}};
   gpu.process_utilization = {{200, 9'500'000, 11, 0, 0, 0},
-                             {200, 10'000'000, 22, 0, 0, 0},
+                             {200, 10'000'000, 22, 7, 0, 0},
                              {300, 8'000'000, 99, 0, 0, 0},  // long ago
                              {self, 10'000'000, kAllOnes, 0, 0, 0},
                              {999, 10'000'000, 5, 0, 0, 0}};  // gone by now
@@ -299,7 +299,7 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   ASSERT_EQ(processes.size(), 3u);
   std::map<std::int64_t, GpuProcess> by_pid;
   for (const auto& process : processes) by_pid[process.pid] = process;
-  EXPECT_EQ(by_pid[200], (GpuProcess{200, "/usr/bin/train", 120.0, percent(22)}));
+  EXPECT_EQ(by_pid[200], (GpuProcess{200, "/usr/bin/train", 120.0, percent(22), percent(7)}));
   EXPECT_EQ(by_pid[300], (GpuProcess{300, "game", 1000.0, std::nullopt}));
   EXPECT_FALSE(by_pid[self].memory_bytes);
   EXPECT_FALSE(by_pid[self].sm_utilisation);

@@ -144,6 +144,17 @@ Result<T> NvmlSource::finish(const Answer<T>& answer, Duration patience) {
                   capability_.id.uuid, seconds(shared_->busy_for()))};
 }
 
+template <class T>
+std::optional<Result<T>> NvmlSource::poll(Answer<T>& answer) {
+  const std::lock_guard one_caller(callers_);
+  if (answer == nullptr)
+    return Error{Errc::gpu_stuck,
+                 fmt::format("GPU {}: busy with another call", capability_.id.index)};
+  // Idle: the answer is there, and so is that of any call that was begun after it.
+  if (!shared_->finish(Duration::zero())) return std::nullopt;
+  return **std::exchange(answer, nullptr);
+}
+
 template <class T, class Call>
 Result<T> NvmlSource::run(Call call, Duration patience) {
   const std::lock_guard one_caller(callers_);
@@ -187,14 +198,19 @@ void NvmlSource::start_processes() {
 }
 
 std::optional<Result<std::vector<GpuProcess>>> NvmlSource::poll_processes() {
-  const std::lock_guard one_caller(callers_);
-  if (listing_ == nullptr)
-    return Error{Errc::gpu_stuck,
-                 fmt::format("GPU {}: busy with another call", capability_.id.index)};
-  // Idle: the list is done, and so is any reading that was begun after it.
-  if (!shared_->finish(Duration::zero())) return std::nullopt;
-  return **std::exchange(listing_, nullptr);
+  return poll(listing_);
 }
+
+Result<Tenancy> NvmlSource::tenancy() {
+  return run<Tenancy>([](TelemetrySource& inner) { return inner.tenancy(); }, patience_.read);
+}
+
+void NvmlSource::start_tenancy() {
+  const std::lock_guard one_caller(callers_);
+  surveying_ = begin<Tenancy>([](TelemetrySource& inner) { return inner.tenancy(); });
+}
+
+std::optional<Result<Tenancy>> NvmlSource::poll_tenancy() { return poll(surveying_); }
 
 Result<void> NvmlSource::lock_sm_clock(Megahertz lowest, Megahertz highest) {
   return run_control<void>(

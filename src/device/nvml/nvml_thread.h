@@ -44,6 +44,9 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   Result<std::vector<GpuProcess>> processes() override;
   void start_processes() override;
   std::optional<Result<std::vector<GpuProcess>>> poll_processes() override;
+  Result<Tenancy> tenancy() override;
+  void start_tenancy() override;
+  std::optional<Result<Tenancy>> poll_tenancy() override;
 
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override;
   Result<void> reset_sm_clock() override;
@@ -61,6 +64,8 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   Answer<T> begin(Call call);
   template <class T>
   Result<T> finish(const Answer<T>& answer, Duration patience);
+  template <class T>
+  std::optional<Result<T>> poll(Answer<T>& answer);
   template <class T, class Call>
   Result<T> run(Call call, Duration patience);
   template <class T, class Call>
@@ -71,6 +76,7 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
   NvmlPatience patience_;
   Answer<Sample> started_;
   Answer<std::vector<GpuProcess>> listing_;
+  Answer<Tenancy> surveying_;
   std::mutex callers_;  // one caller at a time
   std::shared_ptr<Shared> shared_;
   std::thread thread_;

@@ -257,6 +257,37 @@ TEST_F(NvmlSourceTest, AReadingWaitsForAListThatIsUnderWay) {
   }
 }
 
+TEST_F(NvmlSourceTest, TenantsAreWaitedForByNobody) {
+  const auto source = create(kShort);
+  EXPECT_EQ(source->poll_tenancy()->error().code, Errc::gpu_stuck);  // none was begun
+  gate->set(true);
+  source->start_tenancy();
+  ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
+  EXPECT_FALSE(source->poll_tenancy());
+  source->start_processes();  // not while the other call is under way
+  EXPECT_EQ(source->poll_processes()->error().code, Errc::gpu_stuck);
+  EXPECT_EQ(source->tenancy().error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*source).ok());
+  const auto told = source->poll_tenancy();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->error().code, Errc::no_permission);
+}
+
+TEST(NvmlSource, TellsTheTenantsOfItsGpu) {
+  FakeNvml fake;
+  FakeGpu& gpu = fake.add_gpu();
+  gpu.add_instance(1, "3g.71gb", "MIG-a");
+  const SystemClock clock;
+  auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  const auto source =
+      *NvmlSource::create(std::move(devices.opened.front()), nullptr, {kLong, kLong});
+  const auto tenancy = source->tenancy();
+  ASSERT_TRUE(tenancy.ok());
+  ASSERT_EQ(tenancy->instances.size(), 1u);
+  EXPECT_EQ(tenancy->instances[0].uuid, "MIG-a");
+}
+
 TEST_F(NvmlSourceTest, WithoutAControlWritesAreNotSupported) {
   const auto source = create(kLong);
   EXPECT_EQ(source->reset_sm_clock().error().code, Errc::not_supported);

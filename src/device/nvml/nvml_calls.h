@@ -1,0 +1,77 @@
+// What the readers of one GPU share: calls that remember what became of them, lists whose length
+// the driver alone knows, texts that need not end.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/nvml/nvml_library.h"
+
+namespace derate {
+
+// A driver need not end a text that fills its buffer.
+template <std::size_t Size>
+std::string nvml_text(const char (&buffer)[Size]) {
+  return {buffer, std::find(buffer, buffer + Size, '\0')};
+}
+
+// The calls of one reading: makes each one that the driver has while the GPU is there, and
+// remembers what became of them.
+class NvmlCalls {
+ public:
+  explicit NvmlCalls(const NvmlLibrary& library) : library_(library) {}
+
+  // True when the call succeeded.
+  template <class... P, class... A>
+  bool ok(const char* name, nvml::Return (*function)(P...), A... arguments) {
+    if (function == nullptr || lost_) return false;
+    return note(name, function(arguments...));
+  }
+  bool note(const char* name, nvml::Return code) {
+    if (code == nvml::Return::success) return any_ = true;
+    fail(library_.error(code, name));
+    return false;
+  }
+  void fail(Error error) {
+    if (error.code == Errc::gpu_lost && !lost_) lost_ = error;
+    // What a GPU does not offer is no failure.
+    if (error.code != Errc::not_supported && !failure_) failure_ = std::move(error);
+  }
+
+  bool lost() const { return lost_.has_value(); }
+
+  // The error of the whole reading: the GPU is lost, or every call failed.
+  std::optional<Error> error() const {
+    if (lost_) return lost_;
+    if (!any_ && failure_) return Error{Errc::query_failed, failure_->message};
+    return std::nullopt;
+  }
+
+ private:
+  const NvmlLibrary& library_;
+  bool any_ = false;
+  std::optional<Error> lost_, failure_;
+};
+
+// A list whose length the driver alone knows, and which may grow between two calls. `call` takes
+// the room and gives the length.
+template <class T, class Call>
+nvml::Return read_nvml_list(std::vector<T>& list, std::size_t room, Call call) {
+  constexpr int kTries = 5;
+  constexpr std::size_t kRoomMax = 1 << 16;
+  nvml::Return code = nvml::Return::insufficient_size;
+  for (int i = 0; i < kTries && code == nvml::Return::insufficient_size && room <= kRoomMax; ++i) {
+    list.assign(room, T{});
+    auto count = static_cast<unsigned int>(room);
+    code = call(&count, list.data());
+    if (code == nvml::Return::success) list.resize(std::min<std::size_t>(count, room));
+    room = std::max<std::size_t>(room * 2, count);
+  }
+  if (code != nvml::Return::success) list.clear();
+  return code;
+}
+
+}  // namespace derate
