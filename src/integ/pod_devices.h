@@ -30,11 +30,11 @@ struct PodDevice {
 // A device plugin's name of a GPU or an instance, taken apart. Exactly one of the first three is
 // there.
 struct DeviceName {
-  std::string gpu_uuid;              // "GPU-..."
-  std::string mig_uuid;              // "MIG-...", of a compute instance
-  std::optional<int> gpu_index;      // NVML's order
-  std::optional<int> gpu_instance;   // with gpu_uuid: the instance's id
-  std::optional<int> compute_index;  // with gpu_instance
+  std::string gpu_uuid;                 // "GPU-..."
+  std::string mig_uuid;                 // "MIG-...", of a compute instance
+  std::optional<int> gpu_index;         // NVML's order
+  std::optional<int> gpu_instance;      // with gpu_uuid: the instance's id
+  std::optional<int> compute_instance;  // with gpu_instance
 
   bool operator==(const DeviceName&) const = default;
 };
@@ -43,7 +43,8 @@ struct DeviceName {
 // "::REPLICA" of a GPU shared in time. Empty for anything else: such a device is nobody's.
 std::optional<DeviceName> parse_device_name(std::string_view text);
 
-// The pods that were given this GPU as a whole, or this instance of it; each once, in order.
+// The pods that were given this GPU as a whole, or this instance of it; each once, in order. A
+// device that is only a number counts where its resource is "nvidia.com/...".
 std::vector<PodName> pods_of_gpu(const std::vector<PodDevice>& devices, const GpuId& gpu);
 std::vector<PodName> pods_of_instance(const std::vector<PodDevice>& devices, const GpuId& gpu,
                                       const GpuInstance& instance);

@@ -13,7 +13,6 @@
 #include "core/gpu_id.h"
 #include "core/tenancy.h"
 #include "core/tenant_labels.h"
-#include "integ/cgroup.h"
 #include "integ/pod_devices.h"
 
 namespace derate {
@@ -63,11 +62,14 @@ class TenantBook {
   // Everyone in `tenancy`. Keys, unique on one GPU:
   //   "pid:START:PID"      a process; START in clock ticks since boot
   //   "pid:seen-N:PID"     one of which /proc says nothing; N is new whenever it is listed anew
-  //   "name:NAME"          a simulated one (pid 0)
+  //   "name:NAME"          a simulated one (pid 0); the next of that name "name:NAME#2"
   //   "mig:UUID"           an instance
   //   "gi:ID:N"            one without UUID; N is new whenever the id is listed anew
-  // N is a time of day in seconds at least, so that a restart does not use one again. A process is
-  // read when it is new and then only asked for its start. Labels that cannot be known are empty.
+  // N is the time of day in seconds, or the next number that is free, so that a restart does not
+  // use one again. A process is read when it is new and then only asked for its start; while it is
+  // listed and /proc has lost it, it stays who it was. An instance has what all processes in it
+  // share; with none, the one pod that it was given to. Labels are printable ASCII, at most 128
+  // bytes; what cannot be known is empty, never guessed.
   TenantNames name(const GpuId& gpu, const Tenancy& tenancy);
 
   // Drops what is kept of a GPU that is gone.
@@ -79,10 +81,11 @@ class TenantBook {
  private:
   struct Process {
     std::optional<std::uint64_t> start;
-    std::int64_t serial = 0;  // the N of its key when there is no start
-    std::string process, user;
-    CgroupLabels cgroup;
+    std::int64_t serial = 0;  // the N of its key where there is no start
+    TenantLabels labels;      // what does not change: no pod, no instance
     bool cgroup_known = false;
+    bool in_kubernetes = false;
+    std::optional<PodName> pod;  // by its UID
   };
   struct Instance {
     std::string profile;
@@ -93,19 +96,20 @@ class TenantBook {
     std::map<int, Instance> instances;
   };
 
-  Process read(const GpuProcess& listed, std::optional<std::uint64_t> start);
-  std::string user_of(std::string_view status);
-  PodName pod_of(const Process& process, const std::vector<PodName>& given);
+  const Process& find_or_read(const GpuProcess& listed, const Gpu& before, Gpu& now);
+  Process read(const GpuProcess& listed, std::string_view stat);
+  std::string user_of(std::int64_t pid);
   Tenant name_process(const GpuId& gpu, const Tenancy& tenancy, const GpuProcess& listed,
                       const Gpu& before, Gpu& now);
-  Tenant name_instance(const GpuId& gpu, const GpuInstance& instance, const Gpu& before, Gpu& now);
+  Tenant name_instance(const GpuId& gpu, const GpuInstance& instance,
+                       const std::vector<TenantLabels>& inside, const Gpu& before, Gpu& now);
   std::int64_t next_serial();
 
   TenantReaders readers_;
   const Clock* clock_;
   std::vector<PodDevice> pods_;
   std::map<std::string, Gpu> gpus_;             // by UUID
-  std::map<std::uint32_t, std::string> users_;  // by uid; dropped as a whole when it is full
+  std::map<std::uint32_t, std::string> users_;  // by uid; emptied when it is full
   std::int64_t last_serial_ = 0;
 };
 
