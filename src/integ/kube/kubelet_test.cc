@@ -166,6 +166,7 @@ TEST_F(Kubelet, ACallEndsWhenItIsToldTo) {
 
 // An empty frame of settings, then whatever comes: HTTP/2 to its first frames, or not at all.
 RC_GTEST_FIXTURE_PROP(Kubelet, AnyBytesAreRefused, ()) {
+  if (!can_call()) return;  // rapidcheck runs what its fixture skips
   const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
   std::string bytes = *rc::gen::arbitrary<bool>() ? settings : "";
   const int frames = *rc::gen::inRange(0, 5);
