@@ -116,11 +116,15 @@ UniqueFd listen_at(const Folder& folder) {
   return out;
 }
 
-// Sends `bytes` to the first that connects, over and over when `endless`, and ends.
-std::thread serve(int listener, std::string bytes, bool endless = false) {
-  return std::thread([listener, bytes = std::move(bytes), endless] {
+// Sends `bytes` to the first that connects, then `endless` over and over, and ends.
+std::thread serve(int listener, std::string bytes, std::string endless = "") {
+  return std::thread([listener, bytes = std::move(bytes), endless = std::move(endless)] {
     const UniqueFd peer(::accept(listener, nullptr, nullptr));
-    while (::send(peer.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0 && endless) {
+    const auto send = [&](const std::string& text) {
+      return ::send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL) > 0;
+    };
+    send(bytes);
+    while (!endless.empty() && send(endless)) {
     }
     // Ended by the reader, or here: what it wrote is taken, so that nothing resets the connection.
     ::shutdown(peer.get(), SHUT_WR);
@@ -128,6 +132,30 @@ std::thread serve(int listener, std::string bytes, bool endless = false) {
     while (::read(peer.get(), taken.data(), taken.size()) > 0) {
     }
   });
+}
+
+// A frame of HTTP/2: its size, type, flags and stream, and what is in it (RFC 9113, 4.1).
+std::string frame(char type, char flags, char stream, const std::string& body) {
+  std::string out = {0,
+                     static_cast<char>(body.size() >> 8),
+                     static_cast<char>(body.size() & 0xff),
+                     type,
+                     flags,
+                     0,
+                     0,
+                     0,
+                     stream};
+  return out += body;
+}
+const std::string kSettings = frame(4, 0, 0, "");
+
+// An answer by hand: HEADERS with status 200 (HPACK's entry 8), DATA, HEADERS with grpc-status 0.
+std::string answered(const std::string& data) {
+  return kSettings + frame(1, 4, 1, "\x88") + frame(0, 0, 1, data) +
+         frame(1, 5, 1,
+               std::string("\0\x0bgrpc-status\1"
+                           "0",
+                           15));
 }
 
 TEST_F(Kubelet, WithoutSocketThereIsNone) {
@@ -164,19 +192,43 @@ TEST_F(Kubelet, ACallEndsWhenItIsToldTo) {
   EXPECT_EQ(answer.error().code, Errc::interrupted);
 }
 
-// An empty frame of settings, then whatever comes: HTTP/2 to its first frames, or not at all.
+struct ByHand {
+  const char* what;
+  std::string data;
+  bool good;
+};
+
+TEST_F(Kubelet, AnAnswerIsOneWholeMessage) {
+  const auto bytes = [](std::initializer_list<char> all) { return std::string(all); };
+  const std::array cases = {
+      ByHand{"no pods", bytes({0, 0, 0, 0, 0}), true},
+      ByHand{"one without fields", bytes({0, 0, 0, 0, 2, 0x0a, 0}), true},
+      ByHand{"shorter than told", bytes({0, 0, 0, 0, 3, 0x0a, 0}), false},
+      ByHand{"longer than told", bytes({0, 0, 0, 0, 0, 0x0a, 0}), false},
+      ByHand{"compressed", bytes({1, 0, 0, 0, 2, 0x0a, 0}), false},
+      ByHand{"cut off in its size", bytes({0, 0, 0}), false},
+      ByHand{"none", "", false},
+  };
+  for (const ByHand& one : cases) {
+    const Folder place;
+    const UniqueFd listener = listen_at(place);
+    std::thread server = serve(listener.get(), answered(one.data));
+    const auto answer = list_pods(at(place), clock);
+    server.join();
+    EXPECT_EQ(answer.ok(), one.good) << one.what;
+    EXPECT_TRUE(answer.ok() || answer.error().code == Errc::bad_data) << one.what;
+  }
+}
+
+// HTTP/2 to its first frames, or not at all.
 RC_GTEST_FIXTURE_PROP(Kubelet, AnyBytesAreRefused, ()) {
   if (!can_call()) return;  // rapidcheck runs what its fixture skips
-  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
-  std::string bytes = *rc::gen::arbitrary<bool>() ? settings : "";
+  std::string bytes = *rc::gen::arbitrary<bool>() ? kSettings : "";
   const int frames = *rc::gen::inRange(0, 5);
-  for (int i = 0; i < frames; ++i) {
-    const auto body = *rc::gen::arbitrary<std::string>();
-    bytes += std::string("\0\0", 2) + static_cast<char>(body.size()) +
-             static_cast<char>(*rc::gen::inRange(0, 11)) +
-             static_cast<char>(*rc::gen::inRange(0, 64)) + std::string("\0\0\0", 3) +
-             static_cast<char>(*rc::gen::inRange(0, 2)) + body;
-  }
+  for (int i = 0; i < frames; ++i)
+    bytes += frame(static_cast<char>(*rc::gen::inRange(0, 11)),
+                   static_cast<char>(*rc::gen::inRange(0, 64)),
+                   static_cast<char>(*rc::gen::inRange(0, 2)), *rc::gen::arbitrary<std::string>());
   const UniqueFd listener = listen_at(folder);
   std::thread server = serve(listener.get(), bytes);
   const auto answer = ask();
@@ -188,14 +240,13 @@ RC_GTEST_FIXTURE_PROP(Kubelet, AnyBytesAreRefused, ()) {
 
 TEST_F(Kubelet, FramesWithoutEndAreGivenUp) {
   const UniqueFd listener = listen_at(folder);
-  const std::string settings("\0\0\0\4\0\0\0\0\0", 9);
-  std::string unknown("\0\x3f\x00\xee\0\0\0\0\0", 9);  // of a type that is to be passed over
-  unknown += std::string(0x3f00, 'x');
-  std::thread server = serve(listener.get(), settings + unknown, true);
+  const std::string unknown = frame('\xee', 0, 0, std::string(16000, 'x'));  // to be passed over
+  std::thread server = serve(listener.get(), kSettings, unknown);
   const auto answer = ask();
   server.join();
   ASSERT_FALSE(answer.ok());
-  EXPECT_EQ(answer.error().code, Errc::bad_data);
+  EXPECT_EQ(answer.error().message,
+            "/v1.PodResourcesLister/List: an answer of more than 16777216 bytes");
 }
 
 // --- gRPC's own server
