@@ -1,0 +1,38 @@
+// What the control groups of a process say of whose it is. Pure: text in, labels out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace derate {
+
+struct CgroupLabels {
+  std::string container;             // the runtime's id, 64 hex digits
+  bool in_kubernetes = false;        // below the kubelet's group
+  std::string pod_uid;               // as the API writes it: with dashes; a static pod's has none
+  bool in_slurm = false;             // below Slurm's group, of a job or not
+  std::string job;                   // Slurm's number
+  std::string step;                  // "0", "batch", "extern", "interactive"
+  std::optional<std::uint32_t> uid;  // of the job's owner, where the path has it (v1)
+
+  bool operator==(const CgroupLabels&) const = default;
+};
+
+// A text of /proc/PID/cgroup: v1, v2 or both. In a path the outermost of each kind counts, because
+// whoever owns a group can make groups of any name below it; but a container below the kubelet's
+// group goes before one around it (a cluster in a container). Below user.slice, which users own,
+// only containers are read. Of several hierarchies the first in the file that names a pod (else a
+// container) and the first that names a job count. Anything else, hostile text too, gives empty
+// labels.
+CgroupLabels parse_cgroup(std::string_view text);
+
+// SLURM_JOB_ID in a text of /proc/PID/environ; empty when it is not there or is no number. A
+// process may write its own environment: less to be trusted than its control group.
+std::string job_in_environment(std::string_view text);
+
+// "pod" + UID without "pod": 8-4-4-4-12 hex digits, or the 32 of a static pod.
+bool is_pod_uid(std::string_view text);
+
+}  // namespace derate
