@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "config/config.h"
+#include "gpu_attribution.h"
 #include "policy/modes.h"
 
 namespace derate::cli {
@@ -22,7 +23,14 @@ Result<Settings> load_settings(const std::string& file) {
   if (path.empty()) return Settings{};
   const Settings settings = TRY(load_config(path));
   TRY(check_policy_settings(settings, path));
+  TRY(check_attribution_settings(settings, path));
   return settings;
+}
+
+Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
+  const auto rules = attribution_rules(settings);
+  if (rules.ok()) return {};
+  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
 }
 
 Result<void> check_policy_settings(const Settings& settings, const std::string& file) {
