@@ -90,7 +90,7 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   TenantKeys keys;
   for (const auto& [tenants, out] :
        {std::pair{&names.instances, &keys.instances}, {&names.processes, &keys.processes}})
-    for (const Tenant& tenant : *tenants) {
+    for (const NamedTenant& tenant : *tenants) {
       out->push_back(tenant.key);
       labels_[tenant.key] = tenant.labels;
     }
