@@ -28,13 +28,21 @@ AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Ru
       options_(std::move(options)),
       rules_(std::move(rules)),
       aside_(options_.where) {
-  if (!options_.file.empty()) store_ = std::make_shared<UsageStore>(options_.file);
+  if (!options_.file.empty())
+    store_ = std::make_shared<UsageStore>(
+        options_.file, [tell = options_.tell](const Error& error) { tell(error.message); });
 }
 
 void AttributionDesk::rules(std::optional<Rules> rules) {
   rules_ = std::move(rules);
   if (!rules_) return;
   for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
+}
+
+void AttributionDesk::serve(ClientDesk& clients) {
+  clients.add({"attribution", {}, [this](const Json&, const Peer&) {
+                 return Json{{"enabled", rules_.has_value()}, {"gpus", json()}};
+               }});
 }
 
 AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
@@ -55,8 +63,7 @@ void AttributionDesk::begin(Seat& seat, TelemetrySource& source) {
 }
 
 void AttributionDesk::collect(Seat& seat, TelemetrySource& source) {
-  if (seat.reading && seat.source != &source) seat.reading = false;  // it was opened anew
-  if (!seat.reading) return;
+  if (!seat.reading || seat.source != &source) return;
   auto answer = source.poll_tenancy();
   if (!answer) return;
   seat.reading = false;
@@ -88,6 +95,10 @@ void AttributionDesk::take(Seat& seat) {
 
 void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
   collect_written();
+  // A reading that was begun of a source that is gone is never answered.
+  for (const auto& seat : seats_)
+    if (std::find(gpus.begin(), gpus.end(), seat->source) == gpus.end())
+      seat->reading = false, seat->source = nullptr;
   if (!rules_) return;
   const Instant now = clock_.now();
   const bool due = now >= next_.value_or(now);

@@ -12,6 +12,7 @@
 
 #include "aside.h"
 #include "base/clock.h"
+#include "client_desk.h"
 #include "device/telemetry_source.h"
 #include "gpu_attribution.h"
 #include "usage_pending.h"
@@ -46,6 +47,8 @@ class AttributionDesk {
   AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules);
 
   void rules(std::optional<Rules> rules);
+  // Adds its command, which outlives neither.
+  void serve(ClientDesk& clients);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
   // has come.
   void step(std::span<TelemetrySource* const> gpus);

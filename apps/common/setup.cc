@@ -12,6 +12,16 @@
 
 namespace derate::cli {
 
+namespace {
+
+Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
+  const auto rules = attribution_rules(settings);
+  if (rules.ok()) return {};
+  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
+}
+
+}  // namespace
+
 std::string config_file() {
   const char* named = std::getenv("DERATE_CONFIG");
   if (named != nullptr && *named != '\0') return named;
@@ -25,12 +35,6 @@ Result<Settings> load_settings(const std::string& file) {
   TRY(check_policy_settings(settings, path));
   TRY(check_attribution_settings(settings, path));
   return settings;
-}
-
-Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
-  const auto rules = attribution_rules(settings);
-  if (rules.ok()) return {};
-  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
 }
 
 Result<void> check_policy_settings(const Settings& settings, const std::string& file) {
