@@ -215,16 +215,15 @@ Result<std::vector<GpuAttribution>> boards_of(const Json& head, const Attributio
   return out;
 }
 
-Result<void> replay_line(const Json& line, std::vector<GpuAttribution>& boards) {
+// Whether it made a tick.
+Result<bool> replay_line(const Json& line, std::vector<GpuAttribution>& boards) {
   if (!line.is_object() || !line.contains("tenancy") || !line.contains("names"))
     return Error{Errc::bad_data, "wanted gpu, tenancy and names"};
   const Tenancy tenancy = TRY(tenancy_of(line["tenancy"]));
   const TenantNames names = TRY(names_of(line["names"]));
   for (GpuAttribution& board : boards)
-    if (line.contains("gpu") && line["gpu"] == board.id().uuid) {
-      board.take(tenancy, names);
-      return {};
-    }
+    if (line.contains("gpu") && line["gpu"] == board.id().uuid)
+      return board.take(tenancy, names) != nullptr;
   return Error{Errc::bad_data, "of a GPU that the first line does not name"};
 }
 
@@ -249,8 +248,8 @@ Result<int> replay(const AttributeOptions& options) {
       boards = TRY(boards_of(parse_json(line), rules).with(where));
       continue;
     }
-    TRY(replay_line(parse_json(line), boards).with(where));
-    if (options.json && options.watch) show_line(picture_of(boards));
+    const bool ticked = TRY(replay_line(parse_json(line), boards).with(where));
+    if (ticked && options.json && options.watch) show_line(picture_of(boards));
   }
   if (boards.empty()) return Error{Errc::bad_data, options.replay + ": is empty"};
   if (!(options.json && options.watch)) show(options, picture_of(boards));
