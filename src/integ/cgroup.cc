@@ -80,8 +80,8 @@ bool is_step(std::string_view name) {
   });
 }
 
-// What follows Slurm's own group: [uid_N/] job_N [/step_S]. Since 26.05 v2 names the job by its
-// SLUID ("s5K1KKYAYG5D00") unless told otherwise: in Slurm, its number unknown here.
+// What follows Slurm's own group: [uid_N/] job_N [/step_S]. Since 26.05 v2 is reported to name the
+// job by its SLUID ("s5K1KKYAYG5D00") unless told otherwise: in Slurm, its number unknown here.
 void read_slurm(const std::vector<std::string_view>& path, std::size_t at, CgroupLabels& out) {
   out.in_slurm = true;
   std::optional<std::uint32_t> uid;

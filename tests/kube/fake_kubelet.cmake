@@ -1,0 +1,25 @@
+# The fake kubelet, where gRPC is: without it its tests are left out, and this says so.
+pkg_check_modules(GRPCXX IMPORTED_TARGET grpc++ protobuf)
+find_program(PROTOC protoc)
+find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
+if(NOT GRPCXX_FOUND OR NOT PROTOC OR NOT GRPC_CPP_PLUGIN)
+  message(STATUS "Kubernetes: no gRPC here, so the client is not tested against its server")
+  return()
+endif()
+set(kube ${CMAKE_SOURCE_DIR}/tests/kube)
+set(made ${CMAKE_BINARY_DIR}/fake_kubelet_made)
+file(MAKE_DIRECTORY ${made})
+add_custom_command(
+  OUTPUT ${made}/pod_resources.pb.cc ${made}/pod_resources.grpc.pb.cc
+  COMMAND ${PROTOC} --proto_path=${kube} --cpp_out=${made} --grpc_out=${made}
+          --plugin=protoc-gen-grpc=${GRPC_CPP_PLUGIN} ${kube}/pod_resources.proto
+  DEPENDS ${kube}/pod_resources.proto)
+# A process of its own without our flags: its headers warn, and a sanitizer would see half of it.
+add_executable(fake_kubelet ${kube}/fake_kubelet.cc ${made}/pod_resources.pb.cc
+  ${made}/pod_resources.grpc.pb.cc)
+target_include_directories(fake_kubelet PRIVATE ${made})
+target_compile_options(fake_kubelet PRIVATE -O0 -g0)
+target_link_libraries(fake_kubelet PRIVATE PkgConfig::GRPCXX)
+target_compile_definitions(integ_kube_test PRIVATE
+  DERATE_FAKE_KUBELET="$<TARGET_FILE:fake_kubelet>")
+add_dependencies(integ_kube_test fake_kubelet)
