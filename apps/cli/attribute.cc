@@ -98,7 +98,9 @@ class DirectFeed final : public Feed {
     auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, TRY(open_gpus(options, clock))));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
-    out->begin(machine_namer(settings.pod_resources), {how, from_seconds(options.interval_s)});
+    const auto tell = [](const std::string& text) { warn("derate: {}\n", text); };
+    out->begin(machine_namer(settings.pod_resources, tell),
+               {how, from_seconds(options.interval_s)});
     return out;
   }
 

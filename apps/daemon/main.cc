@@ -42,7 +42,7 @@ WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
   out.state_file = "state.json";
   out.models = {model_file(), simulated_model_file()};
   out.tune_file = tune_file();
-  out.attribution.name = machine_namer(settings.pod_resources);
+  out.attribution.name = machine_namer(settings.pod_resources, tell);
   out.attribution.file = usage_file();
   out.open = [](const std::string& choice) -> OpeningPoll {
     auto opening = std::make_shared<Opening>(choice, kLoopPatience);
