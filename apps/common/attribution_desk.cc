@@ -150,6 +150,8 @@ void AttributionDesk::stop() {
   wait();
   begin_writing();
   wait();
+  // A job that is done lets go of the store before the next begins: the file is closed in time.
+  aside_.post([] {}).wait_for(kEndPatience);
 }
 
 const GpuAttribution* AttributionDesk::gpu(const std::string& uuid) const {

@@ -108,6 +108,7 @@ class Attribute(Machine):
         self.assertEqual(live["source"], "derated")
         self.stop(daemon)
         after, ended = self.counter()
+        self.assertFalse(list((self.folder / "s").glob("*-wal")))  # closed in time
         bill = self.bill("--by", "process")
         self.assert_adds_up(bill)
         total = bill["total"]["energy_joules"]
