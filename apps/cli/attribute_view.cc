@@ -37,13 +37,15 @@ std::string joules_text(std::optional<double> joules) {
 
 std::string share_text(std::optional<double> share) { return share ? percent_text(*share) : "-"; }
 
-// "python3 (4242)", "MIG-5a2b41c0 train (77)", "MIG-5a2b41c0".
+// "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
 std::string tenant_name(const Json& tenant) {
   std::string out = text(tenant, "process");
   if (const auto pid = number(tenant, "pid"))
     out += fmt::format("{}({:.0f})", out.empty() ? "pid " : " ", *pid);
-  constexpr std::size_t kShort = 12;  // "MIG-" and what tells UUIDs apart
-  const std::string instance = text(tenant, "instance").substr(0, kShort);
+  // Both ends: simulated UUIDs begin alike, real ones differ anywhere.
+  std::string instance = text(tenant, "instance");
+  if (instance.size() > 13)
+    instance = instance.substr(0, 8) + "…" + instance.substr(instance.size() - 4);
   if (!instance.empty()) out = instance + (out.empty() ? "" : " " + out);
   return out.empty() ? text(tenant, "key") : out;
 }
