@@ -35,7 +35,10 @@ struct CommandLine {
   Options& add_options(CLI::App& verb) {
     auto made = std::make_shared<Options>();
     options.push_back(made);
-    verb.callback([this, made] { chosen = *made; });
+    // A verb that has verbs of its own stands back for the one that was named.
+    verb.callback([this, made, &verb] {
+      if (verb.get_subcommands().empty()) chosen = *made;
+    });
     return *made;
   }
 };
@@ -212,6 +215,68 @@ void add_energy(CommandLine& line) {
       "The command names windows of its own with clients/python/derate_client.py or\n"
       "clients/c/derate_client.h. Its exit code is kept; Derate's own failures are 125, 126, 127\n"
       "as for env(1). Needs no root.\n");
+}
+
+void add_attribute(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "attribute", "Show whose watts these are: instances, processes, pods, jobs, users");
+  auto& options = line.add_options<AttributeOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  verb->add_option("--interval", options.interval_s, "Seconds between pictures")
+      ->check(in_range(0.2, 60.0));
+  verb->add_option("--for", options.time, "How long, as 10, 10s, 2m or 1h; default: until q")
+      ->type_name("TIME");
+  verb->add_flag("--watch", options.watch,
+                 "Go on also where there is no terminal; with --json a line each");
+  verb->add_option("--method", options.method,
+                   "How it is split (derate attribute methods); default: the configuration's");
+  verb->add_option("--idle-rule", options.idle_rule,
+                   "Who bears what an idle GPU draws: unallocated, by_slice or equal");
+  CLI::Option* ticks =
+      verb->add_option("--ticks", options.ticks, "Write each reading there as a line of JSON")
+          ->type_name("FILE");
+  verb->add_option("--replay", options.replay, "Split what such a file holds, not what is now")
+      ->type_name("FILE")
+      ->excludes(ticks);
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate attribute", "derate attribute --for 30s --json",
+                "derate attribute --ticks night.ticks --for 8h",
+                "derate attribute --replay night.ticks --method equal"}) +
+      "A running daemon answers; without one, or with --method, --idle-rule or --ticks, the\n"
+      "GPUs are read directly. Reads only. 90 % of such values lie within the ± that is shown.\n");
+  CLI::App* methods = verb->add_subcommand("methods", "List the ways to split energy");
+  auto& methods_options = line.add_options<AttributeMethodsOptions>(*methods);
+  add_json(*methods, methods_options);
+  methods->footer(examples({"derate attribute methods"}));
+}
+
+void add_bill(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "bill", "Show who used how much energy, from what the daemon has kept");
+  auto& options = line.add_options<BillOptions>(*verb);
+  verb->add_option("--from", options.from,
+                   "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month")
+      ->type_name("WHEN");
+  verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
+  verb->add_option("--by", options.by,
+                   "user, job, pod, container, instance or process; default: user");
+  verb->add_option("-i,--gpu", options.gpus, "GPUs by UUID, comma-separated; default: all");
+  verb->add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
+      ->check(in_range(0, 1000));
+  verb->add_option("--file", options.file, "What to read; default: what the daemon keeps")
+      ->type_name("FILE");
+  verb->add_option("-c,--config", options.config,
+                   "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  CLI::Option* csv = verb->add_flag("--csv", options.csv, "Print CSV");
+  add_json(*verb, options);
+  verb->get_option("--json")->excludes(csv);
+  verb->footer(examples({"derate bill --from -7d --by user", "derate bill --by job --price 0.30",
+                         "derate bill --from 2026-11-01 --to 2026-12-01 --by pod --csv"}) +
+               "Lines and unallocated add up to what the boards used, to the millijoule. What is\n"
+               "younger than a minute may be missing.\n");
 }
 
 void add_status(CommandLine& line) {
@@ -865,6 +930,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_run(*line);
   add_status(*line);
   add_energy(*line);
+  add_attribute(*line);
+  add_bill(*line);
   add_beat(*line);
   add_tune_verbs(*line);
   add_policy_verbs(*line);

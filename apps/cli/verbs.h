@@ -50,6 +50,25 @@ struct EnergyOptions : Common {
   std::vector<std::string> command;
 };
 
+struct AttributeOptions : Common {
+  SimOptionsOfCli sim;
+  std::string gpus;
+  double interval_s = 1;
+  std::string time;  // as of EnergyOptions
+  bool watch = false;
+  std::string method, idle_rule;  // empty: the configuration's
+  std::string ticks, replay;      // files of readings, to write and to read
+};
+struct AttributeMethodsOptions : Common {};
+
+struct BillOptions : Common {
+  std::string from, to = "now";  // empty: the beginning of the month
+  std::string by = "user";
+  std::string gpus, file, config;
+  std::optional<double> price;
+  bool csv = false;
+};
+
 // With a job, or where a daemon runs, the daemon tunes; else this process does.
 struct TuneRunOptions : RunOptions {
   std::string job;                    // empty: none, only the knob is tuned
@@ -234,20 +253,25 @@ struct CompletionOptions {
 };
 struct ManualOptions {};
 
-using Verb = std::variant<
-    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
-    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
-    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions, ManualOptions,
-    PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
-    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
-    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions>;
+using Verb =
+    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
+                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
+                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
+                 ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
+                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
+                 LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
+                 TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
+                 TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
 Result<int> run_verb(const RunOptions& options);
 Result<int> run_verb(const EnergyOptions& options);
+Result<int> run_verb(const AttributeOptions& options);
+Result<int> run_verb(const AttributeMethodsOptions& options);
+Result<int> run_verb(const BillOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);

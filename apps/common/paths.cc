@@ -53,6 +53,7 @@ std::string audit_file() { return state_directory() + "/audit.jsonl"; }
 std::string model_file() { return state_directory() + "/models.db"; }
 std::string simulated_model_file() { return state_directory() + "/models-simulated.db"; }
 std::string tune_file() { return state_directory() + "/tune.db"; }
+std::string usage_file() { return state_directory() + "/usage.db"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }
 
 std::string client_socket() { return run_directory() + "/client.sock"; }

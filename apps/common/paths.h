@@ -23,6 +23,8 @@ std::string model_file();
 std::string simulated_model_file();
 // Jobs that recur, and their trials.
 std::string tune_file();
+// Who used how much energy.
+std::string usage_file();
 std::string control_socket();
 std::string beat_socket();
 // Where the daemon listens to programs.

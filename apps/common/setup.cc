@@ -7,9 +7,20 @@
 #include <cstdlib>
 
 #include "config/config.h"
+#include "gpu_attribution.h"
 #include "policy/modes.h"
 
 namespace derate::cli {
+
+namespace {
+
+Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
+  const auto rules = attribution_rules(settings);
+  if (rules.ok()) return {};
+  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
+}
+
+}  // namespace
 
 std::string config_file() {
   const char* named = std::getenv("DERATE_CONFIG");
@@ -22,6 +33,7 @@ Result<Settings> load_settings(const std::string& file) {
   if (path.empty()) return Settings{};
   const Settings settings = TRY(load_config(path));
   TRY(check_policy_settings(settings, path));
+  TRY(check_attribution_settings(settings, path));
   return settings;
 }
 

@@ -15,6 +15,7 @@
 #include "apps/common/paths.h"
 #include "apps/common/restore.h"
 #include "apps/common/signals.h"
+#include "apps/common/tenant_namer.h"
 #include "apps/common/text_file.h"
 #include "base/exit_code.h"
 #include "base/text.h"
@@ -34,13 +35,15 @@ struct DaemonOptions {
 
 void tell(const std::string& text) { warn("derated: {}\n", text); }
 
-WorkerOptions worker_options(GuardLink& link) {
+WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
   WorkerOptions out{.journal = Journal(journal_directory()),
                     .life = current_life(),
                     .audit = AuditLog(audit_file())};
   out.state_file = "state.json";
   out.models = {model_file(), simulated_model_file()};
   out.tune_file = tune_file();
+  out.attribution.name = machine_namer(settings.pod_resources, tell);
+  out.attribution.file = usage_file();
   out.open = [](const std::string& choice) -> OpeningPoll {
     auto opening = std::make_shared<Opening>(choice, kLoopPatience);
     return [opening] { return opening->poll(); };
@@ -114,7 +117,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const auto server = TRY(ControlServer::create(control_socket(), clock));
   const auto beats = listen_for_beats(clock);
   const auto programs = listen_to_programs(clock);
-  WorkerOptions how = worker_options(link);
+  WorkerOptions how = worker_options(settings, link);
   note_records(how, records);
   Worker worker(std::move(how), settings, clock);
   const std::vector<Ear> ears = ears_of(worker, beats.get(), programs.get());

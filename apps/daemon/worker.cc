@@ -30,6 +30,15 @@ bool same_governing(Settings a, const Settings& b) {
   a.jobs = b.jobs;
   a.tune_users = b.tune_users;
   a.tune_lease_s = b.tune_lease_s;
+  a.attribute = b.attribute;
+  a.attribute_method = b.attribute_method;
+  a.idle_rule = b.idle_rule;
+  a.attribute_interval_s = b.attribute_interval_s;
+  a.attribute_keep_days = b.attribute_keep_days;
+  a.price_per_kwh = b.price_per_kwh;
+  a.currency = b.currency;
+  a.co2_g_per_kwh = b.co2_g_per_kwh;
+  a.pod_resources = b.pod_resources;
   return print_config(a) == print_config(b);
 }
 
@@ -50,6 +59,12 @@ Duration held_for(const Settings& settings) {
 
 TuneRules tune_rules(const Settings& settings) {
   return {settings.tune_users == "everyone", from_seconds(settings.tune_lease_s)};
+}
+
+AttributionDesk::Options told_by(const WorkerOptions& options) {
+  AttributionDesk::Options out = options.attribution;
+  out.tell = options.tell;
+  return out;
 }
 
 }  // namespace
@@ -83,7 +98,9 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
             {.file = options_.tune_file,
              .rules = tune_rules(settings_),
              .tell = options_.tell,
-             .knob = knob_hands(*this, clock)}) {
+             .knob = knob_hands(*this, clock)}),
+      attribution_(clock, told_by(options_), std::nullopt) {
+  attribution_.serve(clients_);
   set_up_desk();
   begin_opening();
 }
@@ -395,6 +412,7 @@ Result<void> Worker::step() {
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
     look_for_missing();
   }
+  attribute();
   energy_.settle();
   tune_.step();
   if ((paused_ || governor_ != nullptr) && state_.due()) publish();
@@ -405,6 +423,13 @@ void Worker::set_up_desk() {
   desk_.rules(promise_rules(settings_, options_.tell));
   desk_.list_every(from_seconds(settings_.processes_every_s));
   tune_.rules(tune_rules(settings_));
+  attribution_.rules(options_.attribution.name ? attribution_desk_rules(settings_) : std::nullopt);
+}
+
+void Worker::attribute() {
+  std::vector<TelemetrySource*> sources;
+  for (const Post& post : posts_) sources.push_back(post.gpu.source.get());
+  attribution_.step(sources);
 }
 
 // Which GPUs are open now, to whoever measures.
@@ -627,6 +652,8 @@ Worker::Json Worker::state_of(const Record& record) const {
   }
   Json json = gpu_state(view);
   if (!post.trouble.empty()) json["trouble"] = post.trouble;
+  if (const auto* split = attribution_.gpu(post.gpu.source->capability().id.uuid))
+    json["attribution"] = split->json();
   return json;
 }
 
@@ -785,12 +812,16 @@ Result<std::string> Worker::resume() {
 }
 
 Result<void> Worker::stop() {
-  if (governor_ == nullptr) return {};
+  if (governor_ == nullptr) {
+    attribution_.stop();
+    return {};
+  }
   auto restored = governor_->restore();
   for (const Post& post : posts_)
     if (post.lease.valid())
       audit(audit_of_restore(restored, post.gpu.source->capability().id.uuid,
                              paused_ ? "paused" : "stopped", clock_.wall_now()));
+  attribution_.stop();  // the GPUs come first
   return restored;
 }
 

@@ -13,13 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/attribution_desk.h"
 #include "apps/common/client_desk.h"
 #include "apps/common/energy_desk.h"
 #include "apps/common/gpus.h"
 #include "apps/common/setup.h"
 #include "apps/common/state_file.h"
-#include "apps/common/tuning.h"
 #include "apps/common/tune_desk.h"
+#include "apps/common/tuning.h"
 #include "apps/common/work_desk.h"
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -63,6 +64,7 @@ struct WorkerOptions {
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
   std::function<void(const Record& record)> note = [](const Record&) {};  // each, as it is made
   ProcessReader process = read_process;
+  AttributionDesk::Options attribution = {};  // without a namer nothing is attributed
 };
 
 class Worker : public TunedGpus {
@@ -150,6 +152,7 @@ class Worker : public TunedGpus {
   void restore_handed_on(Post& post);
   void let_go(Post& post);
   void set_up_desk();
+  void attribute();
   std::vector<WorkDesk::Gpu> desk_gpus() const;
   void tell_work();
   void take_records(std::span<const Record> records);
@@ -186,6 +189,7 @@ class Worker : public TunedGpus {
   ClientDesk clients_;
   EnergyDesk energy_;
   TuneDesk tune_;
+  AttributionDesk attribution_;
   std::vector<std::string> promise_from_;  // of each GPU
   // By UUID, and before the configuration; empty: released. Outlives a pause and a lost GPU.
   std::map<std::string, std::optional<Assignment>> commanded_;

@@ -44,9 +44,46 @@ struct Settings {
   double max_delta = 0.3;
   std::string tune_users = "root";
   double tune_lease_s = 60;
+  bool attribute = true;
+  std::string attribute_method;
+  std::string idle_rule = "unallocated";
+  double attribute_interval_s = 1;
+  double attribute_keep_days = 400;
+  std::optional<double> price_per_kwh;
+  std::string currency = "EUR";
+  std::optional<double> co2_g_per_kwh;
+  std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
 };
+
+// The section [attribute].
+template <class S, class V>
+void visit_attribution(S& s, V&& visit) {
+  visit(SettingInfo{"attribute", "enabled", "",
+                    "derated splits each GPU's energy among those who use it, and keeps it"},
+        s.attribute);
+  visit(SettingInfo{"attribute", "method", "",
+                    "how: see `derate attribute methods`; empty: the first of them"},
+        s.attribute_method);
+  visit(SettingInfo{"attribute", "idle_rule", "",
+                    "who bears what an idle GPU draws: unallocated (nobody), by_slice or equal"},
+        s.idle_rule);
+  visit(SettingInfo{"attribute", "interval_s", "s", "split every", 0.2, 60},
+        s.attribute_interval_s);
+  visit(SettingInfo{"attribute", "keep_days", "days",
+                    "what was used longer ago is forgotten; after a week minutes become hours", 1,
+                    36500},
+        s.attribute_keep_days);
+  visit(SettingInfo{"attribute", "price_per_kwh", "", "for bills; default: none", 0, 1000},
+        s.price_per_kwh);
+  visit(SettingInfo{"attribute", "currency", "", "of that price"}, s.currency);
+  visit(SettingInfo{"attribute", "co2_g_per_kwh", "g", "for bills; default: none", 0, 10000},
+        s.co2_g_per_kwh);
+  visit(SettingInfo{"attribute", "pod_resources", "",
+                    "the kubelet's socket that says which pod has which GPU; empty: not asked"},
+        s.pod_resources);
+}
 
 // Calls visit(info, value) for every setting, in the order of the documentation. S is Settings or
 // const Settings; the values are string, bool, double or optional<double>.
@@ -114,6 +151,7 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"tune", "lease_s", "s", "a trial whose client is silent for longer is given up",
                     1, 86400},
         s.tune_lease_s);
+  visit_attribution(s, visit);
 }
 
 // The same for the keys of a [[job]]. J is JobSetting or const JobSetting.

@@ -103,7 +103,7 @@ TenantNames TenantBook::name(const GpuId& gpu, const Tenancy& tenancy) {
   std::set<std::string> keys;
   std::map<int, std::vector<TenantLabels>> inside;
   for (const GpuProcess& listed : tenancy.processes) {
-    Tenant tenant = name_process(gpu, tenancy, listed, kept, now);
+    NamedTenant tenant = name_process(gpu, tenancy, listed, kept, now);
     const std::string key = tenant.key;
     for (int n = 2; !keys.insert(tenant.key).second; ++n) tenant.key = fmt::format("{}#{}", key, n);
     if (listed.gpu_instance) inside[*listed.gpu_instance].push_back(tenant.labels);
@@ -173,9 +173,9 @@ const TenantBook::Process& TenantBook::find_or_read(const GpuProcess& listed, co
       .first->second;
 }
 
-Tenant TenantBook::name_process(const GpuId& gpu, const Tenancy& tenancy, const GpuProcess& listed,
-                                const Gpu& before, Gpu& now) {
-  Tenant out;
+NamedTenant TenantBook::name_process(const GpuId& gpu, const Tenancy& tenancy,
+                                     const GpuProcess& listed, const Gpu& before, Gpu& now) {
+  NamedTenant out;
   const GpuInstance* instance = instance_of(tenancy, listed);
   if (listed.pid <= 0) {
     out.labels.process = clean(program(listed.name));
@@ -198,10 +198,10 @@ Tenant TenantBook::name_process(const GpuId& gpu, const Tenancy& tenancy, const 
   return out;
 }
 
-Tenant TenantBook::name_instance(const GpuId& gpu, const GpuInstance& instance,
-                                 const std::vector<TenantLabels>& inside, const Gpu& before,
-                                 Gpu& now) {
-  Tenant out;
+NamedTenant TenantBook::name_instance(const GpuId& gpu, const GpuInstance& instance,
+                                      const std::vector<TenantLabels>& inside, const Gpu& before,
+                                      Gpu& now) {
+  NamedTenant out;
   out.labels = common(inside);
   out.labels.instance = instance.uuid;
   if (inside.empty()) {

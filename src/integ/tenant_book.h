@@ -37,15 +37,15 @@ TenantReaders machine_readers(std::string proc = "/proc", std::string pod_logs =
 // of a driver that gives the machine's may meet other processes here.
 std::optional<bool> in_first_pid_namespace();
 
-struct Tenant {
+struct NamedTenant {
   std::string key;
   TenantLabels labels;
 
-  bool operator==(const Tenant&) const = default;
+  bool operator==(const NamedTenant&) const = default;
 };
 
 struct TenantNames {
-  std::vector<Tenant> instances, processes;  // as the Tenancy has them
+  std::vector<NamedTenant> instances, processes;  // as the Tenancy has them
 };
 
 // Not for the control thread (see TenantReaders); one thread at a time. What it keeps is of the
@@ -99,10 +99,10 @@ class TenantBook {
   const Process& find_or_read(const GpuProcess& listed, const Gpu& before, Gpu& now);
   Process read(const GpuProcess& listed, std::string_view stat);
   std::string user_of(std::int64_t pid);
-  Tenant name_process(const GpuId& gpu, const Tenancy& tenancy, const GpuProcess& listed,
-                      const Gpu& before, Gpu& now);
-  Tenant name_instance(const GpuId& gpu, const GpuInstance& instance,
-                       const std::vector<TenantLabels>& inside, const Gpu& before, Gpu& now);
+  NamedTenant name_process(const GpuId& gpu, const Tenancy& tenancy, const GpuProcess& listed,
+                           const Gpu& before, Gpu& now);
+  NamedTenant name_instance(const GpuId& gpu, const GpuInstance& instance,
+                            const std::vector<TenantLabels>& inside, const Gpu& before, Gpu& now);
   std::int64_t next_serial();
 
   TenantReaders readers_;

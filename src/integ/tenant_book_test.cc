@@ -104,7 +104,7 @@ struct Book : testing::Test {
   Machine machine;
   TenantBook book{machine.readers(), machine.clock};
 
-  Tenant one(std::int64_t pid, std::string name = "") {
+  NamedTenant one(std::int64_t pid, std::string name = "") {
     return book.name(gpu(), of({listed(pid, std::move(name))})).processes.at(0);
   }
 };
@@ -149,7 +149,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
     list.push_back(listed(pid, *rc::gen::arbitrary<bool>() ? name : ""));
   }
   std::set<std::string> keys;
-  for (const Tenant& tenant : book.name(gpu(), of(list)).processes) {
+  for (const NamedTenant& tenant : book.name(gpu(), of(list)).processes) {
     RC_ASSERT(keys.insert(tenant.key).second);
     for (const std::string* text : {&tenant.key, &tenant.labels.process})
       for (const char c : *text) RC_ASSERT(c >= 0x20 && c <= 0x7e);
@@ -183,7 +183,7 @@ TEST_F(Book, AMillionProcessesLeaveNothingBehind) {
 
 TEST_F(Book, AProcessIsReadOnceAndAgainOnlyWhenItsPidIsAnothers) {
   machine.processes[7] = {};
-  const Tenant first = one(7, "/usr/bin/python3 train.py --token=secret");
+  const NamedTenant first = one(7, "/usr/bin/python3 train.py --token=secret");
   EXPECT_EQ(first.key, "pid:100:7");
   EXPECT_EQ(first.labels, (TenantLabels{7, "python3", "ada", "", "", "", "", ""}));
   const int reads = machine.reads;
@@ -191,7 +191,7 @@ TEST_F(Book, AProcessIsReadOnceAndAgainOnlyWhenItsPidIsAnothers) {
   EXPECT_EQ(machine.reads, reads);
   machine.processes[7].start = 101;
   machine.processes[7].uid = 4711;
-  const Tenant second = one(7);
+  const NamedTenant second = one(7);
   EXPECT_EQ(second.key, "pid:101:7");
   EXPECT_EQ(second.labels, (TenantLabels{7, "train", "4711", "", "", "", "", ""}));
 }
@@ -206,14 +206,14 @@ TEST_F(Book, UsersAreAskedForOnce) {
 
 TEST_F(Book, AProcessThatEndsWhileItIsListedStaysWhoItWas) {
   machine.processes[7] = {};
-  const Tenant before = one(7);
+  const NamedTenant before = one(7);
   machine.processes.clear();
   EXPECT_EQ(one(7), before);
 }
 
 TEST_F(Book, OneThatCannotBeReadIsItsListingAndNobodys) {
   machine.clock.step_wall(std::chrono::seconds(1000));
-  const Tenant unknown = one(7);
+  const NamedTenant unknown = one(7);
   EXPECT_EQ(unknown.key, "pid:seen-1000:7");
   EXPECT_EQ(unknown.labels, (TenantLabels{7, "", "", "", "", "", "", ""}));
   EXPECT_EQ(one(7).key, unknown.key);
@@ -223,12 +223,12 @@ TEST_F(Book, OneThatCannotBeReadIsItsListingAndNobodys) {
 
 TEST_F(Book, OfOneWhoseFilesAreClosedTheKeyAndTheNameAreKnown) {
   machine.processes[7].readable = false;
-  EXPECT_EQ(one(7), (Tenant{"pid:100:7", {7, "train", "", "", "", "", "", ""}}));
+  EXPECT_EQ(one(7), (NamedTenant{"pid:100:7", {7, "train", "", "", "", "", "", ""}}));
 }
 
 TEST_F(Book, ANameWithParenthesesDoesNotHideTheStart) {
   machine.processes[7].name = "a) R 1 1 (b";
-  EXPECT_EQ(one(7), (Tenant{"pid:100:7", {7, "a) R 1 1 (b", "ada", "", "", "", "", ""}}));
+  EXPECT_EQ(one(7), (NamedTenant{"pid:100:7", {7, "a) R 1 1 (b", "ada", "", "", "", "", ""}}));
 }
 
 TEST_F(Book, SimulatedProcessesHaveTheirNames) {
@@ -252,7 +252,7 @@ TEST_F(Book, ThePodIsTheOneOfItsUid) {
   machine.processes[7].cgroup = in_pod();
   machine.pods[kUid] = {"lab", "right"};
   book.know_pods({given("other")});
-  const Tenant tenant = one(7);
+  const NamedTenant tenant = one(7);
   EXPECT_EQ(tenant.labels.pod, "right");
   EXPECT_EQ(tenant.labels.name_space, "lab");
   EXPECT_EQ(tenant.labels.container, "cccccccccccc");
@@ -281,9 +281,9 @@ TEST_F(Book, AnInstanceHasWhatItsProcessesShare) {
   const auto names = book.name(gpu(), of({listed(7, "", 1), listed(8, "", 1), listed(9, "", 2)},
                                          {instance(1, "MIG-a"), instance(2, "MIG-b")}));
   EXPECT_EQ(names.instances[0],
-            (Tenant{"mig:MIG-a", {std::nullopt, "train", "", "", "", "", "5", "MIG-a"}}));
+            (NamedTenant{"mig:MIG-a", {std::nullopt, "train", "", "", "", "", "5", "MIG-a"}}));
   EXPECT_EQ(names.instances[1],
-            (Tenant{"mig:MIG-b", {9, "train", "ada", "", "", "", "", "MIG-b"}}));
+            (NamedTenant{"mig:MIG-b", {9, "train", "ada", "", "", "", "", "MIG-b"}}));
   EXPECT_EQ(names.processes[0].labels.instance, "MIG-a");
 }
 

@@ -92,6 +92,7 @@ class House {
     options.lease = [this](const std::string& uuid) {
       return take_lease(folder + "/run", uuid, "the worker");
     };
+    options.attribution = attribution;
     options.tell = [this](const std::string& text) { told.push_back(text); };
     options.note = [this](const Record& record) { note(record); };
     options.process = [this](std::int64_t pid) {
@@ -156,6 +157,7 @@ class House {
   std::vector<std::string> told;
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;  // the processes of this machine
+  AttributionDesk::Options attribution = {};    // without a namer: none
   std::unique_ptr<Worker> worker;
 
  private:

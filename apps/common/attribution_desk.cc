@@ -1,0 +1,169 @@
+#include "attribution_desk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace derate::cli {
+namespace {
+
+constexpr Duration kTidyEvery = std::chrono::hours(1);
+
+}  // namespace
+
+std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings) {
+  if (!settings.attribute) return std::nullopt;
+  const auto how = attribution_rules(settings);
+  if (!how.ok()) return std::nullopt;
+  constexpr double kDay = 86400;
+  return AttributionDesk::Rules{*how, from_seconds(settings.attribute_interval_s),
+                                from_seconds(settings.attribute_keep_days * kDay)};
+}
+
+AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules)
+    : clock_(clock),
+      options_(std::move(options)),
+      rules_(std::move(rules)),
+      aside_(options_.where) {
+  if (!options_.file.empty())
+    store_ = std::make_shared<UsageStore>(
+        options_.file, [tell = options_.tell](const Error& error) { tell(error.message); });
+}
+
+void AttributionDesk::rules(std::optional<Rules> rules) {
+  rules_ = std::move(rules);
+  if (!rules_) return;
+  for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
+}
+
+void AttributionDesk::serve(ClientDesk& clients) {
+  clients.add({"attribution", {}, [this](const Json&, const Peer&) {
+                 return Json{{"enabled", rules_.has_value()}, {"gpus", json()}};
+               }});
+}
+
+AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == capability.id.uuid) return *seat;
+  seats_.push_back(std::make_unique<Seat>(
+      Seat{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
+  return *seats_.back();
+}
+
+// One whose names are still looked for is passed over: its next tick is longer.
+void AttributionDesk::begin(Seat& seat, TelemetrySource& source) {
+  if (seat.reading || seat.read) return;
+  source.start_tenancy();
+  seat.source = &source;
+  seat.reading = true;
+}
+
+void AttributionDesk::collect(Seat& seat, TelemetrySource& source) {
+  if (!seat.reading || seat.source != &source) return;
+  auto answer = source.poll_tenancy();
+  if (!answer) return;
+  seat.reading = false;
+  if (!answer->ok()) {
+    seat.gpu.failed(answer->error().message);
+    if (!std::exchange(seat.told, true))
+      options_.tell(
+          fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message));
+    return;
+  }
+  seat.told = false;
+  seat.read = **std::move(answer);
+  seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read] {
+    return name(id, tenancy);
+  });
+}
+
+void AttributionDesk::take(Seat& seat) {
+  if (!seat.read || !is_there(seat.names)) return;
+  const TenantNames names = seat.names.get();
+  const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
+  options_.note(seat.gpu.id(), tenancy, names);
+  const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names);
+  if (tick == nullptr) return;
+  ++ticks_;
+  if (store_ == nullptr) return;
+  pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
+}
+
+void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
+  collect_written();
+  // A reading that was begun of a source that is gone is never answered.
+  for (const auto& seat : seats_)
+    if (std::find(gpus.begin(), gpus.end(), seat->source) == gpus.end())
+      seat->reading = false, seat->source = nullptr;
+  if (!rules_) return;
+  const Instant now = clock_.now();
+  const bool due = now >= next_.value_or(now);
+  if (due) {
+    next_ = std::max(next_.value_or(now) + rules_->interval, now);
+    // All begin before the first is asked: they answer side by side.
+    for (TelemetrySource* gpu : gpus) begin(seat_of(*gpu), *gpu);
+  }
+  for (TelemetrySource* gpu : gpus) {
+    Seat& seat = seat_of(*gpu);
+    collect(seat, *gpu);
+    take(seat);
+  }
+  if (!next_write_) next_write_ = now + kWriteEvery;
+  if (now < *next_write_) return;
+  next_write_ = now + kWriteEvery;
+  begin_writing();
+}
+
+void AttributionDesk::begin_writing() {
+  if (store_ == nullptr || writing_.valid() || pending_.empty()) return;
+  const WallTime now = clock_.wall_now();
+  const bool tidy = now - tidied_ >= kTidyEvery && rules_.has_value();
+  if (tidy) tidied_ = now;
+  writing_ = aside_.post([store = store_, rows = std::make_shared<UsageRows>(pending_.take()), now,
+                          keep = tidy ? std::optional(rules_->keep) : std::nullopt] {
+    Written out{store->add(*rows), rows};
+    if (out.first.ok() && keep) (void)store->tidy(now, *keep).ok();  // again in an hour
+    return out;
+  });
+}
+
+// What was not written is tried again with the next.
+void AttributionDesk::collect_written() {
+  if (!is_there(writing_)) return;
+  auto [written, rows] = writing_.get();
+  const bool failed = !written.ok();
+  if (failed) pending_.add(std::move(*rows));
+  if (failed && !write_failed_)
+    options_.tell("what was used is not kept: " + written.error().message);
+  write_failed_ = failed;
+}
+
+void AttributionDesk::stop() {
+  const auto wait = [&] {
+    if (writing_.valid()) writing_.wait_for(kEndPatience);
+    collect_written();
+  };
+  wait();
+  begin_writing();
+  wait();
+  // A job that is done lets go of the store before the next begins: the file is closed in time.
+  aside_.post([] {}).wait_for(kEndPatience);
+}
+
+const GpuAttribution* AttributionDesk::gpu(const std::string& uuid) const {
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == uuid) return &seat->gpu;
+  return nullptr;
+}
+
+Json AttributionDesk::json() const {
+  Json out = Json::array();
+  for (const auto& seat : seats_) out.push_back(seat->gpu.json());
+  return out;
+}
+
+}  // namespace derate::cli

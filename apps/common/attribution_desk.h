@@ -1,0 +1,100 @@
+// Whose watts these are: reads who shares each GPU, names them, splits the energy among them and
+// keeps what they used. One thread; what can block is done beside it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "aside.h"
+#include "base/clock.h"
+#include "client_desk.h"
+#include "device/telemetry_source.h"
+#include "gpu_attribution.h"
+#include "usage_pending.h"
+
+namespace derate::cli {
+
+// Who the tenants of a reading are. May block; called by one thread at a time.
+using TenantNamer = std::function<TenantNames(const GpuId& gpu, const Tenancy& tenancy)>;
+
+class AttributionDesk {
+ public:
+  struct Options {
+    TenantNamer name;
+    std::string file = {};  // of what was used; empty: it is not kept
+    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    // Each reading with its names, before it is split.
+    std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names)> note =
+        [](const GpuId&, const Tenancy&, const TenantNames&) {};
+    Aside::Where where = Aside::Where::on_a_thread;
+  };
+  struct Rules {
+    AttributionRules how;
+    Duration interval = std::chrono::seconds(1);
+    Duration keep = std::chrono::hours(24 * 400);
+  };
+  // What is used is written that often.
+  static constexpr Duration kWriteEvery = std::chrono::minutes(1);
+  // The end waits so long for the last write.
+  static constexpr Duration kEndPatience = std::chrono::seconds(2);
+
+  // `rules` empty: nothing is read or split.
+  AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules);
+
+  void rules(std::optional<Rules> rules);
+  // Adds its command, which outlives neither.
+  void serve(ClientDesk& clients);
+  // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
+  // has come.
+  void step(std::span<TelemetrySource* const> gpus);
+  // Writes what is left to write.
+  void stop();
+
+  // How many ticks were made of all GPUs.
+  std::uint64_t ticks() const { return ticks_; }
+  // Of the GPU with that UUID; null when it was never read.
+  const GpuAttribution* gpu(const std::string& uuid) const;
+  // Of all that were ever read.
+  nlohmann::ordered_json json() const;
+
+ private:
+  struct Seat {
+    GpuAttribution gpu;
+    const TelemetrySource* source = nullptr;  // that a reading was begun of
+    bool reading = false;
+    std::optional<Tenancy> read;
+    std::future<TenantNames> names;  // of `read`
+    bool told = false;               // that readings fail
+  };
+  using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
+
+  Seat& seat_of(const TelemetrySource& source);
+  void begin(Seat& seat, TelemetrySource& source);
+  void collect(Seat& seat, TelemetrySource& source);
+  void take(Seat& seat);
+  void begin_writing();
+  void collect_written();
+
+  Clock& clock_;
+  Options options_;
+  std::optional<Rules> rules_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  std::optional<Instant> next_, next_write_;
+  std::uint64_t ticks_ = 0;
+  UsagePending pending_;
+  std::shared_ptr<UsageStore> store_;  // for `aside_` alone; null: nothing is kept
+  WallTime tidied_{};
+  std::future<Written> writing_;
+  bool write_failed_ = false;  // and was told
+  Aside aside_;
+};
+
+// The settings'; empty where attribution is switched off. The settings were checked.
+std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings);
+
+}  // namespace derate::cli

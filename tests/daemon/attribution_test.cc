@@ -1,0 +1,214 @@
+// Attribution in a worker on virtual time: who used what is kept, and adds up to the counter.
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "apps/common/tenancy_json.h"
+#include "base/json.h"
+#include "house.h"
+#include "store/usage_bill.h"
+
+namespace derate::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A house whose processes are told apart by their numbers, and what its counter said.
+class Attribution : public testing::Test {
+ protected:
+  Attribution() {
+    house.attribution.file = file;
+    house.attribution.where = Aside::Where::at_once;
+    house.attribution.name = [this](const GpuId&, const Tenancy& tenancy) {
+      TenantNames out;
+      for (const GpuProcess& process : tenancy.processes) {
+        NamedTenant tenant{"pid:" + std::to_string(process.pid), {}};
+        tenant.labels.pid = process.pid;
+        tenant.labels.user = users[process.pid];
+        out.processes.push_back(tenant);
+      }
+      return out;
+    };
+    house.attribution.note = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&) {
+      if (!first_mj) first_mj = millijoules(tenancy);
+      last_mj = millijoules(tenancy);
+    };
+    house.work(0, "GeMM");
+    for (const auto& [pid, user] : users) house.person(0, pid, 1000);
+  }
+  static std::int64_t millijoules(const Tenancy& tenancy) {
+    return std::llround(tenancy.board.energy.value().value() * 1000);
+  }
+  Usage kept() const {
+    return *read_usage(file, WallTime{}, house.clock.wall_now() + std::chrono::hours(1));
+  }
+  Json told() { return parse_json(house.call(1, R"({"command":"attribution"})")); }
+
+  House house{1};
+  std::string file = house.folder + "/state/usage.db";
+  std::map<std::int64_t, std::string> users{{10, "alice"}, {11, "bob"}};
+  std::optional<std::int64_t> first_mj;
+  std::int64_t last_mj = 0;
+};
+
+std::int64_t sum_of(const Bill& bill) {
+  std::int64_t out = bill.boards.unallocated_mj;
+  for (const BillLine& line : bill.lines) out += line.sums.total_mj();
+  return out;
+}
+
+TEST_F(Attribution, ABillAddsUpToTheCounter) {
+  house.start();
+  house.run(150s);
+  house.trouble(0).processes->pop_back();  // bob ends
+  house.run(30s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const Bill bill = make_bill(kept(), BillBy::user);
+  ASSERT_EQ(bill.lines.size(), 2u);
+  EXPECT_EQ(bill.lines[0].name, "alice");
+  EXPECT_EQ(bill.lines[1].name, "bob");
+  EXPECT_GT(bill.boards.board_mj, 150 * 178 * 1000);  // of GeMM on a V100
+  EXPECT_EQ(bill.boards.board_mj, last_mj - *first_mj);
+  EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
+  EXPECT_EQ(bill.boards.lost_ms, 0);
+}
+
+TEST_F(Attribution, AKilledWorkerLosesAMinuteAtMost) {
+  house.start();
+  house.run(150s);
+  house.worker.reset();  // nothing is given back and nothing written, as by SIGKILL
+  const std::int64_t before = make_bill(kept(), BillBy::user).boards.board_mj;
+  EXPECT_GE(before, (last_mj - *first_mj) * 110 / 150);
+  EXPECT_LT(before, last_mj - *first_mj);
+  first_mj.reset();
+  house.start();
+  house.run(30s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const Bill bill = make_bill(kept(), BillBy::process);
+  EXPECT_EQ(bill.boards.board_mj, before + last_mj - *first_mj);
+  EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
+  EXPECT_EQ(bill.lines.size(), 2u);  // of the same keys
+}
+
+TEST_F(Attribution, AGpuThatIsLostIsToldOnceAndMissedTimeIsNotLost) {
+  house.start();
+  house.run(10s);
+  house.trouble(0).faults.gpu_lost = true;
+  house.run(30s);
+  house.trouble(0).faults.gpu_lost = false;
+  house.run(30s);
+  EXPECT_EQ(std::count_if(house.told.begin(), house.told.end(),
+                          [](const std::string& text) {
+                            return text.find("not attributed") != std::string::npos;
+                          }),
+            1);
+  ASSERT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(make_bill(kept(), BillBy::user).boards.board_mj, last_mj - *first_mj);
+}
+
+TEST_F(Attribution, WhatCannotBeWrittenIsWrittenLater) {
+  house.attribution.file = house.folder + "/place/usage.db";
+  std::ofstream(house.folder + "/place") << "in the way";
+  house.start();
+  house.run(200s);
+  EXPECT_TRUE(house.was_told("what was used is not kept"));
+  EXPECT_EQ(std::count_if(
+                house.told.begin(), house.told.end(),
+                [](const std::string& text) { return text.find("not kept") != std::string::npos; }),
+            1);
+  std::filesystem::remove(house.folder + "/place");
+  file = house.attribution.file;
+  house.run(61s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(make_bill(kept(), BillBy::user).boards.board_mj, last_mj - *first_mj);
+}
+
+TEST_F(Attribution, WithoutProcessesNobodyBearsIt) {
+  house.trouble(0).processes->clear();
+  house.start();
+  house.run(10s);
+  const Json gpu = told()["gpus"][0];
+  EXPECT_TRUE(gpu["tenants"].empty());
+  EXPECT_GT(gpu["energy_joules"], 1000.0);
+  EXPECT_EQ(gpu["energy_joules"], gpu["unallocated_joules"]);
+}
+
+TEST_F(Attribution, SwitchedOffNothingIsReadOrKept) {
+  Settings settings;
+  settings.attribute = false;
+  house.start(settings);
+  house.run(100s);
+  EXPECT_FALSE(first_mj);
+  EXPECT_EQ(told()["enabled"], false);
+  settings.attribute = true;
+  settings.idle_rule = "equal";
+  house.worker->reload(settings);
+  house.run(5s);
+  EXPECT_TRUE(first_mj);
+  EXPECT_EQ(told()["gpus"][0]["idle_rule"], "equal");
+}
+
+// What is told adds up to the millijoule, whoever has ended.
+TEST_F(Attribution, WhatIsToldAddsUp) {
+  house.start();
+  house.run(20s);
+  house.trouble(0).processes->pop_back();
+  house.run(20s);
+  const Json gpu = told()["gpus"][0];
+  const auto mj = [](const Json& joules) { return std::llround(joules.get<double>() * 1000); };
+  std::int64_t sum = mj(gpu["unallocated_joules"]) + mj(gpu["ended_joules"]);
+  for (const Json& tenant : gpu["tenants"]) sum += mj(tenant["energy_joules"]);
+  EXPECT_EQ(sum, mj(gpu["energy_joules"]));
+  EXPECT_GT(mj(gpu["ended_joules"]), 1000 * 1000);
+  EXPECT_EQ(mj(gpu["energy_joules"]), last_mj - *first_mj);
+}
+
+template <class Q>
+std::optional<Q> maybe() {
+  if (*rc::gen::arbitrary<bool>()) return std::nullopt;
+  return Q(*rc::gen::inRange(0, 1 << 30) / 1e3);
+}
+
+Activity any_activity() {
+  Activity out;
+  for (const ActivityShare& share : activity_shares()) out.*share.member = maybe<Fraction>();
+  out.pcie_tx = maybe<BytesPerSecond>();
+  return out;
+}
+
+RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
+  Tenancy tenancy{.mig = *rc::gen::arbitrary<bool>()};
+  tenancy.board.time = Instant(Duration(*rc::gen::inRange<std::int64_t>(0, 1LL << 60)));
+  tenancy.board.energy = maybe<Joules>();
+  tenancy.board.power_usage = maybe<Watts>();
+  tenancy.board.throttle_reasons = *rc::gen::arbitrary<std::uint64_t>();
+  tenancy.board.activity = any_activity();
+  if (*rc::gen::arbitrary<bool>()) tenancy.slices = *rc::gen::inRange(0, 8);
+  for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
+    tenancy.instances.push_back({.id = i, .uuid = *rc::gen::string<std::string>(), .slices = i});
+    tenancy.instances.back().activity = any_activity();
+    tenancy.processes.push_back({.pid = *rc::gen::arbitrary<std::int64_t>(), .name = "x"});
+    tenancy.processes.back().sm_utilisation = maybe<Fraction>();
+  }
+  // Text that is no UTF-8 is replaced: names are ASCII (integ/tenant_book.h).
+  for (GpuInstance& instance : tenancy.instances)
+    for (char& c : instance.uuid) c = static_cast<char>(c & 0x7f);
+  const auto back = tenancy_of(parse_json(json_text(tenancy_json(tenancy))));
+  RC_ASSERT(back.ok());
+  RC_ASSERT(*back == tenancy);
+}
+
+TEST(TenancyJson, AWrongFieldIsNamed) {
+  EXPECT_EQ(tenancy_of(parse_json(R"({"processes":[{"pid":"7"}]})")).error().message,
+            "'pid' is not what it must be");
+  EXPECT_EQ(tenancy_of(parse_json(R"({"instances":[3]})")).error().message,
+            "'instances' is not what it must be");
+  EXPECT_FALSE(tenancy_of(parse_json("7")).ok());
+  EXPECT_FALSE(tenancy_of(parse_json(R"({"instances":3})")).ok());
+}
+
+}  // namespace
+}  // namespace derate::cli
