@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
+#include <rapidcheck/gtest.h>
 
 namespace derate {
 namespace {
@@ -24,34 +25,32 @@ Split any_split() {
 }
 
 // However tenants come, go and are closed, nothing of the board is lost.
-TEST(AccountBook, BoardIsUnallocatedAndOpenAndClosed) {
-  rc::check([] {
-    AccountBook book;
-    std::int64_t board = 0, handed_over = 0;
-    Instant now{};
-    const int ticks = *rc::gen::inRange(0, 50);
-    for (int i = 0; i < ticks; ++i) {
-      const Split split = any_split();
-      now += split.length;
-      board += split.board_mj;
-      book.add(split, now);
-      if (!*rc::gen::weightedElement<bool>({{4, false}, {1, true}})) continue;
-      const Instant before = now - std::chrono::seconds(*rc::gen::inRange(0, 5));
-      for (const auto& [key, account] : book.close_unseen(before)) {
-        RC_ASSERT(account.seen < before);
-        handed_over += account.sums.total_mj();
-      }
+RC_GTEST_PROP(AccountBook, BoardIsUnallocatedAndOpenAndClosed, ()) {
+  AccountBook book;
+  std::int64_t board = 0, handed_over = 0;
+  Instant now{};
+  const int ticks = *rc::gen::inRange(0, 50);
+  for (int i = 0; i < ticks; ++i) {
+    const Split split = any_split();
+    now += split.length;
+    board += split.board_mj;
+    book.add(split, now);
+    if (!*rc::gen::weightedElement<bool>({{4, false}, {1, true}})) continue;
+    const Instant before = now - std::chrono::seconds(*rc::gen::inRange(0, 5));
+    for (const auto& [key, account] : book.close_unseen(before)) {
+      RC_ASSERT(account.seen < before);
+      handed_over += account.sums.total_mj();
     }
-    std::int64_t sum = book.board().unallocated_mj + handed_over;
-    for (const auto& [key, account] : book.open()) {
-      RC_ASSERT(account.sums.deviation_mj().value_or(0) <=
-                account.sums.sigma_mj + account.sums.dynamic_mj);
-      sum += account.sums.total_mj();
-    }
-    RC_ASSERT(book.board().board_mj == board);
-    RC_ASSERT(sum == board);
-    RC_ASSERT(book.closed_mj() == handed_over);
-  });
+  }
+  std::int64_t sum = book.board().unallocated_mj + handed_over;
+  for (const auto& [key, account] : book.open()) {
+    RC_ASSERT(account.sums.deviation_mj().value_or(0) <=
+              account.sums.sigma_mj + account.sums.dynamic_mj);
+    sum += account.sums.total_mj();
+  }
+  RC_ASSERT(book.board().board_mj == board);
+  RC_ASSERT(sum == board);
+  RC_ASSERT(book.closed_mj() == handed_over);
 }
 
 TEST(AccountBook, DeviationsOfATenantAddUp) {
