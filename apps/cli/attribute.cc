@@ -74,9 +74,11 @@ class TicksFile {
     return out;
   }
   // A failure is told once: the reader sees on.
-  void add(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names) {
-    const Json line = {
+  void add(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+           const Watched& watched) {
+    Json line = {
         {"gpu", gpu.uuid}, {"tenancy", tenancy_json(tenancy)}, {"names", names_json(names)}};
+    if (watched.readings > 0) line["watched"] = watched_json(watched);
     const auto written = file_.write(json_text(line) + "\n");
     if (!written.ok() && !std::exchange(failed_, true))
       warn("derate: {}\n", written.error().message);
@@ -105,6 +107,7 @@ class DirectFeed final : public Feed {
   }
 
   Result<std::optional<Json>> look() override {
+    watch_clocks();
     desk_->step(sources_);
     if (failed_.size() == sources_.size()) return Error{Errc::query_failed, failed_.front()};
     if (desk_->ticks() < seen_ + sources_.size() - failed_.size()) return std::optional<Json>();
@@ -124,26 +127,41 @@ class DirectFeed final : public Feed {
     return out;
   }
 
+  // Between the ticks, as a daemon's governor does: cheap fields alone. What cannot be read is
+  // watched no longer: it may hang, and the others wait.
+  void watch_clocks() {
+    if (clock_.now() < next_watch_) return;
+    next_watch_ = clock_.now() + std::chrono::milliseconds(100);
+    std::erase_if(watched_, [&](TelemetrySource* source) {
+      const auto board = source->read({false, false, false});
+      if (board.ok()) desk_->watch(source->capability().id.uuid, *board);
+      return !board.ok();
+    });
+  }
+
   void begin(TenantNamer namer, AttributionDesk::Rules rules) {
     AttributionDesk::Options how{.name = std::move(namer)};
     how.tell = [this](const std::string& text) {
       warn("derate: {}\n", text);
       failed_.push_back(text);
     };
-    how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names) {
-      if (ticks_) ticks_->add(gpu, tenancy, names);
+    how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+                      const Watched& watched) {
+      if (ticks_) ticks_->add(gpu, tenancy, names, watched);
     };
     desk_ = std::make_unique<AttributionDesk>(clock_, std::move(how), rules);
     for (const OpenGpu& gpu : gpus_.gpus) sources_.push_back(gpu.source.get());
+    watched_ = sources_;
   }
 
   Clock& clock_;
   OpenGpus gpus_;
   std::optional<TicksFile> ticks_;
   std::unique_ptr<AttributionDesk> desk_;
-  std::vector<TelemetrySource*> sources_;
+  std::vector<TelemetrySource*> sources_, watched_;
   std::vector<std::string> failed_;  // GPUs that could not be read, and why
   std::uint64_t seen_ = 0;
+  Instant next_watch_{};
 };
 
 // What the daemon cannot answer is read directly.
@@ -223,9 +241,11 @@ Result<bool> replay_line(const Json& line, std::vector<GpuAttribution>& boards) 
     return Error{Errc::bad_data, "wanted gpu, tenancy and names"};
   const Tenancy tenancy = TRY(tenancy_of(line["tenancy"]));
   const TenantNames names = TRY(names_of(line["names"]));
+  Watched watched;
+  if (line.contains("watched")) watched = TRY(watched_of(line["watched"]));
   for (GpuAttribution& board : boards)
     if (line.contains("gpu") && line["gpu"] == board.id().uuid)
-      return board.take(tenancy, names) != nullptr;
+      return board.take(tenancy, names, watched) != nullptr;
   return Error{Errc::bad_data, "of a GPU that the first line does not name"};
 }
 

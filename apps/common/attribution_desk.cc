@@ -54,6 +54,12 @@ AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
   return *seats_.back();
 }
 
+void AttributionDesk::watch(const std::string& uuid, const Sample& board) {
+  if (!rules_) return;
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == uuid) seat->gpu.watch(board);
+}
+
 // One whose names are still looked for is passed over: its next tick is longer.
 void AttributionDesk::begin(Seat& seat, TelemetrySource& source) {
   if (seat.reading || seat.read) return;
@@ -85,8 +91,9 @@ void AttributionDesk::take(Seat& seat) {
   if (!seat.read || !is_there(seat.names)) return;
   const TenantNames names = seat.names.get();
   const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
-  options_.note(seat.gpu.id(), tenancy, names);
-  const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names);
+  const Watched watched = seat.gpu.watched(tenancy.board.time);
+  options_.note(seat.gpu.id(), tenancy, names, watched);
+  const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
   if (store_ == nullptr) return;

@@ -28,9 +28,10 @@ class AttributionDesk {
     TenantNamer name;
     std::string file = {};  // of what was used; empty: it is not kept
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
-    // Each reading with its names, before it is split.
-    std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names)> note =
-        [](const GpuId&, const Tenancy&, const TenantNames&) {};
+    // Each reading with its names and what was watched before it, before it is split.
+    std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+                       const Watched& watched)>
+        note = [](const GpuId&, const Tenancy&, const TenantNames&, const Watched&) {};
     Aside::Where where = Aside::Where::on_a_thread;
   };
   struct Rules {
@@ -49,6 +50,8 @@ class AttributionDesk {
   void rules(std::optional<Rules> rules);
   // Adds its command, which outlives neither.
   void serve(ClientDesk& clients);
+  // A reading of that GPU by whoever else reads it: its clock between two ticks.
+  void watch(const std::string& uuid, const Sample& board);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
   // has come.
   void step(std::span<TelemetrySource* const> gpus);

@@ -85,7 +85,20 @@ void GpuAttribution::rules(const AttributionRules& rules) {
   rules_ = rules;
 }
 
-const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const TenantNames& names) {
+void GpuAttribution::watch(const Sample& board) {
+  watched_.emplace_back(board.time, Watched{}).second.add(board);
+  if (watched_.size() > kMostWatched) watched_.pop_front();
+}
+
+Watched GpuAttribution::watched(Instant end) {
+  Watched out;
+  for (; !watched_.empty() && watched_.front().first <= end; watched_.pop_front())
+    out.add(watched_.front().second);
+  return out;
+}
+
+const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const TenantNames& names,
+                                                  const Watched& before) {
   trouble_.clear();
   TenantKeys keys;
   for (const auto& [tenants, out] :
@@ -94,6 +107,7 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
       out->push_back(tenant.key);
       labels_[tenant.key] = tenant.labels;
     }
+  source_.watch(before);
   auto tick = source_.next(now, keys);
   if (!tick) return nullptr;
   const PowerEstimate estimate = method_->step(tick->tick);

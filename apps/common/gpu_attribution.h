@@ -1,6 +1,7 @@
 // One GPU's way from readings of its tenancy to the accounts of who used what.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -35,6 +36,8 @@ class GpuAttribution {
  public:
   // A tenant that was not seen for that long is no longer told apart from others that ended.
   static constexpr Duration kForgetAfter = std::chrono::minutes(10);
+  // Of readings in between, at most so many wait for the tick that they belong to.
+  static constexpr std::size_t kMostWatched = 1000;
 
   struct Taken {
     SourcedTick sourced;
@@ -45,8 +48,12 @@ class GpuAttribution {
 
   // Another method begins to learn anew; what was used stays.
   void rules(const AttributionRules& rules);
-  // A reading, and who is in it. Null: it made no tick.
-  const Taken* take(const Tenancy& now, const TenantNames& names);
+  // A reading of the board between those of its tenancy.
+  void watch(const Sample& board);
+  // What was watched until `end`; it is kept no longer.
+  Watched watched(Instant end);
+  // A reading, who is in it, and what was watched before it. Null: it made no tick.
+  const Taken* take(const Tenancy& now, const TenantNames& names, const Watched& before = {});
   // A reading failed; empty: it did not. A missed reading makes the next tick longer.
   void failed(std::string why) { trouble_ = std::move(why); }
 
@@ -65,6 +72,7 @@ class GpuAttribution {
   AttributionRules rules_;
   std::unique_ptr<SplitMethod> method_;
   TickSource source_;
+  std::deque<std::pair<Instant, Watched>> watched_;  // ascending by time
   AccountBook book_;
   std::map<std::string, TenantLabels> labels_;
   std::optional<Taken> newest_;

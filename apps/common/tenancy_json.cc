@@ -89,6 +89,14 @@ void visit_names(N& names, V&& visitor) {
   visitor.list("processes", names.processes, each);
 }
 
+template <class W, class V>
+void visit_watched(W& watched, V&& visitor) {
+  visitor.value("readings", watched.readings);
+  visitor.value("clocks", watched.clocks);
+  visitor.value("clock_sum_mhz", watched.clock_mhz);
+  visitor.value("capped", watched.capped);
+}
+
 template <class I, class F, class V>
 void visit_board(I& id, F& facts, V&& visitor) {
   visitor.value("index", id.index);
@@ -113,6 +121,7 @@ struct Writer {
   }
   void value(const char* key, int number) { json[key] = number; }
   void value(const char* key, std::int64_t number) { json[key] = number; }
+  void value(const char* key, double number) { json[key] = number; }
   void value(const char* key, Instant time) { json[key] = time.time_since_epoch().count(); }
   template <class T>
   void value(const char* key, const std::optional<T>& field) {
@@ -220,6 +229,17 @@ Json names_json(const TenantNames& names) {
 Result<TenantNames> names_of(const Json& json) {
   return read_as<TenantNames>(json, "names",
                               [](TenantNames& out, Reader& reader) { visit_names(out, reader); });
+}
+
+Json watched_json(const Watched& watched) {
+  Writer out;
+  visit_watched(watched, out);
+  return std::move(out.json);
+}
+
+Result<Watched> watched_of(const Json& json) {
+  return read_as<Watched>(json, "watched",
+                          [](Watched& out, Reader& reader) { visit_watched(out, reader); });
 }
 
 Json board_json(const GpuId& id, const BoardFacts& facts) {

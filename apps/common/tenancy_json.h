@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "attrib/split.h"
+#include "attrib/tick_source.h"
 #include "base/result.h"
 #include "core/gpu_id.h"
 #include "integ/tenant_book.h"
@@ -17,6 +18,9 @@ Result<Tenancy> tenancy_of(const nlohmann::ordered_json& json);
 
 nlohmann::ordered_json names_json(const TenantNames& names);
 Result<TenantNames> names_of(const nlohmann::ordered_json& json);
+
+nlohmann::ordered_json watched_json(const Watched& watched);
+Result<Watched> watched_of(const nlohmann::ordered_json& json);
 
 // A GPU, and what a method may know of it beforehand.
 nlohmann::ordered_json board_json(const GpuId& id, const BoardFacts& facts);

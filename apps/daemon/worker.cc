@@ -475,7 +475,10 @@ void Worker::take_records(std::span<const Record> records) {
     const std::string& uuid = post.gpu.source->capability().id.uuid;
     if (auto entry = audit_of(record, last_[at], uuid, clock_.wall_now())) audit(*std::move(entry));
     note_freshness(post, record);
-    if (record.sample) energy_.take(uuid, *record.sample);
+    if (record.sample) {
+      energy_.take(uuid, *record.sample);
+      attribution_.watch(uuid, *record.sample);
+    }
     if (post.tuned) note_tuned(post, record);
     options_.note(record);
     last_[at] = record;

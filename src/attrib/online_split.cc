@@ -27,6 +27,7 @@ struct Mix {
   PowerFeatures mean{};
   std::string work;
   bool seen = false;
+  bool here = false;  // in this tick
 
   double doubt(const PowerFeatures& now, const std::string& who, const OnlineOptions& options) {
     constexpr double kSmallest = 0.002;  // of the GPU's units: less says nothing of the mix
@@ -62,51 +63,68 @@ class Online final : public SplitMethod {
   }
 
   PowerEstimate step(const AttribTick& tick) override {
-    const WattFilter::Scene scene = scene_of(tick);
+    look(tick);
+    const double time = seconds(tick.length);
+    const bool learns = tick.energy_mj && *tick.energy_mj >= 0 && time > 0;
     for (Lagged& one : bank_) {
-      const WattFilter::Scene seen = mixed(scene, before_, one.lag);
+      const WattFilter::Scene& seen = late(one.lag);
       one.filter.advance(seen);
-      if (!tick.energy_mj || seconds(tick.length) <= 0) continue;
-      const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
+      if (!learns) continue;
+      const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / time;
       one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
     }
-    before_ = scene;
-    return estimate(tick, scene);
+    PowerEstimate out = estimate(tick, scene_);
+    std::swap(scene_, before_);
+    return out;
   }
 
  private:
-  WattFilter::Scene scene_of(const AttribTick& tick) {
-    WattFilter::Scene scene{.core_factor = core_scale(tick.sm_clock, board_.highest_clock),
-                            .capped = tick.capped.value(),
-                            .seconds = std::max(0.0, seconds(tick.length))};
-    std::map<std::string, Mix> mixes;
-    for (const TenantTick& tenant : tick.tenants) {
-      scene.context = scene.context || is_present(tenant);
-      WattFilter::Tenant one{.key = tenant.key,
-                             .share = tenant.share.value(),
-                             .memory_share = tenant.memory_share.value()};
-      one.features = power_features(tenant, scene.core_factor);
-      Mix& mix = mixes[tenant.key] = mixes_[tenant.key];
+  // The tick as the filters see it. Scenes are filled anew, not made anew: strings keep their
+  // memory.
+  void look(const AttribTick& tick) {
+    scene_.core_factor = core_scale(tick.sm_clock, board_.highest_clock);
+    scene_.capped = clean_share(tick.capped);
+    scene_.seconds = std::max(0.0, seconds(tick.length));
+    scene_.context = false;
+    scene_.tenants.resize(tick.tenants.size());
+    for (auto& [key, mix] : mixes_) mix.here = false;
+    for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
+      const TenantTick& tenant = tick.tenants[i];
+      scene_.context = scene_.context || is_present(tenant);
+      WattFilter::Tenant& one = scene_.tenants[i];
+      one.key = tenant.key;
+      one.share = tenant.share.value();
+      one.memory_share = tenant.memory_share.value();
+      one.features = power_features(tenant, scene_.core_factor);
+      Mix& mix = mixes_[tenant.key];
       one.doubt = mix.doubt(one.features, tenant.work, options_);
-      scene.tenants.push_back(std::move(one));
+      mix.here = true;
     }
-    mixes_ = std::move(mixes);
-    return scene;
+    std::erase_if(mixes_, [](const auto& one) { return !one.second.here; });
+    last_.assign(tick.tenants.size(), {});
+    for (std::size_t i = 0; i < last_.size(); ++i)
+      if (const WattFilter::Tenant* one = before(scene_.tenants[i].key, i))
+        last_[i] = one->features;
+  }
+
+  const WattFilter::Tenant* before(const std::string& key, std::size_t guess) const {
+    const auto& tenants = before_.tenants;
+    if (guess < tenants.size() && tenants[guess].key == key) return &tenants[guess];
+    const auto at = std::find_if(tenants.begin(), tenants.end(),
+                                 [&](const WattFilter::Tenant& one) { return one.key == key; });
+    return at != tenants.end() ? &*at : nullptr;
   }
 
   // As a reading sees it that is late by `lag` of a tick.
-  static WattFilter::Scene mixed(const WattFilter::Scene& now, const WattFilter::Scene& before,
-                                 double lag) {
-    if (lag == 0) return now;
-    WattFilter::Scene out = now;
-    for (WattFilter::Tenant& tenant : out.tenants) {
-      PowerFeatures last{};
-      for (const WattFilter::Tenant& one : before.tenants)
-        if (one.key == tenant.key) last = one.features;
+  const WattFilter::Scene& late(double lag) {
+    if (lag == 0) return scene_;
+    late_ = scene_;
+    for (std::size_t k = 0; k < last_.size(); ++k) {
+      PowerFeatures& features = late_.tenants[k].features;
       for (std::size_t i = 0; i < kPowerFeatures; ++i)
-        tenant.features[i] = (1 - lag) * tenant.features[i] + lag * last[i];
+        features[i] = (1 - lag) * features[i] + lag * last_[k][i];
     }
-    return out;
+    return late_;
   }
 
   PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) const {
@@ -159,7 +177,8 @@ class Online final : public SplitMethod {
   BoardFacts board_;
   OnlineOptions options_;
   std::vector<Lagged> bank_;
-  WattFilter::Scene before_;
+  WattFilter::Scene scene_, before_, late_;  // now, the tick before, now as a late reading sees it
+  std::vector<PowerFeatures> last_;          // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
 };
 

@@ -74,10 +74,10 @@ TEST(Settle, WhatIsNoiseIsTheBases) {
   EXPECT_EQ(split->unallocated_mj, 110'000);
   EXPECT_EQ(split->tenants[1].dynamic_mj, 100'000);
   // A base cannot bear more than it has.
-  tick.energy_mj = 100'000;
+  tick.energy_mj = 160'000;
   split = settle(tick, estimate, IdleRule::unallocated);
   EXPECT_EQ(split->unallocated_mj, 0);
-  EXPECT_EQ(split->tenants[1].dynamic_mj, 40'000);
+  EXPECT_EQ(split->tenants[1].dynamic_mj, 80'000);
 }
 
 TEST(Settle, NobodyThereLeavesAllUnallocated) {

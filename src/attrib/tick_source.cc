@@ -210,14 +210,21 @@ void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts
   keys_ = std::move(keys);
 }
 
-void TickSource::watch(const Sample& board) {
+void Watched::add(const Sample& board) {
   IssueCounts uncounted{};
-  ++watched_.readings;
-  if ((board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0) ++watched_.capped;
+  ++readings;
+  if ((board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0) ++capped;
   if (const auto clock = sound(board.sm_clock, uncounted)) {
-    ++watched_.clocks;
-    watched_.clock_mhz += clock->value();
+    ++clocks;
+    clock_mhz += clock->value();
   }
+}
+
+void Watched::add(const Watched& more) {
+  readings += more.readings;
+  clocks += more.clocks;
+  clock_mhz += more.clock_mhz;
+  capped += more.capped;
 }
 
 std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys& keys) {

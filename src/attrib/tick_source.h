@@ -49,6 +49,19 @@ struct SourcedTick {
   std::string reason() const;
 };
 
+// What was seen of a board's clock over some readings.
+struct Watched {
+  int readings = 0;
+  int clocks = 0;        // readings that had a clock
+  double clock_mhz = 0;  // what those add up to
+  int capped = 0;        // readings under the power limit
+
+  void add(const Sample& board);
+  void add(const Watched& more);
+
+  bool operator==(const Watched&) const = default;
+};
+
 class TickSource {
  public:
   // Without a counter: readings further apart are not bridged by their power.
@@ -56,7 +69,8 @@ class TickSource {
 
   // A reading of the board between two of its tenancy: clocks change within a tick, under a power
   // limit most of all.
-  void watch(const Sample& board);
+  void watch(const Sample& board) { watched_.add(board); }
+  void watch(const Watched& readings) { watched_.add(readings); }
 
   // The tick from the reading before to this one. A reading that was missed makes a longer tick.
   // Empty for the first, which only begins, and for one that is not later than the one before.
@@ -76,12 +90,7 @@ class TickSource {
   std::optional<std::int64_t> counter_mj_;  // the newest reading to measure from
   std::optional<Watts> power_;
   double remainder_mj_ = 0;  // of the power, below a millijoule
-  // Of the readings since the last tick: their number, and what they add up to.
-  struct Watched {
-    int clocks = 0, readings = 0, capped = 0;
-    double clock_mhz = 0;
-  };
-  Watched watched_;
+  Watched watched_;          // since the last tick
   bool has_utilisation_ = false;
   std::vector<std::string> keys_;  // of the reading before
   IssueCounts all_{};

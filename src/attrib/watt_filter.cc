@@ -8,6 +8,7 @@ namespace derate {
 namespace {
 
 using Eigen::Index;
+using Eigen::Lower;
 using Eigen::MatrixXd;
 using Eigen::VectorXd;
 
@@ -15,6 +16,8 @@ enum Shared : Index { kBase, kContext, kLoss, kWake, kBend, kUnits };
 constexpr Index kOwn = kPowerFeatures;  // states of a tenant
 constexpr Index kShared = kUnits + Index{kPowerFeatures};
 constexpr std::size_t kDram = kPowerFeatures - 1;
+
+using OwnCovariance = Eigen::Matrix<double, kOwn, kOwn>;
 
 // The sensor, before anything was seen of it: a constant and a part of what changes.
 constexpr double kNoiseW = 1.0, kNoiseOfDynamic = 0.03;
@@ -26,6 +29,23 @@ constexpr double kLeastNoise2 = 1e-5, kMostNoise2 = 0.05;  // of the dynamic pow
 constexpr double kCappedNoise = 1;
 constexpr double kOutlier = 1.5;    // standard deviations that count in full
 constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
+// What is never seen at work is not believed to be ever wilder: age and doubt add nothing beyond
+// that, in the prior's variances.
+constexpr double kMostAged = 10;
+constexpr double kLeastBaseSd = 5;  // W, for that: a base that was told to the watt drifts, too
+
+// The regressors of one tenant: all that are not 0, few of the states.
+struct TenantRegressors {
+  static constexpr std::size_t kMost = 1 + 2 * kPowerFeatures;
+  std::array<Index, kMost> at{};
+  std::array<double, kMost> value{};
+  std::size_t count = 0;
+
+  void add(Index index, double regressor) {
+    at[count] = index;
+    value[count++] = regressor;
+  }
+};
 
 }  // namespace
 
@@ -34,11 +54,14 @@ struct WattFilter::State {
   WattAging aging;
   std::vector<std::string> keys;  // of the tenants' blocks
   VectorXd mean;
-  MatrixXd cov;
+  MatrixXd cov;                                       // its lower triangle alone
+  VectorXd h, cov_h;                                  // of learn(), kept for their memory
   double noise2 = kNoiseOfDynamic * kNoiseOfDynamic;  // of the dynamic power's square
 
   Index block(std::size_t at) const { return kShared + static_cast<Index>(at) * kOwn; }
-  std::optional<std::size_t> find(const std::string& key) const {
+  // `guess`: where it is in most scenes.
+  std::optional<std::size_t> find(const std::string& key, std::size_t guess) const {
+    if (guess < keys.size() && keys[guess] == key) return guess;
     const auto found = std::find(keys.begin(), keys.end(), key);
     if (found == keys.end()) return std::nullopt;
     return static_cast<std::size_t>(found - keys.begin());
@@ -46,15 +69,16 @@ struct WattFilter::State {
   double unit(std::size_t i) const { return mean(kUnits + static_cast<Index>(i)); }
 
   void begin();
-  MatrixXd own_prior() const;
+  OwnCovariance own_prior() const;
+  double own_variance(Index unit) const;
   void begin_tenant(std::size_t at);
-  void doubt_tenant(std::size_t at, double doubt);
+  void doubt_own(std::size_t at, double part, const OwnCovariance& own);
   void keep_only(const Scene& scene);
   void age(double seconds);
   double bend_regressor(const Tenant& tenant, double core_factor) const;
-  void add_tenant(VectorXd& h, const Tenant& tenant, double core_factor) const;
-  VectorXd regressors(const Scene& scene) const;
-  double dynamic(const Scene& scene) const;
+  TenantRegressors regressors(const Scene& scene, std::size_t tenant) const;
+  double regress(const Scene& scene);
+  double variance(const TenantRegressors& of) const;
   void clip();
 };
 
@@ -75,58 +99,79 @@ void WattFilter::State::begin() {
 }
 
 // All units of a tenant deviate together, and each a little besides.
-MatrixXd WattFilter::State::own_prior() const {
-  VectorXd units(kOwn);
-  for (std::size_t i = 0; i < kPowerFeatures; ++i) units(static_cast<Index>(i)) = unit(i);
+OwnCovariance WattFilter::State::own_prior() const {
+  const Eigen::Matrix<double, kOwn, 1> units = mean.segment<kOwn>(kUnits);
   const double gain2 = prior.gain_sd * prior.gain_sd, unit2 = prior.unit_sd * prior.unit_sd;
-  MatrixXd out = gain2 * units * units.transpose();
+  OwnCovariance out = gain2 * units * units.transpose();
   out.diagonal() += unit2 * units.cwiseAbs2();
   return out;
 }
 
-void WattFilter::State::begin_tenant(std::size_t at) {
-  const Index first = block(at);
-  mean.segment(first, kOwn).setZero();
-  cov.middleRows(first, kOwn).setZero();
-  cov.middleCols(first, kOwn).setZero();
-  cov.block(first, first, kOwn, kOwn) = own_prior();
+// The same of one unit, by what the units were first believed to draw.
+double WattFilter::State::own_variance(Index unit) const {
+  const double watts = prior.units[static_cast<std::size_t>(unit)].mean;
+  return (prior.gain_sd * prior.gain_sd + prior.unit_sd * prior.unit_sd) * watts * watts;
 }
 
-void WattFilter::State::doubt_tenant(std::size_t at, double doubt) {
-  if (doubt >= 1) return begin_tenant(at);
+void WattFilter::State::begin_tenant(std::size_t at) {
   const Index first = block(at);
-  cov.block(first, first, kOwn, kOwn) += doubt * own_prior();
+  mean.segment<kOwn>(first).setZero();
+  cov.middleRows(first, kOwn).setZero();
+  cov.middleCols(first, kOwn).setZero();
+  cov.block<kOwn, kOwn>(first, first) = own_prior();
+}
+
+// Whole rows and columns are left out, so that what is added stays a covariance.
+void WattFilter::State::doubt_own(std::size_t at, double part, const OwnCovariance& own) {
+  const Index first = block(at);
+  part = std::min(part, kMostAged);
+  std::array<bool, kOwn> open{};
+  for (Index i = 0; i < kOwn; ++i)
+    open[static_cast<std::size_t>(i)] =
+        cov(first + i, first + i) < kMostAged * std::max(own(i, i), own_variance(i));
+  for (Index j = 0; j < kOwn; ++j)
+    for (Index i = j; i < kOwn; ++i)
+      if (open[static_cast<std::size_t>(i)] && open[static_cast<std::size_t>(j)])
+        cov(first + i, first + j) += part * own(i, j);
 }
 
 void WattFilter::State::keep_only(const Scene& scene) {
+  const auto is_there = [&](std::size_t at) {
+    const auto has = [&](const Tenant& tenant) { return tenant.key == keys[at]; };
+    if (at < scene.tenants.size() && has(scene.tenants[at])) return true;
+    return std::any_of(scene.tenants.begin(), scene.tenants.end(), has);
+  };
+  std::vector<bool> stays;
+  for (std::size_t at = 0; at < keys.size(); ++at) stays.push_back(is_there(at));
+  if (std::find(stays.begin(), stays.end(), false) == stays.end()) return;
   std::vector<Index> kept;
   std::vector<std::string> names;
   for (Index i = 0; i < kShared; ++i) kept.push_back(i);
   for (std::size_t at = 0; at < keys.size(); ++at) {
-    const bool there = std::any_of(scene.tenants.begin(), scene.tenants.end(),
-                                   [&](const Tenant& tenant) { return tenant.key == keys[at]; });
-    if (!there) continue;
+    if (!stays[at]) continue;
     names.push_back(keys[at]);
     for (Index i = 0; i < kOwn; ++i) kept.push_back(block(at) + i);
   }
-  if (names.size() == keys.size()) return;
   mean = VectorXd(mean(kept));
   cov = MatrixXd(cov(kept, kept));
   keys = std::move(names);
 }
 
 void WattFilter::State::age(double seconds) {
-  const auto add = [&](Index at, double part, const Belief& belief) {
-    cov(at, at) += part * belief.sd * belief.sd * seconds;
+  const auto add = [&](Index at, double more, double sd) {
+    const double most = kMostAged * sd * sd;
+    if (cov(at, at) < most) cov(at, at) += std::min(more, most);
   };
-  cov(kBase, kBase) += aging.base_w2 * seconds;
-  add(kContext, aging.context, prior.context);
+  add(kBase, aging.base_w2 * seconds, std::max(prior.base.sd, kLeastBaseSd));
+  const auto add_part = [&](Index at, double part, double sd) {
+    add(at, part * sd * sd * seconds, sd);
+  };
+  add_part(kContext, aging.context, prior.context.sd);
   for (std::size_t i = 0; i < kPowerFeatures; ++i)
-    add(kUnits + static_cast<Index>(i), aging.units, prior.units[i]);
+    add_part(kUnits + static_cast<Index>(i), aging.units, prior.units[i].sd);
   if (keys.empty()) return;
-  const MatrixXd more = own_prior() * (aging.tenant * seconds);
-  for (std::size_t at = 0; at < keys.size(); ++at)
-    cov.block(block(at), block(at), kOwn, kOwn) += more;
+  const OwnCovariance own = own_prior();
+  for (std::size_t at = 0; at < keys.size(); ++at) doubt_own(at, aging.tenant * seconds, own);
 }
 
 double WattFilter::State::bend_regressor(const Tenant& tenant, double core_factor) const {
@@ -139,30 +184,41 @@ double WattFilter::State::bend_regressor(const Tenant& tenant, double core_facto
   return sum;
 }
 
-void WattFilter::State::add_tenant(VectorXd& h, const Tenant& tenant, double core_factor) const {
-  h(kBend) += bend_regressor(tenant, core_factor);
-  const auto at = find(tenant.key);
+TenantRegressors WattFilter::State::regressors(const Scene& scene, std::size_t number) const {
+  const Tenant& tenant = scene.tenants[number];
+  TenantRegressors out;
+  out.add(kBend, bend_regressor(tenant, scene.core_factor));
+  const auto at = find(tenant.key, number);
   for (std::size_t i = 0; i < kPowerFeatures; ++i) {
-    h(kUnits + static_cast<Index>(i)) += tenant.features[i];
-    if (at) h(block(*at) + static_cast<Index>(i)) += tenant.features[i];
+    if (tenant.features[i] == 0) continue;
+    out.add(kUnits + static_cast<Index>(i), tenant.features[i]);
+    if (at) out.add(block(*at) + static_cast<Index>(i), tenant.features[i]);
   }
+  return out;
 }
 
-VectorXd WattFilter::State::regressors(const Scene& scene) const {
-  VectorXd h = VectorXd::Zero(mean.size());
-  for (const Tenant& tenant : scene.tenants) add_tenant(h, tenant, scene.core_factor);
+// `h` of the board's power; returns the dynamic power, as far as it is linear.
+double WattFilter::State::regress(const Scene& scene) {
+  h.setZero(mean.size());
+  for (std::size_t number = 0; number < scene.tenants.size(); ++number) {
+    const TenantRegressors one = regressors(scene, number);
+    for (std::size_t i = 0; i < one.count; ++i) h(one.at[i]) += one.value[i];
+  }
   const double dynamic = std::max(0.0, h.dot(mean));
   h(kLoss) = -dynamic * dynamic / 1000;
   h(kWake) = dynamic / (dynamic + kWakeScale);
   h(kBase) = 1;
   h(kContext) = scene.context ? scene.core_factor : 0;
-  return h;
+  return dynamic;
 }
 
-double WattFilter::State::dynamic(const Scene& scene) const {
-  VectorXd h = VectorXd::Zero(mean.size());
-  for (const Tenant& tenant : scene.tenants) add_tenant(h, tenant, scene.core_factor);
-  return std::max(0.0, h.dot(mean));
+double WattFilter::State::variance(const TenantRegressors& of) const {
+  double out = 0;
+  for (std::size_t i = 0; i < of.count; ++i)
+    for (std::size_t j = 0; j < of.count; ++j)
+      out += of.value[i] * of.value[j] *
+             cov(std::max(of.at[i], of.at[j]), std::min(of.at[i], of.at[j]));
+  return std::max(0.0, out);
 }
 
 // No unit gives power back.
@@ -193,9 +249,13 @@ void WattFilter::advance(const Scene& scene) {
   State& s = *state_;
   s.keep_only(scene);
   s.age(scene.seconds);
-  for (const Tenant& tenant : scene.tenants) {
-    if (const auto at = s.find(tenant.key)) {
-      if (tenant.doubt > 0) s.doubt_tenant(*at, tenant.doubt);
+  for (std::size_t number = 0; number < scene.tenants.size(); ++number) {
+    const Tenant& tenant = scene.tenants[number];
+    if (const auto at = s.find(tenant.key, number)) {
+      if (tenant.doubt >= 1)
+        s.begin_tenant(*at);
+      else if (tenant.doubt > 0)
+        s.doubt_own(*at, tenant.doubt, s.own_prior());
       continue;
     }
     s.keys.push_back(tenant.key);
@@ -208,21 +268,22 @@ void WattFilter::advance(const Scene& scene) {
 
 double WattFilter::learn(const Scene& scene, double board_w) {
   State& s = *state_;
-  const VectorXd h = s.regressors(scene);
+  const double believed = s.regress(scene);
+  const VectorXd& h = s.h;
   const double idle = s.mean(kBase) + s.mean(kContext) * h(kContext);
   // What is measured counts, too: beliefs that came to say "nothing" must not be sure of it.
-  const double dynamic = std::max(s.dynamic(scene), board_w - idle);
+  const double dynamic = std::max(believed, board_w - idle);
   const double noise2 = kNoiseW * kNoiseW + kNoiseTimes * s.noise2 * dynamic * dynamic +
                         std::pow(kCappedNoise * scene.capped * dynamic, 2);
-  const VectorXd cov_h = s.cov * h;
-  const double known2 = std::max(0.0, h.dot(cov_h));
+  s.cov_h.noalias() = s.cov.selfadjointView<Lower>() * h;
+  const double known2 = std::max(0.0, h.dot(s.cov_h));
   const double all2 = known2 + noise2;
   const double off = board_w - h.dot(s.mean);
   const double sds = std::abs(off) / std::sqrt(all2);
   const double shrink = sds > kOutlier ? kOutlier / sds : 1;
 
-  s.mean += cov_h * (shrink * off / all2);
-  s.cov -= cov_h * cov_h.transpose() / all2;
+  s.mean += s.cov_h * (shrink * off / all2);
+  s.cov.selfadjointView<Lower>().rankUpdate(s.cov_h, -1 / all2);
   s.clip();
   if (dynamic > 10 && scene.capped < 0.05) {
     // What is left over after what the beliefs allow for is the sensor's.
@@ -238,17 +299,20 @@ double WattFilter::learn(const Scene& scene, double board_w) {
 WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   const State& s = *state_;
   Outcome out;
-  const VectorXd all = s.regressors(scene);
+  const double context = scene.context ? scene.core_factor : 0;
   out.base = s.mean(kBase);
-  out.context = s.mean(kContext) * all(kContext);
-  out.context_sd = std::sqrt(std::max(0.0, s.cov(kContext, kContext))) * all(kContext);
+  out.context = s.mean(kContext) * context;
+  out.context_sd = std::sqrt(std::max(0.0, s.cov(kContext, kContext))) * context;
   double sum = 0;
-  for (const Tenant& tenant : scene.tenants) {
-    VectorXd h = VectorXd::Zero(s.mean.size());
-    s.add_tenant(h, tenant, scene.core_factor);
-    Watts2 watts{.mean = std::max(0.0, h.dot(s.mean))};
-    watts.sd = std::sqrt(std::max(0.0, h.dot(s.cov * h)));
-    watts.bent = std::abs(h(kBend) * s.mean(kBend));
+  out.tenants.reserve(scene.tenants.size());
+  for (std::size_t number = 0; number < scene.tenants.size(); ++number) {
+    const Tenant& tenant = scene.tenants[number];
+    const TenantRegressors h = s.regressors(scene, number);
+    Watts2 watts;
+    for (std::size_t i = 0; i < h.count; ++i) watts.mean += h.value[i] * s.mean(h.at[i]);
+    watts.mean = std::max(0.0, watts.mean);
+    watts.sd = std::sqrt(s.variance(h));
+    watts.bent = std::abs(h.value[0] * s.mean(kBend));
     sum += watts.mean;
     double prior2 = 0, by_gain = 0;
     for (std::size_t i = 0; i < kPowerFeatures; ++i) {
@@ -271,5 +335,9 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   out.noise_sd = std::sqrt(kNoiseW * kNoiseW + s.noise2 * sum * sum);
   return out;
 }
+
+std::size_t WattFilter::states() const { return static_cast<std::size_t>(state_->mean.size()); }
+
+double WattFilter::least_variance() const { return state_->cov.diagonal().minCoeff(); }
 
 }  // namespace derate

@@ -84,6 +84,11 @@ class WattFilter {
   // together.
   Outcome tell(const Scene& scene) const;
 
+  // What it holds: numbers that are believed, and the least of their variances, W^2, which rounding
+  // must not bring below 0.
+  std::size_t states() const;
+  double least_variance() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -1,10 +1,12 @@
-// What a tick of attribution costs, by method: seven MIG instances, their energies settled. And
-// what the training of a method costs, over 9 workloads at 400 points each.
+// What a tick of attribution costs, by method: seven MIG instances, their energies settled; our own
+// method also without its lag bank, and 100 processes on 8 GPUs. And what the training of a method
+// costs, over 9 workloads at 400 points each.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
 #include <vector>
 
+#include "attrib/online_split.h"
 #include "attrib/settle.h"
 #include "attrib/training.h"
 #include "base/check.h"
@@ -83,6 +85,47 @@ void split_tick(benchmark::State& state, const SplitMethodInfo* info) {
     benchmark::DoNotOptimize(settle(tick, method->step(tick), IdleRule::unallocated));
   }
 }
+
+void step_online(benchmark::State& state, bool lag_bank) {
+  std::vector<AttribTick> ticks;
+  for (int i = 0; i < 100; ++i) ticks.push_back(tick_at(i));
+  const auto method = make_online(kBoard, {.lag_bank = lag_bank});
+  std::size_t at = 0;
+  for (auto _ : state) benchmark::DoNotOptimize(method->step(ticks[at++ % ticks.size()]));
+}
+BENCHMARK_CAPTURE(step_online, 7_instances, true)->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(step_online, 7_instances_no_lag_bank, false)->Unit(benchmark::kMicrosecond);
+
+// A GPU's part of 100 processes, as its driver tells of them.
+AttribTick processes_at(int gpu, int i) {
+  AttribTick tick{.length = std::chrono::seconds(1), .energy_mj = 400'000 + i};
+  tick.sm_clock = Megahertz(1755);
+  for (int k = gpu; k < 100; k += 8) {
+    TenantTick process{.key = "0f6c4d5e-3b0a/" + std::to_string(100'000 + k) + "/17320418",
+                       .signal = SignalKind::process_utilisation};
+    process.sm_utilisation = Fraction((i * 7 + k * 13) % 12 / 100.0);
+    process.memory_utilisation = Fraction((i * 5 + k * 3) % 8 / 100.0);
+    tick.tenants.push_back(process);
+  }
+  return tick;
+}
+
+void step_100_processes_on_8_gpus(benchmark::State& state) {
+  std::vector<std::vector<AttribTick>> ticks(8);
+  std::vector<std::unique_ptr<SplitMethod>> methods;
+  for (int gpu = 0; gpu < 8; ++gpu) {
+    methods.push_back(make_online_split(kBoard));
+    for (int i = 0; i < 100; ++i)
+      ticks[static_cast<std::size_t>(gpu)].push_back(processes_at(gpu, i));
+  }
+  std::size_t at = 0;
+  for (auto _ : state) {
+    for (std::size_t gpu = 0; gpu < methods.size(); ++gpu)
+      benchmark::DoNotOptimize(methods[gpu]->step(ticks[gpu][at % 100]));
+    ++at;
+  }
+}
+BENCHMARK(step_100_processes_on_8_gpus)->Unit(benchmark::kMicrosecond);
 
 void train(benchmark::State& state, const SplitMethodInfo* info) {
   training_runs();

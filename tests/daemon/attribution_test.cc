@@ -32,7 +32,10 @@ class Attribution : public testing::Test {
       }
       return out;
     };
-    house.attribution.note = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&) {
+    house.attribution.note = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&,
+                                    const Watched& watched) {
+      clocks += watched.clocks;
+      ++readings;
       if (!first_mj) first_mj = millijoules(tenancy);
       last_mj = millijoules(tenancy);
     };
@@ -52,6 +55,7 @@ class Attribution : public testing::Test {
   std::map<std::int64_t, std::string> users{{10, "alice"}, {11, "bob"}};
   std::optional<std::int64_t> first_mj;
   std::int64_t last_mj = 0;
+  int clocks = 0, readings = 0;  // watched in between, and made
 };
 
 std::int64_t sum_of(const Bill& bill) {
@@ -74,6 +78,14 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
   EXPECT_EQ(bill.boards.board_mj, last_mj - *first_mj);
   EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
   EXPECT_EQ(bill.boards.lost_ms, 0);
+}
+
+// The governor reads ten times a second: all that is between two ticks is theirs.
+TEST_F(Attribution, TheClockIsWatchedBetweenTheTicks) {
+  house.start();
+  house.run(60s);
+  EXPECT_GT(readings, 55);
+  EXPECT_NEAR(clocks, 10 * readings, 15);
 }
 
 TEST_F(Attribution, AKilledWorkerLosesAMinuteAtMost) {
@@ -199,6 +211,15 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
   const auto back = tenancy_of(parse_json(json_text(tenancy_json(tenancy))));
   RC_ASSERT(back.ok());
   RC_ASSERT(*back == tenancy);
+}
+
+RC_GTEST_PROP(WatchedJsonProperty, ComesBackAsItWas, ()) {
+  const auto watched =
+      *rc::gen::build<Watched>(rc::gen::set(&Watched::readings), rc::gen::set(&Watched::clocks),
+                               rc::gen::set(&Watched::clock_mhz), rc::gen::set(&Watched::capped));
+  const auto back = watched_of(parse_json(json_text(watched_json(watched))));
+  RC_ASSERT(back.ok());
+  RC_ASSERT(*back == watched);
 }
 
 TEST(TenancyJson, AWrongFieldIsNamed) {

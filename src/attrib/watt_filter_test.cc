@@ -1,0 +1,261 @@
+#include "attrib/watt_filter.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "attrib/watt_priors.h"
+
+namespace derate {
+namespace {
+
+using Scene = WattFilter::Scene;
+using Random = std::mt19937_64;
+
+constexpr std::size_t kShared = 5 + kPowerFeatures;  // states that all tenants have in common
+
+// A board as the filter believes boards to be, without loss, wake and bend.
+struct Board {
+  double base = 70, context = 45;
+  PowerFeatures units{300, 500, 200, 250, 80, 150};
+  std::map<std::string, double> gain = {};  // of a tenant, 1 where there is none
+
+  double tenant(const WattFilter::Tenant& tenant) const {
+    double out = 0;
+    for (std::size_t i = 0; i < kPowerFeatures; ++i) out += units[i] * tenant.features[i];
+    const auto own = gain.find(tenant.key);
+    return out * (own != gain.end() ? own->second : 1);
+  }
+  double power(const Scene& scene) const {
+    double out = base + (scene.context ? context * scene.core_factor : 0);
+    for (const auto& one : scene.tenants) out += tenant(one);
+    return out;
+  }
+};
+
+// Of the H200 without what is not linear.
+WattPrior linear_prior() {
+  WattPrior out = watt_prior({.chip = "H200"});
+  out.loss = out.wake = out.bend = {0, 1e-6};
+  return out;
+}
+
+WattFilter linear_filter() { return WattFilter(linear_prior(), {}); }
+
+WattFilter::Tenant tenant(const std::string& key, Random& random, double share = 0.25) {
+  std::uniform_real_distribution<double> any(0, 1);
+  WattFilter::Tenant out{.key = key, .share = share, .memory_share = share};
+  for (double& feature : out.features) feature = share * any(random);
+  return out;
+}
+
+Scene scene_of(int tenants, Random& random) {
+  Scene out{.context = tenants > 0};
+  for (int k = 0; k < tenants; ++k) out.tenants.push_back(tenant(std::to_string(k), random));
+  return out;
+}
+
+void learn(WattFilter& filter, const Scene& scene, double board_w) {
+  filter.advance(scene);
+  filter.learn(scene, board_w);
+}
+
+// Largest error of a tenant's watts over 50 scenes that it never saw.
+double worst_error(const WattFilter& filter, const Board& board, int tenants, Random& random) {
+  double out = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Scene scene = scene_of(tenants, random);
+    const auto told = filter.tell(scene);
+    for (std::size_t k = 0; k < told.tenants.size(); ++k)
+      out = std::max(out, std::abs(told.tenants[k].mean - board.tenant(scene.tenants[k])));
+  }
+  return out;
+}
+
+TEST(WattFilter, FindsTheUnitsWattsWithoutNoise) {
+  Random random(1);
+  const Board board;
+  WattFilter filter = linear_filter();
+  EXPECT_GT(worst_error(filter, board, 4, random), 20);  // the prior's, of up to 370 W
+  for (int i = 0; i < 600; ++i) {
+    const Scene scene = scene_of(4, random);
+    learn(filter, scene, board.power(scene));
+  }
+  EXPECT_LT(worst_error(filter, board, 4, random), 2);
+}
+
+// 5 W of noise, 1 % of the mean power: after 30 minutes each of the tenants' 24 units' sums is
+// known to about the noise over the root of what is not forgotten, some 300 ticks.
+TEST(WattFilter, FindsWhoDrawsMoreThanItsCountersUnderNoise) {
+  Random random(2);
+  std::normal_distribution<double> noise(0, 5);
+  Board board;
+  board.gain = {{"0", 1.3}, {"1", 0.75}};
+  WattFilter filter = linear_filter();
+  for (int i = 0; i < 1800; ++i) {
+    const Scene scene = scene_of(4, random);
+    learn(filter, scene, board.power(scene) + noise(random));
+  }
+  EXPECT_LT(worst_error(filter, board, 4, random), 15);
+  const Scene scene = scene_of(4, random);
+  const auto told = filter.tell(scene);
+  for (std::size_t k = 0; k < 4; ++k)
+    EXPECT_LT(std::abs(told.tenants[k].mean - board.tenant(scene.tenants[k])),
+              5 * told.tenants[k].sd);
+}
+
+TEST(WattFilter, WithoutTenantsItLearnsTheBase) {
+  WattFilter filter = linear_filter();
+  for (int i = 0; i < 300; ++i) learn(filter, {}, 63);
+  EXPECT_NEAR(filter.tell({}).base, 63, 0.2);
+  // And with a parked context the step.
+  const Scene parked{.tenants = {{.key = "a"}}, .context = true};
+  for (int i = 0; i < 300; ++i) learn(filter, parked, 63 + 28);
+  EXPECT_NEAR(filter.tell(parked).base + filter.tell(parked).context, 91, 0.2);
+  EXPECT_NEAR(filter.tell(parked).context, 28, 3);
+  EXPECT_EQ(filter.tell(parked).tenants[0].mean, 0);
+}
+
+TEST(WattFilter, ATenantThatLeavesIsForgotten) {
+  Random random(3);
+  Board board;
+  board.gain = {{"0", 1.4}};
+  WattFilter filter = linear_filter();
+  for (int i = 0; i < 300; ++i) {
+    const Scene scene = scene_of(3, random);
+    learn(filter, scene, board.power(scene));
+  }
+  EXPECT_EQ(filter.states(), kShared + 3 * kPowerFeatures);
+  Scene fresh = scene_of(1, random);
+  const auto known = filter.tell(fresh).tenants[0];
+  learn(filter, {}, board.base);
+  EXPECT_EQ(filter.states(), kShared);
+  filter.advance(fresh);
+  const auto begun = filter.tell(fresh).tenants[0];
+  EXPECT_GT(begun.sd, 3 * known.sd);
+  EXPECT_LT(begun.mean, 0.9 * known.mean);  // its own 40 % are gone, the units' watts stay
+}
+
+TEST(WattFilter, FullDoubtBeginsATenantAnew) {
+  Random random(4);
+  Board board;
+  board.gain = {{"0", 1.4}};
+  WattFilter filter = linear_filter(), other = linear_filter();
+  for (int i = 0; i < 300; ++i) {
+    const Scene scene = scene_of(2, random);
+    for (WattFilter* one : {&filter, &other}) learn(*one, scene, board.power(scene));
+  }
+  Scene scene = scene_of(2, random);
+  const auto before = filter.tell(scene);
+  // As if it had left and come again.
+  Scene without = scene;
+  without.tenants.erase(without.tenants.begin());
+  without.seconds = scene.seconds = 0;
+  other.advance(without);
+  other.advance(scene);
+  scene.tenants[0].doubt = 1;
+  filter.advance(scene);
+  const auto doubted = filter.tell(scene), anew = other.tell(scene);
+  EXPECT_NEAR(doubted.tenants[0].mean, anew.tenants[0].mean, 1e-9);
+  EXPECT_NEAR(doubted.tenants[0].sd, anew.tenants[0].sd, 1e-9);
+  EXPECT_GT(doubted.tenants[0].sd, 2 * before.tenants[0].sd);
+  EXPECT_NEAR(doubted.tenants[1].sd, before.tenants[1].sd, 1e-9);
+}
+
+RC_GTEST_PROP(WattFilterProperty, AgeAndDoubtMakeNobodySurer, ()) {
+  Random random(*rc::gen::arbitrary<std::uint64_t>());
+  WattFilter filter = linear_filter();
+  const Board board;
+  for (int i = *rc::gen::inRange(0, 30); i > 0; --i) {
+    const Scene scene = scene_of(2, random);
+    learn(filter, scene, board.power(scene));
+  }
+  Scene scene = scene_of(2, random);
+  filter.advance(scene);
+  auto before = filter.tell(scene);
+  for (int i = 0; i < 10; ++i) {
+    scene.seconds = *rc::gen::inRange(0, 100'000);
+    scene.tenants[0].doubt = *rc::gen::inRange(0, 100) / 100.0;
+    filter.advance(scene);
+    const auto after = filter.tell(scene);
+    for (std::size_t k = 0; k < 2; ++k) {
+      RC_ASSERT(after.tenants[k].mean == before.tenants[k].mean);
+      RC_ASSERT(after.tenants[k].sd >= before.tenants[k].sd * (1 - 1e-9));
+      // However long: a tenth of what a lifetime of random walk would come to.
+      RC_ASSERT(after.tenants[k].sd < 10 * after.tenants[k].prior_sd);
+    }
+    before = after;
+  }
+}
+
+RC_GTEST_PROP(WattFilterProperty, NobodyEverGivesPowerBack, ()) {
+  Random random(*rc::gen::arbitrary<std::uint64_t>());
+  WattFilter filter(watt_prior({}), {});
+  for (int i = 0; i < 40; ++i) {
+    Scene scene = scene_of(*rc::gen::inRange(0, 4), random);
+    scene.core_factor = *rc::gen::inRange(1, 101) / 100.0;
+    scene.capped = *rc::gen::inRange(0, 101) / 100.0;
+    filter.advance(scene);
+    const double said = filter.learn(scene, *rc::gen::inRange(-500, 2000));
+    RC_ASSERT(std::isfinite(said));
+    const auto told = filter.tell(scene);
+    RC_ASSERT(told.base >= 0 && told.context >= 0);
+    for (const auto& watts : told.tenants)
+      RC_ASSERT(std::isfinite(watts.mean) && watts.mean >= 0 && std::isfinite(watts.sd));
+    // A unit alone, too.
+    for (auto& one : scene.tenants) {
+      const std::size_t unit = random() % kPowerFeatures;
+      for (std::size_t j = 0; j < kPowerFeatures; ++j) one.features[j] = j == unit ? 0.2 : 0;
+    }
+    scene.core_factor = 1;
+    for (const auto& watts : filter.tell(scene).tenants) RC_ASSERT(watts.mean >= 0);
+  }
+}
+
+// Rounding adds up over days: 200 000 ticks are more than two.
+TEST(WattFilter, StaysACovarianceThroughChurn) {
+  Random random(5);
+  std::normal_distribution<double> noise(0, 4);
+  const Board board;
+  WattFilter filter(watt_prior({.chip = "H200"}), {});
+  std::vector<int> here{0, 1, 2};
+  double least = 1e9;
+  int next = 3;
+  for (int i = 0; i < 200'000; ++i) {
+    if (random() % 30 == 0 && here.size() > 0) here.erase(here.begin());
+    if (random() % 30 == 0 && here.size() < 5) here.push_back(next++);
+    Scene scene{.context = !here.empty()};
+    for (const int k : here) scene.tenants.push_back(tenant(std::to_string(k), random));
+    learn(filter, scene, std::max(0.0, board.power(scene) + noise(random)));
+    ASSERT_EQ(filter.states(), kShared + here.size() * kPowerFeatures);
+    least = std::min(least, filter.least_variance());
+  }
+  EXPECT_GE(least, 0);
+  EXPECT_LT(worst_error(filter, board, 1, random), 40);  // a tenant that it never saw, of 370 W
+}
+
+TEST(WattFilter, OutliersDoNotWreckIt) {
+  Random random(6);
+  std::normal_distribution<double> noise(0, 3);
+  const Board board;
+  WattFilter filter = linear_filter();
+  const auto run = [&](int ticks, int every) {
+    for (int i = 0; i < ticks; ++i) {
+      const Scene scene = scene_of(3, random);
+      const double watts = board.power(scene) + noise(random);
+      learn(filter, scene, every > 0 && i % every == every - 1 ? 10 * watts : watts);
+    }
+  };
+  run(600, 0);
+  const double before = worst_error(filter, board, 3, random);
+  run(600, 20);
+  EXPECT_LT(worst_error(filter, board, 3, random), std::max(40.0, 4 * before));
+  run(300, 0);
+  EXPECT_LT(worst_error(filter, board, 3, random), std::max(12.0, 1.5 * before));
+}
+
+}  // namespace
+}  // namespace derate
