@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attrib/limit_shares.h"
+#include "attrib/time_shares.h"
 #include "attrib/watt_priors.h"
 
 namespace derate {
@@ -88,6 +89,7 @@ class Online final : public SplitMethod {
     scene_.context = false;
     scene_.tenants.resize(tick.tenants.size());
     for (auto& [key, mix] : mixes_) mix.here = false;
+    time_ = time_shares_.step(tick);
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const TenantTick& tenant = tick.tenants[i];
       scene_.context = scene_.context || is_present(tenant);
@@ -96,6 +98,7 @@ class Online final : public SplitMethod {
       one.share = tenant.share.value();
       one.memory_share = tenant.memory_share.value();
       one.features = power_features(tenant, scene_.core_factor);
+      if (time_[i]) look_at_time(*time_[i], one);
       Mix& mix = mixes_[tenant.key];
       one.doubt = mix.doubt(one.features, tenant.work, options_);
       mix.here = true;
@@ -105,6 +108,14 @@ class Online final : public SplitMethod {
     for (std::size_t i = 0; i < last_.size(); ++i)
       if (const WattFilter::Tenant* one = before(scene_.tenants[i].key, i))
         last_[i] = one->features;
+  }
+
+  // A process: how much of the time it has the GPU. What it does then is its own, so its watts
+  // differ more from others' than with counters.
+  void look_at_time(const TimeShare& time, WattFilter::Tenant& tenant) const {
+    tenant.spread = options_.process_spread;
+    tenant.features[0] = time.share * scene_.core_factor;
+    std::fill(tenant.features.begin() + 1, tenant.features.end(), 0.0);
   }
 
   const WattFilter::Tenant* before(const std::string& key, std::size_t guess) const {
@@ -141,8 +152,11 @@ class Online final : public SplitMethod {
                                           [](const TenantTick& tenant) { return tenant.context; }));
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const auto& watts = told.tenants[i];
+      double model_w = options_.model_sd * watts.mean + options_.bend_part * watts.bent;
+      if (const auto& time = time_[i]; time && time->share > 0)
+        model_w += watts.mean * time->sd / time->share;
       const double sd = std::hypot(
-          watts.sd, options_.model_sd * watts.mean + options_.bend_part * watts.bent,
+          watts.sd, model_w,
           tick.tenants[i].context ? options_.context_part * told.context_sd / residents : 0.0);
       TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
       if (watts.prior_sd > 0)
@@ -180,6 +194,8 @@ class Online final : public SplitMethod {
   WattFilter::Scene scene_, before_, late_;  // now, the tick before, now as a late reading sees it
   std::vector<PowerFeatures> last_;          // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
+  TimeShares time_shares_;
+  std::vector<std::optional<TimeShare>> time_;  // of the tick's tenants
 };
 
 }  // namespace

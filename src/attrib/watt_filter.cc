@@ -71,7 +71,7 @@ struct WattFilter::State {
   void begin();
   OwnCovariance own_prior() const;
   double own_variance(Index unit) const;
-  void begin_tenant(std::size_t at);
+  void begin_tenant(std::size_t at, double spread);
   void doubt_own(std::size_t at, double part, const OwnCovariance& own);
   void keep_only(const Scene& scene);
   void age(double seconds);
@@ -113,12 +113,12 @@ double WattFilter::State::own_variance(Index unit) const {
   return (prior.gain_sd * prior.gain_sd + prior.unit_sd * prior.unit_sd) * watts * watts;
 }
 
-void WattFilter::State::begin_tenant(std::size_t at) {
+void WattFilter::State::begin_tenant(std::size_t at, double spread) {
   const Index first = block(at);
   mean.segment<kOwn>(first).setZero();
   cov.middleRows(first, kOwn).setZero();
   cov.middleCols(first, kOwn).setZero();
-  cov.block<kOwn, kOwn>(first, first) = own_prior();
+  cov.block<kOwn, kOwn>(first, first) = spread * spread * own_prior();
 }
 
 // Whole rows and columns are left out, so that what is added stays a covariance.
@@ -253,7 +253,7 @@ void WattFilter::advance(const Scene& scene) {
     const Tenant& tenant = scene.tenants[number];
     if (const auto at = s.find(tenant.key, number)) {
       if (tenant.doubt >= 1)
-        s.begin_tenant(*at);
+        s.begin_tenant(*at, tenant.spread);
       else if (tenant.doubt > 0)
         s.doubt_own(*at, tenant.doubt, s.own_prior());
       continue;
@@ -262,7 +262,7 @@ void WattFilter::advance(const Scene& scene) {
     const Index size = s.block(s.keys.size());
     s.mean.conservativeResize(size);
     s.cov.conservativeResize(size, size);
-    s.begin_tenant(s.keys.size() - 1);
+    s.begin_tenant(s.keys.size() - 1, tenant.spread);
   }
 }
 

@@ -52,6 +52,7 @@ class WattFilter {
     double memory_share = 1;
     // How much of what was learned of it is doubted now, 0..1: 1 begins anew.
     double doubt = 0;
+    double spread = 1;  // at its beginning: its deviation is as much wider
   };
   struct Scene {
     std::vector<Tenant> tenants;
