@@ -128,8 +128,8 @@ std::string summary_text(const std::vector<ScenarioResult>& results) {
     summaries.push_back(summary_of(result));
     unsettled += summaries.back().unsettled_mj;
   }
-  Table table({"scenario", "online", "best offline", "<", "best naive", "<", "exact-curve",
-               "of offline", "against offline", "near exact-curve", "90 % bands"});
+  Table table({"scenario", "online", "best offline", "<method", "best naive", "<method",
+               "exact-curve", "ratio", "against offline", "near exact-curve", "90 % bands"});
   for (const ScenarioSummary& summary : summaries) add_summary(table, summary);
   std::string out = toned("Summary: misattributed share after 5 minutes, %", Tone::strong) + "\n" +
                     table.text() + "\nBars of online\n";
@@ -138,14 +138,22 @@ std::string summary_text(const std::vector<ScenarioResult>& results) {
                            unsettled == 0 ? "met" : "missed, " + sums_text(unsettled));
 }
 
+// "128 runs of 30 simulated minutes, seeds 1 to 8"
+std::string heading(const AttributionBench& bench) {
+  const auto seeds = static_cast<std::uint64_t>(bench.seeds);
+  const auto runs = bench.scenarios.size() * seeds;
+  const std::string which =
+      seeds == 1 ? fmt::format("seed {}", bench.first_seed)
+                 : fmt::format("seeds {} to {}", bench.first_seed, bench.first_seed + seeds - 1);
+  return fmt::format("{} {} of {:g} simulated minutes, {}\n\n", runs, runs == 1 ? "run" : "runs",
+                     seconds(bench.length) / 60, which);
+}
+
 }  // namespace
 
 std::string attribution_text(const AttributionBench& bench,
                              const std::vector<ScenarioResult>& results) {
-  std::string out = fmt::format(
-      "{} {} of {} simulated minutes, seeds {} to {}\n\n", bench.scenarios.size() * bench.seeds,
-      bench.scenarios.size() * bench.seeds == 1 ? "run" : "runs", seconds(bench.length) / 60,
-      bench.first_seed, bench.first_seed + static_cast<std::uint64_t>(bench.seeds) - 1);
+  std::string out = heading(bench);
   for (const ScenarioResult& result : results) out += scenario_text(result);
   return out + summary_text(results);
 }
