@@ -14,6 +14,7 @@
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "govern/beat_message.h"
+#include "lab/tenant_world.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "tune/replay.h"
@@ -687,6 +688,35 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   log->footer(examples({"derate lab log dvfs_Assure_p90.out"}));
 }
 
+void add_lab_attribution(CommandLine& line, CLI::App& lab) {
+  std::string scenarios;
+  for (const TenantScenario& scenario : tenant_scenarios())
+    scenarios += fmt::format("{}{}", scenarios.empty() ? "" : ", ", scenario.name);
+  CLI::App* verb = lab.add_subcommand(
+      "attribution", "Judge the methods that split a GPU's power, where the truth is known");
+  auto& options = line.add_options<LabAttributionOptions>(*verb);
+  verb->add_option("--scenario", options.scenarios,
+                   fmt::format("Only these, of {}; default: all", scenarios))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--method", options.methods,
+                   "Only these, as the tables name them, or with and without what is in brackets; "
+                   "default: all")
+      ->delimiter(',');
+  verb->add_option("--seeds", options.seeds, "Runs of each scenario")->check(CLI::Range(1, 1000));
+  verb->add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
+  verb->add_option("--minutes", options.minutes, "Length of a run, simulated")
+      ->check(CLI::Range(6, 1440));
+  verb->add_option("-j,--jobs", options.threads, "Runs at a time; default: one a core")
+      ->type_name("THREADS")
+      ->check(CLI::Range(1u, 1024u));
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate lab attribution", "derate lab attribution --scenario A,B --seeds 2",
+                "derate lab attribution --method online,equal --json"}) +
+      "docs/attribute-results.md says what the scenarios and the figures are.\n");
+}
+
 void add_lab_verbs(CommandLine& line) {
   CLI::App* lab = line.app.add_subcommand("lab", "Experiments: policies on GPUs, side by side");
   lab->require_subcommand(1);
@@ -711,6 +741,7 @@ void add_lab_verbs(CommandLine& line) {
   add_data(*check, check_options.data);
   add_json(*check, check_options);
   check->footer(examples({"derate lab check mine.toml"}));
+  add_lab_attribution(line, *lab);
   CLI::App* example = lab->add_subcommand("example", "Print an experiment, with comments");
   line.add_options<LabExampleOptions>(*example);
   example->footer(examples({"derate lab example > mine.toml"}));

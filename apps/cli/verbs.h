@@ -245,6 +245,13 @@ struct LabImportOptions : Common {
 struct LabLogOptions : Common {
   std::string log;
 };
+struct LabAttributionOptions : Common {
+  std::vector<std::string> scenarios, methods;  // empty: all
+  int seeds = 8;
+  std::uint64_t first_seed = 1;
+  int minutes = 30;
+  unsigned threads = 0;  // 0: as many as there are cores
+};
 struct LabExampleOptions {};
 struct LabWorkloadsOptions : Common {};
 
@@ -253,17 +260,16 @@ struct CompletionOptions {
 };
 struct ManualOptions {};
 
-using Verb =
-    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
-                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
-                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
-                 ConfigPrintOptions, CompletionOptions, ManualOptions, PolicySetOptions, TopOptions,
-                 RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions,
-                 LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-                 ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-                 PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
-                 TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
-                 TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions>;
+using Verb = std::variant<
+    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
+    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
+    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions, ManualOptions,
+    PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
+    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
+    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
+    AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -307,6 +313,7 @@ Result<int> run_verb(const ReportOptions& options);
 Result<int> run_verb(const LabExportOptions& options);
 Result<int> run_verb(const LabImportOptions& options);
 Result<int> run_verb(const LabLogOptions& options);
+Result<int> run_verb(const LabAttributionOptions& options);
 Result<int> run_verb(const LabExampleOptions& options);
 Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);

@@ -72,19 +72,19 @@ void note_later(const std::string& key, const Told& told, double truth, double l
 
 // `age_s` at the tick's end.
 void note(const Split& split, const TenantWorld& world, double age_s, Account& account) {
-  note_exactness(split, account.score);
+  AttributionScore& score = account.score;
+  note_exactness(split, score);
+  (age_s <= 60    ? score.minute
+   : age_s <= 300 ? score.five_minutes
+                  : score.later)
+      .add(misattributed(split, world.truth()));
+  if (age_s <= 300) return;
   const auto told = above_base(split);
-  StretchScore now;
   for (const TenantTruth& truth : world.truth()) {
     const auto found = told.find(truth.key);
-    const Told mine = found != told.end() ? found->second : Told{};
-    now.wrong_j += std::abs(mine.joules - truth.above_base.value()) / 2;
-    now.true_j += truth.above_base.value();
-    if (age_s > 300)
-      note_later(truth.key, mine, truth.above_base.value(), seconds(split.length), account);
+    note_later(truth.key, found != told.end() ? found->second : Told{}, truth.above_base.value(),
+               seconds(split.length), account);
   }
-  AttributionScore& score = account.score;
-  (age_s <= 60 ? score.minute : age_s <= 300 ? score.five_minutes : score.later).add(now);
 }
 
 void note_twins(const Account& account, AttributionScore& score) {
@@ -104,11 +104,11 @@ void note_twins(const Account& account, AttributionScore& score) {
 
 AttributionScore finished(Account account, const AttributionRun& run) {
   AttributionScore score = std::move(account.score);
-  double worst = 0;
+  std::optional<double> worst;
   for (const auto& [key, tenant] : account.tenants)
     if (tenant.true_j > 15 * (seconds(run.length) - 300))
-      worst = std::max(worst, std::abs(tenant.estimated_j / tenant.true_j - 1));
-  score.worst.push_back(worst);
+      worst = std::max(worst.value_or(0), std::abs(tenant.estimated_j / tenant.true_j - 1));
+  if (worst) score.worst.push_back(*worst);
   if (score.later.share()) score.later_runs.push_back(*score.later.share());
   if (run.scenario->twins) {
     note_twins(account, score);
@@ -118,6 +118,19 @@ AttributionScore finished(Account account, const AttributionRun& run) {
 }
 
 }  // namespace
+
+StretchScore misattributed(const Split& split, std::span<const TenantTruth> truth) {
+  auto told = above_base(split);
+  StretchScore out;
+  for (const TenantTruth& tenant : truth) {
+    const double mine = told[tenant.key].joules;
+    out.wrong_j += std::abs(mine - tenant.above_base.value()) / 2;
+    out.true_j += tenant.above_base.value();
+    told.erase(tenant.key);
+  }
+  for (const auto& [key, stray] : told) out.wrong_j += stray.joules / 2;
+  return out;
+}
 
 std::optional<double> AttributionScore::rmse_w() const {
   if (readings == 0) return std::nullopt;

@@ -32,6 +32,9 @@ struct StretchScore {
   }
 };
 
+// Of one tick. What goes to a tenant that is not in the truth is wrong, too.
+StretchScore misattributed(const Split& split, std::span<const TenantTruth> truth);
+
 struct TenantScore {
   double estimated_j = 0, true_j = 0;  // above base, after 5 minutes
 };
@@ -39,7 +42,9 @@ struct TenantScore {
 // Of one method in one run, or in several added up.
 struct AttributionScore {
   StretchScore minute, five_minutes, later;  // age of the run: below 60 s, below 300 s, after that
-  std::vector<double> worst;       // of each run: the tenant whose energy is furthest off, relative
+  // Of each run the tenant whose energy is furthest off, relative, of those that drew 15 W in the
+  // mean over the run.
+  std::vector<double> worst;
   std::vector<double> later_runs;  // of each run: the misattributed share after 5 minutes
   double squared_w = 0, absolute_relative = 0;  // after 5 minutes
   std::int64_t readings = 0, above_15_w = 0;

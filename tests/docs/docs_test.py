@@ -106,6 +106,17 @@ class Docs(unittest.TestCase):
         for option in set(options) - {"help", "json", "replace"}:
             self.assertIn(f"`{option.replace('-', '_')}`, `--{option}`", page)
 
+    def test_every_world_of_tenants_is_described(self):
+        page = (ROOT / "docs/attribute-results.md").read_text(encoding="utf-8")
+        judged = json.loads(derate("lab", "attribution", "--json", "--method", "equal", "--seeds",
+                                   "1", "--minutes", "6"))
+        self.assertGreater(len(judged["scenarios"]), 10)
+        for world in judged["scenarios"]:
+            differ = "yes" if world["watts_differ"] else "no"
+            row = rf"^\| {world['scenario']} \| {re.escape(world['summary'])}.*\| {differ} \|$"
+            self.assertRegex(page, re.compile(row, re.MULTILINE))
+            self.assertIn(f"\n{world['scenario']}: {world['summary']}\n", page)
+
     def test_the_balanced_mode_is_the_default_policy(self):
         listed = json.loads(derate("policy", "list", "--json"))
         balanced = next(mode for mode in listed["modes"] if mode["name"] == "balanced")
