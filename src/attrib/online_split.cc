@@ -15,6 +15,9 @@ namespace {
 constexpr double kLags[] = {0, 0.25, 0.5, 0.75, 1};  // parts of the tick before in a reading
 constexpr double kLagMemory = 0.995;                 // of what speaks for a lag, a tick
 
+// No board draws it (docs/sensors.md): nothing is learned from what cannot be.
+constexpr double kMostWatts = 10'000;
+
 // The cosine of two tenants' mixes of units; 1 where one of them does nothing.
 double alike(const PowerFeatures& a, const PowerFeatures& b) {
   double ab = 0, aa = 0, bb = 0;
@@ -66,13 +69,13 @@ class Online final : public SplitMethod {
   PowerEstimate step(const AttribTick& tick) override {
     look(tick);
     const double time = seconds(tick.length);
-    const bool learns = tick.energy_mj && *tick.energy_mj >= 0 && time > 0;
+    const double board_w =
+        tick.energy_mj && time > 0 ? static_cast<double>(*tick.energy_mj) / 1000 / time : -1;
+    const bool learns = board_w >= 0 && board_w <= kMostWatts;
     for (Lagged& one : bank_) {
       const WattFilter::Scene& seen = late(one.lag);
       one.filter.advance(seen);
-      if (!learns) continue;
-      const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / time;
-      one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
+      if (learns) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
     }
     PowerEstimate out = estimate(tick, scene_);
     std::swap(scene_, before_);
