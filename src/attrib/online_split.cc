@@ -141,7 +141,24 @@ class Online final : public SplitMethod {
     return late_;
   }
 
-  PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) const {
+  // How much of what is not explained the base bears: as much as the sensor's noise makes, and what
+  // a late counter has not seen yet. More than that is somebody's.
+  double noise_part(const AttribTick& tick, const Lagged& by, const WattFilter::Outcome& told) {
+    if (scene_.capped > 0) return 1 - scene_.capped;
+    if (!tick.energy_mj || seconds(tick.length) <= 0) return 1;
+    const auto sum = [](const WattFilter::Outcome& outcome) {
+      double watts = 0;
+      for (const auto& tenant : outcome.tenants) watts += tenant.mean;
+      return watts;
+    };
+    const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
+    const double off = std::abs(board_w - told.base - told.context - sum(told));
+    double noise = 2 * told.noise_sd;
+    if (by.lag > 0) noise += std::abs(sum(told) - sum(by.filter.tell(late(by.lag))));
+    return off <= noise ? 1 : noise / off;
+  }
+
+  PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) {
     const Lagged& best =
         *std::max_element(bank_.begin(), bank_.end(),
                           [](const Lagged& a, const Lagged& b) { return a.evidence < b.evidence; });
@@ -149,7 +166,7 @@ class Online final : public SplitMethod {
     if (scene.capped > 0) share_the_cap(best.filter, scene, told);
     PowerEstimate out{.base = Watts(told.base),
                       .context = Watts(told.context),
-                      .residual_to_base = Fraction(1 - scene.capped)};
+                      .residual_to_base = Fraction(noise_part(tick, best, told))};
     const auto residents =
         static_cast<double>(std::count_if(tick.tenants.begin(), tick.tenants.end(),
                                           [](const TenantTick& tenant) { return tenant.context; }));

@@ -17,7 +17,7 @@ struct OnlineOptions {
   double same_mix = 0.002, other_mix = 0.05;
   // Uncertainty beyond the filter's own: of a tenant's watts, and of what the bend makes of them.
   double model_sd = 0.02, bend_part = 0.3;
-  double process_spread = 2;  // WattFilter::Tenant::spread of processes without counters
+  double process_spread = 4;  // WattFilter::Tenant::spread of processes without counters
   double context_part = 0.8;  // of the context's own uncertainty
   double sigma_scale = 0.85;  // the filter's noise counts twice (watt_filter.cc)
 };

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSampleS = 0.2;
 constexpr double kMemoryS = 60;      // of the samples counted
-constexpr double kEqualTurns = 100;  // samples that speak for equal turns
+constexpr double kEqualTurns = 200;  // samples that speak for equal turns
 constexpr double kIdleS = 10;        // without a sample for so long: it does not work
 constexpr double kWhole = 0.08;      // closer to whole samples than this: they are
 constexpr double kDistanceMemory = 0.7;

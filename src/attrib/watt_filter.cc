@@ -56,6 +56,7 @@ struct WattFilter::State {
   VectorXd mean;
   MatrixXd cov;                                       // its lower triangle alone
   VectorXd h, cov_h;                                  // of learn(), kept for their memory
+  std::optional<double> last_off;                     // W, of the tick before
   double noise2 = kNoiseOfDynamic * kNoiseOfDynamic;  // of the dynamic power's square
 
   Index block(std::size_t at) const { return kShared + static_cast<Index>(at) * kOwn; }
@@ -286,12 +287,16 @@ double WattFilter::learn(const Scene& scene, double board_w) {
   s.cov.selfadjointView<Lower>().rankUpdate(s.cov_h, -1 / all2);
   s.clip();
   if (dynamic > 10 && scene.capped < 0.05) {
-    // What is left over after what the beliefs allow for is the sensor's.
-    const double left = std::max(0.0, std::min(off * off, 9 * all2) - known2 - 1);
+    // Noise is what is off by another amount from tick to tick: what stays off is a belief that is
+    // wrong, and taken for noise it would never be mended.
+    const double jump = off - s.last_off.value_or(off);
+    const double changes = std::min(jump * jump / 2, 9 * all2);
+    const double left = std::max(0.0, std::min(changes, off * off) - 1);
     const double memory = std::pow(kNoiseMemory, scene.seconds);
     s.noise2 = memory * s.noise2 + (1 - memory) * left / (dynamic * dynamic);
     s.noise2 = std::clamp(s.noise2, kLeastNoise2, kMostNoise2);
   }
+  s.last_off = off;
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
 }
