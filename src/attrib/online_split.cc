@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "attrib/limit_shares.h"
@@ -30,6 +31,8 @@ double alike(const PowerFeatures& a, const PowerFeatures& b) {
 struct Mix {
   PowerFeatures mean{};
   std::string work;
+  double age_s = 0;         // since it began, anew too
+  bool begin_anew = false;  // at the next tick
   bool seen = false;
   bool here = false;  // in this tick
 
@@ -50,6 +53,8 @@ struct Mix {
     return out;
   }
 };
+
+constexpr double kSettleS = 1.5;  // after who is there has changed
 
 struct Lagged {
   WattFilter filter;
@@ -77,6 +82,7 @@ class Online final : public SplitMethod {
       one.filter.advance(seen);
       if (learns) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
     }
+    if (learns) note_surprise(best().filter.surprise());
     PowerEstimate out = estimate(tick, scene_);
     std::swap(scene_, before_);
     return out;
@@ -93,6 +99,7 @@ class Online final : public SplitMethod {
     scene_.tenants.resize(tick.tenants.size());
     for (auto& [key, mix] : mixes_) mix.here = false;
     time_ = time_shares_.step(tick);
+    bool some_process = false;
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const TenantTick& tenant = tick.tenants[i];
       scene_.context = scene_.context || is_present(tenant);
@@ -102,11 +109,20 @@ class Online final : public SplitMethod {
       one.memory_share = tenant.memory_share.value();
       one.features = power_features(tenant, scene_.core_factor);
       if (time_[i]) look_at_time(*time_[i], one);
+      some_process = some_process || time_[i];
       Mix& mix = mixes_[tenant.key];
       one.doubt = mix.doubt(one.features, tenant.work, options_);
+      if (std::exchange(mix.begin_anew, false)) one.doubt = 1;
+      mix.age_s = one.doubt >= 1 ? 0 : mix.age_s + scene_.seconds;
       mix.here = true;
     }
+    const std::size_t were_there = mixes_.size();
     std::erase_if(mixes_, [](const auto& one) { return !one.second.here; });
+    // The driver's readings of a process come late: with who comes or goes they are of another time
+    // than the power.
+    const bool changed = were_there != mixes_.size() || mixes_.size() != before_.tenants.size();
+    unsettled_s_ = changed ? kSettleS : unsettled_s_ - scene_.seconds;
+    processes_changed_ = some_process && unsettled_s_ > 0;
     last_.assign(tick.tenants.size(), {});
     for (std::size_t i = 0; i < last_.size(); ++i)
       if (const WattFilter::Tenant* one = before(scene_.tenants[i].key, i))
@@ -141,6 +157,26 @@ class Online final : public SplitMethod {
     return late_;
   }
 
+  const Lagged& best() const {
+    return *std::max_element(bank_.begin(), bank_.end(), [](const Lagged& a, const Lagged& b) {
+      return a.evidence < b.evidence;
+    });
+  }
+
+  // One reading far off is an outlier. Several on one side are a tenant that is not what it was
+  // taken for, most likely the one that came or changed last: it begins anew.
+  void note_surprise(double deviations) {
+    constexpr double kFar = 2.5;
+    constexpr int kSeveral = 3;
+    const int side = deviations > kFar ? 1 : deviations < -kFar ? -1 : 0;
+    surprises_ = side != 0 && side * surprises_ >= 0 ? surprises_ + side : side;
+    if (std::abs(surprises_) < kSeveral || mixes_.empty()) return;
+    surprises_ = 0;
+    std::min_element(mixes_.begin(), mixes_.end(), [](const auto& a, const auto& b) {
+      return a.second.age_s < b.second.age_s;
+    })->second.begin_anew = true;
+  }
+
   // How much of what is not explained the base bears: as much as the sensor's noise makes, and what
   // a late counter has not seen yet. More than that is somebody's.
   double noise_part(const AttribTick& tick, const Lagged& by, const WattFilter::Outcome& told) {
@@ -159,9 +195,7 @@ class Online final : public SplitMethod {
   }
 
   PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) {
-    const Lagged& best =
-        *std::max_element(bank_.begin(), bank_.end(),
-                          [](const Lagged& a, const Lagged& b) { return a.evidence < b.evidence; });
+    const Lagged& best = this->best();
     WattFilter::Outcome told = best.filter.tell(scene);
     if (scene.capped > 0) share_the_cap(best.filter, scene, told);
     PowerEstimate out{.base = Watts(told.base),
@@ -216,6 +250,9 @@ class Online final : public SplitMethod {
   std::map<std::string, Mix> mixes_;
   TimeShares time_shares_;
   std::vector<std::optional<TimeShare>> time_;  // of the tick's tenants
+  double unsettled_s_ = 0;
+  int surprises_ = 0;               // in a row, below 0 on the lower side
+  bool processes_changed_ = false;  // lately
 };
 
 }  // namespace

@@ -54,8 +54,9 @@ struct WattFilter::State {
   WattAging aging;
   std::vector<std::string> keys;  // of the tenants' blocks
   VectorXd mean;
-  MatrixXd cov;                                       // its lower triangle alone
-  VectorXd h, cov_h;                                  // of learn(), kept for their memory
+  MatrixXd cov;       // its lower triangle alone
+  VectorXd h, cov_h;  // of learn(), kept for their memory
+  double surprise = 0;
   std::optional<double> last_off;                     // W, of the tick before
   double noise2 = kNoiseOfDynamic * kNoiseOfDynamic;  // of the dynamic power's square
 
@@ -290,16 +291,19 @@ double WattFilter::learn(const Scene& scene, double board_w) {
     // Noise is what is off by another amount from tick to tick: what stays off is a belief that is
     // wrong, and taken for noise it would never be mended.
     const double jump = off - s.last_off.value_or(off);
-    const double changes = std::min(jump * jump / 2, 9 * all2);
+    const double changes = std::min(jump * jump / 2, 9 * noise2);
     const double left = std::max(0.0, std::min(changes, off * off) - 1);
     const double memory = std::pow(kNoiseMemory, scene.seconds);
     s.noise2 = memory * s.noise2 + (1 - memory) * left / (dynamic * dynamic);
     s.noise2 = std::clamp(s.noise2, kLeastNoise2, kMostNoise2);
   }
   s.last_off = off;
+  s.surprise = off < 0 ? -sds : sds;
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
 }
+
+double WattFilter::surprise() const { return state_->surprise; }
 
 WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   const State& s = *state_;

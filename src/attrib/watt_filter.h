@@ -81,6 +81,8 @@ class WattFilter {
   void advance(const Scene& scene);
   // Learns from the board's mean power over the scene. Returns the log-likelihood of it.
   double learn(const Scene& scene, double board_w);
+  // How far off the last reading that was learned from was, in standard deviations.
+  double surprise() const;
   // What the tenants of the scene draw, as believed now: the Shapley values of what they draw
   // together.
   Outcome tell(const Scene& scene) const;
