@@ -211,6 +211,20 @@ TEST(Online, UnderACapTheSharesAreOfWhatWasDrawn) {
   EXPECT_NEAR(static_cast<double>(split->unallocated_mj), 78'000, 10'000);
 }
 
+// Nobody else can have drawn it, however little was learned.
+TEST(Online, ALoneTenantUnderACapIsKnown) {
+  World world(10, 1);
+  AttribTick tick = world.tick();
+  tick.energy_mj = 600'000;
+  tick.capped = Fraction(1);
+  const auto alone = make_online_split(kBoard)->step(tick);
+  EXPECT_LT(*alone.tenants[0].sigma, Watts(25));
+  EXPECT_LT(prior_share(alone, 0), 0.5);
+  tick.tenants.push_back(tick.tenants[0]);
+  tick.tenants[1].key = "1";
+  EXPECT_GT(*make_online_split(kBoard)->step(tick).tenants[0].sigma, Watts(30));
+}
+
 TEST(Online, WithoutASignalItGoesByWhatIsHeld) {
   const auto method = make_online_split(kBoard);
   AttribTick tick{.length = std::chrono::seconds(1), .energy_mj = 400'000};
