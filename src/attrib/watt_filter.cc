@@ -310,6 +310,7 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   Outcome out;
   const double context = scene.context ? scene.core_factor : 0;
   out.base = s.mean(kBase);
+  out.base_sd = std::sqrt(std::max(0.0, s.cov(kBase, kBase)));
   out.context = s.mean(kContext) * context;
   out.context_sd = std::sqrt(std::max(0.0, s.cov(kContext, kContext))) * context;
   double sum = 0;

@@ -67,7 +67,7 @@ class WattFilter {
     double prior_sd = 0;  // with nothing learned of this tenant nor of the units
   };
   struct Outcome {
-    double base = 0, context = 0, context_sd = 0;
+    double base = 0, base_sd = 0, context = 0, context_sd = 0;
     std::vector<Watts2> tenants;
     double noise_sd = 0;  // of the board's reading, as adapted
   };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
 
 #include "attrib/watt_priors.h"
@@ -205,13 +206,21 @@ RC_GTEST_PROP(WattFilterProperty, NobodyEverGivesPowerBack, ()) {
     RC_ASSERT(told.base >= 0 && told.context >= 0);
     for (const auto& watts : told.tenants)
       RC_ASSERT(std::isfinite(watts.mean) && watts.mean >= 0 && std::isfinite(watts.sd));
-    // A unit alone, too.
-    for (auto& one : scene.tenants) {
-      const std::size_t unit = random() % kPowerFeatures;
-      for (std::size_t j = 0; j < kPowerFeatures; ++j) one.features[j] = j == unit ? 0.2 : 0;
-    }
-    scene.core_factor = 1;
-    for (const auto& watts : filter.tell(scene).tenants) RC_ASSERT(watts.mean >= 0);
+  }
+}
+
+// A board that says that a busy unit saves watts is not believed.
+TEST(WattFilter, ABusierUnitDrawsNoLess) {
+  Random random(7);
+  Board board;
+  board.units[1] = -300;
+  WattFilter filter = linear_filter();
+  for (int i = 0; i < 300; ++i) {
+    Scene scene = scene_of(2, random);
+    learn(filter, scene, board.power(scene));
+    const double before = filter.tell(scene).tenants[0].mean;
+    scene.tenants[0].features[1] += 0.1;
+    ASSERT_GE(filter.tell(scene).tenants[0].mean, before - 1e-6) << i;
   }
 }
 
@@ -237,6 +246,7 @@ TEST(WattFilter, StaysACovarianceThroughChurn) {
   EXPECT_LT(worst_error(filter, board, 1, random), 40);  // a tenant that it never saw, of 370 W
 }
 
+// One reading ten times too high, by how far it moves beliefs that are well known and new ones.
 TEST(WattFilter, OutliersDoNotWreckIt) {
   Random random(6);
   std::normal_distribution<double> noise(0, 3);
@@ -246,15 +256,18 @@ TEST(WattFilter, OutliersDoNotWreckIt) {
     for (int i = 0; i < ticks; ++i) {
       const Scene scene = scene_of(3, random);
       const double watts = board.power(scene) + noise(random);
-      learn(filter, scene, every > 0 && i % every == every - 1 ? 10 * watts : watts);
+      learn(filter, scene, every > 0 && i % every == 0 ? 10 * watts : watts);
     }
   };
+  run(20, 0);
+  const double few = worst_error(filter, board, 3, random);
+  run(1, 1);
+  EXPECT_LT(worst_error(filter, board, 3, random), few + 25);
   run(600, 0);
-  const double before = worst_error(filter, board, 3, random);
   run(600, 20);
-  EXPECT_LT(worst_error(filter, board, 3, random), std::max(40.0, 4 * before));
+  EXPECT_LT(worst_error(filter, board, 3, random), 40);
   run(300, 0);
-  EXPECT_LT(worst_error(filter, board, 3, random), std::max(12.0, 1.5 * before));
+  EXPECT_LT(worst_error(filter, board, 3, random), 12);
 }
 
 }  // namespace
