@@ -133,20 +133,6 @@ std::optional<PhaseModel> model_of(SQLite::Statement& row, WallTime now) {
 
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 
-bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
-
-// Made with its rights, so that SQLite's files beside it have them, too. SQLite itself would not
-// say that a right is missing.
-void make_file(const std::string& path) {
-  const auto folder = make_folders(fs::path(path).parent_path());
-  if (!folder.ok() && folder.error().code == Errc::no_permission)
-    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
-  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
-  if ((!file.valid() && is_denied(errno)) ||
-      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
-    throw SQLite::Exception("no permission", SQLITE_PERM);
-}
-
 }  // namespace
 
 bool is_sound(const PhaseModel& model) {
@@ -243,7 +229,7 @@ void SqliteModelCache::note(const Result<void>& outcome) {
 void SqliteModelCache::open(Repair repair) {
   if (database_ != nullptr && !database_->moved()) return;
   database_.reset();
-  if (repair == Repair::yes) make_file(path_);
+  if (repair == Repair::yes) make_file(path_, 0640);
   auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
   made->begin();
   database_ = std::move(made);

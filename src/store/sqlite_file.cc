@@ -1,9 +1,22 @@
 #include "store/sqlite_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace derate {
+namespace {
+
+bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
+
+}  // namespace
 
 void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
   if (database.execAndGet("PRAGMA application_id").getInt() != schema.application_id)
@@ -26,6 +39,16 @@ void migrate(SQLite::Database& database, const SqliteSchema& schema) {
     database.exec(fmt::format("PRAGMA user_version = {}", i + 1));
     all.commit();
   }
+}
+
+void make_file(const std::string& path, ::mode_t mode) {
+  const auto folder = make_folders(std::filesystem::path(path).parent_path());
+  if (!folder.ok() && folder.error().code == Errc::no_permission)
+    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
+  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+  if ((!file.valid() && is_denied(errno)) ||
+      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
+    throw SQLite::Exception("no permission", SQLITE_PERM);
 }
 
 bool has_moved(SQLite::Database& database) {

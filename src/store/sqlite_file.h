@@ -2,6 +2,7 @@
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <sys/types.h>
 
 #include <span>
 #include <string>
@@ -22,6 +23,11 @@ struct SqliteSchema {
 void check_schema(SQLite::Database& database, const SqliteSchema& schema);
 // A new file is made ours.
 void migrate(SQLite::Database& database, const SqliteSchema& schema);
+
+// Makes an empty file, and its folder, where there is none: with its rights, so that SQLite's files
+// beside it have them, too. Throws SQLite::Exception, SQLITE_PERM, for a right that is missing,
+// which SQLite itself would not say.
+void make_file(const std::string& path, ::mode_t mode);
 
 // Whether the file was deleted or renamed: what is written to it is lost.
 bool has_moved(SQLite::Database& database);

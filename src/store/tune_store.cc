@@ -56,19 +56,6 @@ constexpr int kWritesInLog = 500;  // each of some 16 KiB
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 WallTime wall_time(std::int64_t nanoseconds) { return WallTime{Duration(nanoseconds)}; }
 
-bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
-
-// Made with its rights, so that SQLite's files beside it have them, too: tokens stand in it.
-void make_file(const std::string& path) {
-  const auto folder = make_folders(fs::path(path).parent_path());
-  if (!folder.ok() && folder.error().code == Errc::no_permission)
-    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
-  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if ((!file.valid() && is_denied(errno)) ||
-      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
-    throw SQLite::Exception("no permission", SQLITE_PERM);
-}
-
 // Binds the next parameters one by one, and reads columns in the same order.
 struct Binder {
   SQLite::Statement& row;
@@ -255,7 +242,7 @@ TuneStore::~TuneStore() = default;
 void TuneStore::open() {
   if (database_ != nullptr && !database_->moved()) return;
   database_.reset();
-  make_file(path_);
+  make_file(path_, 0600);  // tokens stand in it
   auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
   made->begin();
   database_ = std::move(made);

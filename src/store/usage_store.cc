@@ -67,19 +67,6 @@ WallTime wall_time(std::int64_t unix_s) { return WallTime{std::chrono::seconds(u
 // The beginning of the hour; also before 1970, where the time of day was never set.
 std::int64_t hour_of(std::int64_t unix_s) { return unix_s - ((unix_s % kHour) + kHour) % kHour; }
 
-bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
-
-// Made with its rights, so that SQLite's files beside it have them, too.
-void make_file(const std::string& path) {
-  const auto folder = make_folders(fs::path(path).parent_path());
-  if (!folder.ok() && folder.error().code == Errc::no_permission)
-    throw SQLite::Exception(folder.error().message, SQLITE_PERM);
-  const UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640));
-  if ((!file.valid() && is_denied(errno)) ||
-      (::access(path.c_str(), R_OK | W_OK) != 0 && is_denied(errno)))
-    throw SQLite::Exception("no permission", SQLITE_PERM);
-}
-
 // Binds one parameter after the other.
 struct Binder {
   SQLite::Statement& row;
@@ -289,7 +276,7 @@ UsageStore::~UsageStore() = default;
 void UsageStore::open() {
   if (database_ != nullptr && !has_moved(database_->sqlite)) return;
   database_.reset();
-  make_file(path_);
+  make_file(path_, 0640);
   auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
   made->begin();
   database_ = std::move(made);
