@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "model/shapley.h"
+
 namespace derate {
 namespace {
 
@@ -21,20 +23,6 @@ std::vector<double> draws(const std::vector<double>& wants, double limit) {
   return sums;
 }
 
-std::vector<double> shapley_values(const std::vector<double>& wants, double limit) {
-  const std::size_t count = wants.size();
-  const std::vector<double> drawn = draws(wants, limit);
-  std::vector<double> weight(count, 1 / static_cast<double>(count));
-  for (std::size_t s = 1; s < count; ++s)
-    weight[s] = weight[s - 1] * static_cast<double>(s) / static_cast<double>(count - s);
-  std::vector<double> out(count, 0);
-  for (std::size_t set = 0; set < drawn.size(); ++set)
-    for (std::size_t i = 0; i < count; ++i)
-      if (const std::size_t with = set | std::size_t{1} << i; with != set)
-        out[i] += weight[static_cast<std::size_t>(std::popcount(set))] * (drawn[with] - drawn[set]);
-  return out;
-}
-
 }  // namespace
 
 std::vector<double> shares_of_a_limit(const std::vector<double>& wants, double limit) {
@@ -48,7 +36,9 @@ std::vector<double> shares_of_a_limit(const std::vector<double>& wants, double l
     for (double& want : out) want *= limit / all;
     return out;
   }
-  const std::vector<double> values = shapley_values(players, limit);
+  const std::vector<double> drawn = draws(players, limit);
+  const std::vector<double> values =
+      shapley(players.size(), [&](unsigned set) { return drawn[set]; });
   std::size_t next = 0;
   for (double& want : out)
     if (want > 0) want = values[next++];

@@ -1,11 +1,7 @@
 // What several tenants of one simulated GPU draw together, and whose it is. Together they draw
 // another power than the sum of what each draws alone, so "whose" has no answer by measurement:
-// the truth here is the Shapley value, the mean over all orders of arrival of what a tenant adds.
+// the truth here is the Shapley value (model/shapley.h).
 #pragma once
-
-#include <cstddef>
-#include <functional>
-#include <vector>
 
 namespace derate {
 
@@ -21,9 +17,5 @@ struct SharedPower {
 };
 
 double together(const SharedPower& shared, double alone);
-
-// Of `count` players, at most 16; value(mask) is what the players of the set bits draw, 0 for none.
-// The results add up to value(all).
-std::vector<double> shapley(std::size_t count, const std::function<double(unsigned mask)>& value);
 
 }  // namespace derate

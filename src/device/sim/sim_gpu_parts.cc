@@ -5,6 +5,7 @@
 
 #include "device/sim/sim_gpu.h"
 #include "device/sim/sim_mig.h"
+#include "model/shapley.h"
 
 namespace derate {
 namespace {
