@@ -248,9 +248,9 @@ class Online final : public SplitMethod {
   // Under the power limit what is unexplained is the tenants' (settle.cc): who alone draws anything
   // gets all that base and context leave, and is as sure as those are.
   static void trust_the_sum(double capped, WattFilter::Outcome& told) {
-    const auto draws = [](const WattFilter::Watts2& watts) { return watts.mean > 0; };
+    const auto draws = [](const WattFilter::TenantWatts& watts) { return watts.mean > 0; };
     if (std::count_if(told.tenants.begin(), told.tenants.end(), draws) != 1) return;
-    WattFilter::Watts2& only = *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
+    WattFilter::TenantWatts& only = *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
     const double left = std::hypot(told.base_sd, told.context_sd);
     only.sd = (1 - capped) * only.sd + capped * std::min(only.sd, left);
     only.bent *= 1 - capped;

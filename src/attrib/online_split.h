@@ -8,8 +8,8 @@
 
 namespace derate {
 
-// Chosen on seeds 1000 to 1005 of the lab's tenant worlds; judged on others
-// (docs/attribute-results.md).
+// Chosen on seeds 1000 to 1005 of the lab's tenant worlds, what concerns processes on recordings of
+// an H200 (docs/attribute-results.md).
 struct OnlineOptions {
   WattAging aging;
   bool lag_bank = true;  // five filters for a power that comes up to a second late

@@ -25,6 +25,8 @@ double reading(const TenantTick& tenant) {
 
 }  // namespace
 
+bool TimeShares::Turns::works() const { return idle_s && *idle_s < kIdleS; }
+
 // How far the readings are from whole samples; only of two at least can it be told.
 void TimeShares::judge_readings(const AttribTick& tick, double busy) {
   const double samples = std::round(seconds(tick.length) / kSampleS);
@@ -51,16 +53,17 @@ void TimeShares::note(const AttribTick& tick, double busy) {
     turns.here = true;
     const double own = busy > 0 ? reading(tenant) / busy : 0;
     turns.samples = turns.samples * std::exp(-length / kMemoryS) + own * length / kSampleS;
-    turns.idle_s = own > 0 ? 0 : turns.idle_s + length;
+    if (own > 0)
+      turns.idle_s = 0;
+    else if (turns.idle_s)
+      *turns.idle_s += length;
   }
   std::erase_if(turns_, [](const auto& one) { return !one.second.here; });
   // Who works has changed: what was counted was of others.
-  const auto works = [](const auto& one) {
-    return one.second.samples > 0 && one.second.idle_s < kIdleS;
-  };
-  const auto workers = static_cast<std::size_t>(std::count_if(turns_.begin(), turns_.end(), works));
+  const auto workers = static_cast<std::size_t>(std::count_if(
+      turns_.begin(), turns_.end(), [](const auto& one) { return one.second.works(); }));
   if (workers != std::exchange(workers_, workers))
-    for (auto& [key, turns] : turns_) turns.samples = turns.samples > 0 ? 1e-9 : 0;
+    for (auto& [key, turns] : turns_) turns.samples = 0;
 }
 
 std::vector<std::optional<TimeShare>> TimeShares::step(const AttribTick& tick) {
@@ -81,7 +84,7 @@ std::vector<std::optional<TimeShare>> TimeShares::step(const AttribTick& tick) {
     const Turns& turns = found->second;
     if (!whole) {
       out.push_back(TimeShare{.share = reading(tenant)});
-    } else if (turns.samples <= 0 || turns.idle_s >= kIdleS) {
+    } else if (!turns.works()) {
       out.push_back(TimeShare{});
     } else {
       const double equal = 1 / static_cast<double>(workers_);

@@ -27,9 +27,11 @@ class TimeShares {
 
  private:
   struct Turns {
-    double samples = 0;  // that were its own
-    double idle_s = 0;   // since its last one
+    double samples = 0;            // that were its own, lately
+    std::optional<double> idle_s;  // since its last one; empty: it never had one
     bool here = false;
+
+    bool works() const;
   };
   void note(const AttribTick& tick, double busy);
   void judge_readings(const AttribTick& tick, double busy);

@@ -318,7 +318,7 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   for (std::size_t number = 0; number < scene.tenants.size(); ++number) {
     const Tenant& tenant = scene.tenants[number];
     const TenantRegressors h = s.regressors(scene, number);
-    Watts2 watts;
+    TenantWatts watts;
     for (std::size_t i = 0; i < h.count; ++i) watts.mean += h.value[i] * s.mean(h.at[i]);
     watts.mean = std::max(0.0, watts.mean);
     watts.sd = std::sqrt(s.variance(h));
@@ -338,7 +338,7 @@ WattFilter::Outcome WattFilter::tell(const Scene& scene) const {
   // same part from each.
   const double together =
       std::max(0.0, 1 - s.mean(kLoss) * sum / 1000 + s.mean(kWake) / (sum + kWakeScale));
-  for (Watts2& watts : out.tenants) {
+  for (TenantWatts& watts : out.tenants) {
     watts.mean *= together;
     watts.sd *= together;
   }

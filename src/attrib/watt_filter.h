@@ -9,10 +9,9 @@
 // power by up to 67 % at equal counters (arXiv 2212.08805).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -61,14 +60,14 @@ class WattFilter {
     double capped = 0;   // the part of it under the power limit
     double seconds = 1;  // since the scene before
   };
-  struct Watts2 {
+  struct TenantWatts {
     double mean = 0, sd = 0;
     double bent = 0;      // of the mean, what the bend makes of it
     double prior_sd = 0;  // with nothing learned of this tenant nor of the units
   };
   struct Outcome {
     double base = 0, base_sd = 0, context = 0, context_sd = 0;
-    std::vector<Watts2> tenants;
+    std::vector<TenantWatts> tenants;
     double noise_sd = 0;  // of the board's reading, as adapted
   };
 
