@@ -10,7 +10,7 @@
 namespace derate::cli {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kDaemonPatience = std::chrono::seconds(10);
 
 // What the daemon meant by its exit code; several mean the same to a caller.
 Errc errc_of(int code) {
@@ -25,7 +25,7 @@ Errc errc_of(int code) {
 Result<DaemonLine> find_daemon() {
   const auto sockets = client_sockets();
   for (const std::string& socket : sockets) {
-    const auto answer = control_call(socket, R"({"command":"gpus"})", kPatience);
+    const auto answer = control_call(socket, R"({"command":"gpus"})", kDaemonPatience);
     if (answer.ok()) return DaemonLine{socket};
     if (answer.error().code != Errc::not_found) return answer.error();
   }
@@ -34,7 +34,7 @@ Result<DaemonLine> find_daemon() {
 }
 
 Result<Json> ask(const DaemonLine& line, const std::string& request) {
-  const Json answer = parse_json(TRY(control_call(line.socket, request, kPatience)));
+  const Json answer = parse_json(TRY(control_call(line.socket, request, kDaemonPatience)));
   if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
   if (answer.value("ok", false)) return answer;
   return Error{errc_of(answer.value("exit_code", 1)), answer.value("error", "refused")};

@@ -75,10 +75,6 @@ std::string promise_text(const PolicyFigures& figures, std::size_t apps) {
   return "kept";
 }
 
-std::string worst_text(double loss, const std::string& app) {
-  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
-}
-
 void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
   const bool kept = figures.apps_over == 0 && figures.broken_jobs == 0;
   table.add(

@@ -9,7 +9,7 @@
 namespace derate::cli {
 namespace {
 
-std::string joules_text(const std::optional<Joules>& energy) {
+std::string window_joules_text(const std::optional<Joules>& energy) {
   return energy ? fmt::format("{:.1f} J", energy->value()) : "-";
 }
 
@@ -25,7 +25,7 @@ std::string check_text(const GpuEnergy& gpu) {
   if (gpu.source == EnergySource::none) return "no reading of power or energy";
   if (gpu.source == EnergySource::integrated) return "by power readings alone";
   if (!gpu.check_ratio)
-    return fmt::format("{} by power readings; too short to compare", joules_text(gpu.integrated));
+    return fmt::format("{} by power readings; too short to compare", window_joules_text(gpu.integrated));
   return fmt::format("power readings {}{}", signed_percent_text(*gpu.check_ratio - 1),
                      *gpu.agrees() ? "" : ": THEY DISAGREE");
 }
@@ -36,7 +36,7 @@ std::string total_text(const EnergyAccount& account) {
   for (const GpuEnergy& gpu : account.total.gpus) {
     const auto power = gpu.mean_power(account.total.time);
     const int index = account.gpus[gpu.gpu].index;
-    table.add({fmt::format("{}", index), joules_text(gpu.energy),
+    table.add({fmt::format("{}", index), window_joules_text(gpu.energy),
                power ? fmt::format("{:.1f} W", power->value()) : "-", to_string(gpu.source),
                check_text(gpu)});
     if (gpu.uncovered > Duration::zero())
@@ -56,22 +56,14 @@ std::string windows_text(const WindowSums& windows) {
     const auto sum = sum_of(window);
     const auto each =
         sum ? std::optional(*sum / static_cast<double>(window.count)) : std::optional<Joules>();
-    table.add({name, fmt::format("{}", window.count), duration_text(window.time), joules_text(sum),
-               joules_text(each)});
+    table.add({name, fmt::format("{}", window.count), duration_text(window.time), window_joules_text(sum),
+               window_joules_text(each)});
   }
   std::string out = "\n" + table.text();
   if (windows.left_out() > 0)
     out += fmt::format("{} windows of other names are not listed: over {} names\n",
                        windows.left_out(), WindowSums::kMostNames);
   return out;
-}
-
-// A cell of CSV; quoted where it has to be.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
 }
 
 Json sums_json(const EnergyAccount& account) {
@@ -150,7 +142,7 @@ std::string energy_log_row(const WindowEnergy& window, WallTime begin, std::size
   for (const GpuEnergy& gpu : window.gpus)
     if (gpu.gpu < gpus && gpu.energy) cells[gpu.gpu] = fmt::format("{:.3f}", gpu.energy->value());
   std::string out = fmt::format("{:.6f},{},{:.6f}", seconds(begin.time_since_epoch()),
-                                cell(window.name), seconds(window.time));
+                                csv_cell(window.name), seconds(window.time));
   for (const std::string& one : cells) out += "," + one;
   return out;
 }

@@ -13,11 +13,11 @@ namespace {
 // --- text ---------------------------------------------------------------------------------------
 
 // The heading has the sign.
-std::string share_text(std::optional<double> share) {
+std::string bare_share_text(std::optional<double> share) {
   return share ? fmt::format("{:.1f}", *share * 100) : "-";
 }
 
-std::string watts_text(std::optional<double> watts) {
+std::string bare_watts_text(std::optional<double> watts) {
   return watts ? fmt::format("{:.1f}", *watts) : "-";
 }
 
@@ -62,15 +62,15 @@ std::string scenario_text(const ScenarioResult& result) {
   Table table(headings);
   for (const auto& [method, score] : result.methods) {
     std::vector<std::string> row{method,
-                                 share_text(score.minute.share()),
-                                 share_text(score.five_minutes.share()),
-                                 share_text(score.later.share()),
+                                 bare_share_text(score.minute.share()),
+                                 bare_share_text(score.five_minutes.share()),
+                                 bare_share_text(score.later.share()),
                                  range_text(score.later_runs),
-                                 share_text(largest(score.worst)),
-                                 watts_text(score.rmse_w()),
-                                 share_text(score.mape()),
-                                 share_text(score.coverage())};
-    if (twins) row.insert(row.end(), {twins_text(score), watts_text(score.null_w)});
+                                 bare_share_text(largest(score.worst)),
+                                 bare_watts_text(score.rmse_w()),
+                                 bare_share_text(score.mape()),
+                                 bare_share_text(score.coverage())};
+    if (twins) row.insert(row.end(), {twins_text(score), bare_watts_text(score.null_w)});
     row.push_back(sums_text(score.unsettled_mj));
     table.add(std::move(row), tone_of(method));
   }
@@ -106,9 +106,9 @@ void add_summary(Table& table, const ScenarioSummary& summary) {
   const auto ratio = summary.of_offline();
   const bool missed = summary.beats_offline() == false || summary.near_bound() == false ||
                       summary.covers() == false;
-  table.add({summary.scenario->name, share_text(summary.online), share(summary.offline),
+  table.add({summary.scenario->name, bare_share_text(summary.online), share(summary.offline),
              name(summary.offline), share(summary.naive), name(summary.naive),
-             share_text(summary.bound), ratio ? fmt::format("{:.2f}", *ratio) : "-",
+             bare_share_text(summary.bound), ratio ? fmt::format("{:.2f}", *ratio) : "-",
              offline_bar_text(summary), bound_bar_text(summary), coverage_bar_text(summary)},
             missed ? Tone::bad : Tone::plain);
 }

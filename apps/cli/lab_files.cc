@@ -28,14 +28,6 @@ Result<void> make_folder(const std::string& folder) {
   return {};
 }
 
-// As CSV wants it.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + '"';
-}
-
 std::string or_nothing(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
@@ -51,12 +43,12 @@ std::string jobs_csv(const std::vector<StoredJob>& jobs) {
       "mean_clock_mhz,work_unit\n";
   for (const auto& [id, session, position, job] : jobs)
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", id,
-                       cell(session.chip), cell(session.cell), cell(session.policy),
-                       session.repetition, position, cell(job.app), cell(job.error),
+                       csv_cell(session.chip), csv_cell(session.cell), csv_cell(session.policy),
+                       session.repetition, position, csv_cell(job.app), csv_cell(job.error),
                        seconds(job.time), job.work, job.energy.value(),
                        or_nothing(job.sensed_energy), seconds(job.probing), job.clock_changes,
                        seconds(job.policy_cpu), or_nothing(job.temperature_at_start),
-                       or_nothing(job.mean_clock), cell(job.work_unit));
+                       or_nothing(job.mean_clock), csv_cell(job.work_unit));
   return out;
 }
 
@@ -69,8 +61,8 @@ std::string figures_csv(const std::vector<StageResult>& stages) {
   for (const StageResult& stage : stages)
     for (const PolicyResult& policy : stage.policies)
       for (const AppResult& app : policy.apps) {
-        out += fmt::format("{},{},{},{},{},{},", cell(stage.chip), cell(stage.cell),
-                           cell(policy.label), cell(app.app), app.jobs, app.failed);
+        out += fmt::format("{},{},{},{},{},{},", csv_cell(stage.chip), csv_cell(stage.cell),
+                           csv_cell(policy.label), csv_cell(app.app), app.jobs, app.failed);
         out += app.jobs == 0
                    ? std::string(15, ',') + "\n"
                    : fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", app.judged,

@@ -23,8 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr Duration kLook = 5ms;        // at processes
-constexpr Duration kPatience = 15s;    // for a program to begin or to end
+constexpr Duration kLookAtPrograms = 5ms;        // at processes
+constexpr Duration kProgramPatience = 15s;    // for a program to begin or to end
 constexpr Duration kLastReading = 1s;  // so that the energy counter is read after the last job
 constexpr double kEnergyEvery = 0.2;   // s: a window's ends are that far from a reading at most
 constexpr int kWorkPatience = 100;  // a job that needs longer than so many times its work is stuck
@@ -109,7 +109,7 @@ class LiveSession {
     std::string output, last_error;
   };
 
-  void end(Child& child) { child.end(clock_, kPatience); }
+  void end(Child& child) { child.end(clock_, kProgramPatience); }
   std::string in_folder(const std::string& name) const { return folder_.path() + "/" + name; }
   Result<Child> start(const std::vector<std::string>& command, const std::string& name);
   Result<void> await(Child& child, const std::string& what, const std::function<bool()>& begun);
@@ -154,14 +154,14 @@ Result<Child> LiveSession::start(const std::vector<std::string>& command, const 
 
 Result<void> LiveSession::await(Child& child, const std::string& what,
                                 const std::function<bool()>& begun) {
-  const Instant last = clock_.now() + kPatience;
+  const Instant last = clock_.now() + kProgramPatience;
   while (!begun()) {
     if (const auto code = child.poll())
       return Error{Errc::io, fmt::format("{} ended at its start with exit code {}: {}", what, *code,
                                          last_line(in_folder(what + ".err")))};
     if (clock_.now() > last)
-      return Error{Errc::io, fmt::format("{} has not begun in {:.0f} s", what, seconds(kPatience))};
-    clock_.sleep_until(clock_.now() + kLook);
+      return Error{Errc::io, fmt::format("{} has not begun in {:.0f} s", what, seconds(kProgramPatience))};
+    clock_.sleep_until(clock_.now() + kLookAtPrograms);
   }
   return {};
 }
@@ -263,7 +263,7 @@ Result<std::optional<LiveSession::Ended>> LiveSession::run_to_end(
                    fmt::format("derated has ended: {}", last_line(in_folder("derated.err")))};
     if (stopped) return std::optional<Ended>{};
     if (code || out.stuck) break;
-    clock_.sleep_until(clock_.now() + kLook);
+    clock_.sleep_until(clock_.now() + kLookAtPrograms);
   }
   const auto text = read_file(in_folder("job.out"));
   if (text.ok()) out.output = *text;

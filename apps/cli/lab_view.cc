@@ -17,10 +17,6 @@ std::string figure_text(const Figure& figure, bool with_sign) {
   return out;
 }
 
-std::string worst_text(double loss, const std::string& app) {
-  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
-}
-
 std::string promise_text(const PolicyResult& policy, double delta) {
   const std::string own =
       policy.delta == delta ? "" : fmt::format(" (of {})", percent_text(1 - policy.delta, 0));

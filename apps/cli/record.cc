@@ -34,15 +34,15 @@ Result<void> open_gpu(Recording& recording, const RecordOptions& options) {
   return {};
 }
 
-struct Outcome {
+struct Recorded {
   int samples = 0, failures = 0;
   std::string last_error;
   Duration time{};
 };
 
-Result<Outcome> record(TelemetrySource& source, Clock& clock, TraceWriter& writer,
+Result<Recorded> record(TelemetrySource& source, Clock& clock, TraceWriter& writer,
                        const RecordOptions& options) {
-  Outcome out;
+  Recorded out;
   const Instant begin = clock.now();
   const Instant end = options.seconds > 0 ? begin + from_seconds(options.seconds) : Instant::max();
   const Duration interval = from_seconds(options.interval_s);
@@ -97,7 +97,7 @@ Result<int> run_verb(const RecordOptions& options) {
   TraceWriter writer =
       TRY(TraceWriter::create(options.output, source.capability(), writer_options));
   watch_signals();
-  const Outcome outcome = TRY(record(source, clock, writer, options));
+  const Recorded outcome = TRY(record(source, clock, writer, options));
   if (options.json) {
     Json document = {{"file", options.output},
                      {"gpu", source.capability().id.uuid},

@@ -60,19 +60,19 @@ Instant after_holes(const Trace& trace, Instant next) {
   return given_up && coming->time - next > kPatience ? coming->time : next;
 }
 
-struct Replayed {
+struct ReplayedTrace {
   std::vector<Stretch> stretches;
   Ledger whole;
 };
 
-Result<Replayed> replay(const Trace& trace, const ChosenPolicy& policy, const Settings& settings,
+Result<ReplayedTrace> replay(const Trace& trace, const ChosenPolicy& policy, const Settings& settings,
                         const std::string& records_path) {
   FakeClock clock;
   ReplayDevice device(trace, clock);
   std::vector<GovernedGpu> governed;
   governed.push_back(TRY(govern_gpu(device, nullptr, policy, settings)));
   const Megahertz highest = governed.back().envelope.highest();
-  Replayed out{{}, Ledger(highest)};
+  ReplayedTrace out{{}, Ledger(highest)};
   Governor governor(std::move(governed), clock, governor_options(settings));
   std::optional<RecordsFile> records;
   if (!records_path.empty()) records = TRY(RecordsFile::create(records_path, clock.now()));
@@ -93,7 +93,7 @@ Result<Replayed> replay(const Trace& trace, const ChosenPolicy& policy, const Se
   return out;
 }
 
-std::string share_text(std::optional<double> share) {
+std::string whole_percent_text(std::optional<double> share) {
   return share ? fmt::format("{:.0f} %", *share * 100) : "-";
 }
 
@@ -108,7 +108,7 @@ std::optional<Megahertz> mean_asked(const Ledger& ledger, Megahertz highest) {
   return highest * ratio->value();
 }
 
-Table stretch_table(const Replayed& replayed, Megahertz highest) {
+Table stretch_table(const ReplayedTrace& replayed, Megahertz highest) {
   Table table({"phase", "time", "power", "SM clock", "GPU util", "mem util", "DRAM activity",
                "would lock", "model says"});
   for (const Stretch& s : replayed.stretches) {
@@ -117,9 +117,9 @@ Table stretch_table(const Replayed& replayed, Megahertz highest) {
     table.add({s.label, duration_text(s.end - s.begin),
                power ? fmt::format("{:.0f} W", power->value()) : "-",
                clock_text(s.ledger.measured_clocks().mean()),
-               share_text(Stretch::mean(s.gpu_sum, s.gpu_count)),
-               share_text(Stretch::mean(s.memory_sum, s.memory_count)),
-               share_text(Stretch::mean(s.dram_sum, s.dram_count)),
+               whole_percent_text(Stretch::mean(s.gpu_sum, s.gpu_count)),
+               whole_percent_text(Stretch::mean(s.memory_sum, s.memory_count)),
+               whole_percent_text(Stretch::mean(s.dram_sum, s.dram_count)),
                clock_text(mean_asked(s.ledger, highest)),
                expected ? percent_text(expected->value(), 0) : "-"});
   }
@@ -148,7 +148,7 @@ Result<int> run_verb(const ReplayOptions& options) {
   const ChosenPolicy policy = TRY(choose_policy(options.policy, settings));
   const auto chips = catalogue();
   const Trace trace = TRY(load_trace(options.trace, {options.chip, chips}));
-  const Replayed replayed = TRY(replay(trace, policy, settings, options.records));
+  const ReplayedTrace replayed = TRY(replay(trace, policy, settings, options.records));
   const Megahertz highest = trace.capability.sm_clocks.back();
   GpuSummary summary;
   summary.capability = trace.capability;

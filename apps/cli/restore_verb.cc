@@ -14,7 +14,7 @@
 namespace derate::cli {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr Duration kRestorePatience = std::chrono::seconds(10);
 constexpr Duration kAskEvery = std::chrono::milliseconds(100);
 
 struct Row {
@@ -87,7 +87,7 @@ Result<int> run_verb(const RestoreOptions& options) {
   const std::string who = fmt::format("derate restore, pid {}", ::getpid());
   const RestoreOutcome done = restore_side_by_side(
       uuids, [&](const std::string& uuid) { return restore_process(uuid, who, "asked to"); },
-      kPatience, clock);
+      kRestorePatience, clock);
   for (const JournalEntry& entry : left.entries) {
     const auto is = [&](const std::vector<std::string>& list) {
       return std::find(list.begin(), list.end(), entry.uuid) != list.end();

@@ -41,7 +41,7 @@ std::string cell(const Json& gpu, const char* key, double scale, const char* uni
              : "-";
 }
 
-std::string text(const Json& gpu, const char* key) {
+std::string text_of(const Json& gpu, const char* key) {
   const auto at = gpu.find(key);
   return at != gpu.end() && at->is_string() ? at->get<std::string>() : "";
 }
@@ -52,7 +52,7 @@ int index_of(const Json& gpu) {
 }
 
 std::string governed_by(const Json& gpu) {
-  const std::string policy = text(gpu, "policy");
+  const std::string policy = text_of(gpu, "policy");
   if (policy.empty()) return "nobody";
   const auto dry = gpu.find("dry_run");
   return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
@@ -74,15 +74,15 @@ std::string beat(const Json& gpu) {
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
 std::string why(const Json& gpu) {
-  std::string out = text(gpu, "trouble");
-  if (out.empty()) out = text(gpu, "reason");
+  std::string out = text_of(gpu, "trouble");
+  if (out.empty()) out = text_of(gpu, "reason");
   const auto drifts = gpu.find("drifts");
   if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
   return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());
 }
 
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.
-bool tells_of_all(const Json& state) { return text(state, "owner") == "derated"; }
+bool tells_of_all(const Json& state) { return text_of(state, "owner") == "derated"; }
 
 }  // namespace
 
@@ -96,12 +96,12 @@ Result<Json> StatusView::look(const std::string& choice) {
     for (const Json& gpu : state["gpus"]) {
       if (!gpu.is_object()) continue;
       const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {
-        return text(other, "uuid") == text(gpu, "uuid");
+        return text_of(other, "uuid") == text_of(gpu, "uuid");
       });
       // Who governs it knows more than who only observes it.
       if (known == gpus.end())
         gpus.push_back(gpu);
-      else if (text(*known, "policy").empty())
+      else if (text_of(*known, "policy").empty())
         *known = gpu;
     }
   }
@@ -110,13 +110,13 @@ Result<Json> StatusView::look(const std::string& choice) {
   if (!all && real_->ok())
     for (OpenGpu& gpu : (*real_)->gpus) {
       const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Json& other) {
-        return text(other, "uuid") == gpu.source->capability().id.uuid;
+        return text_of(other, "uuid") == gpu.source->capability().id.uuid;
       });
       if (!known) gpus.push_back(ungoverned_state(*gpu.source));
     }
   std::vector<GpuId> ids;
   for (const Json& gpu : gpus)
-    ids.push_back({index_of(gpu), text(gpu, "uuid"), "", text(gpu, "name")});
+    ids.push_back({index_of(gpu), text_of(gpu, "uuid"), "", text_of(gpu, "name")});
   Json chosen = Json::array();
   if (ids.empty() && paused_) return chosen;
   for (const int at : TRY(select_gpus(ids, choice)))
@@ -130,12 +130,12 @@ std::string status_text(const Json& gpus, bool paused) {
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
                "beat", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
-    table.add({cell(gpu, "index", 1, ""), text(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
+    table.add({cell(gpu, "index", 1, ""), text_of(gpu, "name"), cell(gpu, "sm_clock_mhz", 1, " MHz"),
                cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),
                governed_by(gpu), why(gpu)},
-              text(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
+              text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
   return table.text();
 }
 

@@ -10,7 +10,7 @@
 namespace derate::cli {
 namespace {
 
-std::string joules_text(const std::optional<double>& joules) {
+std::string scaled_joules_text(const std::optional<double>& joules) {
   if (!joules) return "-";
   if (*joules >= 1e6) return fmt::format("{:.2f} MJ", *joules / 1e6);
   return *joules >= 1e3 ? fmt::format("{:.2f} kJ", *joules / 1e3)
@@ -38,9 +38,9 @@ void print_history(const std::vector<TrialView>& history) {
                fmt::format("{}", trial.attempt),
                fmt::format("{}{}", trial.batch_size, trial.exploring ? "*" : ""), trial.state,
                fmt::format("{:g}", trial.epochs), number_text(trial.metric),
-               joules_text(trial.energy_joules),
+               scaled_joules_text(trial.energy_joules),
                duration_text(from_seconds(trial.time_seconds.value_or(0))),
-               joules_text(trial.cost_joules), trial.why},
+               scaled_joules_text(trial.cost_joules), trial.why},
               tone_of(trial));
   print("\n{}* to learn from\n", table.text());
 }
@@ -91,7 +91,7 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
   print_history(shown.history);
   if (shown.job && shown.job->cheapest_joules)
     print("The cheapest run cost {}, with batch size {}.\n",
-          joules_text(shown.job->cheapest_joules), shown.job->cheapest_batch_size.value_or(0));
+          scaled_joules_text(shown.job->cheapest_joules), shown.job->cheapest_batch_size.value_or(0));
   return 0;
 }
 
@@ -113,7 +113,7 @@ Result<int> run_verb(const TuneJobListOptions& options) {
     table.add({job.spec.name, job_text(job.spec.batch_sizes), job_text(job.spec.default_size),
                job_text(job.spec.target), job.spec.policy, fmt::format("{}", job.recurrences),
                fmt::format("{}", job.trials), fmt::format("{}", job.reached),
-               fmt::format("{}", job.running.value_or(0)), joules_text(job.cheapest_joules),
+               fmt::format("{}", job.running.value_or(0)), scaled_joules_text(job.cheapest_joules),
                job.cheapest_batch_size ? fmt::format("{}", *job.cheapest_batch_size) : "-"});
   print("{}", table.text());
   return 0;

@@ -16,7 +16,7 @@ namespace derate::cli {
 namespace {
 
 // A job on a GPU, and what each policy made of it.
-struct Replayed {
+struct ReplayedJob {
   std::string gpu;
   TraceJob job;
   FixedCosts fixed;
@@ -54,10 +54,10 @@ Result<std::vector<TraceTask>> wanted_tasks(const TuneReplayOptions& options) {
   return out;
 }
 
-Result<std::vector<Replayed>> load_jobs(const TuneReplayOptions& options) {
+Result<std::vector<ReplayedJob>> load_jobs(const TuneReplayOptions& options) {
   const auto train = TRY(parse_train_trace(TRY(read_file(options.train)), options.train));
   const auto tasks = TRY(wanted_tasks(options));
-  std::vector<Replayed> out;
+  std::vector<ReplayedJob> out;
   for (const std::string& path : options.power) {
     const auto power = TRY(parse_power_trace(TRY(read_file(path)), path));
     for (const TraceTask& task : tasks) {
@@ -84,7 +84,7 @@ Result<std::vector<const ReplayPolicy*>> wanted_policies(const TuneReplayOptions
   return out;
 }
 
-void replay(Replayed& replayed, const TraceReplay& how, const Selector& selector, int seeds,
+void replay(ReplayedJob& replayed, const TraceReplay& how, const Selector& selector, int seeds,
             const std::function<void()>& done_one) {
   replayed.fixed = fixed_costs(replayed.job, how);
   const auto runs_of = [&](const ReplayPolicy& policy) {
@@ -118,7 +118,7 @@ std::string break_even_text(const ReplayPolicy& policy, const ReplayFigures& fig
   return figures.break_even ? fmt::format("{}", *figures.break_even) : "never";
 }
 
-void add_job(Table& table, const Replayed& replayed) {
+void add_job(Table& table, const ReplayedJob& replayed) {
   const FixedCosts& fixed = replayed.fixed;
   const double n = fixed.recurrences;
   for (std::size_t i = 0; i < replayed.policies.size(); ++i) {
@@ -140,8 +140,8 @@ void add_job(Table& table, const Replayed& replayed) {
   }
 }
 
-void print_jobs(const std::vector<Replayed>& jobs) {
-  for (const Replayed& replayed : jobs) {
+void print_jobs(const std::vector<ReplayedJob>& jobs) {
+  for (const ReplayedJob& replayed : jobs) {
     const FixedCosts& fixed = replayed.fixed;
     const auto& highest = std::find_if(
         replayed.job.sizes.begin(), replayed.job.sizes.end(),
@@ -165,10 +165,10 @@ struct Totals {
   int never = 0;
 };
 
-Totals totals_of(const std::vector<Replayed>& jobs, std::size_t policy) {
+Totals totals_of(const std::vector<ReplayedJob>& jobs, std::size_t policy) {
   Totals out;
   const double count = static_cast<double>(jobs.size());
-  for (const Replayed& replayed : jobs) {
+  for (const ReplayedJob& replayed : jobs) {
     const ReplayFigures& figures = replayed.figures[policy];
     const FixedCosts& fixed = replayed.fixed;
     const double n = fixed.recurrences;
@@ -194,7 +194,7 @@ std::optional<double> median_break_even(const Totals& totals) {
   return count % 2 == 1 ? upper : (totals.break_even[count / 2 - 1] + upper) / 2;
 }
 
-void print_totals(const std::vector<Replayed>& jobs, const TraceReplay& how) {
+void print_totals(const std::vector<ReplayedJob>& jobs, const TraceReplay& how) {
   print("{}: regret in oracle runs, mean; ratios to the default, geometric; eta {}, beta {}\n",
         jobs.size() == 1 ? "1 job" : fmt::format("All {} jobs", jobs.size()), how.eta, how.beta);
   Table table({"<policy", "regret", "energy", "time", "cost", "over oracle", "break-even", "latest",
@@ -219,7 +219,7 @@ void print_totals(const std::vector<Replayed>& jobs, const TraceReplay& how) {
   print("{}\n", table.text());
 }
 
-void print_single_runs(const std::vector<Replayed>& jobs, const Selector& selector) {
+void print_single_runs(const std::vector<ReplayedJob>& jobs, const Selector& selector) {
   print("One run at the default batch size, its limit tuned by {} from the first epoch on\n",
         to_string(selector));
   Table table({"<GPU", "<workload", "limit", "readings", "energy", "time", "cost",
@@ -236,7 +236,7 @@ void print_single_runs(const std::vector<Replayed>& jobs, const Selector& select
     sum.slowdown += run.slowdown / n;
     sum.cost_saving += run.cost_saving / n;
   };
-  for (const Replayed& each : jobs) {
+  for (const ReplayedJob& each : jobs) {
     std::vector<std::string> row{each.gpu, each.job.task.name,
                                  fmt::format("{:.0f}", each.single.limit_w),
                                  fmt::format("{}", each.single.readings)};
@@ -292,7 +292,7 @@ Json single_json(const SingleRun& run) {
           {"cost_saving_ratio", run.cost_saving}};
 }
 
-Json job_json(const Replayed& replayed) {
+Json job_json(const ReplayedJob& replayed) {
   Json policies = Json::object();
   for (std::size_t i = 0; i < replayed.policies.size(); ++i)
     policies[replayed.policies[i]->name] = figures_json(replayed.figures[i], replayed.first[i]);
@@ -309,9 +309,9 @@ Json job_json(const Replayed& replayed) {
           {"single_run_hindsight", single_json(replayed.hindsight)}};
 }
 
-void print_document(const std::vector<Replayed>& jobs, const TraceReplay& how, int seeds) {
+void print_document(const std::vector<ReplayedJob>& jobs, const TraceReplay& how, int seeds) {
   Json list = Json::array();
-  for (const Replayed& each : jobs) list.push_back(job_json(each));
+  for (const ReplayedJob& each : jobs) list.push_back(job_json(each));
   print_json({{"eta", how.eta}, {"beta", how.beta}, {"seeds", seeds}, {"jobs", std::move(list)}});
 }
 
@@ -330,7 +330,7 @@ Result<int> run_verb(const TuneReplayOptions& options) {
   const Instant begin = clock.now();
   Progress progress("replays");
   std::size_t done = 0;
-  for (Replayed& job : jobs) {
+  for (ReplayedJob& job : jobs) {
     job.policies = policies;
     replay(job, how, selector, options.seeds,
            [&] { progress.show(++done, jobs.size() * policies.size(), clock.now() - begin); });

@@ -108,6 +108,17 @@ std::string signed_percent_text(double share, int digits) {
   return fmt::format("{:+.{}f} %", share * 100, digits);
 }
 
+std::string worst_text(double loss, const std::string& app) {
+  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
 std::string duration_text(Duration time) {
   const double s = seconds(time);
   if (s < 60) return fmt::format("{:.1f} s", s);

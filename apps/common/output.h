@@ -44,6 +44,11 @@ class Table {
 std::string percent_text(double share, int digits = 1);         // "7.2 %"
 std::string signed_percent_text(double share, int digits = 1);  // "+34.5 %"
 std::string duration_text(Duration time);                       // "1:02:03", "12.3 s"
+// "10.0 % GeMM": a loss and the application that has it; the application of a loss only.
+std::string worst_text(double loss, const std::string& app);
+
+// One cell of CSV, quoted where it has to be (RFC 4180).
+std::string csv_cell(const std::string& text);
 
 // "12 of 80 jobs, 3 s left", rewritten in place; silent when standard error is no terminal.
 class Progress {

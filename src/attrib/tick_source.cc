@@ -20,7 +20,7 @@ constexpr const char* kIssues[kTickIssues] = {
 };
 
 // No board draws it (docs/sensors.md).
-constexpr double kMostWatts = 10'000;
+constexpr double kMostBoardWatts = 10'000;
 // A counter moves in steps of 0.1 s on all that we know: assumed never above 1 s.
 constexpr Duration kCounterStep = std::chrono::seconds(1);
 // What MIG has divided every GPU into so far: for a driver that does not tell.
@@ -155,7 +155,7 @@ std::optional<std::int64_t> counter_of(const Sample& board, IssueCounts& issues)
 // As telemetry's energy meter chooses.
 std::optional<Watts> power_of(const Sample& board, IssueCounts& issues) {
   for (const auto& reading : {board.power_instant, board.power_usage, board.power_average})
-    if (const auto power = sound(reading, issues); power && power->value() <= kMostWatts)
+    if (const auto power = sound(reading, issues); power && power->value() <= kMostBoardWatts)
       return power;
   return std::nullopt;
 }
@@ -195,7 +195,7 @@ std::optional<std::int64_t> TickSource::step(const Sample& board, Duration lengt
   if (length <= Duration::zero()) return std::nullopt;
   if (!before) return count(issues, TickIssue::counter_began), std::nullopt;
   if (*counter < *before) return count(issues, TickIssue::counter_back), std::nullopt;
-  const double most = kMostWatts * seconds(length + kCounterStep) * 1000;
+  const double most = kMostBoardWatts * seconds(length + kCounterStep) * 1000;
   if (static_cast<double>(*counter - *before) > most)
     return count(issues, TickIssue::counter_jump), std::nullopt;
   return *counter - *before;

@@ -238,13 +238,13 @@ Result<void> check_together(const Experiment& e) {
   return {};
 }
 
-std::string printed(const std::string& value) { return quoted(value); }
-std::string printed(int value) { return fmt::format("{}", value); }
-std::string printed(double value) { return fmt::format("{}", value); }
+std::string toml_text(const std::string& value) { return quoted(value); }
+std::string toml_text(int value) { return fmt::format("{}", value); }
+std::string toml_text(double value) { return fmt::format("{}", value); }
 template <class T>
-std::string printed(const std::vector<T>& values) {
+std::string toml_text(const std::vector<T>& values) {
   std::vector<std::string> texts;
-  for (const T& value : values) texts.push_back(printed(value));
+  for (const T& value : values) texts.push_back(toml_text(value));
   return fmt::format("[{}]", joined(texts));
 }
 
@@ -306,7 +306,7 @@ std::string print_experiment(const Experiment& experiment) {
     out += fmt::format("# {}\n", info.summary);
     const bool shown =
         is_set(value) && fits(experiment.place, fmt::format("{}.{}", info.section, info.key));
-    out += shown ? fmt::format("{} = {}\n", info.key, printed(value))
+    out += shown ? fmt::format("{} = {}\n", info.key, toml_text(value))
                  : fmt::format("# {} =\n", info.key);
   });
   for (const ExperimentPolicy& policy : experiment.policies) {

@@ -10,7 +10,7 @@ namespace {
 
 // Paths of more are no runtime's: the kernel's own limit on a path is 4096 bytes.
 constexpr std::size_t kLongestPath = 4096;
-constexpr std::size_t kContainerDigits = 64;
+constexpr std::size_t kContainerIdDigits = 64;
 constexpr std::string_view kDeleted = " (deleted)";  // a group that is gone, its zombie not
 
 bool is_hex(std::string_view text) {
@@ -37,9 +37,9 @@ std::optional<std::uint32_t> number_after(std::string_view segment, std::string_
 // runtimes' ids look the same. A conmon is the container's keeper and not in it.
 std::string_view container_in(std::string_view segment) {
   if (segment.ends_with(".scope")) segment.remove_suffix(6);
-  if (segment.size() < kContainerDigits) return {};
-  const auto id = segment.substr(segment.size() - kContainerDigits);
-  const auto runtime = segment.substr(0, segment.size() - kContainerDigits);
+  if (segment.size() < kContainerIdDigits) return {};
+  const auto id = segment.substr(segment.size() - kContainerIdDigits);
+  const auto runtime = segment.substr(0, segment.size() - kContainerIdDigits);
   if (!is_hex(id) || runtime.ends_with("conmon-")) return {};
   return runtime.empty() || runtime.ends_with('-') ? id : std::string_view();
 }

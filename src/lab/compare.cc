@@ -6,12 +6,11 @@
 #include <thread>
 
 #include "govern/envelope_rule.h"
+#include "lab/figures.h"
 #include "lab/hindsight.h"
 
 namespace derate {
 namespace {
-
-constexpr Duration kShortestJudged = std::chrono::seconds(30);
 
 void add(HindsightFigures& figures, const Outcome& outcome, const std::string& app,
          std::size_t count) {

@@ -8,7 +8,6 @@
 namespace derate {
 namespace {
 
-constexpr Duration kShortestJudged = std::chrono::seconds(30);
 constexpr int kResamples = 1000;
 
 // Of one job, against the baseline's.

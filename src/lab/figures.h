@@ -15,6 +15,9 @@
 
 namespace derate {
 
+// A shorter job says nothing of a promise.
+inline constexpr Duration kShortestJudged = std::chrono::seconds(30);
+
 // A mean, and where 95 % of the means lie of samples drawn again from the same jobs (percentile
 // bootstrap). Without an interval: of one job.
 struct Figure {

@@ -10,7 +10,7 @@ namespace derate {
 namespace {
 
 // A job that needs longer than this many times its work is not getting anywhere.
-constexpr int kPatience = 100;
+constexpr int kJobPatience = 100;
 
 Instant arrival(const SimJobSpec& spec) {
   std::mt19937_64 random(spec.gpu.seed * 0x2545f4914f6cdd1dULL + 1);
@@ -36,7 +36,7 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   SimJobResult result;
   const Duration tick = policy_tick(spec.params);
   const Instant arrives = arrival(spec);
-  const Instant give_up = arrives + kPatience * spec.work;
+  const Instant give_up = arrives + kJobPatience * spec.work;
   Joules sensed_at_start{};
   for (Instant next{}; gpu.job() == nullptr || gpu.busy(); next += tick) {
     if (gpu.job() == nullptr && arrives <= next) {

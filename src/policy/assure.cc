@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kPriors[] = {"own", "all", "V100-SXM2", "A100-SXM4"};
 constexpr const char* kNoYes[] = {"no", "yes"};
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kAssureParams[] = {
     {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job",
      "0.10", 0, 0.5, false},
     {"confidence", ParamSpec::Type::number, "", "with which the promise is kept", "0.99", 0.5,
@@ -606,7 +606,7 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   return steady(estimate, envelope);
 }
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   const auto number = [&](const char* name) { return *setup.params.number(name); };
   AssureOptions options;
   options.highest = setup.envelope.highest();
@@ -632,8 +632,8 @@ PolicyInfo assure_info() {
           "promise surely enough, counts what was earned and lost over the whole job, knows phases "
           "again that return, and looks at the highest clock only when it must.",
           false,
-          kParams,
-          create};
+          kAssureParams,
+          create_assure};
 }
 
 }  // namespace derate

@@ -9,7 +9,7 @@ namespace {
 constexpr double kDrift = 0.5, kAlarm = 12;
 constexpr double kMost = 7;  // one reading alone raises no alarm
 constexpr double kFarOut = 5;
-constexpr int kFewest = 2;
+constexpr int kFewestOfChange = 2;
 constexpr double kUtilisation = 0.02, kShare = 0.01;  // sd at least, of what rests against its end
 constexpr double kPower = 0.04;                       // sd at least, relative: operand data, heat
 
@@ -23,7 +23,7 @@ bool Cusum::add(double innovation) {
 }
 
 bool ChangeWatch::Stream::add(double value, double least_sd) {
-  if (readings.count() < kFewest) {
+  if (readings.count() < kFewestOfChange) {
     readings.add(value);
     return false;
   }

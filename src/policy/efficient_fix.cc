@@ -5,7 +5,7 @@
 namespace derate {
 namespace {
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kEfficientFixParams[] = {
     {"clock", ParamSpec::Type::number, "MHz",
      "the clock to lock; default: the end of the chip's flat-voltage region", "", 1, 10000},
 };
@@ -22,7 +22,7 @@ class EfficientFix final : public Policy {
   Megahertz clock_;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_efficient_fix(const PolicySetup& setup) {
   const auto given = setup.params.number("clock");
   if (!given) return std::make_unique<EfficientFix>(setup.efficient_clock);
   const Megahertz clock(*given);
@@ -45,8 +45,8 @@ PolicyInfo efficient_fix_info() {
       "Locks the SM clock where the chip's voltage begins to rise: the most work for a joule on "
       "average, at a loss that nobody bounds. EfficientFix of the GEEPAFS paper (EuroSys'24).",
       true,
-      kParams,
-      create};
+      kEfficientFixParams,
+      create_efficient_fix};
 }
 
 }  // namespace derate

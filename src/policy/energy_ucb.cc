@@ -7,7 +7,7 @@
 namespace derate {
 namespace {
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kEnergyUcbParams[] = {
     {"delta", ParamSpec::Type::number, "",
      "loss by the means seen above which a clock is not taken; 1: any (assumed)", "0.10", 0, 1},
     {"alpha", ParamSpec::Type::number, "J", "weight of exploration (the authors')", "1", 0, 1e6},
@@ -35,7 +35,7 @@ struct Arm {
   double progress = 0;  // mean
 };
 
-struct Plan {
+struct UcbPlan {
   std::vector<Arm> arms;  // ascending
   double delta = 0, alpha = 0, lambda = 0;
 };
@@ -43,7 +43,7 @@ struct Plan {
 // One choice a tick. The reading of a tick belongs to the clock that was set one tick before.
 class EnergyUcb final : public Policy {
  public:
-  explicit EnergyUcb(Plan plan) : plan_(std::move(plan)) {}
+  explicit EnergyUcb(UcbPlan plan) : plan_(std::move(plan)) {}
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.power)
@@ -107,15 +107,15 @@ class EnergyUcb final : public Policy {
     return best != nullptr ? best : highest;
   }
 
-  Plan plan_;
+  UcbPlan plan_;
   Arm* present_ = nullptr;     // the clock set last
   Arm* to_be_read_ = nullptr;  // the same, unless a tick without a kernel came between
   int step_ = 1;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_energy_ucb(const PolicySetup& setup) {
   const ParamValues& params = setup.params;
-  Plan plan{.delta = *params.number("delta"),
+  UcbPlan plan{.delta = *params.number("delta"),
             .alpha = *params.number("alpha"),
             .lambda = *params.number("lambda")};
   const int count = static_cast<int>(*params.number("arms"));
@@ -140,8 +140,8 @@ PolicyInfo energy_ucb_info() {
           "memory utilisation for the core and uncore utilisation of an Intel GPU: delta bounds "
           "what these two show.",
           true,
-          kParams,
-          create,
+          kEnergyUcbParams,
+          create_energy_ucb,
           PolicyInfo::Promise::none};
 }
 

@@ -85,7 +85,7 @@ Choice choose(const std::vector<Reading>& readings, const std::vector<double>& p
 
 namespace {
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kGeepafsParams[] = {
     {"delta", ParamSpec::Type::number, "", "performance that may be lost: the promise is 1 - delta",
      "0.10", 0, 0.5, false},
     {"probe_clocks", ParamSpec::Type::list, "MHz",
@@ -120,7 +120,7 @@ class MovingMean {
   double sum_ = 0;
 };
 
-struct Plan {
+struct GeepafsPlan {
   geepafs::Settings settings;
   std::vector<double> probes;  // ascending, MHz
   double min_clock_mhz = 0;
@@ -134,7 +134,7 @@ struct Plan {
 // below that hold. The reading of a tick belongs to the clock that was set one tick before.
 class Geepafs final : public Policy {
  public:
-  explicit Geepafs(Plan plan) : plan_(std::move(plan)), busy_(plan_.window) { start_probe(); }
+  explicit Geepafs(GeepafsPlan plan) : plan_(std::move(plan)), busy_(plan_.window) { start_probe(); }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.sm_clock ||
@@ -236,7 +236,7 @@ class Geepafs final : public Policy {
     if (step_ > -2) --step_;
   }
 
-  Plan plan_;
+  GeepafsPlan plan_;
   MovingMean busy_;
   int step_ = 0;
   int held_ticks_ = 0;
@@ -272,9 +272,9 @@ Result<std::vector<double>> probe_clocks(const PolicySetup& setup) {
   return probes;
 }
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_geepafs(const PolicySetup& setup) {
   const ParamValues& params = setup.params;
-  Plan plan;
+  GeepafsPlan plan;
   plan.probes = TRY(probe_clocks(setup));
   plan.settings.performance = 1 - *params.number("delta");
   plan.settings.highest_mhz = setup.envelope.highest().value();
@@ -299,8 +299,8 @@ PolicyInfo geepafs_info() {
       "at each of four clocks, and the clock is the higher of the most efficient probe clock and "
       "the lowest clock that the model allows, capped by what GPU utilisation allows.",
       true,
-      kParams,
-      create};
+      kGeepafsParams,
+      create_geepafs};
 }
 
 }  // namespace derate

@@ -7,7 +7,7 @@
 namespace derate {
 namespace {
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kGpuActivityParams[] = {
     {"phi", ParamSpec::Type::number, "",
      "bias: 0.5 uses the whole range, 1 only the efficient clock, 0 only the highest", "0.5", 0, 1},
     {"efficient_clock", ParamSpec::Type::number, "MHz",
@@ -88,7 +88,7 @@ class GpuActivity final : public Policy {
   int idle_ticks_ = 0;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_gpu_activity(const PolicySetup& setup) {
   const Envelope& envelope = setup.envelope;
   const auto given = setup.params.number("efficient_clock");
   const Megahertz efficient = given ? Megahertz(*given) : setup.efficient_clock;
@@ -110,8 +110,8 @@ PolicyInfo gpu_activity_info() {
       "agent gpu_activity of GEOPM, as it documents and codes it. It needs the SMs' activity, "
       "which NVML has on Hopper and later; without it the clock is the highest, as there.",
       true,
-      kParams,
-      create,
+      kGpuActivityParams,
+      create_gpu_activity,
       PolicyInfo::Promise::none};
 }
 

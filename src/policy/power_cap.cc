@@ -7,7 +7,7 @@ namespace {
 
 // 0.8: of the limits in Zeus's public V100 sweep (68 training jobs, 250 W) the lowest at which all
 // jobs but one keep 90 % of their performance (docs/policies/power-cap.md).
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kPowerCapParams[] = {
     {"share", ParamSpec::Type::number, "", "power limit as a share of the factory's", "0.8", 0, 1,
      false},
     {"watts", ParamSpec::Type::number, "W", "power limit; comes before share", "", 1, 10000},
@@ -26,7 +26,7 @@ class PowerCap final : public Policy {
   Watts limit_, factory_;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_power_cap(const PolicySetup& setup) {
   if (!setup.power_limits)
     return Error{Errc::not_supported,
                  "the driver of this GPU lets nobody set its power limit, as on laptops; a policy "
@@ -53,8 +53,8 @@ PolicyInfo power_cap_info() {
           "GPU's own regulator lowers the clock where the work would draw more. Work that draws "
           "less than the limit is not touched, so that little is saved on it.",
           false,
-          kParams,
-          create};
+          kPowerCapParams,
+          create_power_cap};
 }
 
 }  // namespace derate

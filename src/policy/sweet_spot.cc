@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kDelegates[] = {"geepafs", "max-freq", "efficient-fix", "nv-boost",
                                       "utiliz-scale"};
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kSweetSpotParams[] = {
     {"cap", ParamSpec::Type::number, "", "share of the highest clock at which shared work is held",
      "0.7", 0, 1, false},
     {"utilisation", ParamSpec::Type::number, "", "GPU utilisation above which a shared GPU is held",
@@ -28,7 +28,7 @@ constexpr ParamSpec kParams[] = {
 // Both assumed: once capped a GPU counts as busy down to so much less, so that a reading that
 // wavers at the threshold does not end the cap; a count older than that says nothing any more.
 constexpr Fraction kBand{0.1};
-constexpr Duration kForgetAfter = std::chrono::seconds(10);
+constexpr Duration kForgetSpeedAfter = std::chrono::seconds(10);
 
 class SweetSpot final : public Policy {
  public:
@@ -57,7 +57,7 @@ class SweetSpot final : public Policy {
     if (estimate.tenants) {
       tenants_ = estimate.tenants;
       counted_at_ = estimate.time;
-    } else if (estimate.time - counted_at_ > kForgetAfter) {
+    } else if (estimate.time - counted_at_ > kForgetSpeedAfter) {
       tenants_.reset();
     }
   }
@@ -93,7 +93,7 @@ class SweetSpot final : public Policy {
   std::optional<Instant> disagree_since_;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_sweet_spot(const PolicySetup& setup) {
   const auto place = static_cast<std::size_t>(*setup.params.number("delegate"));
   SweetSpot::Plan plan{.delegate = setup};
   plan.delegate_info = TRY(find_policy(kDelegates[place]));
@@ -120,8 +120,8 @@ PolicyInfo sweet_spot_info() {
       "is ours. It runs as the published policies that it delegates to: the rate-limit rule would "
       "put off their probes.",
       true,
-      kParams,
-      create,
+      kSweetSpotParams,
+      create_sweet_spot,
       PolicyInfo::Promise::none};
 }
 

@@ -5,7 +5,7 @@
 namespace derate {
 namespace {
 
-constexpr ParamSpec kParams[] = {
+constexpr ParamSpec kUtilizScaleParams[] = {
     {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
     {"interval", ParamSpec::Type::number, "s", "time between two looks at full clock", "4", 0.1,
      3600},
@@ -41,7 +41,7 @@ class UtilizScale final : public Policy {
   Reason reason_;
 };
 
-Result<std::unique_ptr<Policy>> create(const PolicySetup& setup) {
+Result<std::unique_ptr<Policy>> create_utiliz_scale(const PolicySetup& setup) {
   const double ticks = *setup.params.number("interval") / *setup.params.number("tick");
   if (ticks < 2) return Error{Errc::invalid_argument, "interval: must be at least two ticks long"};
   return std::make_unique<UtilizScale>(setup.efficient_clock, static_cast<int>(std::lround(ticks)));
@@ -57,8 +57,8 @@ PolicyInfo utiliz_scale_info() {
           "(EuroSys'24), with the interval of the paper; the authors' C program never acts on it, "
           "their Python program does.",
           true,
-          kParams,
-          create};
+          kUtilizScaleParams,
+          create_utiliz_scale};
 }
 
 }  // namespace derate

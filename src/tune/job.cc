@@ -55,7 +55,7 @@ Result<void> check_value(const JobField& field, const std::optional<double>& val
 Result<void> check_value(const JobField&, const std::string&) { return {}; }
 Result<void> check_value(const JobField&, bool) { return {}; }
 
-constexpr const char* kKnobs[] = {"power-limit", "clock", "none"};
+constexpr const char* kJobKnobs[] = {"power-limit", "clock", "none"};
 
 }  // namespace
 
@@ -65,9 +65,9 @@ Result<void> check_job_name(std::string_view name) {
 }
 
 Result<void> check_knob(const std::string& knob) {
-  if (std::find(std::begin(kKnobs), std::end(kKnobs), knob) == std::end(kKnobs))
+  if (std::find(std::begin(kJobKnobs), std::end(kJobKnobs), knob) == std::end(kJobKnobs))
     return not_allowed("knob", fmt::format("'{}'", knob),
-                       fmt::format("are {}", fmt::join(kKnobs, ", ")));
+                       fmt::format("are {}", fmt::join(kJobKnobs, ", ")));
   return {};
 }
 

@@ -51,12 +51,6 @@ KnobSearch search_with(const KnobSearchOptions& options, std::span<const KnobRea
   return out;
 }
 
-void put_together(WorkSpan& into, const WorkSpan& span) {
-  into.end += span.time();
-  into.work += span.work;
-  into.energy += span.energy;
-}
-
 }  // namespace
 
 RunTuner::RunTuner(RunTunerOptions options)
@@ -225,7 +219,7 @@ bool RunTuner::counts(const WorkSpan& span) const {
 
 void RunTuner::take(const WorkSpan& span, Instant now) {
   const bool counted = counts(span);
-  if (stage_ == Stage::profiling && span.begin >= profiled_.begin) put_together(profiled_, span);
+  if (stage_ == Stage::profiling && span.begin >= profiled_.begin) add_span(profiled_, span);
   if (!counted) return;
   if (asked_ == options_.search.settings.back())
     longest_reference_ = std::max(longest_reference_, span.time());

@@ -14,15 +14,9 @@ constexpr double kStep = 0.02;
 constexpr double kStepErrors = 3;
 constexpr std::size_t kStepBlocks = 8;
 
-void put_together(WorkSpan& into, const WorkSpan& span) {
-  into.end += span.time();
-  into.work += span.work;
-  into.energy += span.energy;
-}
-
 WorkSpan sum(std::span<const WorkSpan> blocks) {
   WorkSpan out;
-  for (const WorkSpan& block : blocks) put_together(out, block);
+  for (const WorkSpan& block : blocks) add_span(out, block);
   return out;
 }
 
@@ -57,6 +51,12 @@ bool stepped(std::span<const WorkSpan> blocks) {
 }
 
 }  // namespace
+
+void add_span(WorkSpan& into, const WorkSpan& span) {
+  into.end += span.time();
+  into.work += span.work;
+  into.energy += span.energy;
+}
 
 std::optional<Joules> SpanMaker::energy_at(Instant time) const {
   if (points_.empty() || time < points_.front().time || time > points_.back().time)
@@ -107,7 +107,7 @@ WorkSpan WorkMeter::pauses() const {
   WorkSpan out;
   const auto paused = this->paused();
   for (std::size_t i = 0; i < spans_.size(); ++i)
-    if (paused[i]) put_together(out, spans_[i]);
+    if (paused[i]) add_span(out, spans_[i]);
   return out;
 }
 
@@ -117,7 +117,7 @@ std::vector<WorkSpan> WorkMeter::blocks() const {
   const auto paused = this->paused();
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     if (paused[i]) continue;
-    put_together(block, spans_[i]);
+    add_span(block, spans_[i]);
     if (block.time() < kBlock) continue;
     out.push_back(std::exchange(block, {}));
   }

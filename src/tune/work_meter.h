@@ -19,6 +19,9 @@ struct WorkSpan {
   Duration time() const { return end - begin; }
 };
 
+// Makes `into` longer by `span`: as if the second followed the first at once.
+void add_span(WorkSpan& into, const WorkSpan& span);
+
 // Makes spans of what is seen each round. Joules are known at rounds, reports come in between: the
 // joules at a report are on the line between the two rounds around it.
 class SpanMaker {

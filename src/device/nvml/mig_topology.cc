@@ -16,7 +16,7 @@ namespace {
 
 using nvml::Return;
 
-constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
+constexpr double kBytesPerMib = 1024.0 * 1024.0;
 constexpr unsigned int kMigDevicesMax = 256;  // far more than 7 or 8: a driver's rubbish ends here
 
 // "NVIDIA H200 MIG 1c.3g.71gb" and "MIG 3g.71gb" are both "3g.71gb".
@@ -96,7 +96,7 @@ void apply(GpuInstance& out, const nvml::InstanceProfile& profile) {
   out.profile = profile_of(nvml_text(profile.name));
   out.slices = static_cast<int>(profile.slices);
   out.multiprocessors = static_cast<int>(profile.multiprocessors);
-  out.memory_bytes = static_cast<double>(profile.memory_mib) * kBytesPerMebibyte;
+  out.memory_bytes = static_cast<double>(profile.memory_mib) * kBytesPerMib;
 }
 
 GpuInstance instance_of(const nvml::InstanceInfo& info, const MigProfiles& profiles) {
@@ -125,7 +125,7 @@ GpuInstance instance_of(const NvmlFunctions& nvml, std::span<const MigDevice> de
   }
   out.slices = static_cast<int>(sum.gpu_instance_slices);
   if (sum.memory_mib > 0)
-    out.memory_bytes = static_cast<double>(sum.memory_mib) * kBytesPerMebibyte;
+    out.memory_bytes = static_cast<double>(sum.memory_mib) * kBytesPerMib;
   // Compute instances need not fill their GPU instance.
   if (sum.compute_instance_slices > 0)
     out.multiprocessors =
@@ -140,7 +140,7 @@ GpuInstance instance_of(const NvmlFunctions& nvml, std::span<const MigDevice> de
 // Slices are of equal size, and a little of them is kept back.
 void estimate_memory_slices(GpuInstance& instance, const MigProfiles& profiles) {
   if (instance.memory_slices > 0 || !profiles.memory_slices || !instance.memory_bytes) return;
-  const double share = *instance.memory_bytes / (profiles.memory_mib * kBytesPerMebibyte);
+  const double share = *instance.memory_bytes / (profiles.memory_mib * kBytesPerMib);
   const auto slices = static_cast<int>(std::lround(share * *profiles.memory_slices));
   instance.memory_slices = std::clamp(slices, 1, *profiles.memory_slices);
 }

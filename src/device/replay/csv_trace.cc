@@ -37,7 +37,7 @@ std::optional<Duration> unix_time(std::string_view text) {
   return std::chrono::seconds(*whole_seconds) + Duration(*parse_integer(fraction));
 }
 
-constexpr Column kColumns[] = {
+constexpr Column kCsvColumns[] = {
     number_column(
         "p_avg_mw", 1000, 0, "field 185, mW", [](auto& s) -> auto& { return s.power_average; }),
     number_column(
@@ -106,16 +106,16 @@ bool all_zero(const Activity& a) {
          a.pcie_rx.value_or(BytesPerSecond()) == BytesPerSecond();
 }
 
-class Parser {
+class CsvParser {
  public:
-  Parser(std::string_view text, std::string_view name) : lines_(text, name) {}
+  CsvParser(std::string_view text, std::string_view name) : lines_(text, name) {}
 
   Result<Trace> parse() {
     const auto names = next_line();
     if (!names)
       return Error{Errc::bad_data, fmt::format("{}: the line of column names is missing or cut off",
                                                lines_.next_place())};
-    layout_ = TRY(read_layout(*names, kColumns, kTime, kLabel).with(lines_.place()));
+    layout_ = TRY(read_layout(*names, kCsvColumns, kTime, kLabel).with(lines_.place()));
     while (const auto line = next_line()) TRY(read_row(*line).with(lines_.place()));
     if (lines_.torn()) trace_.notes.push_back(lines_.torn_note());
     return std::move(trace_);
@@ -241,11 +241,11 @@ Result<void> add_capability(Trace& trace, std::string_view name, const CsvOption
 
 }  // namespace
 
-std::span<const Column> csv_columns() { return kColumns; }
+std::span<const Column> csv_columns() { return kCsvColumns; }
 
 Result<Trace> parse_csv_trace(std::string_view text, std::string_view name,
                               const CsvOptions& options) {
-  Trace trace = TRY(Parser(text, name).parse());
+  Trace trace = TRY(CsvParser(text, name).parse());
   TRY(add_capability(trace, name, options));
   return trace;
 }

@@ -11,9 +11,9 @@ namespace {
 
 using std::chrono::microseconds;
 
-class Parser {
+class TraceParser {
  public:
-  Parser(std::string_view text, std::string_view name) : lines_(text, name) {}
+  TraceParser(std::string_view text, std::string_view name) : lines_(text, name) {}
 
   Result<Trace> parse() {
     TRY(read_head());
@@ -126,7 +126,7 @@ Result<Trace> read_trace(const std::string& path) {
 }
 
 Result<Trace> parse_trace(std::string_view text, std::string_view name) {
-  return Parser(text, name).parse();
+  return TraceParser(text, name).parse();
 }
 
 }  // namespace derate

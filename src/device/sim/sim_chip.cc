@@ -14,7 +14,6 @@ namespace {
 
 using namespace literals;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 std::vector<Megahertz> clocks_every(double low, double step, int count) {
   std::vector<Megahertz> clocks;
@@ -49,7 +48,7 @@ SimChip v100() {
           .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
           .memory_roof = MemoryRoof{900_MHz, 1.75},
           .unused_clock = 135_MHz,
-          .thermal = {0.10, seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+          .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
           .latency = {milliseconds(20), milliseconds(150)},
           .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
                       .usage = {milliseconds(20), milliseconds(10), 0.5_W},
@@ -83,7 +82,7 @@ SimChip v100_maxq() {
       .memory_roof = MemoryRoof{900_MHz, 1.75},
       .kin = Kin{"V100-SXM2", 877.0 / 810},
       .unused_clock = 135_MHz,
-      .thermal = {0.10, seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+      .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
       .latency = {milliseconds(20), milliseconds(150)},
       .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
                   .usage = {milliseconds(20), milliseconds(10), 0.5_W},
@@ -134,7 +133,7 @@ SimChip a100() {
                      {1305, 73.6},
                      {1410, 82.3}},
       .unused_clock = 210_MHz,
-      .thermal = {0.097, seconds(25), 20_degC, 92_degC, 50_degC, 15_W, 0.015},
+      .thermal = {0.097, std::chrono::seconds(25), 20_degC, 92_degC, 50_degC, 15_W, 0.015},
       .latency = {milliseconds(20), milliseconds(150)},
       .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
                   .usage = {milliseconds(100), milliseconds(25), 1.0_W},
@@ -173,12 +172,12 @@ SimChip h200() {
                      {1890, 127},
                      {1980, 127}},
       .unused_clock = 345_MHz,
-      .thermal = {0.06, seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+      .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
       .latency = {milliseconds(15), milliseconds(150)},
       .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
-                  .usage = {milliseconds(100), seconds(1), 0.3_W},
+                  .usage = {milliseconds(100), std::chrono::seconds(1), 0.3_W},
                   .instant = PowerSensorSpec{milliseconds(100), milliseconds(20), 1.0_W},
-                  .average = PowerSensorSpec{milliseconds(100), seconds(1), 0.3_W},
+                  .average = PowerSensorSpec{milliseconds(100), std::chrono::seconds(1), 0.3_W},
                   .energy_refresh = milliseconds(100),
                   .activity_window = milliseconds(100)},
       .provenance = {
@@ -217,12 +216,12 @@ SimChip h100() {
       // NVIDIA's data sheets: 4.8 against 3.35 TB/s.
       .kin = Kin{"H200", 4.8 / 3.35},
       .unused_clock = 345_MHz,
-      .thermal = {0.06, seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+      .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
       .latency = {milliseconds(15), milliseconds(150)},
       .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
-                  .usage = {milliseconds(100), seconds(1), 0.3_W},
+                  .usage = {milliseconds(100), std::chrono::seconds(1), 0.3_W},
                   .instant = PowerSensorSpec{milliseconds(100), milliseconds(25), 1.0_W},
-                  .average = PowerSensorSpec{milliseconds(100), seconds(1), 0.3_W},
+                  .average = PowerSensorSpec{milliseconds(100), std::chrono::seconds(1), 0.3_W},
                   .energy_refresh = milliseconds(100),
                   .activity_window = milliseconds(100)},
       .provenance = {
@@ -251,10 +250,10 @@ SimChip rtx4070_laptop() {
       .voltage = {{1500, 1.0}, {2700, 1.50}},
       .idle_power = {{210, 8}, {1500, 12}, {2700, 22}},
       .unused_clock = 210_MHz,
-      .thermal = {0.55, seconds(20), 35_degC, 87_degC, 50_degC, 3_W, 0.015},
+      .thermal = {0.55, std::chrono::seconds(20), 35_degC, 87_degC, 50_degC, 3_W, 0.015},
       .latency = {milliseconds(20), milliseconds(150)},
-      .sensors = {.utilisation = {seconds(1), seconds(1), 0.5},
-                  .usage = {milliseconds(500), seconds(1), 0.5_W},
+      .sensors = {.utilisation = {std::chrono::seconds(1), std::chrono::seconds(1), 0.5},
+                  .usage = {milliseconds(500), std::chrono::seconds(1), 0.5_W},
                   .energy_refresh = milliseconds(100)},
       .provenance = {
           {"highest clock", "the GEEPAFS fork's logs: 2700 MHz; 2475 was the most reached", false},

@@ -7,7 +7,7 @@
 namespace derate {
 namespace {
 
-constexpr std::optional<Fraction> Activity::*kShares[] = {
+constexpr std::optional<Fraction> Activity::*kShareFields[] = {
     &Activity::graphics, &Activity::sm,     &Activity::occupancy,
     &Activity::integer,  &Activity::tensor, &Activity::dram,
     &Activity::fp64,     &Activity::fp32,   &Activity::fp16,
@@ -34,8 +34,8 @@ SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed
   if (spec.average) average_ = schedule(spec.average->refresh, spec.average->window);
   energy_ = schedule(spec.energy_refresh, step);
   if (spec.activity_window) activity_ = schedule(*spec.activity_window, *spec.activity_window);
-  activity_sums_.assign(std::size(kShares), 0);
-  activity_counts_.assign(std::size(kShares), 0);
+  activity_sums_.assign(std::size(kShareFields), 0);
+  activity_counts_.assign(std::size(kShareFields), 0);
 }
 
 // Each counter has a phase of its own: nothing ties its refresh to a governor's tick.
@@ -125,8 +125,8 @@ void SimSensors::renew_utilisation() {
 }
 
 void SimSensors::accumulate_activity(const Activity& activity) {
-  for (std::size_t i = 0; i < std::size(kShares); ++i) {
-    const auto& share = activity.*kShares[i];
+  for (std::size_t i = 0; i < std::size(kShareFields); ++i) {
+    const auto& share = activity.*kShareFields[i];
     if (!share) continue;
     ++activity_counts_[i];
     activity_sums_[i] += share->value();
@@ -137,8 +137,8 @@ void SimSensors::accumulate_activity(const Activity& activity) {
 // As for utilisation: not known throughout the window, not shown.
 void SimSensors::publish_activity() {
   ++shown_.activity_window;
-  for (std::size_t i = 0; i < std::size(kShares); ++i) {
-    auto& share = shown_.activity.*kShares[i];
+  for (std::size_t i = 0; i < std::size(kShareFields); ++i) {
+    auto& share = shown_.activity.*kShareFields[i];
     share.reset();
     if (activity_counts_[i] >= activity_.every)
       share = Fraction(activity_sums_[i] / static_cast<double>(activity_counts_[i]));
