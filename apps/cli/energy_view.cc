@@ -25,7 +25,8 @@ std::string check_text(const GpuEnergy& gpu) {
   if (gpu.source == EnergySource::none) return "no reading of power or energy";
   if (gpu.source == EnergySource::integrated) return "by power readings alone";
   if (!gpu.check_ratio)
-    return fmt::format("{} by power readings; too short to compare", window_joules_text(gpu.integrated));
+    return fmt::format("{} by power readings; too short to compare",
+                       window_joules_text(gpu.integrated));
   return fmt::format("power readings {}{}", signed_percent_text(*gpu.check_ratio - 1),
                      *gpu.agrees() ? "" : ": THEY DISAGREE");
 }
@@ -56,8 +57,8 @@ std::string windows_text(const WindowSums& windows) {
     const auto sum = sum_of(window);
     const auto each =
         sum ? std::optional(*sum / static_cast<double>(window.count)) : std::optional<Joules>();
-    table.add({name, fmt::format("{}", window.count), duration_text(window.time), window_joules_text(sum),
-               window_joules_text(each)});
+    table.add({name, fmt::format("{}", window.count), duration_text(window.time),
+               window_joules_text(sum), window_joules_text(each)});
   }
   std::string out = "\n" + table.text();
   if (windows.left_out() > 0)

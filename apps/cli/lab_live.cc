@@ -23,10 +23,10 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr Duration kLookAtPrograms = 5ms;        // at processes
-constexpr Duration kProgramPatience = 15s;    // for a program to begin or to end
-constexpr Duration kLastReading = 1s;  // so that the energy counter is read after the last job
-constexpr double kEnergyEvery = 0.2;   // s: a window's ends are that far from a reading at most
+constexpr Duration kLookAtPrograms = 5ms;   // at processes
+constexpr Duration kProgramPatience = 15s;  // for a program to begin or to end
+constexpr Duration kLastReading = 1s;       // so that the energy counter is read after the last job
+constexpr double kEnergyEvery = 0.2;  // s: a window's ends are that far from a reading at most
 constexpr int kWorkPatience = 100;  // a job that needs longer than so many times its work is stuck
 
 // Removed when it goes.
@@ -160,7 +160,8 @@ Result<void> LiveSession::await(Child& child, const std::string& what,
       return Error{Errc::io, fmt::format("{} ended at its start with exit code {}: {}", what, *code,
                                          last_line(in_folder(what + ".err")))};
     if (clock_.now() > last)
-      return Error{Errc::io, fmt::format("{} has not begun in {:.0f} s", what, seconds(kProgramPatience))};
+      return Error{Errc::io,
+                   fmt::format("{} has not begun in {:.0f} s", what, seconds(kProgramPatience))};
     clock_.sleep_until(clock_.now() + kLookAtPrograms);
   }
   return {};

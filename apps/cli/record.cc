@@ -41,7 +41,7 @@ struct Recorded {
 };
 
 Result<Recorded> record(TelemetrySource& source, Clock& clock, TraceWriter& writer,
-                       const RecordOptions& options) {
+                        const RecordOptions& options) {
   Recorded out;
   const Instant begin = clock.now();
   const Instant end = options.seconds > 0 ? begin + from_seconds(options.seconds) : Instant::max();

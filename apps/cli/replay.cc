@@ -65,8 +65,8 @@ struct ReplayedTrace {
   Ledger whole;
 };
 
-Result<ReplayedTrace> replay(const Trace& trace, const ChosenPolicy& policy, const Settings& settings,
-                        const std::string& records_path) {
+Result<ReplayedTrace> replay(const Trace& trace, const ChosenPolicy& policy,
+                             const Settings& settings, const std::string& records_path) {
   FakeClock clock;
   ReplayDevice device(trace, clock);
   std::vector<GovernedGpu> governed;

@@ -91,7 +91,8 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
   print_history(shown.history);
   if (shown.job && shown.job->cheapest_joules)
     print("The cheapest run cost {}, with batch size {}.\n",
-          scaled_joules_text(shown.job->cheapest_joules), shown.job->cheapest_batch_size.value_or(0));
+          scaled_joules_text(shown.job->cheapest_joules),
+          shown.job->cheapest_batch_size.value_or(0));
   return 0;
 }
 

@@ -116,8 +116,8 @@ class EnergyUcb final : public Policy {
 Result<std::unique_ptr<Policy>> create_energy_ucb(const PolicySetup& setup) {
   const ParamValues& params = setup.params;
   UcbPlan plan{.delta = *params.number("delta"),
-            .alpha = *params.number("alpha"),
-            .lambda = *params.number("lambda")};
+               .alpha = *params.number("alpha"),
+               .lambda = *params.number("lambda")};
   const int count = static_cast<int>(*params.number("arms"));
   const Megahertz lowest = setup.envelope.lowest(), highest = setup.envelope.highest();
   for (int i = 0; i < count; ++i) {

@@ -134,7 +134,9 @@ struct GeepafsPlan {
 // below that hold. The reading of a tick belongs to the clock that was set one tick before.
 class Geepafs final : public Policy {
  public:
-  explicit Geepafs(GeepafsPlan plan) : plan_(std::move(plan)), busy_(plan_.window) { start_probe(); }
+  explicit Geepafs(GeepafsPlan plan) : plan_(std::move(plan)), busy_(plan_.window) {
+    start_probe();
+  }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.sm_clock ||

@@ -7,7 +7,7 @@ namespace derate {
 namespace {
 
 constexpr double kLeastShare = 0.03;  // 3 steps of a counter in whole percents
-constexpr double kCurveForm = 0.004;       // sd of what a quadratic leaves of a measured curve
+constexpr double kCurveForm = 0.004;  // sd of what a quadratic leaves of a measured curve
 constexpr double kLevelDrift = 0.01;  // relative, of a counter between two visits
 constexpr double kPowerDrift = 0.01;  // relative: heat, operand data
 // Relative, of the clock that NVML shows while the power limit moves it: it read from 0.7 % below

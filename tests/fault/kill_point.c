@@ -83,13 +83,13 @@ pid_t fork(void) {
 static void count_open(const char *path, int flags) {
   if ((flags & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) != 0) count("open", path);
 }
-#define MODE(flags)                \
-  mode_t mode = 0;                 \
-  if (((flags) & O_CREAT) != 0) {  \
-    va_list list;                  \
-    va_start(list, flags);         \
-    mode = va_arg(list, mode_t);   \
-    va_end(list);                  \
+#define MODE(flags)              \
+  mode_t mode = 0;               \
+  if (((flags)&O_CREAT) != 0) {  \
+    va_list list;                \
+    va_start(list, flags);       \
+    mode = va_arg(list, mode_t); \
+    va_end(list);                \
   }
 int open(const char *path, int flags, ...) {
   MODE(flags)

@@ -124,8 +124,7 @@ GpuInstance instance_of(const NvmlFunctions& nvml, std::span<const MigDevice> de
     sum.memory_mib = one.memory_mib;
   }
   out.slices = static_cast<int>(sum.gpu_instance_slices);
-  if (sum.memory_mib > 0)
-    out.memory_bytes = static_cast<double>(sum.memory_mib) * kBytesPerMib;
+  if (sum.memory_mib > 0) out.memory_bytes = static_cast<double>(sum.memory_mib) * kBytesPerMib;
   // Compute instances need not fill their GPU instance.
   if (sum.compute_instance_slices > 0)
     out.multiprocessors =
