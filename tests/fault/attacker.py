@@ -1,0 +1,462 @@
+#!/usr/bin/env python3
+"""Users without rights, and what they do to Derate: each a process of its own under a user number
+that nobody has. For the rows of an attacker, scripts/kill-rounds and tests/bench/attack_bench.py.
+
+As a program, `attacker.py FOLDER`, it is the one attack whose environment matters.
+"""
+
+import contextlib
+import ctypes
+import fcntl
+import itertools
+import json
+import mmap
+import os
+import random
+import select
+import signal
+import socket
+import string
+import struct
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+
+FRESH, SECOND, THIRD, FOURTH = 65533, 65532, 65531, 65530  # users without account or group
+
+# Where this file lies, other users may not look.
+SOURCE = Path(__file__).read_text(encoding="utf-8") if "__file__" in globals() else ""
+LIBC = ctypes.CDLL(None, use_errno=True)
+PR_SET_PDEATHSIG = 1
+
+
+def can_be_others():
+    """Only root can start a process of another user."""
+    return os.geteuid() == 0
+
+
+def become(uid):
+    if can_be_others():
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+class Attacker:
+    """A child process of user `uid` that does `work(tally, *arguments)` until it is ended; `tally`
+    is a list of numbers that both see."""
+
+    def __init__(self, uid, work, *arguments):
+        self.shared = mmap.mmap(-1, mmap.PAGESIZE)
+        self.tally = memoryview(self.shared).cast("q")
+        parent = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.be(uid, parent, work, arguments)
+
+    def be(self, uid, parent, work, arguments):
+        code = 1
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            os.setsid()
+            become(uid)
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() == parent:
+                work(self.tally, *arguments)
+            code = 0
+        except Exception:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def alive(self):
+        try:
+            return os.waitpid(self.pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return False
+
+    def cpu_seconds(self):
+        """Of the process and the children that it has."""
+        ticks = 0
+        for pid in [self.pid, *children_of(self.pid)]:
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        if self.alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+
+
+def children_of(pid):
+    with contextlib.suppress(OSError):
+        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+# --- the run folder -------------------------------------------------------------------------------
+
+def hold(path, tally):
+    """Waits for a lock on the file, and keeps it for ever."""
+    for flags in (os.O_RDWR, os.O_RDONLY, os.O_WRONLY):
+        try:
+            file = os.open(path, flags | os.O_CLOEXEC)
+        except OSError:
+            continue
+        tally[0] += 1  # opened: has it, or gets it at the moment that the holder lets go
+
+        def wait():
+            fcntl.flock(file, fcntl.LOCK_EX)
+            tally[1] += 1
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def squat(tally, folder):
+    """Opens and locks whatever lock there is, holds connections open and sends halves of lines."""
+    known, open_ones = set(), []
+    while True:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(folder):
+                if entry.name.endswith(".lock"):
+                    key = (entry.inode(), entry.stat().st_mode)
+                    if key not in known:
+                        known.add(key)
+                        hold(entry.path, tally)
+                        tally[2] += 1  # seen
+        for name in ("client.sock", "control.sock"):
+            if len(open_ones) < 32:
+                with contextlib.suppress(OSError):
+                    one = socket.socket(socket.AF_UNIX)
+                    one.setblocking(False)
+                    open_ones.append(one)
+                    one.connect(f"{folder}/{name}")
+                    one.send(b'{"command": "gp')
+        with contextlib.suppress(OSError), datagrams() as out:
+            out.sendto(b"done=1", f"{folder}/beat.sock")
+        open_ones[:] = [one for one in open_ones if not hung_up(one)]
+        time.sleep(0.001)
+
+
+def hung_up(one):
+    try:
+        if one.recv(1 << 16, socket.MSG_DONTWAIT) != b"":
+            return False
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    one.close()
+    return True
+
+
+# --- the beat socket ------------------------------------------------------------------------------
+
+def datagrams():
+    return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+
+def beats(tally, folder, text="done=1", a_second=None):
+    """Datagrams at a rate, or as fast as they go; counts those sent and those that had no room."""
+    with datagrams() as out:
+        for count in itertools.count():
+            try:
+                out.sendto(text.encode(), f"{folder}/beat.sock")
+                tally[0] += 1
+            except BlockingIOError:
+                tally[1] += 1
+                if a_second is None:
+                    select.select([], [out], [], 0.001)
+            except OSError:
+                tally[2] += 1
+                time.sleep(0.01)
+            if a_second:
+                time.sleep(1 / a_second)
+            elif count % 64 == 0:
+                time.sleep(0)
+
+
+def beats_of_many(tally, folder, depth=60):
+    """Each of a process of its own, below many ancestors: nothing that is known helps."""
+    for _ in range(depth):
+        if os.fork() != 0:
+            while True:
+                time.sleep(60)
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        if os.fork() == 0:
+            with contextlib.suppress(OSError), datagrams() as out:
+                out.sendto(b"done=1", f"{folder}/beat.sock")
+                tally[0] += 1
+                time.sleep(0.5)  # for the daemon to find who spoke
+            os._exit(0)
+        time.sleep(0.001)
+
+
+def empty_environment(tally, folder):
+    """Beats of a process whose environment is more than a mebibyte of NULs."""
+    environment = {f"V{i}": "x" * 120_000 for i in range(14)}
+    # The interpreter that runs this may lie where other users cannot look, as this file may.
+    python = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+    program = subprocess.Popen([python, "-B", "-c", SOURCE, str(folder)], env=environment,
+                               preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL))
+    tally[3] = program.pid
+    program.wait()
+
+
+def be_empty_environment(folder):
+    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    begin, end = int(fields[47]), int(fields[48])
+    ctypes.memset(begin, 0, end - begin)
+    beats([0] * 8, folder, a_second=200)
+
+
+def busy_memory(_, folder, gibibytes=8):
+    """Beats that name a process of the same user, whose memory map is locked most of the time."""
+    LIBC.mmap.restype = ctypes.c_void_p
+    LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    LIBC.madvise.argtypes = LIBC.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
+                                                      ctypes.c_int]
+    size = gibibytes << 30
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000  # MAP_NORESERVE
+    at = LIBC.mmap(None, size, mmap.PROT_READ, flags, -1, 0)
+    LIBC.madvise(at, size, 15)  # MADV_NOHUGEPAGE: a page table entry for each zero page
+    LIBC.madvise(at, size, 22)  # MADV_POPULATE_READ
+    pid = os.getpid()
+    if os.fork() == 0:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        LIBC.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
+        beats([0] * 8, folder, f"done=1 pid={pid}", 200)
+    while True:
+        LIBC.mprotect(at, size, 0)
+        LIBC.mprotect(at, size, mmap.PROT_READ)
+
+
+# --- files that are sent along --------------------------------------------------------------------
+
+def lingering(listener):
+    """A connection whose last close waits ten minutes for a peer that does not read."""
+    one = socket.socket()
+    one.connect(listener.getsockname())
+    peer, _ = listener.accept()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 600))
+    one.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            one.send(bytes(1 << 16))
+    return one, peer
+
+
+def send_files(tally, folder, name="beat.sock"):
+    """Messages that carry the last reference to such a connection: who takes it in and lets go of
+    it waits, unless he sees to it that he does not."""
+    kind = socket.SOCK_DGRAM if name == "beat.sock" else socket.SOCK_STREAM
+    text = b"done=1" if name == "beat.sock" else request("gpus")
+    peers = []
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        while True:
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, kind) as out:
+                out.connect(f"{folder}/{name}")
+                one, peer = lingering(listener)
+                peers.append(peer)
+                try:
+                    socket.send_fds(out, [text], [one.fileno()])
+                    tally[0] += 1
+                except OSError:  # the kernel was told to let no files through
+                    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+                    tally[1] += 1
+                one.close()
+                if kind == socket.SOCK_STREAM:
+                    out.settimeout(5)
+                    out.recv(1 << 16)
+            time.sleep(0.2)
+
+
+# --- the client socket ----------------------------------------------------------------------------
+
+def request(command, **fields):
+    return json.dumps({"command": command} | fields).encode() + b"\n"
+
+
+class Asker:
+    """One connection that asks and waits for the answer."""
+
+    def __init__(self, folder, patience=20):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(patience)
+        self.socket.connect(f"{folder}/client.sock")
+        self.rest = b""
+
+    def ask(self, command, **fields):
+        self.socket.sendall(request(command, **fields))
+        while b"\n" not in self.rest:
+            more = self.socket.recv(1 << 16)
+            if not more:
+                raise OSError("the line was closed")
+            self.rest += more
+        line, _, self.rest = self.rest.partition(b"\n")
+        return json.loads(line)
+
+
+class Flood:
+    """Connections that send the same text again and again, and begin anew when they are closed."""
+
+    def __init__(self, tally, folder, text, connections, reads=True):
+        self.tally, self.path, self.text = tally, f"{folder}/client.sock", text
+        self.reads, self.left = reads, {}
+        self.poll = select.epoll()
+        self.wanted = connections
+
+    def connect(self):
+        one = socket.socket(socket.AF_UNIX)
+        one.setblocking(False)
+        try:
+            one.connect(self.path)
+        except OSError:
+            one.close()
+            self.tally[1] += 1
+            time.sleep(0.001)
+            return
+        self.left[one.fileno()] = [one, memoryview(self.text)]
+        self.poll.register(one.fileno(), select.EPOLLOUT | (select.EPOLLIN if self.reads else 0))
+
+    def turn(self, fd, what):
+        one, left = self.left[fd]
+        try:
+            if what & (select.EPOLLHUP | select.EPOLLERR):
+                raise ConnectionResetError
+            if what & select.EPOLLIN:
+                answer = one.recv(1 << 18)
+                if not answer:
+                    raise ConnectionResetError
+                self.tally[3] += answer.count(b"\n")
+            if what & select.EPOLLOUT:
+                sent = one.send(left)
+                self.tally[2] += sent
+                left = left[sent:]
+                self.tally[0] += not left
+                self.left[fd][1] = left or memoryview(self.text)
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.tally[4] += 1
+            del self.left[fd]
+            one.close()
+
+    def go(self):
+        while True:
+            for _ in range(self.wanted - len(self.left)):
+                self.connect()
+            for fd, what in self.poll.poll(0.1):
+                self.turn(fd, what)
+
+
+def flood(tally, folder, text, connections=64, reads=True):
+    Flood(tally, folder, text, connections, reads).go()
+
+
+def wide(keys=8000):
+    names = map("".join, itertools.islice(
+        itertools.product(string.ascii_letters + string.digits, repeat=3), keys))
+    return b'{"command":"gpus",' + b",".join(b'"%s":1' % name.encode() for name in names) + b"}\n"
+
+
+def deep(levels=65000):
+    return b"[" * levels + b"\n"
+
+
+def garbage(size=60_000, seed=1):
+    return bytes(random.Random(seed).choices([b for b in range(256) if b != 10], k=size)) + b"\n"
+
+
+def windows(tally, folder, connections=4):
+    """Windows of energy, begun and ended in a loop."""
+    flood(tally, folder, request("window-begin", name="w") + request("window-cancel", name="w"),
+          connections)
+
+
+def job_spec(name):
+    return {"name": name, "batch_sizes": [8, 16], "default": 8, "target": 0.9, "max_epochs": 3,
+            "knob": "none"}
+
+
+def until_it_listens(folder):
+    while True:
+        with contextlib.suppress(OSError):
+            return Asker(folder)
+        time.sleep(0.01)
+
+
+def job_lists(tally, folder, trials=1000):
+    """A hundred jobs, some trials, then nothing but lists of them on 64 connections; tally[7] says
+    that the lists have begun."""
+    asker = until_it_listens(folder)
+    with contextlib.suppress(OSError, ValueError):
+        for at in range(100):
+            tally[5] += asker.ask("tune-job-create", spec=job_spec(f"j{at}")).get("ok", False)
+        for _ in range(trials):
+            end_trial(asker, asker.ask("tune-trial-begin", job="j0", gpus="3"))
+    tally[7] = 1
+    flood(tally, folder, request("tune-job-list"))
+
+
+def end_trial(asker, begun):
+    if not begun.get("ok") or "trial" not in begun:
+        return False
+    return asker.ask("tune-trial-end", trial=begun["trial"], token=begun.get("token", ""),
+                     outcome="missed").get("ok", False)
+
+
+def trials(tally, folder):
+    """Trials begun, reported of and ended as fast as it goes."""
+    name = f"t{os.getuid()}"
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            asker = Asker(folder)
+            asker.ask("tune-job-create", spec=job_spec(name))
+            while True:
+                begun = asker.ask("tune-trial-begin", job=name, gpus="3")
+                tally[0] += begun.get("ok", False)
+                tally[1] += not begun.get("ok", False)
+                for epoch in range(1, 3):
+                    if "trial" in begun:
+                        asker.ask("tune-trial-report", trial=begun["trial"], epoch=epoch,
+                                  token=begun.get("token", ""), metric=0.1)
+                end_trial(asker, begun)
+        time.sleep(0.01)
+
+
+def connects(tally, folder, most=75_000):
+    """Connections that are closed at once; tally[0] tries, tally[1] that were let in."""
+    for _ in range(most):
+        one = socket.socket(socket.AF_UNIX)
+        one.setblocking(False)
+        with contextlib.suppress(OSError):
+            one.connect(f"{folder}/client.sock")
+            tally[1] += 1
+        one.close()
+        tally[0] += 1
+    tally[2] = 1
+    time.sleep(3600)
+
+
+if __name__ == "__main__":
+    be_empty_environment(sys.argv[1])

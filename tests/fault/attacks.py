@@ -1,0 +1,411 @@
+"""Rows of an attacker: users without rights, storms of signals. What they do is in attacker.py."""
+
+import contextlib
+import signal
+import threading
+import time
+from pathlib import Path
+
+import attacker
+from attacker import FRESH, SECOND, THIRD, Asker, Attacker, request, squat
+from house import CAPPED, GOVERNED, alive, check, now, send
+from scenarios import (NOTHING, TRAP, Measured, Skip, expect_code, kill_both, leave_locked,
+                       others_tick, restored, row, stop)
+
+G_ATTACKER = "An attacker"
+
+
+def open_to_others(house):
+    """As /run is on a machine; only root can start processes of others."""
+    if not attacker.can_be_others():
+        raise Skip("not root: there is no second user")
+    house.folder.chmod(0o755)
+    house.run_dir.chmod(0o755)
+
+
+@contextlib.contextmanager
+def attack(house, uid, work, *arguments):
+    open_to_others(house)
+    with Attacker(uid, work, str(house.run_dir), *arguments) as one:
+        yield one
+        check(one.alive(), "the attacker ended by itself")
+
+
+def resident(pid):
+    """MiB of a process's memory."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0
+
+
+def hold_out(house, daemon, worker, seconds):
+    """The worker governs on for so long: silence of 2 s would have it killed."""
+    end = now() + seconds
+    while now() < end:
+        others_tick(house)
+        check(daemon.worker() == worker and alive(worker), f"the worker is gone: {daemon.text()}")
+    check(house.locked(GOVERNED), "GPU 0 is not governed")
+
+
+# --- leases ---------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def lock_waiter(house):
+    """A user who opens every lock file as soon as it is there, and waits for the lock."""
+    with attack(house, FRESH, squat) as one:
+        yield one
+
+
+def killed_before_a_waiter(house, waiter):
+    daemon = house.governing()
+    time.sleep(0.5)  # for the waiter to find what there is
+    kill_both(daemon)
+    house.until(lambda: house.leases_held() or waiter.tally[0] == 0, 5, "the waiter has a lock")
+    check(not house.restored(), "somebody restored, and who could have?")
+
+
+def next_start(house):
+    """Restores what is left, then governs."""
+    before = len(house.audit())
+    daemon = house.daemon("--silence", "2", "--restore-time", "2")
+    house.until(lambda: daemon.process.poll() is not None
+                or {"restore", "lock"} <= {entry["what"] for entry in house.audit()[before:]}, 10,
+                "the next start has restored and governs")
+    check(daemon.process.poll() is None, f"the next start ended: {daemon.text()}")
+    return daemon
+
+
+@row("attacker.squat.restore", group=G_ATTACKER, who="derated",
+     fault="a user waits for the lock of every file in the run folder",
+     when="at the moment that guard and worker are killed", limit=2,
+     by="`derate restore`", quick=True,
+     outcome="he gets none: `derate restore` restores, exit code 0, no journal is left")
+def _(house):
+    with lock_waiter(house) as waiter:
+        killed_before_a_waiter(house, waiter)
+        since = now()
+        said = house.derate("restore")
+        check(not house.journals(), f"exit code 0, and {house.journals()} is left: {said}")
+        return restored(house, since, 5)
+
+
+@row("attacker.squat.start", group=G_ATTACKER, who="derated",
+     fault="a user waits for the lock of every file in the run folder",
+     when="at the moment that guard and worker are killed", limit=2,
+     by="worker", outcome="he gets none: the next start restores, governs and gives back")
+def _(house):
+    with lock_waiter(house) as waiter:
+        killed_before_a_waiter(house, waiter)
+        return stop(house, next_start(house))
+
+
+@row("attacker.squat.run", group=G_ATTACKER, who="derate run",
+     fault="a user waits for the lock of every file in the run folder",
+     when="while no governor lives", by="worker", limit=2,
+     outcome="he gets none: the command is governed, its exit code is kept")
+def _(house):
+    with lock_waiter(house):
+        expect_code(house.run("true"), 0)
+        time.sleep(0.5)  # for the waiter to find the files of that run
+        program = house.running("sh", "-c", TRAP)
+        house.until(lambda: "started" in program.text(), 5, "the command runs")
+        since = now()
+        send(program.pid, signal.SIGTERM)
+        out = restored(house, since, 5)
+        expect_code(program, 7)
+        return out
+
+
+@row("attacker.squat.old", group=G_ATTACKER, fault="a user has locked the files that an earlier "
+     "version left open to all", who="derated", when="before the start", by="worker", limit=2,
+     quick=True,
+     outcome="they are replaced: governs, restores at the next start after a kill, gives back")
+def _(house):
+    open_to_others(house)
+    for name in ("derated", *house.uuids):
+        path = house.run_dir / f"{name}.lock"
+        path.write_text("derated, pid 1\n")
+        path.chmod(0o644)
+    with lock_waiter(house) as waiter:
+        house.until(lambda: waiter.tally[1] == len(house.uuids) + 1, 10, "he has locked them all")
+        kill_both(house.governing())
+        return stop(house, next_start(house))
+
+
+@row("attacker.stop.at.start", group=G_ATTACKER, fault="SIGTERM within 0 to 100 ms of a start",
+     who="derated", when="after guard and worker were killed, 11 times", limit=3,
+     by="next start or `derate restore`",
+     outcome="restores what was left before it ends, or its exit code is not 0")
+def _(house):
+    slowest, codes = 0, {}
+    for delay in range(0, 101, 10):
+        leave_locked(house)
+        house.until(lambda: not house.processes_left(), 5, "they are gone")
+        since = now()
+        daemon = house.daemon()
+        time.sleep(delay / 1000)  # the moment itself
+        send(daemon.pid, signal.SIGTERM)
+        code = daemon.wait(15 * house.slow)
+        codes[code] = codes.get(code, 0) + 1
+        if code == 0:
+            check(house.restored() and not house.journals(),
+                  f"SIGTERM after {delay} ms: exit code 0, and left: {house.journals()}")
+        else:
+            house.derate("restore")
+        slowest = max(slowest, house.until_restored(5, since=since))
+    return Measured(slowest, "next start or `derate restore`",
+                    ", ".join(f"{n} exit codes {code}" for code, n in sorted(codes.items())))
+
+
+# --- trials ---------------------------------------------------------------------------------------
+
+EVERYONE = '[governor]\ngovern = false\n[tune]\nusers = "everyone"\n'
+
+
+def trial_of_nobody(tally, folder):
+    """Trial after trial on GPU 0 of a user who has nothing there, with steps that are made up."""
+    while True:
+        with contextlib.suppress(OSError, ValueError):
+            asker = Asker(folder)
+            begun = asker.ask("tune-trial-begin", gpus="0", selector="energy", knob="power-limit")
+            tally[0] += begun.get("ok", False)
+            tally[1] += not begun.get("ok", False)
+            for step in range(1, 1_000_000):
+                answer = asker.ask("tune-trial-report", trial=begun["trial"], steps=step,
+                                   token=begun["token"]) if begun.get("ok") else {}
+                if not answer.get("ok"):
+                    break
+                time.sleep(0.02)
+        time.sleep(0.02)
+
+
+def ask_as(uid, house, command, **fields):
+    """The answer that another user gets."""
+    def work(tally):
+        answer = Asker(str(house.run_dir)).ask(command, **fields)
+        tally[0] = 1 if answer.get("ok") else 2
+        time.sleep(5)
+    with Attacker(uid, work) as one:
+        house.until(lambda: one.tally[0], 25, f"{command} is answered")
+        return one.tally[0] == 1
+
+
+@row("attacker.trial.of.others", group=G_ATTACKER, who="derated",
+     fault="a user begins trials on a GPU where he has no process",
+     when="another's job runs there, `[tune] users = \"everyone\"`",
+     by=NOTHING, limit=2,
+     outcome="the limit is not turned for him, and the GPU's own user may begin one in its place")
+def _(house):
+    open_to_others(house)
+    house.config_file.write_text(EVERYONE)
+    house.start("job", house.build / "derate", "sim", "job", "GeMM", "-i", "0", "--work", "0",
+                user=SECOND, group=SECOND, extra_groups=[])
+    daemon = house.daemon("--silence", "2")
+    house.until(lambda: house.gpu_state(GOVERNED).get("gpu_utilisation_ratio", 0) > 0.5, 10,
+                "the job runs")
+    wrong = []
+    with attack(house, FRESH, trial_of_nobody) as one:
+        house.until(lambda: one.tally[0] + one.tally[1] > 0, 10, "he has asked for a trial")
+        began = now()
+
+        def owner_may():
+            if not house.restored():
+                wrong.append(house.watts(GOVERNED))
+            check(not wrong, f"the limit was turned for him: {wrong} W")
+            time.sleep(1)
+            return now() - began > 12 and ask_as(SECOND, house, "tune-trial-begin", gpus="0",
+                                                knob="none")
+        house.until(owner_may, 30, "the GPU's own user may begin a trial")
+    check(house.restored(), "the settings are not as found")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    return Measured(0, NOTHING, governed=())
+
+
+# --- connections ----------------------------------------------------------------------------------
+
+@row("attacker.connects", group=G_ATTACKER, fault="75 000 connections, each closed at once",
+     who="derated", when="one after another, as fast as they go", by="worker", limit=2,
+     outcome="governs on, answers others, gives everything back")
+def _(house):
+    daemon = house.governing()
+    worker = daemon.worker()
+    with attack(house, FRESH, attacker.connects) as one:
+        while not one.tally[2]:
+            hold_out(house, daemon, worker, 0.5)
+        tried = one.tally[0]
+    house.until(lambda: ask_as(SECOND, house, "gpus"), 5, "another user is answered")
+    out = stop(house, daemon)
+    out.note = f"{tried} tries"
+    return out
+
+
+@row("attacker.deaf", group=G_ATTACKER, fault="clients that ask and never read", who="derated",
+     when="64 connections of a user, for 8 s", by="worker", limit=2,
+     outcome="they are not heard until they read: governs on, its memory stays as it is")
+def _(house):
+    daemon = house.governing()
+    worker = daemon.worker()
+    before = resident(worker)
+    with attack(house, FRESH, attacker.flood, request("gpus"), 64, False):
+        hold_out(house, daemon, worker, 8)
+        house.until(lambda: ask_as(SECOND, house, "gpus"), 5, "another user is answered")
+        grown = resident(worker) - before
+    check(grown < 32, f"the worker has grown by {grown:.0f} MiB")
+    out = stop(house, daemon)
+    out.note = f"{grown:.1f} MiB more"
+    return out
+
+
+def hold_windows(tally, folder, connections=64, each=64):
+    """So many windows of energy, and one more on each connection, which must be refused."""
+    held = []
+    for _ in range(connections):
+        one = Asker(folder)
+        for name in range(each + 1):
+            answer = one.ask("window-begin", name=f"w{name}")
+            tally[0 if answer.get("ok") else 1] += 1
+        held.append(one)
+    tally[2] = 1
+    while True:
+        time.sleep(1)
+
+
+@row("attacker.windows", group=G_ATTACKER, fault="4096 open windows of energy", who="derated",
+     when="64 on each of 64 connections of a user", by="worker", limit=2,
+     outcome="one more is refused; governs on, and others may measure")
+def _(house):
+    daemon = house.governing()
+    worker = daemon.worker()
+    before = resident(worker)
+    with attack(house, FRESH, hold_windows) as one:
+        house.until(lambda: one.tally[2], 60, "the windows are open")
+        check(one.tally[0] <= 4096, f"{one.tally[0]} windows are open")
+        check(one.tally[1] > 0, "no window was one too many")
+        hold_out(house, daemon, worker, 3)
+        house.until(lambda: ask_as(SECOND, house, "window-begin", name="mine"), 5,
+                    "another user may open a window")
+        opened, grown = one.tally[0], resident(worker) - before
+    check(grown < 64, f"the worker has grown by {grown:.0f} MiB")
+    out = stop(house, daemon)
+    out.note = f"{opened} opened, {grown:.0f} MiB more"
+    return out
+
+
+# --- heartbeats -----------------------------------------------------------------------------------
+
+def count_beats(tally, folder):
+    """One try each 20 ms, as derate beat makes it: none is repeated."""
+    sock = attacker.datagrams()
+    while True:
+        try:
+            sock.sendto(f"done={tally[0] + 1} gpu=0".encode(), f"{folder}/beat.sock")
+            tally[1] += 1
+        except OSError:
+            tally[2] += 1
+        tally[0] += 1
+        time.sleep(0.02)
+
+
+@row("attacker.flood", group=G_ATTACKER, fault="a flood of beats", who="derated", limit=2,
+     by="worker", when="from a second user, as fast as they go, while the first one's job beats",
+     outcome="governs on; what the first user says is still heard in part")
+def _(house):
+    open_to_others(house)
+    house.start("job", house.build / "derate", "sim", "job", "GeMM", "-i", "0", "--work", "0",
+                user=SECOND, group=SECOND, extra_groups=[])
+    daemon = house.governing()
+    worker = daemon.worker()
+    heard = set()
+
+    def listen(seconds):
+        end = now() + seconds
+        while now() < end:
+            if (done := house.gpu_state(GOVERNED).get("beat_done")) is not None:
+                heard.add(done)
+            time.sleep(0.1)
+    with attack(house, SECOND, count_beats) as speaker:
+        listen(3)
+        check(heard, "no beat is heard even without a flood")
+        heard.clear()
+        with attack(house, FRESH, attacker.beats), attack(house, THIRD, attacker.beats):
+            tried, sent = speaker.tally[0], speaker.tally[1]
+            listen(20)
+            tried, sent = speaker.tally[0] - tried, speaker.tally[1] - sent
+            hold_out(house, daemon, worker, 1)
+        check(len(heard) >= 2, f"of {tried} tries {sent} found room, and {len(heard)} were heard")
+    out = stop(house, daemon)
+    out.note = f"{sent} of {tried} tries found room"
+    return out
+
+
+# --- files that are sent along --------------------------------------------------------------------
+
+def add_files_sent():
+    for name, text in (("beat.sock", "beats"), ("client.sock", "requests")):
+        @row(f"attacker.files.{text}", group=G_ATTACKER, who="derated", by="worker", limit=2,
+             fault=f"{text} that carry a connection whose last close waits for ten minutes",
+             when="five a second, for 6 s", outcome="governs on: it does not close them itself")
+        def _(house, name=name):
+            daemon = house.governing()
+            worker = daemon.worker()
+            with attack(house, FRESH, attacker.send_files, name) as one:
+                house.until(lambda: one.tally[0] + one.tally[1], 5, "he has sent one")
+                hold_out(house, daemon, worker, 6)
+                sent = one.tally[0]
+            out = stop(house, daemon)
+            out.note = f"{sent} got through"
+            return out
+
+
+add_files_sent()
+
+# --- signals --------------------------------------------------------------------------------------
+
+@contextlib.contextmanager
+def storm(pids, number, a_second):
+    over = threading.Event()
+
+    def blow():
+        while not over.wait(1 / a_second):
+            for pid in pids:
+                send(pid, number)
+    thread = threading.Thread(target=blow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@row("attacker.signals", group=G_ATTACKER, fault="SIGHUP 100 times a second, for 10 s", limit=2,
+     who="derated", by="worker",
+     when="to guard and worker, while GPUs are taken and released by command",
+     outcome="every command does what it says; a GPU that `derate run` has is refused each time; "
+     "no lease is taken for another")
+def _(house):
+    held = house.run("sh", "-c", TRAP, options=("--policy", "power-cap", "-i", CAPPED))
+    house.until(lambda: house.watts(CAPPED) == 240 and "started" in held.text(), 10,
+                "GPU 1 is governed by the run")
+    daemon = house.governing(capped=False)
+    pids, rounds = (daemon.pid, daemon.worker()), 0
+    with storm(pids, signal.SIGHUP, 100):
+        end = now() + 10
+        while now() < end:
+            house.derate("policy", "set", "max-freq", "-i", GOVERNED)
+            house.derate("policy", "set", "efficient-fix", "-i", CAPPED, code=75)
+            house.derate("release", "-i", GOVERNED)
+            rounds += 1
+        house.derate("policy", "set", "max-freq", "-i", GOVERNED)
+    check(daemon.worker() == pids[1], f"the worker is gone: {daemon.text()}")
+    for gpu, owner in ((GOVERNED, daemon), (CAPPED, held)):
+        said = house.derate("policy", "set", "power-cap", "-i", gpu, code=None)
+        check(gpu == GOVERNED or f"pid {held.pid}" in said, f"GPU {gpu} is {owner.name}'s: {said}")
+    check(house.watts(CAPPED) == 240, "the run's limit is gone")
+    send(held.pid, signal.SIGTERM)
+    expect_code(held, 7)
+    out = stop(house, daemon)
+    out.note = f"{rounds} times {len(pids)} commands and a refusal"
+    return out
