@@ -8,7 +8,7 @@
 namespace derate {
 namespace {
 
-constexpr BoardFacts kBoard{.highest_clock = Megahertz(2000)};
+const BoardFacts kBoard{.highest_clock = Megahertz(2000)};
 
 double watts_of(const PowerFeatures& watts, const TrainingPoint& point) {
   double out = 0;
