@@ -155,7 +155,8 @@ Result<int> run_daemon(const DaemonOptions& options) {
   const auto alone =
       take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid()));
   if (!alone.ok() && alone.error().code == Errc::busy)
-    return Error{Errc::busy, "one runs already: " + lease_holder(run_directory(), "derated")};
+    return Error{Errc::busy,
+                 "one runs already: " + describe(lease_holder(run_directory(), "derated"))};
   if (!alone.ok()) return alone.error();
   GuardOptions guard{.run_folder = run_directory(), .owner = "derated", .ends_process = true};
   guard.silence = from_seconds(options.silence_s);

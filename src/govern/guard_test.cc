@@ -319,11 +319,5 @@ TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
   EXPECT_EQ(run().not_restored, std::vector<std::string>{});
 }
 
-TEST(Lease, AFolderThatCannotBeMadeIsAnError) {
-  const auto lease = take_lease("/proc/derate", "GPU-1", "test");
-  ASSERT_FALSE(lease.ok());
-  EXPECT_NE(lease.error().message.find("/proc/derate"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace derate

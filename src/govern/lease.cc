@@ -3,15 +3,25 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <optional>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/text.h"
 
 namespace derate {
 namespace {
+
+constexpr int kMostTries = 8;  // each time that the file has become another one meanwhile
+constexpr Duration kReplaceTime = std::chrono::seconds(1);
 
 Error lock_error(const std::string& path, int number) {
   const bool denied = number == EACCES || number == EPERM || number == EROFS;
@@ -19,40 +29,226 @@ Error lock_error(const std::string& path, int number) {
           fmt::format("cannot lock '{}': {}", path, std::strerror(number))};
 }
 
-// Who says that he holds it; he may be between taking it and saying so.
-std::string holder_of(int fd) {
-  char text[200] = {};
-  const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
-  const std::string_view holder = trim(std::string_view(text, n > 0 ? static_cast<size_t>(n) : 0));
-  return holder.empty() ? "another process" : std::string(holder);
-}
-
 std::string lease_path(const std::string& run_folder, const std::string& uuid) {
   return fmt::format("{}/{}.lock", run_folder, uuid);
 }
 
+// --- processes ----------------------------------------------------------------------------------
+
+// When it was started, in the kernel's ticks: with it a number means one process. Empty: there is
+// no such process, or it has ended and nobody has waited for it.
+std::string start_of(pid_t pid) {
+  const auto text = read_file(fmt::format("/proc/{}/stat", pid));
+  if (!text.ok()) return {};
+  // The program's name, in brackets, may hold anything.
+  const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
+  constexpr std::size_t kState = 1, kStart = 20;
+  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return {};
+  return std::string(fields[kStart]);
+}
+
+// Who started it, whatever it may do since; its folder in /proc may belong to another.
+std::optional<uid_t> user_of(pid_t pid) {
+  const auto text = read_file(fmt::format("/proc/{}/status", pid));
+  if (!text.ok()) return std::nullopt;
+  for (const std::string_view line : split(*text, '\n')) {
+    if (!line.starts_with("Uid:")) continue;
+    const auto fields = split(line, '\t');
+    const auto uid = fields.size() > 1 ? parse_integer(fields[1]) : std::nullopt;
+    if (uid && *uid >= 0) return static_cast<uid_t>(*uid);
+  }
+  return std::nullopt;
+}
+
+// --- who is named in the file -------------------------------------------------------------------
+
+struct Named {
+  std::string name;   // empty: he may be between taking it and saying so
+  pid_t pid = 0;      // 0: not told
+  std::string start;  // empty: an earlier version did not tell it
+};
+
+Named named_in(int fd) {
+  char text[300] = {};
+  const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
+  const std::string_view all(text, n > 0 ? static_cast<std::size_t>(n) : 0);
+  const auto lines = split(all, '\n');
+  Named out{std::string(trim(lines[0])), 0, {}};
+  std::string_view pid = out.name;
+  pid.remove_prefix(std::min(pid.size(), pid.rfind(' ') + 1));
+  if (lines.size() > 1) {
+    const auto words = split(trim(lines[1]), ' ');
+    pid = words[0];
+    if (words.size() > 1) out.start = words[1];
+  }
+  if (const auto number = parse_integer(pid); number && *number > 0)
+    out.pid = static_cast<pid_t>(*number);
+  return out;
+}
+
+bool lives(const Named& named) {
+  const std::string start = named.pid > 0 ? start_of(named.pid) : "";
+  return !start.empty() && (named.start.empty() || named.start == start);
+}
+
+LeaseHolder holder_of(int fd) {
+  const Named named = named_in(fd);
+  if (named.name.empty()) return {"another process", fd >= 0};
+  return {named.name, lives(named)};
+}
+
+Error held(const std::string& uuid, int fd) {
+  const LeaseHolder holder = holder_of(fd);
+  return {Errc::busy, fmt::format("{} is {} by {}", uuid, holder.lives ? "governed" : "held",
+                                  describe(holder))};
+}
+
+Result<void> say_who(int fd, const std::string& path, const std::string& owner) {
+  const std::string text = fmt::format("{}\n{} {}\n", owner, ::getpid(), start_of(::getpid()));
+  if (::ftruncate(fd, 0) != 0 ||
+      ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return lock_error(path, errno);
+  return {};
+}
+
+// --- the file -----------------------------------------------------------------------------------
+
+Result<UniqueFd> open_lease(const std::string& path) {
+  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!file.valid()) return lock_error(path, errno);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) return lock_error(path, errno);
+  if (!S_ISREG(info.st_mode))
+    return Error{Errc::io, fmt::format("cannot lock '{}': it is no plain file", path)};
+  return file;
+}
+
+bool same_file(const struct stat& a, const struct stat& b) {
+  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+bool is_at(int fd, const std::string& path) {
+  struct stat mine {
+  }, there{};
+  return ::fstat(fd, &mine) == 0 && ::lstat(path.c_str(), &there) == 0 && same_file(mine, there);
+}
+
+// Nobody else can have opened it.
+bool is_private(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() &&
+         (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+}
+
+// The processes that have locked the file, by the kernel's list; not those that wait for it.
+// "7: FLOCK  ADVISORY  WRITE 1234 00:1a:5678 0 EOF"; a process that waits has "->" after "7:".
+std::vector<pid_t> takers_of(const struct stat& file) {
+  std::vector<pid_t> out;
+  const auto list = read_file("/proc/locks");
+  if (!list.ok()) return out;
+  const std::string wanted =
+      fmt::format("{:02x}:{:02x}:{}", major(file.st_dev), minor(file.st_dev), file.st_ino);
+  for (const std::string_view line : split(*list, '\n')) {
+    std::vector<std::string_view> words;
+    for (const std::string_view word : split(line, ' '))
+      if (!word.empty()) words.push_back(word);
+    if (words.size() < 6 || words[1] != "FLOCK" || words[5] != wanted) continue;
+    if (const auto pid = parse_integer(words[4])) out.push_back(static_cast<pid_t>(*pid));
+  }
+  return out;
+}
+
+// Whether those who hold a file that others could open are none of ours. A governor is a process of
+// the file's owner; one that has died and left its lease to its worker is named in the file. In
+// doubt it is a governor's.
+bool strangers_hold(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return false;
+  const pid_t named = named_in(fd).pid;
+  const auto takers = takers_of(info);
+  for (const pid_t taker : takers) {
+    const auto user = user_of(taker);
+    if (user ? *user == info.st_uid || *user == ::geteuid() : taker <= 0 || taker == named)
+      return false;
+  }
+  return !takers.empty();
+}
+
+// One process at a time replaces files of this folder; nobody else's could ever be opened.
+Result<UniqueFd> alone_in(const std::string& run_folder) {
+  const std::string path = run_folder + "/leases.lock";
+  UniqueFd file = TRY(open_lease(path));
+  if (!is_private(file.get()))
+    return Error{Errc::io, fmt::format("'{}': wanted is a file of mode 0600", path)};
+  SystemClock clock;
+  const Instant end = clock.now() + kReplaceTime;
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return lock_error(path, errno);
+    if (clock.now() >= end)
+      return Error{Errc::busy, fmt::format("another process holds '{}'", path)};
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(1));
+  }
+  return file;
+}
+
+// A new file in the place of one that others can open, or opened while they could: a lock on the
+// old one is worth nothing then. Governors of this version see that what they locked is not there
+// any more; one of an earlier version that holds the old one keeps it.
+Result<void> replace(const std::string& run_folder, const std::string& path,
+                     const std::string& uuid) {
+  const UniqueFd alone = TRY(alone_in(run_folder));
+  const UniqueFd old = TRY(open_lease(path));
+  if (is_private(old.get())) return {};  // somebody else was faster
+  if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return lock_error(path, errno);
+    if (!strangers_hold(old.get())) return held(uuid, old.get());
+  }
+  const std::string fresh = path + ".new";
+  ::unlink(fresh.c_str());
+  const UniqueFd file(
+      ::open(fresh.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid() || std::rename(fresh.c_str(), path.c_str()) != 0)
+    return lock_error(path, errno);
+  return {};
+}
+
 }  // namespace
 
-std::string lease_holder(const std::string& run_folder, const std::string& uuid) {
-  const UniqueFd file(::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC));
+std::string describe(const LeaseHolder& holder) {
+  if (holder.lives) return holder.name;
+  return fmt::format("an unknown process ({}, who is named there, is gone)", holder.name);
+}
+
+LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid) {
+  const UniqueFd file(
+      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return holder_of(file.get());
+}
+
+bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid) {
+  return fd >= 0 && is_at(fd, lease_path(run_folder, uuid));
 }
 
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner) {
   TRY(make_folders(run_folder));
   const std::string path = lease_path(run_folder, uuid);
-  UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-  if (!file.valid()) return lock_error(path, errno);
-  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return lock_error(path, errno);
-    return Error{Errc::busy, fmt::format("{} is governed by {}", uuid, holder_of(file.get()))};
+  for (int left = kMostTries; left > 0; --left) {
+    UniqueFd file = TRY(open_lease(path));
+    if (!is_private(file.get())) {
+      TRY(replace(run_folder, path, uuid));
+      continue;
+    }
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) return lock_error(path, errno);
+      return held(uuid, file.get());
+    }
+    if (!is_at(file.get(), path)) continue;  // replaced between the opening and the lock
+    // The file stays when the lease ends: one that removed it could remove his successor's.
+    TRY(say_who(file.get(), path, owner));
+    return file;
   }
-  // The file stays when the lease ends: one that removed it could remove his successor's.
-  if (::ftruncate(file.get(), 0) != 0 ||
-      ::pwrite(file.get(), owner.data(), owner.size(), 0) != static_cast<ssize_t>(owner.size()))
-    return lock_error(path, errno);
-  return file;
+  return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", uuid, path)};
 }
 
 }  // namespace derate

@@ -1,5 +1,6 @@
 // One governor a GPU, on the whole machine: an flock on RUN_DIR/UUID.lock, held for as long as any
-// process keeps the descriptor, so that it outlives no crash.
+// process keeps the descriptor, so that it outlives no crash. Only its owner can open the file: who
+// can open a file can lock it, and keep every governor out.
 #pragma once
 
 #include <string>
@@ -9,13 +10,25 @@
 
 namespace derate {
 
+struct LeaseHolder {
+  std::string name;    // as he called himself: "derated, pid 17"
+  bool lives = false;  // that process is there; else whoever holds it has not said who he is
+};
+
 // Takes the GPU; `owner` ("derated, pid 17") is what a second one is told.
+// A file that others can open (an earlier version's) is replaced first, unless a governor holds it.
 // Errors: busy names the holder; no_permission, io.
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner);
 
-// Who holds it, as he called himself; "another process" where he is only just taking it. Of a lease
-// that was left: who held it last.
-std::string lease_holder(const std::string& run_folder, const std::string& uuid);
+// Who holds it; "another process" where he is only just taking it. Of a lease that was left: who
+// held it last.
+LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid);
+
+// "derated, pid 17", or "an unknown process" and who is named in his place.
+std::string describe(const LeaseHolder& holder);
+
+// Whether that descriptor is the lease of that GPU and of no other.
+bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid);
 
 }  // namespace derate
