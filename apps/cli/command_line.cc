@@ -445,7 +445,8 @@ void add_safety_verbs(CommandLine& line) {
   add_json(*restore, restore_options);
   restore->footer(
       examples({"derate restore", "derate restore --wait 10", "derate restore --json"}) +
-      "A GPU that a living governor holds is left alone.\n");
+      "A GPU that a living governor holds is left alone (exit code 75). While a journal is left\n"
+      "that nobody would restore the exit code is 1.\n");
 
   CLI::App* release =
       line.app.add_subcommand("release", "Have the daemon give GPUs back and only observe them");

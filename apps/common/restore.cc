@@ -2,14 +2,50 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/exit_code.h"
 #include "govern/actuator.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
 #include "gpus.h"
 #include "output.h"
 #include "paths.h"
 #include "store/audit.h"
 
 namespace derate::cli {
+namespace {
+
+constexpr Duration kAskEvery = std::chrono::milliseconds(100);
+
+std::string found_text(const JournalEntry& entry) {
+  std::string out =
+      entry.clock_written ? entry.found_lock ? "lock as configured" : "clock unlocked" : "";
+  if (entry.power_written && entry.found.power_limit)
+    out += fmt::format("{}power limit {:.0f} W", out.empty() ? "" : ", ",
+                       entry.found.power_limit->value());
+  return out;
+}
+
+// Asked again until `deadline` while another has it.
+Result<UniqueFd> lease_by(Clock& clock, Instant deadline, const std::string& uuid,
+                          const RestoreRequest& request) {
+  while (true) {
+    auto lease = take_lease(run_directory(), uuid, request.who);
+    const bool busy = !lease.ok() && lease.error().code == Errc::busy;
+    if (!busy || clock.now() >= deadline) return lease;
+    request.alive();
+    clock.sleep_until(std::min(deadline, clock.now() + kAskEvery));
+  }
+}
+
+Restored refused(const JournalEntry& entry, const Error& why) {
+  const bool governed = why.code == Errc::busy && lease_holder(run_directory(), entry.uuid).lives;
+  return {entry.uuid, governed ? Restored::Outcome::governed : Restored::Outcome::not_restored,
+          why.message};
+}
+
+}  // namespace
 
 Result<void> restore_journalled(const JournalEntry& entry, const std::string& who,
                                 const std::string& why) {
@@ -49,6 +85,49 @@ std::vector<std::string> left_by(pid_t writer) {
   for (const JournalEntry& entry : left->entries)
     if (entry.pid == writer) uuids.push_back(entry.uuid);
   return uuids;
+}
+
+Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
+  const Instant deadline = clock.now() + request.wait;
+  const Leftovers left = TRY(Journal(journal_directory()).read(current_life()));
+  set_unusable_aside(left);
+  std::vector<Restored> out;
+  std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
+  std::vector<std::string> uuids;
+  for (const JournalEntry& entry : left.entries) {
+    if (!entry.uuid.starts_with(request.gpus)) continue;
+    auto lease = lease_by(clock, deadline, entry.uuid, request);
+    if (lease.ok()) {
+      leases.push_back(*std::move(lease));
+      uuids.push_back(entry.uuid);
+    } else {
+      out.push_back(refused(entry, lease.error()));
+    }
+  }
+  const RestoreOutcome done = restore_side_by_side(
+      uuids,
+      [&](const std::string& uuid) { return restore_process(uuid, request.who, request.why); },
+      request.patience, clock, request.alive);
+  for (const JournalEntry& entry : left.entries) {
+    const auto is = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), entry.uuid) != list.end();
+    };
+    if (is(done.restored))
+      out.push_back({entry.uuid, Restored::Outcome::restored, found_text(entry)});
+    if (is(done.not_restored))
+      out.push_back(
+          {entry.uuid, Restored::Outcome::not_restored, "its journal is kept: try again"});
+  }
+  return out;
+}
+
+int exit_code_of(std::span<const Restored> all) {
+  const auto any = [&](Restored::Outcome outcome) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Restored& one) { return one.outcome == outcome; });
+  };
+  if (any(Restored::Outcome::not_restored)) return exit_code::kFailure;
+  return any(Restored::Outcome::governed) ? exit_code_of(Errc::busy) : exit_code::kOk;
 }
 
 void set_unusable_aside(const Leftovers& left) {

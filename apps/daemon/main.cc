@@ -150,6 +150,26 @@ int work(const DaemonOptions& options, Records& records, GuardLink& link) {
   return exit_code_of(done.error().code);
 }
 
+// What an earlier process left, where the worker ended before it could look at it.
+int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& clock) {
+  RestoreRequest request{.why = "derated has ended before it had its GPUs"};
+  request.who = fmt::format("derated's guard, pid {}", ::getpid());
+  request.patience = guard.restore_time;
+  request.alive = hooks.alive;
+  const auto all = restore_left(request, clock);
+  if (!all.ok()) {
+    tell(all.error().message);
+    return exit_code_of(all.error().code);
+  }
+  for (const auto& [uuid, outcome, detail] : *all)
+    tell(outcome == Restored::Outcome::restored
+             ? fmt::format("{}: restored what an earlier process left: {}", uuid, detail)
+             : fmt::format("{}: a journal is left: {}", uuid, detail));
+  const int code = exit_code_of(*all);
+  // What a governor that lives has is its own to give back.
+  return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
+}
+
 Result<int> run_daemon(const DaemonOptions& options) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
   const auto alone =
@@ -170,15 +190,20 @@ Result<int> run_daemon(const DaemonOptions& options) {
     return restore_process(uuid, "derated's guard", "the worker is gone");
   };
   hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
-  hooks.ready = [] {
+  bool ready = false;
+  hooks.ready = [&ready] {
+    ready = true;
     ::sd_notify(0, "READY=1");
     tell("ready");
   };
   hooks.tell = tell;
   SystemClock clock;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
-  if (outcome.exit_code == 0 && outcome.worker_failed) return exit_code::kFailure;
-  return outcome.exit_code;
+  int code = outcome.exit_code;
+  if (code == exit_code::kOk && outcome.worker_failed) code = exit_code::kFailure;
+  if (ready || !outcome.not_restored.empty()) return code;
+  const int unseen = restore_unseen(guard, hooks, clock);
+  return code == exit_code::kOk ? unseen : code;
 }
 
 int main_of(int argc, char** argv) {

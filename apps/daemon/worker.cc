@@ -6,10 +6,12 @@
 #include <algorithm>
 
 #include "apps/common/audit_record.h"
+#include "apps/common/paths.h"
 #include "base/json.h"
 #include "config/config.h"
 #include "core/chip_facts.h"
 #include "govern/actuator.h"
+#include "govern/lease.h"
 #include "knob_hands.h"
 #include "policy/policy.h"
 
@@ -198,9 +200,11 @@ void Worker::restore_leftovers(std::span<Post> posts) {
 void Worker::restore_leftover(Post& post, const JournalEntry& entry) {
   if (!post.lease.valid()) {
     auto lease = options_.lease(entry.uuid);
-    if (!lease.ok()) return options_.tell("a journal is left alone: " + lease.error().message);
+    if (!lease.ok()) return leave_alone(post, lease.error());
     post.lease = *std::move(lease);
   }
+  post.left_alone.clear();
+  post.left_again.reset();
   JournalEntry left = entry;
   auto restored = restore_settings(*post.gpu.control, left);
   if (restored.ok()) restored = options_.journal.remove(entry.uuid);
@@ -215,6 +219,42 @@ void Worker::restore_leftover(Post& post, const JournalEntry& entry) {
   if (restored.ok()) return options_.tell(entry.uuid + ": restored what an earlier process left");
   options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
   post.handed_on = Keeping{options_.journal, entry};
+}
+
+// It is looked for again: the governor that has the GPU may die before it has restored it.
+void Worker::leave_alone(Post& post, const Error& why) {
+  const std::string& uuid = post.gpu.source->capability().id.uuid;
+  post.left_by_nobody = !lease_holder(run_directory(), uuid).lives;
+  post.left_again = clock_.now() + kLeaseEvery;
+  const std::string text = "a journal is left alone: " + why.message;
+  if (text != std::exchange(post.left_alone, text)) options_.tell(text);
+}
+
+void Worker::look_for_leftover(Post& post) {
+  const auto left = options_.journal.read(options_.life);
+  if (!left.ok()) {
+    post.left_again = clock_.now() + kLeaseEvery;
+    return options_.tell(left.error().message);
+  }
+  for (const JournalEntry& entry : left->entries)
+    if (entry.uuid == post.gpu.source->capability().id.uuid) return restore_leftover(post, entry);
+  post.left_alone.clear();
+  post.left_again.reset();
+}
+
+// At the end: a journal that is left, and no governor that lives to restore it.
+Result<void> Worker::leftovers_of_nobody() {
+  Result<void> out;
+  for (Post& post : posts_) {
+    if (!post.left_alone.empty()) look_for_leftover(post);
+    post.restore_again.reset();
+    restore_handed_on(post);
+    if (!post.left_alone.empty() && post.left_by_nobody)
+      out = Error{Errc::busy, post.left_alone};
+    else if (post.handed_on)
+      out = Error{Errc::io, post.handed_on->entry.uuid + ": not restored: its journal is kept"};
+  }
+  return out;
 }
 
 // --- who governs what
@@ -301,6 +341,7 @@ Result<GovernedGpu> Worker::governed(Post& post) {
       return std::move(lease).error();
     }
     post.lease = *std::move(lease);
+    if (!post.handed_on) look_for_leftover(post);
   }
   out.keeping = keeping_for(post);
   return out;
@@ -497,6 +538,10 @@ void Worker::note_freshness(Post& post, const Record& record) {
 void Worker::tend(std::size_t at) {
   Post& post = posts_[at];
   const Instant now = clock_.now();
+  if (post.left_again && now >= *post.left_again) {
+    look_for_leftover(post);
+    let_go(post);
+  }
   if (post.lease_again && now >= *post.lease_again) (void)governor_->replace(at, seat(post));
   restore_handed_on(post);
   if (!post.expired_since) {
@@ -655,6 +700,8 @@ Worker::Json Worker::state_of(const Record& record) const {
   }
   Json json = gpu_state(view);
   if (!post.trouble.empty()) json["trouble"] = post.trouble;
+  if (post.trouble.empty() && !post.left_alone.empty() && post.left_by_nobody)
+    json["trouble"] = post.left_alone;
   if (const auto* split = attribution_.gpu(post.gpu.source->capability().id.uuid))
     json["attribution"] = split->json();
   return json;
@@ -825,6 +872,7 @@ Result<void> Worker::stop() {
       audit(audit_of_restore(restored, post.gpu.source->capability().id.uuid,
                              paused_ ? "paused" : "stopped", clock_.wall_now()));
   attribution_.stop();  // the GPUs come first
+  if (restored.ok() && !paused_) return leftovers_of_nobody();
   return restored;
 }
 

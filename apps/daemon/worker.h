@@ -121,6 +121,9 @@ class Worker : public TunedGpus {
     std::optional<Instant> lease_again;
     std::optional<Keeping> handed_on;  // of a predecessor: what the GPU must be restored to
     std::optional<Instant> restore_again;
+    std::string left_alone;       // why a journal of another process is left; empty: none is
+    bool left_by_nobody = false;  // no governor is known that would restore it
+    std::optional<Instant> left_again;
     std::optional<Instant> expired_since, reopen_at;
     OpeningPoll reopening;
   };
@@ -133,6 +136,9 @@ class Worker : public TunedGpus {
   bool some_missing() const;
   void look_for_missing();
   void restore_leftover(Post& post, const JournalEntry& entry);
+  void leave_alone(Post& post, const Error& why);
+  void look_for_leftover(Post& post);
+  Result<void> leftovers_of_nobody();
   std::vector<GpuId> ids() const;
   void tell_unknown_gpus() const;
   std::optional<Assignment> by_configuration(const GpuId& id) const;

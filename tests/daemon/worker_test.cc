@@ -217,6 +217,106 @@ TEST(Worker, AReloadChangesWhatTheFileSaysAndNothingElse) {
   EXPECT_FALSE(house.sim(0).locked());
 }
 
+// --- journals that another process keeps from us ------------------------------------------------
+
+JournalEntry left_by(House& house, const char* owner) {
+  JournalEntry entry;
+  entry.uuid = House::uuid(0);
+  entry.life = house.life;
+  entry.owner = owner;
+  entry.pid = 7;
+  entry.found.power_limit = 250_W;
+  entry.power_written = true;
+  EXPECT_TRUE(house.journal().write(entry).ok());
+  house.sim(0).set_power_limit(200_W);
+  return entry;
+}
+
+// Its holder has not said who he is, or is gone and has left it to somebody.
+UniqueFd held_by_nobody_known(House& house) {
+  auto lease = take_lease(house.folder + "/run", House::uuid(0), "derated, pid 9");
+  EXPECT_TRUE(lease.ok());
+  const std::string_view text = "derated, pid 9\n1999999 1\n";
+  EXPECT_EQ(::ftruncate(lease->get(), 0), 0);
+  EXPECT_GT(::pwrite(lease->get(), text.data(), text.size(), 0), 0);
+  return *std::move(lease);
+}
+
+std::string trouble_of(House& house) {
+  const auto state = parse_json(*read_file(house.folder + "/run/state.json"));
+  return state["gpus"][0].value("trouble", "");
+}
+
+TEST(WorkerLeftovers, AreRestoredOnceTheLeaseIsFree) {
+  House house(1);
+  left_by(house, "derated");
+  UniqueFd other = held_by_nobody_known(house);
+  house.start();
+  house.run(12s);
+  EXPECT_EQ(house.sim(0).power_limit(), 200_W);
+  EXPECT_EQ(std::count(house.told.begin(), house.told.end(), house.told.front()), 1);
+  EXPECT_NE(trouble_of(house).find("is held by an unknown process"), std::string::npos);
+  other = UniqueFd();
+  house.run(Worker::kLeaseEvery + 2s);
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  EXPECT_TRUE(house.left().empty());
+  EXPECT_EQ(trouble_of(house), "");
+  EXPECT_TRUE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
+  EXPECT_TRUE(house.worker->stop().ok());
+}
+
+// No clean end while a journal is left that nobody will restore.
+TEST(WorkerLeftovers, OfNobodyAreNoCleanEnd) {
+  House house(1);
+  left_by(house, "derated");
+  UniqueFd other = held_by_nobody_known(house);
+  house.start();
+  house.run(1s);
+  const auto stopped = house.worker->stop();
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().code, Errc::busy);
+  other = UniqueFd();
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+}
+
+TEST(WorkerLeftovers, OfAGovernorThatLivesAreItsOwn) {
+  House house(1);
+  left_by(house, "derate run");
+  const auto other = take_lease(house.folder + "/run", House::uuid(0), "derate run, pid 9");
+  house.start();
+  house.run(12s);
+  EXPECT_EQ(trouble_of(house), "");
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.left().size(), 1u);
+}
+
+TEST(WorkerLeftovers, ThatCannotBeRestoredAreNoCleanEnd) {
+  House house(1);
+  left_by(house, "derated");
+  house.trouble(0).faults.no_permission = true;
+  house.start();
+  house.run(1s);
+  EXPECT_FALSE(house.worker->stop().ok());
+  house.trouble(0).faults.no_permission = false;
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+}
+
+// What is found on the GPU then is not what was found on it first.
+TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
+  House house(1);
+  house.start();
+  house.run(1s);
+  left_by(house, "derate run");
+  EXPECT_EQ(answer(house, {{"command", "policy-set"}, {"policy", "power-cap"}})["ok"], true);
+  house.run(1s);
+  EXPECT_TRUE(house.was_told("restored what an earlier process left"));
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  EXPECT_TRUE(house.left().empty());
+}
+
 TEST(Worker, AFullDiskMeansNoWrites) {
   House house(1);
   std::filesystem::create_directories(house.folder + "/state");

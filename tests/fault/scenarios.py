@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Callable
@@ -1461,3 +1462,203 @@ def _(house):
     send(program.pid, signal.SIGTERM)
     expect_code(program, 7)
     return out
+
+
+# --- an attacker ----------------------------------------------------------------------------------
+
+G_ATTACKER = "An attacker"
+NOBODY = 65534
+SQUAT = """
+import fcntl, os, sys, threading, time
+def take(path):
+    try:
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return print("refused", path, flush=True)
+    print("opened", path, flush=True)
+    fcntl.flock(file, fcntl.LOCK_EX)
+    print("locked", path, flush=True)
+    time.sleep(9e9)
+uid = int(sys.argv[1])
+if uid != os.getuid():
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+for path in sys.argv[2:]:
+    threading.Thread(target=take, args=(path,)).start()
+"""
+
+
+def squatter(house, word, paths, uid=os.getuid()):
+    """A process that locks these files, or waits until it can; it has come so far for each."""
+    program = house.start("squatter", sys.executable, "-B", "-c", SQUAT, uid, *paths)
+    house.until(lambda: program.text().count(word) == len(paths), 5, f"each file is {word}")
+    return program
+
+
+def another_user(house):
+    if os.geteuid() != 0:
+        raise Skip("not root: nobody else can be")
+    house.folder.chmod(0o755)
+    return NOBODY
+
+
+def leases(house):
+    return [house.run_dir / f"{uuid}.lock" for uuid in house.uuids[:2]] + [
+        house.run_dir / "derated.lock"]
+
+
+@row("attacker.lease", group=G_ATTACKER, fault="another user locks the leases", who="derated",
+     when="while it governs; then guard and worker are killed", by="`derate restore`", limit=2,
+     quick=True, outcome="refused; `derate restore` restores, the next start governs")
+def _(house):
+    who = another_user(house)
+    daemon = house.governing()
+    squatter(house, "refused", leases(house), who)
+    kill_both(daemon)
+    since = now()
+    house.derate("restore")
+    out = restored(house, since, 5)
+    stop(house, house.governing())
+    return out
+
+
+@row("attacker.lease.old", group=G_ATTACKER, who="derated", by="`derate restore`", limit=2,
+     fault="another user has locked the leases of an earlier version, which all could read",
+     when="guard and worker are gone", quick=True,
+     outcome="the files are replaced: `derate restore` restores, the next start governs")
+def _(house):
+    who = another_user(house)
+    leave_locked(house)
+    for path in leases(house):
+        path.unlink(missing_ok=True)
+        path.write_text("derated, pid 1999999")
+        path.chmod(0o644)
+    thief = squatter(house, "locked", leases(house), who)
+    since = now()
+    house.derate("restore")
+    out = restored(house, since, 5)
+    stop(house, house.governing())
+    check(alive(thief.pid), "the other user's process is gone")
+    thief.kill_all()
+    return out
+
+
+@row("attacker.lease.waits", group=G_ATTACKER, who="derated", by="next start", limit=3,
+     fault="another user waits for the leases of an earlier version", quick=True,
+     when="that one still has them, then is killed; the next start",
+     outcome="told whose they are while it lives; then the files are replaced, and it restores")
+def _(house):
+    who = another_user(house)
+    leave_locked(house)
+    for path in leases(house):
+        path.unlink(missing_ok=True)
+        path.write_text("")
+        path.chmod(0o644)
+    earlier = squatter(house, "locked", leases(house))
+    for path in leases(house):
+        path.write_text(f"derated, pid {earlier.pid}")
+    thief = squatter(house, "opened", leases(house), who)
+    check(f"governed by derated, pid {earlier.pid}" in house.derate("restore", code=75),
+          "`derate restore` does not name the governor")
+    second = house.daemon()
+    expect_code(second, 75)
+    expect_text(second, f"one runs already: derated, pid {earlier.pid}")
+    earlier.kill_all()
+    house.until(lambda: thief.text().count("locked") == 3, 5, "the other user has the leases")
+    house.config_file.write_text(CONFIG.replace("govern = true", "govern = false"))
+    since = now()
+    daemon = house.daemon()
+    out = restored(house, since, 5)
+    out.by = "next start"
+    house.config_file.write_text(CONFIG)
+    house.until(lambda: "ready" in daemon.text(), 5, "derated has its GPUs")
+    send(daemon.pid, signal.SIGHUP)
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    stop(house, daemon)
+    thief.kill_all()
+    return out
+
+
+@row("attacker.lease.unknown", group=G_ATTACKER, who="derated", by="`derate restore`", limit=2,
+     fault="a process that is no governor holds a lease", when="guard and worker are gone",
+     quick=True, outcome="told; `derate restore` exits 1 and the next start's end 75, the journal "
+     "is kept; `derate restore` restores once the lease is free")
+def _(house):
+    leave_locked(house)
+    holder = squatter(house, "locked", leases(house)[:1])
+    said = house.derate("restore", code=1)
+    check("held by an unknown process" in said, f"`derate restore` says {said}")
+    daemon = house.daemon()
+    house.until(lambda: "held by an unknown process" in house.trouble(GOVERNED), 10, "it is told")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 75)
+    check(len(house.journals()) == 1, f"journals: {house.journals()}")
+    holder.kill_all()
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5)
+
+
+# --- an early end ---------------------------------------------------------------------------------
+
+def early_end(house):
+    """derated that is told to end while it opens its GPUs, one of which was left locked."""
+    leave_locked(house)
+    socket = house.run_dir / "control.sock"
+    socket.unlink()
+    house.fault("--call", "nvmlDeviceGetHandleByIndex_v2", "--hangs")
+    daemon = house.daemon("--silence", "5", "--restore-time", "2")
+    house.until(socket.exists, 5, "derated listens")
+    worker = daemon.worker()
+    send(daemon.pid, signal.SIGTERM)
+    house.until(lambda: daemon.worker() not in (None, worker), 5, "the guard restores")
+    return daemon
+
+
+@row("derated.early", group=G_SIGNALS, fault="SIGTERM", who="derated", by="guard", limit=2,
+     when="before its GPUs are open, a journal of a dead derated", quick=True,
+     outcome="the guard restores what was left, exits 0")
+def _(house):
+    daemon = early_end(house)
+    since = now()
+    house.fault("--clear")
+    out = restored(house, since, 5)
+    expect_code(daemon, 0)
+    return out
+
+
+@row("derated.early.hang", group=G_SIGNALS, fault="SIGTERM", who="derated", limit=2,
+     when="before its GPUs are open, a journal of a dead derated, the driver hangs",
+     by="`derate restore`", outcome="told, exits 1, the journal is kept; `derate restore` restores "
+     "once the driver answers")
+def _(house):
+    daemon = early_end(house)
+    expect_code(daemon, 1)
+    expect_text(daemon, "a journal is left")
+    house.fault("--clear")
+    since = now()
+    house.derate("restore")
+    return restored(house, since, 5)
+
+
+@row("derated.early.random", group=G_SIGNALS, fault="SIGTERM", who="derated", limit=3,
+     when="in the first 0.4 s, a journal of a dead derated, 16 draws", by="worker, guard or "
+     "`derate restore`", outcome="exits 0 only where what was left is restored")
+def _(house):
+    slowest, kept = 0, 0
+    for draw in range(16):
+        leave_locked(house)
+        daemon = house.daemon()
+        time.sleep(draw * 0.025)  # the moment itself is what is tried
+        send(daemon.pid, signal.SIGTERM)
+        since = now()
+        code = daemon.wait(15 * house.slow)
+        house.until(lambda: not house.processes_left(), 5, f"draw {draw}: all have ended")
+        check(code != 0 or not house.journals(), f"draw {draw}: exits 0 and has left a journal")
+        kept += code != 0
+        if house.journals():
+            house.derate("restore")
+        slowest = max(slowest, house.until_restored(5, since=since))
+    return Measured(slowest, "worker, guard or `derate restore`", f"{kept} with another exit code",
+                    governed=())
