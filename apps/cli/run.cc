@@ -95,7 +95,7 @@ const char* policy_name(const Session& session) {
   return session.tuned != nullptr ? "tune" : session.policy.info->name;
 }
 
-Result<void> open_gpus(Session& session, const RunOptions& options, const GuardLink* link) {
+Result<void> open_gpus(Session& session, const RunOptions& options, GuardLink* link) {
   if (!options.sim.chip.empty()) {
     session.sim = TRY(find_sim_setup(options.sim));
     session.gpus = TRY(open_sim_gpus(*session.sim, options.sim, options.gpus, session.clock));
@@ -151,7 +151,7 @@ Result<void> restore_leftovers(Session& session) {
 }
 
 // A real GPU is taken from all other governors first, and what is found on it kept on disk.
-Result<void> take_gpus(Session& session, const GuardLink& link) {
+Result<void> take_gpus(Session& session, GuardLink& link) {
   for (OpenGpu& gpu : session.gpus.gpus)
     session.leases.push_back(TRY(link.lease(gpu.source->capability().id.uuid)));
   return restore_leftovers(session);
@@ -219,7 +219,7 @@ Result<GovernedGpu> seat_of(Session& session, const OpenGpu& gpu) {
 
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 Result<void> prepare(Session& session, const RunOptions& options,
-                     const std::optional<TuningPlan>& tuning, const GuardLink* link) {
+                     const std::optional<TuningPlan>& tuning, GuardLink* link) {
   session.settings = TRY(load_settings(options.policy.config));
   if (!tuning) TRY(choose_governing(session, options, tuning));  // told before a GPU is opened
   TRY(open_gpus(session, options, link));
@@ -328,7 +328,7 @@ void listen_until(Session& session, Instant deadline) {
 // Ticks until the command ends; returns its exit code. Signals that were sent to us go on to it;
 // those of the terminal it has got by itself.
 Result<int> govern_until_end(Session& session, Child& child, StateFile& state,
-                             const GuardLink* link) {
+                             GuardLink* link) {
   const Duration period =
       session.tuned != nullptr ? TunedRun::kTick : policy_tick(session.policy.params);
   Instant next = session.clock.now();
@@ -394,7 +394,7 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
 }
 
 // A broken loop leaves the GPU to its own control; the command runs on to its end.
-int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
+int wait_ungoverned(Session& session, Child& child, GuardLink* link) {
   give_back(session);
   while (true) {
     if (link != nullptr) link->beat();
@@ -404,7 +404,7 @@ int wait_ungoverned(Session& session, Child& child, const GuardLink* link) {
 }
 
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
-                         const GuardLink* link) {
+                         GuardLink* link) {
   Session session;
   TRY(prepare(session, options, tuning, link));
   const Defer at_the_latest([&] { give_back(session); });

@@ -27,24 +27,41 @@ using std::chrono::milliseconds;
 
 constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
-constexpr int kReplyMs = 5000;
+constexpr Duration kLongestBeat = std::chrono::seconds(1);
 
-struct Message {
+}  // namespace
+
+struct GuardMessage {
   enum class Kind : std::uint32_t { beat, ready, lease, release, started, granted, refused };
   Kind kind = Kind::beat;
-  std::int32_t number = 0;  // started: the child; refused: the error's code
-  std::array<char, 512> text{};
+  std::int32_t number = 0;       // started: the child; refused: the error's code
+  std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
+  std::array<char, 200> uuid{};  // lease, release, granted, refused
+  std::array<char, 512> text{};  // refused: the error
 };
 
-Message message(Message::Kind kind, std::string_view text = {}, std::int32_t number = 0) {
-  Message out{kind, number, {}};
-  std::copy_n(text.data(), std::min(text.size(), out.text.size() - 1), out.text.data());
+namespace {
+
+using Message = GuardMessage;
+
+template <std::size_t kSize>
+void put(std::array<char, kSize>& out, std::string_view text) {
+  std::copy_n(text.data(), std::min(text.size(), kSize - 1), out.data());
+}
+
+Message message(Message::Kind kind, std::string_view uuid = {}, std::int32_t number = 0) {
+  Message out;
+  out.kind = kind;
+  out.number = number;
+  put(out.uuid, uuid);
   return out;
 }
 
-// With a descriptor for the other side to keep, when `fd` is one.
-bool send(int socket, Message what, int fd = -1) {
-  iovec part{&what, sizeof what};
+// With a descriptor for the other side to keep, when `fd` is one. False: there is no room, or
+// nobody any more.
+bool send(int socket, const Message& what, int fd = -1) {
+  Message copy = what;
+  iovec part{&copy, sizeof copy};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof fd)] = {};
   msghdr header{};
   header.msg_iov = &part;
@@ -58,7 +75,10 @@ bool send(int socket, Message what, int fd = -1) {
     passed->cmsg_len = CMSG_LEN(sizeof fd);
     std::memcpy(CMSG_DATA(passed), &fd, sizeof fd);
   }
-  return ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof what;
+  ssize_t sent = 0;
+  do sent = ::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  return sent == sizeof copy;
 }
 
 struct Received {
@@ -86,6 +106,7 @@ std::optional<Received> receive(int socket) {
     out.fd = UniqueFd(fd);
   }
   out.closed = n != sizeof out.message;
+  out.message.uuid.back() = '\0';
   out.message.text.back() = '\0';
   return out;
 }
@@ -122,7 +143,7 @@ class Guard {
   void look_around(Duration at_most);
   void take_signals();
   void take_messages();
-  void answer_lease(const std::string& uuid);
+  void answer_lease(const Message& request);
   void reap_worker();
   void kill_worker(const std::string& why);
   void restore_what_is_left();
@@ -168,7 +189,7 @@ void Guard::become_worker(UniqueFd socket) {
   link_ = UniqueFd();
   signals_ = UniqueFd();
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
-  GuardLink link(std::move(socket));
+  GuardLink link(std::move(socket), options_.run_folder, options_.silence);
   ::_exit(hooks_.work(link));
 }
 
@@ -199,16 +220,19 @@ void Guard::take_signals() {
   }
 }
 
-void Guard::answer_lease(const std::string& uuid) {
+void Guard::answer_lease(const Message& request) {
+  const std::string uuid = request.uuid.data();
   auto lease =
       take_lease(options_.run_folder, uuid, fmt::format("{}, pid {}", options_.owner, ::getpid()));
+  Message reply = message(lease.ok() ? Message::Kind::granted : Message::Kind::refused, uuid);
+  reply.request = request.request;
   if (!lease.ok()) {
-    const auto code = static_cast<std::int32_t>(lease.error().code);
-    send(link_.get(), message(Message::Kind::refused, lease.error().message, code));
-    return;
+    reply.number = static_cast<std::int32_t>(lease.error().code);
+    put(reply.text, lease.error().message);
   }
-  send(link_.get(), message(Message::Kind::granted), lease->get());
-  leases_[uuid] = *std::move(lease);
+  // A lease that the worker does not hear of is none.
+  if (send(link_.get(), reply, lease.ok() ? lease->get() : -1) && lease.ok())
+    leases_[uuid] = *std::move(lease);
 }
 
 void Guard::take_messages() {
@@ -218,11 +242,11 @@ void Guard::take_messages() {
       return;
     }
     const Message& said = received->message;
-    last_beat_ = clock_.now();
     if (said.kind == Message::Kind::ready) hooks_.ready();
-    if (said.kind == Message::Kind::lease) answer_lease(said.text.data());
-    if (said.kind == Message::Kind::release) leases_.erase(said.text.data());
+    if (said.kind == Message::Kind::lease) answer_lease(said);
+    if (said.kind == Message::Kind::release) leases_.erase(said.uuid.data());
     if (said.kind == Message::Kind::started) adopted_ = said.number;
+    last_beat_ = clock_.now();  // it waited while its lease was taken
   }
 }
 
@@ -367,21 +391,89 @@ RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
   return out;
 }
 
-void GuardLink::beat() const { send(fd(), message(Message::Kind::beat)); }
-void GuardLink::ready() const { send(fd(), message(Message::Kind::ready)); }
-void GuardLink::release(const std::string& uuid) const {
-  send(fd(), message(Message::Kind::release, uuid));
-}
-void GuardLink::started(pid_t child) const {
-  send(fd(), message(Message::Kind::started, {}, child));
+// Four beats fit into the shortest silence: one that comes late costs nothing.
+GuardLink::GuardLink(UniqueFd socket, std::string run_folder, Duration silence)
+    : socket_(std::move(socket)),
+      run_folder_(std::move(run_folder)),
+      beat_every_(std::min(kLongestBeat, silence / 4)) {}
+GuardLink::~GuardLink() = default;
+
+// False while something waits for room.
+bool GuardLink::send_what_waits() {
+  while (!waiting_.empty() && send(fd(), waiting_.front())) waiting_.erase(waiting_.begin());
+  return waiting_.empty();
 }
 
-Result<UniqueFd> GuardLink::lease(const std::string& uuid) const {
-  if (send(fd(), message(Message::Kind::lease, uuid)) && wait_for(fd(), kReplyMs))
-    if (auto reply = receive(fd()); reply && !reply->closed) {
-      if (reply->message.kind == Message::Kind::granted) return std::move(reply->fd);
-      return Error{static_cast<Errc>(reply->message.number), reply->message.text.data()};
+void GuardLink::say(const GuardMessage& what) {
+  waiting_.push_back(what);
+  send_what_waits();
+}
+
+void GuardLink::beat() {
+  drop_stale();
+  // A guard that has not read what was said before hears from the worker when it does.
+  if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));
+}
+
+void GuardLink::ready() { say(message(Message::Kind::ready)); }
+void GuardLink::release(const std::string& uuid) { say(message(Message::Kind::release, uuid)); }
+void GuardLink::started(pid_t child) { say(message(Message::Kind::started, {}, child)); }
+
+// Answers to leases that were given up: their descriptors, while they wait here, keep the leases.
+void GuardLink::drop_stale() {
+  while (const auto reply = receive(fd()))
+    if (reply->closed) return;
+}
+
+// Until the guard says something or takes what waits for it, whatever signals come; false at `end`.
+bool GuardLink::wait(Instant end) const {
+  const SystemClock clock;
+  while (true) {
+    const auto left = std::chrono::ceil<milliseconds>(end - clock.now());
+    if (left <= milliseconds::zero()) return false;
+    const auto events = static_cast<short>(waiting_.empty() ? POLLIN : POLLIN | POLLOUT);
+    pollfd wanted{fd(), events, 0};
+    const int ready = ::poll(&wanted, 1, static_cast<int>(left.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+void GuardLink::ask_for(const std::string& uuid) {
+  Message request = message(Message::Kind::lease, uuid);
+  request.request = ++last_request_;
+  say(request);
+}
+
+Result<UniqueFd> GuardLink::lease(const std::string& uuid) {
+  if (uuid.size() >= GuardMessage{}.uuid.size())
+    return Error{Errc::invalid_argument, fmt::format("UUID '{}': allowed are {} characters", uuid,
+                                                     GuardMessage{}.uuid.size() - 1)};
+  const Instant end = SystemClock().now() + kReplyTime;
+  ask_for(uuid);
+  bool lay_here = false;
+  while (wait(end)) {
+    send_what_waits();
+    auto reply = receive(fd());
+    if (!reply) continue;
+    if (reply->closed) return Error{Errc::io, uuid + ": no lease: the guard is gone"};
+    const Message& said = reply->message;
+    if (said.request != last_request_ || said.uuid.data() != uuid) {  // of one that was given up
+      lay_here = lay_here || (said.uuid.data() == uuid && reply->fd.valid());
+      continue;
     }
+    if (said.kind == Message::Kind::refused) {
+      if (!std::exchange(lay_here, false))
+        return Error{static_cast<Errc>(said.number), said.text.data()};
+      ask_for(uuid);  // what kept it from us was our own, and is gone now
+      continue;
+    }
+    if (is_lease_of(reply->fd.get(), run_folder_, uuid)) return std::move(reply->fd);
+    release(uuid);
+    return Error{Errc::io, uuid + ": no lease: the guard has passed another file"};
+  }
+  // Should the guard still come to it, it lets go again.
+  release(uuid);
   return Error{Errc::io, uuid + ": no lease: the guard does not answer"};
 }
 

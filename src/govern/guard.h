@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -15,30 +16,52 @@
 
 namespace derate {
 
-// The worker's end of the line to its guard.
+struct GuardMessage;
+
+// The worker's end of the line to its guard. What the line has no room for is kept, and sent before
+// anything that is said later.
 class GuardLink {
  public:
-  explicit GuardLink(UniqueFd socket) : socket_(std::move(socket)) {}
+  // `silence`: after which the guard kills a worker.
+  GuardLink(UniqueFd socket, std::string run_folder, Duration silence);
+  GuardLink(const GuardLink&) = delete;
+  GuardLink& operator=(const GuardLink&) = delete;
+  ~GuardLink();
 
-  // Says that the worker lives; at least every few seconds.
-  void beat() const;
+  // Says that the worker lives; each beat_every() at least.
+  void beat();
+  Duration beat_every() const { return beat_every_; }
   // Says that it has begun its work.
-  void ready() const;
-  // Takes a lease on the GPU, which the guard and the worker then hold together.
-  // Errors: those of take_lease(); io when the guard is gone.
-  Result<UniqueFd> lease(const std::string& uuid) const;
+  void ready();
+  // Takes a lease on the GPU, which the guard and the worker then hold together. Signals do not
+  // shorten the wait for it, which is kReplyTime.
+  // Errors: those of take_lease(); invalid_argument for too long a UUID; io when the guard is gone,
+  // does not answer, or passes another file.
+  Result<UniqueFd> lease(const std::string& uuid);
   // The guard lets go of the GPU, too.
-  void release(const std::string& uuid) const;
+  void release(const std::string& uuid);
   // The worker's own child, for the guard to wait for should the worker be gone: so the worker
   // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.
-  void started(pid_t child) const;
+  void started(pid_t child);
 
   // The guard is gone: restore and end.
   bool guard_gone() const;
   int fd() const { return socket_.get(); }
 
+  static constexpr Duration kReplyTime = std::chrono::seconds(5);
+
  private:
+  void say(const GuardMessage& what);
+  bool send_what_waits();
+  void ask_for(const std::string& uuid);
+  bool wait(Instant end) const;
+  void drop_stale();
+
   UniqueFd socket_;
+  std::string run_folder_;
+  Duration beat_every_;
+  std::uint32_t last_request_ = 0;
+  std::vector<GuardMessage> waiting_;  // to be sent, in order
 };
 
 struct GuardOptions {

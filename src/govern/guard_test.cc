@@ -319,5 +319,132 @@ TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
   EXPECT_EQ(run().not_restored, std::vector<std::string>{});
 }
 
+// --- the line between them -------------------------------------------------------------------
+
+std::string file_of(const UniqueFd& fd) {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(fd.get()), error)
+      .filename();
+}
+
+// Sends `signal` to the process each `every`, until the scope ends.
+class SignalStorm {
+ public:
+  SignalStorm(pid_t victim, int signal, Duration every) {
+    process_ = ::fork();
+    if (process_ != 0) return;
+    SystemClock real;
+    while (::kill(victim, signal) == 0) real.sleep_until(real.now() + every);
+    ::_exit(0);
+  }
+  SignalStorm(const SignalStorm&) = delete;
+  SignalStorm& operator=(const SignalStorm&) = delete;
+  ~SignalStorm() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+
+ private:
+  pid_t process_;
+};
+
+void hear_without_restart(int signal) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  ::sigaction(signal, &action, nullptr);
+}
+
+// Stops the process now and lets it go on after a while.
+void stop_for(pid_t process, Duration time) {
+  ::kill(process, SIGSTOP);
+  if (::fork() != 0) return;
+  SystemClock real;
+  real.sleep_until(real.now() + time);
+  ::kill(process, SIGCONT);
+  ::_exit(0);
+}
+
+TEST_F(GuardTest, LeasesAreThoseThatWereAskedForWhateverSignalsCome) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  options.silence = 10s;
+  hooks.work = [this](GuardLink& link) {
+    hear_without_restart(SIGUSR1);
+    const SignalStorm storm(::getpid(), SIGUSR1, 100us);
+    for (int i = 0; i < 200; ++i) {
+      const std::string uuid = "GPU-" + std::to_string(i % 7);
+      if (i % 20 == 0) stop_for(::getppid(), 30ms);
+      const auto lease = link.lease(uuid);
+      if (!lease.ok()) return note(lease.error().message) + 1;
+      if (file_of(*lease) != uuid + ".lock") return note(uuid + ": " + file_of(*lease)) + 2;
+      link.release(uuid);
+    }
+    return 0;
+  };
+  EXPECT_EQ(run().exit_code, 0) << *read_file(folder + "/log");
+}
+
+// What was asked for and given up is not taken for the answer to the next question.
+TEST_F(GuardTest, AnAnswerThatComesTooLateIsNoAnswerToAnotherQuestion) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  options.silence = 60s;
+  hooks.work = [this](GuardLink& link) {
+    stop_for(::getppid(), GuardLink::kReplyTime + 300ms);
+    const auto late = link.lease("GPU-1");
+    if (late.ok() || late.error().code != Errc::io) return 1;
+    const auto second = link.lease("GPU-2");
+    if (!second.ok() || file_of(*second) != "GPU-2.lock") return 2;
+    // The guard has let go of what nobody waited for.
+    const auto first = link.lease("GPU-1");
+    if (!first.ok()) return note(first.error().message) + 3;
+    return file_of(*first) == "GPU-1.lock" ? 0 : 4;
+  };
+  EXPECT_EQ(run().exit_code, 0);
+}
+
+// A guard that does not read for a while is told all the same.
+TEST_F(GuardTest, WhatTheLineHasNoRoomForIsSaidLater) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.ready = [this] { note("ready"); };
+  options.silence = 60s;
+  hooks.work = [this](GuardLink& link) {
+    auto lease = link.lease("GPU-1");
+    if (!lease.ok()) return 1;
+    const pid_t guard = ::getppid();
+    ::kill(guard, SIGSTOP);
+    for (int i = 0; i < 10'000; ++i) link.beat();
+    link.ready();
+    *lease = UniqueFd();
+    link.release("GPU-1");
+    const bool held = !take_lease(folder, "GPU-1", "second").ok();
+    ::kill(guard, SIGCONT);
+    SystemClock real;
+    for (int i = 0; i < 500; ++i) {
+      link.beat();
+      if (noted("ready") && take_lease(folder, "GPU-1", "second").ok()) return held ? 0 : 2;
+      real.sleep_until(real.now() + 10ms);
+    }
+    return 3;
+  };
+  EXPECT_EQ(run().exit_code, 0);
+}
+
+TEST_F(GuardTest, BeatsFitIntoEverySilence) {
+  for (const Duration silence : {Duration(500ms), Duration(10s), Duration(600s)}) {
+    const GuardLink link(UniqueFd{}, folder, silence);
+    EXPECT_LE(4 * link.beat_every(), silence);
+    EXPECT_LE(link.beat_every(), 1s);
+    EXPECT_GT(link.beat_every(), Duration::zero());
+  }
+}
+
+TEST_F(GuardTest, AUuidThatDoesNotFitIsRefusedAndNotCut) {
+  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.work = [](GuardLink& link) {
+    const auto lease = link.lease(std::string(200, 'x'));
+    return !lease.ok() && lease.error().code == Errc::invalid_argument ? 0 : 1;
+  };
+  EXPECT_EQ(run().exit_code, 0);
+}
+
 }  // namespace
 }  // namespace derate
