@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "apps/common/energy_desk.h"
 #include "apps/common/gpus.h"
@@ -157,10 +158,10 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
   const Duration interval = from_seconds(options_.interval_s);
   if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
   const Instant until = std::min(next_, at_the_latest);
-  if (programs_ == nullptr) return clock_.sleep_until(until);
-  const Ear ear{programs_->fd(), [this] { serve(); }};
-  const bool whole = listen_until({&ear, 1}, clock_, until);
-  serve();  // ends that nothing has settled
+  std::vector<Ear> ears{signal_ear()};
+  if (programs_ != nullptr) ears.push_back({programs_->fd(), [this] { serve(); }});
+  const bool whole = listen_until(ears, clock_, until);
+  if (programs_ != nullptr) serve();  // ends that nothing has settled
   return whole;
 }
 
@@ -219,11 +220,10 @@ int measure_until_end(Measuring& measuring, Child& child) {
   while (true) {
     if (const auto code = child.poll()) return *code;
     if (measuring.listen_until_next()) measuring.read(false);
-    const int signal = stop_signal();
+    const int signal = take_stop_signal();
     if (signal == 0) continue;
     const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
     if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
-    clear_stop_signal();
   }
 }
 

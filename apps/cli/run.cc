@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "apps/common/audit_record.h"
 #include "apps/common/gpus.h"
@@ -29,6 +30,7 @@
 #include "govern/record_json.h"
 #include "run_command.h"
 #include "service/beat_socket.h"
+#include "service/listen.h"
 #include "store/audit.h"
 #include "summary.h"
 #include "verbs.h"
@@ -292,10 +294,17 @@ void tune(Session& session) {
   session.tuned->round(session.clock.now());
 }
 
-Result<void> tick(Session& session, StateFile& state, bool everything) {
-  const bool publish = state.due();
-  tell_work(session);
+// For `derate status`, each second: a state that is older is nobody's.
+void publish(const Session& session, StateFile& state) {
+  if (!state.due()) return;
   Json gpus = Json::array();
+  for (const auto& record : session.last)
+    if (record) gpus.push_back(state_of(session, *record));
+  state.publish(std::move(gpus), {{"beats", session.desk->beats_json()}});
+}
+
+Result<void> tick(Session& session, StateFile& state, bool everything) {
+  tell_work(session);
   for (const Record& record : session.governor->tick(everything)) {
     const auto at = static_cast<std::size_t>(record.gpu);
     session.ledgers[at].add(record);
@@ -305,47 +314,59 @@ Result<void> tick(Session& session, StateFile& state, bool everything) {
       note(session, *std::move(told));
     session.last[at] = record;
     if (session.records) TRY(session.records->add(record));
-    if (publish) gpus.push_back(state_of(session, record));
   }
   tune(session);
   session.desk->begin_listing(desk_gpus(session));
-  if (publish) state.publish(std::move(gpus), {{"beats", session.desk->beats_json()}});
+  publish(session, state);
   return {};
 }
 
 // Takes beats in until then; a signal or the command's end comes first.
-void listen_until(Session& session, Instant deadline) {
-  if (session.beats == nullptr) {
-    session.clock.sleep_until(deadline);
-    return;
-  }
-  session.beats->serve_until(deadline,
-                             [&](std::string_view text, const BeatServer::Sender& sender) {
-                               session.desk->hear(text, sender);
-                             });
+void listen(Session& session, Instant deadline) {
+  std::vector<Ear> ears{signal_ear()};
+  if (BeatServer* const beats = session.beats.get(); beats != nullptr)
+    ears.push_back({beats->fd(), [&session, beats] {
+                      beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
+                        session.desk->hear(text, sender);
+                      });
+                    }});
+  listen_until(ears, session.clock, deadline);
 }
 
-// Ticks until the command ends; returns its exit code. Signals that were sent to us go on to it;
-// those of the terminal it has got by itself.
-Result<int> govern_until_end(Session& session, Child& child, StateFile& state,
-                             GuardLink* link) {
+// Signals that were sent to us go on to the command; those of the terminal it has got by itself.
+void pass_signals_on(const Child& child) {
+  const int signal = take_stop_signal();
+  if (signal == 0) return;
+  const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
+  if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
+}
+
+// Says to the guard that this process lives. Errors: io when there is no guard any more.
+Result<void> beat(GuardLink* link) {
+  if (link == nullptr) return {};
+  if (link->guard_gone()) return Error{Errc::io, "the guard process is gone"};
+  link->beat();
+  return {};
+}
+
+// Ticks until the command ends; returns its exit code. However long the policy's period is, the
+// guard hears from this process.
+Result<int> govern_until_end(Session& session, Child& child, StateFile& state, GuardLink* link) {
   const Duration period =
       session.tuned != nullptr ? TunedRun::kTick : policy_tick(session.policy.params);
+  const Duration beat_every = link != nullptr ? link->beat_every() : std::chrono::seconds(1);
   Instant next = session.clock.now();
   while (true) {
     next = std::max(next + period, session.clock.now());
     while (session.clock.now() < next) {
       if (const auto code = child.poll()) return *code;
-      listen_until(session, next);
-      if (const int signal = stop_signal(); signal != 0) {
-        const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
-        if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
-        clear_stop_signal();
-      }
+      listen(session, std::min(next, session.clock.now() + beat_every));
+      pass_signals_on(child);
+      TRY(beat(link));
+      publish(session, state);
     }
     if (const auto code = child.poll()) return *code;
-    if (link != nullptr && link->guard_gone()) return Error{Errc::io, "the guard process is gone"};
-    if (link != nullptr) link->beat();
+    TRY(beat(link));
     TRY(tick(session, state, false));
   }
 }
@@ -397,9 +418,10 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
 int wait_ungoverned(Session& session, Child& child, GuardLink* link) {
   give_back(session);
   while (true) {
-    if (link != nullptr) link->beat();
+    (void)beat(link).ok();  // it may be gone: the command still is there
     if (const auto ended = child.poll()) return *ended;
-    session.clock.sleep_until(session.clock.now() + std::chrono::seconds(1));
+    listen(session, session.clock.now() + std::chrono::seconds(1));
+    pass_signals_on(child);
   }
 }
 

@@ -2,6 +2,8 @@
 // returns early).
 #pragma once
 
+#include "service/listen.h"
+
 namespace derate::cli {
 
 // From now on what would end a process set the flag (SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1,
@@ -18,5 +20,11 @@ int stop_signal();
 // It was sent to this process by another one; a terminal's goes to the whole group by itself.
 bool stop_signal_was_sent();
 void clear_stop_signal();
+// The same, and forgets it: one that comes meanwhile is not lost.
+int take_stop_signal();
+
+// Ends a wait for what comes (listen_until) when a signal has come since watch_signals() that no
+// wait was ended for: also one that came before the wait began, but after the last look at it.
+Ear signal_ear();
 
 }  // namespace derate::cli

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -86,9 +87,16 @@ std::unique_ptr<ControlServer> listen_to_programs(Clock& clock) {
   return nullptr;
 }
 
-// What is served between two rounds.
-std::vector<Ear> ears_of(Worker& worker, BeatServer* beats, ControlServer* programs) {
-  std::vector<Ear> out;
+void serve(Worker& worker, ControlServer& commands) {
+  commands.serve(
+      [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
+}
+
+// What is served between two rounds. A signal and a command end the wait for the next one.
+std::vector<Ear> ears_of(Worker& worker, ControlServer& commands, BeatServer* beats,
+                         ControlServer* programs) {
+  std::vector<Ear> out{signal_ear(),
+                       {commands.fd(), [&worker, &commands] { serve(worker, commands); }, true}};
   if (beats != nullptr)
     out.push_back({beats->fd(), [&worker, beats] {
                      beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -114,29 +122,27 @@ void reload(Worker& worker, const std::string& config) {
 Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link) {
   SystemClock clock;
   const Settings settings = TRY(load_settings(options.config));
-  const auto server = TRY(ControlServer::create(control_socket(), clock));
+  const auto commands = TRY(ControlServer::create(control_socket(), clock));
   const auto beats = listen_for_beats(clock);
   const auto programs = listen_to_programs(clock);
   WorkerOptions how = worker_options(settings, link);
   note_records(how, records);
   Worker worker(std::move(how), settings, clock);
-  const std::vector<Ear> ears = ears_of(worker, beats.get(), programs.get());
+  const std::vector<Ear> ears = ears_of(worker, *commands, beats.get(), programs.get());
   bool ready = false;
   while (!link.guard_gone()) {
-    if (const int signal = stop_signal(); signal == SIGHUP) {
-      clear_stop_signal();
+    const int signal = take_stop_signal();
+    if (signal == SIGHUP)
       reload(worker, options.config);
-    } else if (signal != 0) {
+    else if (signal != 0)
       break;
-    }
     TRY(worker.step());
-    server->serve(
-        [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
+    serve(worker, *commands);
     link.beat();
     if (worker.running() && !std::exchange(ready, true)) link.ready();
     // Answers that a round has settled, and callers that wait for another one.
     if (programs != nullptr) worker.clients().serve(*programs);
-    listen_until(ears, clock, worker.next_due());
+    listen_until(ears, clock, std::min(worker.next_due(), clock.now() + link.beat_every()));
   }
   if (link.guard_gone()) tell("the guard is gone: giving everything back");
   return worker.stop();

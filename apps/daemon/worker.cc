@@ -20,6 +20,9 @@ namespace {
 
 constexpr const char* kTuned = "tune";  // where others have the name of a policy
 constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
+// Leases of trials, windows of energy, attribution and the state file cannot wait for a GPU that is
+// read each minute.
+constexpr Duration kLongestWait = std::chrono::seconds(1);
 
 std::optional<ClockRange> found_lock(const Settings& settings) {
   if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
@@ -428,8 +431,9 @@ void Worker::restore_handed_on(Post& post) {
 // ---------------------------------------------------------------------------------------
 
 Instant Worker::next_due() const {
-  return governor_ != nullptr && !posts_.empty() ? governor_->next_due()
-                                                 : clock_.now() + kIdleRound;
+  const Instant now = clock_.now();
+  if (governor_ == nullptr || posts_.empty()) return now + kIdleRound;
+  return std::min(governor_->next_due(), now + kLongestWait);
 }
 
 Result<void> Worker::step() {
@@ -444,11 +448,13 @@ Result<void> Worker::step() {
         options_.tell("cannot open the GPUs: " + opened->error().message);
     }
   if (governor_ != nullptr) {
-    if (!last_.empty() && last_.front())
-      lateness_.add(std::max(Duration{}, clock_.now() - governor_->next_due()));
+    const bool began = !last_.empty() && last_.front();
+    const Duration late = clock_.now() - governor_->next_due();
     tell_work();
     if (energy_.wants_reading()) governor_->read_all_next();
-    take_records(governor_->tick());
+    const auto records = governor_->tick();
+    if (began && !records.empty()) lateness_.add(std::max(Duration{}, late));
+    take_records(records);
     desk_.begin_listing(desk_gpus());
     for (std::size_t at = 0; at < posts_.size(); ++at) tend(at);
     look_for_missing();

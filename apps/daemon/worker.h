@@ -80,6 +80,7 @@ class Worker : public TunedGpus {
 
   // One round. Errors: the GPUs could not be opened at the start.
   Result<void> step();
+  // When the next round is due: within a second, whatever the settings are.
   Instant next_due() const;
   // The GPUs are open.
   bool running() const { return governor_ != nullptr; }

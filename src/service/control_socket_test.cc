@@ -259,6 +259,16 @@ TEST_F(EveryoneTest, AWaitTakesInWhatComes) {
   EXPECT_EQ(hear(one), "1 a\n");
 }
 
+// What came may change what the wait is for.
+TEST_F(EveryoneTest, AnEarMayEndTheWait) {
+  const UniqueFd one = caller();
+  say(one, "a\n");
+  const Ear ears[] = {{server_->fd(), [&] { serve(); }, true}};
+  EXPECT_FALSE(listen_until(ears, clock_, clock_.now() + 60s));
+  while (heard_.empty()) EXPECT_FALSE(listen_until(ears, clock_, clock_.now() + 60s));
+  EXPECT_EQ(hear(one), "1 a\n");
+}
+
 // Nobody stays connected for nothing: the wait is not ended again and again by who only waits.
 TEST_F(EveryoneTest, WhoWaitsOrDoesNotReadWakesNobody) {
   const UniqueFd one = caller(), slow = caller();

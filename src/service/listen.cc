@@ -19,8 +19,13 @@ bool listen_until(std::span<const Ear> ears, Clock& clock, Instant deadline) {
     const int ready = ::ppoll(files.data(), files.size(), &time, nullptr);
     if (ready < 0) return errno != EINTR && clock.sleep_until(deadline);
     if (ready == 0) return true;
-    for (std::size_t i = 0; i < files.size(); ++i)
-      if (files[i].revents != 0) ears[i].serve();
+    bool ended = false;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (files[i].revents == 0) continue;
+      ears[i].serve();
+      ended = ended || ears[i].ends_wait;
+    }
+    if (ended) return false;
   }
   return clock.sleep_until(deadline);
 }

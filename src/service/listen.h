@@ -12,12 +12,14 @@ namespace derate {
 struct Ear {
   int fd = -1;
   std::function<void()> serve;
+  bool ends_wait = false;  // what comes to it may change what the wait is for
 };
 
 // How often each wait is ended before its time: who floods a socket has had his share then.
 inline constexpr int kMostWakes = 256;
 
-// Takes in what comes until `deadline`; false when a signal ended the wait early.
+// Takes in what comes until `deadline`; false when a signal or an ear ended the wait early. A
+// signal that comes just before the wait does not end it: it wants an ear of its own.
 bool listen_until(std::span<const Ear> ears, Clock& clock, Instant deadline);
 
 }  // namespace derate

@@ -7,7 +7,9 @@
 
 #include "base/json.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "house.h"
+#include "policy/policy.h"
 
 namespace derate::cli {
 namespace {
@@ -315,6 +317,50 @@ TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
   EXPECT_TRUE(house.worker->stop().ok());
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
   EXPECT_TRUE(house.left().empty());
+}
+
+// --- settings --------------------------------------------------------------------------------
+
+// Each number anywhere in its range, a policy of any period.
+Settings any_settings() {
+  Settings out;
+  visit_settings(out, [](const SettingInfo& info, auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
+      const int part =
+          *rc::gen::weightedElement<int>({{1, 0}, {1, 1000}, {3, *rc::gen::inRange(0, 1001)}});
+      value = info.lowest + (info.highest - info.lowest) * part / 1000;
+    }
+  });
+  out.expire_after_s = std::max(out.expire_after_s, out.stale_after_s);
+  const auto all = policies();
+  const PolicyInfo& info = all[*rc::gen::inRange<std::size_t>(0, all.size())];
+  out.policy = info.name;
+  out.govern = *rc::gen::arbitrary<bool>();
+  out.dry_run = *rc::gen::arbitrary<bool>();
+  out.gpus = *rc::gen::element<std::string>("", "0");
+  for (const ParamSpec& spec : info.params) {
+    if (std::string_view(spec.name) != "tick") continue;
+    const double part = *rc::gen::inRange(1, 11) / 10.0;
+    const double tick = spec.lowest + (spec.highest - spec.lowest) * part;
+    out.policy_settings.push_back({info.name, spec.name, std::to_string(tick), ""});
+  }
+  return out;
+}
+
+// The guard hears from the worker after each round: one each second is what it may count on.
+RC_GTEST_PROP(Worker, ARoundComesEachSecondWhateverTheSettingsAre, ()) {
+  const Settings settings = any_settings();
+  RC_ASSERT(parse_config(print_config(settings), "generated").ok());
+  House house(2);
+  house.work(0, "GeMM");
+  house.start(settings);
+  const Instant end = house.clock.now() + 13s;
+  for (int rounds = 0; house.clock.now() < end; ++rounds) {
+    const Instant before = house.clock.now();
+    RC_ASSERT(house.round());
+    RC_ASSERT(house.clock.now() - before <= 1s);
+    RC_ASSERT(rounds < 5000);  // nor does it spin
+  }
 }
 
 TEST(Worker, AFullDiskMeansNoWrites) {

@@ -1464,6 +1464,67 @@ def _(house):
     return out
 
 
+# --- slow settings --------------------------------------------------------------------------------
+
+SLOWEST = CONFIG.replace("efficient-fix", "assure") + """
+[sampling]
+observe_every_s = 60
+[policy.assure]
+tick = 10
+"""
+
+
+def messages_of(house):
+    """How many messages the worker has sent to its guard."""
+    log = house.folder / "kill.log"
+    text = log.read_text() if log.exists() else ""
+    return sum("sendmsg" in line for line in text.splitlines())
+
+
+def add_slow_settings():
+    for silence in (2, 0.5):
+        @row(f"derated.slow.{silence:g}", group=G_AROUND, who="derated", by="worker", limit=2,
+             fault="the longest periods that the configuration allows", quick=silence == 2,
+             when=f"`--silence {silence:g}`, four times as long as that",
+             outcome="nothing is killed, commands are answered; given back at the end")
+        def _(house, silence=silence):
+            house.config_file.write_text(SLOWEST)
+            daemon = house.daemon("--silence", silence)
+            house.until(lambda: "ready" in daemon.text(), 10, "derated has its GPUs")
+            worker, end = daemon.worker(), now() + 4 * silence
+            while now() < end:
+                house.derate("policy", "set", "power-cap", "-i", CAPPED)
+                house.until(lambda: house.watts(CAPPED) == 240, 2, "the command is carried out")
+                house.derate("release", "-i", CAPPED)
+            check(alive(worker) and daemon.worker() == worker, f"killed: {daemon.text()}")
+            since = now()
+            send(daemon.pid, signal.SIGTERM)
+            out = restored(house, since, 5, gpu=CAPPED, governed=(CAPPED,))
+            expect_code(daemon, 0)
+            return out
+
+
+add_slow_settings()
+
+
+@row("run.slow", group=G_AROUND, fault="the longest period that a policy has", who="derate run",
+     when="one period long", by="worker", limit=2,
+     outcome="the guard hears from the worker each second; the command's exit code is kept")
+def _(house):
+    program = house.run("sh", "-c", TRAP, options=("--policy", "assure", "--set", "tick=10",
+                                                   "-i", GOVERNED), extra=kill_point(house, 0))
+    house.until(lambda: "started" in program.text(), 10, "the command runs")
+    before, end = messages_of(house), now() + 10
+    house.until(lambda: now() > end, 11, "a period has passed")
+    heard = messages_of(house) - before
+    check(heard >= 7, f"{heard} messages in 10 s")
+    since = now()
+    send(program.pid, signal.SIGTERM)
+    ms = house.until_restored(5, since=since)
+    expect_code(program, 7)
+    return Measured(ms, "worker", f"heard {heard} times in 10 s", governed=())
+
+
 # --- an attacker ----------------------------------------------------------------------------------
 
 G_ATTACKER = "An attacker"
