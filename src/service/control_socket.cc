@@ -22,9 +22,10 @@ namespace {
 
 constexpr std::uint64_t kCallers = 0;  // in place of a connection's number
 
+// Where as many callers wait as there is room for, that is EAGAIN and not a wait.
 Result<UniqueFd> connected(const std::string& path) {
   const sockaddr_un address = TRY(address_of(path));
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid() ||
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return socket_error("cannot reach", path, errno);
@@ -43,7 +44,8 @@ ControlServer::ControlServer(std::string path, UniqueFd socket, UniqueFd events,
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& path, Clock& clock,
                                                              Audience audience) {
-  if (connected(path).ok())
+  const auto other = connected(path);
+  if (other.ok() || other.error().code == Errc::busy)
     return Error{Errc::busy, fmt::format("another daemon listens on '{}'", path)};
   const sockaddr_un address = TRY(address_of(path));
   ::unlink(path.c_str());
@@ -211,25 +213,56 @@ void ControlServer::answer(std::uint64_t connection, const std::string& text) {
   }
 }
 
+namespace {
+
+Error no_answer(const std::string& path, Duration patience) {
+  return {Errc::gpu_stuck,
+          fmt::format("the daemon at '{}' has not answered for {:.0f} s", path, seconds(patience))};
+}
+
+// Waits for `events` whatever signals come; false at `end`.
+bool wait_for(int fd, short events, Clock& clock, Instant end) {
+  while (true) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.now());
+    if (left.count() <= 0) return false;
+    pollfd wanted{fd, events, 0};
+    const int ready = ::poll(&wanted, 1, static_cast<int>(left.count()));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
+  }
+}
+
+// Where too many callers wait to be heard, one more waits here.
+Result<UniqueFd> connected_by(const std::string& path, Clock& clock, Instant end,
+                              Duration patience) {
+  constexpr Duration kTryEvery = std::chrono::milliseconds(10);
+  while (true) {
+    auto socket = connected(path);
+    if (socket.ok() || socket.error().code != Errc::busy) return socket;
+    if (clock.now() >= end) return no_answer(path, patience);
+    clock.sleep_until(std::min(end, clock.now() + kTryEvery));
+  }
+}
+
+}  // namespace
+
 Result<std::string> control_call(const std::string& path, const std::string& request,
                                  Duration patience) {
-  const UniqueFd socket = TRY(connected(path));
-  const std::string line = request + "\n";
-  if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(line.size()))
-    return socket_error("cannot write to", path, errno);
   SystemClock clock;
   const Instant end = clock.now() + patience;
-  std::string answer;
+  const UniqueFd socket = TRY(connected_by(path, clock, end, patience));
+  std::string line = request + "\n", answer;
+  while (!line.empty()) {
+    const ssize_t n = ::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
+    const bool full = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    if (n < 0 && errno != EINTR && !full) return socket_error("cannot write to", path, errno);
+    if (n > 0) line.erase(0, static_cast<std::size_t>(n));
+    if (full && !wait_for(socket.get(), POLLOUT, clock, end)) return no_answer(path, patience);
+  }
   while (answer.empty() || answer.back() != '\n') {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.now());
-    pollfd wanted{socket.get(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&wanted, 1, static_cast<int>(left.count())) == 0)
-      return Error{Errc::gpu_stuck, fmt::format("the daemon at '{}' has not answered for {:.0f} s",
-                                                path, seconds(patience))};
+    if (!wait_for(socket.get(), POLLIN, clock, end)) return no_answer(path, patience);
     char buffer[4096];
     const ssize_t n = ::recv(socket.get(), buffer, sizeof buffer, 0);
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK)) continue;
     if (n <= 0)
       return Error{Errc::io, fmt::format("the daemon at '{}' closed the line without an answer "
                                          "(does it run as another user?)",

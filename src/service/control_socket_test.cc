@@ -1,11 +1,13 @@
 #include "service/control_socket.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -68,6 +70,43 @@ TEST_F(ControlTest, NobodyThereIsNotFound) {
   EXPECT_EQ(control_call(path_, "x", 1s).error().code, Errc::not_found);
   server_ = *ControlServer::create(path_, clock_);
   EXPECT_EQ(control_call(path_, "x", 20ms).error().code, Errc::gpu_stuck);
+}
+
+// The call goes on waiting after a signal, and no longer than it was told.
+TEST_F(ControlTest, ASignalCostsNoPatience) {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};  // without SA_RESTART
+  ::sigaction(SIGUSR1, &action, nullptr);
+  server_ = *ControlServer::create(path_, clock_);  // which never answers
+  const pthread_t caller = ::pthread_self();
+  thread_ = std::thread([&] {
+    clock_.sleep_until(clock_.now() + 50ms);
+    ::pthread_kill(caller, SIGUSR1);
+    for (int i = 0; i < 300 && !stop_; ++i) clock_.sleep_until(clock_.now() + 10ms);
+    if (!stop_) server_.reset();  // or a call that hangs would hang for ever
+  });
+  const Instant begin = clock_.now();
+  const auto answer = control_call(path_, "x", 300ms);
+  stop_ = true;
+  EXPECT_GE(clock_.now() - begin, 300ms);
+  ASSERT_FALSE(answer.ok());
+  EXPECT_EQ(answer.error().code, Errc::gpu_stuck) << answer.error().message;
+}
+
+// A daemon that does not come to its callers: neither a call nor a second daemon hangs on it.
+TEST_F(ControlTest, AFullQueueOfCallersIsABusyDaemon) {
+  server_ = *ControlServer::create(path_, clock_);
+  std::vector<UniqueFd> waiting;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::copy(path_.begin(), path_.end(), address.sun_path);
+  while (true) {
+    UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) break;
+    waiting.push_back(std::move(socket));
+  }
+  EXPECT_EQ(control_call(path_, "x", 100ms).error().code, Errc::gpu_stuck);
+  EXPECT_EQ(ControlServer::create(path_, clock_).error().code, Errc::busy);
 }
 
 TEST_F(ControlTest, TheSecondServerIsRefusedAndADeadOnesSocketReplaced) {
