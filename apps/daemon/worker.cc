@@ -29,8 +29,10 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
   return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
 }
 
-// Whether a GPU is to be governed anew; promises are taken in without.
+// Whether a GPU is to be governed anew; promises are taken in without, and how often others are
+// read.
 bool same_governing(Settings a, const Settings& b) {
+  a.observe_every_s = b.observe_every_s;
   a.max_delta = b.max_delta;
   a.jobs = b.jobs;
   a.tune_users = b.tune_users;
@@ -469,6 +471,7 @@ Result<void> Worker::step() {
 void Worker::set_up_desk() {
   desk_.rules(promise_rules(settings_, options_.tell));
   desk_.list_every(from_seconds(settings_.processes_every_s));
+  energy_.windows().set_max_gap(held_for(settings_));
   tune_.rules(tune_rules(settings_));
   attribution_.rules(options_.attribution.name ? attribution_desk_rules(settings_) : std::nullopt);
 }
@@ -749,6 +752,9 @@ void Worker::reload(const Settings& settings) {
     governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
     return;
   }
+  if (before.observe_every_s != settings_.observe_every_s)
+    for (std::size_t at = 0; at < posts_.size(); ++at)
+      if (posts_[at].policy.empty()) (void)governor_->replace(at, observer(posts_[at]));
   if (same_governing(before, settings_)) return;
   for (std::size_t at = 0; at < posts_.size(); ++at) {
     const GpuId& id = posts_[at].gpu.source->capability().id;

@@ -32,6 +32,8 @@ struct EnergyTotals {
 class EnergyOdometer {
  public:
   explicit EnergyOdometer(Duration max_gap = std::chrono::seconds(2)) : max_gap_(max_gap) {}
+  // From the next reading on.
+  void set_max_gap(Duration max_gap) { max_gap_ = max_gap; }
 
   // An instant on the account. Until it is settled, `by_power` stands in for the counter since its
   // last reading.

@@ -69,6 +69,11 @@ std::optional<bool> GpuEnergy::agrees() const {
   return std::abs(*check_ratio - 1) <= kMostDisagreement;
 }
 
+void EnergyWindows::set_max_gap(Duration max_gap) {
+  max_gap_ = max_gap;
+  for (EnergyOdometer& gpu : gpus_) gpu.set_max_gap(max_gap);
+}
+
 std::size_t EnergyWindows::add_gpu() {
   gpus_.emplace_back(max_gap_);
   return gpus_.size() - 1;

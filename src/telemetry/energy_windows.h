@@ -66,6 +66,8 @@ class EnergyWindows {
   enum class IfOpen : std::uint8_t { refuse, restart };
 
   explicit EnergyWindows(Duration max_gap = std::chrono::seconds(2)) : max_gap_(max_gap) {}
+  // Of all GPUs, from their next readings on.
+  void set_max_gap(Duration max_gap);
 
   // One more GPU; its number.
   std::size_t add_gpu();

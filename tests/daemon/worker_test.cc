@@ -363,6 +363,30 @@ RC_GTEST_PROP(Worker, ARoundComesEachSecondWhateverTheSettingsAre, ()) {
   }
 }
 
+TEST(Worker, AReloadTakesInHowOftenAGpuIsObserved) {
+  House house(2);
+  int observed = 0;
+  house.note = [&](const Record& record) { observed += record.gpu == 0 ? 1 : 0; };
+  Settings settings = governing();
+  settings.gpus = "1";
+  house.start(settings);
+  house.run(2s);
+  const auto writes = *read_file(house.audit_file());
+  settings.observe_every_s = 5;
+  house.worker->reload(settings);
+  observed = 0;
+  house.run(50s);
+  EXPECT_GE(observed, 9);
+  EXPECT_LE(observed, 11);
+  settings.observe_every_s = 0.5;
+  house.worker->reload(settings);
+  observed = 0;
+  house.run(50s);
+  EXPECT_GE(observed, 99);
+  EXPECT_LE(observed, 101);
+  EXPECT_EQ(*read_file(house.audit_file()), writes);  // nothing is governed anew for it
+}
+
 TEST(Worker, AFullDiskMeansNoWrites) {
   House house(1);
   std::filesystem::create_directories(house.folder + "/state");
@@ -630,6 +654,20 @@ TEST(WorkerWindows, AGpuThatIsLostHoldsNoAnswerBack) {
   const Json gpu = later(house, 1)["gpus"][0];
   EXPECT_EQ(gpu["settled"], false);
   EXPECT_NEAR(gpu["uncovered_seconds"].get<double>(), 8, 0.3);  // 10 s less the held reading's 2 s
+}
+
+// A reading of the power stands until the next one comes, however rare they are.
+TEST(WorkerWindows, AReloadTakesInHowLongAReadingHolds) {
+  House house(1);
+  Settings settings;
+  house.start(settings);
+  settings.observe_every_s = 20;
+  house.worker->reload(settings);
+  house.run(21s);
+  call(house, 1, {{"command", "window-begin"}, {"name", "step"}});
+  house.run(15s);
+  const Json gpu = call(house, 1, {{"command", "windows"}})["windows"][0]["gpus"][0];
+  EXPECT_EQ(gpu.value("uncovered_seconds", 0.0), 0) << gpu;
 }
 
 TEST(WorkerWindows, BelongToTheirConnection) {
