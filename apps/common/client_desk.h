@@ -18,12 +18,15 @@ namespace derate::cli {
 class ClientDesk {
  public:
   using Json = nlohmann::ordered_json;
+  // Bytes of a request, where its command allows no more.
+  static constexpr std::size_t kLongestRequest = 4 << 10;
   // The fields of the answer beside ok. Empty: later() has it, and it must come.
   using Handler = std::function<std::optional<Result<Json>>(const Json& request, const Peer& peer)>;
   struct Command {
     std::string name;
     std::vector<Field> fields;
     Handler handler;
+    std::size_t longest = kLongestRequest;
   };
 
   ClientDesk() = default;
@@ -37,7 +40,8 @@ class ClientDesk {
   // The answer to the request that the connection waits for.
   void later(std::uint64_t connection, const Result<Json>& answer);
 
-  // A request, answered with a line of JSON; empty: later.
+  // A request, answered with a line of JSON; empty: later. One that is too long, or has more keys
+  // or levels than JsonLimits, is refused before it costs anything.
   std::optional<std::string> handle(std::string_view text, const Peer& peer);
   void closed(const Peer& peer) const;
   // Takes in what has come, and gives the answers that are due.
@@ -50,7 +54,7 @@ class ClientDesk {
   }
 
  private:
-  std::optional<Result<Json>> obey(const Json& request, const Peer& peer) const;
+  std::optional<Result<Json>> obey(std::string_view text, const Peer& peer) const;
 
   std::vector<Command> commands_;
   std::vector<std::function<void(const Peer&)>> hooks_;

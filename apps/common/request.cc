@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 
@@ -78,6 +79,7 @@ std::string answer_text(const Result<Json>& answer) {
   } else {
     out["error"] = answer.error().message;
     out["exit_code"] = exit_code_of(answer.error().code);
+    out["code"] = word_of(answer.error().code);
   }
   return json_text(out);
 }

@@ -23,7 +23,8 @@ struct Field {
 // GPUs. `command` is always there. Errors: invalid_argument naming the field and what is allowed.
 Result<void> check_fields(const nlohmann::ordered_json& request, std::span<const Field> fields);
 
-// The line that answers: ok and the answer's fields, or what was wrong and its exit code.
+// The line that answers: ok and the answer's fields, or what was wrong, its exit code and the word
+// for its kind (word_of()).
 std::string answer_text(const Result<nlohmann::ordered_json>& answer);
 
 }  // namespace derate::cli

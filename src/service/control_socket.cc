@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,7 +13,10 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
+#include <utility>
 
+#include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "service/unix_address.h"
@@ -32,15 +36,18 @@ Result<UniqueFd> connected(const std::string& path) {
   return socket;
 }
 
+std::string refusal(const Error& error) {
+  return json_text(Json{{"ok", false},
+                        {"error", error.message},
+                        {"exit_code", exit_code_of(error.code)},
+                        {"code", word_of(error.code)}}) +
+         "\n";
+}
+
 }  // namespace
 
-ControlServer::ControlServer(std::string path, UniqueFd socket, UniqueFd events, Clock& clock,
-                             Audience audience)
-    : path_(std::move(path)),
-      socket_(std::move(socket)),
-      events_(std::move(events)),
-      clock_(clock),
-      audience_(audience) {}
+ControlServer::ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience)
+    : path_(std::move(path)), socket_(std::move(socket)), clock_(clock), audience_(audience) {}
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& path, Clock& clock,
                                                              Audience audience) {
@@ -57,12 +64,9 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& 
   const int number = errno;
   ::umask(before);
   if (bound != 0) return socket_error("cannot make", path, number);
-  UniqueFd events(::epoll_create1(EPOLL_CLOEXEC));
-  epoll_event calls{EPOLLIN, {.u64 = kCallers}};
-  if (!events.valid() || ::epoll_ctl(events.get(), EPOLL_CTL_ADD, socket.get(), &calls) != 0)
-    return socket_error("cannot watch", path, errno);
   std::unique_ptr<ControlServer> server(
-      new ControlServer(path, std::move(socket), std::move(events), clock, audience));
+      new ControlServer(path, std::move(socket), clock, audience));
+  TRY(server->begin_watching());
   if (::listen(server->socket_.get(), static_cast<int>(server->most_clients())) != 0)
     return socket_error("cannot listen on", path, errno);
   return server;
@@ -70,30 +74,70 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& 
 
 ControlServer::~ControlServer() { ::unlink(path_.c_str()); }
 
+Result<void> ControlServer::begin_watching() {
+  events_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  wakes_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
+  timer_ = UniqueFd(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  const auto add = [](const UniqueFd& to, const UniqueFd& fd) {
+    epoll_event event{EPOLLIN, {.u64 = kCallers}};
+    return fd.valid() && ::epoll_ctl(to.get(), EPOLL_CTL_ADD, fd.get(), &event) == 0;
+  };
+  if (add(events_, socket_) && add(wakes_, events_) && add(wakes_, timer_)) return {};
+  return socket_error("cannot watch", path_, errno);
+}
+
 std::size_t ControlServer::most_clients() const {
   return audience_ == Audience::everyone ? kMostOfEveryone : kMostClients;
 }
 
+std::size_t ControlServer::longest_request() const {
+  return audience_ == Audience::everyone ? kLongestOfEveryone : kLongestRequest;
+}
+
+// --- who may come -------------------------------------------------------------------------------
+
 // Whether to keep the caller; one of many is told why not.
-bool ControlServer::admit(const UniqueFd& socket, const ucred& who) const {
+bool ControlServer::admit(const UniqueFd& socket, const ucred& who) {
   if (audience_ == Audience::owner_and_root) return who.uid == 0 || who.uid == ::geteuid();
   const auto his = static_cast<std::size_t>(
       std::count_if(clients_.begin(), clients_.end(),
                     [&](const Client& client) { return client.peer.uid == who.uid; }));
-  if (his < kMostOfOneUser && clients_.size() < kMostOfEveryone) return true;
-  const Json refusal = {
-      {"ok", false},
-      {"error", fmt::format("user {} has {} connections of {}: allowed are {} a user and {} in all",
-                            who.uid, his, clients_.size(), kMostOfOneUser, kMostOfEveryone)},
-      {"exit_code", exit_code_of(Errc::busy)}};
-  const std::string line = json_text(refusal) + "\n";
+  const bool room = clients_.size() < kMostOfEveryone || make_room(who.uid, his);
+  if (his < kMostOfOneUser && room) return true;
+  const std::string line = refusal(
+      {Errc::busy, fmt::format("user {} has {} connections of {}: allowed are {} a user and {} in "
+                               "all, of which each user has a share",
+                               who.uid, his, clients_.size(), kMostOfOneUser, kMostOfEveryone)});
   (void)::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
   return false;
 }
 
+// Takes a place from the user who has most, root aside: that of the connection that was silent for
+// longest, an idle one if there is any. False where that would be no fairer.
+bool ControlServer::make_room(uid_t uid, std::size_t his) {
+  if (his >= kMostOfOneUser) return false;
+  std::map<uid_t, std::size_t> count;
+  for (const Client& client : clients_)
+    if (client.peer.uid != 0 && !client.broken) ++count[client.peer.uid];
+  const auto most = std::max_element(
+      count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == count.end() || (uid != 0 && most->second < his + 2)) return false;
+  const auto rank = [](const Client& client) {
+    const bool idle = !client.waits && client.in.empty() && client.out.empty();
+    return std::pair(!idle, client.heard);
+  };
+  Client* last = nullptr;
+  for (Client& client : clients_)
+    if (client.peer.uid == most->first && !client.broken &&
+        (last == nullptr || rank(client) < rank(*last)))
+      last = &client;
+  last->broken = true;
+  return true;
+}
+
 void ControlServer::take_callers() {
   // Everyone is answered, if only with a refusal; the owner's own wait for a place.
-  int left = static_cast<int>(most_clients());
+  int left = kMostCallers;
   while ((audience_ == Audience::everyone || clients_.size() < kMostClients) && left-- > 0) {
     UniqueFd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
@@ -105,13 +149,16 @@ void ControlServer::take_callers() {
     client.socket = std::move(socket);
     client.peer = {who.pid, who.uid, next_connection_++};
     client.heard = clock_.now();
-    watch(client, EPOLL_CTL_ADD);
+    epoll_event event{client.watched, {.u64 = client.peer.connection}};
+    (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, client.socket.get(), &event);
     clients_.push_back(std::move(client));
   }
 }
 
+// --- what comes and goes ------------------------------------------------------------------------
+
 bool ControlServer::has_request(const Client& client) const {
-  return client.in.find('\n') != std::string::npos;
+  return client.end != std::string::npos;
 }
 
 bool ControlServer::wants_to_hear(const Client& client) const {
@@ -120,30 +167,42 @@ bool ControlServer::wants_to_hear(const Client& client) const {
 
 // Who waits or does not read is not listened to: what it says stays in the kernel, which is
 // bounded.
-void ControlServer::watch(const Client& client, int operation) const {
-  epoll_event event{0, {.u64 = client.peer.connection}};
-  if (wants_to_hear(client)) event.events |= EPOLLIN;
-  if (!client.out.empty()) event.events |= EPOLLOUT;
-  (void)::epoll_ctl(events_.get(), operation, client.socket.get(), &event);
+void ControlServer::watch(Client& client) {
+  std::uint32_t wanted = 0;
+  if (wants_to_hear(client)) wanted |= EPOLLIN;
+  if (!client.out.empty()) wanted |= EPOLLOUT;
+  if (wanted == std::exchange(client.watched, wanted)) return;
+  epoll_event event{wanted, {.u64 = client.peer.connection}};
+  (void)::epoll_ctl(events_.get(), EPOLL_CTL_MOD, client.socket.get(), &event);
+}
+
+ControlServer::Client* ControlServer::client(std::uint64_t connection) {
+  const auto at = std::lower_bound(
+      clients_.begin(), clients_.end(), connection,
+      [](const Client& client, std::uint64_t wanted) { return client.peer.connection < wanted; });
+  return at != clients_.end() && at->peer.connection == connection ? &*at : nullptr;
 }
 
 void ControlServer::note_ready() {
-  std::array<epoll_event, 64> events{};
+  std::array<epoll_event, kMostOfEveryone + kMostClients> events{};
   const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
+  bool calls = false;
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = events[static_cast<std::size_t>(i)];
-    if (data.u64 == kCallers) take_callers();
-    for (Client& client : clients_) {
-      if (client.peer.connection != data.u64) continue;
-      client.ready = true;
-      client.broken = (what & (EPOLLERR | EPOLLHUP)) != 0 && !wants_to_hear(client);
-    }
+    calls |= data.u64 == kCallers;
+    Client* const found = client(data.u64);
+    if (found == nullptr) continue;
+    found->ready = true;
+    // One that has hung up is still obeyed; it is not waited for, nor written to.
+    if ((what & (EPOLLERR | EPOLLHUP)) != 0)
+      found->broken = found->broken || found->waits || !found->out.empty();
   }
+  if (calls) take_callers();
 }
 
 void ControlServer::read_from(Client& client) {
   char buffer[4096];
-  while (client.in.size() <= kLongestRequest) {
+  while (client.in.size() <= longest_request()) {
     const ssize_t n = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
     if (n > 0) {
       client.heard = clock_.now();
@@ -152,8 +211,9 @@ void ControlServer::read_from(Client& client) {
     }
     if (n < 0 && errno == EINTR) continue;
     client.ended = n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-    return;
+    break;
   }
+  client.end = client.in.find('\n');
 }
 
 void ControlServer::write_to(Client& client) {
@@ -169,48 +229,120 @@ void ControlServer::write_to(Client& client) {
   }
 }
 
-bool ControlServer::serve_one(Client& client, const Handler& handler) {
+// Where the next request begins is not known then: the connection ends.
+void ControlServer::refuse_too_long(Client& client) {
+  const std::string line = refusal(
+      {Errc::invalid_argument,
+       fmt::format("a request has more than {} bytes: no more are allowed", longest_request())});
+  (void)::send(client.socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
+  client.broken = true;
+}
+
+// --- whose turn it is ---------------------------------------------------------------------------
+
+bool ControlServer::has_work(const Client& client) const {
+  if (client.broken || client.waits) return false;
+  if (!client.out.empty()) return client.ready;
+  return client.left > 0 && (has_request(client) || (client.ready && !client.ended));
+}
+
+// Null: nobody has anything to do.
+ControlServer::Client* ControlServer::next_turn() {
+  // After the last, by user and then by connection; the first again after all of them.
+  const auto distance = [&](const Client& client) {
+    const auto last = turns_.connection.find(client.peer.uid);
+    return std::tuple(client.peer.uid <= turns_.uid, client.peer.uid,
+                      last != turns_.connection.end() && client.peer.connection <= last->second,
+                      client.peer.connection);
+  };
+  Client* out = nullptr;
+  for (Client& client : clients_)
+    if (has_work(client) && (out == nullptr || distance(client) < distance(*out))) out = &client;
+  if (out == nullptr) return nullptr;
+  turns_.uid = out->peer.uid;
+  turns_.connection[out->peer.uid] = out->peer.connection;
+  return out;
+}
+
+// What is owed is written, what has come is read, and one request is answered.
+void ControlServer::take_turn(Client& client, const Handler& handler) {
   write_to(client);
   if (client.ready && wants_to_hear(client)) read_from(client);
   client.ready = false;
-  for (int left = kMostARound; left > 0 && !client.waits && client.out.empty(); --left) {
-    const auto end = client.in.find('\n');
-    if (end == std::string::npos) break;
-    auto text = handler(std::string_view(client.in).substr(0, end), client.peer);
-    client.in.erase(0, end + 1);
-    client.waits = !text;
-    if (text) client.out = *std::move(text) + "\n";
-    write_to(client);
-  }
-  const bool too_long = client.in.size() > kLongestRequest && !has_request(client);
+  if (client.broken || client.waits || !client.out.empty()) return;
+  if (std::min(client.end, client.in.size()) > longest_request()) return refuse_too_long(client);
+  if (!has_request(client)) return;
+  --client.left;
+  auto text = handler(std::string_view(client.in).substr(0, client.end), client.peer);
+  client.in.erase(0, client.end + 1);
+  client.end = client.in.find('\n');
+  client.waits = !text;
+  if (text) client.out = *std::move(text) + "\n";
+  write_to(client);
+}
+
+bool ControlServer::is_done(const Client& client) const {
   const bool said_all = client.ended && !client.waits && client.out.empty() && !has_request(client);
   const bool idle =
       audience_ == Audience::owner_and_root && clock_.now() - client.heard >= kIdleTime;
-  return !client.broken && !too_long && !said_all && !idle;
+  return client.broken || said_all || idle;
+}
+
+bool ControlServer::has_time() const {
+  return audience_ == Audience::owner_and_root || spent_ + (clock_.now() - began_) < kBudget;
+}
+
+// Without time nobody wakes us before the next round; with leftovers that comes at the latest.
+void ControlServer::wake_later(bool out_of_time) {
+  epoll_event event{out_of_time ? 0u : static_cast<std::uint32_t>(EPOLLIN), {.u64 = kCallers}};
+  (void)::epoll_ctl(wakes_.get(), EPOLL_CTL_MOD, events_.get(), &event);
+  const bool leftovers = std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
+    return !client.waits && client.out.empty() && has_request(client);
+  });
+  itimerspec when{};
+  if (out_of_time || leftovers) {
+    // Not 0: that would be never.
+    const Duration wait = std::max<Duration>(round_ + kRound - clock_.now(), Duration(1));
+    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(wait);
+    when.it_value = {whole.count(), (wait - whole).count()};
+  }
+  (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
 void ControlServer::serve(const Handler& handler, const Closed& closed) {
+  began_ = clock_.now();
+  if (round_ == Instant::min() || began_ - round_ >= kRound) {
+    round_ = began_;
+    spent_ = {};
+  }
+  if (!has_time()) return wake_later(true);
   note_ready();
+  for (Client& client : clients_) client.left = kMostARound;
+  for (Client* client = nullptr; has_time() && (client = next_turn()) != nullptr;)
+    take_turn(*client, handler);
   std::vector<Peer> gone;
   std::erase_if(clients_, [&](Client& client) {
-    if (serve_one(client, handler)) {
-      watch(client, EPOLL_CTL_MOD);
-      return false;
-    }
+    if (!is_done(client)) return watch(client), false;
     gone.push_back(client.peer);
     return true;
   });
+  std::erase_if(turns_.connection, [&](const auto& last) {
+    return std::none_of(clients_.begin(), clients_.end(),
+                        [&](const Client& client) { return client.peer.uid == last.first; });
+  });
   for (const Peer& peer : gone) closed(peer);
+  const bool out_of_time = !has_time();
+  spent_ += clock_.now() - began_;
+  wake_later(out_of_time);
 }
 
 void ControlServer::answer(std::uint64_t connection, const std::string& text) {
-  for (Client& client : clients_) {
-    if (client.peer.connection != connection || !client.waits) continue;
-    client.waits = false;
-    client.out = text + "\n";
-    write_to(client);
-    watch(client, EPOLL_CTL_MOD);
-  }
+  Client* const found = client(connection);
+  if (found == nullptr || !found->waits) return;
+  found->waits = false;
+  found->out = text + "\n";
+  write_to(*found);
+  watch(*found);
 }
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,8 @@ namespace derate {
 // Who may connect.
 enum class Audience : std::uint8_t {
   owner_and_root,  // a command each: who says nothing for kIdleTime is sent away
-  everyone,        // of this machine, for as long as they like; no user has more than his share
+  // Of this machine, for as long as they like; no user has more than his share of places and time.
+  everyone,
 };
 
 struct Peer {
@@ -37,10 +39,18 @@ class ControlServer {
   static constexpr std::size_t kMostClients = 32;
   static constexpr Duration kIdleTime = std::chrono::seconds(5);
   // Of the audience `everyone`.
+  static constexpr std::size_t kLongestOfEveryone = 8 << 10;
+  // When all places are taken, a caller gets one of the user who has most, if that user has two
+  // more than the caller; root gets one in any case, up to kMostOfOneUser, and loses none.
   static constexpr std::size_t kMostOfEveryone = 256;
   static constexpr std::size_t kMostOfOneUser = 64;
-  // Requests of a connection in one serve(): more wait for the next.
+  // Callers, and requests of a connection, in one serve(): more wait for the next.
+  static constexpr int kMostCallers = 80;
   static constexpr int kMostARound = 16;
+  // Of each kRound all connections together get kBudget; what is left then goes on in the next,
+  // where it stopped. Users take turns, and so do the connections of a user.
+  static constexpr Duration kRound = std::chrono::milliseconds(100);
+  static constexpr Duration kBudget = std::chrono::milliseconds(5);
 
   // A socket that nobody listens on any more is replaced. Errors: busy when somebody does,
   // no_permission, io.
@@ -56,14 +66,14 @@ class ControlServer {
   // The connection has ended, whoever ended it. Not called when the server goes.
   using Closed = std::function<void(const Peer& peer)>;
   // Answers what has come in, and does not wait for anything. A caller that does not read its
-  // answers is not heard until it does.
+  // answers is not heard until it does. What it leaves undone, fd() says when to go on with.
   void serve(
       const Handler& handler, const Closed& closed = [](const Peer&) {});
   // The answer that was owed; nothing when the connection has ended.
   void answer(std::uint64_t connection, const std::string& text);
 
   // Can be read from (poll) when there is something to serve.
-  int fd() const { return events_.get(); }
+  int fd() const { return wakes_.get(); }
   const std::string& path() const { return path_; }
 
  private:
@@ -71,31 +81,52 @@ class ControlServer {
     UniqueFd socket;
     Peer peer;
     std::string in, out;
+    std::size_t end = std::string::npos;  // of the next request in `in`
     Instant heard{};
-    bool ready = true;    // there may be something to read
-    bool waits = false;   // for answer()
-    bool ended = false;   // will say no more
-    bool broken = false;  // nothing can be said to it any more
+    std::uint32_t watched = 0;  // events
+    int left = 0;               // requests in this serve()
+    bool ready = true;          // there may be something to read or to write
+    bool waits = false;         // for answer()
+    bool ended = false;         // will say no more
+    bool broken = false;        // nothing can be said to it any more
   };
-  ControlServer(std::string path, UniqueFd socket, UniqueFd events, Clock& clock,
-                Audience audience);
+  // Whose turn was the last: the next one's is after it.
+  struct Turns {
+    uid_t uid = 0;
+    std::map<uid_t, std::uint64_t> connection;  // the last of each user that is connected
+  };
+  ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience);
+  Result<void> begin_watching();
   std::size_t most_clients() const;
+  std::size_t longest_request() const;
   void take_callers();
-  bool admit(const UniqueFd& socket, const ucred& who) const;
+  bool admit(const UniqueFd& socket, const ucred& who);
+  bool make_room(uid_t uid, std::size_t his);
   void note_ready();
+  Client* client(std::uint64_t connection);
   bool wants_to_hear(const Client& client) const;
   bool has_request(const Client& client) const;
+  bool has_work(const Client& client) const;
   void read_from(Client& client);
   void write_to(Client& client);
-  bool serve_one(Client& client, const Handler& handler);  // false: done with it
-  void watch(const Client& client, int operation) const;
+  void refuse_too_long(Client& client);
+  Client* next_turn();
+  void take_turn(Client& client, const Handler& handler);
+  bool is_done(const Client& client) const;
+  void watch(Client& client);
+  bool has_time() const;
+  void wake_later(bool out_of_time);
 
   std::string path_;
-  UniqueFd socket_, events_;
+  UniqueFd socket_, events_;  // `events_`: of all connections
+  UniqueFd timer_, wakes_;    // `wakes_`: `events_` while there is time, and the next round
   Clock& clock_;
   Audience audience_;
   std::uint64_t next_connection_ = 1;
-  std::vector<Client> clients_;
+  std::vector<Client> clients_;  // ascending by connection
+  Turns turns_;
+  Instant round_ = Instant::min(), began_{};  // of this round, and of this serve()
+  Duration spent_{};                          // in this round, before this serve()
 };
 
 // Sends a line to the daemon at `path` and waits for its answer.

@@ -1,6 +1,7 @@
 #include "service/control_socket.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -9,7 +10,9 @@
 #include <atomic>
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <thread>
+#include <utility>
 
 #include "base/check.h"
 #include "service/listen.h"
@@ -147,7 +150,7 @@ class EveryoneTest : public testing::Test {
     std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
     CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), 0755) == 0);
     folder_ = made;
-    server_ = *ControlServer::create(made + "/client.sock", clock_, Audience::everyone);
+    server_ = *ControlServer::create(made + "/client.sock", time_, Audience::everyone);
   }
   ~EveryoneTest() override {
     server_.reset();
@@ -171,10 +174,18 @@ class EveryoneTest : public testing::Test {
     out.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
     return out;
   }
-  // Answers with what it heard; nothing yet to "later".
+  // As another user, where we may be one.
+  UniqueFd caller_of(uid_t uid) const {
+    CHECK(::seteuid(uid) == 0);
+    UniqueFd out = caller();
+    CHECK(::seteuid(0) == 0);
+    return out;
+  }
+  // Answers with what it heard; nothing yet to "later". Each answer takes its time.
   void serve() {
     server_->serve(
         [&](std::string_view text, const Peer& peer) -> std::optional<std::string> {
+          time_.advance(takes_);
           heard_.emplace_back(peer.connection, text);
           if (text == "later") return std::nullopt;
           if (text == "much") return std::string(1 << 20, 'x');
@@ -183,8 +194,20 @@ class EveryoneTest : public testing::Test {
         [&](const Peer& peer) { closed_.push_back(peer.connection); });
   }
 
+  static bool is_readable(int fd, int milliseconds) {
+    pollfd wanted{fd, POLLIN, 0};
+    return ::poll(&wanted, 1, milliseconds) == 1;
+  }
+  std::vector<std::uint64_t> heard_of() {
+    std::vector<std::uint64_t> out;
+    for (const auto& [connection, text] : std::exchange(heard_, {})) out.push_back(connection);
+    return out;
+  }
+
   std::string folder_;
+  FakeClock time_;  // the server's
   SystemClock clock_;
+  Duration takes_{};
   std::unique_ptr<ControlServer> server_;
   std::vector<std::pair<std::uint64_t, std::string>> heard_;
   std::vector<std::uint64_t> closed_;
@@ -285,6 +308,115 @@ TEST_F(EveryoneTest, OneUserHasNoMoreThanHisShareAndIsToldSo) {
   say(next, "a\n");
   serve();
   EXPECT_EQ(hear(next), "65 a\n");
+}
+
+// All connections together have the budget of a round, and go on in the next where they stopped.
+TEST_F(EveryoneTest, ARoundHasABudgetOfTime) {
+  takes_ = 2ms;
+  std::vector<UniqueFd> callers;
+  for (int i = 0; i < 8; ++i) {
+    callers.push_back(caller());
+    say(callers.back(), "a\nb\n");
+  }
+  using Connections = std::vector<std::uint64_t>;
+  serve();
+  EXPECT_EQ(heard_of(), (Connections{1, 2, 3}));
+  serve();
+  EXPECT_EQ(heard_of(), Connections{});
+  for (const Connections& next : {Connections{4, 5, 6}, {7, 8, 1}, {2, 3, 4}, {5, 6, 7}, {8}}) {
+    time_.advance(ControlServer::kRound);
+    serve();
+    EXPECT_EQ(heard_of(), next);
+  }
+  for (const UniqueFd& each : callers) EXPECT_NE(hear(each), "");
+}
+
+// What is left wakes nobody before its round, and does then.
+TEST_F(EveryoneTest, LeftoversWaitWithoutSpinning) {
+  takes_ = ControlServer::kBudget;
+  const UniqueFd one = caller(), other = caller();
+  say(one, "a\nb\n");
+  say(other, "c\n");
+  serve();
+  EXPECT_FALSE(is_readable(server_->fd(), 0));
+  say(caller(), "d\n");
+  EXPECT_FALSE(is_readable(server_->fd(), 0));
+  serve();
+  EXPECT_EQ(heard_.size(), 1u);
+  EXPECT_TRUE(is_readable(server_->fd(), 60'000));
+  time_.advance(ControlServer::kRound);
+  serve();
+  EXPECT_EQ(heard_.size(), 2u);
+}
+
+// However many connections a user has: the other's turn is next.
+TEST_F(EveryoneTest, UsersTakeTurns) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs several users";
+  takes_ = 2ms;
+  std::vector<UniqueFd> many;
+  for (int i = 0; i < 20; ++i) {
+    many.push_back(caller_of(1001));
+    say(many.back(), "a\nb\nc\n");
+  }
+  const UniqueFd of_other = caller_of(1002), of_root = caller();
+  say(of_other, "x\nx\nx\n");
+  say(of_root, "y\ny\ny\n");
+  serve();
+  EXPECT_EQ(heard_of(), (std::vector<std::uint64_t>{1, 21, 22}));
+  time_.advance(ControlServer::kRound);
+  serve();
+  EXPECT_EQ(heard_of(), (std::vector<std::uint64_t>{2, 21, 22}));
+}
+
+TEST_F(EveryoneTest, ARequestThatIsTooLongEndsItsConnection) {
+  const UniqueFd one = caller(), other = caller();
+  const std::string longest(ControlServer::kLongestOfEveryone, 'x');
+  say(one, longest + "\n");
+  say(other, longest + "x\n");
+  serve();
+  EXPECT_EQ(hear(one), "1 " + longest + "\n");
+  EXPECT_EQ(hear(other),
+            "{\"ok\":false,\"error\":\"a request has more than 8192 bytes: no more are allowed\","
+            "\"exit_code\":2,\"code\":\"invalid_argument\"}\n");
+  EXPECT_EQ(closed_, std::vector<std::uint64_t>{2});
+}
+
+// Four users with all the places they may have leave some to the fifth, and to root.
+TEST_F(EveryoneTest, PlacesAreSharedWhenAllAreTaken) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs several users";
+  std::map<uid_t, std::vector<UniqueFd>> held;
+  for (const uid_t uid : {1001u, 1002u, 1003u, 1004u})
+    for (std::size_t i = 0; i < ControlServer::kMostOfOneUser; ++i) {
+      held[uid].push_back(caller_of(uid));
+      serve();
+    }
+  say(held[1001].front(), "later\n");  // not idle
+  time_.advance(1s);
+  serve();
+  std::vector<UniqueFd> late;
+  for (const uid_t uid : {1005u, 0u, 1005u}) {
+    late.push_back(caller_of(uid));
+    say(late.back(), "a\n");
+    serve();
+    EXPECT_NE(hear(late.back()).find(" a\n"), std::string::npos) << uid;
+  }
+  // Each from another user, the oldest idle one.
+  EXPECT_EQ(closed_, (std::vector<std::uint64_t>{2, 65, 129}));
+  // Who has most already does not get more.
+  const UniqueFd more = caller_of(1004);
+  serve();
+  EXPECT_NE(hear(more).find("\"code\":\"busy\""), std::string::npos);
+  // All places of all users: each has a fair share in the end.
+  for (int i = 0; i < 64; ++i) {
+    late.push_back(caller_of(1005));
+    serve();
+  }
+  say(late.back(), "a\n");
+  serve();
+  std::size_t alive = 0;
+  for (const auto& [uid, sockets] : held)
+    for (const UniqueFd& socket : sockets) alive += is_readable(socket.get(), 0) ? 0 : 1;
+  EXPECT_GE(alive, ControlServer::kMostOfEveryone - 54);
 }
 
 // A wait ends early for what comes, and goes on after it.
