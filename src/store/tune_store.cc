@@ -165,7 +165,8 @@ struct TuneStore::Database {
     return out;
   }
 
-  void put(const TuneJobRow& row) {
+  void put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
     SQLite::Statement statement(
         sqlite,
         "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
@@ -174,6 +175,12 @@ struct TuneStore::Database {
     Binder bind{statement};
     bind.value(row.name), bind.value(row.uid), bind.value(row.spec), bind.value(row.created);
     statement.exec();
+    for (const std::int64_t id : gone) {
+      SQLite::Statement trial(sqlite, "DELETE FROM trial WHERE id = ? AND job = ?");
+      SQLite::bind(trial, id, row.name);
+      trial.exec();
+    }
+    all.commit();
   }
 
   void put(const TuneTrialRow& row) {
@@ -304,8 +311,8 @@ Result<TuneRows> TuneStore::load() {
   return attempt([&] { return database_->load(); });
 }
 
-Result<void> TuneStore::put(const TuneJobRow& row) {
-  return attempt([&] { database_->put(row); });
+Result<void> TuneStore::put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
+  return attempt([&] { database_->put(row, gone); });
 }
 
 Result<void> TuneStore::put(const TuneTrialRow& row) {

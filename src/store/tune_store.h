@@ -90,7 +90,8 @@ class TuneStore {
 
   // Errors of all: no_permission, busy, io, bad_data for a file that a newer version wrote.
   Result<TuneRows> load();
-  Result<void> put(const TuneJobRow& row);
+  // `gone`: trials of it that go with the same stroke, since its sums count them now.
+  Result<void> put(const TuneJobRow& row, const std::vector<std::int64_t>& gone = {});
   // Its marks only grow, but for the last, which may be renewed. Errors: io when its job is not
   // there.
   Result<void> put(const TuneTrialRow& row);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -13,6 +14,28 @@ namespace {
 
 std::optional<TrialState> verdict_of(const std::string& text) {
   return text.empty() ? std::nullopt : trial_state_of(text);
+}
+
+// What was folded, beside the fields of the job.
+constexpr const char* kFolded = "folded";
+
+Result<BookJob> job_of_row(const TuneJobRow& row) {
+  Json json = parse_json(row.spec);
+  BookJob out{{}, row.uid, row.created};
+  if (json.is_object() && json.contains(kFolded)) {
+    const Json sums = json[kFolded];
+    json.erase(kFolded);
+    const auto read = [&](const char* key, auto& value) {
+      if (!sums.is_object() || !sums.contains(key) || !sums[key].is_number_unsigned()) return false;
+      value = sums[key].get<std::remove_reference_t<decltype(value)>>();
+      return value >= 0;
+    };
+    if (!read("trials", out.folded.trials) || !read("reached", out.folded.reached) ||
+        !read("recurrences", out.folded.recurrences))
+      return Error{Errc::bad_data, "its sums"};
+  }
+  out.spec = TRY(job_of(json));
+  return out;
 }
 
 Result<BookTrial> trial_of(const TuneTrialRow& row) {
@@ -57,7 +80,12 @@ Result<BookTrial> trial_of(const TuneTrialRow& row) {
 }  // namespace
 
 TuneJobRow row_of(const BookJob& job) {
-  return {job.spec.name, job.uid, json_text(job_json(job.spec)), job.created};
+  Json spec = job_json(job.spec);
+  if (job.folded.trials > 0)
+    spec[kFolded] = {{"trials", job.folded.trials},
+                     {"reached", job.folded.reached},
+                     {"recurrences", job.folded.recurrences}};
+  return {job.spec.name, job.uid, json_text(spec), job.created};
 }
 
 TuneTrialRow row_of(const BookTrial& trial) {
@@ -95,11 +123,11 @@ std::vector<std::string> restore_book(TrialBook& book, const TuneRows& rows, Ins
   std::vector<std::string> told;
   std::map<std::string, BookJob> jobs;
   for (const TuneJobRow& row : rows.jobs) {
-    auto spec = job_of(parse_json(row.spec));
-    if (spec.ok())
-      jobs[row.name] = {*std::move(spec), row.uid, row.created, {}};
+    auto job = job_of_row(row);
+    if (job.ok())
+      jobs[row.name] = *std::move(job);
     else
-      told.push_back(fmt::format("job '{}' is left out: {}", row.name, spec.error().message));
+      told.push_back(fmt::format("job '{}' is left out: {}", row.name, job.error().message));
   }
   std::vector<BookTrial> trials;
   for (const TuneTrialRow& row : rows.trials) {
@@ -121,7 +149,11 @@ Result<void> keep_changes(TrialBook& book, TuneStore& store) {
   };
   const BookChanges changes = book.take_changes();
   for (const std::string& name : changes.removed) note(store.remove_job(name));
-  for (const std::string& name : changes.jobs) note(store.put(row_of(book.jobs().at(name))));
+  for (const std::string& name : changes.jobs) {
+    const auto folded = changes.folded.find(name);
+    note(store.put(row_of(book.jobs().at(name)),
+                   folded != changes.folded.end() ? folded->second : std::vector<std::int64_t>{}));
+  }
   for (const std::int64_t id : changes.trials)
     if (const BookTrial* trial = book.find(id)) note(store.put(row_of(*trial)));
   return first;

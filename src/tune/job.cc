@@ -15,7 +15,8 @@ Error not_allowed(const char* key, const std::string& value, const std::string& 
 }
 
 bool is_word(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestJobName &&
+  // One that a shell or a folder takes for something else is no name.
+  return !text.empty() && text.size() <= kLongestJobName && text[0] != '.' && text[0] != '-' &&
          std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '.' || c == '-' || c == '_';
@@ -23,7 +24,8 @@ bool is_word(std::string_view text) {
 }
 
 std::string word_allowed() {
-  return fmt::format("are 1 to {} letters, digits, '.', '-' and '_'", kLongestJobName);
+  return fmt::format("are 1 to {} letters, digits, '.', '-' and '_', not '.' or '-' first",
+                     kLongestJobName);
 }
 
 Result<void> check_range(const JobField& field, double value) {

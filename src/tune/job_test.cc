@@ -57,9 +57,12 @@ TEST(Job, ErrorsNameTheValueAndWhatIsAllowed) {
   EXPECT_EQ(error_with([](JobSpec& j) { j.selector = "cheap"; }).substr(0, 25),
             "selector 'cheap': allowed");
   for (const std::string& bad : {std::string(), std::string("two words"), std::string(65, 'x'),
-                                 std::string("a\nb"), std::string("\xc3\xa9")})
+                                 std::string("a\nb"), std::string("\xc3\xa9"), std::string("."),
+                                 std::string(".."), std::string(".a"), std::string("-rf")})
     EXPECT_EQ(error_with([&](JobSpec& j) { j.name = bad; }),
-              "name '" + bad + "': allowed are 1 to 64 letters, digits, '.', '-' and '_'");
+              "name '" + bad +
+                  "': allowed are 1 to 64 letters, digits, '.', '-' and '_', not "
+                  "'.' or '-' first");
 }
 
 TEST(Job, DifferencesNameEachFieldWithBothValues) {

@@ -23,6 +23,7 @@ struct SizeProblem {
   static constexpr int kFreeRuns = 5;
   // How many more runs are counted on; empty: as many as there were, and some.
   std::optional<int> recurrences = {};
+  std::int64_t folded = 0;  // trials that there were, and that are kept no more
 };
 
 // How a try goes or ended.

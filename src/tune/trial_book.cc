@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -90,6 +91,16 @@ void mark(Trial& trial, const JobSpec& job, double metric) {
     trial.marks.push_back(now);
 }
 
+// Evenly, the last among them: the curve stays what it was.
+void thin_marks(Trial& trial) {
+  constexpr std::size_t kMost = TrialBook::kMostMarksKept;
+  std::vector<EpochMark>& marks = trial.marks;
+  if (marks.size() <= kMost) return;
+  for (std::size_t i = 0; i < kMost; ++i) marks[i] = marks[i * (marks.size() - 1) / (kMost - 1)];
+  marks.resize(kMost);
+  marks.shrink_to_fit();
+}
+
 std::string given_up(const BookTrial& trial) {
   return fmt::format("trial {} was given up: {}; what it does now does not count", trial.trial.id,
                      trial.ended_why);
@@ -97,7 +108,8 @@ std::string given_up(const BookTrial& trial) {
 
 }  // namespace
 
-Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials) {
+Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials,
+                               std::int64_t folded) {
   const std::set<int> unfit = unfit_sizes(trials);
   std::vector<int> fits = job.batch_sizes;
   std::erase_if(fits, [&](int size) { return unfit.contains(size); });
@@ -106,6 +118,7 @@ Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials
                                                   job.name, fmt::join(job.batch_sizes, ", "))};
   const SizePolicyInfo* policy = TRY(find_size_policy(job.policy));
   SizeProblem problem = problem_of(job);
+  problem.folded = folded;
   while (true) {
     SizeChoice out = policy->choose(problem, trials);
     if (!unfit.contains(out.batch_size)) return out;
@@ -160,7 +173,7 @@ Result<TrialBook::Created> TrialBook::create(JobSpec spec, std::uint32_t uid, Re
     TRY(check_room(uid));
     changes_.jobs.insert(spec.name);
     const std::string name = spec.name;
-    jobs_[name] = {std::move(spec), uid, now, {}};
+    jobs_[name] = {std::move(spec), uid, now};
     return Created::anew;
   }
   TRY(own_job(spec.name, uid));
@@ -170,11 +183,11 @@ Result<TrialBook::Created> TrialBook::create(JobSpec spec, std::uint32_t uid, Re
     return Error{
         Errc::invalid_argument,
         fmt::format("job '{}' is there with another {}; replacing it forgets its {} trials",
-                    spec.name, changed, there->second.trials.size())};
+                    spec.name, changed, there->second.sums.trials)};
   TRY(remove(spec.name, uid));
   const std::string name = spec.name;
   changes_.jobs.insert(name);
-  jobs_[name] = {std::move(spec), uid, now, {}};
+  jobs_[name] = {std::move(spec), uid, now};
   return Created::replaced;
 }
 
@@ -194,6 +207,7 @@ void TrialBook::forget(const std::string& name) {
   }
   jobs_.erase(name);
   changes_.jobs.erase(name);
+  changes_.folded.erase(name);
   changes_.removed.insert(name);
 }
 
@@ -204,9 +218,27 @@ const BookTrial* TrialBook::find(std::int64_t id) const {
   return at != trials_.end() ? &at->second : nullptr;
 }
 
+// A try whose run has its place among those that are kept: what policies count are those.
 std::vector<Trial> TrialBook::trials_of(const BookJob& job) const {
+  std::map<int, int> place;
+  for (const auto& [recurrence, tries] : job.runs)
+    place.emplace_hint(place.end(), recurrence, static_cast<int>(place.size()));
   std::vector<Trial> out;
-  for (const std::int64_t id : job.trials) out.push_back(trials_.at(id).trial);
+  out.reserve(job.trials.size());
+  for (const std::int64_t id : job.trials) {
+    const Trial& t = trials_.at(id).trial;
+    out.push_back({.id = t.id,
+                   .recurrence = job.folded.trials > 0 ? place.at(t.recurrence) : t.recurrence,
+                   .batch_size = t.batch_size,
+                   .exploring = t.exploring,
+                   .state = t.state,
+                   .epochs = t.epochs,
+                   .cost = t.cost,
+                   .profiling_cost = t.profiling_cost,
+                   .epoch_cost = t.epoch_cost,
+                   .default_epoch_cost = t.default_epoch_cost,
+                   .marks = {}});
+  }
   return out;
 }
 
@@ -216,44 +248,42 @@ std::vector<std::int64_t> TrialBook::running() const {
   return out;
 }
 
+std::int64_t TrialBook::running_of(const BookJob& job) const {
+  return std::count_if(leases_.begin(), leases_.end(), [&](const auto& lease) {
+    return trials_.at(lease.first).job == job.spec.name;
+  });
+}
+
 int TrialBook::tries_of(const BookTrial& trial) const {
   const auto job = jobs_.find(trial.job);
   if (job == jobs_.end()) return 1;
-  return static_cast<int>(
-      std::count_if(job->second.trials.begin(), job->second.trials.end(), [&](std::int64_t id) {
-        return id <= trial.trial.id && trials_.at(id).trial.recurrence == trial.trial.recurrence;
-      }));
+  const auto run = job->second.runs.find(trial.trial.recurrence);
+  if (run == job->second.runs.end()) return 1;
+  const auto& tries = run->second;
+  return static_cast<int>(std::upper_bound(tries.begin(), tries.end(), trial.trial.id) -
+                          tries.begin());
 }
 
 bool TrialBook::may_retry(const BookTrial& trial) const {
   const auto job = jobs_.find(trial.job);
   if (job == jobs_.end()) return false;
-  int tries = 0;
-  for (const std::int64_t id : job->second.trials) {
-    const Trial& other = trials_.at(id).trial;
-    if (other.recurrence != trial.trial.recurrence) continue;
-    ++tries;
-    if (other.state == TrialState::running || other.state == TrialState::reached) return false;
+  const auto run = job->second.runs.find(trial.trial.recurrence);
+  if (run == job->second.runs.end()) return false;
+  for (const std::int64_t id : run->second) {
+    const TrialState state = trials_.at(id).trial.state;
+    if (state == TrialState::running || state == TrialState::reached) return false;
   }
-  return tries < kMostTries;
+  return static_cast<int>(run->second.size()) < kMostTries;
 }
 
 Result<int> TrialBook::recurrence_for(const BookJob& job, const TrialBegin& wanted) const {
-  if (!wanted.retry_of) {
-    int next = 0;
-    for (const std::int64_t id : job.trials)
-      next = std::max(next, trials_.at(id).trial.recurrence + 1);
-    return next;
-  }
+  if (!wanted.retry_of) return job.sums.recurrences;
   const BookTrial* of = find(*wanted.retry_of);
   if (of == nullptr || of->job != wanted.job)
     return Error{Errc::not_found, fmt::format("retry_of {}: job '{}' has no such trial",
                                               *wanted.retry_of, wanted.job)};
   if (may_retry(*of)) return of->trial.recurrence;
-  const auto tries = std::count_if(job.trials.begin(), job.trials.end(), [&](std::int64_t id) {
-    return trials_.at(id).trial.recurrence == of->trial.recurrence;
-  });
-  if (tries >= kMostTries)
+  if (job.runs.at(of->trial.recurrence).size() >= static_cast<std::size_t>(kMostTries))
     return Error{Errc::not_supported,
                  fmt::format("job '{}': {} tries have not reached the target {}", wanted.job,
                              kMostTries, job.spec.target)};
@@ -261,6 +291,80 @@ Result<int> TrialBook::recurrence_for(const BookJob& job, const TrialBegin& want
                                        "another try of it runs",
                                        *wanted.retry_of)};
 }
+
+// --- sums, and what is folded into them -------------------------------------------------------
+
+void TrialBook::add_to(BookJob& job, const BookTrial& trial) const {
+  const Trial& t = trial.trial;
+  job.trials.push_back(t.id);
+  job.runs[t.recurrence].push_back(t.id);
+  ++job.sums.trials;
+  job.sums.recurrences = std::max(job.sums.recurrences, t.recurrence + 1);
+}
+
+// A run is paid when it has reached its target: its tries come one after another.
+void TrialBook::count_end(BookJob& job, const BookTrial& trial) const {
+  if (trial.trial.state != TrialState::reached) return;
+  ++job.sums.reached;
+  double paid = 0;
+  for (const std::int64_t id : job.runs.at(trial.trial.recurrence))
+    if (id <= trial.trial.id) paid += trials_.at(id).trial.cost;
+  if (job.sums.cheapest && paid >= *job.sums.cheapest) return;
+  job.sums.cheapest = paid;
+  job.sums.cheapest_recurrence = trial.trial.recurrence;
+  job.sums.cheapest_size = trial.trial.batch_size;
+}
+
+// Recurrences that policies go by. What explored is kept from the first on, since a policy may
+// begin anew without it; of what did not, the newest tells most.
+std::set<int> TrialBook::worth_keeping(const BookJob& job) const {
+  std::set<int> out;
+  std::map<std::tuple<int, TrialState, bool>, int> seen;
+  const auto look = [&](std::int64_t id, bool exploring) {
+    const Trial& t = trials_.at(id).trial;
+    if (t.exploring != exploring || t.state == TrialState::lost) return;
+    if (seen[{t.batch_size, t.state, t.exploring}]++ < kNeverFolded) out.insert(t.recurrence);
+  };
+  for (const std::int64_t id : job.trials) look(id, true);
+  for (auto id = job.trials.rbegin(); id != job.trials.rend(); ++id) look(*id, false);
+  return out;
+}
+
+// Whole runs, the oldest first: part of a run would look cheaper than it was.
+void TrialBook::fold(BookJob& job) {
+  if (job.trials.size() <= kMostTrials) return;
+  const std::set<int> worth = worth_keeping(job);
+  const auto may_go = [&](int recurrence, const std::vector<std::int64_t>& tries) {
+    return recurrence != job.sums.cheapest_recurrence &&
+           std::none_of(tries.begin(), tries.end(), [&](std::int64_t id) {
+             return trials_.at(id).trial.state == TrialState::running;
+           });
+  };
+  std::vector<std::int64_t>& gone = changes_.folded[job.spec.name];
+  std::set<std::int64_t> now;
+  for (const bool all : {false, true})
+    for (auto run = job.runs.begin();
+         run != job.runs.end() && job.trials.size() - now.size() > kMostTrials - kFoldedAtOnce;) {
+      if ((!all && worth.contains(run->first)) || !may_go(run->first, run->second)) {
+        ++run;
+        continue;
+      }
+      now.insert(run->second.begin(), run->second.end());
+      job.folded.recurrences = std::max(job.folded.recurrences, run->first + 1);
+      run = job.runs.erase(run);
+    }
+  for (const std::int64_t id : now) {
+    ++job.folded.trials;
+    job.folded.reached += trials_.at(id).trial.state == TrialState::reached ? 1 : 0;
+    trials_.erase(id);
+    changes_.trials.erase(id);
+    gone.push_back(id);
+  }
+  std::erase_if(job.trials, [&](std::int64_t id) { return now.contains(id); });
+  changes_.jobs.insert(job.spec.name);
+}
+
+// --- a trial's life -----------------------------------------------------------------------------
 
 Result<void> TrialBook::check_gpus(const TrialBegin& wanted) const {
   for (const auto& [id, end] : leases_) {
@@ -279,12 +383,9 @@ Result<const BookTrial*> TrialBook::begin(const TrialBegin& wanted, std::uint32_
   expire(now, wall);  // who is gone holds no GPU, and no exploring up
   BookTrial out;
   if (!wanted.job.empty()) {
-    const BookJob* job = TRY(own_job(wanted.job, uid));
-    if (job->trials.size() >= kMostTrials)
-      return Error{Errc::busy, fmt::format("job '{}' has {} trials, no more are kept", wanted.job,
-                                           kMostTrials)};
+    BookJob* job = TRY(own_job(wanted.job, uid));
     out.trial.recurrence = TRY(recurrence_for(*job, wanted));
-    const SizeChoice choice = TRY(choose_size(job->spec, trials_of(*job)));
+    const SizeChoice choice = TRY(choose_size(job->spec, trials_of(*job), job->folded.trials));
     out.trial.batch_size = choice.batch_size;
     out.trial.exploring = choice.exploring;
     // Of runs that cost nothing no bound can be told.
@@ -302,9 +403,13 @@ Result<const BookTrial*> TrialBook::begin(const TrialBegin& wanted, std::uint32_
   out.gpus = wanted.gpus;
   out.began = wall;
   leases_[out.trial.id] = now + lease_;
-  if (!out.job.empty()) jobs_.at(out.job).trials.push_back(out.trial.id);
   note(out);
-  return &trials_.emplace(out.trial.id, std::move(out)).first->second;
+  const BookTrial& begun = trials_.emplace(out.trial.id, std::move(out)).first->second;
+  if (const auto job = jobs_.find(begun.job); job != jobs_.end()) {
+    add_to(job->second, begun);
+    fold(job->second);
+  }
+  return &begun;
 }
 
 Result<BookTrial*> TrialBook::own_trial(std::int64_t id, const TrialCaller& caller) {
@@ -333,11 +438,18 @@ Result<BookTrial*> TrialBook::running_trial(std::int64_t id, const TrialCaller& 
                    : fmt::format("trial {} has ended: {}", id, to_string(out->trial.state))};
 }
 
+Result<const BookTrial*> TrialBook::check(std::int64_t id, const TrialCaller& caller,
+                                          const TrialProgress& progress, Instant now) {
+  const BookTrial* out = TRY(running_trial(id, caller, now));
+  TRY(check_progress(progress, *out));
+  return out;
+}
+
 Result<const BookTrial*> TrialBook::report(std::int64_t id, const TrialCaller& caller,
                                            const TrialProgress& progress, const TrialPaid& paid,
                                            Instant now) {
-  BookTrial* out = TRY(running_trial(id, caller, now));
-  TRY(check_progress(progress, *out));
+  TRY(check(id, caller, progress, now));
+  BookTrial* out = &trials_.at(id);
   if (progress.epochs) out->trial.epochs = *progress.epochs;
   if (progress.steps) out->steps = progress.steps;
   if (progress.metric) out->metric = progress.metric;
@@ -412,19 +524,25 @@ void TrialBook::close(BookTrial& trial, TrialState state, std::string why, WallT
   trial.ended = wall;
   trial.ended_why = std::move(why);
   leases_.erase(trial.trial.id);
+  thin_marks(trial.trial);
+  if (const auto job = jobs_.find(trial.job); job != jobs_.end()) count_end(job->second, trial);
   note(trial);
+}
+
+BookTrial TrialBook::give_up(std::int64_t id, const std::string& why, WallTime wall) {
+  BookTrial& trial = trials_.at(id);
+  close(trial, trial.verdict.value_or(TrialState::lost), why, wall);
+  BookTrial out = trial;
+  if (out.job.empty()) trials_.erase(id);
+  return out;
 }
 
 std::vector<BookTrial> TrialBook::expire(Instant now, WallTime wall) {
   std::vector<BookTrial> out;
-  for (const std::int64_t id : running()) {
-    if (now < leases_.at(id)) continue;
-    BookTrial& trial = trials_.at(id);
-    close(trial, trial.verdict.value_or(TrialState::lost),
-          fmt::format("nothing was heard of it for {:.0f} s", seconds(lease_)), wall);
-    out.push_back(trial);
-    if (trial.job.empty()) trials_.erase(id);
-  }
+  for (const std::int64_t id : running())
+    if (now >= leases_.at(id))
+      out.push_back(
+          give_up(id, fmt::format("nothing was heard of it for {:.0f} s", seconds(lease_)), wall));
   return out;
 }
 
@@ -441,6 +559,8 @@ std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
   for (auto& [name, job] : jobs) {
     job.spec.name = name;
     job.trials.clear();
+    job.runs.clear();
+    job.sums = job.folded;
     if (const auto good = check_job(job.spec); !good.ok())
       told.push_back(fmt::format("job '{}' is left out: {}", name, good.error().message));
     else
@@ -459,9 +579,10 @@ std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
                                  trial.job, trial.trial.batch_size));
       continue;
     }
-    job->second.trials.push_back(id);
+    add_to(job->second, trial);
     if (trial.trial.state == TrialState::running) leases_[id] = now + lease_;
-    trials_.emplace(id, std::move(trial));
+    if (trial.trial.state != TrialState::running) thin_marks(trial.trial);
+    count_end(job->second, trials_.emplace(id, std::move(trial)).first->second);
   }
   return told;
 }

@@ -38,11 +38,23 @@ struct BookTrial {
   bool operator==(const BookTrial&) const = default;
 };
 
+struct JobSums {
+  std::int64_t trials = 0, reached = 0;
+  int recurrences = 0;
+  std::optional<double> cheapest;  // J: a run that reached the target, all its tries counted
+  int cheapest_recurrence = -1, cheapest_size = 0;  // its number, its batch size
+
+  bool operator==(const JobSums&) const = default;
+};
+
 struct BookJob {
   JobSpec spec;
   std::uint32_t uid = 0;
   WallTime created{};
-  std::vector<std::int64_t> trials;  // ascending
+  std::vector<std::int64_t> trials = {};               // that are kept, ascending
+  std::map<int, std::vector<std::int64_t>> runs = {};  // the same by recurrence
+  JobSums sums = {};                                   // of all there ever were
+  JobSums folded = {};                                 // of those that are kept no more
 
   bool operator==(const BookJob&) const = default;
 };
@@ -75,6 +87,8 @@ struct TrialPaid {
 // What has changed since it was last asked, in the order in which it is to be written.
 struct BookChanges {
   std::set<std::string> removed, jobs;
+  std::map<std::string, std::vector<std::int64_t>>
+      folded;                     // trials of a job: gone, but in its sums
   std::set<std::int64_t> trials;  // of jobs
 
   bool operator==(const BookChanges&) const = default;
@@ -85,8 +99,13 @@ class TrialBook {
   static constexpr int kMostTries = 20;  // of a recurrence; all of them are charged
   static constexpr std::size_t kMostJobs = 1000;
   static constexpr std::size_t kMostJobsOfUser = 100;  // root may fill the book, nobody else
-  static constexpr std::size_t kMostTrials = 10'000;   // of a job
-  static constexpr std::size_t kMostMarks = 4096;      // of a trial; then the last is renewed
+  // Of a job: then the oldest runs are folded into its sums, but for what policies go by: the
+  // cheapest run, and of each batch size and outcome the newest, or the first that explored.
+  static constexpr std::size_t kMostTrials = 500;
+  static constexpr std::size_t kFoldedAtOnce = 50;
+  static constexpr int kNeverFolded = 4;             // of a batch size and outcome
+  static constexpr std::size_t kMostMarks = 4096;    // of a trial; then the last is renewed
+  static constexpr std::size_t kMostMarksKept = 32;  // of one that has ended, evenly
   static constexpr double kMostEpochs = 1e9;
   static constexpr double kMostSteps = 1e18;
 
@@ -119,11 +138,16 @@ class TrialBook {
   // One that has ended already is shown as it ended. Errors: as report().
   Result<BookTrial> end(std::int64_t id, const TrialCaller& caller, TrialState outcome,
                         const TrialPaid& paid, Instant now, WallTime wall);
+  // Whether report() would take it; its client was heard all the same. Errors: as report().
+  Result<const BookTrial*> check(std::int64_t id, const TrialCaller& caller,
+                                 const TrialProgress& progress, Instant now);
   // Errors: as report().
   Result<const BookTrial*> renew(std::int64_t id, const TrialCaller& caller, Instant now);
 
   // Gives up whose lease has run out: as its verdict says, else as lost. Those that were.
   std::vector<BookTrial> expire(Instant now, WallTime wall);
+  // Gives up one that runs, for another reason. It as it ended.
+  BookTrial give_up(std::int64_t id, const std::string& why, WallTime wall);
 
   // All that were kept, at the start: running ones have a fresh lease, their clients may live.
   // Ids up to `last_id` were given. What does not fit together is left out, and told.
@@ -138,12 +162,14 @@ class TrialBook {
   Result<const BookJob*> job(const std::string& name) const;
   // Null when there is none; those of no job are gone when they have ended.
   const BookTrial* find(std::int64_t id) const;
-  // Of a job, as policies see them.
+  // The kept ones of a job, as policies see them: without marks, recurrences counted from the first
+  // that is kept.
   std::vector<Trial> trials_of(const BookJob& job) const;
   // Whether its recurrence may be tried again.
   bool may_retry(const BookTrial& trial) const;
   int tries_of(const BookTrial& trial) const;  // of its recurrence, up to this one
   std::vector<std::int64_t> running() const;
+  std::int64_t running_of(const BookJob& job) const;
 
  private:
   Result<void> check_room(std::uint32_t uid) const;
@@ -154,6 +180,10 @@ class TrialBook {
   Result<BookJob*> own_job(const std::string& name, std::uint32_t uid);
   void judge(BookTrial& trial) const;
   void close(BookTrial& trial, TrialState state, std::string why, WallTime wall);
+  void add_to(BookJob& job, const BookTrial& trial) const;
+  void count_end(BookJob& job, const BookTrial& trial) const;
+  std::set<int> worth_keeping(const BookJob& job) const;
+  void fold(BookJob& job);
   void note(const BookTrial& trial);
   void forget(const std::string& name);
 
@@ -166,8 +196,10 @@ class TrialBook {
 };
 
 // What the policy of a job chooses now, kept from sizes that have shown not to fit: infeasible
-// twice, or once without ever having run. The default is never hidden from it.
+// twice, or once without ever having run. The default is never hidden from it. `folded`: trials
+// that there were before these.
 // Errors: not_supported when none fits.
-Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials);
+Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials,
+                               std::int64_t folded = 0);
 
 }  // namespace derate

@@ -307,6 +307,157 @@ TEST_F(Book, WithoutAJobNothingIsJudgedOrKept) {
   EXPECT_EQ(book.find(id), nullptr);
 }
 
+TEST_F(Book, WhatWouldBeRefusedIsToldBeforehand) {
+  const std::int64_t id = begun();
+  ASSERT_TRUE(report(id, 2, 0.4, 10).ok());
+  const BookTrial before = *book.find(id);
+  EXPECT_EQ(said(book.check(id, own, {.epochs = 1}, now)),
+            "epoch 1: it was 2 before, and does not go back");
+  EXPECT_TRUE(book.check(id, own, {.epochs = 3, .metric = 0.9}, now).ok());
+  EXPECT_EQ(*book.find(id), before);
+}
+
+// A curve of thousands of marks is kept as a few of them, the first and the last among them.
+TEST_F(Book, MarksOfATrialThatHasEndedAreFew) {
+  ASSERT_TRUE(book.create({.name = "long",
+                           .batch_sizes = {8},
+                           .default_size = 8,
+                           .target = 1e9,
+                           .max_epochs = 100'000},
+                          kOwner, TrialBook::Replace::no, wall)
+                  .ok());
+  const auto begun = book.begin({"long", {"GPU-1"}, {}, "secret"}, kOwner, now, wall);
+  const std::int64_t id = (*begun)->trial.id;
+  for (int epoch = 1; epoch <= 1000; ++epoch) ASSERT_TRUE(report(id, epoch, epoch).ok());
+  EXPECT_EQ(book.find(id)->trial.marks.size(), 1000u);
+  const auto ended = *end(id, TrialState::missed);
+  ASSERT_EQ(ended.trial.marks.size(), TrialBook::kMostMarksKept);
+  EXPECT_EQ(ended.trial.marks.front(), (EpochMark{1, 1}));
+  EXPECT_EQ(ended.trial.marks.back(), (EpochMark{1000, 1000}));
+  EXPECT_TRUE(std::is_sorted(ended.trial.marks.begin(), ended.trial.marks.end(),
+                             [](const auto& a, const auto& b) { return a.epochs < b.epochs; }));
+}
+
+// --- a job that runs for ever -----------------------------------------------------------------
+
+// What one run of a batch size costs, the same each time: 16 is the default, 32 is the best.
+double cost_of_run(int batch_size) { return batch_size == 32 ? 80 : batch_size == 16 ? 100 : 130; }
+
+// Runs that reach their target, now and then with a try before that is lost or missed; the batch
+// sizes that they ran with.
+std::set<int> run_for_ever(TrialBook& book, int runs, JobSums& truth) {
+  const TrialCaller own{kOwner, "secret"};
+  std::set<int> sizes;
+  for (int run = 0; run < runs; ++run) {
+    std::optional<std::int64_t> of;
+    double paid = 0;
+    while (true) {
+      const auto begun = book.begin({"bert", {"GPU-0"}, of, "secret"}, kOwner, {}, {});
+      CHECK(begun.ok());
+      const std::int64_t id = (*begun)->trial.id;
+      const int size = (*begun)->trial.batch_size;
+      CHECK((*begun)->trial.recurrence == truth.recurrences);
+      ++truth.trials;
+      sizes.insert(size);
+      const bool good = of || run % 7 != 3;
+      const double cost = good ? cost_of_run(size) : 10;
+      paid += cost;
+      const TrialPaid all{.cost = cost, .epoch_cost = cost / 2, .default_epoch_cost = 50.0};
+      CHECK(book.report(id, own, {.epochs = 2, .metric = good ? 0.7 : 0.1}, all, {}).ok());
+      const auto fate = good           ? TrialState::reached
+                        : run % 2 == 0 ? TrialState::lost
+                                       : TrialState::missed;
+      CHECK(book.end(id, own, fate, all, {}, {}).ok());
+      if (good) {
+        ++truth.reached, ++truth.recurrences;
+        if (paid < truth.cheapest.value_or(INFINITY)) {
+          truth.cheapest = paid;
+          truth.cheapest_recurrence = truth.recurrences - 1;
+          truth.cheapest_size = size;
+        }
+        break;
+      }
+      of = id;
+    }
+  }
+  return sizes;
+}
+
+class ForEver : public testing::TestWithParam<const char*> {};
+
+// The oldest runs become sums: a trial is never refused for their number, what policies go by is
+// kept, and so is what people are told.
+TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
+  TrialBook book(kLease);
+  ASSERT_TRUE(book.create(some_job(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
+  JobSums truth;
+  std::set<int> ran = run_for_ever(book, 100, truth);
+  const auto early =
+      choose_size(book.jobs().at("bert").spec, book.trials_of(book.jobs().at("bert")));
+  ran.merge(run_for_ever(book, 3000, truth));
+  const BookJob& job = book.jobs().at("bert");
+  EXPECT_EQ(job.sums, truth);
+  EXPECT_LE(job.trials.size(), TrialBook::kMostTrials);
+  EXPECT_GE(job.trials.size(), TrialBook::kMostTrials - 2 * TrialBook::kFoldedAtOnce);
+  EXPECT_EQ(job.folded.trials + static_cast<std::int64_t>(job.trials.size()), truth.trials);
+  const std::vector<Trial> kept = book.trials_of(job);
+  EXPECT_EQ(cheapest_run(kept), truth.cheapest);
+  const auto choice = choose_size(job.spec, kept, job.folded.trials);
+  EXPECT_FALSE(choice->exploring);
+  EXPECT_EQ(choice->stop_cost.has_value(), early->stop_cost.has_value());
+  EXPECT_GT(choice->stop_cost.value_or(0), *truth.cheapest);
+  EXPECT_LT(choice->stop_cost.value_or(0), 3 * *truth.cheapest);
+  // Every batch size that was ever seen is still known.
+  std::set<int> sizes;
+  for (const Trial& trial : kept) sizes.insert(trial.batch_size);
+  EXPECT_EQ(sizes, ran);
+}
+
+// What was folded stays so: in the file, too, which has no more trials than the book.
+TEST_P(ForEver, AFileKeepsTheSums) {
+  std::string folder = (fs::temp_directory_path() / "derate-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  TrialBook book(kLease), again(kLease);
+  ASSERT_TRUE(book.create(some_job(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
+  JobSums truth;
+  {
+    TuneStore store(folder + "/tune.db");
+    for (int i = 0; i < 4; ++i) {
+      run_for_ever(book, 200, truth);
+      ASSERT_TRUE(keep_changes(book, store).ok());
+    }
+    const TuneRows rows = *store.load();
+    EXPECT_EQ(rows.trials.size(), book.jobs().at("bert").trials.size());
+    EXPECT_EQ(restore_book(again, rows, {}), std::vector<std::string>{});
+  }
+  EXPECT_EQ(again.jobs(), book.jobs());
+  EXPECT_EQ(again.jobs().at("bert").sums, truth);
+  run_for_ever(again, 1, truth);
+  EXPECT_EQ(again.jobs().at("bert").sums, truth);
+  fs::remove_all(folder);
+}
+INSTANTIATE_TEST_SUITE_P(Policies, ForEver, testing::Values("tune", "zeus"));
+
+// A policy that draws goes on drawing when the number of trials it sees stays the same.
+TEST(TrialBook, DrawsGoOnAmongFoldedTrials) {
+  std::vector<Trial> trials;
+  const JobSpec job = some_job();
+  const int sizes[] = {16, 8, 32, 16, 8, 32, 8, 16, 32, 8, 16, 32};  // two rounds of pruning first
+  for (int i = 0; i < 12; ++i)
+    trials.push_back({.id = i,
+                      .recurrence = i,
+                      .batch_size = sizes[i],
+                      .exploring = i < 6,
+                      .state = TrialState::reached,
+                      .epochs = 2,
+                      .cost = 100.0 + i % 4 * 20,
+                      .epoch_cost = 50.0});
+  std::set<int> drawn;
+  for (int folded = 0; folded < 50; ++folded)
+    drawn.insert(choose_size(job, trials, folded)->batch_size);
+  EXPECT_GT(drawn.size(), 1u);
+}
+
 // --- properties -------------------------------------------------------------------------------
 
 // A machine with GPUs, users and clients that do anything, over a book that is kept in a file.

@@ -150,7 +150,8 @@ SizeChoice zeus_choose(const SizeProblem& problem, std::span<const Trial> trials
                {static_cast<double>(pruning.survivors().size())}};
   } else {
     const auto arms = arms_of(pruning.survivors(), trials, out.stop_cost.value_or(0));
-    std::mt19937_64 random(problem.seed * 0x9E3779B97F4A7C15ull + trials.size());
+    const auto count = static_cast<std::uint64_t>(problem.folded) + trials.size();
+    std::mt19937_64 random(problem.seed * 0x9E3779B97F4A7C15ull + count);
     out.batch_size = sample(arms, random);
     out.why = {"Thompson sampling among {0:.0f} batch sizes", {static_cast<double>(arms.size())}};
   }
