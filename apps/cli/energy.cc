@@ -142,7 +142,7 @@ void Measuring::read(bool exact) {
 // Who begins or ends a window has the counter read for it at once.
 void Measuring::serve() {
   clients_.serve(*programs_);
-  if (desk_.wants_reading()) read(true);
+  if (!desk_.take_wanted().empty()) read(true);
   desk_.settle();
   clients_.answer_late(*programs_);
 }

@@ -102,12 +102,12 @@ Result<Json> EnergyDesk::begin(const Json& request, const Peer& peer) {
   const auto if_open = request.value("restart", false) ? EnergyWindows::IfOpen::restart
                                                        : EnergyWindows::IfOpen::refuse;
   const std::string name = request.value("name", "");
-  auto gpus = TRY(choose(request.value("gpus", "")));
+  const auto gpus = TRY(choose(request.value("gpus", "")));
   Json list = Json::array();
   for (const std::size_t gpu : gpus)
     list.push_back({{"index", gpus_[gpu].index}, {"uuid", gpus_[gpu].uuid}});
-  TRY(windows_.begin(peer.connection, name, clock_.now(), std::move(gpus), if_open));
-  wants_reading_ = true;
+  TRY(windows_.begin(peer.connection, name, clock_.now(), gpus, if_open));
+  begun_.insert(gpus.begin(), gpus.end());
   return Json{{"name", name}, {"gpus", std::move(list)}};
 }
 
@@ -144,6 +144,15 @@ Json EnergyDesk::list_gpus() const {
     list.push_back(
         {{"index", gpus_[gpu].index}, {"uuid", gpus_[gpu].uuid}, {"name", gpus_[gpu].name}});
   return {{"gpus", std::move(list)}};
+}
+
+std::vector<std::string> EnergyDesk::take_wanted() {
+  std::set<std::size_t> wanted = std::exchange(begun_, {});
+  for (const Waiting& one : waiting_)
+    for (const std::size_t gpu : windows_.gpus_of(one.window)) wanted.insert(gpu);
+  std::vector<std::string> out;
+  for (const std::size_t gpu : wanted) out.push_back(gpus_[gpu].uuid);
+  return out;
 }
 
 void EnergyDesk::settle() {

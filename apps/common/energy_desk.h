@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,9 +37,9 @@ class EnergyDesk {
   void here(const std::vector<GpuId>& gpus);
   // A sample of a GPU that is or was here.
   void take(const std::string& uuid, const Sample& sample);
-  // A reading of the counter now would make a window exact that has begun, or that has ended and
-  // whose answer waits for it.
-  bool wants_reading() { return std::exchange(wants_reading_, false) || !waiting_.empty(); }
+  // UUIDs of GPUs of which a reading of the counter now would make a window exact that has begun,
+  // or that has ended and whose answer waits for it. Asking takes note of the begun ones.
+  std::vector<std::string> take_wanted();
   // Gives the answers that are settled, or have waited long enough.
   void settle();
   // Called with each window that a connection ended.
@@ -71,7 +73,7 @@ class EnergyDesk {
   std::vector<std::size_t> here_;
   std::vector<Waiting> waiting_;
   std::function<void(const WindowEnergy&)> on_ended_ = [](const WindowEnergy&) {};
-  bool wants_reading_ = false;
+  std::set<std::size_t> begun_;  // GPUs of windows, since the last take_wanted()
 };
 
 }  // namespace derate::cli

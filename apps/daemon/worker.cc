@@ -453,7 +453,9 @@ Result<void> Worker::step() {
     const bool began = !last_.empty() && last_.front();
     const Duration late = clock_.now() - governor_->next_due();
     tell_work();
-    if (energy_.wants_reading()) governor_->read_all_next();
+    for (const std::string& uuid : energy_.take_wanted())
+      for (std::size_t at = 0; at < posts_.size(); ++at)
+        if (posts_[at].gpu.source->capability().id.uuid == uuid) governor_->read_counter_next(at);
     const auto records = governor_->tick();
     if (began && !records.empty()) lateness_.add(std::max(Duration{}, late));
     take_records(records);

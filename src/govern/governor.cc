@@ -115,8 +115,7 @@ std::span<const Record> Governor::tick(bool everything) {
   std::vector<bool> now(seats_.size());
   // All GPUs begin to read before the first is waited for: they answer side by side.
   for (std::size_t i = 0; i < seats_.size(); ++i)
-    if ((now[i] = due(*seats_[i], everything)))
-      seats_[i]->sampler.start(everything || std::exchange(seats_[i]->read_all, false));
+    if ((now[i] = due(*seats_[i], everything))) seats_[i]->sampler.start(everything);
   for (std::size_t i = 0; i < seats_.size(); ++i)
     if (now[i]) read(*seats_[i], i, everything);
   Fraction busy{0};
@@ -127,9 +126,7 @@ std::span<const Record> Governor::tick(bool everything) {
   return records_;
 }
 
-void Governor::read_all_next() {
-  for (const auto& seat : seats_) seat->read_all = true;
-}
+void Governor::read_counter_next(std::size_t seat) { seats_[seat]->sampler.want_counter(); }
 
 void Governor::add(GovernedGpu gpu) { seats_.push_back(make_seat(std::move(gpu))); }
 

@@ -42,8 +42,8 @@ class Governor {
   // One tick of every GPU that is due; one record each, valid until the next tick. `everything`
   // ticks all of them and reads the dear sensors too.
   std::span<const Record> tick(bool everything = false);
-  // The next tick of each GPU reads the dear sensors too.
-  void read_all_next();
+  // A tick of the GPU at `seat` soon reads its energy counter, if that can have moved.
+  void read_counter_next(std::size_t seat);
   // When the next GPU is due.
   Instant next_due() const;
 
@@ -76,7 +76,6 @@ class Governor {
     Fraction busy{0};  // at its last tick
     WorkStatus work;
     std::optional<Instant> next;
-    bool read_all = false;  // at its next tick
   };
 
   std::unique_ptr<Seat> make_seat(GovernedGpu gpu) const;

@@ -169,6 +169,13 @@ WindowEnergy EnergyWindows::energy_of(const Window& window) const {
   return out;
 }
 
+std::vector<std::size_t> EnergyWindows::gpus_of(WindowId id) const {
+  std::vector<std::size_t> out;
+  if (const auto at = ended_.find(id); at != ended_.end())
+    for (const Seat& seat : at->second.seats) out.push_back(seat.gpu);
+  return out;
+}
+
 std::optional<WindowEnergy> EnergyWindows::take(WindowId id, Wait wait) {
   const auto at = ended_.find(id);
   if (at == ended_.end()) return std::nullopt;

@@ -89,6 +89,9 @@ class EnergyWindows {
   // Of an ended window, which is gone then. Empty: a counter is yet to be read, or nobody knows it.
   std::optional<WindowEnergy> take(WindowId id, Wait wait = Wait::until_settled);
 
+  // Of an ended window that was not taken yet.
+  std::vector<std::size_t> gpus_of(WindowId id) const;
+
   // Open ones as they stand at `now`.
   std::vector<WindowEnergy> open(Owner owner, Instant now);
   std::size_t size() const { return open_.size() + ended_.size(); }

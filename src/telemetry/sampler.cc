@@ -17,7 +17,14 @@ bool Sampler::due(Instant& next, Duration every, Instant now) const {
 void Sampler::start(bool everything) {
   const Instant now = clock_.now();
   ReadPlan plan;
-  plan.energy = due(next_energy_, options_.energy_every, now) || everything;
+  // As with what is due: a little early is on time.
+  const bool moved = !counter_read_ || now + kCounterStep / 10 - *counter_read_ >= kCounterStep;
+  plan.energy =
+      due(next_energy_, options_.energy_every, now) || everything || (counter_wanted_ && moved);
+  if (plan.energy) {
+    counter_read_ = now;
+    counter_wanted_ = false;
+  }
   plan.activity = due(next_activity_, options_.activity_every, now) || everything;
   plan.processes = due(next_processes_, options_.processes_every, now) || everything;
   started_ = plan;

@@ -19,6 +19,9 @@ struct SamplerOptions {
   Duration processes_every = std::chrono::seconds(1);
 };
 
+// The energy counter moves in such steps (docs/sensors.md): reading it sooner tells nothing new.
+inline constexpr Duration kCounterStep = std::chrono::milliseconds(100);
+
 struct Reading {
   std::optional<Sample> fresh;   // read just now
   std::optional<Sample> newest;  // the last good one, `fresh` or older
@@ -31,6 +34,8 @@ class Sampler {
   Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options = {});
   // Begins the read that the next sample() finishes; a caller with many GPUs starts them all first.
   void start(bool everything = false);
+  // The next read that comes a step of the counter after its last reading has the counter, too.
+  void want_counter() { counter_wanted_ = true; }
   // One read. `everything` reads the dear fields too, as at the start and end of a run.
   Reading sample(bool everything = false);
 
@@ -42,6 +47,8 @@ class Sampler {
   SamplerOptions options_;
   Instant next_energy_ = Instant::min(), next_activity_ = Instant::min(),
           next_processes_ = Instant::min();
+  std::optional<Instant> counter_read_;
+  bool counter_wanted_ = false;
   std::optional<ReadPlan> started_;
   std::optional<Sample> newest_;
 };

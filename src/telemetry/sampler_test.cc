@@ -107,6 +107,28 @@ TEST_F(SamplerTest, EverythingReadsTheDearFieldsToo) {
   EXPECT_TRUE(source_.plans.back().processes);
 }
 
+// However fast the loop and whoever asks: not before the counter can have moved, and nothing else.
+TEST_F(SamplerTest, ACounterThatIsWantedIsReadAtItsOwnPace) {
+  std::vector<int> energy, activity;
+  for (const int at : every(10, 1000)) {
+    clock_.sleep_until(Instant(std::chrono::milliseconds(at)));
+    sampler_.want_counter();
+    (void)sampler_.sample();
+    if (source_.plans.back().energy) energy.push_back(at);
+    if (source_.plans.back().activity) activity.push_back(at);
+  }
+  EXPECT_EQ(energy, every(90, 1000));                              // a tenth early is on time
+  EXPECT_EQ(activity, (std::vector{0, 180, 380, 580, 780, 980}));  // as ever
+  // Asked for too soon, it is read when it may be.
+  clock_.sleep_until(Instant(1010ms));
+  sampler_.want_counter();
+  for (const int at : {1020, 1090, 1180}) {
+    clock_.sleep_until(Instant(std::chrono::milliseconds(at)));
+    (void)sampler_.sample();
+    EXPECT_EQ(source_.plans.back().energy, at == 1090) << at;
+  }
+}
+
 TEST_F(SamplerTest, AFailureKeepsTheNewestAndTellsItsAge) {
   source_.broken = true;
   const Reading none = sampler_.sample();

@@ -709,6 +709,35 @@ TEST(WorkerWindows, WhatMakesNoSenseIsRefused) {
             "no GPU is open now: try again later");
 }
 
+// A window has its own GPU's counter read, no faster than that moves, and nothing else that is
+// dear.
+TEST(WorkerWindows, AskForNothingButTheirOwnCounter) {
+  House house(2, "H200");
+  Settings settings;
+  settings.govern = true;
+  settings.policy = "assure";
+  settings.activity_every_s = settings.processes_every_s = settings.energy_every_s = 60;
+  house.start(settings);
+  house.run(1s);
+  int counters[2] = {0, 0}, dear = 0, rounds = 0;
+  house.note = [&](const Record& record) {
+    if (!record.sample) return;
+    ++rounds;
+    counters[record.gpu] += record.sample->energy ? 1 : 0;
+    dear += record.sample->activity != Activity{} || record.sample->tenants ? 1 : 0;
+  };
+  const Instant begin = house.clock.now();
+  while (house.clock.now() < begin + 10s) {
+    call(house, 1, {{"command", "window-begin"}, {"name", "a"}, {"gpus", "1"}, {"restart", true}});
+    (void)house.round();
+  }
+  EXPECT_GT(rounds, 0);
+  EXPECT_EQ(counters[0], 0);
+  EXPECT_GT(counters[1], 10);
+  EXPECT_LE(counters[1], 101);
+  EXPECT_EQ(dear, 0);
+}
+
 // Programs ask for readings of the counter, and get one a round at most.
 TEST(WorkerWindows, ManyWindowsCostOneReadingARound) {
   House house(1);
