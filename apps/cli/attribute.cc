@@ -41,8 +41,7 @@ class DaemonFeed final : public Feed {
       : line_(std::move(line)), options_(options) {}
 
   Result<std::optional<Json>> look() override {
-    const Json answer = TRY(ask(line_, R"({"command":"attribution"})"));
-    const Json& all = answer.at("gpus");
+    const Json all = TRY(all_gpus());
     std::vector<GpuId> ids;
     for (const Json& gpu : all)
       ids.push_back({gpu.value("index", 0), gpu.value("uuid", ""), "", gpu.value("name", "")});
@@ -55,6 +54,18 @@ class DaemonFeed final : public Feed {
   Duration pace() const override { return from_seconds(options_.interval_s); }
 
  private:
+  // The daemon answers some GPUs at a time.
+  Result<Json> all_gpus() const {
+    Json out = Json::array();
+    Json request = {{"command", "attribution"}};
+    while (true) {
+      const Json answer = TRY(ask(line_, json_text(request)));
+      for (const Json& gpu : answer.value("gpus", Json::array())) out.push_back(gpu);
+      if (!answer.contains("more_after")) return out;
+      request["after"] = answer["more_after"];
+    }
+  }
+
   DaemonLine line_;
   const AttributeOptions& options_;
 };

@@ -45,6 +45,34 @@ void print_history(const std::vector<TrialView>& history) {
   print("\n{}* to learn from\n", table.text());
 }
 
+// A daemon answers a page at a time. Those before the newest kMostShown stay where they are.
+Result<Json> whole_job(const DaemonLine& daemon, const std::string& name) {
+  constexpr std::size_t kMostShown = 200;
+  JobShow request{name, {}};
+  Json out = TRY(ask(daemon, format_tune_request(request)));
+  while (true) {
+    request.before = TRY(job_answer_of(out)).more_before;
+    if (!request.before || out["history"].size() >= kMostShown) return out;
+    Json page = TRY(ask(daemon, format_tune_request(request)));
+    for (const Json& trial : out["history"]) page["history"].push_back(trial);
+    out = std::move(page);
+  }
+}
+
+Result<Json> all_jobs(const DaemonLine& daemon) {
+  JobList request;
+  Json out = TRY(ask(daemon, format_tune_request(request)));
+  while (true) {
+    request.after = TRY(jobs_answer_of(out)).more_after;
+    if (request.after.empty()) return out;
+    const Json page = TRY(ask(daemon, format_tune_request(request)));
+    TRY(jobs_answer_of(page));
+    for (const Json& job : page["jobs"]) out["jobs"].push_back(job);
+    out.erase("more_after");
+    if (const auto more = page.find("more_after"); more != page.end()) out["more_after"] = *more;
+  }
+}
+
 void print_job(const JobView& job) {
   Table table({"<field", "<value", "<meaning"});
   visit_job_spec(job.spec, [&](const JobField& field, const auto& value) {
@@ -81,7 +109,7 @@ Result<int> run_verb(const TuneJobRemoveOptions& options) {
 
 Result<int> run_verb(const TuneJobShowOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
-  const Json answer = TRY(ask(daemon, format_tune_request(JobShow{options.name})));
+  const Json answer = TRY(whole_job(daemon, options.name));
   if (options.json) {
     print_json(answer);
     return 0;
@@ -98,7 +126,7 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
 
 Result<int> run_verb(const TuneJobListOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
-  const Json answer = TRY(ask(daemon, format_tune_request(JobList{})));
+  const Json answer = TRY(all_jobs(daemon));
   if (options.json) {
     print_json(answer);
     return 0;

@@ -11,6 +11,8 @@ namespace derate::cli {
 namespace {
 
 constexpr Duration kTidyEvery = std::chrono::hours(1);
+// Readings that fail now and then are told of as seldom as those that always do.
+constexpr Duration kTellEvery = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -40,9 +42,33 @@ void AttributionDesk::rules(std::optional<Rules> rules) {
 }
 
 void AttributionDesk::serve(ClientDesk& clients) {
-  clients.add({"attribution", {}, [this](const Json&, const Peer&) {
-                 return Json{{"enabled", rules_.has_value()}, {"gpus", json()}};
-               }});
+  clients.add(
+      {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
+         return page(request.value("after", ""));
+       }});
+}
+
+Result<Json> AttributionDesk::page(const std::string& after) const {
+  auto seat = seats_.begin();
+  if (!after.empty()) {
+    seat = std::find_if(seat, seats_.end(),
+                        [&](const auto& each) { return each->gpu.id().uuid == after; });
+    if (seat == seats_.end())
+      return Error{Errc::not_found, fmt::format("after '{}': no GPU of that UUID is known", after)};
+    ++seat;
+  }
+  Json out = {{"enabled", rules_.has_value()}, {"gpus", Json::array()}};
+  std::size_t tenants = 0;
+  for (; seat != seats_.end(); ++seat) {
+    if (tenants >= kMostTenants) {
+      out["more_after"] = out["gpus"].back()["uuid"];
+      break;
+    }
+    Json gpu = (*seat)->gpu.json();
+    tenants += gpu["tenants"].size();
+    out["gpus"].push_back(std::move(gpu));
+  }
+  return out;
 }
 
 AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
@@ -75,12 +101,12 @@ void AttributionDesk::collect(Seat& seat, TelemetrySource& source) {
   seat.reading = false;
   if (!answer->ok()) {
     seat.gpu.failed(answer->error().message);
-    if (!std::exchange(seat.told, true))
-      options_.tell(
-          fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message));
+    if (seat.told && clock_.now() - *seat.told < kTellEvery) return;
+    seat.told = clock_.now();
+    options_.tell(
+        fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message));
     return;
   }
-  seat.told = false;
   seat.read = **std::move(answer);
   seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read] {
     return name(id, tenancy);

@@ -64,6 +64,10 @@ class AttributionDesk {
   const GpuAttribution* gpu(const std::string& uuid) const;
   // Of all that were ever read.
   nlohmann::ordered_json json() const;
+  // An answer of the client socket: GPUs after the one with that UUID (empty: from the first), as
+  // many as have kMostTenants, and at least one; `more_after` where there are more.
+  static constexpr std::size_t kMostTenants = 64;
+  Result<nlohmann::ordered_json> page(const std::string& after) const;
 
  private:
   struct Seat {
@@ -72,7 +76,7 @@ class AttributionDesk {
     bool reading = false;
     std::optional<Tenancy> read;
     std::future<TenantNames> names;  // of `read`
-    bool told = false;               // that readings fail
+    std::optional<Instant> told;     // that readings fail
   };
   using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
 

@@ -15,8 +15,13 @@
 namespace derate::cli {
 namespace {
 
-// Of a job that is shown: the last.
-constexpr std::size_t kMostShown = 200;
+// Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
+// and everybody may ask.
+constexpr std::size_t kMostShown = 50;
+// A job's spec has 64 batch sizes and names at most.
+constexpr std::size_t kLongestSpec = 8 << 10;
+// What fails again is told again after that.
+constexpr Duration kTellEvery = std::chrono::minutes(10);
 
 std::string window_name(std::int64_t trial) { return fmt::format("trial {}", trial); }
 
@@ -56,7 +61,10 @@ TuneDesk::TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDe
     clients.add({command.name, std::move(fields),
                  [this](const Json& request, const Peer& peer) -> std::optional<Result<Json>> {
                    return handle(request, peer);
-                 }});
+                 },
+                 std::string_view(command.name) == "tune-job-create"
+                     ? kLongestSpec
+                     : ClientDesk::kLongestRequest});
   }
   load();
 }
@@ -75,10 +83,12 @@ void TuneDesk::load() {
   for (const std::string& text : restore_book(book_, *rows, clock_.now())) options_.tell(text);
 }
 
+// One that fails now and then is told of as seldom as one that always does.
 void TuneDesk::note(const Result<void>& done) {
-  if (!done.ok() && !std::exchange(failing_, true))
-    options_.tell("jobs that recur are not kept: " + done.error().message);
-  if (done.ok()) failing_ = false;
+  failing_ = !done.ok();
+  if (done.ok() || clock_.now() < tell_again_) return;
+  tell_again_ = clock_.now() + kTellEvery;
+  options_.tell("jobs that recur are not kept: " + done.error().message);
 }
 
 void TuneDesk::keep() {
@@ -221,8 +231,57 @@ bool TuneDesk::may_turn(std::uint32_t uid) const {
   return rules_.everyone || uid == 0 || uid == ::geteuid();
 }
 
-void TuneDesk::take_knob(const BookTrial& trial, const JobSpec& work,
-                         const std::vector<TuneGpu>& gpus, Meter& meter, std::uint32_t uid) {
+// Whoever asks for a GPU's limit works there: else a user who has nothing on it could slow, or
+// keep from their own trials, those who do.
+bool TuneDesk::works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const {
+  if (!options_.works_on || uid == 0 || uid == ::geteuid()) return true;
+  return std::all_of(gpus.begin(), gpus.end(),
+                     [&](const std::string& gpu) { return options_.works_on(gpu, uid); });
+}
+
+void TuneDesk::look_for_work() {
+  std::vector<std::int64_t> idle;
+  for (auto& [id, meter] : meters_) {
+    const BookTrial& trial = *book_.find(id);
+    const auto gpus = gpus_of(trial);
+    const bool works = works_on(trial.uid, trial.gpus);
+    if (gpus && works && !std::exchange(meter.works, true)) take_knob(trial, *gpus, meter);
+    // Of GPUs that are not open nobody knows who works there.
+    if (!gpus || works) meter.worked = clock_.now();
+    if (clock_.now() - meter.worked >= kWorkPatience) idle.push_back(id);
+  }
+  for (const std::int64_t id : idle)
+    give_up(id, fmt::format("user {} had no process on each of its GPUs for {:.0f} s",
+                            book_.find(id)->uid, seconds(kWorkPatience)));
+}
+
+// Who works on the GPUs need not wait for another user's trial that nobody has worked for yet.
+void TuneDesk::make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid) {
+  std::vector<std::string> wanted;
+  for (const TuneGpu& gpu : gpus) wanted.push_back(gpu.id.uuid);
+  const auto has_process = [&](const std::string& gpu) { return options_.works_on(gpu, uid); };
+  if (!options_.works_on || !std::all_of(wanted.begin(), wanted.end(), has_process)) return;
+  for (const std::int64_t id : book_.running()) {
+    const BookTrial& trial = *book_.find(id);
+    const auto meter = meters_.find(id);
+    if (trial.uid == uid || meter == meters_.end() || meter->second.works) continue;
+    if (std::find_first_of(trial.gpus.begin(), trial.gpus.end(), wanted.begin(), wanted.end()) !=
+        trial.gpus.end())
+      give_up(id, fmt::format("user {}, who works on its GPU, has begun another, and user {} had "
+                              "no process there",
+                              uid, trial.uid));
+  }
+}
+
+void TuneDesk::give_up(std::int64_t id, const std::string& why) {
+  const BookTrial gone = book_.give_up(id, why, clock_.wall_now());
+  options_.tell(fmt::format("trial {} ({}): {}", id, to_string(gone.trial.state), gone.ended_why));
+  end_measuring(id);
+}
+
+void TuneDesk::take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter) {
+  const JobSpec& work = meter.work;
+  const std::uint32_t uid = trial.uid;
   const auto left_alone = [&](const std::string& why) {
     meter.knob = false;
     meter.knob_why = "left alone: " + why;
@@ -232,6 +291,9 @@ void TuneDesk::take_knob(const BookTrial& trial, const JobSpec& work,
     return left_alone(fmt::format(
         "user {} may have none turned ([tune] users = \"root\" in the configuration)", uid));
   if (!options_.knob.begin) return left_alone("this daemon turns none for trials");
+  if (!meter.works)
+    return left_alone(fmt::format("until user {} has a process on each of the GPUs, for {:.0f} s",
+                                  uid, seconds(kWorkPatience)));
   const std::string model = work.name.empty() ? work.model : model_of(work);
   if (!model.empty()) meter.profile = {gpus.front().chip, model, work.knob, trial.trial.batch_size};
   KnobTrial knob{.trial = trial.trial.id,
@@ -260,15 +322,26 @@ void TuneDesk::let_go() {
 void TuneDesk::take_up(const BookTrial& trial) {
   const auto gpus = gpus_of(trial);
   if (!gpus) return;
-  const JobSpec& work = book_.jobs().at(trial.job).spec;
-  Meter meter{.eta = work.eta};
-  const auto max_power = max_power_of(*gpus, work.eta);
+  Meter meter = meter_of(trial.uid, *gpus, book_.jobs().at(trial.job).spec);
+  const auto max_power = max_power_of(*gpus, meter.eta);
   if (max_power.ok()) meter.max_power = *max_power;
   meter.cost_before = trial.trial.cost;
   meter.energy_before = trial.energy;
   meter.time_before = trial.time_s;
-  take_knob(trial, work, *gpus, meter, trial.uid);
+  take_knob(trial, *gpus, meter);
   begin_measuring(trial, std::move(meter));
+}
+
+TuneDesk::Meter TuneDesk::meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus,
+                                   const JobSpec& work) const {
+  std::vector<std::string> ids;
+  for (const TuneGpu& gpu : gpus) ids.push_back(gpu.id.uuid);
+  Meter out;
+  out.eta = work.eta;
+  out.work = work;
+  out.works = works_on(uid, ids);
+  out.worked = clock_.now();
+  return out;
 }
 
 void TuneDesk::step() {
@@ -279,6 +352,7 @@ void TuneDesk::step() {
   }
   for (const std::int64_t id : book_.running())
     if (!meters_.contains(id)) take_up(*book_.find(id));
+  look_for_work();
   keep();
 }
 
@@ -308,15 +382,27 @@ Result<TuneDesk::Json> TuneDesk::obey(const JobShow& request, const Peer&) {
   const BookJob* job = TRY(book_.job(request.job));
   JobAnswer answer;
   answer.job = view(*job);
-  const std::size_t first = job->trials.size() > kMostShown ? job->trials.size() - kMostShown : 0;
-  for (std::size_t i = first; i < job->trials.size(); ++i)
-    answer.history.push_back(view(*book_.find(job->trials[i])));
+  const auto& all = job->trials;
+  const auto end =
+      request.before ? std::lower_bound(all.begin(), all.end(), *request.before) : all.end();
+  const auto most = static_cast<std::ptrdiff_t>(kMostShown);
+  const auto first = end - all.begin() > most ? end - most : all.begin();
+  for (auto id = first; id != end; ++id) answer.history.push_back(view(*book_.find(*id)));
+  if (first != all.begin()) answer.more_before = *first;
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const JobList&, const Peer&) {
+Result<TuneDesk::Json> TuneDesk::obey(const JobList& request, const Peer&) {
   JobsAnswer answer;
-  for (const auto& [name, job] : book_.jobs()) answer.jobs.push_back(view(job));
+  const auto& all = book_.jobs();
+  for (auto job = request.after.empty() ? all.begin() : all.upper_bound(request.after);
+       job != all.end(); ++job) {
+    if (answer.jobs.size() == kMostShown) {
+      answer.more_after = answer.jobs.back().spec.name;
+      break;
+    }
+    answer.jobs.push_back(view(job->second));
+  }
   return answer_json(answer);
 }
 
@@ -348,11 +434,13 @@ Result<JobSpec> TuneDesk::work_of(const TrialStart& request) const {
 Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& peer) {
   const JobSpec work = TRY(work_of(request));
   const std::vector<TuneGpu> gpus = TRY(choose(request.gpus));
-  Meter meter{.max_power = TRY(max_power_of(gpus, work.eta)), .eta = work.eta};
+  Meter meter = meter_of(peer.uid, gpus, work);
+  meter.max_power = TRY(max_power_of(gpus, work.eta));
   TrialBegin wanted{.job = request.job, .retry_of = request.retry_of, .token = options_.token()};
   for (const TuneGpu& gpu : gpus) wanted.gpus.push_back(gpu.id.uuid);
+  make_way(gpus, peer.uid);
   const BookTrial* trial = TRY(book_.begin(wanted, peer.uid, clock_.now(), clock_.wall_now()));
-  take_knob(*trial, work, gpus, meter, peer.uid);
+  take_knob(*trial, gpus, meter);
   begin_measuring(*trial, std::move(meter));
   TrialView answer = view(*trial);
   answer.token = trial->token;
@@ -362,8 +450,8 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& pee
 Result<TuneDesk::Json> TuneDesk::obey(const TrialReport& request, const Peer& peer) {
   const TrialCaller caller{peer.uid, request.token};
   const TrialProgress progress{request.epoch, request.steps, request.metric};
-  TRY(book_.renew(request.trial, caller, clock_.now()));
-  const BookTrial before = *book_.find(request.trial);
+  // Before anything is changed that the meter keeps: what is refused counts nowhere.
+  const BookTrial before = *TRY(book_.check(request.trial, caller, progress, clock_.now()));
   // Who counts steps may tell epochs between them: those are no count of the same work.
   const WorkUnit unit = request.steps || before.steps ? WorkUnit::steps : WorkUnit::epochs;
   const auto done = unit == WorkUnit::steps ? request.steps : request.epoch;
@@ -433,24 +521,15 @@ TrialView TuneDesk::view(const BookTrial& trial) const {
 }
 
 JobView TuneDesk::view(const BookJob& job) const {
-  JobView out{.spec = job.spec, .uid = job.uid};
-  const std::vector<Trial> trials = book_.trials_of(job);
-  out.trials = static_cast<std::int64_t>(trials.size());
-  for (const Trial& trial : trials) {
-    out.recurrences = std::max<std::int64_t>(out.recurrences, trial.recurrence + 1);
-    out.reached += trial.state == TrialState::reached ? 1 : 0;
-    if (trial.state == TrialState::running) out.running = out.running.value_or(0) + 1;
-  }
-  const auto cheapest = cheapest_run(trials);
-  if (!cheapest) return out;
-  out.cheapest_joules = *cheapest;
-  // Of which the last try reached the target.
-  std::map<int, double> paid;
-  for (const Trial& trial : trials) {
-    paid[trial.recurrence] += trial.cost;
-    if (trial.state == TrialState::reached && paid[trial.recurrence] == *cheapest)
-      out.cheapest_batch_size = trial.batch_size;
-  }
+  const JobSums& sums = job.sums;
+  JobView out{.spec = job.spec,
+              .uid = job.uid,
+              .trials = sums.trials,
+              .recurrences = sums.recurrences,
+              .reached = sums.reached,
+              .cheapest_joules = sums.cheapest};
+  if (sums.cheapest) out.cheapest_batch_size = sums.cheapest_size;
+  if (const std::int64_t running = book_.running_of(job); running > 0) out.running = running;
   return out;
 }
 

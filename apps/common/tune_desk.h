@@ -73,6 +73,8 @@ struct TuneDeskOptions {
   // Draws what nobody can guess.
   std::function<std::string()> token = random_token;
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
+  std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
   KnobHands knob = {};
 
   static std::string random_token();
@@ -81,6 +83,9 @@ struct TuneDeskOptions {
 class TuneDesk {
  public:
   using Json = nlohmann::ordered_json;
+  // A trial whose user has had no process on each of its GPUs for that long is given up, and until
+  // there was one no limit or clock is turned for it. Root and the daemon's own user need none.
+  static constexpr Duration kWorkPatience = std::chrono::seconds(60);
 
   // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
   TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options);
@@ -102,6 +107,9 @@ class TuneDesk {
   struct Meter {
     Watts max_power{};
     double eta = 0;
+    JobSpec work;                                                // what is asked of the knob
+    bool works = false;                                          // its user has, on its GPUs
+    Instant worked{};                                            // when that was last seen
     bool knob = false;                                           // it is turned
     std::string knob_why;                                        // else why not
     bool open = false;                                           // its window is
@@ -126,8 +134,12 @@ class TuneDesk {
   Result<JobSpec> work_of(const TrialStart& request) const;
   Result<Watts> max_power_of(const std::vector<TuneGpu>& gpus, double eta) const;
   void begin_measuring(const BookTrial& trial, Meter meter);
-  void take_knob(const BookTrial& trial, const JobSpec& work, const std::vector<TuneGpu>& gpus,
-                 Meter& meter, std::uint32_t uid);
+  Meter meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus, const JobSpec& work) const;
+  bool works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const;
+  void look_for_work();
+  void make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid);
+  void give_up(std::int64_t id, const std::string& why);
+  void take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
   void take_up(const BookTrial& trial);
   void end_measuring(std::int64_t id);
   void keep_profile(std::int64_t id, const Meter& meter, const KnobState& state);
@@ -147,6 +159,7 @@ class TuneDesk {
   std::unique_ptr<TuneStore> store_;  // null: nothing is kept
   int generation_ = 0;
   bool failing_ = false;
+  Instant tell_again_ = Instant::min();
   std::vector<TuneGpu> gpus_;
   std::map<std::int64_t, Meter> meters_;  // of the running ones
 };

@@ -137,8 +137,16 @@ const std::vector<GpuWork>& WorkDesk::update(std::span<const Gpu> gpus) {
   // Between listings only a beat is news; who has fallen silent is found at the next one.
   if (!news_ && work_.size() == gpus.size()) return work_;
   news_ = false;
-  work_ = book_.status(tenants(gpus), rules_, clock_.now());
+  tenants_ = tenants(gpus);
+  work_ = book_.status(tenants_, rules_, clock_.now());
   return work_;
+}
+
+bool WorkDesk::works_on(const std::string& gpu, std::uint32_t uid) const {
+  const auto is_his = [&](const Tenant& tenant) { return tenant.process.uid == uid; };
+  return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
+    return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), is_his);
+  });
 }
 
 Json WorkDesk::beats_json() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -50,6 +51,9 @@ class WorkDesk {
   // After a round: begins to list processes when it is time, so that the list is there at the next.
   void begin_listing(std::span<const Gpu> gpus);
 
+  // Whether the GPU with that UUID has a process of the user, as it was last listed.
+  bool works_on(const std::string& gpu, std::uint32_t uid) const;
+
   // Counts of beats, for the state file.
   nlohmann::ordered_json beats_json() const;
 
@@ -76,6 +80,7 @@ class WorkDesk {
   std::vector<Listing> listings_;
   std::map<std::int64_t, ProcessFacts> known_;  // of the processes in the last lists
   std::optional<Instant> next_listing_;
+  std::vector<GpuTenants> tenants_;  // that `work_` was made of
   std::vector<GpuWork> work_;
   bool news_ = true;  // since `work_` was made
 };

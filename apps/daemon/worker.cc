@@ -105,6 +105,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
             {.file = options_.tune_file,
              .rules = tune_rules(settings_),
              .tell = options_.tell,
+             .works_on = [this](const std::string& gpu,
+                                std::uint32_t uid) { return desk_.works_on(gpu, uid); },
              .knob = knob_hands(*this, clock)}),
       attribution_(clock, told_by(options_), std::nullopt) {
   attribution_.serve(clients_);

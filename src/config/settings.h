@@ -146,7 +146,8 @@ void visit_settings(S& s, V&& visit) {
         s.max_delta);
   visit(SettingInfo{"tune", "users", "",
                     "who may have limits and clocks turned for a trial: root (and the daemon's own "
-                    "user) or everyone; others are measured and get batch sizes"},
+                    "user) or everyone who has a process on its GPUs; others are measured and get "
+                    "batch sizes"},
         s.tune_users);
   visit(SettingInfo{"tune", "lease_s", "s", "a trial whose client is silent for longer is given up",
                     1, 86400},

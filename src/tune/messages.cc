@@ -25,10 +25,14 @@ void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M
   });
 }
 
-template <class M>
-concept NamesAJob = std::is_same_v<M, JobShow> || std::is_same_v<M, JobRemove>;
 template <class M, class V>
-void visit_fields(M& m, V&& visit) requires NamesAJob<std::remove_const_t<M>> {
+void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, JobShow> {
+  visit({"job", Need::yes}, m.job);
+  visit({"before"}, m.before);
+}
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, JobRemove> {
   visit({"job", Need::yes}, m.job);
 }
 
@@ -39,7 +43,9 @@ void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M
 }
 
 template <class M, class V>
-void visit_fields(M&, V&&) requires std::is_same_v<std::remove_const_t<M>, JobList> {}
+void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, JobList> {
+  visit({"after"}, m.after);
+}
 
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, TrialStart> {
@@ -118,11 +124,13 @@ void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M
   visit({"message"}, m.message);
   visit({"job"}, m.job);
   visit({"history"}, m.history);
+  visit({"more_before"}, m.more_before);
 }
 
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, JobsAnswer> {
   visit({"jobs", Need::yes}, m.jobs);
+  visit({"more_after"}, m.more_after);
 }
 
 // --- writing ------------------------------------------------------------------------------------

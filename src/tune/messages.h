@@ -21,9 +21,11 @@ struct JobCreate {
 };
 struct JobShow {
   std::string job;
+  std::optional<std::int64_t> before;  // a trial: the ones before it; empty: the newest
   bool operator==(const JobShow&) const = default;
 };
 struct JobList {
+  std::string after;  // a job's name: the ones after it; empty: the first
   bool operator==(const JobList&) const = default;
 };
 struct JobRemove {
@@ -98,11 +100,13 @@ struct JobView {
 struct JobAnswer {
   std::string message;
   std::optional<JobView> job;
-  std::vector<TrialView> history;  // of one that is shown
+  std::vector<TrialView> history;           // of one that is shown: its newest, or those before one
+  std::optional<std::int64_t> more_before;  // there are older ones: what to ask for next
   bool operator==(const JobAnswer&) const = default;
 };
 struct JobsAnswer {
   std::vector<JobView> jobs;
+  std::string more_after;  // there are more: what to ask for next
   bool operator==(const JobsAnswer&) const = default;
 };
 

@@ -32,9 +32,9 @@ TuneRequest some_request() {
     case 0:
       return JobCreate{some_spec(), *rc::gen::arbitrary<bool>()};
     case 1:
-      return JobShow{some_text()};
+      return JobShow{some_text(), *rc::gen::arbitrary<bool>() ? std::optional(id) : std::nullopt};
     case 2:
-      return JobList{};
+      return JobList{*rc::gen::arbitrary<bool>() ? some_text() : ""};
     case 3:
       return JobRemove{some_text()};
     case 4:
@@ -56,9 +56,10 @@ RC_GTEST_PROP(TuneMessages, ReadsWhatItWrites, ()) {
   RC_ASSERT(*trial_view_of(answer_json(view)) == view);
   JobView job{.spec = some_spec(), .uid = 3};
   job.cheapest_joules = maybe();
-  const JobAnswer answer{some_text(), job, {view, view}};
+  const JobAnswer answer{some_text(), job, {view, view}, 7};
   RC_ASSERT(*job_answer_of(answer_json(answer)) == answer);
-  RC_ASSERT(*jobs_answer_of(answer_json(JobsAnswer{{job}})) == JobsAnswer{{job}});
+  const JobsAnswer jobs{{job}, some_text()};
+  RC_ASSERT(*jobs_answer_of(answer_json(jobs)) == jobs);
 }
 
 std::string error_of(const char* text) {
@@ -77,7 +78,7 @@ TEST(TuneMessages, AreStrict) {
   EXPECT_EQ(error_of(R"({"command":"tune-job-show","job":3})"),
             "tune-job-show: job 3: wanted a text");
   EXPECT_EQ(error_of(R"({"command":"tune-job-list","all":true})"),
-            "tune-job-list: unknown field 'all'; there are none");
+            "tune-job-list: unknown field 'all'; there are after");
   EXPECT_EQ(error_of(R"({"command":"tune-trial-renew","trial":1.5,"token":""})"),
             "tune-trial-renew: trial 1.5: wanted an integer");
   EXPECT_EQ(error_of(R"({"command":"tune-trial-renew","trial":18446744073709551615,"token":""})"),

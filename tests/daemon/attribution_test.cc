@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,57 @@ TEST_F(Attribution, AGpuThatIsLostIsToldOnceAndMissedTimeIsNotLost) {
             1);
   ASSERT_TRUE(house.worker->stop().ok());
   EXPECT_EQ(make_bill(kept(), BillBy::user).boards.board_mj, last_mj - *first_mj);
+}
+
+// One that comes and goes is told of as seldom as one that stays away.
+TEST_F(Attribution, AGpuThatComesAndGoesFillsNoLog) {
+  house.start();
+  house.run(10s);
+  const auto told = [&] {
+    return std::count_if(house.told.begin(), house.told.end(), [](const std::string& text) {
+      return text.find("not attributed") != std::string::npos;
+    });
+  };
+  for (int i = 0; i < 5; ++i) {
+    house.trouble(0).faults.gpu_lost = true;
+    house.run(20s);
+    house.trouble(0).faults.gpu_lost = false;
+    house.run(20s);
+  }
+  EXPECT_EQ(told(), 1);
+  EXPECT_GT(readings, 50);
+  house.run(10min);
+  house.trouble(0).faults.gpu_lost = true;
+  house.run(20s);
+  EXPECT_EQ(told(), 2);
+}
+
+// Whole GPUs, until an answer has enough tenants.
+TEST(AttributionPages, HoldSomeGpusAtATime) {
+  House house(3);
+  house.attribution.where = Aside::Where::at_once;
+  house.attribution.name = [](const GpuId&, const Tenancy& tenancy) {
+    TenantNames out;
+    for (const GpuProcess& process : tenancy.processes)
+      out.processes.push_back({"pid:" + std::to_string(process.pid), {}});
+    return out;
+  };
+  for (int gpu = 0; gpu < 3; ++gpu)
+    for (int i = 0; i < 40; ++i) house.person(gpu, 1000 * (gpu + 1) + i, 1000);
+  house.start();
+  house.run(5s);
+  const Json first = parse_json(house.call(1, R"({"command":"attribution"})"));
+  ASSERT_TRUE(first["ok"]) << first;
+  ASSERT_EQ(first["gpus"].size(), 2u);
+  EXPECT_EQ(first["gpus"][1]["tenants"].size(), 40u);
+  EXPECT_EQ(first["more_after"], House::uuid(1));
+  const Json next =
+      parse_json(house.call(1, R"({"command":"attribution","after":")" + House::uuid(1) + "\"}"));
+  ASSERT_EQ(next["gpus"].size(), 1u);
+  EXPECT_EQ(next["gpus"][0]["uuid"], House::uuid(2));
+  EXPECT_FALSE(next.contains("more_after"));
+  const Json none = parse_json(house.call(1, R"({"command":"attribution","after":"GPU-x"})"));
+  EXPECT_EQ(none["code"], "not_found");
 }
 
 TEST_F(Attribution, WhatCannotBeWrittenIsWrittenLater) {

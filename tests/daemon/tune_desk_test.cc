@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "base/json.h"
 #include "house.h"
 
@@ -133,6 +135,7 @@ TEST_F(WorkerTune, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(error_of(end(trial, "fine")), "outcome 'fine': allowed are missed, infeasible, lost");
   EXPECT_FALSE(end(trial, "reached")["ok"]);
   EXPECT_EQ(begin({}, 1001)["exit_code"], 4);
+  EXPECT_EQ(begin({}, 1001)["code"], "no_permission");
 }
 
 TEST_F(WorkerTuneOfTwo, WhichGpusHasToBeSaid) {
@@ -216,6 +219,233 @@ TEST(TuneDesk, AKnobIsHandedOverForTheTimeOfATrial) {
     }
   }
   std::filesystem::remove_all(folder);
+}
+
+// One user, his process or none, on a GPU whose knob everybody may have turned.
+struct Place {
+  FakeClock clock;
+  ClientDesk clients;
+  EnergyDesk energy{clock, clients};
+  Hands hands;
+  std::set<std::pair<std::string, std::uint32_t>> working;
+  std::vector<std::string> told;
+  TuneDesk desk{clock, clients, energy, options()};
+
+  explicit Place(int gpus = 1) {
+    std::vector<GpuId> ids;
+    std::vector<TuneGpu> all;
+    for (int i = 0; i < gpus; ++i) {
+      ids.push_back(
+          {.index = i, .uuid = "GPU-" + std::to_string(i), .pci_bus_id = {}, .name = "V100"});
+      all.push_back({ids.back(), "V100", Watts(300)});
+    }
+    energy.here(ids);
+    desk.here(all);
+  }
+  TuneDeskOptions options() {
+    return {.rules = {.everyone = true, .lease = std::chrono::hours(1)},
+            .tell = [this](const std::string& text) { told.push_back(text); },
+            .works_on =
+                [this](const std::string& gpu, std::uint32_t uid) {
+                  return working.contains({gpu, uid});
+                },
+            .knob = hands.hands()};
+  }
+  Json ask(const Json& request, std::uint32_t uid) {
+    return parse_json(*clients.handle(json_text(request), {7, uid, uid}));
+  }
+  Json begin(std::uint32_t uid, const char* gpus = "0") {
+    return ask({{"command", "tune-trial-begin"}, {"gpus", gpus}}, uid);
+  }
+  Json renew(const Json& trial, std::uint32_t uid) {
+    return ask(
+        {{"command", "tune-trial-renew"}, {"trial", trial["trial"]}, {"token", trial["token"]}},
+        uid);
+  }
+};
+
+// Nothing is turned before its user works there, and a trial that nobody works for is given up,
+// however well its lease is kept.
+TEST(TuneDeskWork, ATrialNeedsAProcessOfItsUser) {
+  Place place;
+  const Json trial = place.begin(1234);
+  ASSERT_TRUE(trial["ok"]) << trial;
+  EXPECT_EQ(trial["knob"],
+            "left alone: until user 1234 has a process on each of the GPUs, for 60 s");
+  EXPECT_TRUE(place.hands.said.empty());
+  for (int i = 0; i < 59; ++i) {
+    place.clock.advance(1s);
+    place.desk.step();
+    EXPECT_TRUE(place.renew(trial, 1234)["ok"]);
+  }
+  place.working = {{"GPU-0", 1234}};
+  place.desk.step();
+  EXPECT_EQ(place.hands.said, std::vector<std::string>{"begin power-limit 0"});
+  EXPECT_EQ(place.renew(trial, 1234)["knob"], "150 W");
+  place.clock.advance(1h - 1s);
+  place.desk.step();
+  place.working.clear();
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_TRUE(place.renew(trial, 1234)["ok"]) << i;
+    place.clock.advance(1s);
+    place.desk.step();
+  }
+  EXPECT_EQ(place.hands.said, (std::vector<std::string>{"begin power-limit 0", "end"}));
+  EXPECT_FALSE(place.renew(trial, 1234)["ok"]);
+  EXPECT_EQ(place.told, std::vector<std::string>{"trial 1 (lost): user 1234 had no process on each "
+                                                 "of its GPUs for 60 s"});
+}
+
+TEST(TuneDeskWork, EachOfItsGpusCounts) {
+  Place place(2);
+  place.working = {{"GPU-0", 1234}, {"GPU-1", 99}};
+  const Json trial = place.begin(1234, "0,1");
+  place.clock.advance(60s);
+  place.desk.step();
+  EXPECT_FALSE(place.renew(trial, 1234)["ok"]);
+}
+
+// Of GPUs that are not open nobody knows who works there.
+TEST(TuneDeskWork, APauseGivesNobodyUp) {
+  Place place;
+  place.working = {{"GPU-0", 1234}};
+  const Json trial = place.begin(1234);
+  place.working.clear();
+  place.desk.let_go();
+  place.desk.here({});
+  place.clock.advance(10min);
+  place.desk.step();
+  EXPECT_TRUE(place.renew(trial, 1234)["ok"]);
+}
+
+TEST(TuneDeskWork, RootNeedsNone) {
+  Place place;
+  const Json trial = place.begin(0);
+  EXPECT_EQ(trial["knob"], "150 W");
+  place.clock.advance(10min);
+  place.desk.step();
+  EXPECT_TRUE(place.renew(trial, 0)["ok"]);
+}
+
+// Who works on a GPU is not kept from it by who does not.
+TEST(TuneDeskWork, WhoWorksThereGoesFirst) {
+  Place place;
+  const Json idle = place.begin(1234);
+  EXPECT_EQ(place.begin(1235)["code"], "busy");  // works there as little
+  place.working = {{"GPU-0", 1000}};
+  const Json owner = place.begin(1000);
+  EXPECT_TRUE(owner["ok"]) << owner;
+  EXPECT_FALSE(place.renew(idle, 1234)["ok"]);
+  EXPECT_EQ(place.begin(1234)["code"], "busy");
+}
+
+// --- what answers cost ------------------------------------------------------------------------
+
+TEST(TuneDeskPages, AJobListComesInPages) {
+  Place place;
+  std::set<std::string> wanted, got;
+  for (int i = 0; i < 120; ++i) {
+    const Json spec = {{"name", "job" + std::to_string(i)},
+                       {"batch_sizes", {8}},
+                       {"default", 8},
+                       {"target", 1},
+                       {"max_epochs", 2}};
+    ASSERT_TRUE(place.ask({{"command", "tune-job-create"}, {"spec", spec}}, 0)["ok"]);
+    wanted.insert(spec["name"].get<std::string>());
+  }
+  Json request = {{"command", "tune-job-list"}};
+  int pages = 0;
+  while (true) {
+    const Json page = place.ask(request, 1234);
+    ASSERT_TRUE(page["ok"]) << page;
+    EXPECT_LE(page["jobs"].size(), 50u);
+    ++pages;
+    for (const Json& job : page["jobs"]) got.insert(job["spec"]["name"].get<std::string>());
+    if (!page.contains("more_after")) break;
+    request["after"] = page["more_after"];
+  }
+  EXPECT_EQ(pages, 3);
+  EXPECT_EQ(got, wanted);
+}
+
+TEST(TuneDeskPages, AHistoryComesInPages) {
+  Place place;
+  const Json spec = {
+      {"name", "a"}, {"batch_sizes", {8}}, {"default", 8}, {"target", 1}, {"max_epochs", 2}};
+  ASSERT_TRUE(place.ask({{"command", "tune-job-create"}, {"spec", spec}}, 0)["ok"]);
+  for (int i = 0; i < 130; ++i) {
+    const Json trial = place.ask({{"command", "tune-trial-begin"}, {"job", "a"}}, 0);
+    ASSERT_TRUE(trial["ok"]) << trial;
+    ASSERT_TRUE(place.ask({{"command", "tune-trial-end"},
+                           {"trial", trial["trial"]},
+                           {"token", trial["token"]},
+                           {"outcome", "lost"}},
+                          0)["ok"]);
+  }
+  std::vector<std::int64_t> got;
+  Json request = {{"command", "tune-job-show"}, {"job", "a"}};
+  while (true) {
+    const Json page = place.ask(request, 1234);
+    ASSERT_TRUE(page["ok"]) << page;
+    EXPECT_LE(page["history"].size(), 50u);
+    EXPECT_EQ(page["job"]["trials"], 130);
+    for (auto trial = page["history"].rbegin(); trial != page["history"].rend(); ++trial)
+      got.push_back((*trial)["trial"]);
+    if (!page.contains("more_before")) break;
+    request["before"] = page["more_before"];
+  }
+  std::vector<std::int64_t> wanted;
+  for (std::int64_t id = 130; id > 0; --id) wanted.push_back(id);
+  EXPECT_EQ(got, wanted);
+}
+
+// A spec has more room than other requests, and no request has many keys or levels.
+TEST(TuneDeskPages, RequestsAreSmall) {
+  Place place;
+  const auto spec = [](std::size_t blanks) {
+    return R"({"command":"tune-job-create","spec":{"name":"a","batch_sizes":[8],"default":8,)"
+           R"("target":1,"max_epochs":2}})" +
+           std::string(blanks, ' ');
+  };
+  const auto said = [&](const std::string& text) {
+    return parse_json(*place.clients.handle(text, {7, 0, 1}));
+  };
+  EXPECT_EQ(said(spec(5000))["ok"], true);
+  EXPECT_EQ(said(spec(9000))["code"], "invalid_argument");
+  EXPECT_EQ(said(R"({"command":"gpus"})" + std::string(3000, ' '))["ok"], true);
+  EXPECT_EQ(said(R"({"command":"gpus"})" + std::string(5000, ' '))["error"],
+            "gpus: has 5018 bytes, allowed are 4096");
+  std::string wide = R"({"command":"gpus")";
+  for (int i = 0; i < 300; ++i) wide += ",\"" + std::to_string(i) + "\":1";
+  EXPECT_EQ(said(wide + "}")["error"],
+            "the request: more than 32 keys or 8 levels: no more are allowed");
+}
+
+// What a refused report says of its work counts nowhere: not in what an epoch costs.
+TEST(TuneDesk, ARefusedReportChangesNothing) {
+  const auto epoch_cost = [](bool with_refused) {
+    Place place;
+    place.desk.rules({});
+    const Json trial = place.begin(1000);
+    place.working = {{"GPU-0", 1000}};
+    const auto report = [&](double epoch) {
+      return place.ask({{"command", "tune-trial-report"},
+                        {"trial", trial["trial"]},
+                        {"token", trial["token"]},
+                        {"epoch", epoch}},
+                       1000);
+    };
+    place.clock.advance(10s);
+    if (with_refused) {
+      EXPECT_FALSE(report(2e9)["ok"]);
+    }
+    place.clock.advance(10s);
+    EXPECT_TRUE(report(1)["ok"]);
+    place.clock.advance(20s);
+    return report(3)["epoch_cost_joules"].get<double>();
+  };
+  EXPECT_GT(epoch_cost(false), 0);
+  EXPECT_EQ(epoch_cost(true), epoch_cost(false));
 }
 
 // A file that cannot be written is told of once, and gets what it missed when it can.
