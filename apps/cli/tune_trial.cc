@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 
 #include "apps/common/output.h"
@@ -32,6 +34,11 @@ constexpr Duration kLook = std::chrono::milliseconds(100);
 constexpr Duration kLookAtFile = std::chrono::seconds(1);
 // After the command has ended: what its children still hold open is waited for no longer.
 constexpr Duration kDrain = std::chrono::milliseconds(500);
+// A daemon that does not answer is asked again after kAskAgain, and waited for at the end.
+constexpr Duration kAskAgain = std::chrono::seconds(1);
+constexpr Duration kPatience = std::chrono::seconds(10);
+constexpr std::size_t kMostWaiting = 64;  // reports
+constexpr int kMostAsked = 16;            // before the command's output is looked at again
 
 // Of what the command prints: passed on as it comes, and cut into lines. A progress bar's \r ends
 // one, too.
@@ -41,10 +48,19 @@ struct Stream {
   std::string rest;
 };
 
+// What a request that is under way asks.
+enum class Asked : std::uint8_t { report, renew, end };
+
 struct Run {
   SystemClock clock;
   const TuneRunOptions& options;
   DaemonLine daemon;
+  DaemonCall call;
+  Asked asked = Asked::renew;
+  std::deque<MetricNews> news;  // not told yet
+  MetricNews told;              // that `asked` reports
+  Instant ask_again_at{};       // a daemon that was not there
+  bool ask_for_end = false;     // how the trial ended
   MetricReader reader;
   Stream output, errors;
   TrialView trial;
@@ -56,11 +72,28 @@ struct Run {
   std::optional<Instant> kill_at;  // SIGKILL
   Instant renew_at{}, look_at_file{};
   std::optional<std::filesystem::file_time_type> file_written;  // before the command began
+  std::optional<Instant> patient_until;                         // once the command has ended
   bool told_silent = false, given_up = false;
 
   Run(const TuneRunOptions& how, DaemonLine line, MetricReader metric)
-      : options(how), daemon(std::move(line)), reader(std::move(metric)) {}
+      : options(how), daemon(line), call(std::move(line), clock), reader(std::move(metric)) {}
 };
+
+enum class Place : std::uint8_t { front, back };
+
+// Reports wait for the one before them. When too many do, the newest says what those before it
+// said: counts only grow, and of metrics the newest counts.
+void add_news(std::deque<MetricNews>& all, const MetricNews& news, Place place) {
+  if (place == Place::front) {
+    if (all.size() < kMostWaiting) all.push_front(news);
+    return;
+  }
+  if (all.size() < kMostWaiting) return all.push_back(news);
+  MetricNews& last = all.back();
+  if (news.epoch) last.epoch = news.epoch;
+  if (news.steps) last.steps = news.steps;
+  if (news.metric) last.metric = news.metric;
+}
 
 struct Outcome {
   int exit_code = 0;
@@ -78,38 +111,108 @@ Result<void> write_all(int fd, std::string_view text) {
   return {};
 }
 
-// A daemon that is started again is waited for: the command goes on.
-void take_answer(Run& run, const Result<Json>& answer) {
-  if (answer.ok()) {
-    run.told_silent = false;
-    const auto view = trial_view_of(*answer);
-    if (!view.ok()) return;
-    run.trial = *view;
-    run.verdict = view->stop;
-    return;
-  }
-  // The command has ended its trial by itself, and goes on with what comes after training.
-  if (answer.error().message.find("has ended") != std::string::npos) {
-    run.given_up = true;
+void note_signals(Run& run) {
+  const int signal = stop_signal();
+  if (signal == 0) return;
+  clear_stop_signal();
+  if (run.signal != 0) run.kill_at = run.clock.now();  // the second is meant
+  run.signal = signal;
+  run.stop_at = run.clock.now();
+}
+
+// --- what is told and answered ------------------------------------------------------------------
+// The command's output is passed on and its end is seen, whatever has become of the daemon: one
+// request is under way at a time, and nothing waits for its answer.
+
+void take_view(Run& run, const Json& answer) {
+  const auto view = trial_view_of(answer);
+  if (!view.ok()) return;
+  run.trial = *view;
+  run.verdict = view->stop;
+  if (!run.verdict || run.stop_at) return;
+  // Who reports by itself may have been told to stop, and has a while to do so.
+  const bool by_itself = run.asked != Asked::report;
+  run.stop_at = run.clock.now() + from_seconds(by_itself ? run.options.grace_s : 0);
+}
+
+// The trial is over, and not by us: by the command itself, which goes on with what comes after
+// training, or because nothing was heard of it. How it ended tells which.
+void take_end(const Json& answer) {
+  const auto view = trial_view_of(answer);
+  if (view.ok() && view->state == "lost")
+    warn(
+        "derate: trial {} was given up: {}; what it does now does not count; the command goes on\n",
+        view->trial, view->why);
+}
+
+void take_failure(Run& run, const Error& error) {
+  if (run.call.was_answered() && error.code == Errc::not_found) {
+    run.given_up = run.ask_for_end = true;
     if (run.signal == 0) run.stop_at.reset();
     return;
   }
-  const bool late = answer.error().message.find("was given up") != std::string::npos ||
-                    answer.error().code == Errc::no_permission;
-  if (late && !std::exchange(run.given_up, true))
-    warn("derate: {}; the command goes on\n", answer.error().message);
-  else if (!late && !std::exchange(run.told_silent, true))
-    warn("derate: {}; the command goes on\n", answer.error().message);
+  const bool refused = run.call.was_answered() && error.code == Errc::no_permission;
+  run.given_up = run.given_up || refused;
+  if (!std::exchange(run.told_silent, true) || refused)
+    warn("derate: {}; the command goes on\n", error.message);
+  if (run.call.was_answered()) return;
+  // A daemon that is started again is told what it has missed.
+  run.ask_again_at = run.clock.now() + kAskAgain;
+  if (run.asked == Asked::report) add_news(run.news, run.told, Place::front);
+}
+
+void take_answer(Run& run, const Result<Json>& answer) {
+  if (run.asked == Asked::end) {
+    if (answer.ok()) take_end(*answer);
+    return;
+  }
+  if (!answer.ok()) return take_failure(run, answer.error());
+  run.told_silent = false;
+  take_view(run, *answer);
+}
+
+// Begins what is to be asked next, if anything is.
+bool ask_next(Run& run) {
+  const Instant now = run.clock.now();
+  if (std::exchange(run.ask_for_end, false)) {
+    run.asked = Asked::end;
+    run.call.begin(format_tune_request(TrialEnd{run.trial.trial, run.token, "lost"}));
+    return true;
+  }
+  if (run.given_up || now < run.ask_again_at) return false;
+  if (!run.news.empty()) {
+    run.told = run.news.front();
+    run.news.pop_front();
+    run.asked = Asked::report;
+    run.call.begin(format_tune_request(
+        TrialReport{run.trial.trial, run.token, run.told.epoch, run.told.steps, run.told.metric}));
+    return true;
+  }
+  if (now < run.renew_at) return false;
+  // A word now and then, so that the trial is not given up.
+  const double lease = run.trial.lease_seconds > 0 ? run.trial.lease_seconds : 60;
+  run.renew_at = now + from_seconds(std::min(10.0, lease / 4));
+  run.asked = Asked::renew;
+  run.call.begin(format_tune_request(TrialRenew{run.trial.trial, run.token}));
+  return true;
+}
+
+// Takes in the answer that has come, and asks what is next.
+void talk(Run& run) {
+  for (int left = kMostAsked; left > 0; --left) {
+    if (run.call.under_way()) {
+      const auto answer = run.call.look();
+      if (!answer) return;
+      take_answer(run, *answer);
+    }
+    if (!ask_next(run)) return;
+  }
 }
 
 void report(Run& run, const MetricNews& news) {
   if (const auto complaint = run.reader.take_complaint())
     warn("derate: {}; it is not counted\n", *complaint);
-  if (news.empty() || run.given_up) return;
-  take_answer(
-      run, ask(run.daemon, format_tune_request(TrialReport{run.trial.trial, run.token, news.epoch,
-                                                           news.steps, news.metric})));
-  if (run.verdict && !run.stop_at) run.stop_at = run.clock.now();
+  if (!news.empty() && !run.given_up) add_news(run.news, news, Place::back);
 }
 
 void take_lines(Run& run, Stream& stream, std::string_view text) {
@@ -135,17 +238,53 @@ bool pump(Run& run, Stream& stream) {
 }
 
 void pump_all(Run& run, Duration wait) {
-  pollfd wanted[2];
+  pollfd wanted[3];
   nfds_t count = 0;
   for (Stream* stream : {&run.output, &run.errors})
     if (stream->from.valid()) wanted[count++] = {stream->from.get(), POLLIN, 0};
+  const nfds_t streams = count;
+  if (run.call.under_way() && run.call.fd() >= 0)
+    wanted[count++] = {run.call.fd(), run.call.events(), 0};
   const auto ms = static_cast<int>(std::chrono::ceil<std::chrono::milliseconds>(wait).count());
   if (::poll(wanted, count, ms) <= 0) return;
   for (Stream* stream : {&run.output, &run.errors})
-    for (nfds_t i = 0; i < count; ++i)
+    for (nfds_t i = 0; i < streams; ++i)
       if (stream->from.valid() && wanted[i].fd == stream->from.get() && wanted[i].revents != 0 &&
           !pump(run, *stream))
         stream->from = UniqueFd();
+}
+
+// What is still to be told is, unless the daemon is not there or a signal says that it is enough.
+void tell_rest(Run& run) {
+  run.patient_until = run.clock.now();
+  if (run.signal != 0) return;  // it is lost, whatever it came to
+  *run.patient_until += kPatience;
+  run.ask_again_at = {};
+  run.renew_at = Instant::max();
+  talk(run);
+  while (run.call.under_way() && run.clock.now() < *run.patient_until && stop_signal() == 0) {
+    pump_all(run, kLook);
+    talk(run);
+  }
+}
+
+// Asks one thing, and waits for its answer until a signal comes; of what is asked after the
+// command's end all but the first share their patience.
+Result<Json> ask_now(Run& run, const std::string& request) {
+  constexpr Duration kLeast = std::chrono::seconds(2);
+  const Instant begin = run.clock.now();
+  const Instant last = std::max(run.patient_until.value_or(begin + kPatience), begin + kLeast);
+  run.call.begin(request);
+  while (true) {
+    if (const auto answer = run.call.look()) return *answer;
+    if (run.clock.now() >= last)
+      return Error{Errc::gpu_stuck, "the daemon does not answer; the trial's lease will end it"};
+    if (stop_signal() != 0) {
+      note_signals(run);
+      return Error{Errc::interrupted, "the daemon had not answered when a signal came"};
+    }
+    pump_all(run, kLook);
+  }
 }
 
 std::optional<std::filesystem::file_time_type> written_at(const std::string& file) {
@@ -171,26 +310,6 @@ void look_at_file(Run& run, bool now) {
   if (content.ok()) report(run, run.reader.file(*content));
 }
 
-// A word now and then, so that the trial is not given up; who reports by itself may have been told
-// to stop, and has a while to do so.
-void renew(Run& run) {
-  if (run.given_up || run.clock.now() < run.renew_at) return;
-  const double lease = run.trial.lease_seconds > 0 ? run.trial.lease_seconds : 60;
-  run.renew_at = run.clock.now() + from_seconds(std::min(10.0, lease / 4));
-  take_answer(run, ask(run.daemon, format_tune_request(TrialRenew{run.trial.trial, run.token})));
-  if (run.verdict && !run.stop_at)
-    run.stop_at = run.clock.now() + from_seconds(run.options.grace_s);
-}
-
-void look_at_signals(Run& run) {
-  const int signal = stop_signal();
-  if (signal == 0) return;
-  clear_stop_signal();
-  if (run.signal != 0) run.kill_at = run.clock.now();  // the second is meant
-  run.signal = signal;
-  run.stop_at = run.clock.now();
-}
-
 void stop_when_due(Run& run) {
   const Instant now = run.clock.now();
   if (run.stop_at && now >= *run.stop_at && !run.kill_at) {
@@ -205,17 +324,21 @@ int wait_for_end(Run& run) {
   while (!(code = run.child->poll())) {
     pump_all(run, kLook);
     look_at_file(run, false);
-    renew(run);
-    look_at_signals(run);
+    talk(run);
+    note_signals(run);
     stop_when_due(run);
   }
   const Instant last = run.clock.now() + kDrain;
-  while ((run.output.from.valid() || run.errors.from.valid()) && run.clock.now() < last)
+  while ((run.output.from.valid() || run.errors.from.valid()) && run.clock.now() < last) {
     pump_all(run, last - run.clock.now());
+    talk(run);
+  }
   for (Stream* stream : {&run.output, &run.errors})
     if (!stream->rest.empty()) report(run, run.reader.line(std::exchange(stream->rest, {})));
   look_at_file(run, true);
   run.child->end(run.clock, Duration{});  // what it left behind, too
+  tell_rest(run);
+  note_signals(run);
   return *code;
 }
 
@@ -251,8 +374,9 @@ std::vector<std::string> environment_of(const Run& run) {
 // Trying again would only take as long once more.
 bool told_nothing(Run& run) {
   if (run.options.job.empty() || run.given_up) return false;
-  run.renew_at = {};
-  renew(run);  // the command may have reported by itself
+  // The command may have reported by itself.
+  run.asked = Asked::renew;
+  take_answer(run, ask_now(run, format_tune_request(TrialRenew{run.trial.trial, run.token})));
   return !run.given_up && !run.verdict && !run.trial.metric;
 }
 
@@ -271,7 +395,7 @@ const char* outcome_of(Run& run, int code) {
 // Null where the daemon does not answer any more: its lease ends the trial.
 std::optional<TrialView> end_trial(Run& run, const std::string& outcome) {
   const auto answer =
-      ask(run.daemon, format_tune_request(TrialEnd{run.trial.trial, run.token, outcome}));
+      ask_now(run, format_tune_request(TrialEnd{run.trial.trial, run.token, outcome}));
   if (!answer.ok()) {
     if (!run.given_up) warn("derate: {}\n", answer.error().message);
     return std::nullopt;
@@ -294,10 +418,10 @@ Result<Outcome> run_once(Run& run, const std::optional<RunAs>& as) {
     started = Child::start(with_batch_size(run.options.command, run.trial.batch_size), how);
   }
   if (!started.ok() || !started->child) {
-    (void)end_trial(run, "lost");
+    const auto ended = end_trial(run, "lost");
     if (!started.ok()) return std::move(started).error();
     warn("derate: {}\n", started->message);
-    return Outcome{started->exit_code, true, run.trial};
+    return Outcome{started->exit_code, true, ended.value_or(run.trial)};
   }
   run.child = std::move(started->child);
   const int code = wait_for_end(run);

@@ -1,3 +1,4 @@
+/* clang-format off: the example is to be read as it stands. */
 /* Measures the energy of GPUs over named windows of a program, and runs jobs that recur; no root
  * needed.
  *
@@ -12,7 +13,8 @@
  *
  *     derate_trial trial;
  *     if (derate_trial_begin(&client, "bert", NULL, &trial) != DERATE_CLIENT_OK)
- * puts(client.error); while (!trial.should_stop && train_an_epoch(trial.batch_size))
+ *       return puts(client.error);
+ *     while (!trial.should_stop && train_an_epoch(trial.batch_size))
  *       derate_trial_report(&client, &trial, ++epochs, steps, metric());
  *     derate_trial_end(&client, &trial, DERATE_TRIAL_MISSED);
  *
@@ -21,6 +23,7 @@
  * when first needed; one thread uses it at a time. GPUs work on while a program goes on:
  * synchronise them at both ends of a window. docs/energy.md of Derate says what the figures of
  * windows are, docs/tune-jobs.md those of trials. */
+/* clang-format on */
 #ifndef DERATE_CLIENT_H
 #define DERATE_CLIENT_H
 
@@ -41,10 +44,11 @@ typedef struct derate_client {
   int socket; /* -1: none is open */
   long pid;   /* of the process that opened it */
   char error[256];
+  char code[32]; /* of a refusal, its kind: "busy", "not_found" (docs/control.md); else empty */
 } derate_client;
 
 #define DERATE_CLIENT_INIT \
-  { -1, 0, "" }
+  { -1, 0, "", "" }
 
 typedef struct derate_gpu_energy {
   int index;         /* nvidia-smi's */
@@ -91,6 +95,7 @@ typedef struct derate_trial {
 
 static inline int derate_client_fail(derate_client* client, int result, const char* what) {
   snprintf(client->error, sizeof client->error, "%s", what);
+  client->code[0] = '\0';
   return result;
 }
 
@@ -207,12 +212,26 @@ static inline double derate_client_find(const char* text, const char* end, const
   return derate_client_number(at + strlen(key));
 }
 
+/* The text of "key":"TEXT" without escapes, as states, tokens and job names are; else empty. */
+static inline void derate_client_word(const char* text, const char* key, char* out, size_t size) {
+  const char* at = strstr(text, key);
+  size_t length = 0;
+  *out = '\0';
+  if (at == NULL) return;
+  at += strlen(key);
+  while (at[length] != '\0' && at[length] != '"' && at[length] != '\\') ++length;
+  if (at[length] != '"' || length >= size) return;
+  memcpy(out, at, length);
+  out[length] = '\0';
+}
+
 static inline int derate_client_ask(derate_client* client, const char* line, char* answer,
                                     size_t size) {
   const char *error, *end;
   if (!derate_client_exchange(client, line, answer, size))
     return derate_client_fail(client, DERATE_CLIENT_LOST, "the connection has ended");
   if (strncmp(answer, "{\"ok\":true", 10) == 0) return DERATE_CLIENT_OK;
+  derate_client_word(answer, "\"code\":\"", client->code, sizeof client->code);
   error = strstr(answer, "\"error\":\"");
   if (error == NULL) return derate_client_fail(client, DERATE_CLIENT_REFUSED, answer);
   end = strstr(error, "\",\"exit_code\"");
@@ -271,19 +290,6 @@ static inline int derate_window_end(derate_client* client, const char* name, der
     at = next;
   }
   return DERATE_CLIENT_OK;
-}
-
-/* The text of "key":"TEXT" without escapes, as states, tokens and job names are; else empty. */
-static inline void derate_client_word(const char* text, const char* key, char* out, size_t size) {
-  const char* at = strstr(text, key);
-  size_t length = 0;
-  *out = '\0';
-  if (at == NULL) return;
-  at += strlen(key);
-  while (at[length] != '\0' && at[length] != '"' && at[length] != '\\') ++length;
-  if (at[length] != '"' || length >= size) return;
-  memcpy(out, at, length);
-  out[length] = '\0';
 }
 
 /* Appends ,"key":NUMBER, whatever the program's locale; nothing for what is not said. */

@@ -47,11 +47,13 @@ class Lost(Error):
 
 
 class Refused(Error):
-    """The request made no sense to who answered; exit_code is as of `derate`."""
+    """The request made no sense to who answered; exit_code is as of `derate`, code its kind in a
+    word ("busy", "not_found", ...; None: an older derated)."""
 
-    def __init__(self, message, exit_code):
+    def __init__(self, message, exit_code, code=None):
         super().__init__(message)
         self.exit_code = exit_code
+        self.code = code
 
 
 # None is not known, never 0. uncovered: seconds that joules are not of. agree: the power readings
@@ -149,7 +151,8 @@ class Connection:
                     if on_line is not None or last or fresh:
                         raise Lost(f"{command}: {error}") from None
         if answer.pop("ok", False) is not True:
-            raise Refused(answer.get("error", "no reason was given"), answer.get("exit_code"))
+            raise Refused(answer.get("error", "no reason was given"), answer.get("exit_code"),
+                          answer.get("code"))
         return answer
 
 

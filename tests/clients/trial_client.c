@@ -1,9 +1,9 @@
 /* The C header as a training uses it: reads lines from standard input, for trial_test.py.
  *
- *     begin JOB [GPUS]   report EPOCH STEPS METRIC   renew   end OUTCOME
+ *     begin JOB [GPUS]   report EPOCH STEPS METRIC   renew   end OUTCOME   code
  *
  * Each is answered with RESULT STATE BATCH_SIZE SHOULD_STOP MAY_RETRY JOULES COST SECONDS, or
- * RESULT and the error. */
+ * RESULT and the error; `code` with the last error's. */
 #define _POSIX_C_SOURCE 200809L
 #include <derate_client.h>
 
@@ -43,6 +43,11 @@ int main(void) {
     const char* c = strtok_r(NULL, " \n", &rest);
     int result = -1;
     if (verb == NULL) continue;
+    if (strcmp(verb, "code") == 0) {
+      printf("%s\n", client.code);
+      fflush(stdout);
+      continue;
+    }
     if (strcmp(verb, "begin") == 0) result = derate_trial_begin(&client, a, b, &trial);
     if (strcmp(verb, "report") == 0)
       result = derate_trial_report(&client, &trial, number(a), number(b), number(c));

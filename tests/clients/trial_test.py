@@ -7,9 +7,11 @@ on simulated GPUs.
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import unittest
 import warnings
@@ -149,9 +151,11 @@ class OfPython(Jobs):
         with self.assertRaisesRegex(derate_client.Refused, "is there with another target"):
             self.create(target=0.7)
         self.assertEqual(self.create()["trials"], 0)
-        with self.assertRaisesRegex(derate_client.Refused, "there is no job 'gpt'; there are bert"):
+        with self.assertRaisesRegex(derate_client.Refused,
+                                    "there is no job 'gpt'; there are bert") as caught:
             with Trial("gpt", gpus=0):
                 self.fail("it has begun")
+        self.assertEqual((caught.exception.code, caught.exception.exit_code), ("not_found", 6))
         with self.assertRaisesRegex(derate_client.Refused, "which GPUs"):
             with Trial("bert"):
                 self.fail("it has begun")
@@ -309,6 +313,92 @@ class UnderTuneRun(Jobs):
         self.assertEqual([t["state"] for t in tries], ["reached"])
 
 
+    def test_a_command_that_is_not_there_leaves_no_trial(self):
+        done = subprocess.run([str(BUILD / "derate"), "tune", "run", "--job", "bert", "-i", "0",
+                               "--", "/no/such/command"], capture_output=True, text=True,
+                              timeout=60 * SLOW)
+        self.assertEqual(done.returncode, 127, done.stderr)
+        self.assertIn("batch size 16: lost after 0 epochs", done.stderr)
+        self.assertNotIn("running after", done.stderr)
+        self.assertEqual(self.states(), ["lost"])
+
+    def test_every_line_of_a_quick_command_counts(self):
+        tries, _, _ = self.tune_run("""
+            for epoch in range(1, 9):
+                print(f"derate: epoch={epoch} metric={0.7 if epoch == 5 else 0.1}")
+            """)
+        self.assertEqual(tries[0]["state"], "reached")
+
+
+class WhenNobodyAnswers(Jobs):
+    """A daemon that began a trial and says no more: it hangs, and is not gone."""
+
+    def setUp(self):
+        super().setUp()
+        self.heard, self.over = [], threading.Event()
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(self.folder / "run/client.sock"))
+        server.listen(64)
+        self.addCleanup(server.close)
+        thread = threading.Thread(target=self.serve, args=(server,), daemon=True)
+        thread.start()
+        self.addCleanup(self.over.set)
+
+    def serve(self, server):
+        answers = {"gpus": {"ok": True, "gpus": []},
+                   "tune-trial-begin": {"ok": True, "trial": 1, "token": "t", "state": "running",
+                                        "stop": False, "job": "bert", "batch_size": 16,
+                                        "lease_seconds": 60}}
+        kept = []
+        while not self.over.is_set():
+            try:
+                line, _ = server.accept()
+            except OSError:
+                return
+            request = json.loads(line.makefile("r").readline() or "{}")
+            self.heard.append(request.get("command"))
+            if self.heard[-1] in answers:
+                line.sendall(json.dumps(answers[self.heard[-1]]).encode() + b"\n")
+            kept.append(line)
+
+    def begin(self, script):
+        process = subprocess.Popen(
+            [str(BUILD / "derate"), "tune", "run", "--job", "bert", "--", sys.executable, "-B",
+             "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, cwd=self.folder)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_the_output_goes_on_and_the_training_with_it(self):
+        process = self.begin("""
+            for epoch in range(1, 3001):
+                print(f"derate: epoch={epoch} metric=0.1", "x" * 100)
+            """)
+        out, errors = process.communicate(timeout=60 * SLOW)
+        self.assertEqual((process.returncode, out.count("derate: epoch=")), (0, 3000), errors)
+        self.assertEqual(self.heard[:2], ["gpus", "tune-trial-begin"])
+        self.assertGreater(len(self.heard), 2)  # and was asked more, in vain
+
+    def test_a_signal_is_seen_at_once(self):
+        process = self.begin("""
+            import pathlib, signal, sys, time
+            def stop(*_):
+                pathlib.Path("stopped").touch()
+                sys.exit(3)
+            signal.signal(signal.SIGINT, stop)
+            print("derate: epoch=1 metric=0.1", flush=True)
+            pathlib.Path("ready").touch()
+            while True:
+                time.sleep(0.1)
+            """)
+        wait_for(lambda: (self.folder / "ready").exists() and len(self.heard) > 2,
+                 "it trains, and a request is not answered")
+        process.send_signal(signal.SIGINT)
+        wait_for((self.folder / "stopped").exists, "the command is told")
+        process.communicate(timeout=60 * SLOW)
+        self.assertEqual(process.returncode, 3)
+
+
 class OfC(Jobs):
     def client(self, **environment):
         process = subprocess.Popen([CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -327,6 +417,7 @@ class OfC(Jobs):
         self.house()
         ask = self.client()
         self.assertRegex(ask("begin gpt 0"), "^3 there is no job 'gpt'; there are bert$")
+        self.assertEqual(ask("code"), "not_found")
         self.assertRegex(ask("begin bert 0"), "^0 running 16 0 0 ")
         self.assertRegex(ask("report 1 120.5 -0.25"), "^0 running 16 0 0 ")
         (told,) = self.history()
