@@ -1723,3 +1723,83 @@ def _(house):
         slowest = max(slowest, house.until_restored(5, since=since))
     return Measured(slowest, "worker, guard or `derate restore`", f"{kept} with another exit code",
                     governed=())
+
+
+# --- an attacker at the client socket -------------------------------------------------------------
+
+FLOODER = (Path(__file__).resolve().parent / "flooder.py").read_text()
+# An interpreter that other users may run, too.
+PYTHON = "/usr/bin/python3" if os.access("/usr/bin/python3", os.X_OK) else sys.executable
+SILENCE_S = 2  # of House.governing(): after that the guard kills a worker
+
+
+def attack(house, what, connections, uid=60001):
+    """The socket's user; another one where this may become others."""
+    for folder in (house.folder, house.run_dir):
+        folder.chmod(0o755)
+    as_user = {"user": uid, "group": uid, "extra_groups": []} if os.geteuid() == 0 else {}
+    program = house.start("attacker", PYTHON, "-B", "-c", FLOODER,
+                          house.run_dir / "client.sock", what, connections, **as_user)
+    house.until(lambda: "ready" in program.text(), 20, "the attacker is there")
+    return program
+
+
+def served(house, uid=None):
+    """Whether the client socket answers that user, root if none."""
+    script = ("import socket; s = socket.socket(socket.AF_UNIX); s.settimeout(20); "
+              f"s.connect('{house.run_dir}/client.sock'); "
+              "s.sendall(b'{\"command\":\"gpus\"}\\n'); print(s.recv(99999).decode())")
+    as_user = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    done = subprocess.run([PYTHON, "-c", script], capture_output=True, text=True,
+                          stdin=subprocess.DEVNULL, **as_user)
+    return done.stdout.startswith('{"ok":true,"gpus":[{')
+
+
+def stands(house, daemon, worker, others=(None,)):
+    """The worker lives through several times what its guard waits for, and serves the others."""
+    end = now() + 3 * SILENCE_S * house.slow
+    while now() < end:
+        others_tick(house)
+        for uid in others:
+            check(served(house, uid), f"user {uid} is not served")
+    check(daemon.worker() == worker and alive(worker), f"the worker was killed: {daemon.text()}")
+
+
+def add_attacks():
+    attacks = {"wide": (32, "32 connections that send objects of 8000 keys"),
+               "deep": (64, "64 connections that send lists 65 000 levels deep"),
+               "lists": (64, "64 connections that ask for all of 100 jobs")}
+    for what, (connections, text) in attacks.items():
+        @row(f"attacker.{what}", group=G_ATTACKER, fault=text, who="derated", by="worker", limit=2,
+             when="two GPUs governed", quick=what == "wide",
+             outcome="governs on, serves the others; SIGTERM then gives everything back")
+        def _(house, what=what, connections=connections):
+            daemon = house.governing()
+            worker = daemon.worker()
+            for i in range(100 if what == "lists" else 0):
+                house.derate("tune", "job", "create", f"job{i}", "--batch-sizes", "8,16",
+                             "--default", "8", "--target", "1", "--max-epochs", "9")
+            others = (None, 60002) if os.geteuid() == 0 else (None,)
+            attacker = attack(house, what, connections)
+            stands(house, daemon, worker, others)
+            check(alive(attacker.pid), f"the attacker gave up: {attacker.text()}")
+            attacker.kill_all()
+            return stop(house, daemon)
+
+
+add_attacks()
+
+
+@row("attacker.places", group=G_ATTACKER, fault="4 users hold 64 connections each", who="derated",
+     when="two GPUs governed", by="worker", limit=2,
+     outcome="a fifth user and root are served all the same")
+def _(house):
+    if os.geteuid() != 0:
+        raise Skip("needs several users")
+    daemon = house.governing()
+    worker = daemon.worker()
+    attackers = [attack(house, "places", 64, uid) for uid in range(60001, 60005)]
+    stands(house, daemon, worker, (None, 60005))
+    for attacker in attackers:
+        attacker.kill_all()
+    return stop(house, daemon)
