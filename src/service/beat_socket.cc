@@ -28,20 +28,12 @@ bool somebody_listens(const sockaddr_un& address) {
          ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-// Room for who sent it and when; not for files, which anybody may send along.
+// Room for who sent it and when, and for the files that anybody may send along: what there is no
+// room for is closed here and now.
 struct Control {
-  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(timespec))];
+  alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(timespec)) +
+                              CMSG_SPACE(kMostPassedFiles * sizeof(int))];
 };
-
-// Where the kernel kept no time there was room for files after all.
-void close_all(const cmsghdr& files) {
-  const std::size_t count = (files.cmsg_len - CMSG_LEN(0)) / sizeof(int);
-  for (std::size_t i = 0; i < count; ++i) {
-    int file = -1;
-    std::memcpy(&file, CMSG_DATA(&files) + i * sizeof file, sizeof file);
-    ::close(file);
-  }
-}
 
 }  // namespace
 
@@ -60,6 +52,7 @@ Result<std::unique_ptr<BeatServer>> BeatServer::create(const std::string& path, 
   const int on = 1;
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
     return socket_error("cannot know who speaks on", path, errno);
+  refuse_files(socket.get());
   // Without the kernel's time of sending, that of reading will do.
   (void)::setsockopt(socket.get(), SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on);
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
@@ -80,6 +73,7 @@ Instant BeatServer::sent_at(const timespec* wall) const {
 
 // False when nothing is there.
 bool BeatServer::take_one(const Handler& handler) {
+  if (closer_.is_full()) return false;
   char text[kLongestBeat + 1];
   iovec room{text, sizeof text};
   Control control;
@@ -90,12 +84,12 @@ bool BeatServer::take_one(const Handler& handler) {
   message.msg_controllen = sizeof control.bytes;
   const ssize_t size = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   if (size < 0) return errno == EINTR;
+  closer_.close_files_of(message);
   const ucred* who = nullptr;
   const timespec* when = nullptr;
   for (cmsghdr* at = CMSG_FIRSTHDR(&message); at != nullptr; at = CMSG_NXTHDR(&message, at)) {
     if (at->cmsg_level != SOL_SOCKET) continue;
     const void* data = CMSG_DATA(at);
-    if (at->cmsg_type == SCM_RIGHTS) close_all(*at);
     if (at->cmsg_type == SCM_CREDENTIALS) who = static_cast<const ucred*>(data);
     if (at->cmsg_type == SCM_TIMESTAMPNS) when = static_cast<const timespec*>(data);
   }

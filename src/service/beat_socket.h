@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/passed_files.h"
 
 namespace derate {
 
@@ -52,6 +53,7 @@ class BeatServer {
   std::string path_;
   UniqueFd socket_;
   Clock& clock_;
+  FileCloser closer_;
 };
 
 // Sends a beat to who listens at `path`; never waits.

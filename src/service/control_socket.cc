@@ -58,6 +58,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& 
   ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket_error("cannot make", path, errno);
+  refuse_files(socket.get());
   const mode_t before = ::umask(audience == Audience::everyone ? 0111 : 0177);
   const int bound =
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
@@ -144,7 +145,10 @@ void ControlServer::take_callers() {
     ucred who{};
     socklen_t size = sizeof who;
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) continue;
-    if (!admit(socket, who)) continue;
+    if (!admit(socket, who)) {
+      closer_.hang_up(std::move(socket));
+      continue;
+    }
     Client client;
     client.socket = std::move(socket);
     client.peer = {who.pid, who.uid, next_connection_++};
@@ -200,10 +204,24 @@ void ControlServer::note_ready() {
   if (calls) take_callers();
 }
 
+// As ::recv(); files that came along are closed elsewhere.
+ssize_t ControlServer::receive(const UniqueFd& socket, std::span<char> buffer) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostPassedFiles * sizeof(int))];
+  iovec room{buffer.data(), buffer.size()};
+  msghdr message{};
+  message.msg_iov = &room;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  if (n >= 0) closer_.close_files_of(message);
+  return n;
+}
+
 void ControlServer::read_from(Client& client) {
   char buffer[4096];
-  while (client.in.size() <= longest_request()) {
-    const ssize_t n = ::recv(client.socket.get(), buffer, sizeof buffer, 0);
+  while (client.in.size() <= longest_request() && !closer_.is_full()) {
+    const ssize_t n = receive(client.socket, buffer);
     if (n > 0) {
       client.heard = clock_.now();
       client.in.append(buffer, static_cast<std::size_t>(n));
@@ -315,7 +333,7 @@ void ControlServer::serve(const Handler& handler, const Closed& closed) {
     round_ = began_;
     spent_ = {};
   }
-  if (!has_time()) return wake_later(true);
+  if (!has_time() || closer_.is_full()) return wake_later(true);
   note_ready();
   for (Client& client : clients_) client.left = kMostARound;
   for (Client* client = nullptr; has_time() && (client = next_turn()) != nullptr;)
@@ -324,6 +342,7 @@ void ControlServer::serve(const Handler& handler, const Closed& closed) {
   std::erase_if(clients_, [&](Client& client) {
     if (!is_done(client)) return watch(client), false;
     gone.push_back(client.peer);
+    closer_.hang_up(std::move(client.socket));
     return true;
   });
   std::erase_if(turns_.connection, [&](const auto& last) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/passed_files.h"
 
 namespace derate {
 
@@ -107,6 +109,7 @@ class ControlServer {
   bool wants_to_hear(const Client& client) const;
   bool has_request(const Client& client) const;
   bool has_work(const Client& client) const;
+  ssize_t receive(const UniqueFd& socket, std::span<char> buffer);
   void read_from(Client& client);
   void write_to(Client& client);
   void refuse_too_long(Client& client);
@@ -118,6 +121,7 @@ class ControlServer {
   void wake_later(bool out_of_time);
 
   std::string path_;
+  FileCloser closer_;
   UniqueFd socket_, events_;  // `events_`: of all connections
   UniqueFd timer_, wakes_;    // `wakes_`: `events_` while there is time, and the next round
   Clock& clock_;
