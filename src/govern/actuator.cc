@@ -62,34 +62,6 @@ Actuator::Actuator(ClockControl* control, ActuatorOptions options)
   if (entry().power_written) power_known_ = false;
 }
 
-Actuator::Actuator(Actuator&& other) noexcept : control_(nullptr), watch_({}) {
-  *this = std::move(other);
-}
-
-Actuator& Actuator::operator=(Actuator&& other) noexcept {
-  if (this == &other) return *this;
-  (void)restore().ok();
-  control_ = std::exchange(other.control_, nullptr);
-  options_ = std::move(other.options_);
-  own_entry_ = std::move(other.own_entry_);
-  found_known_ = other.found_known_;
-  watch_ = std::move(other.watch_);
-  target_ = other.target_;
-  in_force_ = other.in_force_;
-  clock_known_ = other.clock_known_;
-  power_known_ = other.power_known_;
-  failure_ = std::move(other.failure_);
-  futile_ = other.futile_;
-  retry_after_ = other.retry_after_;
-  retry_at_ = other.retry_at_;
-  power_checked_ = other.power_checked_;
-  drifts_ = other.drifts_;
-  fights_ = std::move(other.fights_);
-  yielded_to_ = std::move(other.yielded_to_);
-  ignored_ = std::move(other.ignored_);
-  return *this;
-}
-
 Actuator::~Actuator() { (void)restore().ok(); }
 
 Actuation Actuator::plain(Outcome outcome, std::string error) const {

@@ -2,6 +2,7 @@
 // differs from what is in force, proves that it took effect, and gives the GPU back when it goes.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -49,8 +50,9 @@ class Actuator {
   explicit Actuator(ClockControl* control, ActuatorOptions options = {});
   Actuator(const Actuator&) = delete;
   Actuator& operator=(const Actuator&) = delete;
-  Actuator(Actuator&& other) noexcept;
-  Actuator& operator=(Actuator&& other) noexcept;
+  // The one moved from has no control any more, and restores nothing.
+  Actuator(Actuator&& other) noexcept = default;
+  Actuator& operator=(Actuator&& other) = delete;
   // Restores; an error there has nobody left to hear it, so call restore() first where one listens.
   ~Actuator();
 
@@ -88,7 +90,11 @@ class Actuator {
   Result<void> note_found(bool& written);
   JournalEntry& entry() { return options_.keeping ? options_.keeping->entry : own_entry_; }
 
-  ClockControl* control_;
+  // Gone from an actuator that is moved from, which makes the default move the right one.
+  struct NotOwned {
+    void operator()(ClockControl*) const {}
+  };
+  std::unique_ptr<ClockControl, NotOwned> control_;
   ActuatorOptions options_;
   JournalEntry own_entry_;  // where there is no journal
   bool found_known_ = false;

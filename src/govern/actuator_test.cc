@@ -130,6 +130,32 @@ TEST(Actuator, TheOneMovedFromRestoresNothing) {
   EXPECT_EQ(control.calls, (Calls{"1200..1200", "reset"}));
 }
 
+// Moved at any time it does what one that stays would do: no member is left behind.
+RC_GTEST_PROP(ActuatorProperty, AMoveChangesNothing, (unsigned seed)) {
+  std::mt19937_64 random(seed);
+  TestControl controls[2];
+  ActuatorOptions options{.supported = {1000_MHz, 1010_MHz, 1020_MHz}};
+  Actuator stays(&controls[0], options);
+  auto moves = std::make_unique<Actuator>(&controls[1], options);
+  Estimate estimate;
+  estimate.freshness = Freshness::fresh;
+  estimate.gpu_utilisation = Fraction(1);
+  estimate.throttle_reasons = 0;
+  for (int i = 0; i < 60; ++i) {
+    const auto kind = random() % 4;
+    const Decision decision = kind == 0   ? kRelease
+                              : kind == 1 ? set(static_cast<double>(1000 + 10 * (random() % 3)))
+                                          : kHold;
+    controls[0].refuse = controls[1].refuse = random() % 4 == 0;
+    estimate.time += std::chrono::milliseconds(random() % 1500);
+    estimate.sm_clock = Megahertz(static_cast<double>(1000 + 10 * (random() % 3)));
+    if (random() % 2 == 0) moves = std::make_unique<Actuator>(std::move(*moves));
+    RC_ASSERT(moves->apply(decision, estimate) == stays.apply(decision, estimate));
+  }
+  RC_ASSERT(stays.restore().ok() == moves->restore().ok());
+  RC_ASSERT(controls[0].calls == controls[1].calls);
+}
+
 // Whatever is decided and whatever fails: once writes succeed the GPU is where the decisions want
 // it, and after the end it is as found.
 RC_GTEST_PROP(ActuatorProperty, ConvergesAndRestores, (unsigned seed)) {
