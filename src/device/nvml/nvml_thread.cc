@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <array>
 #include <condition_variable>
 #include <csignal>
 #include <functional>
@@ -20,58 +21,88 @@ using RealTime = std::chrono::steady_clock;
 }  // namespace
 
 struct NvmlSource::Shared {
-  enum class State {
-    idle,
-    busy,   // a call waits for the thread or runs on it
-    ended,  // the thread is about to return and `inner` is gone
-  };
   using Job = std::function<void(TelemetrySource&)>;
 
   std::unique_ptr<TelemetrySource> inner;  // the thread's own, once it runs
   std::mutex mutex;
   std::condition_variable changed;  // any of what follows
-  State state = State::idle;
-  Job job;
-  RealTime::time_point since;  // the start of the call
+  std::array<Job, kKinds> waiting;  // empty: none of that kind
+  std::optional<Kind> running;
+  RealTime::time_point since;  // the start of the call that runs, or that the thread takes next
   bool stop = false;
+  bool ended = false;  // the thread is about to return and `inner` is gone
+
+  Job& waiting_of(Kind kind) { return waiting[static_cast<std::size_t>(kind)]; }
+  bool under_way(Kind kind) { return running == kind || waiting_of(kind); }
+
+  std::optional<Kind> next() {
+    for (std::size_t i = 0; i < kKinds; ++i)
+      if (waiting[i]) return static_cast<Kind>(i);
+    return std::nullopt;
+  }
 
   // The thread. Owns the shared state, so that a hung call finds it when it comes back.
   static void work(const std::shared_ptr<Shared>& shared) {
     std::unique_lock lock(shared->mutex);
     while (true) {
-      shared->changed.wait(lock, [&] { return shared->stop || shared->state == State::busy; });
+      shared->changed.wait(lock, [&] { return shared->stop || shared->next(); });
       if (shared->stop) break;
+      shared->running = shared->next();
       {
-        const Job job = std::exchange(shared->job, nullptr);
+        const Job job = std::exchange(shared->waiting_of(*shared->running), nullptr);
+        shared->since = RealTime::now();
+        shared->changed.notify_all();
         lock.unlock();
         job(*shared->inner);
       }
       lock.lock();
-      shared->state = State::idle;
+      shared->running.reset();
+      shared->since = RealTime::now();
       shared->changed.notify_all();
     }
     lock.unlock();
     shared->inner.reset();  // closing calls the driver too
     lock.lock();
-    shared->state = State::ended;
+    shared->ended = true;
     shared->changed.notify_all();
   }
 
-  // Has the thread do `job`; false while it does another one.
-  bool begin(Job next) {
+  // Has the thread do `job` when its turn comes; false while another one of its kind is under way.
+  bool begin(Kind kind, Job job) {
     const std::lock_guard lock(mutex);
-    if (state != State::idle) return false;
-    job = std::move(next);
-    since = RealTime::now();
-    state = State::busy;
+    if (under_way(kind)) return false;
+    if (!running && !next()) since = RealTime::now();
+    waiting_of(kind) = std::move(job);
     changed.notify_all();
     return true;
   }
 
-  // Waits for the call in progress; false when it is not back in time, counted from its start.
-  bool finish(Duration patience) {
+  // Waits until no call of that kind is under way; false when a call overruns `patience`, counted
+  // from its start. One that still waits then is not made any more.
+  bool finish(Kind kind, Duration patience) {
     std::unique_lock lock(mutex);
-    return changed.wait_until(lock, since + patience, [&] { return state == State::idle; });
+    while (under_way(kind)) {
+      const auto began = since;
+      const bool moved = changed.wait_until(lock, began + patience,
+                                            [&] { return !under_way(kind) || since != began; });
+      if (moved) continue;
+      waiting_of(kind) = nullptr;
+      return false;
+    }
+    return true;
+  }
+
+  bool is_under_way(Kind kind) {
+    const std::lock_guard lock(mutex);
+    return under_way(kind);
+  }
+
+  // A call has run for longer than that. What waits behind it is not made any more.
+  bool overrun(Kind kind, Duration patience) {
+    const std::lock_guard lock(mutex);
+    if (!running || RealTime::now() - since <= patience) return false;
+    waiting_of(kind) = nullptr;
+    return true;
   }
 
   Duration busy_for() {
@@ -116,9 +147,9 @@ NvmlSource::~NvmlSource() {
     shared_->stop = true;
     shared_->changed.notify_all();
     // Nobody waits for a call that overran already.
-    if (shared_->state == Shared::State::idle)
-      ended = shared_->changed.wait_for(lock, patience_.read,
-                                        [&] { return shared_->state == Shared::State::ended; });
+    const auto from = shared_->running ? shared_->since : RealTime::now();
+    ended =
+        shared_->changed.wait_until(lock, from + patience_.read, [&] { return shared_->ended; });
   }
   if (ended)
     thread_.join();
@@ -126,41 +157,62 @@ NvmlSource::~NvmlSource() {
     thread_.detach();
 }
 
+Error NvmlSource::stuck() const {
+  return {Errc::gpu_stuck,
+          fmt::format("GPU {} ({}): a driver call has not come back for {:.2f} s",
+                      capability_.id.index, capability_.id.uuid, seconds(shared_->busy_for()))};
+}
+
 template <class T, class Call>
-NvmlSource::Answer<T> NvmlSource::begin(Call call) {
+NvmlSource::Answer<T> NvmlSource::begin(Kind kind, Call call) {
   // Shared with the call: it may come back when its caller is long gone.
   auto answer = std::make_shared<std::optional<Result<T>>>();
-  const bool begun =
-      shared_->begin([answer, call](TelemetrySource& inner) { answer->emplace(call(inner)); });
+  const bool begun = shared_->begin(
+      kind, [answer, call](TelemetrySource& inner) { answer->emplace(call(inner)); });
   return begun ? answer : nullptr;
 }
 
 template <class T>
-Result<T> NvmlSource::finish(const Answer<T>& answer, Duration patience) {
-  if (answer != nullptr && shared_->finish(patience)) return std::move(**answer);
-  return Error{
-      Errc::gpu_stuck,
-      fmt::format("GPU {} ({}): a driver call has not come back for {:.2f} s", capability_.id.index,
-                  capability_.id.uuid, seconds(shared_->busy_for()))};
-}
-
-template <class T>
-std::optional<Result<T>> NvmlSource::poll(Answer<T>& answer) {
-  const std::lock_guard one_caller(callers_);
-  if (answer == nullptr)
-    return Error{Errc::gpu_stuck,
-                 fmt::format("GPU {}: busy with another call", capability_.id.index)};
-  // Idle: the answer is there, and so is that of any call that was begun after it.
-  if (!shared_->finish(Duration::zero())) return std::nullopt;
-  return **std::exchange(answer, nullptr);
+Result<T> NvmlSource::finish(Kind kind, const Answer<T>& answer, Duration patience) {
+  if (answer != nullptr && shared_->finish(kind, patience)) return std::move(**answer);
+  return stuck();
 }
 
 template <class T, class Call>
-Result<T> NvmlSource::run(Call call, Duration patience) {
+Result<T> NvmlSource::run(Kind kind, Call call, Duration patience) {
   const std::lock_guard one_caller(callers_);
-  // A reading that is late is waited for; one that hangs has overrun this already.
-  if (!shared_->finish(patience)) return finish<T>(nullptr, patience);
-  return finish<T>(begin<T>(std::move(call)), patience);
+  // One of its kind that is late is waited for; one that hangs has overrun this already.
+  if (!shared_->finish(kind, patience)) return stuck();
+  return finish<T>(kind, begin<T>(kind, std::move(call)), patience);
+}
+
+template <class T, class Call>
+void NvmlSource::start(Kind kind, Begun<T>& begun, Call call) {
+  const std::lock_guard one_caller(callers_);
+  if (auto answer = begin<T>(kind, std::move(call)))
+    begun = {std::move(answer), false};
+  else
+    begun.refused = true;
+}
+
+template <class T>
+std::optional<Result<T>> NvmlSource::poll(Kind kind, Begun<T>& begun) {
+  const std::lock_guard one_caller(callers_);
+  if (begun.answer != nullptr && !shared_->is_under_way(kind)) {
+    const Answer<T> answer = std::exchange(begun, {}).answer;
+    if (*answer) return **answer;
+    return stuck();  // it was waiting when another caller gave up
+  }
+  if (shared_->overrun(kind, patience_.polled)) {
+    begun = {};
+    return stuck();
+  }
+  if (std::exchange(begun.refused, false))
+    return Error{Errc::busy, fmt::format("GPU {}: busy with an earlier call of the same kind",
+                                         capability_.id.index)};
+  if (begun.answer != nullptr) return std::nullopt;
+  return Error{Errc::invalid_argument,
+               fmt::format("GPU {}: no such call was begun", capability_.id.index)};
 }
 
 template <class T, class Call>
@@ -168,49 +220,49 @@ Result<T> NvmlSource::run_control(Call call) {
   if (control_ == nullptr)
     return Error{Errc::not_supported, capability_.id.uuid + ": opened for reading only"};
   ClockControl* control = control_;
-  return run<T>([control, call](TelemetrySource&) { return call(*control); }, patience_.write);
+  return run<T>(
+      Kind::write, [control, call](TelemetrySource&) { return call(*control); }, patience_.write);
 }
 
 void NvmlSource::start_reading(const ReadPlan& plan) {
   const std::lock_guard one_caller(callers_);
-  started_ = begin<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
+  started_ =
+      begin<Sample>(Kind::reading, [plan](TelemetrySource& inner) { return inner.read(plan); });
 }
 
 Result<Sample> NvmlSource::read(const ReadPlan& plan) {
-  const std::lock_guard one_caller(callers_);
-  Answer<Sample> answer = std::exchange(started_, nullptr);
-  // A list of processes may be under way: it is waited for; one that hangs has overrun this
-  // already.
-  if (answer == nullptr && shared_->finish(patience_.read))
-    answer = begin<Sample>([plan](TelemetrySource& inner) { return inner.read(plan); });
-  return finish<Sample>(answer, patience_.read);
+  {
+    const std::lock_guard one_caller(callers_);
+    if (const Answer<Sample> answer = std::exchange(started_, nullptr))
+      return finish<Sample>(Kind::reading, answer, patience_.read);
+  }
+  return run<Sample>(
+      Kind::reading, [plan](TelemetrySource& inner) { return inner.read(plan); }, patience_.read);
 }
 
 Result<std::vector<GpuProcess>> NvmlSource::processes() {
-  return run<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); },
-                                      patience_.read);
+  return run<std::vector<GpuProcess>>(
+      Kind::listing, [](TelemetrySource& inner) { return inner.processes(); }, patience_.read);
 }
 
 void NvmlSource::start_processes() {
-  const std::lock_guard one_caller(callers_);
-  listing_ =
-      begin<std::vector<GpuProcess>>([](TelemetrySource& inner) { return inner.processes(); });
+  start(Kind::listing, listing_, [](TelemetrySource& inner) { return inner.processes(); });
 }
 
 std::optional<Result<std::vector<GpuProcess>>> NvmlSource::poll_processes() {
-  return poll(listing_);
+  return poll(Kind::listing, listing_);
 }
 
 Result<Tenancy> NvmlSource::tenancy() {
-  return run<Tenancy>([](TelemetrySource& inner) { return inner.tenancy(); }, patience_.read);
+  return run<Tenancy>(
+      Kind::survey, [](TelemetrySource& inner) { return inner.tenancy(); }, patience_.read);
 }
 
 void NvmlSource::start_tenancy() {
-  const std::lock_guard one_caller(callers_);
-  surveying_ = begin<Tenancy>([](TelemetrySource& inner) { return inner.tenancy(); });
+  start(Kind::survey, surveying_, [](TelemetrySource& inner) { return inner.tenancy(); });
 }
 
-std::optional<Result<Tenancy>> NvmlSource::poll_tenancy() { return poll(surveying_); }
+std::optional<Result<Tenancy>> NvmlSource::poll_tenancy() { return poll(Kind::survey, surveying_); }
 
 Result<void> NvmlSource::lock_sm_clock(Megahertz lowest, Megahertz highest) {
   return run_control<void>(

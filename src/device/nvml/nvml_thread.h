@@ -2,6 +2,7 @@
 // its caller a deadline and the other GPUs nothing.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,11 +18,16 @@ namespace derate {
 struct NvmlPatience {
   Duration read = std::chrono::seconds(2);
   Duration write = std::chrono::seconds(2);
+  // Of a call that nobody waits for: a list of processes, a survey of tenants.
+  Duration polled = std::chrono::seconds(2);
 };
 
-// Makes the calls of `inner` on a thread of its own. A call that overruns its caller's patience
-// gives Errc::gpu_stuck, and so at once does every call after it for as long as it hangs; when it
-// comes back late, its answer is dropped and the GPU is read again.
+// Makes the calls of `inner` on a thread of its own, one after the other: of each kind (a write, a
+// reading, a list of processes, a survey of tenants) one at most waits or runs. A call that
+// overruns its caller's patience gives Errc::gpu_stuck, and so at once does every call after it for
+// as long as it hangs; when it comes back late, its answer is dropped and the GPU is read again.
+// Patience begins when the thread takes the call: the time behind another call does not count, and
+// a call that still waits when its caller has given up is never made.
 //
 // A call that hangs while this object goes is left behind together with `inner`, so what `inner`
 // refers to (its clock) must live as long as the process.
@@ -55,28 +61,40 @@ class NvmlSource final : public TelemetrySource, public ClockControl {
 
  private:
   struct Shared;  // with the thread, which may outlive this object
+  // Of calls that wait for the thread it takes the first of these first: a loop waits for those.
+  enum class Kind : std::uint8_t { write, reading, listing, survey };
+  static constexpr std::size_t kKinds = 4;
   template <class T>
   using Answer = std::shared_ptr<std::optional<Result<T>>>;  // shared with the call
+  // A call that is polled for.
+  template <class T>
+  struct Begun {
+    Answer<T> answer;      // null: none was begun, or its answer was taken
+    bool refused = false;  // asked again meanwhile
+  };
 
   NvmlSource(Capability capability, ClockControl* control, NvmlPatience patience);
-  // Begins a call; null while another one runs.
+  // Has the thread make a call; null while another one of its kind is under way.
   template <class T, class Call>
-  Answer<T> begin(Call call);
+  Answer<T> begin(Kind kind, Call call);
   template <class T>
-  Result<T> finish(const Answer<T>& answer, Duration patience);
-  template <class T>
-  std::optional<Result<T>> poll(Answer<T>& answer);
+  Result<T> finish(Kind kind, const Answer<T>& answer, Duration patience);
   template <class T, class Call>
-  Result<T> run(Call call, Duration patience);
+  Result<T> run(Kind kind, Call call, Duration patience);
   template <class T, class Call>
   Result<T> run_control(Call call);
+  template <class T, class Call>
+  void start(Kind kind, Begun<T>& begun, Call call);
+  template <class T>
+  std::optional<Result<T>> poll(Kind kind, Begun<T>& begun);
+  Error stuck() const;
 
   Capability capability_;
   ClockControl* control_;  // the thread's own, like the source
   NvmlPatience patience_;
   Answer<Sample> started_;
-  Answer<std::vector<GpuProcess>> listing_;
-  Answer<Tenancy> surveying_;
+  Begun<std::vector<GpuProcess>> listing_;
+  Begun<Tenancy> surveying_;
   std::mutex callers_;  // one caller at a time
   std::shared_ptr<Shared> shared_;
   std::thread thread_;

@@ -25,20 +25,29 @@ struct Gate {
   std::mutex mutex;
   std::condition_variable changed;
   bool shut = false;
+  int let_through = 0;  // while it is shut
   int inside = 0;
+  int passed = 0;
   int destroyed = 0;
 
+  void let_one_through() {
+    const std::lock_guard lock(mutex);
+    ++let_through;
+    changed.notify_all();
+  }
   void set(bool closed) {
     const std::lock_guard lock(mutex);
-    shut = closed;
+    shut = closed, let_through = 0;
     changed.notify_all();
   }
   void pass() {
     std::unique_lock lock(mutex);
     ++inside;
     changed.notify_all();
-    changed.wait(lock, [&] { return !shut; });
+    changed.wait(lock, [&] { return !shut || let_through > 0; });
+    if (shut) --let_through;
     --inside;
+    ++passed;
     changed.notify_all();
   }
   int count_inside() {
@@ -90,9 +99,19 @@ class GatedSource final : public TelemetrySource {
   int readings_ = 0;
 };
 
+// Polls until there is an answer.
+template <class Poll>
+auto answer_of(Poll poll) {
+  const auto end = RealTime::now() + kLong;
+  auto answer = poll();
+  for (; !answer && RealTime::now() < end; answer = poll()) std::this_thread::yield();
+  return answer;
+}
+
 struct NvmlSourceTest : ::testing::Test {
   std::unique_ptr<NvmlSource> create(Duration deadline) {
-    return *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr, {deadline, deadline});
+    return *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr,
+                               {deadline, deadline, kLong});
   }
   // Reads until the GPU answers again.
   Result<Sample> read_when_back(NvmlSource& source) {
@@ -232,7 +251,7 @@ TEST_F(NvmlSourceTest, ImpatientCallersGoOnAndALateReadingIsDropped) {
 
 TEST_F(NvmlSourceTest, AListOfProcessesIsWaitedForByNobody) {
   const auto source = create(kShort);
-  EXPECT_EQ(source->poll_processes()->error().code, Errc::gpu_stuck);  // none was begun
+  EXPECT_EQ(source->poll_processes()->error().code, Errc::invalid_argument);  // none was begun
   gate->set(true);
   source->start_processes();
   ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
@@ -246,32 +265,156 @@ TEST_F(NvmlSourceTest, AListOfProcessesIsWaitedForByNobody) {
   EXPECT_EQ(listed->error().code, Errc::no_permission);
 }
 
-// A reading that finds the list still under way comes after it.
+// A reading that finds the list still under way comes after it, and before one that only waits.
 TEST_F(NvmlSourceTest, AReadingWaitsForAListThatIsUnderWay) {
   const auto source = create(kLong);
   for (int i = 1; i <= 50; ++i) {
     source->start_processes();
     source->start_reading({});
     EXPECT_EQ(source->read({})->energy, Joules(i));
-    EXPECT_TRUE(source->poll_processes());
+    EXPECT_TRUE(answer_of([&] { return source->poll_processes(); }));
   }
 }
 
 TEST_F(NvmlSourceTest, TenantsAreWaitedForByNobody) {
   const auto source = create(kShort);
-  EXPECT_EQ(source->poll_tenancy()->error().code, Errc::gpu_stuck);  // none was begun
+  EXPECT_EQ(source->poll_tenancy()->error().code, Errc::invalid_argument);  // none was begun
   gate->set(true);
   source->start_tenancy();
   ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
   EXPECT_FALSE(source->poll_tenancy());
-  source->start_processes();  // not while the other call is under way
-  EXPECT_EQ(source->poll_processes()->error().code, Errc::gpu_stuck);
   EXPECT_EQ(source->tenancy().error().code, Errc::gpu_stuck);
   gate->set(false);
   EXPECT_TRUE(read_when_back(*source).ok());
   const auto told = source->poll_tenancy();
   ASSERT_TRUE(told);
   EXPECT_EQ(told->error().code, Errc::no_permission);
+}
+
+// Both come due in one round of a loop: neither is refused because of the other.
+TEST_F(NvmlSourceTest, CallsOfTwoKindsWaitForEachOther) {
+  const auto source = create(kLong);
+  for (int i = 0; i < 50; ++i) {
+    gate->set(true);
+    source->start_processes();
+    source->start_tenancy();
+    source->start_reading({});
+    EXPECT_FALSE(source->poll_processes());
+    EXPECT_FALSE(source->poll_tenancy());
+    gate->set(false);
+    EXPECT_TRUE(source->read({}).ok());
+    const auto listed = answer_of([&] { return source->poll_processes(); });
+    const auto surveyed = answer_of([&] { return source->poll_tenancy(); });
+    ASSERT_TRUE(listed && surveyed);
+    EXPECT_EQ(listed->error().code, Errc::no_permission);  // the source's own answer
+    EXPECT_EQ(surveyed->error().code, Errc::no_permission);
+  }
+}
+
+TEST_F(NvmlSourceTest, AskedTwiceForTheSameItIsBusyAndTheFirstAnswerIsKept) {
+  const auto source = create(kLong);
+  gate->set(true);
+  source->start_processes();
+  source->start_processes();
+  const auto refused = source->poll_processes();
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->error().code, Errc::busy);
+  EXPECT_EQ(refused->error().message, "GPU 3: busy with an earlier call of the same kind");
+  EXPECT_FALSE(source->poll_processes());
+  gate->set(false);
+  const auto listed = answer_of([&] { return source->poll_processes(); });
+  ASSERT_TRUE(listed);
+  EXPECT_EQ(listed->error().code, Errc::no_permission);
+  EXPECT_EQ(source->poll_processes()->error().code, Errc::invalid_argument);
+}
+
+// What waits behind a call that hangs is told that the GPU is stuck, and never made.
+TEST_F(NvmlSourceTest, ACallThatNobodyWaitsForIsStuckWhenItOverruns) {
+  const auto source =
+      *NvmlSource::create(std::make_unique<GatedSource>(gate), nullptr, {kLong, kLong, kShort});
+  gate->set(true);
+  source->start_tenancy();
+  ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
+  source->start_processes();
+  const auto surveyed = answer_of([&] { return source->poll_tenancy(); });
+  ASSERT_TRUE(surveyed);
+  EXPECT_EQ(surveyed->error().code, Errc::gpu_stuck);
+  EXPECT_EQ(source->poll_processes()->error().code, Errc::gpu_stuck);
+  source->start_tenancy();  // still hung
+  EXPECT_EQ(source->poll_tenancy()->error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*source).ok());
+  EXPECT_EQ(gate->passed, 3);  // a survey is a reading and a list; then a reading
+  source->start_tenancy();
+  EXPECT_EQ(answer_of([&] { return source->poll_tenancy(); })->error().code, Errc::no_permission);
+}
+
+// Two calls that each take most of a patience: the second is not stuck. Repeated where a busy
+// machine had one of them take more than it.
+TEST_F(NvmlSourceTest, TheTimeBehindAnotherCallIsNotBeingStuck) {
+  constexpr Duration kPatience = 300ms, kHeld = 200ms;
+  const auto end = RealTime::now() + kLong;
+  SystemClock clock;
+  for (bool told = false; !told && RealTime::now() < end;) {
+    const auto source = create(kPatience);
+    gate->set(true);
+    const int before = gate->passed;
+    const auto first = RealTime::now();
+    source->start_processes();
+    gate->wait([&] { return gate->inside == 1; });
+    RealTime::time_point second{}, last{};
+    std::thread holder([&] {
+      clock.sleep_until(clock.now() + kHeld);
+      second = RealTime::now();
+      gate->let_one_through();
+      gate->wait([&] { return gate->passed == before + 1; });
+      clock.sleep_until(clock.now() + kHeld);
+      gate->let_one_through();
+    });
+    const auto sample = source->read({});
+    last = RealTime::now();
+    holder.join();
+    gate->set(false);
+    told = second - first < kPatience && last - second < kPatience;
+    if (!told) continue;
+    EXPECT_GT(last - first, kPatience);
+    EXPECT_TRUE(sample.ok()) << sample.error().message;
+  }
+}
+
+// Counts its writes.
+struct CountedControl final : ClockControl {
+  Result<void> lock_sm_clock(Megahertz, Megahertz) override { return ++writes, Result<void>(); }
+  Result<void> reset_sm_clock() override { return ++writes, Result<void>(); }
+  Result<void> set_power_limit(Watts) override { return ++writes, Result<void>(); }
+  Result<GpuSettings> settings() override { return GpuSettings{}; }
+  std::atomic<int> writes{0};
+};
+
+// Its caller was told that it failed: it must not come true afterwards.
+TEST_F(NvmlSourceTest, AWriteThatWaitedInVainIsNotMadeLater) {
+  CountedControl control;
+  const auto source =
+      *NvmlSource::create(std::make_unique<GatedSource>(gate), &control, {kShort, kShort, kLong});
+  gate->set(true);
+  source->start_processes();
+  ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
+  EXPECT_EQ(source->reset_sm_clock().error().code, Errc::gpu_stuck);
+  gate->set(false);
+  EXPECT_TRUE(read_when_back(*source).ok());
+  EXPECT_EQ(control.writes, 0);
+}
+
+// A call that is about to come back is waited for: a handle that is closed is closed.
+TEST_F(NvmlSourceTest, TheDestructorWaitsForACallThatIsUnderWay) {
+  auto source = create(kLong);
+  gate->set(true);
+  source->start_tenancy();
+  ASSERT_TRUE(gate->wait([&] { return gate->inside == 1; }));
+  std::thread opener([&] { gate->set(false); });
+  source.reset();
+  EXPECT_EQ(gate->destroyed, 1);
+  opener.join();
 }
 
 TEST(NvmlSource, TellsTheTenantsOfItsGpu) {
