@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <variant>
+#include <vector>
 
 #include "base/text.h"
 #include "config/toml_values.h"
@@ -148,6 +150,14 @@ Result<void> check_together(const Settings& s, std::string_view file) {
   return {};
 }
 
+using SettingValue = std::variant<std::string, bool, double, std::optional<double>>;
+
+std::vector<SettingValue> values_of(const Settings& settings) {
+  std::vector<SettingValue> out;
+  visit_settings(settings, [&](const SettingInfo&, const auto& value) { out.emplace_back(value); });
+  return out;
+}
+
 std::string printed(const std::string& value) { return quoted(value); }
 std::string printed(bool value) { return value ? "true" : "false"; }
 std::string printed(double value) { return fmt::format("{}", value); }
@@ -176,6 +186,19 @@ std::string job_example() {
 }
 
 }  // namespace
+
+std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
+  std::set<Scope> out;
+  const auto old = values_of(before), now = values_of(after);
+  std::size_t at = 0;
+  visit_settings(after, [&](const SettingInfo& info, const auto&) {
+    if (old[at] != now[at]) out.insert(info.scope);
+    ++at;
+  });
+  if (before.jobs != after.jobs) out.insert(Scope::service);
+  if (before.policy_settings != after.policy_settings) out.insert(Scope::assignment);
+  return out;
+}
 
 Result<Settings> parse_config(std::string_view text, std::string_view file) {
   const toml::table table = TRY(parse_toml(text, file));

@@ -96,6 +96,38 @@ TEST(Config, JobsKeepTheirOrder) {
   EXPECT_EQ(print_config(back), print_config(s));
 }
 
+// Each setting alone concerns whom it is declared for; what is new concerns all until it is
+// declared.
+TEST(Config, AChangedSettingConcernsItsScope) {
+  const Settings before;
+  EXPECT_TRUE(changed_scopes(before, before).empty());
+  std::size_t count = 0;
+  visit_settings(before, [&](const SettingInfo&, const auto&) { ++count; });
+  for (std::size_t i = 0; i < count; ++i) {
+    Settings after;
+    std::size_t at = 0;
+    Scope scope{};
+    visit_settings(after, [&](const SettingInfo& info, auto& value) {
+      if (at++ != i) return;
+      scope = info.scope;
+      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>)
+        value = !value;
+      else if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::string>)
+        value += "x";
+      else
+        value = 7;
+    });
+    EXPECT_EQ(changed_scopes(before, after), std::set<Scope>{scope});
+  }
+  Settings jobs, policies;
+  jobs.jobs.push_back({"a", "", "", "batch", {}, ""});
+  policies.policy_settings.push_back({"geepafs", "delta", "0.05", ""});
+  EXPECT_EQ(changed_scopes(before, jobs), std::set<Scope>{Scope::service});
+  EXPECT_EQ(changed_scopes(before, policies), std::set<Scope>{Scope::assignment});
+  constexpr SettingInfo undeclared{"a", "b", "", ""};
+  static_assert(undeclared.scope == Scope::governor);
+}
+
 TEST(Config, EveryClassIsNamed) {
   const JobSetting none;
   visit_job(none, [](const SettingInfo& info, const auto&) {

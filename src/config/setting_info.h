@@ -2,9 +2,19 @@
 // made of it, and they drive parsing, defaults, checks, printing and documentation.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 
 namespace derate {
+
+// What a changed setting concerns in a daemon that takes its file in anew.
+enum class Scope : std::uint8_t {
+  governor,    // the loop's own rules: every GPU is given back and taken anew
+  assignment,  // who governs what: the GPUs that are to be governed otherwise than before
+  gpu,         // how a GPU is governed: every one that is
+  observer,    // how a GPU is only observed: every one that is
+  service,     // no GPU: what is served beside them
+};
 
 // A number must lie in [lowest, highest], and so must each of a list.
 struct SettingInfo {
@@ -14,6 +24,21 @@ struct SettingInfo {
   const char* summary;
   double lowest = 0;
   double highest = std::numeric_limits<double>::infinity();
+  // Where none is declared everything is begun anew: that takes any setting in.
+  Scope scope = Scope::governor;
 };
+
+template <Scope kScope>
+struct ScopedSetting : SettingInfo {
+  // The fields of SettingInfo, in their order.
+  constexpr ScopedSetting(const char* in_section, const char* of_key, const char* in_unit,
+                          const char* means, double least = 0,
+                          double most = std::numeric_limits<double>::infinity())
+      : SettingInfo{in_section, of_key, in_unit, means, least, most, kScope} {}
+};
+using AssignmentSetting = ScopedSetting<Scope::assignment>;
+using GpuSetting = ScopedSetting<Scope::gpu>;
+using ObserverSetting = ScopedSetting<Scope::observer>;
+using ServiceSetting = ScopedSetting<Scope::service>;
 
 }  // namespace derate

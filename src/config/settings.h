@@ -14,6 +14,7 @@ namespace derate {
 struct PolicySetting {
   std::string policy, name, value;  // value as text: "0.05", "952,1147"
   std::string where;                // FILE:LINE:COLUMN
+  bool operator==(const PolicySetting&) const = default;
 };
 
 // A [[job]] entry: what its processes may lose. The first that matches a process holds.
@@ -22,6 +23,7 @@ struct JobSetting {
   std::string job_class;  // core/job_class.h; empty: none
   std::optional<double> delta;
   std::string where;  // FILE:LINE:COLUMN
+  bool operator==(const JobSetting&) const = default;
 };
 
 struct Settings {
@@ -57,63 +59,82 @@ struct Settings {
   std::vector<PolicySetting> policy_settings;
 };
 
+// The section [tune].
+template <class S, class V>
+void visit_tuning(S& s, V&& visit) {
+  visit(
+      ServiceSetting{
+          "tune", "users", "",
+          "who may have limits and clocks turned for a trial: root (and the daemon's own "
+          "user) or everyone who has a process on its GPUs; others are measured and get "
+          "batch sizes"},
+      s.tune_users);
+  visit(ServiceSetting{"tune", "lease_s", "s",
+                       "a trial whose client is silent for longer is given up", 1, 86400},
+        s.tune_lease_s);
+}
+
 // The section [attribute].
 template <class S, class V>
 void visit_attribution(S& s, V&& visit) {
-  visit(SettingInfo{"attribute", "enabled", "",
-                    "derated splits each GPU's energy among those who use it, and keeps it"},
+  visit(ServiceSetting{"attribute", "enabled", "",
+                       "derated splits each GPU's energy among those who use it, and keeps it"},
         s.attribute);
-  visit(SettingInfo{"attribute", "method", "",
-                    "how: see `derate attribute methods`; empty: the first of them"},
+  visit(ServiceSetting{"attribute", "method", "",
+                       "how: see `derate attribute methods`; empty: the first of them"},
         s.attribute_method);
-  visit(SettingInfo{"attribute", "idle_rule", "",
-                    "who bears what an idle GPU draws: unallocated (nobody), by_slice or equal"},
+  visit(ServiceSetting{"attribute", "idle_rule", "",
+                       "who bears what an idle GPU draws: unallocated (nobody), by_slice or equal"},
         s.idle_rule);
-  visit(SettingInfo{"attribute", "interval_s", "s", "split every", 0.2, 60},
+  visit(ServiceSetting{"attribute", "interval_s", "s", "split every", 0.2, 60},
         s.attribute_interval_s);
-  visit(SettingInfo{"attribute", "keep_days", "days",
-                    "what was used longer ago is forgotten; after a week minutes become hours", 1,
-                    36500},
+  visit(ServiceSetting{"attribute", "keep_days", "days",
+                       "what was used longer ago is forgotten; after a week minutes become hours",
+                       1, 36500},
         s.attribute_keep_days);
-  visit(SettingInfo{"attribute", "price_per_kwh", "", "for bills; default: none", 0, 1000},
+  visit(ServiceSetting{"attribute", "price_per_kwh", "", "for bills; default: none", 0, 1000},
         s.price_per_kwh);
-  visit(SettingInfo{"attribute", "currency", "", "of that price"}, s.currency);
-  visit(SettingInfo{"attribute", "co2_g_per_kwh", "g", "for bills; default: none", 0, 10000},
+  visit(ServiceSetting{"attribute", "currency", "", "of that price"}, s.currency);
+  visit(ServiceSetting{"attribute", "co2_g_per_kwh", "g", "for bills; default: none", 0, 10000},
         s.co2_g_per_kwh);
-  visit(SettingInfo{"attribute", "pod_resources", "",
-                    "the kubelet's socket that says which pod has which GPU; empty: not asked"},
+  visit(ServiceSetting{"attribute", "pod_resources", "",
+                       "the kubelet's socket that says which pod has which GPU; empty: not asked"},
         s.pod_resources);
 }
 
-// Calls visit(info, value) for every setting, in the order of the documentation. S is Settings or
-// const Settings; the values are string, bool, double or optional<double>.
+// Calls visit(info, value) for every setting, in the order of the documentation. What has no scope
+// is the governor's: the rules of safety and sampling are. S is Settings or const Settings; the
+// values are string, bool, double or optional<double>.
 template <class S, class V>
 void visit_settings(S& s, V&& visit) {
-  visit(SettingInfo{"governor", "policy", "", "the policy or mode: see `derate policy list`"},
+  visit(AssignmentSetting{"governor", "policy", "", "the policy or mode: see `derate policy list`"},
         s.policy);
-  visit(SettingInfo{"governor", "gpus", "",
-                    "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
-        s.gpus);
-  visit(SettingInfo{"governor", "govern", "",
-                    "derated governs these GPUs from its start; false: it observes until told"},
-        s.govern);
-  visit(SettingInfo{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
-  visit(SettingInfo{"governor", "on_drift", "",
-                    "another tool changes what was set: reassert (a fight is given up) or yield"},
+  visit(
+      AssignmentSetting{
+          "governor", "gpus", "",
+          "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
+      s.gpus);
+  visit(
+      AssignmentSetting{"governor", "govern", "",
+                        "derated governs these GPUs from its start; false: it observes until told"},
+      s.govern);
+  visit(AssignmentSetting{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
+  visit(GpuSetting{"governor", "on_drift", "",
+                   "another tool changes what was set: reassert (a fight is given up) or yield"},
         s.on_drift);
   visit(
-      SettingInfo{"envelope", "lowest_clock_mhz", "MHz",
-                  "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
+      GpuSetting{"envelope", "lowest_clock_mhz", "MHz",
+                 "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
       s.lowest_clock_mhz);
-  visit(SettingInfo{"envelope", "highest_clock_mhz", "MHz",
-                    "highest SM clock allowed; default: the highest supported", 1, 10000},
+  visit(GpuSetting{"envelope", "highest_clock_mhz", "MHz",
+                   "highest SM clock allowed; default: the highest supported", 1, 10000},
         s.highest_clock_mhz);
-  visit(SettingInfo{"found", "locked_lowest_mhz", "MHz",
-                    "the clock lock that restoring sets again, since no driver tells it; default: "
-                    "none, the lock is reset",
-                    1, 10000},
+  visit(GpuSetting{"found", "locked_lowest_mhz", "MHz",
+                   "the clock lock that restoring sets again, since no driver tells it; default: "
+                   "none, the lock is reset",
+                   1, 10000},
         s.found_lowest_mhz);
-  visit(SettingInfo{"found", "locked_highest_mhz", "MHz", "the other end of it", 1, 10000},
+  visit(GpuSetting{"found", "locked_highest_mhz", "MHz", "the other end of it", 1, 10000},
         s.found_highest_mhz);
   visit(
       SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
@@ -130,8 +151,8 @@ void visit_settings(S& s, V&& visit) {
                     "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20,
                     120},
         s.temperature_limit_celsius);
-  visit(SettingInfo{"sampling", "observe_every_s", "s",
-                    "derated reads a GPU that it only observes every", 0.01, 60},
+  visit(ObserverSetting{"sampling", "observe_every_s", "s",
+                        "derated reads a GPU that it only observes every", 0.01, 60},
         s.observe_every_s);
   visit(SettingInfo{"sampling", "energy_every_s", "s", "read the energy counter every", 0.1, 60},
         s.energy_every_s);
@@ -141,17 +162,11 @@ void visit_settings(S& s, V&& visit) {
   visit(SettingInfo{"sampling", "processes_every_s", "s",
                     "count the processes that hold a compute context every", 0.1, 60},
         s.processes_every_s);
-  visit(SettingInfo{"promise", "max_delta", "",
-                    "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
-        s.max_delta);
-  visit(SettingInfo{"tune", "users", "",
-                    "who may have limits and clocks turned for a trial: root (and the daemon's own "
-                    "user) or everyone who has a process on its GPUs; others are measured and get "
-                    "batch sizes"},
-        s.tune_users);
-  visit(SettingInfo{"tune", "lease_s", "s", "a trial whose client is silent for longer is given up",
-                    1, 86400},
-        s.tune_lease_s);
+  visit(
+      ServiceSetting{"promise", "max_delta", "",
+                     "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
+      s.max_delta);
+  visit_tuning(s, visit);
   visit_attribution(s, visit);
 }
 
