@@ -30,6 +30,7 @@ Result<void> check_policy_settings(const Settings& settings, const std::string& 
 struct ChosenPolicy {
   const PolicyInfo* info = nullptr;
   ParamValues params;
+  bool operator==(const ChosenPolicy&) const = default;
 };
 
 // The command line's policy and parameters over the configuration's.

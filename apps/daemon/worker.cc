@@ -29,35 +29,6 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
   return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
 }
 
-// Whether a GPU is to be governed anew; promises are taken in without, and how often others are
-// read.
-bool same_governing(Settings a, const Settings& b) {
-  a.observe_every_s = b.observe_every_s;
-  a.max_delta = b.max_delta;
-  a.jobs = b.jobs;
-  a.tune_users = b.tune_users;
-  a.tune_lease_s = b.tune_lease_s;
-  a.attribute = b.attribute;
-  a.attribute_method = b.attribute_method;
-  a.idle_rule = b.idle_rule;
-  a.attribute_interval_s = b.attribute_interval_s;
-  a.attribute_keep_days = b.attribute_keep_days;
-  a.price_per_kwh = b.price_per_kwh;
-  a.currency = b.currency;
-  a.co2_g_per_kwh = b.co2_g_per_kwh;
-  a.pod_resources = b.pod_resources;
-  return print_config(a) == print_config(b);
-}
-
-// What of the settings is the governor's as a whole, not one GPU's.
-bool same_rules(const Settings& a, const Settings& b) {
-  return a.stale_after_s == b.stale_after_s && a.expire_after_s == b.expire_after_s &&
-         a.idle_after_s == b.idle_after_s && a.lower_every_s == b.lower_every_s &&
-         a.temperature_limit_celsius == b.temperature_limit_celsius &&
-         a.energy_every_s == b.energy_every_s && a.activity_every_s == b.activity_every_s &&
-         a.processes_every_s == b.processes_every_s;
-}
-
 // A reading of the power is held for two of the rounds that it is taken in, or a sampler's gap.
 Duration held_for(const Settings& settings) {
   constexpr Duration kLeast = std::chrono::seconds(2);
@@ -735,38 +706,43 @@ void Worker::publish() {
 // ----------------------------------------------------------------------------------------
 
 void Worker::reload(const Settings& settings) {
-  const bool rules = !same_rules(settings, settings_);
-  const Settings before = std::exchange(settings_, settings);
+  const std::set<Scope> changed = changed_scopes(settings_, settings);
+  settings_ = settings;
   set_up_desk();
   if (governor_ == nullptr) return;
   tell_unknown_gpus();
-  if (rules) {
-    // The rules are the governor's own: everything is given back and begun anew.
-    if (const auto restored = governor_->restore(); !restored.ok())
-      options_.tell("not restored: " + restored.error().message);
-    std::vector<GovernedGpu> seats;
-    for (std::size_t at = 0; at < posts_.size(); ++at) {
-      Post& post = posts_[at];
-      if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
-      (void)governor_->replace(at, observer(post));
-      post.wanted = by_configuration(post.gpu.source->capability().id);
-      seats.push_back(seat(post));
-      let_go(post);
-    }
-    governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
-    return;
-  }
-  if (before.observe_every_s != settings_.observe_every_s)
-    for (std::size_t at = 0; at < posts_.size(); ++at)
-      if (posts_[at].policy.empty()) (void)governor_->replace(at, observer(posts_[at]));
-  if (same_governing(before, settings_)) return;
+  if (changed.contains(Scope::governor))
+    take_rules();
+  else
+    take_governing(changed);
+}
+
+// The rules are the governor's own: everything is given back and begun anew.
+void Worker::take_rules() {
+  if (const auto restored = governor_->restore(); !restored.ok())
+    options_.tell("not restored: " + restored.error().message);
+  std::vector<GovernedGpu> seats;
   for (std::size_t at = 0; at < posts_.size(); ++at) {
-    const GpuId& id = posts_[at].gpu.source->capability().id;
-    if (commanded_.contains(id.uuid)) continue;
-    auto wanted = by_configuration(id);
-    if (!wanted && !posts_[at].wanted) continue;
-    if (const auto done = assign(at, std::move(wanted)); !done.ok())
-      options_.tell("not restored: " + done.error().message);
+    Post& post = posts_[at];
+    if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
+    (void)governor_->replace(at, observer(post));
+    post.wanted = by_configuration(post.gpu.source->capability().id);
+    seats.push_back(seat(post));
+    let_go(post);
+  }
+  governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
+}
+
+void Worker::take_governing(const std::set<Scope>& changed) {
+  for (std::size_t at = 0; at < posts_.size(); ++at) {
+    Post& post = posts_[at];
+    auto wanted = by_configuration(post.gpu.source->capability().id);
+    if (wanted != post.wanted || (wanted && changed.contains(Scope::gpu))) {
+      if (const auto done = assign(at, std::move(wanted)); !done.ok())
+        options_.tell("not restored: " + done.error().message);
+    } else if (changed.contains(Scope::observer) && post.policy.empty()) {
+      (void)governor_->replace(at, observer(post));
+    }
   }
 }
 

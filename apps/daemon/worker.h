@@ -86,7 +86,8 @@ class Worker : public TunedGpus {
   bool running() const { return governor_ != nullptr; }
 
   // A new configuration: GPUs that it does not change go on as they are. A GPU that a command gave
-  // a policy keeps it.
+  // a policy keeps it, in the new envelope. What each setting changes is its scope
+  // (setting_info.h).
   void reload(const Settings& settings);
   // A request of the control socket, answered with a line of JSON (docs/control.md).
   std::string handle(std::string_view request, const Peer& peer);
@@ -107,6 +108,7 @@ class Worker : public TunedGpus {
   struct Assignment {
     ChosenPolicy policy;
     bool dry_run = false;
+    bool operator==(const Assignment&) const = default;
   };
   struct Tuning {
     std::vector<std::string> gpus;  // UUIDs, in the run's order
@@ -171,6 +173,8 @@ class Worker : public TunedGpus {
   void tell_gpus();
   void publish();
 
+  void take_rules();
+  void take_governing(const std::set<Scope>& changed);
   Result<std::string> obey(const Json& request, const Peer& peer);
   Result<std::string> set_policy(const Json& request);
   Result<std::string> release_gpus(const Json& request);

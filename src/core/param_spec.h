@@ -32,6 +32,7 @@ class ParamValues {
   std::optional<double> number(std::string_view name) const;
   std::optional<std::vector<double>> list(std::string_view name) const;
   void set(std::string_view name, std::vector<double> value);
+  bool operator==(const ParamValues&) const = default;
 
  private:
   std::map<std::string, std::vector<double>, std::less<>> values_;

@@ -20,33 +20,104 @@ namespace derate::cli {
 // What is wrong with a GPU, whoever opens it.
 struct GpuTrouble {
   SimFaults faults;
-  int open = 0;                                           // how many have it open
+  int answers_later = 0;  // rounds that a call takes that is polled for; 0: answered at once
+  bool hangs = false;     // no call comes back
+  Duration old{};         // how old a reading is when it comes
+  std::string lock = {};  // the last that was set, "900..1200"
+  int round = 0;          // of the house
+  int open = 0;           // how many have it open
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
+};
+
+// A call that is polled for, as NvmlSource makes them: what it answers is of the time when it was
+// begun; asked twice it is busy; one that hangs is stuck after two seconds.
+template <class T>
+struct SlowCall {
+  std::optional<Result<T>> answer = {};  // empty: none was begun
+  int due = 0;                           // the round in which it comes
+  Instant begun{};
+  bool refused = false;
 };
 
 class HouseDevice final : public TelemetrySource, public ClockControl {
  public:
+  static constexpr Duration kStuck = std::chrono::seconds(2);
+
   HouseDevice(SimGpu& gpu, Clock& clock, int index, GpuTrouble& trouble)
-      : inner_(gpu, clock, index), trouble_(trouble) {
+      : clock_(clock), inner_(gpu, clock, index), trouble_(trouble) {
     ++trouble_.open;
   }
   ~HouseDevice() override { --trouble_.open; }
 
   const Capability& capability() const override { return inner_.capability(); }
-  Result<Sample> read(const ReadPlan& plan) override { return now().read(plan); }
+  Result<Sample> read(const ReadPlan& plan) override {
+    if (trouble_.hangs) return stuck();
+    auto sample = now().read(plan);
+    if (sample.ok()) sample->time -= trouble_.old;
+    return sample;
+  }
+  void start_processes() override {
+    begin(listing_, [this] { return processes(); });
+  }
+  std::optional<Result<std::vector<GpuProcess>>> poll_processes() override {
+    return slow() ? poll(listing_) : processes();
+  }
+  void start_tenancy() override {
+    begin(survey_, [this] { return tenancy(); });
+  }
+  std::optional<Result<Tenancy>> poll_tenancy() override {
+    return slow() ? poll(survey_) : tenancy();
+  }
   Result<std::vector<GpuProcess>> processes() override {
     SimDevice& device = now();
     if (trouble_.processes && !trouble_.faults.gpu_lost) return *trouble_.processes;
     return device.processes();
   }
   Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) override {
+    if (trouble_.hangs) return stuck();
+    trouble_.lock = std::to_string(static_cast<int>(lowest.value())) + ".." +
+                    std::to_string(static_cast<int>(highest.value()));
     return now().lock_sm_clock(lowest, highest);
   }
-  Result<void> reset_sm_clock() override { return now().reset_sm_clock(); }
-  Result<void> set_power_limit(Watts limit) override { return now().set_power_limit(limit); }
-  Result<GpuSettings> settings() override { return now().settings(); }
+  Result<void> reset_sm_clock() override {
+    if (trouble_.hangs) return stuck();
+    return now().reset_sm_clock();
+  }
+  Result<void> set_power_limit(Watts limit) override {
+    if (trouble_.hangs) return stuck();
+    return now().set_power_limit(limit);
+  }
+  Result<GpuSettings> settings() override {
+    if (trouble_.hangs) return stuck();
+    return now().settings();
+  }
 
  private:
+  static Error stuck() { return {Errc::gpu_stuck, "a driver call has not come back"}; }
+  bool slow() const { return trouble_.answers_later > 0; }
+  // One call after the other, as a thread makes them.
+  template <class T, class Call>
+  void begin(SlowCall<T>& slot, Call call) {
+    if (!slow()) return;
+    if (slot.answer && trouble_.round < slot.due) {
+      slot.refused = true;
+      return;
+    }
+    slot = {call(), std::max(trouble_.round, free_) + trouble_.answers_later, clock_.now()};
+    free_ = slot.due;
+  }
+  template <class T>
+  std::optional<Result<T>> poll(SlowCall<T>& slot) {
+    if (slot.answer && !trouble_.hangs && trouble_.round >= slot.due)
+      return std::exchange(slot, {}).answer;
+    if (trouble_.hangs && slot.answer && clock_.now() - slot.begun > kStuck) {
+      slot = {};
+      return stuck();
+    }
+    if (std::exchange(slot.refused, false)) return Error{Errc::busy, "busy with an earlier call"};
+    if (slot.answer) return std::nullopt;
+    return Error{Errc::invalid_argument, "no such call was begun"};
+  }
   // A handle to a GPU that was lost stays dead, as a driver's does: it has to be opened anew.
   SimDevice& now() {
     dead_ = dead_ || trouble_.faults.gpu_lost;
@@ -54,9 +125,13 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     inner_.faults.gpu_lost = dead_;
     return inner_;
   }
+  Clock& clock_;
   SimDevice inner_;
   bool dead_ = false;
   GpuTrouble& trouble_;
+  SlowCall<std::vector<GpuProcess>> listing_;
+  SlowCall<Tenancy> survey_;
+  int free_ = 0;  // the round in which the last call that was begun comes back
 };
 
 class House {
@@ -87,7 +162,10 @@ class House {
     options.models = models();
     options.tune_file = folder + "/state/tune.db";
     options.open = [this](const std::string& choice) -> OpeningPoll {
-      return [this, choice] { return std::optional<Result<OpenGpus>>(open(choice)); };
+      return [this, choice, due = rounds + opens_later]() -> std::optional<Result<OpenGpus>> {
+        if (rounds < due) return std::nullopt;
+        return open(choice);
+      };
     };
     options.lease = [this](const std::string& uuid) {
       return take_lease(folder + "/run", uuid, "the worker");
@@ -100,9 +178,17 @@ class House {
       return at != people.end() ? std::optional(at->second) : std::nullopt;
     };
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
-    (void)round();
+    while (round() && !worker->running()) {
+    }
+  }
+  // Every call that is polled for takes that many rounds, and so does opening GPUs.
+  void answer_later(int by) {
+    opens_later = by;
+    for (const auto& each : troubles) each->answers_later = by;
   }
   bool round() {
+    ++rounds;
+    for (const auto& each : troubles) each->round = rounds;
     const bool good = worker->step().ok();
     clock.sleep_until(worker->next_due());
     return good;
@@ -147,11 +233,15 @@ class House {
       if (text.find(part) != std::string::npos) return true;
     return false;
   }
+  std::string uuid_of(int i) const {
+    return sim_capability(sims[static_cast<std::size_t>(i)]->chip(), i).id.uuid;
+  }
   static std::string uuid(int i) { return sim_capability(sim_chips().front(), i).id.uuid; }
 
   MachineLife life{"boot", "load"};
   std::string folder;
   FakeClock clock;
+  int rounds = 0, opens_later = 0;
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
   std::vector<std::string> told;
