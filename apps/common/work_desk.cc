@@ -42,6 +42,7 @@ void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     Listing& listing = listings_[i];
     if (listing.source != gpus[i].source) listing = Listing{gpus[i].source};
+    if (listing.under_way) continue;  // of a GPU that is slow: its answer is not thrown away
     gpus[i].source->start_processes();
     listing.under_way = true;
   }

@@ -840,6 +840,9 @@ Result<std::string> Worker::pause() {
   rescan_ = nullptr;
   posts_.clear();
   last_.clear();
+  // The next sources may lie where these lay: what was begun of these is not asked of those.
+  (void)desk_.update({});
+  attribution_.step({});
   tune_.let_go();
   tell_gpus();
   TRY(std::move(restored));

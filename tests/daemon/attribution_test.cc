@@ -230,6 +230,77 @@ TEST_F(Attribution, WhatIsToldAddsUp) {
   EXPECT_EQ(mj(gpu["energy_joules"]), last_mj - *first_mj);
 }
 
+// The same where answers come rounds later, as those of a real driver's thread do.
+class LateAttribution : public Attribution, public testing::WithParamInterface<int> {
+ protected:
+  LateAttribution() { house.answer_later(GetParam()); }
+  int told_failures() const {
+    return static_cast<int>(std::count_if(
+        house.told.begin(), house.told.end(),
+        [](const std::string& text) { return text.find("not attributed") != std::string::npos; }));
+  }
+  // What was billed is what the counter counted between the first reading and the last, once.
+  void expect_whole_bill() {
+    ASSERT_TRUE(house.worker->stop().ok());
+    const Bill bill = make_bill(kept(), BillBy::user);
+    EXPECT_EQ(bill.boards.board_mj, last_mj - *first_mj);
+    EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Rounds, LateAttribution, testing::Values(0, 1, 3, 12));
+
+TEST_P(LateAttribution, NoTickIsLostAndNoEnergyIsCountedTwice) {
+  house.start();
+  house.run(150s);
+  // A survey waits for a list of processes and then for its own answer: 2.4 s where each takes 1.2.
+  EXPECT_GE(readings, GetParam() > 5 ? 45 : 148);
+  EXPECT_EQ(told_failures(), 0);
+  expect_whole_bill();
+}
+
+// New sources may lie where the old ones lay: what was begun of those is not asked of these.
+TEST_P(LateAttribution, APauseAndAResumeInOneRoundLoseNothing) {
+  house.start();
+  for (int i = 0; i < 25; ++i) {
+    house.run(std::chrono::milliseconds(900 + 100 * (i % 4)));
+    EXPECT_NE(house.ask(R"({"command":"pause"})").find(R"("ok":true)"), std::string::npos);
+    EXPECT_NE(house.ask(R"({"command":"resume"})").find(R"("ok":true)"), std::string::npos);
+    const int before = readings;
+    house.run(6s);
+    EXPECT_GE(readings, before + (GetParam() > 5 ? 1 : 4));
+  }
+  EXPECT_EQ(told_failures(), 0);
+  expect_whole_bill();
+}
+
+TEST_P(LateAttribution, AGpuThatIsLostWhileACallIsUnderWayIsToldOnce) {
+  house.start();
+  for (int i = 0; i < 4; ++i) {
+    house.run(10s + i * 300ms);
+    house.trouble(0).faults.gpu_lost = true;
+    house.run(30s);
+    EXPECT_EQ(told_failures(), i + 1);
+    house.trouble(0).faults.gpu_lost = false;
+    house.run(30s);
+  }
+  expect_whole_bill();
+}
+
+TEST_P(LateAttribution, ACallThatHangsIsToldOnceAndItsTimeIsNotLost) {
+  if (GetParam() == 0) GTEST_SKIP() << "a source that answers at once cannot hang";
+  house.start();
+  house.run(20s);
+  house.trouble(0).hangs = true;
+  house.run(30s);
+  EXPECT_EQ(told_failures(), 1);
+  house.trouble(0).hangs = false;
+  const int before = readings;
+  house.run(30s);
+  EXPECT_GT(readings, before + 5);
+  EXPECT_EQ(told_failures(), 1);
+  expect_whole_bill();
+}
+
 template <class Q>
 std::optional<Q> maybe() {
   if (*rc::gen::arbitrary<bool>()) return std::nullopt;
