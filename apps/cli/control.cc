@@ -3,6 +3,7 @@
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/setup.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "policy/modes.h"
 #include "service/control_socket.h"
@@ -14,23 +15,32 @@ namespace {
 // Giving eight GPUs back takes seconds when some of them hang.
 constexpr Duration kPatience = std::chrono::seconds(30);
 
+// One line for each GPU that failed; what failed before it came to the GPUs has one alone.
+void tell_failures(const Json& answer) {
+  bool any = false;
+  for (const Json& gpu : answer.value("gpus", Json::array())) {
+    if (gpu.value("ok", false)) continue;
+    warn("derate: {}\n", gpu.value("error", "refused"));
+    any = true;
+  }
+  if (!any) warn("derate: {}\n", answer.value("error", "refused"));
+}
+
 Result<int> tell_daemon(const Json& request, bool as_json) {
   auto text = control_call(control_socket(), json_text(request), kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
   const Json answer = parse_json(TRY(std::move(text)));
-  if (!answer.is_object() || !answer.value("ok", false)) {
-    if (as_json && answer.is_object())
-      print_json(answer);
-    else
-      warn("derate: {}\n", answer.is_object() ? answer.value("error", "refused") : "no answer");
-    return answer.is_object() ? answer.value("exit_code", 1) : 1;
-  }
-  if (as_json)
+  if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
+  const bool ok = answer.value("ok", false);
+  if (as_json) {
     print_json(answer);
-  else
-    print("{}\n", answer.value("message", "done"));
-  return 0;
+  } else {
+    // Of several GPUs some may have done what others did not.
+    if (ok || answer.contains("message")) print("{}\n", answer.value("message", "done"));
+    if (!ok) tell_failures(answer);
+  }
+  return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
 }
 
 }  // namespace

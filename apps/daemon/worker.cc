@@ -12,6 +12,7 @@
 #include "core/chip_facts.h"
 #include "govern/actuator.h"
 #include "govern/lease.h"
+#include "gpu_outcomes.h"
 #include "knob_hands.h"
 #include "policy/policy.h"
 
@@ -750,13 +751,12 @@ std::string Worker::handle(std::string_view text, const Peer& peer) {
   const Json request = parse_json(text);
   auto answer = request.is_object()
                     ? obey(request, peer)
-                    : Result<std::string>(Error{Errc::invalid_argument, "wanted a JSON object"});
+                    : Result<Json>(Error{Errc::invalid_argument, "wanted a JSON object"});
   publish();  // who asked wants to see it
-  if (!answer.ok()) return answer_text(std::move(answer).error());
-  return answer_text(Json{{"message", *answer}});
+  return answer_text(answer);
 }
 
-Result<std::string> Worker::obey(const Json& request, const Peer& peer) {
+Result<Worker::Json> Worker::obey(const Json& request, const Peer& peer) {
   const auto at = request.find("command");
   const std::string command = at != request.end() && at->is_string() ? at->get<std::string>() : "";
   options_.tell(fmt::format("'{}' from pid {}, uid {}", command, peer.pid, peer.uid));
@@ -780,56 +780,68 @@ Result<std::vector<int>> Worker::chosen(const Json& request) const {
   return select_gpus(ids(), request.value("gpus", ""));
 }
 
-Result<std::string> Worker::set_policy(const Json& request) {
+// A GPU that fails does not keep the others from what was asked: each has its outcome.
+Result<Worker::Json> Worker::set_policy(const Json& request) {
   PolicyOptions options;
   options.policy = request.value("policy", "");
   options.assignments = request.value("set", std::vector<std::string>{});
   const Assignment wanted{TRY(choose_policy(options, settings_)), request.value("dry_run", false)};
-  std::string done;
+  std::vector<GpuOutcome> outcomes;
   for (const int i : TRY(chosen(request))) {
     const auto at = static_cast<std::size_t>(i);
-    Post& post = posts_[at];
-    const GpuId& id = post.gpu.source->capability().id;
-    if (post.tuned)
-      return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
-                                           id.index, tuning_of(post))};
-    const auto before = post.wanted;
-    TRY(assign(at, wanted));
-    if (post.policy.empty()) {
-      const std::string why = fmt::format("GPU {}: {}", id.index, post.trouble);
-      const Errc code = post.lease_again ? Errc::busy : Errc::invalid_argument;
-      (void)assign(at, before).ok();
-      return Error{code, why};
-    }
-    commanded_.insert_or_assign(id.uuid, wanted);
-    done +=
-        fmt::format("{}GPU {} is governed by {}", done.empty() ? "" : ", ", id.index, post.policy);
+    outcomes.push_back({posts_[at].gpu.source->capability().id, govern_by_command(at, wanted)});
   }
+  return outcomes_json(outcomes);
+}
+
+// Where it fails the GPU is governed as before.
+Result<std::string> Worker::govern_by_command(std::size_t at, const Assignment& wanted) {
+  Post& post = posts_[at];
+  const GpuId& id = post.gpu.source->capability().id;
+  if (post.tuned)
+    return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
+                                         id.index, tuning_of(post))};
+  const auto before = post.wanted;
+  const auto restored = assign(at, wanted);
+  if (post.policy.empty()) {
+    const std::string why = fmt::format("GPU {}: {}", id.index, post.trouble);
+    const Errc code = post.lease_again ? Errc::busy : Errc::invalid_argument;
+    (void)assign(at, before).ok();
+    return Error{code, why};
+  }
+  commanded_.insert_or_assign(id.uuid, wanted);
+  std::string done = fmt::format("GPU {} is governed by {}", id.index, post.policy);
+  // Its journal stays, and the new policy's actuator restores what that names.
+  if (!restored.ok())
+    done += fmt::format(" (not yet given back from before: {})", restored.error().message);
   return done;
 }
 
-Result<std::string> Worker::release_gpus(const Json& request) {
-  std::string done;
-  std::optional<Error> failure;
+Result<Worker::Json> Worker::release_gpus(const Json& request) {
+  std::vector<GpuOutcome> outcomes;
   for (const int i : TRY(chosen(request))) {
     const auto at = static_cast<std::size_t>(i);
-    const GpuId& id = posts_[at].gpu.source->capability().id;
-    commanded_.insert_or_assign(id.uuid, std::nullopt);
-    const auto given = posts_[at].tuned ? give_back_tuned(tuning_of(posts_[at])) : Result<void>{};
-    auto restored = assign(at, std::nullopt);
-    if (!given.ok()) restored = given;
-    if (!restored.ok() && !failure)
-      failure = std::move(restored).error().with(fmt::format("GPU {}: not restored", id.index));
-    done += fmt::format("{}GPU {} is observed", done.empty() ? "" : ", ", id.index);
+    outcomes.push_back({posts_[at].gpu.source->capability().id, release_by_command(at)});
   }
-  if (failure) return *std::move(failure);
-  return done;
+  return outcomes_json(outcomes);
+}
+
+// Where it fails the GPU is observed all the same, and its restoring is tried again.
+Result<std::string> Worker::release_by_command(std::size_t at) {
+  const GpuId& id = posts_[at].gpu.source->capability().id;
+  commanded_.insert_or_assign(id.uuid, std::nullopt);
+  const auto given = posts_[at].tuned ? give_back_tuned(tuning_of(posts_[at])) : Result<void>{};
+  auto restored = assign(at, std::nullopt);
+  if (!given.ok()) restored = given;
+  if (!restored.ok())
+    return std::move(restored).error().with(fmt::format("GPU {}: not restored", id.index));
+  return fmt::format("GPU {} is observed", id.index);
 }
 
 // Gives everything back and closes every handle, so that MIG changes, resets and profilers can go
 // on; the leases stay, so that no other governor comes in between.
-Result<std::string> Worker::pause() {
-  if (paused_) return "derated is paused already";
+Result<Worker::Json> Worker::pause() {
+  if (paused_) return Json{{"message", "derated is paused already"}};
   if (opening_) return Error{Errc::busy, "derated is still opening the GPUs"};
   paused_ = true;
   auto restored = stop();
@@ -846,14 +858,14 @@ Result<std::string> Worker::pause() {
   tune_.let_go();
   tell_gpus();
   TRY(std::move(restored));
-  return "derated is paused: all GPUs are given back, all handles closed";
+  return Json{{"message", "derated is paused: all GPUs are given back, all handles closed"}};
 }
 
-Result<std::string> Worker::resume() {
-  if (!paused_) return "derated is not paused";
+Result<Worker::Json> Worker::resume() {
+  if (!paused_) return Json{{"message", "derated is not paused"}};
   paused_ = false;
   begin_opening();
-  return "derated opens the GPUs again";
+  return Json{{"message", "derated opens the GPUs again"}};
 }
 
 Result<void> Worker::stop() {

@@ -175,11 +175,13 @@ class Worker : public TunedGpus {
 
   void take_rules();
   void take_governing(const std::set<Scope>& changed);
-  Result<std::string> obey(const Json& request, const Peer& peer);
-  Result<std::string> set_policy(const Json& request);
-  Result<std::string> release_gpus(const Json& request);
-  Result<std::string> pause();
-  Result<std::string> resume();
+  Result<Json> obey(const Json& request, const Peer& peer);
+  Result<Json> set_policy(const Json& request);
+  Result<std::string> govern_by_command(std::size_t at, const Assignment& wanted);
+  Result<Json> release_gpus(const Json& request);
+  Result<std::string> release_by_command(std::size_t at);
+  Result<Json> pause();
+  Result<Json> resume();
   Result<std::vector<int>> chosen(const Json& request) const;
 
   WorkerOptions options_;

@@ -9,6 +9,8 @@ constexpr ExitCodeInfo kTable[] = {
     {2, "usage", "a wrong option, argument or value; for doctor: Derate cannot work here"},
     {3, "not-supported", "the GPU, the driver or this version does not offer it"},
     {4, "no-permission", "the caller may not do that"},
+    {exit_code::kPartial, "partial",
+     "done for some of the GPUs that were named, and failed for others"},
     {6, "not-found",
      "a GPU, policy, chip, workload or file of that name is not there, or a query failed"},
     {9, "driver-not-loaded", "the NVIDIA driver is not loaded"},

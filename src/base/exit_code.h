@@ -18,6 +18,7 @@ namespace exit_code {
 inline constexpr int kOk = 0;
 inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;
+inline constexpr int kPartial = 5;  // of no Errc: several GPUs, each with its own
 inline constexpr int kRunFailed = 125;
 inline constexpr int kCannotExecute = 126;
 inline constexpr int kCommandNotFound = 127;

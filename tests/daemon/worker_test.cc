@@ -23,7 +23,28 @@ Settings governing(const char* policy = "efficient-fix") {
   return settings;
 }
 
+// The worker's main tests are run with sources that answer at once and with those that answer
+// rounds later, as a real driver's thread does.
+class LateWorker : public testing::TestWithParam<int> {
+ protected:
+  // Until processes were listed anew and published: a list waits for one before and for a survey.
+  Duration listed() const { return 3s + 4 * GetParam() * 200ms; }
+};
+INSTANTIATE_TEST_SUITE_P(Rounds, LateWorker, testing::Values(0, 1, 3, 12));
+
+struct LateHouse : House {
+  LateHouse(int gpus, int rounds_later) : House(gpus) {
+    answer_later(rounds_later);
+    attribution.where = Aside::Where::at_once;
+    attribution.name = [](const GpuId&, const Tenancy&) { return TenantNames(); };
+  }
+};
+
 Json answer(House& house, const Json& request) { return parse_json(house.ask(json_text(request))); }
+
+Json first_gpu(const House& house) {
+  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
+}
 
 TEST(Worker, ObservesUntilItIsTold) {
   House house(2);
@@ -56,8 +77,8 @@ TEST(Worker, GovernsByConfigurationAndGivesBack) {
   EXPECT_NE(read_file(house.audit_file())->find("\"what\":\"restore\""), std::string::npos);
 }
 
-TEST(Worker, TakesAndReturnsGpusOnCommand) {
-  House house(2);
+TEST_P(LateWorker, TakesAndReturnsGpusOnCommand) {
+  LateHouse house(2, GetParam());
   house.start();
   const Json set =
       answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "0"}});
@@ -100,6 +121,89 @@ TEST(Worker, RefusesWhatItCannotDoAndSaysWhy) {
   EXPECT_FALSE(house.sim(0).locked());
 }
 
+// One GPU that fails keeps no other from what was asked, and nothing that was done is lost.
+TEST(Worker, APartialFailureIsToldForEachGpuAndKept) {
+  House house(3);
+  auto other = take_lease(house.folder + "/run", House::uuid(1), "derate run, pid 9");
+  ASSERT_TRUE(other.ok());
+  house.start();
+  const Json set = answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}});
+  EXPECT_EQ(set["ok"], false);
+  EXPECT_EQ(set["exit_code"], 5);
+  EXPECT_EQ(set["message"],
+            "GPU 0 is governed by efficient-fix, GPU 2 is governed by efficient-fix");
+  EXPECT_TRUE(set["error"].get<std::string>().starts_with("GPU 1: not governed: ")) << set;
+  ASSERT_EQ(set["gpus"].size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    const Json& gpu = set["gpus"][static_cast<std::size_t>(i)];
+    EXPECT_EQ(gpu["index"], i);
+    EXPECT_EQ(gpu["uuid"], House::uuid(i));
+    EXPECT_EQ(gpu["ok"], i != 1);
+    EXPECT_EQ(gpu.contains("message"), i != 1);
+    EXPECT_EQ(gpu.value("exit_code", 0), i == 1 ? 75 : 0);
+  }
+  house.run(1s);
+  // Not for a moment: what was told holds over a reload of the same and of another file.
+  Settings another;
+  another.max_delta = 0.1;
+  another.on_drift = "yield";
+  for (const Settings& file : {Settings{}, another}) {
+    house.worker->reload(file);
+    house.run(1s);
+    EXPECT_TRUE(house.sim(0).locked());
+    EXPECT_FALSE(house.sim(1).locked());
+    EXPECT_TRUE(house.sim(2).locked());
+  }
+  // The one that failed is as before: it is not taken when the other lets go.
+  *other = UniqueFd();
+  house.run(Worker::kLeaseEvery + 1s);
+  EXPECT_FALSE(house.sim(1).locked());
+}
+
+// A restore between two policies that fails leaves the new one seated, and is not called its
+// failure: the GPU is governed by it after a reload, too, and restored in the end.
+TEST(Worker, APolicyThatFollowsOneThatIsNotGivenBackStays) {
+  House house(2);
+  house.start();
+  answer(house, {{"command", "policy-set"}, {"policy", "max-freq"}});
+  house.run(1s);
+  ASSERT_TRUE(house.sim(0).locked());
+  house.trouble(0).faults.no_permission = true;
+  const Json set = answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}});
+  EXPECT_EQ(set["ok"], true) << set;
+  EXPECT_NE(set["gpus"][0]["message"].get<std::string>().find("not yet given back from before: "),
+            std::string::npos)
+      << set;
+  EXPECT_EQ(set["gpus"][1]["message"], "GPU 1 is governed by efficient-fix");
+  Settings another;
+  another.on_drift = "yield";
+  house.worker->reload(another);
+  house.trouble(0).faults.no_permission = false;
+  house.run(2min);
+  EXPECT_EQ(first_gpu(house)["policy"], "efficient-fix");
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.left().empty());
+}
+
+TEST(Worker, AReleaseTellsOfEachGpu) {
+  House house(2);
+  house.start(governing());
+  house.run(1s);
+  house.trouble(0).faults.no_permission = true;
+  Json said = answer(house, {{"command", "release"}});
+  EXPECT_EQ(said["exit_code"], 5) << said;
+  EXPECT_EQ(said["message"], "GPU 1 is observed");
+  EXPECT_TRUE(said["gpus"][0]["error"].get<std::string>().starts_with("GPU 0: not restored: "));
+  EXPECT_EQ(said["gpus"][0]["exit_code"], 4);
+  house.trouble(0).faults.no_permission = false;
+  house.run(Worker::kRestoreEvery + 1s);
+  EXPECT_FALSE(house.sim(0).locked());  // tried again, as told
+  said = answer(house, {{"command", "release"}});
+  EXPECT_EQ(said["ok"], true) << said;
+  EXPECT_EQ(said["gpus"].size(), 2u);
+}
+
 TEST(Worker, AGpuThatAnotherGovernsIsObservedAndTakenLater) {
   House house(1);
   auto other = take_lease(house.folder + "/run", House::uuid(0), "derate run, pid 9");
@@ -113,8 +217,8 @@ TEST(Worker, AGpuThatAnotherGovernsIsObservedAndTakenLater) {
   EXPECT_TRUE(house.sim(0).locked());
 }
 
-TEST(Worker, APauseClosesEverythingAndAResumeGoesOn) {
-  House house(2);
+TEST_P(LateWorker, APauseClosesEverythingAndAResumeGoesOn) {
+  LateHouse house(2, GetParam());
   house.start();
   answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "1"}});
   house.run(1s);
@@ -128,13 +232,13 @@ TEST(Worker, APauseClosesEverythingAndAResumeGoesOn) {
   EXPECT_FALSE(take_lease(house.folder + "/run", House::uuid(1), "another").ok());
   EXPECT_EQ(answer(house, {{"command", "policy-set"}, {"policy", "max-freq"}})["ok"], false);
   EXPECT_EQ(answer(house, {{"command", "resume"}})["ok"], true);
-  house.run(1s);
+  house.run(4s);
   EXPECT_TRUE(house.sim(1).locked());
   EXPECT_FALSE(house.sim(0).locked());
 }
 
-TEST(Worker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
-  House house(2);
+TEST_P(LateWorker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
+  LateHouse house(2, GetParam());
   house.start(governing());
   house.run(1s);
   house.trouble(0).faults.gpu_lost = true;
@@ -149,6 +253,44 @@ TEST(Worker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
   EXPECT_EQ(house.trouble(0).open, 1);
   EXPECT_TRUE(house.worker->stop().ok());
   EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_TRUE(house.left().empty());
+}
+
+// One that could not be opened at the start is looked for, and governed when it is there.
+TEST_P(LateWorker, AGpuThatIsMissingAtTheStartIsFoundLater) {
+  LateHouse house(2, GetParam());
+  house.trouble(1).faults.gpu_lost = true;
+  house.start(governing());
+  house.run(Worker::kRescanEvery + 10s);
+  EXPECT_FALSE(house.was_told("GPU 1 is here now"));
+  house.trouble(1).faults.gpu_lost = false;
+  house.run(2 * Worker::kRescanEvery);
+  EXPECT_TRUE(house.was_told("GPU 1 is here now"));
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_TRUE(house.sim(1).locked());
+  EXPECT_EQ(house.trouble(0).open, 1);  // the rescan's own handle is closed again
+  EXPECT_EQ(house.trouble(1).open, 1);
+}
+
+// The GPU is marked, the other goes on, and what was written is restored in the end.
+TEST_P(LateWorker, AGpuThatHangsDoesNotHoldTheOther) {
+  LateHouse house(2, GetParam());
+  house.start(governing());
+  house.run(2s);
+  house.trouble(0).hangs = true;
+  house.run(2s);
+  const Json state = parse_json(*read_file(house.folder + "/run/state.json"));
+  EXPECT_NE(state["gpus"][0]["error"].get<std::string>().find("has not come back"),
+            std::string::npos);
+  EXPECT_FALSE(state["gpus"][1].contains("error")) << state["gpus"][1];
+  EXPECT_TRUE(house.sim(1).locked());
+  house.run(30s);
+  house.trouble(0).hangs = false;
+  house.run(20s);
+  EXPECT_TRUE(house.sim(0).locked());
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(0).locked());
+  EXPECT_FALSE(house.sim(1).locked());
   EXPECT_TRUE(house.left().empty());
 }
 
@@ -174,8 +316,8 @@ TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
 }
 
 // What could not be restored at the start is still what the GPU is restored to in the end.
-TEST(Worker, ALeftoverThatCannotBeRestoredIsHandedOn) {
-  House house(1);
+TEST_P(LateWorker, ALeftoverThatCannotBeRestoredIsHandedOn) {
+  LateHouse house(1, GetParam());
   JournalEntry entry;
   entry.uuid = House::uuid(0);
   entry.life = house.life;
@@ -195,8 +337,8 @@ TEST(Worker, ALeftoverThatCannotBeRestoredIsHandedOn) {
   EXPECT_TRUE(house.left().empty());
 }
 
-TEST(Worker, AReloadChangesWhatTheFileSaysAndNothingElse) {
-  House house(2);
+TEST_P(LateWorker, AReloadChangesWhatTheFileSaysAndNothingElse) {
+  LateHouse house(2, GetParam());
   house.start(governing("max-freq"));
   answer(house, {{"command", "policy-set"}, {"policy", "efficient-fix"}, {"gpus", "1"}});
   house.run(1s);
@@ -451,16 +593,12 @@ TEST(Worker, ModelsThatCannotBeKeptAreToldOnce) {
   EXPECT_FALSE(house.left().empty());  // governed all the same
 }
 
-Json first_gpu(const House& house) {
-  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
-}
-
-TEST(Worker, BeatsReachTheGovernorAndTheStateFile) {
-  House house(2);
+TEST_P(LateWorker, BeatsReachTheGovernorAndTheStateFile) {
+  LateHouse house(2, GetParam());
   house.person(0, 17, 1000);
   house.work(0, "GeMM");
   house.start(governing("assure"));
-  house.run(1s);
+  house.run(listed());
   for (int step = 1; step <= 5; ++step) {
     house.beat(1000, 17, "done=" + std::to_string(step) + " phase=warm-up max_loss=0.02");
     house.beat(1001, 18, "done=99 gpu=0 max_loss=0");  // nobody here
@@ -483,22 +621,22 @@ TEST(Worker, BeatsReachTheGovernorAndTheStateFile) {
   EXPECT_EQ(gpu["promised_performance_ratio"], 0.98);
 }
 
-TEST(Worker, RulesAndTheEnvironmentPromise) {
-  House house(1);
+TEST_P(LateWorker, RulesAndTheEnvironmentPromise) {
+  LateHouse house(1, GetParam());
   house.person(0, 17, 1000);
   Settings settings = governing("assure");
   settings.jobs = {{"ours", "1000", "tr*", "batch", {}, "derate.toml:1:1"}};
   house.start(settings);
-  house.run(3s);
+  house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.7);
   EXPECT_EQ(first_gpu(house)["promise_from"], "ours");
   const std::size_t told = house.told.size();
   house.person(0, 18, 1001).asked = "inference";
-  house.run(3s);
+  house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
   EXPECT_EQ(first_gpu(house)["every_phase"], true);
   house.person(0, 19, 1001).asked = "5%";
-  house.run(3s);
+  house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
   EXPECT_EQ(house.told.size(), told + 1);
   EXPECT_TRUE(house.was_told("process 19: DERATE_DELTA '5%'"));
@@ -508,7 +646,7 @@ TEST(Worker, RulesAndTheEnvironmentPromise) {
   settings.max_delta = 0.2;
   house.worker->reload(settings);
   house.run(300ms);
-  house.run(2s);
+  house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.8);
   EXPECT_EQ(read_file(house.audit_file())->find("another policy comes", writes), std::string::npos);
 }
@@ -527,7 +665,7 @@ TEST(Worker, PublishedPoliciesKeepTheirOwnPromise) {
 // Whatever is asked and whatever fails: in the end every GPU is as found.
 RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   std::mt19937_64 random(seed);
-  House house(3);
+  LateHouse house(3, static_cast<int>(random() % 4) * 2);
   const std::vector<const char*> policies{"max-freq", "efficient-fix", "geepafs", "power-cap",
                                           "utiliz-scale"};
   house.work(0, "GeMM");
@@ -536,7 +674,7 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
     const int gpu = static_cast<int>(random() % 3);
     const std::string name = std::to_string(gpu);
     SimFaults& faults = house.trouble(gpu).faults;
-    switch (random() % 9) {
+    switch (random() % 10) {
       case 0:
         answer(house, {{"command", "pause"}});
         break;
@@ -558,6 +696,9 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
       case 6:
         house.run(std::chrono::milliseconds(random() % 20'000));
         break;
+      case 7:
+        house.trouble(gpu).hangs = !house.trouble(gpu).hangs;
+        break;
       default:
         answer(house, {{"command", "policy-set"},
                        {"policy", policies[random() % policies.size()]},
@@ -565,7 +706,7 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
     }
     house.run(std::chrono::milliseconds(random() % 1'000));
   }
-  for (int i = 0; i < 3; ++i) house.trouble(i).faults = {};
+  for (int i = 0; i < 3; ++i) house.trouble(i).faults = {}, house.trouble(i).hangs = false;
   house.run(2min);
   RC_ASSERT(house.worker->stop().ok());
   house.worker.reset();
