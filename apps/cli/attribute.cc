@@ -179,12 +179,16 @@ class DirectFeed final : public Feed {
 Result<std::unique_ptr<Feed>> open_feed(const AttributeOptions& options, Clock& clock) {
   const bool own = !options.method.empty() || !options.idle_rule.empty() ||
                    !options.ticks.empty() || !options.sim.chip.empty();
-  if (!own)
-    if (const auto line = find_daemon(); line.ok()) {
+  if (!own) {
+    const auto line = find_daemon();
+    // One that hangs has the GPUs, and the time that was to be measured went by waiting for it.
+    if (!line.ok() && line.error().code == Errc::gpu_stuck) return line.error();
+    if (line.ok()) {
       const auto answer = ask(*line, R"({"command":"attribution"})");
       if (answer.ok() && answer->value("enabled", false))
         return std::unique_ptr<Feed>(std::make_unique<DaemonFeed>(*line, options));
     }
+  }
   const Settings settings = TRY(load_settings(""));
   return std::unique_ptr<Feed>(TRY(DirectFeed::open(options, settings, clock)));
 }

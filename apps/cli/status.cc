@@ -4,12 +4,25 @@
 
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
+#include "apps/common/state_file.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "screen.h"
 #include "status_view.h"
 #include "verbs.h"
 
 namespace derate::cli {
+namespace {
+
+// Of who should have told more: the table is not all there is to know.
+int end_of_look(Clock& clock) {
+  const auto silent = silent_governors(clock);
+  for (const std::string& who : silent) warn("derate: {}\n", who);
+  return silent.empty() ? exit_code::kOk : exit_code_of(Errc::gpu_stuck);
+}
+
+}  // namespace
+
 Result<int> run_verb(const StatusOptions& options) {
   SystemClock clock;
   StatusView view(clock);
@@ -18,7 +31,7 @@ Result<int> run_verb(const StatusOptions& options) {
     print_json({{"paused", view.paused()}, {"gpus", gpus}});
   else
     print("{}", status_text(gpus, view.paused()));
-  return 0;
+  return end_of_look(clock);
 }
 
 Result<int> run_verb(const TopOptions& options) {
@@ -38,7 +51,8 @@ Result<int> run_verb(const TopOptions& options) {
     if (round == options.rounds) break;
     if (screen ? screen->quit(interval, clock) : !clock.sleep_until(clock.now() + interval)) break;
   }
-  return 0;
+  screen.reset();
+  return end_of_look(clock);
 }
 
 }  // namespace derate::cli

@@ -34,6 +34,12 @@ void put(Json& json, const char* key, const std::optional<Q>& quantity) {
 // from it by the age of the file.
 bool alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
 
+// A program of that number is one of Derate's, and not another that has got the number since.
+bool is_ours(pid_t pid) {
+  const auto name = read_file(fmt::format("/proc/{}/comm", pid));
+  return name.ok() && name->starts_with("derate");
+}
+
 // What governors that were killed left in the run directory.
 void remove_leftovers() {
   std::error_code ignored;
@@ -160,6 +166,25 @@ void read_states_in(const std::string& folder, Clock& clock, std::vector<Json>& 
 }
 
 }  // namespace
+
+std::vector<std::string> silent_governors(Clock& clock) {
+  std::vector<std::string> out;
+  std::error_code ignored;
+  for (const std::string& folder : run_directories())
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() != ".json") continue;
+      const Json state = parse_json(read_file(entry.path()).ok() ? *read_file(entry.path()) : "");
+      if (!state.is_object()) continue;
+      const double age = wall_seconds(clock) - number_of(state, "time_unix_seconds");
+      const auto pid = static_cast<pid_t>(number_of(state, "pid"));
+      if (age <= kStaleSeconds || !alive(pid) || !is_ours(pid)) continue;
+      out.push_back(
+          fmt::format("{}, pid {}, has said nothing for {:.0f} s: what it governs is not "
+                      "known",
+                      state.value("owner", "") == "run" ? "derate run" : "derated", pid, age));
+    }
+  return out;
+}
 
 std::vector<Json> read_states(Clock& clock) {
   std::vector<Json> states;

@@ -52,4 +52,8 @@ class StateFile {
 // The states that live governors of this machine have published in the last seconds.
 std::vector<nlohmann::ordered_json> read_states(Clock& clock);
 
+// A sentence for each governor that lives and has published nothing for longer than that: what it
+// governs is not known, and it is not nobody.
+std::vector<std::string> silent_governors(Clock& clock);
+
 }  // namespace derate::cli

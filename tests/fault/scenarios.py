@@ -1448,6 +1448,68 @@ def _(house):
     return stop(house, daemon)
 
 
+# What people and programs ask while nobody answers: the words, the exit code, what must be said.
+CLIENTS_OF_HUNG = (
+    (("status",), 15, "has said nothing for"),
+    (("status", "--json"), 15, "has said nothing for"),
+    (("top", "--rounds", "1"), 15, "has said nothing for"),
+    (("policy", "set", "max-freq", "-i", "0"), 15, "has not answered for 30 s"),
+    (("release", "-i", "0"), 15, "has not answered for 30 s"),
+    (("energy", "--for", "1s"), None, ""),  # by its own readings
+    (("attribute", "--for", "1s"), 15, "has not answered for 10 s"),
+    (("tune", "job", "list"), 15, "has not answered for 10 s"),
+)
+
+
+@row("derated.stopped.worker.asked", group=G_AROUND, fault="the worker hangs (SIGSTOP)",
+     who="derated", when="while programs ask it, and `--silence` is long", by="worker", limit=2,
+     outcome="each gives up within its patience (10 s; 30 s for commands), names the daemon and "
+     "exits 15; the daemon goes on when it comes back")
+def _(house):
+    daemon = house.daemon("--silence", "120")
+    house.until(lambda: house.locked(GOVERNED) and house.rounds() > 0, 10, "GPU 0 is governed")
+    worker = daemon.worker()
+    send(worker, signal.SIGSTOP)
+    stopped = now()
+    house.until(lambda: now() - stopped > 5.5, 10, "its state is old")
+    asked = [(words, code, text, house.start("client", house.build / "derate", *words))
+             for words, code, text in CLIENTS_OF_HUNG]
+    for words, code, text, client in asked:
+        ended = client.wait(45 * house.slow)
+        if code is None:
+            check(ended != 124 and ended < 128, f"derate {' '.join(words)}: exit code {ended}")
+            continue
+        check(ended == code, f"derate {' '.join(words)}: exit code {ended}: {client.text()}")
+        check(text in client.text(), f"derate {' '.join(words)} does not say {text!r}: "
+                                     f"{client.text()}")
+    check(alive(worker) and daemon.worker() == worker, "the worker was killed")
+    send(worker, signal.SIGCONT)
+    house.until(lambda: house.derate("status", code=None) and house.gpu_state(GOVERNED), 10,
+                "it goes on")
+    house.derate("policy", "set", "efficient-fix", "-i", GOVERNED)
+    return stop(house, daemon)
+
+
+@row("derated.stopped.guard.asked", group=G_AROUND, fault="the guard hangs (SIGSTOP)",
+     who="derated", when="while programs ask the worker for what needs a lease", by="worker",
+     limit=2, outcome="the GPU that has a lease is governed, the other's failure is told within "
+     "10 s with exit code 5, and everything else is answered; a lease is had again afterwards")
+def _(house):
+    daemon = house.governing(capped=False)
+    house.until(lambda: house.rounds() > 0, 5, "derated publishes its state")
+    send(daemon.pid, signal.SIGSTOP)
+    said = house.derate("policy", "set", "max-freq", "-i", f"{GOVERNED},{CAPPED}", code=5)
+    check(f"GPU {GOVERNED} is governed by max-freq" in said, said)
+    check(f"derate: GPU {CAPPED}: not governed: " in said, said)
+    check(house.locked(CAPPED) is None, "GPU 1 was locked without a lease")
+    for words in (("status",), ("attribute", "--for", "1s"), ("energy", "--for", "1s")):
+        house.derate(*words)
+    send(daemon.pid, signal.SIGCONT)
+    house.until(lambda: house.derate("policy", "set", "power-cap", "-i", CAPPED, code=None) and
+                house.watts(CAPPED) == 240, 10, "GPU 1 is governed")
+    return stop(house, daemon)
+
+
 @row("run.stopped.worker", group=G_AROUND, fault="the worker hangs (SIGSTOP)", who="derate run",
      when="while the command runs", by="guard", limit=12.5,
      outcome="killed after 10 s, the guard restores; the command goes on, its exit code is kept")
