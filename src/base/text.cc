@@ -1,6 +1,7 @@
 #include "base/text.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,11 +13,15 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
+#include "base/safe_path.h"
 #include "base/unique_fd.h"
 
 namespace derate {
 namespace {
+
+constexpr std::string_view kUnfinished = ".tmp";
 
 // Nothing that is read whole is anywhere near it: a device that never ends is.
 constexpr std::size_t kLargestFile = std::size_t{256} << 20;
@@ -117,14 +122,37 @@ Result<void> flush_folder_of(const std::string& path) {
   return {};
 }
 
+// "PATH.PID-NUMBER.tmp": no name that another could have taken before.
+std::string unfinished_name(const std::string& path) {
+  std::uint64_t number = 0;
+  (void)::getrandom(&number, sizeof number, GRND_NONBLOCK);
+  char text[64];
+  std::snprintf(text, sizeof text, ".%d-%016llx", static_cast<int>(::getpid()),
+                static_cast<unsigned long long>(number));
+  return path + text + std::string(kUnfinished);
+}
+
 }  // namespace
+
+std::optional<int> writer_of(std::string_view file_name) {
+  if (!file_name.ends_with(kUnfinished)) return std::nullopt;
+  file_name.remove_suffix(kUnfinished.size());
+  const auto dot = file_name.rfind('.');
+  if (dot == file_name.npos) return std::nullopt;
+  const auto pid = parse_integer(split(file_name.substr(dot + 1), '-').front());
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (!pid || *pid <= 0 || *pid > kMost) return std::nullopt;
+  return static_cast<int>(*pid);
+}
 
 Result<void> write_file_atomically(const std::string& path, std::string_view content,
                                    Durable durable) {
-  const std::string temporary = path + "." + std::to_string(::getpid()) + ".tmp";
+  const std::string temporary = unfinished_name(path);
+  // A file or a link of that name is never written to, and so never removed.
+  const UniqueFd file(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+  if (!file.valid()) return file_error("cannot create", temporary, errno);
   const auto write_it = [&]() -> Result<void> {
-    const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!file.valid()) return file_error("cannot create", temporary, errno);
     TRY(write_all(file.get(), content, temporary));
     if (durable == Durable::yes && ::fsync(file.get()) != 0)
       return file_error("cannot flush", temporary, errno);
@@ -138,10 +166,11 @@ Result<void> write_file_atomically(const std::string& path, std::string_view con
 }
 
 Result<void> make_folders(const std::string& path) {
+  TRY(check_way(path));
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) return file_error("cannot create the folder", path, error.value());
-  return {};
+  return check_way(path);  // another may have been faster
 }
 
 }  // namespace derate

@@ -33,12 +33,18 @@ Result<std::string> read_file(const std::string& path);
 enum class Durable { no, yes };
 
 // Writes through a temporary file beside `path`, renamed into place: a reader sees the old file or
-// the new one, whole. A durable one is flushed to disk, with its folder, before this returns.
-// Errors: no_permission, io; the message names the path.
+// the new one, whole, and a link at `path` is replaced, not followed. The temporary file is always
+// a new one, of a name that nobody can foresee. A durable one is flushed to disk, with its folder,
+// before this returns. Errors: no_permission, io; the message names the path.
 Result<void> write_file_atomically(const std::string& path, std::string_view content,
                                    Durable durable = Durable::yes);
 
-// Makes the folder and those above it. Errors: no_permission, io.
+// The process that writes, or wrote, this temporary file of write_file_atomically(); empty for any
+// other name.
+std::optional<int> writer_of(std::string_view file_name);
+
+// Makes the folder and those above it, none of which another user may have put there or may
+// exchange (check_way() of base/safe_path.h). Errors: no_permission, io.
 Result<void> make_folders(const std::string& path);
 
 }  // namespace derate

@@ -215,16 +215,12 @@ Result<Leftovers> Journal::read(const MachineLife& now) const {
   return out;
 }
 
-// write_file_atomically() writes to PATH.PID.tmp first.
 void Journal::remove_unfinished() const {
   std::error_code ignored;
   std::vector<fs::path> gone;
   for (const auto& file : fs::directory_iterator(folder_, ignored)) {
-    if (file.path().extension() != ".tmp") continue;
-    const std::string number = file.path().stem().extension();  // ".PID"
-    const auto pid = parse_integer(std::string_view(number).substr(number.empty() ? 0 : 1));
-    if (pid && *pid > 0 && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH)
-      gone.push_back(file.path());
+    const auto pid = writer_of(file.path().filename().string());
+    if (pid && ::kill(*pid, 0) != 0 && errno == ESRCH) gone.push_back(file.path());
   }
   for (const fs::path& path : gone) fs::remove(path, ignored);
 }

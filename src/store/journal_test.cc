@@ -57,13 +57,16 @@ TEST_F(JournalTest, OnlyWhatDeadWritersHadBegunIsRemoved) {
   journal_.remove_unfinished();  // no folder yet
   ASSERT_TRUE(journal_.write(sample_entry("GPU-1")).ok());
   const std::string gone = "GPU-2.json." + std::to_string(dead) + ".tmp";
+  const std::string random = "GPU-3.json." + std::to_string(dead) + "-00ff.tmp";
   const std::vector<std::string> kept = {"GPU-1.json", "GPU-2.json.tmp", "x.tmp", ".tmp",
                                          "GPU-2.json." + std::to_string(::getpid()) + ".tmp"};
   for (const std::string& name : kept)
     if (name != "GPU-1.json") put(name, "half");
   put(gone, "half");
+  put(random, "half");
   journal_.remove_unfinished();
   EXPECT_FALSE(fs::exists(folder() + "/" + gone));
+  EXPECT_FALSE(fs::exists(folder() + "/" + random));
   for (const std::string& name : kept) EXPECT_TRUE(fs::exists(folder() + "/" + name)) << name;
 }
 
