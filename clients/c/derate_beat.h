@@ -7,8 +7,9 @@
  *     }
  *
  * One header, C99 or C++, Linux; elsewhere it does nothing. A call takes some microseconds, keeps
- * nothing open, never waits and never fails: where nobody listens nothing happens. Some beats a
- * second are enough; `done` only grows, in whatever unit, and one thread counts it.
+ * nothing open, never waits and never fails: where nobody listens nothing happens. A socket that
+ * another user than root has put there gets nothing, which is told once on standard error. Some
+ * beats a second are enough; `done` only grows, in whatever unit, and one thread counts it.
  * docs/heartbeats.md of Derate has the message and who is believed. */
 #ifndef DERATE_BEAT_H
 #define DERATE_BEAT_H
@@ -24,8 +25,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)
+extern int lstat(const char*, struct stat*); /* which -std=c99 hides */
+#endif
 
 /* A number of the message, which knows no decimal comma, whatever the program's locale: six places.
  */
@@ -49,16 +55,55 @@ static inline void derate_beat_put(char* text, size_t size, const char* key, con
   if (added < 0 || (size_t)added >= size - length) text[length] = '\0';
 }
 
+/* Why a beat to this path might reach somebody else, or NULL: the socket and its folder are to be
+ * root's or our own, and nobody else may be able to exchange anything on the way to it. The kernel
+ * does not tell who reads a datagram socket. */
+static inline const char* derate_beat_doubt(const char* path) {
+  char part[sizeof(((struct sockaddr_un*)0)->sun_path)];
+  struct stat folder, found;
+  const unsigned me = (unsigned)geteuid();
+  size_t begin, end;
+  memset(&folder, 0, sizeof folder);
+  if (lstat(path, &found) != 0) return NULL;
+  if ((found.st_mode & 0170000) == 0120000) return "it is a link";
+  for (begin = 0; path[begin] != '\0'; begin = end) {
+    begin += strspn(path + begin, "/");
+    end = begin + strcspn(path + begin, "/");
+    memcpy(part, path, begin);
+    part[begin] = '\0';
+    if (stat(begin > 0 ? part : ".", &folder) != 0) return NULL;
+    memcpy(part, path, end);
+    part[end] = '\0';
+    if (lstat(part, &found) != 0) return NULL;
+    if ((folder.st_mode & 0002) == 0) continue;
+    if ((folder.st_mode & 01000) == 0) return "everybody may exchange what lies there";
+    if (found.st_uid != 0 && found.st_uid != me)
+      return path[end] == '\0' ? "it belongs to another user"
+                               : "a folder on the way belongs to another user";
+  }
+  if (found.st_uid != 0 && found.st_uid != me) return "it belongs to another user";
+  return folder.st_uid == 0 || folder.st_uid == me ? NULL
+                                                   : "a folder on the way belongs to another user";
+}
+
 /* 1 when somebody listens at FOLDER/NAME, or FOLDER where `name` is empty. */
 static inline int derate_beat_send(const char* folder, const char* name, const char* text) {
+  static int told = 0;
   struct sockaddr_un address;
+  const char* doubt;
   int socket_, kept = errno, heard;
-  if (folder == NULL || *folder == '\0' ||
-      strlen(folder) + strlen(name) >= sizeof address.sun_path)
+  if (folder == NULL || *folder == '\0' || strlen(folder) + strlen(name) >= sizeof address.sun_path)
     return 0;
   memset(&address, 0, sizeof address);
   address.sun_family = AF_UNIX;
   snprintf(address.sun_path, sizeof address.sun_path, "%s%s", folder, name);
+  doubt = derate_beat_doubt(address.sun_path);
+  if (doubt != NULL) {
+    if (!told) fprintf(stderr, "derate: no beat is sent to '%s': %s\n", address.sun_path, doubt);
+    told = 1;
+    errno = kept;
+    return 0;
+  }
   socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (socket_ < 0) {
     errno = kept;
@@ -100,8 +145,6 @@ static inline void derate_beat_say(double done, const char* phase, double max_lo
 #endif
 
 /* So much of the work is done. */
-static inline void derate_beat(double done) {
-  derate_beat_say(done, NULL, DERATE_BEAT_NONE, NULL);
-}
+static inline void derate_beat(double done) { derate_beat_say(done, NULL, DERATE_BEAT_NONE, NULL); }
 
 #endif

@@ -19,10 +19,11 @@
  *     derate_trial_end(&client, &trial, DERATE_TRIAL_MISSED);
  *
  * One header, C99 or C++, Linux; elsewhere nobody listens. derated answers; windows are also
- * measured by `derate energy -- CMD` that started the program. A client is one connection, opened
- * when first needed; one thread uses it at a time. GPUs work on while a program goes on:
- * synchronise them at both ends of a window. docs/energy.md of Derate says what the figures of
- * windows are, docs/tune-jobs.md those of trials. */
+ * measured by `derate energy -- CMD` that started the program. Whoever else listens than root or
+ * the program's own user is not asked. A client is one connection, opened when first needed; one
+ * thread uses it at a time. GPUs work on while a program goes on: synchronise them at both ends of
+ * a window. docs/energy.md of Derate says what the figures of windows are, docs/tune-jobs.md those
+ * of trials. */
 /* clang-format on */
 #ifndef DERATE_CLIENT_H
 #define DERATE_CLIENT_H
@@ -35,7 +36,7 @@
 
 enum derate_client_result {
   DERATE_CLIENT_OK = 0,
-  DERATE_CLIENT_NOBODY = 1,  /* neither derated nor `derate energy` is there */
+  DERATE_CLIENT_NOBODY = 1,  /* neither derated nor `derate energy` is there, or to be believed */
   DERATE_CLIENT_LOST = 2,    /* the connection ended, by a restart or a fork, and its windows */
   DERATE_CLIENT_REFUSED = 3, /* the request made no sense to who answered */
 };
@@ -93,10 +94,29 @@ typedef struct derate_trial {
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef SO_PEERCRED
+#include <asm/socket.h> /* which -std=c99 hides */
+#endif
+
 static inline int derate_client_fail(derate_client* client, int result, const char* what) {
   snprintf(client->error, sizeof client->error, "%s", what);
   client->code[0] = '\0';
   return result;
+}
+
+/* Who listens there, as the kernel tells: root and our own user are believed. */
+static inline int derate_client_believes(derate_client* client, const char* path) {
+  struct {
+    int pid;
+    unsigned uid, gid;
+  } who;
+  socklen_t size = sizeof who;
+  if (getsockopt(client->socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) return 0;
+  if (who.uid == 0 || who.uid == (unsigned)geteuid()) return 1;
+  snprintf(client->error, sizeof client->error,
+           "'%s' is not asked: user %u listens there, who is neither root nor user %u", path,
+           who.uid, (unsigned)geteuid());
+  return 0;
 }
 
 /* Ends the connection and its windows. */
@@ -121,7 +141,9 @@ static inline int derate_client_connect(derate_client* client, const char* folde
   (void)setsockopt(client->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   (void)setsockopt(client->socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   client->pid = (long)getpid();
-  if (connect(client->socket, (const struct sockaddr*)&address, sizeof address) == 0) return 1;
+  if (connect(client->socket, (const struct sockaddr*)&address, sizeof address) == 0 &&
+      derate_client_believes(client, address.sun_path))
+    return 1;
   derate_client_close(client);
   return 0;
 }
@@ -135,10 +157,12 @@ static inline int derate_client_open(derate_client* client) {
 static inline int derate_client_reach(derate_client* client) {
   const char* run = getenv("DERATE_RUN_DIR");
   if (derate_client_open(client)) return DERATE_CLIENT_OK;
+  client->error[0] = '\0';
   if (derate_client_connect(client, getenv("DERATE_CLIENT_SOCKET"), "") ||
       derate_client_connect(client, run != NULL && *run != '\0' ? run : "/run/derate",
                             "/client.sock"))
     return DERATE_CLIENT_OK;
+  if (client->error[0] != '\0') return DERATE_CLIENT_NOBODY; /* who is not believed is told of */
   return derate_client_fail(client, DERATE_CLIENT_NOBODY,
                             "nobody measures here (derated, or derate energy -- COMMAND)");
 }

@@ -6,14 +6,19 @@
         derate_beat.beat(step)
 
 The standard library only, Linux. A call takes some microseconds, keeps nothing open, never waits
-and never raises: where nobody listens nothing happens. docs/heartbeats.md of Derate has the message
+and never raises: where nobody listens nothing happens. A socket that another user than root has put
+there gets nothing, which is told once on standard error. docs/heartbeats.md of Derate has the message
 and who is believed.
 """
 import errno
 import os
 import socket
+import stat
+import sys
 
 __all__ = ["beat"]
+
+_told = False
 
 
 def _text(done, phase, max_loss, gpu):
@@ -36,6 +41,43 @@ def _paths():
     yield (os.environ.get("DERATE_RUN_DIR") or "/run/derate") + "/beat.sock"
 
 
+def _doubt(path):
+    """Why a beat to this path might reach somebody else, or None: the socket and its folder are to
+    be root's or our own, and nobody else may be able to exchange anything on the way to it. The
+    kernel does not tell who reads a datagram socket."""
+    ours = (0, os.geteuid())
+    found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):
+        return "it is a link"
+    if found.st_uid not in ours:
+        return "it belongs to another user"
+    part = os.path.abspath(path)
+    if os.stat(os.path.dirname(part)).st_uid not in ours:
+        return "a folder on the way belongs to another user"
+    while part != "/":
+        folder = os.path.dirname(part)
+        mode = os.stat(folder).st_mode
+        if mode & stat.S_IWOTH:
+            if not mode & stat.S_ISVTX:
+                return "everybody may exchange what lies there"
+            if os.lstat(part).st_uid not in ours:
+                return "a folder on the way belongs to another user"
+        part = folder
+    return None
+
+
+def _believed(path):
+    global _told
+    try:
+        doubt = _doubt(path)
+    except OSError:  # nothing is there, or nothing that we may look at
+        return False
+    if doubt and not _told:
+        _told = True
+        print(f"derate: no beat is sent to {path!r}: {doubt}", file=sys.stderr)
+    return not doubt
+
+
 def beat(done=None, phase=None, max_loss=None, gpu=None):
     """So much of the work is done, in whatever unit; it only grows.
 
@@ -45,7 +87,7 @@ def beat(done=None, phase=None, max_loss=None, gpu=None):
     """
     try:
         text = _text(done, phase, max_loss, gpu)
-        for path in _paths():
+        for path in filter(_believed, _paths()):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
                 try:
                     out.sendto(text, path)

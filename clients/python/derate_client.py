@@ -12,8 +12,8 @@ And runs jobs that recur, with the batch size and the power limit that cost leas
             train(trial.batch_size, on_step_end=trial.step)
             trial.epoch(validate())
 
-derated answers; windows are also measured by `derate energy -- CMD` that started the program. The
-standard library only, Linux. A GPU works on while Python goes on: synchronise it at both ends of a
+derated answers; windows are also measured by `derate energy -- CMD` that started the program.
+Whoever else listens than root or the program's own user is not asked. The standard library only, Linux. A GPU works on while Python goes on: synchronise it at both ends of a
 window, or give its function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what
 the figures of windows are, docs/tune-jobs.md those of trials.
 """
@@ -21,6 +21,8 @@ import json
 import math
 import os
 import socket
+import struct
+import sys
 import threading
 import time
 import warnings
@@ -69,6 +71,29 @@ def _paths():
     yield (os.environ.get("DERATE_RUN_DIR") or "/run/derate") + "/client.sock"
 
 
+def _stranger(line):
+    """Who listens there, as the kernel tells; None for root and our own user, who are believed."""
+    who = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    user = struct.unpack("3i", who)[1]
+    if user in (0, os.geteuid()):
+        return None
+    return f"not asked: user {user} listens there, who is neither root nor user {os.geteuid()}"
+
+
+_told = set()
+
+
+def _tell_once(text):
+    """On standard error, whatever has become of that."""
+    if text in _told:
+        return
+    _told.add(text)
+    try:
+        print(f"derate: {text}", file=sys.stderr)
+    except Exception:
+        pass
+
+
 class Connection:
     """A line to who answers: opened when first asked, anew after a fork and after it broke.
 
@@ -106,9 +131,14 @@ class Connection:
             line.settimeout(_PATIENCE_S)
             try:
                 line.connect(path)
-                self._line = line
-                self.epoch += 1
-                return
+                stranger = _stranger(line)
+                if stranger is None:
+                    self._line = line
+                    self.epoch += 1
+                    return
+                line.close()
+                tried.append(f"'{path}': {stranger}")
+                _tell_once(tried[-1])
             except OSError as error:
                 line.close()
                 tried.append(f"'{path}': {error.strerror or error}")

@@ -5,6 +5,7 @@
 """
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT / "clients/python"))
 import derate_beat  # noqa: E402
 
 CLIENT = ""
+ATTACKER, VICTIM = 65533, 65534
 
 
 class Clients(unittest.TestCase):
@@ -110,6 +112,95 @@ class Clients(unittest.TestCase):
         for i in range(2000):
             derate_beat.beat(i)
         self.assertEqual(ear.recv(100), b"done=1.000000")
+
+    def as_victim(self):
+        """What three beats of the module, and three of a C program, come to for a user who is not
+        root: what the module returned, and the lines on standard error."""
+        program = shutil.copy(CLIENT, self.folder / "client")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                os.setgroups([])
+                os.setgid(VICTIM)
+                os.setuid(VICTIM)
+                os.dup2(write, 2)
+                sys.stderr = os.fdopen(2, "w", buffering=1)
+                heard = [derate_beat.beat(1, max_loss=0.01) for _ in range(3)]
+                subprocess.run([program, "many", "3"], check=True)
+                code = 10 + sum(heard)
+            finally:
+                os._exit(code)
+        os.close(write)
+        with open(read, encoding="utf-8") as told:
+            lines = told.read().splitlines()
+        heard = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) - 10
+        return heard, lines
+
+    def squat(self):
+        """A socket that the victim is pointed to; the folder is root's and sticky, as /tmp."""
+        if os.geteuid() != 0:
+            self.skipTest("only root can become others")
+        self.folder.chmod(0o1777)
+        ear = self.listen()
+        os.chmod(self.folder / "beat.sock", 0o666)
+        ear.settimeout(0)
+        return ear
+
+    def check_nothing_was_said(self, ear, why):
+        heard, lines = self.as_victim()
+        with self.assertRaises(BlockingIOError, msg="the other user has heard it"):
+            ear.recv(1000)
+        path = str(self.folder / "beat.sock")
+        self.assertEqual(heard, 0)
+        self.assertEqual(lines,  # each of the two says it once
+                         [f"derate: no beat is sent to '{path}': {why}"] * 2)
+
+    def test_a_socket_of_another_user_gets_nothing(self):
+        ear = self.squat()
+        os.chown(self.folder / "beat.sock", ATTACKER, ATTACKER)
+        self.check_nothing_was_said(ear, "it belongs to another user")
+
+    def test_a_socket_in_a_folder_of_another_user_gets_nothing(self):
+        ear = self.squat()
+        self.folder.chmod(0o755)
+        os.chown(self.folder, ATTACKER, ATTACKER)
+        self.check_nothing_was_said(ear, "a folder on the way belongs to another user")
+
+    def test_a_socket_that_everybody_may_exchange_gets_nothing(self):
+        ear = self.squat()
+        self.folder.chmod(0o777)
+        self.check_nothing_was_said(ear, "everybody may exchange what lies there")
+
+    def test_a_link_gets_nothing(self):
+        ear = self.squat()
+        os.rename(self.folder / "beat.sock", self.folder / "other.sock")
+        os.symlink(self.folder / "other.sock", self.folder / "beat.sock")
+        self.check_nothing_was_said(ear, "it is a link")
+
+    def test_roots_socket_and_ones_own_are_believed(self):
+        for owner in (0, VICTIM):
+            ear = self.squat()
+            os.chown(self.folder / "beat.sock", owner, owner)
+            self.assertEqual(self.as_victim(), (3, []))
+            self.assertEqual(ear.recv(1000), b"done=1.0 max_loss=0.01")
+            (self.folder / "beat.sock").unlink()
+
+    def test_where_the_first_is_not_believed_the_next_is_told(self):
+        ear = self.squat()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
+            other.bind(str(self.folder / "run.sock"))
+            os.chown(self.folder / "run.sock", ATTACKER, ATTACKER)
+            os.chmod(self.folder / "run.sock", 0o666)
+            os.environ["DERATE_BEAT_SOCKET"] = str(self.folder / "run.sock")
+            heard, lines = self.as_victim()
+            self.assertEqual(heard, 3)
+            self.assertEqual(lines, [f"derate: no beat is sent to '{self.folder}/run.sock': "
+                                     "it belongs to another user"] * 2)
+            self.assertEqual(ear.recv(1000), b"done=1.0 max_loss=0.01")
+            other.settimeout(0)
+            self.assertRaises(BlockingIOError, other.recv, 1000)
 
     def test_threads_and_files(self):
         ear = self.listen()

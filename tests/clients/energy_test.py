@@ -4,8 +4,11 @@
 
     energy_test.py BUILD WINDOW_CLIENT [SLOWNESS]
 """
+import io
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -316,6 +319,78 @@ class OfTheDaemon(Machine):
             self.assertRegex(ask("end new"), "^2 ")
             self.assertRegex(ask("begin other"), "^1 nobody measures here")
             client.stdin.close()
+
+
+class OfAStranger(Machine):
+    """Another user listens where the program is sent to."""
+
+    STRANGER = 65533
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest("only root can become others")
+        self.heard = {}
+        kept = sys.stderr
+        self.addCleanup(setattr, sys, "stderr", kept)
+        sys.stderr = self.told = io.StringIO()
+        derate_client._told.clear()
+
+    def listen(self, name, user):
+        """Answers everything, as that user; the path."""
+        path = str(self.folder / name)
+        ear = socket.socket(socket.AF_UNIX)
+        self.addCleanup(ear.close)
+        ear.bind(path)
+        os.seteuid(user)  # the kernel notes who listens
+        ear.listen()
+        os.seteuid(0)
+        heard = self.heard[name] = []
+
+        def serve():
+            while True:
+                try:
+                    line = ear.accept()[0]
+                except OSError:
+                    return
+                with line, line.makefile("rwb") as file:
+                    for request in file:
+                        heard.append(request)
+                        file.write(b'{"ok":true,"gpus":[]}\n')
+                        file.flush()
+        threading.Thread(target=serve, daemon=True).start()
+        return path
+
+    def test_python_does_not_ask(self):
+        path = self.listen("run/client.sock", self.STRANGER)
+        says = f"'{path}': not asked: user 65533 listens there, who is neither root nor user 0"
+        for _ in range(2):
+            with self.assertRaisesRegex(derate_client.NobodyListens, re.escape(says)):
+                derate_client.gpus()
+        with derate_client.window("x", silent=True) as w:
+            pass
+        self.assertIsNone(w.time)
+        self.assertEqual(self.heard, {"run/client.sock": []})
+        self.assertEqual(self.told.getvalue(), f"derate: {says}\n")
+
+    def test_python_asks_the_next(self):
+        os.environ["DERATE_CLIENT_SOCKET"] = self.listen("squatted.sock", self.STRANGER)
+        self.listen("run/client.sock", 0)
+        self.assertEqual(derate_client.gpus(), [])
+        self.assertEqual([len(heard) for heard in self.heard.values()], [0, 1])
+        self.assertEqual(self.told.getvalue().count("not asked"), 1)
+
+    def test_the_c_header_does_not_ask(self):
+        path = self.listen("run/client.sock", self.STRANGER)
+        done = subprocess.run([CLIENT], input="begin epoch\n", capture_output=True, text=True)
+        self.assertEqual(done.stdout, f"1 '{path}' is not asked: user 65533 listens there, who is "
+                                      "neither root nor user 0\n")
+        os.environ["DERATE_CLIENT_SOCKET"] = path
+        os.environ["DERATE_RUN_DIR"] = str(self.folder)
+        self.listen("client.sock", 0)
+        done = subprocess.run([CLIENT], input="begin epoch\n", capture_output=True, text=True)
+        self.assertEqual(done.stdout, "0 \n")
+        self.assertEqual([len(heard) for heard in self.heard.values()], [0, 1])
 
 
 class OfNobody(Machine):
