@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/safe_path.h"
 #include "govern/beat_message.h"
 #include "service/unix_address.h"
 
@@ -123,6 +124,7 @@ bool BeatServer::serve_until(Instant deadline, const Handler& handler) {
 
 Result<void> send_beat(const std::string& path, std::string_view text) {
   const sockaddr_un address = TRY(address_of(path));
+  TRY(check_socket_file(path).with("no beat is sent"));
   const UniqueFd socket = new_socket();
   if (!socket.valid()) return socket_error("cannot reach", path, errno);
   const ssize_t sent = ::sendto(socket.get(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL,

@@ -56,7 +56,8 @@ class BeatServer {
   FileCloser closer_;
 };
 
-// Sends a beat to who listens at `path`; never waits.
+// Sends a beat to who listens at `path`; never waits. A beat can tell of a promise: nothing is sent
+// to a socket that is not root's or one's own (check_socket_file() of base/safe_path.h).
 // Errors: not_found when nobody listens, busy when its queue is full, no_permission, io.
 Result<void> send_beat(const std::string& path, std::string_view text);
 

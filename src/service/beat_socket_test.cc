@@ -165,6 +165,17 @@ TEST_F(BeatTest, ItWaitsNoLongerThanAsked) {
   EXPECT_EQ(count, 1);
 }
 
+TEST_F(BeatTest, ASocketOfAnotherUserGetsNothing) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives files away, which root may";
+  ASSERT_EQ(::chown(path_.c_str(), 65533, 65533), 0);
+  const auto sent = send_beat(path_, "max_loss=0.01");
+  EXPECT_EQ(sent.error().code, Errc::no_permission);
+  EXPECT_NE(sent.error().message.find("no beat is sent: '" + path_ + "' belongs to user 65533"),
+            std::string::npos);
+  hear();
+  EXPECT_TRUE(heard_.empty());
+}
+
 TEST_F(BeatTest, TheSecondServerIsRefusedAndADeadOnesSocketReplaced) {
   struct stat info {};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);

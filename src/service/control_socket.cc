@@ -401,6 +401,7 @@ Result<std::string> control_call(const std::string& path, const std::string& req
   SystemClock clock;
   const Instant end = clock.now() + patience;
   const UniqueFd socket = TRY(connected_by(path, clock, end, patience));
+  TRY(check_listener(socket.get(), path));
   std::string line = request + "\n", answer;
   while (!line.empty()) {
     const ssize_t n = ::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -110,6 +111,27 @@ TEST_F(ControlTest, AFullQueueOfCallersIsABusyDaemon) {
   }
   EXPECT_EQ(control_call(path_, "x", 100ms).error().code, Errc::gpu_stuck);
   EXPECT_EQ(ControlServer::create(path_, clock_).error().code, Errc::busy);
+}
+
+TEST_F(ControlTest, ASocketThatAnotherUserListensOnIsNotAsked) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become others";
+  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);
+  ASSERT_EQ(::seteuid(65533), 0);  // the kernel notes who listens
+  auto made = ControlServer::create(path_, clock_, Audience::everyone);
+  ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_TRUE(made.ok());
+  server_ = *std::move(made);
+  ASSERT_EQ(::chown(path_.c_str(), 0, 0), 0);  // whatever the file says
+  const auto answer = control_call(path_, "secret", 20ms);
+  EXPECT_EQ(answer.error().code, Errc::no_permission);
+  EXPECT_NE(answer.error().message.find("user 65533 listens there, who is neither root nor user 0"),
+            std::string::npos);
+  int heard = 0;
+  server_->serve([&](std::string_view, const Peer&) {
+    ++heard;
+    return "{}";
+  });
+  EXPECT_EQ(heard, 0);
 }
 
 TEST_F(ControlTest, TheSecondServerIsRefusedAndADeadOnesSocketReplaced) {

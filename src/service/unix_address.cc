@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "base/safe_path.h"
 
 namespace derate {
 
@@ -26,6 +29,18 @@ Result<sockaddr_un> address_of(const std::string& path) {
                              sizeof address.sun_path - 1)};
   std::copy(path.begin(), path.end(), address.sun_path);
   return address;
+}
+
+Result<void> check_listener(int socket, const std::string& path) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+    return socket_error("cannot know who listens on", path, errno);
+  if (is_trusted_user(who.uid)) return {};
+  return Error{Errc::no_permission,
+               fmt::format("'{}' is not asked: user {} listens there, who is neither root nor user "
+                           "{}",
+                           path, who.uid, ::geteuid())};
 }
 
 }  // namespace derate

@@ -16,4 +16,8 @@ Error socket_error(const std::string& what, const std::string& path, int number)
 // Errors: invalid_argument when the path is longer than a socket's name may be.
 Result<sockaddr_un> address_of(const std::string& path);
 
+// Whoever listens at the other end of a connected stream socket is root or this process's own user
+// (SO_PEERCRED): nobody else is told anything, or believed. Errors: no_permission.
+Result<void> check_listener(int socket, const std::string& path);
+
 }  // namespace derate
