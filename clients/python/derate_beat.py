@@ -7,8 +7,8 @@
 
 The standard library only, Linux. A call takes some microseconds, keeps nothing open, never waits
 and never raises: where nobody listens nothing happens. A socket that another user than root has put
-there gets nothing, which is told once on standard error. docs/heartbeats.md of Derate has the message
-and who is believed.
+there gets nothing, which is told once on standard error. docs/heartbeats.md of Derate has the
+message and who is believed.
 """
 import errno
 import os

@@ -13,9 +13,10 @@ And runs jobs that recur, with the batch size and the power limit that cost leas
             trial.epoch(validate())
 
 derated answers; windows are also measured by `derate energy -- CMD` that started the program.
-Whoever else listens than root or the program's own user is not asked. The standard library only, Linux. A GPU works on while Python goes on: synchronise it at both ends of a
-window, or give its function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what
-the figures of windows are, docs/tune-jobs.md those of trials.
+Whoever else listens than root or the program's own user is not asked. The standard library only,
+Linux. A GPU works on while Python goes on: synchronise it at both ends of a window, or give its
+function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what the figures of
+windows are, docs/tune-jobs.md those of trials.
 """
 import json
 import math
