@@ -10,6 +10,8 @@
 #include "attribute_view.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/printing.h"
+#include "base/safe_path.h"
 #include "store/usage_bill.h"
 #include "verbs.h"
 #include "when.h"
@@ -67,6 +69,7 @@ Result<Account> account_of(const BillOptions& options, WallTime now) {
   out.prices = {options.price ? options.price : settings.price_per_kwh, settings.co2_g_per_kwh,
                 settings.currency};
   const std::string file = file_of(options);
+  if (options.file.empty()) TRY(check_way(file));
   Usage usage = TRY(read_usage(file, out.from, out.to));
   if (!options.gpus.empty())
     usage = TRY(read_usage(file, out.from, out.to, TRY(chosen_gpus(usage, options.gpus))));
@@ -168,13 +171,6 @@ Json bill_json(const Account& account) {
   out["seconds"] = static_cast<double>(boards.time_ms) / 1000;
   out["lost_seconds"] = static_cast<double>(boards.lost_ms) / 1000;
   return out;
-}
-
-std::string csv_text(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == text.npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
-  return out + "\"";
 }
 
 // Joules with three decimals are exact: whole millijoules.

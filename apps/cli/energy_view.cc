@@ -5,6 +5,7 @@
 #include "apps/common/energy_desk.h"
 #include "apps/common/output.h"
 #include "base/json.h"
+#include "base/printing.h"
 
 namespace derate::cli {
 namespace {
@@ -143,7 +144,7 @@ std::string energy_log_row(const WindowEnergy& window, WallTime begin, std::size
   for (const GpuEnergy& gpu : window.gpus)
     if (gpu.gpu < gpus && gpu.energy) cells[gpu.gpu] = fmt::format("{:.3f}", gpu.energy->value());
   std::string out = fmt::format("{:.6f},{},{:.6f}", seconds(begin.time_since_epoch()),
-                                csv_cell(window.name), seconds(window.time));
+                                csv_text(window.name), seconds(window.time));
   for (const std::string& one : cells) out += "," + one;
   return out;
 }

@@ -9,6 +9,7 @@
 #include "apps/common/output.h"
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/printing.h"
 #include "base/text.h"
 #include "device/sim/sim_workload.h"
 #include "lab/figures.h"
@@ -43,12 +44,12 @@ std::string jobs_csv(const std::vector<StoredJob>& jobs) {
       "mean_clock_mhz,work_unit\n";
   for (const auto& [id, session, position, job] : jobs)
     out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", id,
-                       csv_cell(session.chip), csv_cell(session.cell), csv_cell(session.policy),
-                       session.repetition, position, csv_cell(job.app), csv_cell(job.error),
+                       csv_text(session.chip), csv_text(session.cell), csv_text(session.policy),
+                       session.repetition, position, csv_text(job.app), csv_text(job.error),
                        seconds(job.time), job.work, job.energy.value(),
                        or_nothing(job.sensed_energy), seconds(job.probing), job.clock_changes,
                        seconds(job.policy_cpu), or_nothing(job.temperature_at_start),
-                       or_nothing(job.mean_clock), csv_cell(job.work_unit));
+                       or_nothing(job.mean_clock), csv_text(job.work_unit));
   return out;
 }
 
@@ -61,8 +62,8 @@ std::string figures_csv(const std::vector<StageResult>& stages) {
   for (const StageResult& stage : stages)
     for (const PolicyResult& policy : stage.policies)
       for (const AppResult& app : policy.apps) {
-        out += fmt::format("{},{},{},{},{},{},", csv_cell(stage.chip), csv_cell(stage.cell),
-                           csv_cell(policy.label), csv_cell(app.app), app.jobs, app.failed);
+        out += fmt::format("{},{},{},{},{},{},", csv_text(stage.chip), csv_text(stage.cell),
+                           csv_text(policy.label), csv_text(app.app), app.jobs, app.failed);
         out += app.jobs == 0
                    ? std::string(15, ',') + "\n"
                    : fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", app.judged,

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "apps/common/outermost.h"
 #include "apps/common/output.h"
 #include "apps/common/signals.h"
 #include "base/exit_code.h"
@@ -26,16 +27,23 @@ Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
   return std::visit([](const auto& options) { return run_verb(options); }, std::get<Verb>(parsed));
 }
 
+namespace {
+
+int main_of(int argc, char** argv) {
+  const auto parsed = parse_command_line(argc, argv);
+  Result<int> code = run_parsed(parsed);
+  const Result<void> shown = finish_output();
+  if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
+  if (code.ok()) return *code;
+  warn("derate: {}\n", code.error().message);
+  return exit_code_of(code.error().code);
+}
+
+}  // namespace
 }  // namespace derate::cli
 
 int main(int argc, char** argv) {
-  using namespace derate;
-  cli::open_standard_files();
-  const auto parsed = cli::parse_command_line(argc, argv);
-  Result<int> code = cli::run_parsed(parsed);
-  const Result<void> shown = cli::finish_output();
-  if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
-  if (code.ok()) return *code;
-  cli::warn("derate: {}\n", code.error().message);
-  return exit_code_of(code.error().code);
+  using namespace derate::cli;
+  open_standard_files();
+  return run_outermost("derate", [&] { return main_of(argc, argv); });
 }

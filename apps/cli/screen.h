@@ -24,24 +24,24 @@ class Screen {
       raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
       ::tcsetattr(STDIN_FILENO, TCSANOW, &raw);
     }
-    write_text(stdout, "\x1b[?1049h\x1b[?25l");
+    write_raw(stdout, "\x1b[?1049h\x1b[?25l");
   }
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
   ~Screen() {
     if (!live_) return;
-    write_text(stdout, "\x1b[?25h\x1b[?1049l");
+    write_raw(stdout, "\x1b[?25h\x1b[?1049l");
     if (keys_) ::tcsetattr(STDIN_FILENO, TCSANOW, &found_);
   }
 
   void show(const std::string& text) const {
     // Over the old picture, which does not flicker as a cleared one would.
     std::string out = live_ ? "\x1b[H" : "";
-    for (const char c : text) {
+    for (const char c : shown_text(text, live_)) {
       if (live_ && c == '\n') out += "\x1b[K";
       out += c;
     }
-    write_text(stdout, out + (live_ ? "\x1b[J" : ""));
+    write_raw(stdout, out + (live_ ? "\x1b[J" : ""));
     std::fflush(stdout);
   }
   // True when q was pressed; waits at most that long.

@@ -26,7 +26,7 @@ constexpr FaultName kFaultNames[] = {
     {GpuFault::mig, "mig"},
 };
 
-struct Shown {
+struct ShownGpu {
   int index = 0;
   GpuIdentity identity{};
   GpuNow now{};
@@ -49,12 +49,12 @@ std::vector<std::string> faults_of(const fakenvml::State& state, std::uint32_t g
   return out;
 }
 
-Result<Shown> look(const fakenvml::State& state, int index) {
+Result<ShownGpu> look(const fakenvml::State& state, int index) {
   const auto& gpu = state.gpu[index];
   const auto now = gpu.now.read();
   const auto processes = gpu.processes.read();
   if (!now || !processes) return Error{Errc::gpu_lost, "the server died while it wrote"};
-  Shown out;
+  ShownGpu out;
   out.index = index;
   out.identity = state.identity[index];
   out.now = *now;
@@ -67,7 +67,7 @@ void put(Json& json, const char* key, std::uint32_t value) {
   if (value != kNone) json[key] = value;
 }
 
-Json to_json(const Shown& gpu) {
+Json to_json(const ShownGpu& gpu) {
   const GpuNow& now = gpu.now;
   Json json = {{"index", gpu.index},
                {"chip", get_text(gpu.identity.chip)},
@@ -98,10 +98,10 @@ std::string range_text(std::uint32_t lowest, std::uint32_t highest) {
   return lowest == kNone ? "-" : fmt::format("{}-{}", lowest, highest);
 }
 
-void print_table(const std::vector<Shown>& gpus) {
+void print_table(const std::vector<ShownGpu>& gpus) {
   Table table({"GPU", "<chip", "MHz", "locked", "app", "limit W", "writes", "work s", "joules",
                "jobs", "<faults"});
-  for (const Shown& gpu : gpus) {
+  for (const ShownGpu& gpu : gpus) {
     const GpuNow& now = gpu.now;
     const std::string application =
         now.application_sm_mhz == kNone ? "-" : fmt::format("{}", now.application_sm_mhz);
@@ -120,7 +120,7 @@ void print_table(const std::vector<Shown>& gpus) {
 
 Result<int> run_verb(const SimShowOptions& options) {
   const auto client = TRY(connect_sim(options));
-  std::vector<Shown> gpus;
+  std::vector<ShownGpu> gpus;
   for (const int index : TRY(served_gpus(*client, options.gpus)))
     gpus.push_back(TRY(look(client->state(), index)));
   if (!options.json) {
@@ -128,7 +128,7 @@ Result<int> run_verb(const SimShowOptions& options) {
     return 0;
   }
   Json list = Json::array();
-  for (const Shown& gpu : gpus) list.push_back(to_json(gpu));
+  for (const ShownGpu& gpu : gpus) list.push_back(to_json(gpu));
   print_json({{"server_pid", client->state().pid}, {"gpus", std::move(list)}});
   return 0;
 }

@@ -45,7 +45,7 @@ Result<int> run_verb(const TopOptions& options) {
   for (int round = 1; stop_signal() == 0; ++round) {
     const auto gpus = TRY(view.look(options.gpus));
     if (options.json)
-      write_text(stdout, json_text(Json{{"gpus", gpus}}) + "\n"), std::fflush(stdout);
+      print_json_line({{"gpus", gpus}});
     else
       screen->show(status_text(gpus, view.paused()));
     if (round == options.rounds) break;

@@ -490,7 +490,7 @@ Result<int> run_job(const TuneRunOptions& options) {
     tell_begin(run.trial);
     outcome = TRY(run_once(run, as));
     outcome.trial.token.clear();
-    if (options.report.empty()) warn("{}", account_text(outcome.trial));
+    if (options.report.empty()) write_text(stderr, account_text(outcome.trial));
     tries.push_back(outcome.trial);
     start.retry_of = outcome.trial.trial;
   } while (!outcome.interrupted && !options.no_retry && outcome.trial.may_retry &&

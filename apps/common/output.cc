@@ -42,12 +42,49 @@ std::string padded(const std::string& text, std::size_t width, bool left) {
   return left ? text + blanks : blanks + text;
 }
 
+constexpr std::string_view kEscape = "\033[", kToneEnd = "\033[0m";
+
+bool colours() {
+  static const bool out = is_terminal(STDOUT_FILENO);
+  return out;
+}
+
+// The colour that a text begins with; empty for none of ours.
+std::string_view colour_of(std::string_view text) {
+  if (text.starts_with(kToneEnd)) return kToneEnd;
+  for (const Tone tone : {Tone::good, Tone::bad, Tone::dim, Tone::strong})
+    if (text.starts_with(escape_of(tone))) return escape_of(tone);
+  return {};
+}
+
 // errno of the first write to standard output that failed.
 int g_output_error = 0;
 
 }  // namespace
 
+std::string shown_text(std::string_view text, bool with_colours) {
+  std::string out;
+  while (!text.empty()) {
+    const auto colour = with_colours ? colour_of(text) : std::string_view();
+    out += colour;
+    text.remove_prefix(colour.size());
+    if (!colour.empty()) continue;
+    const auto end = with_colours ? text.find(kEscape, 1) : text.npos;
+    out += printing_text(text.substr(0, end), Lines::many);
+    text.remove_prefix(std::min(end, text.size()));
+  }
+  return out;
+}
+
 void write_text(std::FILE* file, const std::string& text) {
+  write_raw(file, shown_text(text, file == stdout && colours()));
+}
+
+void tell_line(std::string_view program, std::string_view text) {
+  write_raw(stderr, log_text(fmt::format("{}: {}", program, text)) + "\n");
+}
+
+void write_raw(std::FILE* file, const std::string& text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (!written && file == stdout && g_output_error == 0) g_output_error = errno;
 }
@@ -66,13 +103,13 @@ std::size_t display_width(const std::string& text) {
 }
 
 std::string toned(const std::string& text, Tone tone) {
-  static const bool colours = is_terminal(STDOUT_FILENO);
-  if (!colours || tone == Tone::plain) return text;
-  return escape_of(tone) + text + "\033[0m";
+  if (!colours() || tone == Tone::plain) return text;
+  return escape_of(tone) + text + std::string(kToneEnd);
 }
 
 void Table::add(std::vector<std::string> cells, Tone tone) {
   cells.resize(headings_.size());
+  for (std::string& cell : cells) cell = printing_text(cell);
   rows_.push_back({std::move(cells), tone});
 }
 
@@ -135,16 +172,23 @@ void Progress::show(std::size_t done, std::size_t all, Duration elapsed, std::si
         seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done - before);
     left = fmt::format(", {} left", duration_text(from_seconds(rest)));
   }
-  warn("\r\033[K{}: {} of {}{}", what_, done, all, left);
+  write_raw(stderr, fmt::format("\r\033[K{}: {} of {}{}", printing_text(what_), done, all, left));
   std::fflush(stderr);
   shown_ = true;
 }
 
 void Progress::clear() {
-  if (shown_) warn("\r\033[K");
+  if (shown_) write_raw(stderr, "\r\033[K");
   shown_ = false;
 }
 
-void print_json(const Json& document) { print("{}\n", json_text(document, 2)); }
+void print_json(const Json& document) {
+  write_text(stdout, printing_json(json_text(document, 2)) + "\n");
+}
+
+void print_json_line(const Json& document) {
+  write_text(stdout, printing_json(json_text(document)) + "\n");
+  std::fflush(stdout);
+}
 
 }  // namespace derate::cli

@@ -7,22 +7,36 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "base/printing.h"
 #include "base/result.h"
 #include "base/units.h"
 
 namespace derate::cli {
 
+// Text for people, its lines and Derate's own colours as they are: whatever else would move a
+// terminal's cursor or does not print is a '?' (base/printing.h). All that is shown goes this way.
 void write_text(std::FILE* file, const std::string& text);
+// What write_text() writes, to a terminal that shows colours or to anything else.
+std::string shown_text(std::string_view text, bool with_colours);
+// As it is: what Derate itself does to a terminal, and what is passed on for others.
+void write_raw(std::FILE* file, const std::string& text);
+
+// A line of the log, on standard error, which may be the journal: "PROGRAM: TEXT" in printing ASCII
+// and of bounded length, whatever the text (log_text() of base/printing.h). What daemon, guard,
+// restorers and `derate run` tell goes this way.
+void tell_line(std::string_view program, std::string_view text);
 
 enum class Tone { plain, good, bad, dim, strong };
 
 // `text` in colour when standard output is a terminal and NO_COLOR is not set.
 std::string toned(const std::string& text, Tone tone);
 
-// Columns as wide as their widest cell; the first is aligned left, the others right, a column whose
-// heading starts with '<' left.
+// Columns as wide as their widest cell, which is one line of what prints; the first is aligned
+// left, the others right, a column whose heading starts with '<' left.
 class Table {
  public:
   explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
@@ -68,17 +82,32 @@ template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   write_text(stdout, fmt::format(format, std::forward<Args>(args)...));
 }
-// The same on standard error, where nobody can be told of a failure.
+// A text among the arguments of warn(), which cannot begin another line.
+template <class T>
+using Shown = std::conditional_t<std::is_convertible_v<const T&, std::string_view>, std::string,
+                                 const std::remove_cvref_t<T>&>;
+template <class T>
+Shown<T> shown(const T& argument) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return printing_text(argument);
+  else
+    return argument;
+}
+
+// The same on standard error, where nobody can be told of a failure. Texts among the arguments are
+// shown on one line.
 template <class... Args>
-void warn(fmt::format_string<Args...> format, Args&&... args) {
-  write_text(stderr, fmt::format(format, std::forward<Args>(args)...));
+void warn(fmt::format_string<Shown<Args>...> format, const Args&... args) {
+  write_text(stderr, fmt::format(format, shown(args)...));
 }
 
 // Flushes standard output; the error of the first write to it that failed.
 Result<void> finish_output();
 
-// Prints a JSON document and a line end on standard output.
+// Prints a JSON document and a line end on standard output; what does not print is escaped.
 void print_json(const nlohmann::ordered_json& document);
+// The same on one line, at once.
+void print_json_line(const nlohmann::ordered_json& document);
 
 // Of the terminal column width of UTF-8 text without combining marks.
 std::size_t display_width(const std::string& text);

@@ -56,7 +56,7 @@ Result<void> restore_journalled(const JournalEntry& entry, const std::string& wh
   AuditEntry told{clock.wall_now(), who, entry.uuid, "restore", {}, {}, why, {}};
   if (!restored.ok()) told.error = restored.error().message;
   if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
-    warn("derate: {}\n", kept.error().message);
+    tell_line("derate", kept.error().message);
   TRY(std::move(restored));
   return Journal(journal_directory()).remove(entry.uuid);
 }
@@ -64,13 +64,13 @@ Result<void> restore_journalled(const JournalEntry& entry, const std::string& wh
 int restore_process(const std::string& uuid, const std::string& who, const std::string& why) {
   const auto left = Journal(journal_directory()).read(current_life());
   if (!left.ok()) {
-    warn("derate: {}\n", left.error().message);
+    tell_line("derate", left.error().message);
     return exit_code_of(left.error().code);
   }
   for (const JournalEntry& entry : left->entries) {
     if (entry.uuid != uuid) continue;
     if (const auto done = restore_journalled(entry, who, why); !done.ok()) {
-      warn("derate: {}: not restored: {}\n", uuid, done.error().message);
+      tell_line("derate", fmt::format("{}: not restored: {}", uuid, done.error().message));
       return exit_code_of(done.error().code);
     }
   }
@@ -135,8 +135,8 @@ void set_unusable_aside(const Leftovers& left) {
   journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
     const auto moved = journal.set_aside(bad.path);
-    warn("derate: journal '{}' {}: {}\n", bad.path, bad.why,
-         moved.ok() ? "set aside, not applied" : moved.error().message);
+    tell_line("derate", fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                                    moved.ok() ? "set aside, not applied" : moved.error().message));
   }
 }
 

@@ -18,6 +18,7 @@ constexpr ExitCodeInfo kTable[] = {
     {13, "function-missing", "libnvidia-ml.so.1 lacks a function that Derate needs"},
     {15, "gpu-lost", "a GPU has fallen off the bus, or a driver call did not come back"},
     {65, "bad-data", "a trace, table or data file does not parse"},
+    {70, "internal-error", "a bug in Derate: please report it with the line that it printed"},
     {74, "io", "reading or writing a file failed"},
     {75, "busy", "another governor holds the GPU, or the daemon runs already"},
     {78, "bad-config", "the configuration file has an error"},

@@ -19,6 +19,7 @@ inline constexpr int kOk = 0;
 inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;
 inline constexpr int kPartial = 5;  // of no Errc: several GPUs, each with its own
+inline constexpr int kInternalError = 70;
 inline constexpr int kRunFailed = 125;
 inline constexpr int kCannotExecute = 126;
 inline constexpr int kCommandNotFound = 127;
