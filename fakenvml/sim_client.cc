@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/safe_path.h"
+
 namespace derate::fakenvml {
 namespace {
 
@@ -26,6 +28,10 @@ Error no_server(const std::string& directory, const char* why) {
 }
 
 Result<UniqueFd> connect_to(const std::string& directory) {
+  // The folder of last resort is among those of everybody; another one is the user's word.
+  if (directory == own_temporary_folder() + "/sim")
+    if (const auto ours = check_way(socket_path(directory)); !ours.ok())
+      return no_server(directory, ours.error().message.c_str());
   const std::string path = socket_path(directory);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -71,7 +77,7 @@ std::string default_directory() {
   if (auto run = variable("DERATE_RUN_DIR"); !run.empty()) return run + "/sim";
   if (::geteuid() == 0) return "/run/derate/sim";
   if (auto xdg = variable("XDG_RUNTIME_DIR"); !xdg.empty()) return xdg + "/derate/sim";
-  return "/tmp/derate-" + std::to_string(::geteuid()) + "/sim";
+  return own_temporary_folder() + "/sim";
 }
 
 std::string state_path(const std::string& directory) { return directory + "/state"; }

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <new>
 
+#include "base/safe_path.h"
 #include "base/text.h"
 #include "device/sim/sim_mig.h"
 #include "fakenvml/sim_client.h"
@@ -40,9 +41,10 @@ Result<std::unique_ptr<SimServer>> SimServer::create(const ServerOptions& option
   for (const SimChip* chip : options.chips)
     if (options.mig) TRY(make_instances(*chip, *options.mig));
   std::unique_ptr<SimServer> server(new SimServer(options, clock));
-  std::error_code error;
-  fs::create_directories(options.directory, error);
-  if (error) return Error{Errc::io, fmt::format("{}: {}", options.directory, error.message())};
+  if (const std::string last_resort = own_temporary_folder();
+      fs::path(options.directory).parent_path() == last_resort)
+    TRY(make_own_folder(last_resort, S_IRWXG | S_IRWXO));
+  TRY(make_folders(options.directory));
   TRY(server->open_lock());
   TRY(server->open_state());
   TRY(server->open_socket());
@@ -52,7 +54,7 @@ Result<std::unique_ptr<SimServer>> SimServer::create(const ServerOptions& option
 // The lock goes with the process, however it ends; the file says whose it is.
 Result<void> SimServer::open_lock() {
   const std::string path = options_.directory + "/lock";
-  lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kReadable));
+  lock_ = UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kReadable));
   if (!lock_.valid()) return system_error(path);
   if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     const std::string pid(trim(read_file(path).ok() ? *read_file(path) : std::string()));

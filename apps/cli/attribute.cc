@@ -13,6 +13,7 @@
 #include "apps/common/tenancy_json.h"
 #include "apps/common/tenant_namer.h"
 #include "apps/common/text_file.h"
+#include "apps/common/ticks_reader.h"
 #include "attribute_view.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -22,8 +23,6 @@
 
 namespace derate::cli {
 namespace {
-
-constexpr int kTicksFormat = 1;
 
 // Pictures as they come: empty when there is none yet.
 class Feed {
@@ -111,7 +110,7 @@ class DirectFeed final : public Feed {
     auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, TRY(open_gpus(options, clock))));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
-    const auto tell = [](const std::string& text) { warn("derate: {}\n", text); };
+    const auto tell = [](const std::string& text) { tell_line("derate", text); };
     out->begin(machine_namer(settings.pod_resources, tell),
                {how, from_seconds(options.interval_s)});
     return out;
@@ -153,7 +152,7 @@ class DirectFeed final : public Feed {
   void begin(TenantNamer namer, AttributionDesk::Rules rules) {
     AttributionDesk::Options how{.name = std::move(namer)};
     how.tell = [this](const std::string& text) {
-      warn("derate: {}\n", text);
+      tell_line("derate", text);
       failed_.push_back(text);
     };
     how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
@@ -209,11 +208,6 @@ void show(const AttributeOptions& options, const Json& picture) {
     print("{}", attribution_text(picture, terminal_width()));
 }
 
-void show_line(const Json& picture) {
-  write_text(stdout, json_text(picture) + "\n");
-  std::fflush(stdout);
-}
-
 // The last picture; empty when it ended before there was one.
 Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, Clock& clock,
                                   Duration time) {
@@ -225,7 +219,7 @@ Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, C
   while (stop_signal() == 0 && clock.now() < end) {
     if (auto picture = TRY(feed.look())) {
       newest = std::move(picture);
-      if (options.json && options.watch) show_line(*newest);
+      if (options.json && options.watch) print_json_line(*newest);
       if (live && !screen) screen.emplace();
       if (live) screen->show(attribution_text(*newest, terminal_width()));
       if (once) break;
@@ -239,31 +233,6 @@ Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, C
 
 // --- replay ----------------------------------------------------------------------------------
 
-Result<std::vector<GpuAttribution>> boards_of(const Json& head, const AttributionRules& rules) {
-  if (!head.is_object() || head.value("derate_ticks", 0) != kTicksFormat || !head.contains("gpus"))
-    return Error{Errc::bad_data, "not what `derate attribute --ticks` writes"};
-  std::vector<GpuAttribution> out;
-  for (const Json& board : head["gpus"]) {
-    auto [id, facts] = TRY(board_of(board));
-    out.emplace_back(std::move(id), std::move(facts), rules);
-  }
-  return out;
-}
-
-// Whether it made a tick.
-Result<bool> replay_line(const Json& line, std::vector<GpuAttribution>& boards) {
-  if (!line.is_object() || !line.contains("tenancy") || !line.contains("names"))
-    return Error{Errc::bad_data, "wanted gpu, tenancy and names"};
-  const Tenancy tenancy = TRY(tenancy_of(line["tenancy"]));
-  const TenantNames names = TRY(names_of(line["names"]));
-  Watched watched;
-  if (line.contains("watched")) watched = TRY(watched_of(line["watched"]));
-  for (GpuAttribution& board : boards)
-    if (line.contains("gpu") && line["gpu"] == board.id().uuid)
-      return board.take(tenancy, names, watched) != nullptr;
-  return Error{Errc::bad_data, "of a GPU that the first line does not name"};
-}
-
 Json picture_of(const std::vector<GpuAttribution>& boards) {
   Json gpus = Json::array();
   for (const GpuAttribution& board : boards) gpus.push_back(board.json());
@@ -275,21 +244,22 @@ Result<int> replay(const AttributeOptions& options) {
   const AttributionRules rules =
       TRY(attribution_rules(settings, options.method, options.idle_rule));
   const std::string text = TRY(read_file(options.replay));
-  std::vector<GpuAttribution> boards;
+  std::optional<TicksReader> ticks;
   int number = 0;
   for (const std::string_view line : split(text, '\n')) {
     ++number;
     if (trim(line).empty()) continue;
     const std::string where = fmt::format("{}:{}", options.replay, number);
-    if (number == 1) {
-      boards = TRY(boards_of(parse_json(line), rules).with(where));
+    if (!ticks) {
+      ticks = TRY(TicksReader::create(line, rules).with(where));
       continue;
     }
-    const bool ticked = TRY(replay_line(parse_json(line), boards).with(where));
-    if (ticked && options.json && options.watch) show_line(picture_of(boards));
+    const bool ticked = TRY(ticks->take(line).with(where));
+    if (ticked && options.json && options.watch) print_json_line(picture_of(ticks->boards()));
   }
-  if (boards.empty()) return Error{Errc::bad_data, options.replay + ": is empty"};
-  if (!(options.json && options.watch)) show(options, picture_of(boards));
+  if (!ticks || ticks->boards().empty())
+    return Error{Errc::bad_data, options.replay + ": is empty"};
+  if (!(options.json && options.watch)) show(options, picture_of(ticks->boards()));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "apps/common/output.h"
@@ -15,14 +16,30 @@
 #include "verbs.h"
 
 namespace derate::cli {
+namespace {
+
+// Of a socket that is passed over, while another one is heard.
+void tell_once(const Error& error) {
+  static bool told = false;
+  if (!std::exchange(told, true)) warn("derate: {}\n", error.message);
+}
+
+}  // namespace
 
 Result<void> say(const BeatMessage& message) {
   const std::string text = format_beat(message);
   const auto sockets = beat_sockets();
+  std::optional<Error> refused;
   for (const std::string& path : sockets) {
     auto sent = send_beat(path, text);
-    if (sent.ok() || sent.error().code != Errc::not_found) return sent;
+    if (sent.ok() && refused) tell_once(*refused);
+    if (sent.ok()) return sent;
+    if (sent.error().code == Errc::no_permission && !refused)
+      refused = sent.error();
+    else if (sent.error().code != Errc::not_found)
+      return sent;
   }
+  if (refused) return *refused;
   return Error{Errc::not_found,
                fmt::format("nobody hears beats: no daemon listens on '{}'", sockets.back())};
 }
@@ -34,7 +51,7 @@ Result<int> say_each_line(BeatMessage message) {
   for (std::string line; std::getline(std::cin, line);) {
     message.done = parse_double(trim(line));
     if (!message.done || !(*message.done >= 0 && *message.done <= kMostDone)) {
-      print("{}\n", line);
+      write_raw(stdout, line + "\n");  // as it came: it is not ours
       continue;
     }
     // Whoever writes to this pipe goes on, heard or not.

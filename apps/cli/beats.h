@@ -6,7 +6,8 @@
 
 namespace derate::cli {
 
-// To the first daemon that listens. Errors: not_found when none does; those of send_beat().
+// To the first daemon that listens and may be believed; one that may not is told of once on
+// standard error. Errors: not_found when none does; those of send_beat().
 Result<void> say(const BeatMessage& message);
 
 }  // namespace derate::cli

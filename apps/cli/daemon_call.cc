@@ -6,8 +6,10 @@
 #include <sys/un.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
+#include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "base/errc_word.h"
 #include "base/exit_code.h"
@@ -49,11 +51,17 @@ Result<Json> answer_of(const std::string& text) {
 
 Result<DaemonLine> find_daemon() {
   const auto sockets = client_sockets();
+  std::optional<Error> refused;
   for (const std::string& socket : sockets) {
     const auto answer = control_call(socket, R"({"command":"gpus"})", kDaemonPatience);
+    if (answer.ok() && refused) warn("derate: {}\n", refused->message);
     if (answer.ok()) return DaemonLine{socket};
-    if (answer.error().code != Errc::not_found) return answer.error();
+    if (answer.error().code == Errc::no_permission && !refused)
+      refused = answer.error();
+    else if (answer.error().code != Errc::not_found)
+      return answer.error();
   }
+  if (refused) return *refused;
   return Error{Errc::not_found,
                fmt::format("derated is not running: nobody listens on '{}'", sockets.back())};
 }
@@ -80,6 +88,7 @@ Result<void> DaemonCall::connect() {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return socket_error("cannot reach", line_.socket, errno);
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    TRY(check_listener(socket.get(), line_.socket));
     socket_ = std::move(socket);
     return {};
   }

@@ -16,7 +16,8 @@ struct DaemonLine {
   std::string socket;  // where one listens
 };
 
-// The first of client_sockets() that answers. Errors: not_found when no daemon runs.
+// The first of client_sockets() that answers and may be believed: root or oneself. Errors:
+// not_found when no daemon runs, no_permission when only another user listens.
 Result<DaemonLine> find_daemon();
 // The answer's fields. Errors: those that the daemon tells, by their code; not_found when it is
 // gone, io, gpu_stuck.

@@ -121,8 +121,14 @@ void check_host(Findings& out) {
                           ? ::access(run.c_str(), W_OK) == 0
                           : !std::filesystem::exists(run, ignored) &&
                                 ::access(run.parent_path().c_str(), W_OK) == 0;
-  add(out, usable, "run directory", run,
-      run.string() + " is no directory that this user may write: `derate status` sees no governor");
+  const auto own =
+      std::filesystem::is_symlink(run, ignored) || std::filesystem::exists(run, ignored)
+          ? make_run_directory()
+          : Result<void>{};
+  add(out, usable && own.ok(), "run directory", run,
+      own.ok() ? run.string() +
+                     " is no directory that this user may write: `derate status` sees no governor"
+               : own.error().message);
 }
 
 void check_gpus(Findings& out) {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -94,6 +93,12 @@ class Measuring {
   WindowSums windows_;
 };
 
+Result<std::unique_ptr<ControlServer>> client_server(Clock& clock) {
+  TRY(make_run_directory());
+  return ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock,
+                               Audience::everyone);
+}
+
 Result<void> Measuring::prepare() {
   for (const std::string& text : gpus_.notes) warn("derate: {}\n", text);
   if (!options_.log.empty()) {
@@ -101,11 +106,7 @@ Result<void> Measuring::prepare() {
     TRY(log_file_->write(energy_log_heading(desk_.gpus()) + "\n"));
   }
   if (options_.command.empty()) return {};
-  std::error_code ignored;
-  std::filesystem::create_directory(run_directory(), ignored);
-  auto server = ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()),
-                                      clock_, Audience::everyone);
-  if (server.ok())
+  if (auto server = client_server(clock_); server.ok())
     programs_ = *std::move(server);
   else
     warn("derate: no windows of the command's: {}\n", server.error().message);
@@ -200,18 +201,18 @@ Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
 
 Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
                     std::optional<TextFile>& file) {
-  const std::string text =
-      options.json ? json_text(energy_json(account), 2) + "\n" : energy_text(account);
+  const std::string text = options.json ? printing_json(json_text(energy_json(account), 2)) + "\n"
+                                        : energy_text(account);
   if (file) {
     auto written = file->write(text);
-    if (!written.ok()) warn("{}", text);  // better seen than lost
+    if (!written.ok()) write_text(stderr, text);  // better seen than lost
     return written;
   }
   // Standard output is the command's, but for JSON that somebody asked for.
   if (options.json || options.command.empty())
     print("{}", text);
   else
-    warn("{}", text);
+    write_text(stderr, text);
   return {};
 }
 

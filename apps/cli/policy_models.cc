@@ -8,6 +8,7 @@
 #include "apps/common/paths.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/safe_path.h"
 #include "core/chip_facts.h"
 #include "model/progress_curve.h"
 #include "store/model_cache.h"
@@ -16,7 +17,12 @@
 namespace derate::cli {
 namespace {
 
-std::string file_of(bool simulated) { return simulated ? simulated_model_file() : model_file(); }
+// Errors: no_permission when another user could have put it there.
+Result<std::string> file_of(bool simulated) {
+  const std::string path = simulated ? simulated_model_file() : model_file();
+  TRY(check_way(path));
+  return path;
+}
 
 // A file that is not there has no models.
 Result<std::vector<PhaseModel>> models_in(SqliteModelCache& file) {
@@ -80,7 +86,7 @@ std::string performance_text(const PhaseModel& model) {
 
 Result<int> run_verb(const PolicyModelsOptions& options) {
   const SystemClock clock;
-  const std::string path = file_of(options.simulated);
+  const std::string path = TRY(file_of(options.simulated));
   SqliteModelCache file(path, clock);
   const auto models = TRY(models_in(file));
   if (options.json) {
@@ -107,7 +113,7 @@ Result<int> run_verb(const PolicyForgetOptions& options) {
   if (options.all != options.ids.empty())
     return Error{Errc::invalid_argument, "name the models by id, or say --all"};
   const SystemClock clock;
-  SqliteModelCache file(file_of(options.simulated), clock);
+  SqliteModelCache file(TRY(file_of(options.simulated)), clock);
   auto count = static_cast<int>(options.ids.size());
   if (options.all) {
     const auto there = file.forget_all();

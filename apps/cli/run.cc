@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "apps/common/audit_record.h"
 #include "apps/common/gpus.h"
+#include "apps/common/outermost.h"
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/restore.h"
@@ -119,14 +119,14 @@ void note(Session& session, AuditEntry entry) {
   entry.who = fmt::format("{}, pid {}", kOwner, ::getpid());
   const auto kept = session.audit->append(entry);
   if (!kept.ok() && !std::exchange(session.audit_failed, true))
-    warn("derate: no audit log: {}\n", kept.error().message);
+    tell_line("derate", "no audit log: " + kept.error().message);
 }
 
 // Gives everything back; what could not be is told.
 void give_back(Session& session) {
   if (session.governor == nullptr || std::exchange(session.given_back, true)) return;
   const auto restored = session.governor->restore();
-  if (!restored.ok()) warn("derate: not restored: {}\n", restored.error().message);
+  if (!restored.ok()) tell_line("derate", "not restored: " + restored.error().message);
   for (const OpenGpu& gpu : session.gpus.gpus)
     note(session, audit_of_restore(restored, gpu.source->capability().id.uuid, "the run has ended",
                                    session.clock.wall_now()));
@@ -147,7 +147,8 @@ Result<void> restore_leftovers(Session& session) {
                                      fmt::format("left by {}, pid {}", entry.owner, entry.pid),
                                      session.clock.wall_now()));
       TRY(std::move(restored).with("what an earlier process left"));
-      warn("derate: {}: restored what {} (pid {}) left\n", entry.uuid, entry.owner, entry.pid);
+      tell_line("derate", fmt::format("{}: restored what {} (pid {}) left", entry.uuid, entry.owner,
+                                      entry.pid));
     }
   return {};
 }
@@ -171,26 +172,36 @@ Keeping keeping_for(const Session& session, const GpuId& id) {
   return {Journal(journal_directory()), std::move(entry)};
 }
 
+Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
+  TRY(make_run_directory());
+  return BeatServer::create(fmt::format("{}/beat-{}.sock", run_directory(), ::getpid()), clock);
+}
+
 // The command says how far it is on a socket of its own.
 void listen_for_beats(Session& session) {
   WorkDesk::Options how;
-  how.tell = [](const std::string& text) { warn("derate: {}\n", text); };
+  how.tell = [](const std::string& text) { tell_line("derate", text); };
   session.desk.emplace(session.clock, how);
   session.desk->list_every(from_seconds(session.settings.processes_every_s));
   session.desk->rules(promise_rules(session.settings, how.tell));
-  std::error_code ignored;
-  std::filesystem::create_directory(run_directory(), ignored);
-  auto server = BeatServer::create(fmt::format("{}/beat-{}.sock", run_directory(), ::getpid()),
-                                   session.clock);
-  if (server.ok())
+  if (auto server = beat_server(session.clock); server.ok())
     session.beats = *std::move(server);
   else
-    warn("derate: no heartbeats: {}\n", server.error().message);
+    tell_line("derate", "no heartbeats: " + server.error().message);
 }
 
 // Who may not keep models does without.
 void tell_of_models(const Error& error) {
-  if (error.code != Errc::no_permission) warn("derate: models of work: {}\n", error.message);
+  if (error.code != Errc::no_permission) tell_line("derate", "models of work: " + error.message);
+}
+
+// None in a folder that another user could have put there.
+ModelFiles files_of_models() {
+  if (const auto state = check_state_directory(); !state.ok()) {
+    tell_line("derate", "models of work: " + state.error().message);
+    return {};
+  }
+  return {model_file(), simulated_model_file()};
 }
 
 Result<void> choose_governing(Session& session, const RunOptions& options,
@@ -230,8 +241,7 @@ Result<void> prepare(Session& session, const RunOptions& options,
     TRY(take_gpus(session, *link));
   }
   if (tuning) TRY(choose_governing(session, options, tuning));  // by what is found on them
-  session.models.emplace(ModelFiles{model_file(), simulated_model_file()}, session.clock,
-                         tell_of_models);
+  session.models.emplace(files_of_models(), session.clock, tell_of_models);
   session.last.resize(session.gpus.gpus.size());
   std::vector<GovernedGpu> governed;
   for (OpenGpu& gpu : session.gpus.gpus) {
@@ -404,13 +414,13 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
   if (session.report) {
     const auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
     if (written.ok()) return {};
-    warn("{}", text);  // better seen than lost
+    write_text(stderr, text);  // better seen than lost
     return written;
   }
   if (options.json)
     print_json(document);
   else
-    warn("{}", text);
+    write_text(stderr, text);
   return {};
 }
 
@@ -430,7 +440,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   Session session;
   TRY(prepare(session, options, tuning, link));
   const Defer at_the_latest([&] { give_back(session); });
-  for (const std::string& note : session.gpus.notes) warn("derate: {}\n", note);
+  for (const std::string& note : session.gpus.notes) tell_line("derate", note);
   const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
   listen_for_beats(session);
@@ -443,50 +453,54 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
     how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
   auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
-    warn("derate: {}\n", started.message);
+    tell_line("derate", started.message);
     return started.exit_code;
   }
   session.desk->command(started.child->pid());
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
-    warn("derate: {}; governing ends, the command goes on\n", code.error().message);
+    tell_line("derate", code.error().message + "; governing ends, the command goes on");
     return wait_ungoverned(session, *started.child, link);
   }
   const auto promised = session.work;  // while it was there
   // From here on nothing costs the command its exit code.
   if (const auto last = tick(session, state, true); !last.ok())
-    warn("derate: {}\n", last.error().message);
+    tell_line("derate", last.error().message);
   session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
   if (const auto reported = report(session, options, *code, time); !reported.ok())
-    warn("derate: {}\n", reported.error().message);
+    tell_line("derate", reported.error().message);
   return *code;
 }
 
 // Prints why Derate itself failed; the code that env(1) has for that.
 int run_failed(const Error& error) {
-  warn("derate: {}\n", error.message);
+  tell_line("derate", error.message);
   return exit_code::kRunFailed;
 }
 
 // Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
 Result<int> run_under_guard(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
+  TRY(make_run_directory());
+  TRY(check_state_directory());
   GuardOptions guard{
       .run_folder = run_directory(), .owner = kOwner, .ends_process = true, .adopt = true};
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
-    const auto code = run_governed(options, tuning, &link);
-    const auto shown = finish_output();
-    if (!code.ok()) return run_failed(code.error());
-    return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
+    return run_outermost("derate", [&] {
+      const auto code = run_governed(options, tuning, &link);
+      const auto shown = finish_output();
+      if (!code.ok()) return run_failed(code.error());
+      return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
+    });
   };
   hooks.left_over = left_by;
   hooks.restore = [](const std::string& uuid) {
     return restore_process(uuid, "derate run's guard", "the worker is gone");
   };
-  hooks.tell = [](const std::string& text) { warn("derate: {}\n", text); };
+  hooks.tell = [](const std::string& text) { tell_line("derate", text); };
   SystemClock clock;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   return outcome.child_lost ? exit_code::kRunFailed : outcome.exit_code;

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/safe_path.h"
 #include "base/text.h"
 #include "output.h"
 #include "paths.h"
@@ -40,15 +41,22 @@ bool is_ours(pid_t pid) {
   return name.ok() && name->starts_with("derate");
 }
 
-// What governors that were killed left in the run directory.
+// The governor that wrote this file, or was about to; empty for other files.
+std::optional<std::int64_t> governor_of(const fs::path& file) {
+  if (const auto pid = writer_of(file.filename().string())) return *pid;
+  if (file.extension() != ".json" && file.extension() != ".sock") return std::nullopt;
+  const std::string name = file.stem().string();
+  return parse_integer(name.substr(name.find_last_of('-') + 1));
+}
+
+// What governors that were killed left in the run directory. One that another user has put there
+// may be a link to a folder full of other files.
 void remove_leftovers() {
+  if (!make_run_directory().ok()) return;
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
-    const std::string name = entry.path().stem().string();
-    const auto pid = parse_integer(name.substr(name.find_last_of('-') + 1));
-    const auto kind = entry.path().extension();
-    if ((kind == ".json" || kind == ".sock") && pid && !alive(static_cast<pid_t>(*pid)))
-      fs::remove(entry.path(), ignored);
+    const auto pid = governor_of(entry.path());
+    if (pid && !alive(static_cast<pid_t>(*pid))) fs::remove(entry.path(), ignored);
   }
 }
 
@@ -127,7 +135,9 @@ StateFile::StateFile(Clock& clock, std::string owner, std::string name)
   remove_leftovers();
 }
 
-StateFile::~StateFile() { ::unlink(path_.c_str()); }
+StateFile::~StateFile() {
+  if (written_) ::unlink(path_.c_str());
+}
 
 bool StateFile::due() {
   if (clock_.now() < next_) return false;
@@ -140,18 +150,19 @@ void StateFile::publish(Json gpus, const Json& extra) {
       {"owner", owner_}, {"pid", ::getpid()}, {"time_unix_seconds", wall_seconds(clock_)}};
   if (extra.is_object()) state.update(extra);
   state["gpus"] = std::move(gpus);
-  std::error_code ignored;
-  fs::create_directory(run_directory(), ignored);
-  const auto written = write_file_atomically(path_, json_text(state, 2) + "\n", Durable::no);
+  auto written = make_run_directory();
+  if (written.ok()) written = write_file_atomically(path_, json_text(state, 2) + "\n", Durable::no);
+  written_ = written_ || written.ok();
   if (!written.ok() && !complained_) {
     complained_ = true;
-    warn("derate: no state for `derate status`: {}\n", written.error().message);
+    tell_line("derate", "no state for `derate status`: " + written.error().message);
   }
 }
 
 namespace {
 
 void read_states_in(const std::string& folder, Clock& clock, std::vector<Json>& states) {
+  if (!check_way(folder).ok()) return;  // another user's, who may write there what he likes
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() != ".json") continue;

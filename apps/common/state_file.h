@@ -46,7 +46,7 @@ class StateFile {
   Clock& clock_;
   std::string owner_, path_;
   Instant next_{};
-  bool complained_ = false;
+  bool written_ = false, complained_ = false;
 };
 
 // The states that live governors of this machine have published in the last seconds.

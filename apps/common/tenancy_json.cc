@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <utility>
+
 #include "base/json.h"
+#include "gpu_attribution.h"
 
 namespace derate::cli {
 namespace {
@@ -157,6 +161,8 @@ struct Reader {
   void list(const char* key, std::vector<T>& fields, Each each) {
     const auto at = json.find(key);
     if (at == json.end()) return;
+    if (!at->is_array() && bad.empty()) bad = key;
+    if (!bad.empty()) return;
     for (const Json& one : *at) {
       Reader inner{one, one.is_object() ? "" : key};
       if (inner.bad.empty()) each(fields.emplace_back(), inner);
@@ -167,8 +173,14 @@ struct Reader {
  private:
   template <class T>
   static bool read_number(const Json& from, T& to) {
+    // The library would cut a larger number down.
+    if (from.is_number_unsigned()) {
+      const auto number = from.get<std::uint64_t>();
+      return std::in_range<T>(number) && (to = static_cast<T>(number), true);
+    }
     if (!from.is_number_integer()) return false;
-    return to = from.get<T>(), true;
+    const auto number = from.get<std::int64_t>();
+    return std::in_range<T>(number) && (to = static_cast<T>(number), true);
   }
   static bool read(const Json& from, std::string& to) {
     return from.is_string() && (to = from.get<std::string>(), true);
@@ -183,8 +195,11 @@ struct Reader {
     return from.is_number() && (to = from.get<double>(), true);
   }
   static bool read(const Json& from, Instant& to) {
+    // A century: two of them can be subtracted.
+    constexpr std::int64_t kLatest = 3'200'000'000'000'000'000;
     std::int64_t nanoseconds = 0;
-    return read(from, nanoseconds) && (to = Instant(Duration(nanoseconds)), true);
+    return read(from, nanoseconds) && nanoseconds >= 0 && nanoseconds <= kLatest &&
+           (to = Instant(Duration(nanoseconds)), true);
   }
   template <class Tag>
   static bool read(const Json& from, Quantity<Tag>& to) {
@@ -238,8 +253,14 @@ Json watched_json(const Watched& watched) {
 }
 
 Result<Watched> watched_of(const Json& json) {
-  return read_as<Watched>(json, "watched",
-                          [](Watched& out, Reader& reader) { visit_watched(out, reader); });
+  const Watched out = TRY(read_as<Watched>(
+      json, "watched", [](Watched& to, Reader& reader) { visit_watched(to, reader); }));
+  const auto counts = [&](int part) { return part >= 0 && part <= out.readings; };
+  constexpr int kMost = GpuAttribution::kMostWatched;
+  if (out.readings <= kMost && counts(out.clocks) && counts(out.capped)) return out;
+  return Error{Errc::bad_data, fmt::format("'watched': allowed are 0 to {} readings, and clocks "
+                                           "and capped up to as many",
+                                           kMost)};
 }
 
 Json board_json(const GpuId& id, const BoardFacts& facts) {

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <vector>
 
+#include "apps/common/outermost.h"
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
 #include "apps/common/restore.h"
@@ -34,7 +35,7 @@ struct DaemonOptions {
   double silence_s = 10, restore_s = 10;
 };
 
-void tell(const std::string& text) { warn("derated: {}\n", text); }
+void tell(const std::string& text) { tell_line("derated", text); }
 
 WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
   WorkerOptions out{.journal = Journal(journal_directory()),
@@ -178,6 +179,8 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
 
 Result<int> run_daemon(const DaemonOptions& options) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
+  TRY(make_run_directory());
+  TRY(check_state_directory());
   const auto alone =
       take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid()));
   if (!alone.ok() && alone.error().code == Errc::busy)
@@ -190,7 +193,9 @@ Result<int> run_daemon(const DaemonOptions& options) {
   guard.stop_time = guard.silence + guard.restore_time;
   GuardHooks hooks;
   auto records = TRY(open_records(options.records));
-  hooks.work = [&](GuardLink& link) { return work(options, records, link); };
+  hooks.work = [&](GuardLink& link) {
+    return run_outermost("derated", [&] { return work(options, records, link); });
+  };
   hooks.left_over = left_by;
   hooks.restore = [](const std::string& uuid) {
     return restore_process(uuid, "derated's guard", "the worker is gone");
@@ -259,5 +264,5 @@ int main_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   derate::cli::open_standard_files();
-  return derate::cli::main_of(argc, argv);
+  return derate::cli::run_outermost("derated", [&] { return derate::cli::main_of(argc, argv); });
 }

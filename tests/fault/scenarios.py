@@ -7,6 +7,7 @@ import random
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -1865,3 +1866,108 @@ def _(house):
     for attacker in attackers:
         attacker.kill_all()
     return stop(house, daemon)
+
+
+# --- an attacker among files and logs --------------------------------------------------------------
+
+ATTACKER, VICTIM = 65533, 65534
+
+
+def become(user):
+    """For preexec_fn."""
+    def change():
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+    return change
+
+
+def need_users(house):
+    if os.geteuid() != 0:
+        raise Skip("only root can become other users")
+    house.folder.chmod(0o711)
+    reach = house.start("reach", house.build / "derate", "--version", preexec_fn=become(VICTIM))
+    if reach.wait(10) != 0:
+        raise Skip("other users cannot start what was built")
+
+
+def squat(house, folder):
+    """What the other user prepares: links of the names that the victim's files would have, to a
+    file of the victim's, and an ear."""
+    precious = house.folder / "precious"
+    precious.write_text("mine")
+    os.chown(precious, VICTIM, VICTIM)
+    folder.mkdir()
+    for pid in range(os.getpid(), os.getpid() + 4000):
+        for name in (f"run-{pid}.json.{pid}.tmp", f"run-{pid}.json", f"{pid}.tmp"):
+            os.symlink(precious, folder / name)
+    ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ear.bind(str(folder / "beat.sock"))
+    for path in (*folder.iterdir(), folder):
+        os.chown(path, ATTACKER, ATTACKER, follow_symlinks=False)
+    (folder / "beat.sock").chmod(0o666)
+    folder.chmod(0o777)
+    ear.settimeout(0)
+    return precious, ear
+
+
+@row("attacker.folder", group=G_ATTACKER, who="derate run", quick=True, limit=2, by="worker",
+     fault="another user owns the run folder of last resort, with links to files and an ear",
+     when="before the command begins",
+     outcome="nothing is written or said there, which is told; the command runs and its exit code "
+             "is kept; derated is not touched by it")
+def _(house):
+    need_users(house)
+    daemon = house.governing()
+    temporary = house.folder / "tmp"
+    temporary.mkdir()
+    temporary.chmod(0o1777)
+    squatted = temporary / f"derate-{VICTIM}"
+    precious, ear = squat(house, squatted)
+    before = sorted(path.name for path in squatted.iterdir())
+    alone = {"TMPDIR": str(temporary), "DERATE_RUN_DIR": "", "DERATE_STATE_DIR": "", "HOME": "",
+             "XDG_RUNTIME_DIR": ""}
+    with ear:
+        program = house.start("run", house.build / "derate", "run", "--sim", "H200", "--", "sh",
+                              "-c", "sleep 1.5; exit 5", extra=alone, preexec_fn=become(VICTIM))
+        expect_code(program, 5)
+        told = f"'{squatted}' belongs to user {ATTACKER}, who is neither root nor user {VICTIM}"
+        expect_text(program, f"no state for `derate status`: {told}", f"no heartbeats: {told}",
+                    f"models of work: {told}", "name a folder of your own by DERATE_RUN_DIR")
+        beat = house.start("beat", house.build / "derate", "beat", "--done", "1", "--max-loss",
+                           "0.01", extra=alone, preexec_fn=become(VICTIM))
+        code = beat.wait(10)
+        expect_text(beat, "no beat is sent: ", f"belongs to user {ATTACKER}")
+        check(code == 4, f"derate beat: exit code {code}")
+        try:
+            check(False, f"the other user has heard {ear.recv(1000)}")
+        except BlockingIOError:
+            pass
+    check(precious.read_text() == "mine", f"the victim's file says {precious.read_text()}")
+    check(sorted(path.name for path in squatted.iterdir()) == before, "the folder has changed")
+    others_tick(house)
+    return stop(house, daemon)
+
+
+FORGED = "x\n<0>derated: GPU 0 is on fire\r\x1b]0;owned\a\x1b[2J\x7f\u009b" + "A" * 8000
+
+
+@row("attacker.log", group=G_ATTACKER, who="derated", quick=True, limit=2, by="worker",
+     fault="a process's DERATE_DELTA holds line ends, priorities and escapes, 8 kB of them",
+     when="while it governs",
+     outcome="each line of the log is one of derated's, in printing ASCII and below 2 kB")
+def _(house):
+    jobs = [house.start("job", house.build / "derate", "sim", "job", "GeMM", "-i", gpu, "--work",
+                        "0", extra={"DERATE_DELTA": FORGED}) for gpu in (GOVERNED, CAPPED)]
+    daemon = house.governing()
+    house.until(lambda: "is on fire" in daemon.text() or "DERATE_DELTA" in daemon.text(), 10,
+                "derated tells of a word that it does not understand")
+    others_tick(house)
+    out = stop(house, daemon)
+    for job in jobs:
+        job.kill_all()
+    for line in daemon.err.read_bytes().splitlines(keepends=True):
+        check(line.startswith(b"derated: ") or line.startswith(b"derate: "), f"forged: {line!r}")
+        check(len(line) <= 2001 and line.endswith(b"\n"), f"{len(line)} bytes: {line[:80]!r}")
+        check(all(0x20 <= byte <= 0x7e for byte in line[:-1]), f"does not print: {line!r}")
+    return out
