@@ -34,6 +34,7 @@ struct Account {
   BillBy by = BillBy::user;
   WallTime from{}, to{};
   std::optional<WallTime> first, last;  // of what is kept
+  std::vector<UsageLoss> losses;
   Prices prices;
 };
 
@@ -76,6 +77,7 @@ Result<Account> account_of(const BillOptions& options, WallTime now) {
   out.bill = make_bill(usage, out.by);
   out.first = usage.first;
   out.last = usage.last;
+  out.losses = std::move(usage.losses);
   return out;
 }
 
@@ -109,6 +111,17 @@ std::optional<std::int64_t> deviation_of(const UsageSums& sums) {
   return sums.sigma_mj + sums.unsure_mj;
 }
 
+// ": 2026-11-01 12:03 to 2026-11-01 12:04, ... and 2 more".
+std::string losses_text(const std::vector<UsageLoss>& losses) {
+  constexpr std::size_t kMostNamed = 5;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(losses.size(), kMostNamed); ++i)
+    out += fmt::format("{}{} to {}", i == 0 ? ": " : ", ", when_text(losses[i].from),
+                       when_text(losses[i].to));
+  if (losses.size() > kMostNamed) out += fmt::format(" and {} more", losses.size() - kMostNamed);
+  return out;
+}
+
 std::string bill_text(const Account& account) {
   const Bill& bill = account.bill;
   std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
@@ -126,8 +139,9 @@ std::string bill_text(const Account& account) {
     out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
   out += "\n" + table.text();
   if (bill.boards.lost_ms > 0)
-    out += fmt::format("the energy of {} is not known and is on no bill\n",
-                       duration_text(std::chrono::milliseconds(bill.boards.lost_ms)));
+    out += fmt::format("the energy of {} is not known and is on no bill{}\n",
+                       duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
+                       losses_text(account.losses));
   if (bill.boards.by_power_mj > 0)
     out += fmt::format("{} are power readings times time: there was no counter\n",
                        energy_text(joules(bill.boards.by_power_mj)));
@@ -170,6 +184,12 @@ Json bill_json(const Account& account) {
   out["by_power_joules"] = joules(boards.by_power_mj);
   out["seconds"] = static_cast<double>(boards.time_ms) / 1000;
   out["lost_seconds"] = static_cast<double>(boards.lost_ms) / 1000;
+  Json losses = Json::array();
+  for (const UsageLoss& loss : account.losses)
+    losses.push_back({{"from_unix_seconds", unix(loss.from)},
+                      {"to_unix_seconds", unix(loss.to)},
+                      {"lost_seconds", static_cast<double>(loss.lost_ms) / 1000}});
+  out["losses"] = std::move(losses);
   return out;
 }
 

@@ -29,6 +29,7 @@ AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Ru
     : clock_(clock),
       options_(std::move(options)),
       rules_(std::move(rules)),
+      made_(clock.now()),
       aside_(options_.where) {
   if (!options_.file.empty())
     store_ = std::make_shared<UsageStore>(
@@ -37,7 +38,11 @@ AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Ru
 
 void AttributionDesk::rules(std::optional<Rules> rules) {
   rules_ = std::move(rules);
-  if (!rules_) return;
+  if (!rules_) {
+    begin_writing(Last::yes);
+    run_begun_ = false;
+    return;
+  }
   for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
 }
 
@@ -133,6 +138,7 @@ void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
     if (std::find(gpus.begin(), gpus.end(), seat->source) == gpus.end())
       seat->reading = false, seat->source = nullptr;
   if (!rules_) return;
+  begin_run(gpus);
   const Instant now = clock_.now();
   const bool due = now >= next_.value_or(now);
   if (due) {
@@ -151,15 +157,29 @@ void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
   begin_writing();
 }
 
-void AttributionDesk::begin_writing() {
-  if (store_ == nullptr || writing_.valid() || pending_.empty()) return;
-  const WallTime now = clock_.wall_now();
-  const bool tidy = now - tidied_ >= kTidyEvery && rules_.has_value();
+// Before the first tick: what a run that was killed has lost is told even if this one is, too.
+void AttributionDesk::begin_run(std::span<TelemetrySource* const> gpus) {
+  if (store_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
+  std::vector<std::string> uuids;
+  for (const TelemetrySource* gpu : gpus) uuids.push_back(gpu->capability().id.uuid);
+  // Where that cannot be written now it is with the first rows.
+  aside_.post([store = store_, now = clock_.wall_now(), uuids = std::move(uuids)] {
+    (void)store->begin(now, uuids).ok();
+  });
+}
+
+void AttributionDesk::begin_writing(Last last) {
+  const bool ends = last == Last::yes && run_begun_;
+  if (store_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
+  const Instant now = clock_.now();
+  const bool tidy = (!tidied_ || now - *tidied_ >= kTidyEvery) && rules_.has_value();
   if (tidy) tidied_ = now;
-  writing_ = aside_.post([store = store_, rows = std::make_shared<UsageRows>(pending_.take()), now,
+  writing_ = aside_.post([store = store_, rows = std::make_shared<UsageRows>(pending_.take()),
+                          wall = clock_.wall_now(), ran = now - made_, ends,
                           keep = tidy ? std::optional(rules_->keep) : std::nullopt] {
-    Written out{store->add(*rows), rows};
-    if (out.first.ok() && keep) (void)store->tidy(now, *keep).ok();  // again in an hour
+    Written out{rows->empty() ? Result<void>() : store->add(*rows, wall, ran), rows};
+    if (out.first.ok() && keep) (void)store->tidy(*keep).ok();  // again in an hour
+    if (out.first.ok() && ends) (void)store->end().ok();
     return out;
   });
 }
@@ -181,7 +201,8 @@ void AttributionDesk::stop() {
     collect_written();
   };
   wait();
-  begin_writing();
+  begin_writing(Last::yes);
+  run_begun_ = false;  // it may go on, as after a pause
   wait();
   // A job that is done lets go of the store before the next begins: the file is closed in time.
   aside_.post([] {}).wait_for(kEndPatience);

@@ -2,6 +2,7 @@
 // keeps what they used. One thread; what can block is done beside it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
@@ -40,7 +41,7 @@ class AttributionDesk {
     Duration keep = std::chrono::hours(24 * 400);
   };
   // What is used is written that often.
-  static constexpr Duration kWriteEvery = std::chrono::minutes(1);
+  static constexpr Duration kWriteEvery = UsageStore::kMostBetween;
   // The end waits so long for the last write.
   static constexpr Duration kEndPatience = std::chrono::seconds(2);
 
@@ -84,7 +85,9 @@ class AttributionDesk {
   void begin(Seat& seat, TelemetrySource& source);
   void collect(Seat& seat, TelemetrySource& source);
   void take(Seat& seat);
-  void begin_writing();
+  void begin_run(std::span<TelemetrySource* const> gpus);
+  enum class Last : std::uint8_t { no, yes };
+  void begin_writing(Last last = Last::no);
   void collect_written();
 
   Clock& clock_;
@@ -95,7 +98,9 @@ class AttributionDesk {
   std::uint64_t ticks_ = 0;
   UsagePending pending_;
   std::shared_ptr<UsageStore> store_;  // for `aside_` alone; null: nothing is kept
-  WallTime tidied_{};
+  Instant made_;  // what is kept grows older from here on, by a clock that nobody sets
+  bool run_begun_ = false;
+  std::optional<Instant> tidied_;
   std::future<Written> writing_;
   bool write_failed_ = false;  // and was told
   Aside aside_;

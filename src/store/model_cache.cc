@@ -2,22 +2,17 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <SQLiteCpp/VariadicBind.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
 
 #include "base/json.h"
-#include "base/text.h"
-#include "base/unique_fd.h"
 #include "store/sqlite_file.h"
 
 namespace derate {
@@ -34,12 +29,14 @@ constexpr const char* kMigrations[] = {
          with_power BLOB NOT NULL, power_curve BLOB NOT NULL);
        CREATE INDEX model_of_chip ON model (chip, form, kept_unix_nanoseconds);)",
 };
-constexpr SqliteSchema kSchema{0x64726d6f, "models of work", kMigrations};  // "drmo"
+constexpr const char* kReads[] = {
+    "SELECT id, chip, form, kept_unix_nanoseconds, signals, saturated, numbers, progress, "
+    "with_power, power_curve FROM model"};
+constexpr SqliteSchema kSchema{0x64726d6f, "models of work", kMigrations, kReads};  // "drmo"
 
 // Long enough for a neighbour's write, short for a control loop.
 constexpr int kBusyMilliseconds = 3;
 constexpr std::size_t kMostCoefficients = 64;
-constexpr int kWritesInLog = 200;  // each of some 16 KiB
 
 // Numbers are blobs of IEEE doubles, little-endian: a column of SQLite's own keeps no NaN and makes
 // 0 of -0, and text would have to be parsed.
@@ -142,28 +139,19 @@ bool is_sound(const PhaseModel& model) {
          is_sound(model.power_curve);
 }
 
-struct SqliteModelCache::Database {
-  SQLite::Database sqlite;
+namespace {
 
-  bool moved() { return has_moved(sqlite); }
+using Use = SqliteFile::Use;
 
-  void begin() {
-    sqlite.setBusyTimeout(kBusyMilliseconds);
-    migrate(sqlite, kSchema);
-    // A write does not wait for the disk, and a power cut costs the newest models, not the file.
-    sqlite.exec(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0");
-    if (const std::string found = sqlite.execAndGet("PRAGMA quick_check(1)").getString();
-        found != "ok")
-      throw SQLite::Exception(found, SQLITE_CORRUPT);
-  }
+struct Models {
+  SQLite::Database& sqlite;
 
   std::vector<PhaseModel> models(const std::string& where, const std::string& chip, WallTime now) {
     SQLite::Statement row(sqlite, fmt::format("SELECT {} FROM model WHERE {} AND form = ? AND "
                                               "kept_unix_nanoseconds > ? ORDER BY "
                                               "kept_unix_nanoseconds DESC, id DESC",
                                               kColumns, where));
-    SQLite::bind(row, chip, kModelForm, nanoseconds(now - kOldest));
+    SQLite::bind(row, chip, kModelForm, nanoseconds(now - SqliteModelCache::kOldest));
     std::vector<PhaseModel> out;
     while (row.executeStep())
       if (auto model = model_of(row, now)) out.push_back(*std::move(model));
@@ -198,21 +186,33 @@ struct SqliteModelCache::Database {
     return put(fresh, kept);
   }
 
+  // Of this form, and of all others together. What has a time that is yet to come, as after a clock
+  // that was wrong, is the first to go.
   void drop_old(const std::string& chip, WallTime now) {
-    SQLite::Statement old(sqlite, "DELETE FROM model WHERE kept_unix_nanoseconds <= ?");
-    SQLite::bind(old, nanoseconds(now - kOldest));
-    old.exec();
-    SQLite::Statement many(sqlite,
-                           "DELETE FROM model WHERE id IN (SELECT id FROM model WHERE chip = ? AND "
-                           "form = ? ORDER BY kept_unix_nanoseconds DESC, id DESC LIMIT -1 "
-                           "OFFSET ?)");
-    SQLite::bind(many, chip, kModelForm, static_cast<std::int64_t>(kMostOfAChip));
-    many.exec();
+    for (const char* of : {"form = ?2", "form <> ?2"}) {
+      SQLite::Statement many(
+          sqlite, fmt::format("DELETE FROM model WHERE id IN (SELECT id FROM model WHERE chip = ?1 "
+                              "AND {} ORDER BY iif(kept_unix_nanoseconds > ?3, 0, "
+                              "kept_unix_nanoseconds) DESC, id DESC LIMIT -1 OFFSET ?4)",
+                              of));
+      SQLite::bind(many, chip, kModelForm, nanoseconds(now),
+                   static_cast<std::int64_t>(SqliteModelCache::kMostOfAChip));
+      many.exec();
+    }
   }
 };
 
+}  // namespace
+
 SqliteModelCache::SqliteModelCache(std::string path, const Clock& clock, Tell tell)
-    : path_(std::move(path)), clock_(clock), tell_(std::move(tell)) {}
+    : path_(std::move(path)),
+      clock_(clock),
+      tell_(std::move(tell)),
+      file_(std::make_unique<SqliteFile>(
+          SqliteFile::Options{.path = path_,
+                              .schema = kSchema,
+                              .busy_milliseconds = kBusyMilliseconds,
+                              .tell = [this](const Error& error) { this->tell(error); }})) {}
 
 SqliteModelCache::~SqliteModelCache() { write_waiting(Duration{}); }
 
@@ -226,78 +226,26 @@ void SqliteModelCache::note(const Result<void>& outcome) {
   if (!failed) failing_ = false;
 }
 
-void SqliteModelCache::open(Repair repair) {
-  if (database_ != nullptr && !database_->moved()) return;
-  database_.reset();
-  if (repair == Repair::yes) make_file(path_, 0640);
-  auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
-  made->begin();
-  database_ = std::move(made);
-}
-
-// Of a file that can be looked at later. Another process may have done it already.
-bool SqliteModelCache::set_aside(const std::string& why) {
-  const bool moved = database_ != nullptr && database_->moved();
-  database_.reset();
-  if (moved) return true;
-  std::error_code failed;
-  if (!fs::is_regular_file(fs::symlink_status(path_, failed))) return false;
-  fs::rename(path_, path_ + ".aside", failed);
-  if (failed) return false;
-  for (const char* ending : {"-wal", "-shm"}) fs::remove(path_ + ending, failed);
-  tell({Errc::bad_data, why + ": set aside, begun anew"});
-  return true;
-}
-
-// Exceptions end here. A broken file is set aside, and the same is done with a new one.
-template <class F>
-auto SqliteModelCache::attempt(Repair repair, F&& work) -> Result<decltype(work())> {
-  for (bool again = repair == Repair::yes;; again = false) {
-    try {
-      open(repair);
-      return work();
-    } catch (const SQLite::Exception& problem) {
-      Error error = sqlite_error(problem, path_);
-      const bool broken = error.code == Errc::bad_data && problem.getErrorCode() != SQLITE_SCHEMA;
-      if (again && broken && set_aside(error.message)) continue;
-      if (error.code != Errc::busy) database_.reset();
-      return error;
-    }
-  }
-}
-
 std::vector<PhaseModel> SqliteModelCache::recall(const std::string& chip) {
   write_waiting(Duration{});
   if (chip.empty()) return {};
-  auto out =
-      attempt(Repair::yes, [&] { return database_->models("chip = ?", chip, clock_.wall_now()); });
+  auto out = file_->attempt(Use::read, [&](SQLite::Database& sqlite) {
+    return Models{sqlite}.models("chip = ?", chip, clock_.wall_now());
+  });
   note(out.ok() ? Result<void>() : out.error());
   return out.ok() ? *std::move(out) : std::vector<PhaseModel>();
 }
 
 std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
-  const auto id = attempt(Repair::yes, [&] {
-    SQLite::Transaction all(database_->sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    const std::int64_t out = database_->put(model, kept);
-    database_->drop_old(model.chip, clock_.wall_now());
+  const auto id = file_->attempt(Use::write, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    const std::int64_t out = Models{sqlite}.put(model, kept);
+    Models{sqlite}.drop_old(model.chip, clock_.wall_now());
     all.commit();
     return out;
   });
   note(id.ok() ? Result<void>() : id.error());
-  if (id.ok() && ++writes_ >= kWritesInLog) tidy_log();
   return id.ok() ? *id : 0;
-}
-
-// Moves the log into the file, which waits for the disk: on a connection and thread of its own.
-void SqliteModelCache::tidy_log() {
-  if (tidying_.valid() && tidying_.wait_for(Duration{}) != std::future_status::ready) return;
-  writes_ = 0;
-  tidying_ = std::async(std::launch::async, [path = path_] {
-    try {
-      SQLite::Database(path, SQLite::OPEN_READWRITE).exec("PRAGMA wal_checkpoint(PASSIVE)");
-    } catch (const SQLite::Exception&) {  // the next one moves both
-    }
-  });
 }
 
 // Those that were last written so long ago.
@@ -336,20 +284,22 @@ Result<std::vector<PhaseModel>> SqliteModelCache::all() {
   std::error_code ignored;
   if (!fs::exists(path_, ignored))
     return Error{Errc::not_found, fmt::format("there is no '{}'", path_)};
-  return attempt(Repair::no, [&] { return database_->models("? = ''", "", clock_.wall_now()); });
+  return file_->attempt(Use::look, [&](SQLite::Database& sqlite) {
+    return Models{sqlite}.models("? = ''", "", clock_.wall_now());
+  });
 }
 
 Result<void> SqliteModelCache::forget(const std::vector<std::int64_t>& ids) {
   TRY(all());
-  const std::int64_t missing = TRY(attempt(Repair::no, [&]() -> std::int64_t {
-    SQLite::Transaction together(database_->sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+  const std::int64_t missing = TRY(file_->attempt(Use::look, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction together(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
     for (const std::int64_t id : ids) {
-      SQLite::Statement row(database_->sqlite, "DELETE FROM model WHERE id = ?");
+      SQLite::Statement row(sqlite, "DELETE FROM model WHERE id = ?");
       row.bind(1, id);
       if (row.exec() == 0) return id;
     }
     together.commit();
-    return 0;
+    return std::int64_t{0};
   }));
   if (missing == 0) return {};
   return Error{Errc::not_found, fmt::format("'{}' has no model {}", path_, missing)};
@@ -357,7 +307,8 @@ Result<void> SqliteModelCache::forget(const std::vector<std::int64_t>& ids) {
 
 Result<int> SqliteModelCache::forget_all() {
   TRY(all());
-  return attempt(Repair::no, [&] { return database_->sqlite.exec("DELETE FROM model"); });
+  return file_->attempt(Use::look,
+                        [](SQLite::Database& sqlite) { return sqlite.exec("DELETE FROM model"); });
 }
 
 }  // namespace derate

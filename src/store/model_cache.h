@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,6 +16,8 @@
 
 namespace derate {
 
+class SqliteFile;
+
 // Whether every number is finite, and covariances are of their means' size, without negative
 // variances: others are neither kept nor given.
 bool is_sound(const PhaseModel& model);
@@ -27,13 +28,15 @@ bool is_sound(const PhaseModel& model);
 class SqliteModelCache final : public ModelCache {
  public:
   static constexpr std::size_t kMostOfAChip = 32;  // the oldest go first
+  // Older ones are not given. They go by number alone: a clock in the future deletes nothing.
   static constexpr Duration kOldest = std::chrono::hours(30 * 24);
   static constexpr Duration kWriteEvery = std::chrono::seconds(10);  // of one model, at most
 
   // What failed, once until it works again; and that a file was set aside (bad_data).
   using Tell = std::function<void(const Error&)>;
 
-  // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside.
+  // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside, one of
+  // which processes crashed PATH.aside-TIME (sqlite_file.h).
   // `clock` outlives it.
   SqliteModelCache(std::string path, const Clock& clock, Tell tell = {});
   ~SqliteModelCache() override;  // writes what waits
@@ -55,33 +58,23 @@ class SqliteModelCache final : public ModelCache {
   Result<int> forget_all();
 
  private:
-  struct Database;
   // A model in memory: as last written, or newer and waiting.
   struct Recent {
     Instant written{};
     std::optional<PhaseModel> waiting;
     WallTime kept{};
   };
-  enum class Repair { no, yes };
-
-  void open(Repair repair);
-  template <class F>
-  auto attempt(Repair repair, F&& work) -> Result<decltype(work())>;
-  bool set_aside(const std::string& why);
   void write_waiting(Duration at_least);
   std::int64_t write(const PhaseModel& model, WallTime kept);
   void note(const Result<void>& outcome);
   void tell(const Error& error) const;
-  void tidy_log();
 
   std::string path_;
   const Clock& clock_;
   Tell tell_;
-  std::unique_ptr<Database> database_;
+  std::unique_ptr<SqliteFile> file_;
   std::map<std::int64_t, Recent> recent_;
   bool failing_ = false;
-  int writes_ = 0;  // since the log was last moved into the file
-  std::future<void> tidying_;
 };
 
 }  // namespace derate

@@ -190,16 +190,30 @@ TEST_F(ModelCacheTest, TheOldestOfAChipGo) {
   EXPECT_EQ(cache->recall("H200").size(), 1u);
 }
 
-TEST_F(ModelCacheTest, WhatIsTooOldIsDropped) {
+TEST_F(ModelCacheTest, WhatIsTooOldIsNotGivenAndNoClockDeletesIt) {
   auto cache = this->cache();
   cache->keep(some_model(-0.1));
   clock_.advance(SqliteModelCache::kOldest - 1s);
   EXPECT_EQ(cache->recall("V100-SXM2").size(), 1u);
   clock_.advance(1s);
   EXPECT_TRUE(cache->recall("V100-SXM2").empty());
-  const auto next = cache->keep(some_model(-0.2));
-  EXPECT_EQ(*cache->forget_all(), 1);  // the old one went by itself
-  EXPECT_NE(next, 1);
+  EXPECT_GT(cache->keep(some_model(-0.2)), 1);
+  EXPECT_EQ(cache->recall("V100-SXM2").size(), 1u);
+  // The clock was a month ahead: now it is right.
+  clock_.step_wall(-SqliteModelCache::kOldest);
+  EXPECT_EQ(cache->recall("V100-SXM2").size(), 2u);
+}
+
+// What was kept while the clock was years ahead does not keep the place of what comes after.
+TEST_F(ModelCacheTest, WhatIsFromTheFutureGoesFirst) {
+  auto cache = this->cache();
+  clock_.step_wall(24h * 4000);
+  for (int i = 0; i < 32; ++i) EXPECT_GT(cache->keep(some_model(-1)), 0);
+  clock_.step_wall(-24h * 4000);
+  for (int i = 0; i < 32; ++i) EXPECT_GT(cache->keep(some_model(-2)), 0);
+  const auto found = cache->recall("V100-SXM2");
+  ASSERT_EQ(found.size(), SqliteModelCache::kMostOfAChip);
+  for (const PhaseModel& model : found) EXPECT_EQ(model.progress.mean[0], -2);
 }
 
 int run_sql(const std::string& path, const std::string& sql) {
@@ -353,8 +367,8 @@ TEST_F(ModelCacheTest, AFullDiskIsToldOnceAndOver) {
   EXPECT_EQ(cache->recall("V100-SXM2").size(), 2u);
 }
 
-// Its log would be 37 MB long. It is moved after each 200 writes, and begins anew when all of it
-// was: one pause of the 15 is enough.
+// Its log would be 37 MB long. It is moved when it has 4 MiB, and begins anew when all of it was:
+// one pause of the 15 is enough.
 TEST_F(ModelCacheTest, TheFileStaysSmall) {
   auto cache = this->cache();
   SystemClock real;

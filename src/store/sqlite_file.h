@@ -1,13 +1,23 @@
-// What the SQLite files of this folder share: whose file it is, its migrations, its errors.
+// What the SQLite files of this folder share: whose file it is, its migrations, its errors; and how
+// a file that is written for months is opened, kept short, and set aside when it is broken.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sys/types.h>
 
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
 
 namespace derate {
 
@@ -16,10 +26,12 @@ struct SqliteSchema {
   const char* what;    // "the results of an experiment"
   // Each takes the schema one version further; what is released is never changed.
   std::span<const char* const> migrations;
+  // Statements that a file of the newest version can run: one that cannot is broken.
+  std::span<const char* const> reads = {};
 };
 
-// Both throw SQLite::Exception: SQLITE_NOTADB for a file that is not ours, SQLITE_SCHEMA for one
-// that a newer version of Derate wrote.
+// Both throw SQLite::Exception: SQLITE_NOTADB for a file that is not ours or whose version no
+// Derate ever wrote, SQLITE_SCHEMA for one that a newer version of Derate wrote.
 void check_schema(SQLite::Database& database, const SqliteSchema& schema);
 // A new file is made ours.
 void migrate(SQLite::Database& database, const SqliteSchema& schema);
@@ -34,5 +46,120 @@ bool has_moved(SQLite::Database& database);
 
 // Errors: bad_data (not such a file, or a broken one), no_permission, busy, io.
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path);
+
+// A write-ahead log that is longer is moved into its file and cut.
+inline constexpr std::uintmax_t kMostLogBytes = 4u << 20;
+// SQLite can cut no log while somebody reads on and on from before it was moved. From here on
+// nothing is written until it could be: what waits is bounded by who writes, the disk is not.
+inline constexpr std::uintmax_t kMostLogBytesWithReader = 64u << 20;
+std::uintmax_t log_bytes(const std::string& path);
+
+// That a file is being opened and read, on disk beside it as PATH.opening: a process that dies of
+// what stands in it leaves the mark to the next one. Of processes that open the file at the same
+// time only the first is counted. Where no mark can be made nothing is counted.
+class OpeningMark {
+ public:
+  explicit OpeningMark(const std::string& path);
+  OpeningMark(const OpeningMark&) = delete;
+  OpeningMark& operator=(const OpeningMark&) = delete;
+
+  // Openings before this one that came to no end, in a row.
+  int crashes() const { return crashes_; }
+  // The file is another: none of them was of it.
+  void begin_anew();
+  // It was opened and read, or could not be; both are no crash.
+  void end();
+
+ private:
+  void count_this();
+
+  std::string path_;
+  UniqueFd file_;
+  int crashes_ = 0;
+};
+
+// One file that is written for months, by one thread; opened when it is first needed.
+class SqliteFile {
+ public:
+  // After so many crashes in a row while it was opened and read a file is set aside. An operator
+  // who kills a start costs nothing: he would have to do it twice, within the milliseconds that
+  // this takes, and the file is kept.
+  static constexpr int kMostCrashes = 2;
+  // Of files that were set aside after crashes; the newest makes room then.
+  static constexpr std::size_t kMostAsides = 8;
+
+  // look: nothing is made or set aside, as for people.
+  enum class Use : std::uint8_t { look, read, write };
+  // beside: on a thread of its own, never in a writer's way; the first write that finds all of the
+  // log moved begins it anew. firmly: the same, but writers are busy for a moment where four times
+  // as much has come, as none of their pauses is long enough. at_once: on the caller's thread.
+  enum class CutLog : std::uint8_t { beside, firmly, at_once };
+  struct Options {
+    std::string path;
+    const SqliteSchema& schema;  // outlives it
+    ::mode_t mode = 0640;
+    int busy_milliseconds = 0;  // that a call waits for another process at most
+    CutLog cut_log = CutLog::beside;
+    // That a file was set aside (bad_data).
+    std::function<void(const Error&)> tell = {};
+  };
+
+  explicit SqliteFile(Options options) : options_(std::move(options)) {}
+  SqliteFile(const SqliteFile&) = delete;
+  SqliteFile& operator=(const SqliteFile&) = delete;
+
+  // Runs work(SQLite::Database&) on the file, opened. Exceptions end here. A broken file is set
+  // aside as PATH.aside, one that was crashed of as PATH.aside-TIME, and the same is done with a
+  // new one. Errors: as sqlite_error().
+  template <class F>
+  auto attempt(Use use, F&& work) -> Result<decltype(work(std::declval<SQLite::Database&>()))>;
+
+  bool is_open() const { return database_ != nullptr; }
+  // Raised when another file was begun.
+  int generation() const { return generation_; }
+
+ private:
+  void open(Use use);
+  void prepare(SQLite::Database& made) const;
+  void close();
+  void note_generation();
+  void check_log(Use use);
+  void mind_log();
+  void done();
+  std::optional<Error> failed(const SQLite::Exception& problem, bool repair);
+  bool set_aside(const std::string& name, const std::string& why);
+  void set_aside_crashed();
+
+  Options options_;
+  std::unique_ptr<SQLite::Database> database_;
+  std::optional<OpeningMark> opening_;              // until it was read
+  std::pair<std::uint64_t, std::uint64_t> file_{};  // device and inode of the one last opened
+  bool another_ = true;                             // than the one last opened, as far as is known
+  int generation_ = 0;
+  std::uintmax_t cut_at_ = kMostLogBytes;
+  std::future<void> cutting_;
+};
+
+template <class F>
+auto SqliteFile::attempt(Use use, F&& work)
+    -> Result<decltype(work(std::declval<SQLite::Database&>()))> {
+  for (bool repair = use != Use::look;; repair = false) {
+    try {
+      open(use);
+      check_log(use);
+      if constexpr (std::is_void_v<decltype(work(*database_))>) {
+        work(*database_);
+        done();
+        return {};
+      } else {
+        auto out = work(*database_);
+        done();
+        return out;
+      }
+    } catch (const SQLite::Exception& problem) {
+      if (auto error = failed(problem, repair)) return *std::move(error);
+    }
+  }
+}
 
 }  // namespace derate

@@ -2,24 +2,18 @@
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <SQLiteCpp/VariadicBind.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <map>
 #include <utility>
 
-#include "base/text.h"
-#include "base/unique_fd.h"
 #include "store/sqlite_file.h"
 
 namespace derate {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kMigrations[] = {
     // AUTOINCREMENT: the id of a trial that went is never another's.
@@ -46,12 +40,48 @@ constexpr const char* kMigrations[] = {
          setting REAL NOT NULL, rate REAL NOT NULL, power_watts REAL NOT NULL,
          kept_unix_nanoseconds INTEGER NOT NULL,
          PRIMARY KEY (chip, model, knob, batch_size, setting)) WITHOUT ROWID;)",
+    // How much each user keeps, so that asking costs no look at all that is kept.
+    R"(ALTER TABLE trial ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;
+       UPDATE trial SET bytes = 256 + length(why) + length(verdict_why) + length(ended_why) +
+         length(gpus) + length(token) +
+         24 * (SELECT count(*) FROM mark WHERE mark.trial = trial.id);
+       CREATE TABLE kept (uid INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
+       INSERT INTO kept SELECT uid, sum(bytes) FROM (SELECT uid, bytes FROM trial UNION ALL
+         SELECT uid, 256 + length(spec) FROM job) GROUP BY uid;
+       CREATE TRIGGER job_came AFTER INSERT ON job BEGIN
+         INSERT INTO kept VALUES (NEW.uid, 256 + length(NEW.spec)) ON CONFLICT (uid) DO UPDATE
+           SET bytes = bytes + excluded.bytes; END;
+       CREATE TRIGGER job_went AFTER DELETE ON job BEGIN
+         UPDATE kept SET bytes = bytes - 256 - length(OLD.spec) WHERE uid = OLD.uid; END;
+       CREATE TRIGGER job_changed AFTER UPDATE ON job BEGIN
+         UPDATE kept SET bytes = bytes - 256 - length(OLD.spec) WHERE uid = OLD.uid;
+         INSERT INTO kept VALUES (NEW.uid, 256 + length(NEW.spec)) ON CONFLICT (uid) DO UPDATE
+           SET bytes = bytes + excluded.bytes; END;
+       CREATE TRIGGER trial_came AFTER INSERT ON trial BEGIN
+         INSERT INTO kept VALUES (NEW.uid, NEW.bytes) ON CONFLICT (uid) DO UPDATE
+           SET bytes = bytes + excluded.bytes; END;
+       CREATE TRIGGER trial_went AFTER DELETE ON trial BEGIN
+         UPDATE kept SET bytes = bytes - OLD.bytes WHERE uid = OLD.uid; END;
+       CREATE TRIGGER trial_changed AFTER UPDATE ON trial BEGIN
+         UPDATE kept SET bytes = bytes - OLD.bytes WHERE uid = OLD.uid;
+         INSERT INTO kept VALUES (NEW.uid, NEW.bytes) ON CONFLICT (uid) DO UPDATE
+           SET bytes = bytes + excluded.bytes; END;)",
 };
-constexpr SqliteSchema kSchema{0x64727475, "the jobs that recur", kMigrations};  // "drtu"
+constexpr const char* kReads[] = {
+    "SELECT name, uid, spec, created_unix_nanoseconds FROM job",
+    "SELECT id, job, recurrence, batch_size, exploring, state, epochs, cost_joules, "
+    "profiling_cost_joules, epoch_cost_joules, default_epoch_cost_joules, stop_cost_joules, "
+    "metric, steps, energy_joules, time_seconds, verdict, verdict_why, why, ended_why, token, "
+    "gpus, uid, began_unix_nanoseconds, ended_unix_nanoseconds, bytes FROM trial",
+    "SELECT trial, place, epochs, metric FROM mark",
+    "SELECT chip, model, knob, batch_size, setting, rate, power_watts, kept_unix_nanoseconds FROM "
+    "reading",
+    "SELECT uid, bytes FROM kept",
+};
+constexpr SqliteSchema kSchema{0x64727475, "the jobs that recur", kMigrations, kReads};  // "drtu"
 
 // Long enough for a reader beside us, short for a control loop.
 constexpr int kBusyMilliseconds = 3;
-constexpr int kWritesInLog = 500;  // each of some 16 KiB
 
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 WallTime wall_time(std::int64_t nanoseconds) { return WallTime{Duration(nanoseconds)}; }
@@ -122,23 +152,15 @@ std::string places(int count) {
   return out;
 }
 
-}  // namespace
+// What a trial takes in the file, about.
+std::int64_t bytes_of(const TuneTrialRow& row) {
+  return static_cast<std::int64_t>(256 + row.why.size() + row.verdict_why.size() +
+                                   row.ended_why.size() + row.gpus.size() + row.token.size() +
+                                   24 * row.marks.size());
+}
 
-struct TuneStore::Database {
-  SQLite::Database sqlite;
-
-  bool moved() { return has_moved(sqlite); }
-
-  void begin() {
-    sqlite.setBusyTimeout(kBusyMilliseconds);
-    migrate(sqlite, kSchema);
-    sqlite.exec(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0; "
-        "PRAGMA foreign_keys = ON");
-    if (const std::string found = sqlite.execAndGet("PRAGMA quick_check(1)").getString();
-        found != "ok")
-      throw SQLite::Exception(found, SQLITE_CORRUPT);
-  }
+struct Rows {
+  SQLite::Database& sqlite;
 
   TuneRows load() {
     TuneRows out;
@@ -166,7 +188,6 @@ struct TuneStore::Database {
   }
 
   void put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
     SQLite::Statement statement(
         sqlite,
         "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
@@ -180,34 +201,50 @@ struct TuneStore::Database {
       SQLite::bind(trial, id, row.name);
       trial.exec();
     }
-    all.commit();
   }
 
   void put(const TuneTrialRow& row) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
     // Not INSERT OR REPLACE: that would delete the row, and its marks with it.
-    SQLite::Statement gone(sqlite, "SELECT count(*) FROM trial WHERE id = ?");
-    gone.bind(1, row.id);
-    const bool there = gone.executeStep() && gone.getColumn(0).getInt() > 0;
+    SQLite::Statement known(sqlite, "SELECT count(*) FROM trial WHERE id = ?");
+    known.bind(1, row.id);
+    const bool there = known.executeStep() && known.getColumn(0).getInt() > 0;
     SQLite::Statement statement(
-        sqlite, there ? fmt::format("UPDATE trial SET ({}) = ({}) WHERE id = ?{}", kTrialColumns,
-                                    places(kTrialColumnCount), 1)
-                      : fmt::format("INSERT INTO trial ({}) VALUES ({})", kTrialColumns,
+        sqlite, there ? fmt::format("UPDATE trial SET ({}, bytes) = ({}, ?) WHERE id = ?1",
+                                    kTrialColumns, places(kTrialColumnCount))
+                      : fmt::format("INSERT INTO trial ({}, bytes) VALUES ({}, ?)", kTrialColumns,
                                     places(kTrialColumnCount)));
     visit_trial(row, Binder{statement});
+    statement.bind(kTrialColumnCount + 1, bytes_of(row));
     statement.exec();
+    put_marks(row);
+  }
+
+  // Of one that has ended all are written anew: they may have been thinned.
+  void put_marks(const TuneTrialRow& row) {
     SQLite::Statement kept(sqlite, "SELECT count(*) FROM mark WHERE trial = ?");
     kept.bind(1, row.id);
     kept.executeStep();
-    const auto before = static_cast<std::size_t>(kept.getColumn(0).getInt());
+    auto before = static_cast<std::size_t>(kept.getColumn(0).getInt());
+    if (before > 0 && (row.ended || before > row.marks.size())) {
+      SQLite::Statement old(sqlite, "DELETE FROM mark WHERE trial = ?");
+      old.bind(1, row.id);
+      old.exec();
+      before = 0;
+    }
+    SQLite::Statement mark(
+        sqlite, "INSERT OR REPLACE INTO mark (trial, place, epochs, metric) VALUES (?,?,?,?)");
     for (std::size_t i = before == 0 ? 0 : before - 1; i < row.marks.size(); ++i) {
-      SQLite::Statement mark(
-          sqlite, "INSERT OR REPLACE INTO mark (trial, place, epochs, metric) VALUES (?,?,?,?)");
       SQLite::bind(mark, row.id, static_cast<std::int64_t>(i), row.marks[i].epochs,
                    row.marks[i].metric);
       mark.exec();
+      mark.reset();
     }
-    all.commit();
+  }
+
+  std::int64_t kept_by(std::uint32_t uid) {
+    SQLite::Statement row(sqlite, "SELECT bytes FROM kept WHERE uid = ?");
+    row.bind(1, static_cast<std::int64_t>(uid));
+    return row.executeStep() ? row.getColumn(0).getInt64() : 0;
   }
 
   std::vector<TuneReadingRow> profile(const TuneProfileKey& key) {
@@ -223,7 +260,6 @@ struct TuneStore::Database {
   }
 
   void put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings, WallTime now) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
     SQLite::Statement old(sqlite,
                           "DELETE FROM reading WHERE chip = ? AND model = ? AND knob = ? "
                           "AND batch_size = ?");
@@ -238,102 +274,113 @@ struct TuneStore::Database {
                    reading.rate, reading.power_watts, nanoseconds(now));
       row.exec();
     }
-    all.commit();
+    // Names of models are their users' to choose: the number is bounded.
+    SQLite::Statement many(sqlite,
+                           "DELETE FROM reading WHERE (chip, model, knob, batch_size, setting) IN "
+                           "(SELECT chip, model, knob, batch_size, setting FROM reading ORDER BY "
+                           "kept_unix_nanoseconds DESC LIMIT -1 OFFSET ?)");
+    many.bind(1, TuneStore::kMostReadings);
+    many.exec();
   }
 };
 
+}  // namespace
+
 TuneStore::TuneStore(std::string path, Tell tell)
-    : path_(std::move(path)), tell_(std::move(tell)) {}
+    : path_(std::move(path)),
+      file_(std::make_unique<SqliteFile>(
+          SqliteFile::Options{.path = path_,
+                              .schema = kSchema,
+                              .mode = 0600,  // tokens stand in it
+                              .busy_milliseconds = kBusyMilliseconds,
+                              .cut_log = SqliteFile::CutLog::firmly,  // everybody may begin trials
+                              .tell = std::move(tell)})) {}
 TuneStore::~TuneStore() = default;
 
-void TuneStore::open() {
-  if (database_ != nullptr && !database_->moved()) return;
-  database_.reset();
-  make_file(path_, 0600);  // tokens stand in it
-  auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
-  made->begin();
-  database_ = std::move(made);
-  ++generation_;
-}
+int TuneStore::generation() const { return file_->generation(); }
 
-// Of a file that can be looked at later.
-bool TuneStore::set_aside(const std::string& why) {
-  database_.reset();
-  std::error_code failed;
-  if (!fs::is_regular_file(fs::symlink_status(path_, failed))) return false;
-  fs::rename(path_, path_ + ".aside", failed);
-  if (failed) return false;
-  for (const char* ending : {"-wal", "-shm"}) fs::remove(path_ + ending, failed);
-  if (tell_) tell_({Errc::bad_data, why + ": set aside, begun anew"});
-  return true;
-}
-
-// Exceptions end here. A broken file is set aside, and the same is done with a new one.
-template <class F>
-auto TuneStore::attempt(F&& work) -> Result<decltype(work())> {
-  for (bool again = true;; again = false) {
-    try {
-      open();
-      if constexpr (std::is_void_v<decltype(work())>) {
-        work();
-        if (++writes_ >= kWritesInLog) tidy_log();
-        return {};
-      } else {
-        return work();
-      }
-    } catch (const SQLite::Exception& problem) {
-      Error error = sqlite_error(problem, path_);
-      const bool broken = error.code == Errc::bad_data && problem.getErrorCode() != SQLITE_SCHEMA;
-      if (again && broken && set_aside(error.message)) continue;
-      if (error.code != Errc::busy && problem.getErrorCode() != SQLITE_CONSTRAINT)
-        database_.reset();
-      return error;
-    }
+Result<void> TuneStore::write(Change change) {
+  if (collected_) {
+    collected_->push_back(std::move(change));
+    return {};
   }
+  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    change(sqlite);
+    all.commit();
+  });
 }
 
-// Moves the log into the file, which waits for the disk: on a connection and thread of its own.
-void TuneStore::tidy_log() {
-  if (tidying_.valid() && tidying_.wait_for(Duration{}) != std::future_status::ready) return;
-  writes_ = 0;
-  tidying_ = std::async(std::launch::async, [path = path_] {
-    try {
-      SQLite::Database(path, SQLite::OPEN_READWRITE).exec("PRAGMA wal_checkpoint(PASSIVE)");
-    } catch (const SQLite::Exception&) {  // the next one moves both
+void TuneStore::collect() { collected_.emplace(); }
+
+Result<void> TuneStore::write_together() {
+  const std::vector<Change> changes = *std::exchange(collected_, std::nullopt);
+  if (changes.empty()) return {};
+  return write([&changes](SQLite::Database& sqlite) {
+    for (const Change& change : changes) {
+      try {
+        change(sqlite);
+      } catch (const SQLite::Exception& problem) {
+        if (problem.getErrorCode() != SQLITE_CONSTRAINT) throw;
+      }
     }
   });
 }
 
-Result<TuneRows> TuneStore::load() {
+Result<void> TuneStore::load(const std::function<void(const TuneRows&)>& take) {
   // Made when there is something to keep: where nobody tunes jobs the journal needs the room.
-  if (database_ == nullptr && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT)
-    return TuneRows{};
-  return attempt([&] { return database_->load(); });
+  if (!file_->is_open() && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+    take({});
+    return {};
+  }
+  return file_->attempt(SqliteFile::Use::read,
+                        [&](SQLite::Database& sqlite) { take(Rows{sqlite}.load()); });
+}
+
+Result<TuneRows> TuneStore::load() {
+  TuneRows out;
+  TRY(load([&](const TuneRows& rows) { out = rows; }));
+  return out;
 }
 
 Result<void> TuneStore::put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
-  return attempt([&] { database_->put(row, gone); });
+  return write([row, gone](SQLite::Database& sqlite) { Rows{sqlite}.put(row, gone); });
 }
 
 Result<void> TuneStore::put(const TuneTrialRow& row) {
-  return attempt([&] { database_->put(row); });
+  return write([row](SQLite::Database& sqlite) { Rows{sqlite}.put(row); });
 }
 
 Result<void> TuneStore::remove_job(const std::string& name) {
-  return attempt([&] {
-    SQLite::Statement row(database_->sqlite, "DELETE FROM job WHERE name = ?");
+  return write([name](SQLite::Database& sqlite) {
+    SQLite::Statement row(sqlite, "DELETE FROM job WHERE name = ?");
     row.bind(1, name);
     row.exec();
   });
 }
 
+Result<void> TuneStore::check_room(std::uint32_t uid) {
+  if (uid == 0 || !file_->is_open()) return {};
+  const auto bytes = file_->attempt(
+      SqliteFile::Use::read, [&](SQLite::Database& sqlite) { return Rows{sqlite}.kept_by(uid); });
+  if (!bytes.ok() || *bytes < kMostBytesOfUser) return {};
+  constexpr double kMiB = 1 << 20;
+  return Error{
+      Errc::busy,
+      fmt::format("user {} keeps {:.1f} MiB of jobs and trials, allowed are {:.0f}: forget "
+                  "a job (derate tune job remove NAME)",
+                  uid, static_cast<double>(*bytes) / kMiB, kMostBytesOfUser / kMiB)};
+}
+
 Result<std::vector<TuneReadingRow>> TuneStore::profile(const TuneProfileKey& key) {
-  return attempt([&] { return database_->profile(key); });
+  return file_->attempt(SqliteFile::Use::read,
+                        [&](SQLite::Database& sqlite) { return Rows{sqlite}.profile(key); });
 }
 
 Result<void> TuneStore::put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings,
                             WallTime now) {
-  return attempt([&] { database_->put(key, readings, now); });
+  return write(
+      [key, readings, now](SQLite::Database& sqlite) { Rows{sqlite}.put(key, readings, now); });
 }
 
 }  // namespace derate

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,7 +12,13 @@
 #include "base/result.h"
 #include "base/units.h"
 
+namespace SQLite {
+class Database;
+}
+
 namespace derate {
+
+class SqliteFile;
 
 struct TuneJobRow {
   std::string name;
@@ -74,29 +79,46 @@ struct TuneReadingRow {
   bool operator==(const TuneReadingRow&) const = default;
 };
 
-// For one thread. A write does not wait for the disk: a killed process loses nothing, a power cut
-// the newest rows.
+// For one thread. A write does not wait for the disk: a killed process loses nothing that was
+// written, a power cut the newest rows.
 class TuneStore {
  public:
+  // What a user's jobs and trials may take, who is not root.
+  static constexpr std::int64_t kMostBytesOfUser = 16 << 20;
+  // Of all profiles; then those that were measured the longest ago go.
+  static constexpr int kMostReadings = 20'000;
+
   // That a file was set aside (bad_data).
   using Tell = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
-  // PATH.aside.
+  // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
   explicit TuneStore(std::string path, Tell tell = {});
   ~TuneStore();
   TuneStore(const TuneStore&) = delete;
   TuneStore& operator=(const TuneStore&) = delete;
 
-  // Errors of all: no_permission, busy, io, bad_data for a file that a newer version wrote.
+  // Errors of all: no_permission, busy (also with a log that cannot be cut), io, bad_data for a
+  // file that a newer version wrote. `take` is given the rows: a process that dies of them counts
+  // as one that died of the file.
+  Result<void> load(const std::function<void(const TuneRows&)>& take);
   Result<TuneRows> load();
   // `gone`: trials of it that go with the same stroke, since its sums count them now.
   Result<void> put(const TuneJobRow& row, const std::vector<std::int64_t>& gone = {});
-  // Its marks only grow, but for the last, which may be renewed. Errors: io when its job is not
-  // there.
+  // Marks that were kept stay as they are, but for the last, as long as it runs and they are no
+  // fewer. Errors: io when its job is not there.
   Result<void> put(const TuneTrialRow& row);
   // With its trials.
   Result<void> remove_job(const std::string& name);
+
+  // What is put or removed from here on is written by write_together(): all of it or nothing, but
+  // for rows whose job is not there, which are left out. Errors: as of put().
+  void collect();
+  Result<void> write_together();
+
+  // Whether a user may keep more. Errors: busy, naming what is kept and what is allowed. A file
+  // that cannot be asked forbids nothing.
+  Result<void> check_room(std::uint32_t uid);
 
   // Ascending by setting; empty when there is none.
   Result<std::vector<TuneReadingRow>> profile(const TuneProfileKey& key);
@@ -105,22 +127,15 @@ class TuneStore {
                    WallTime now);
 
   // Raised when another file was begun, as when it was deleted: what is known is to be put anew.
-  int generation() const { return generation_; }
+  int generation() const;
 
  private:
-  struct Database;
-  void open();
-  template <class F>
-  auto attempt(F&& work) -> Result<decltype(work())>;
-  bool set_aside(const std::string& why);
-  void tidy_log();
+  using Change = std::function<void(SQLite::Database& sqlite)>;
+  Result<void> write(Change change);
 
   std::string path_;
-  Tell tell_;
-  std::unique_ptr<Database> database_;
-  int generation_ = 0;
-  int writes_ = 0;  // since the log was last moved into the file
-  std::future<void> tidying_;
+  std::unique_ptr<SqliteFile> file_;
+  std::optional<std::vector<Change>> collected_;
 };
 
 }  // namespace derate

@@ -1,5 +1,6 @@
 #include "store/tune_store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/wait.h>
@@ -7,6 +8,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -115,6 +117,123 @@ TEST(TuneStore, ProfilesAreOfTheirWork) {
   TuneProfileKey other = key;
   other.batch_size = 64;
   EXPECT_TRUE(store.profile(other)->empty());
+}
+
+// --- what a user may keep, and how large that is
+// ----------------------------------------------------
+
+std::uintmax_t size_of(const std::string& path) {
+  std::error_code failed;
+  const auto out = fs::file_size(path, failed);
+  return failed ? 0 : out;
+}
+
+// Trials are begun and ended for as long as there is room: the files stay as small as is promised.
+TEST(TuneStore, AFloodOfTrialsEndsAtTheUsersRoom) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  ASSERT_TRUE(store.put(kBert).ok());
+  ASSERT_TRUE(store.put({"vgg", 1001, "{}", {}}).ok());
+  std::uintmax_t longest = 0;
+  std::int64_t id = 0;
+  TuneTrialRow row = some_trial(0);
+  row.uid = 1000;
+  row.why = std::string(3000, 'w');
+  for (; id < 20'000 && store.check_room(1000).ok();) {
+    store.collect();
+    for (int i = 0; i < 50; ++i) {
+      row.id = ++id;
+      row.ended.reset();
+      ASSERT_TRUE(store.put(row).ok());
+      row.ended = WallTime{2h};
+      ASSERT_TRUE(store.put(row).ok());
+    }
+    ASSERT_TRUE(store.write_together().ok());
+    longest = std::max(longest, size_of(folder.file() + "-wal"));
+  }
+  EXPECT_LT(id, 6000);
+  EXPECT_EQ(store.check_room(1000).error().code, Errc::busy);
+  EXPECT_NE(store.check_room(1000).error().message.find("allowed are 16"), std::string::npos);
+  EXPECT_TRUE(store.check_room(1001).ok());
+  EXPECT_TRUE(store.check_room(0).ok());
+  EXPECT_LT(longest, 66u << 20);
+  EXPECT_LT(size_of(folder.file()), 3u * TuneStore::kMostBytesOfUser / 2);
+  ASSERT_TRUE(store.remove_job("bert").ok());
+  EXPECT_TRUE(store.check_room(1000).ok());
+}
+
+// Whatever comes and goes: what each user keeps is what can be counted, and a file that is opened
+// again knows it.
+RC_GTEST_PROP(TuneStore, WhatIsKeptIsCounted, ()) {
+  const Folder folder;
+  auto store = std::make_unique<TuneStore>(folder.file());
+  std::map<std::int64_t, TuneTrialRow> trials;
+  const int steps = *rc::gen::inRange(1, 20);
+  for (int i = 0; i < steps; ++i) {
+    const std::string job = *rc::gen::element<std::string>("bert", "vgg");
+    switch (*rc::gen::inRange(0, 4)) {
+      case 0:
+        RC_ASSERT(store->remove_job(job).ok());
+        std::erase_if(trials, [&](const auto& each) { return each.second.job == job; });
+        break;
+      case 1:
+        store = std::make_unique<TuneStore>(folder.file());
+        break;
+      default: {
+        RC_ASSERT(store->put({job, 1000, "{}", {}}).ok());
+        TuneTrialRow row = some_trial(*rc::gen::inRange(1, 6), job);
+        if (trials.contains(row.id)) row.job = trials.at(row.id).job;
+        row.uid = 1000;
+        row.ended = WallTime{2h};  // its marks may be fewer than they were
+        row.marks.assign(*rc::gen::inRange<std::size_t>(0, 5), {1, 2});
+        RC_ASSERT(store->put({row.job, 1000, "{}", {}}).ok());
+        RC_ASSERT(store->put(row).ok());
+        trials[row.id] = row;
+      }
+    }
+  }
+  const TuneRows rows = *store->load();
+  RC_ASSERT(rows.trials.size() == trials.size());
+  for (const TuneTrialRow& row : rows.trials) RC_ASSERT(row == trials.at(row.id));
+  if (!fs::exists(folder.file())) return;  // nothing was ever kept
+  SQLite::Database sqlite(folder.file(), SQLite::OPEN_READWRITE);
+  RC_ASSERT(sqlite.execAndGet("SELECT ifnull(sum(bytes), 0) FROM kept").getInt64() ==
+            sqlite
+                .execAndGet("SELECT (SELECT ifnull(sum(bytes), 0) FROM trial) + (SELECT "
+                            "ifnull(sum(256 + length(spec)), 0) FROM job)")
+                .getInt64());
+}
+
+TEST(TuneStore, WhatIsWrittenTogetherIsAllThereOrNothing) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  store.collect();
+  ASSERT_TRUE(store.put(kBert).ok());
+  ASSERT_TRUE(store.put(some_trial(1)).ok());
+  ASSERT_TRUE(store.put(some_trial(2, "nobody's")).ok());  // left out, and nothing else with it
+  EXPECT_FALSE(fs::exists(folder.file()));
+  ASSERT_TRUE(store.write_together().ok());
+  EXPECT_EQ(store.load()->trials.size(), 1u);
+  SQLite::Database other(folder.file(), SQLite::OPEN_READWRITE);
+  other.exec("BEGIN IMMEDIATE");  // as an operator's sqlite3
+  store.collect();
+  ASSERT_TRUE(store.put(some_trial(3)).ok());
+  ASSERT_TRUE(store.remove_job("bert").ok());
+  EXPECT_EQ(store.write_together().error().code, Errc::busy);
+  other.exec("COMMIT");
+  EXPECT_EQ(store.load()->trials.size(), 1u);
+}
+
+TEST(TuneStore, ATrialOfAJobThatGoesAwayInTheSameStroke) {
+  const Folder folder;
+  TuneStore store(folder.file());
+  ASSERT_TRUE(store.put(kBert).ok());
+  for (int id = 1; id <= 3; ++id) ASSERT_TRUE(store.put(some_trial(id)).ok());
+  ASSERT_TRUE(store.put(kBert, {1, 3}).ok());
+  const TuneRows rows = *store.load();
+  ASSERT_EQ(rows.trials.size(), 1u);
+  EXPECT_EQ(rows.trials[0].id, 2);
+  EXPECT_EQ(rows.last_trial, 3);
 }
 
 TEST(TuneStore, ABrokenFileIsSetAside) {

@@ -1,23 +1,17 @@
 #include "store/usage_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sqlite3.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
+#include <set>
 
-#include "base/text.h"
-#include "base/unique_fd.h"
 #include "store/sqlite_file.h"
 
 namespace derate {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kMigrations[] = {
     R"(CREATE TABLE tenant (
@@ -37,12 +31,38 @@ constexpr const char* kMigrations[] = {
          PRIMARY KEY (bucket_unix_seconds, gpu)) WITHOUT ROWID;
        CREATE TABLE hours (until_unix_seconds INTEGER NOT NULL);
        INSERT INTO hours VALUES (-9223372036854775808);)",
+    // How long each bucket is, and when it was last written: by the time of all runs together. What
+    // an earlier version wrote was written in the order of its buckets, one after the other; its
+    // hours are cut at whole hours of UTC, and what they are made of is not known any more.
+    // An open run is one whose end was not added.
+    R"(CREATE TABLE bucket (
+         bucket_unix_seconds INTEGER PRIMARY KEY, seconds INTEGER NOT NULL,
+         written_run_seconds INTEGER NOT NULL);
+       INSERT INTO bucket SELECT at, length, sum(length) OVER (ORDER BY at) FROM (
+         SELECT at, iif(at < (SELECT max(until_unix_seconds) FROM hours), 3600, 60) AS length
+         FROM (SELECT bucket_unix_seconds AS at FROM usage UNION
+               SELECT bucket_unix_seconds FROM board));
+       CREATE INDEX bucket_by_age ON bucket (written_run_seconds);
+       CREATE TABLE run (
+         total_ms INTEGER NOT NULL, until_unix_ms INTEGER NOT NULL, open INTEGER NOT NULL);
+       INSERT INTO run SELECT 1000 * ifnull(max(written_run_seconds), 0), 0, 0 FROM bucket;
+       DROP TABLE hours;)",
 };
-constexpr SqliteSchema kSchema{0x64727573, "energy by tenant", kMigrations};  // "drus"
+constexpr const char* kReads[] = {
+    "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
+    "tenant",
+    "SELECT bucket_unix_seconds, tenant, base_mj, context_mj, dynamic_mj, sigma_mj, unsure_mj, "
+    "time_ms FROM usage",
+    "SELECT bucket_unix_seconds, gpu, board_mj, unallocated_mj, by_power_mj, time_ms, lost_ms FROM "
+    "board",
+    "SELECT bucket_unix_seconds, seconds, written_run_seconds FROM bucket",
+    "SELECT total_ms, until_unix_ms, open FROM run",
+};
+constexpr SqliteSchema kSchema{0x64727573, "energy by tenant", kMigrations, kReads};  // "drus"
 
 constexpr int kBusyMilliseconds = 200;  // of a thread of its own, and of readers
 constexpr std::int64_t kNoPid = -1;     // in a UNIQUE, where NULLs are never equal
-constexpr std::int64_t kHour = 3600;
+constexpr std::int64_t kMinute = 60, kQuarter = 900;
 
 constexpr const char* kTenantColumns =
     "gpu, key, pid, process, user, container, name_space, pod, job, instance";
@@ -64,8 +84,12 @@ std::int64_t unix_seconds(WallTime time) {
 }
 WallTime wall_time(std::int64_t unix_s) { return WallTime{std::chrono::seconds(unix_s)}; }
 
-// The beginning of the hour; also before 1970, where the time of day was never set.
-std::int64_t hour_of(std::int64_t unix_s) { return unix_s - ((unix_s % kHour) + kHour) % kHour; }
+std::int64_t unix_ms(WallTime time) {
+  return std::chrono::floor<std::chrono::milliseconds>(time).time_since_epoch().count();
+}
+std::int64_t milliseconds(Duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
 
 // Binds one parameter after the other.
 struct Binder {
@@ -122,12 +146,19 @@ void bind(SQLite::Statement& row, WallTime from, WallTime to,
 
 constexpr const char* kInTime = "bucket_unix_seconds >= ? AND bucket_unix_seconds < ?";
 
-Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
-               const std::vector<std::string>& gpus) {
-  Usage out;
-  SQLite::Transaction one_moment(sqlite);
-  const std::int64_t hours =
-      sqlite.execAndGet("SELECT max(until_unix_seconds) FROM hours").getInt64();
+// How long the bucket of a row of `board` is. A file that only an earlier version wrote has hours
+// until a time, and minutes from then on.
+const char* length_of(SQLite::Database& sqlite) {
+  const bool first_version = sqlite.execAndGet("PRAGMA user_version").getInt() < 2;
+  return first_version
+             ? "iif(bucket_unix_seconds < (SELECT max(until_unix_seconds) FROM hours), 3600, 60)"
+             : "ifnull((SELECT seconds FROM bucket WHERE bucket.bucket_unix_seconds = "
+               "board.bucket_unix_seconds), 60)";
+}
+
+std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, WallTime to,
+                                   const std::vector<std::string>& gpus) {
+  std::vector<UsageRow> out;
   SQLite::Statement row(
       sqlite, fmt::format("SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
                           "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms) FROM "
@@ -136,28 +167,187 @@ Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
                           kTenantColumns, kInTime, among(gpus)));
   bind(row, from, to, gpus);
   while (row.executeStep()) {
-    UsageRow& tenant = out.tenants.emplace_back(tenant_of(row));
+    UsageRow& tenant = out.emplace_back(tenant_of(row));
     const auto sum = [&](int at) { return row.getColumn(10 + at).getInt64(); };
     tenant.bucket = wall_time(sum(0));
     tenant.sums = {sum(1), sum(2), sum(3), sum(4), sum(5), sum(6)};
   }
+  return out;
+}
+
+void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
+                 const std::vector<std::string>& gpus, Usage& out) {
   SQLite::Statement board(
-      sqlite, fmt::format("SELECT gpu, min(bucket_unix_seconds), max(bucket_unix_seconds), "
+      sqlite, fmt::format("SELECT gpu, min(bucket_unix_seconds), max(bucket_unix_seconds + {}), "
                           "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), "
                           "sum(lost_ms) FROM board WHERE {}{} GROUP BY gpu ORDER BY gpu",
-                          kInTime, among(gpus)));
+                          length_of(sqlite), kInTime, among(gpus)));
   bind(board, from, to, gpus);
   while (board.executeStep()) {
     const auto sum = [&](int at) { return board.getColumn(at).getInt64(); };
     out.boards.push_back({wall_time(sum(1)),
                           board.getColumn(0).getString(),
                           {sum(3), sum(4), sum(5), sum(6), sum(7)}});
-    const Duration length = sum(2) < hours ? Duration(std::chrono::seconds(kHour)) : kUsageBucket;
     out.first = std::min(out.first.value_or(WallTime::max()), wall_time(sum(1)));
-    out.last = std::max(out.last.value_or(WallTime::min()), wall_time(sum(2)) + length);
+    out.last = std::max(out.last.value_or(WallTime::min()), wall_time(sum(2)));
+  }
+}
+
+// Buckets that touch each other are one loss.
+std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, WallTime to,
+                                   const std::vector<std::string>& gpus) {
+  std::vector<UsageLoss> out;
+  SQLite::Statement row(
+      sqlite, fmt::format("SELECT bucket_unix_seconds, bucket_unix_seconds + {}, sum(lost_ms) FROM "
+                          "board WHERE lost_ms > 0 AND {}{} GROUP BY bucket_unix_seconds ORDER BY "
+                          "bucket_unix_seconds",
+                          length_of(sqlite), kInTime, among(gpus)));
+  bind(row, from, to, gpus);
+  while (row.executeStep()) {
+    const UsageLoss loss{wall_time(row.getColumn(0).getInt64()),
+                         wall_time(row.getColumn(1).getInt64()), row.getColumn(2).getInt64()};
+    if (out.empty() || loss.from > out.back().to) {
+      out.push_back(loss);
+    } else {
+      out.back().to = std::max(out.back().to, loss.to);
+      out.back().lost_ms += loss.lost_ms;
+    }
   }
   return out;
 }
+
+Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
+               const std::vector<std::string>& gpus) {
+  Usage out;
+  SQLite::Transaction one_moment(sqlite);
+  out.tenants = read_tenants(sqlite, from, to, gpus);
+  read_boards(sqlite, from, to, gpus, out);
+  out.losses = read_losses(sqlite, from, to, gpus);
+  return out;
+}
+
+// What is done in one transaction of a writer.
+struct Books {
+  SQLite::Database& sqlite;
+
+  std::int64_t number(const char* what) { return sqlite.execAndGet(what).getInt64(); }
+
+  std::int64_t id_of(const UsageRow& row) {
+    SQLite::Statement known(
+        sqlite,
+        "SELECT id FROM tenant WHERE gpu = ? AND key = ? AND pid = ? AND process = ? AND user = ? "
+        "AND container = ? AND name_space = ? AND pod = ? AND job = ? AND instance = ?");
+    Binder to_known{known};
+    to_known << row;
+    if (known.executeStep()) return known.getColumn(0).getInt64();
+    SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant ({}) VALUES "
+                                                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                                                kTenantColumns));
+    Binder to_fresh{fresh};
+    to_fresh << row;
+    fresh.exec();
+    return sqlite.getLastInsertRowid();
+  }
+
+  // Something was added to that bucket. Late for a minute that is a quarter already, as when the
+  // time of day was set back, it joins that.
+  void touch(std::int64_t bucket, std::int64_t now_run_s) {
+    SQLite::Statement row(
+        sqlite,
+        "INSERT INTO bucket VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET written_run_seconds = "
+        "max(written_run_seconds, excluded.written_run_seconds)");
+    Binder out{row};
+    out << bucket << kMinute << now_run_s;
+    row.exec();
+  }
+
+  void add(const UsageRow& row) {
+    SQLite::Statement one(
+        sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
+    Binder out{one};
+    out << unix_seconds(row.bucket) << id_of(row) << row.sums;
+    one.exec();
+  }
+
+  void add(const UsageBoardRow& row) {
+    SQLite::Statement one(
+        sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard));
+    Binder out{one};
+    out << unix_seconds(row.bucket) << row.gpu << row.sums.board_mj << row.sums.unallocated_mj
+        << row.sums.by_power_mj << row.sums.time_ms << row.sums.lost_ms;
+    one.exec();
+  }
+
+  void add(const UsageRows& rows) {
+    const std::int64_t now_run_s = number("SELECT max(total_ms) FROM run") / 1000;
+    std::set<std::int64_t> touched;
+    for (const UsageRow& row : rows.tenants) add(row), touched.insert(unix_seconds(row.bucket));
+    for (const UsageBoardRow& row : rows.boards) add(row), touched.insert(unix_seconds(row.bucket));
+    for (const std::int64_t bucket : touched) touch(bucket, now_run_s);
+  }
+
+  // What a run that was killed had not added: the clock may have gone back since.
+  UsageRows lost_until(WallTime began, const std::vector<std::string>& gpus) {
+    UsageRows out;
+    if (number("SELECT max(open) FROM run") == 0) return out;
+    const WallTime from{std::chrono::milliseconds(number("SELECT max(until_unix_ms) FROM run"))};
+    const bool soon = began >= from && began <= from + UsageStore::kMostBetween;
+    const WallTime to = soon ? began : from + UsageStore::kMostBetween;
+    for (WallTime at = from; at < to;) {
+      const WallTime end = std::min(to, usage_bucket(at) + kUsageBucket);
+      for (const std::string& gpu : gpus)
+        out.boards.push_back({usage_bucket(at), gpu, {.lost_ms = milliseconds(end - at)}});
+      at = end;
+    }
+    return out;
+  }
+
+  // Makes quarters of the minutes that were written before then.
+  void make_quarters(std::int64_t until_run_s) {
+    const auto fold = [&](const char* table, const char* by, const char* sums, const char* add) {
+      sqlite.exec(
+          fmt::format("CREATE TEMP TABLE folded AS SELECT quarter, {1}, {2} FROM {0} JOIN "
+                      "old USING (bucket_unix_seconds) GROUP BY quarter, {1}; "
+                      "DELETE FROM {0} WHERE bucket_unix_seconds IN (SELECT "
+                      "bucket_unix_seconds FROM old); "
+                      "INSERT INTO {0} SELECT * FROM folded WHERE true {3}; "
+                      "DROP TABLE folded",
+                      table, by, sums, add));
+    };
+    sqlite.exec(fmt::format(
+        "CREATE TEMP TABLE old AS SELECT bucket_unix_seconds, bucket_unix_seconds - "
+        "((bucket_unix_seconds % {0}) + {0}) % {0} AS quarter, written_run_seconds FROM bucket "
+        "WHERE written_run_seconds < {1} AND seconds = {2}",
+        kQuarter, until_run_s, kMinute));
+    fold("usage", "tenant",
+         "sum(base_mj), sum(context_mj), sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), "
+         "sum(time_ms)",
+         kAddUsage);
+    fold("board", "gpu",
+         "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), sum(lost_ms)",
+         kAddBoard);
+    sqlite.exec(fmt::format(
+        "DELETE FROM bucket WHERE bucket_unix_seconds IN (SELECT bucket_unix_seconds FROM old); "
+        "INSERT INTO bucket SELECT quarter, {}, max(written_run_seconds) FROM old WHERE true GROUP "
+        "BY quarter ON CONFLICT DO UPDATE SET seconds = max(seconds, excluded.seconds), "
+        "written_run_seconds = max(written_run_seconds, excluded.written_run_seconds); "
+        "DROP TABLE old",
+        kQuarter));
+  }
+
+  void tidy(Duration keep) {
+    const std::int64_t run_s = number("SELECT max(total_ms) FROM run") / 1000;
+    const auto before = [&](Duration age) { return run_s - milliseconds(age) / 1000; };
+    for (const char* table : {"usage", "board"})
+      sqlite.exec(
+          fmt::format("DELETE FROM {} WHERE bucket_unix_seconds IN (SELECT "
+                      "bucket_unix_seconds FROM bucket WHERE written_run_seconds < {})",
+                      table, before(keep)));
+    sqlite.exec(fmt::format("DELETE FROM bucket WHERE written_run_seconds < {}", before(keep)));
+    make_quarters(before(UsageStore::kMinutesFor));
+    sqlite.exec("DELETE FROM tenant WHERE id NOT IN (SELECT tenant FROM usage)");
+  }
+};
 
 }  // namespace
 
@@ -180,146 +370,52 @@ void UsageBoardSums::add(const UsageBoardSums& more) {
 
 WallTime usage_bucket(WallTime time) { return std::chrono::floor<std::chrono::minutes>(time); }
 
-struct UsageStore::Database {
-  SQLite::Database sqlite;
-
-  void begin() {
-    sqlite.setBusyTimeout(kBusyMilliseconds);
-    migrate(sqlite, kSchema);
-    sqlite.exec("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON");
-    if (const std::string found = sqlite.execAndGet("PRAGMA quick_check(1)").getString();
-        found != "ok")
-      throw SQLite::Exception(found, SQLITE_CORRUPT);
-  }
-
-  std::int64_t id_of(const UsageRow& row) {
-    SQLite::Statement known(
-        sqlite,
-        "SELECT id FROM tenant WHERE gpu = ? AND key = ? AND pid = ? AND process = ? AND user = ? "
-        "AND container = ? AND name_space = ? AND pod = ? AND job = ? AND instance = ?");
-    Binder to_known{known};
-    to_known << row;
-    if (known.executeStep()) return known.getColumn(0).getInt64();
-    SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant ({}) VALUES "
-                                                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                                kTenantColumns));
-    Binder to_fresh{fresh};
-    to_fresh << row;
-    fresh.exec();
-    return sqlite.getLastInsertRowid();
-  }
-
-  // Late: of a time whose minutes are hours already, as when the time of day was set back.
-  std::int64_t bucket_of(WallTime bucket, std::int64_t hours_until) {
-    const std::int64_t at = unix_seconds(bucket);
-    return at < hours_until ? hour_of(at) : at;
-  }
-
-  void add(const UsageRows& rows) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    const std::int64_t hours =
-        sqlite.execAndGet("SELECT max(until_unix_seconds) FROM hours").getInt64();
-    for (const UsageRow& row : rows.tenants) {
-      SQLite::Statement one(
-          sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
-      Binder out{one};
-      out << bucket_of(row.bucket, hours) << id_of(row) << row.sums;
-      one.exec();
-    }
-    for (const UsageBoardRow& row : rows.boards) {
-      SQLite::Statement one(
-          sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard));
-      Binder out{one};
-      out << bucket_of(row.bucket, hours) << row.gpu << row.sums.board_mj << row.sums.unallocated_mj
-          << row.sums.by_power_mj << row.sums.time_ms << row.sums.lost_ms;
-      one.exec();
-    }
-    all.commit();
-  }
-
-  void make_hours(std::int64_t since, std::int64_t until) {
-    // Hours among them already are left as they are: they add to nothing.
-    const std::string which =
-        fmt::format("bucket_unix_seconds >= {} AND bucket_unix_seconds < {}", since, until);
-    const std::string hour = "bucket_unix_seconds - bucket_unix_seconds % 3600";
-    sqlite.exec(fmt::format(
-        "CREATE TEMP TABLE new_usage AS SELECT {0} AS hour, tenant, sum(base_mj), "
-        "sum(context_mj), sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms) FROM usage "
-        "WHERE {1} GROUP BY hour, tenant; DELETE FROM usage WHERE {1}; "
-        "INSERT INTO usage SELECT * FROM new_usage WHERE true {2}; DROP TABLE new_usage",
-        hour, which, kAddUsage));
-    sqlite.exec(fmt::format(
-        "CREATE TEMP TABLE new_board AS SELECT {0} AS hour, gpu, sum(board_mj), "
-        "sum(unallocated_mj), sum(by_power_mj), sum(time_ms), sum(lost_ms) FROM board WHERE {1} "
-        "GROUP BY hour, gpu; DELETE FROM board WHERE {1}; "
-        "INSERT INTO board SELECT * FROM new_board WHERE true {2}; DROP TABLE new_board",
-        hour, which, kAddBoard));
-    sqlite.exec(fmt::format("UPDATE hours SET until_unix_seconds = {}", until));
-  }
-
-  void tidy(std::int64_t oldest, std::int64_t minutes_from) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const char* table : {"usage", "board"})
-      sqlite.exec(fmt::format("DELETE FROM {} WHERE bucket_unix_seconds < {}", table, oldest));
-    const std::int64_t hours =
-        sqlite.execAndGet("SELECT max(until_unix_seconds) FROM hours").getInt64();
-    if (minutes_from > hours) make_hours(std::max(hours, std::int64_t{0}), minutes_from);
-    sqlite.exec("DELETE FROM tenant WHERE id NOT IN (SELECT tenant FROM usage)");
-    all.commit();
-  }
-};
-
 UsageStore::UsageStore(std::string path, Tell tell)
-    : path_(std::move(path)), tell_(std::move(tell)) {}
+    : path_(std::move(path)),
+      file_(std::make_unique<SqliteFile>(SqliteFile::Options{
+          .path = path_,
+          .schema = kSchema,
+          .busy_milliseconds = kBusyMilliseconds,
+          .cut_log = SqliteFile::CutLog::at_once,  // on the caller's thread, which may wait
+          .tell = std::move(tell)})) {}
 UsageStore::~UsageStore() = default;
 
-void UsageStore::open() {
-  if (database_ != nullptr && !has_moved(database_->sqlite)) return;
-  database_.reset();
-  make_file(path_, 0640);
-  auto made = std::make_unique<Database>(Database{SQLite::Database(path_, SQLite::OPEN_READWRITE)});
-  made->begin();
-  database_ = std::move(made);
+Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {
+  begins_ = {now, std::move(gpus)};
+  // Made when there is something to keep: until then the journal needs the room.
+  if (::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  return add({}, now, counted_);
 }
 
-// Of a file that can be looked at later.
-bool UsageStore::set_aside(const std::string& why) {
-  database_.reset();
-  std::error_code failed;
-  if (!fs::is_regular_file(fs::symlink_status(path_, failed))) return false;
-  fs::rename(path_, path_ + ".aside", failed);
-  if (failed) return false;
-  for (const char* ending : {"-wal", "-shm"}) fs::remove(path_ + ending, failed);
-  if (tell_) tell_({Errc::bad_data, why + ": set aside, begun anew"});
-  return true;
+Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) {
+  const auto done = file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    Books books{sqlite};
+    // What there is of the run before: from here on the file tells of this one.
+    if (begins_) books.add(books.lost_until(begins_->began, begins_->gpus));
+    sqlite.exec(fmt::format("UPDATE run SET open = 1, until_unix_ms = {}, total_ms = total_ms + {}",
+                            unix_ms(now), milliseconds(std::max(Duration{}, ran - counted_))));
+    books.add(rows);
+    all.commit();
+  });
+  if (!done.ok()) return done;
+  begins_.reset();
+  counted_ = std::max(counted_, ran);
+  return {};
 }
 
-// Exceptions end here. A broken file is set aside, and the same is done with a new one.
-template <class F>
-Result<void> UsageStore::attempt(F&& work) {
-  for (bool again = true;; again = false) {
-    try {
-      open();
-      work();
-      return {};
-    } catch (const SQLite::Exception& problem) {
-      Error error = sqlite_error(problem, path_);
-      const bool broken = error.code == Errc::bad_data && problem.getErrorCode() != SQLITE_SCHEMA;
-      if (again && broken && set_aside(error.message)) continue;
-      if (error.code != Errc::busy) database_.reset();
-      return error;
-    }
-  }
+Result<void> UsageStore::end() {
+  if (begins_) return {};  // nothing of it was ever kept
+  return file_->attempt(SqliteFile::Use::write,
+                        [](SQLite::Database& sqlite) { sqlite.exec("UPDATE run SET open = 0"); });
 }
 
-Result<void> UsageStore::add(const UsageRows& rows) {
-  if (rows.empty()) return {};
-  return attempt([&] { database_->add(rows); });
-}
-
-Result<void> UsageStore::tidy(WallTime now, Duration keep) {
-  return attempt(
-      [&] { database_->tidy(unix_seconds(now - keep), hour_of(unix_seconds(now - kMinutesFor))); });
+Result<void> UsageStore::tidy(Duration keep) {
+  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    Books{sqlite}.tidy(keep);
+    all.commit();
+  });
 }
 
 Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,

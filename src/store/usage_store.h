@@ -1,5 +1,9 @@
 // Who used how much energy, kept in one SQLite file: sums by tenant and minute, and those of the
-// boards, so that every bill adds up to what the boards used. After a while minutes become hours.
+// boards, so that every bill adds up to what the boards used. After a while minutes become quarters
+// of an hour: every time zone's hours and days are made of those.
+//
+// What is old is told by the time for which Derate has run since it was written, never by the clock
+// on the wall: one that is wrong, in whichever direction and for however long, deletes nothing.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,8 @@
 #include "core/tenant_labels.h"
 
 namespace derate {
+
+class SqliteFile;
 
 // Millijoules and milliseconds, none negative; what they mean: attrib/account_book.h.
 struct UsageSums {
@@ -62,10 +68,19 @@ struct UsageRows {
   bool empty() const { return tenants.empty() && boards.empty(); }
 };
 
+// Of a time, as exact as its buckets, so much is not known.
+struct UsageLoss {
+  WallTime from{}, to{};
+  std::int64_t lost_ms = 0;  // summed over boards
+
+  bool operator==(const UsageLoss&) const = default;
+};
+
 // Summed over a time: of each tenant, under each set of labels it had.
 struct Usage {
   std::vector<UsageRow> tenants;        // `bucket`: the first; by GPU and key
   std::vector<UsageBoardRow> boards;    // by GPU
+  std::vector<UsageLoss> losses;        // ascending, apart from each other
   std::optional<WallTime> first, last;  // the begin of the first bucket, the end of the last
 };
 
@@ -73,34 +88,44 @@ struct Usage {
 // added, a power cut the newest.
 class UsageStore {
  public:
-  // Minutes become hours when they are that old.
+  // Minutes become quarters of an hour when they are that old.
   static constexpr Duration kMinutesFor = std::chrono::hours(24 * 7);
+  // Who adds more seldom loses more, when it is killed, than is shown.
+  static constexpr Duration kMostBetween = std::chrono::minutes(1);
   // That a file was set aside (bad_data).
   using Tell = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
-  // PATH.aside.
+  // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
   explicit UsageStore(std::string path, Tell tell = {});
   ~UsageStore();
   UsageStore(const UsageStore&) = delete;
   UsageStore& operator=(const UsageStore&) = delete;
 
-  // Errors of both: no_permission, busy, io, bad_data for a file that a newer version wrote; then
-  // nothing was added.
-  Result<void> add(const UsageRows& rows);
-  // Drops what is older than `keep`, and makes hours of minutes.
-  Result<void> tidy(WallTime now, Duration keep);
+  // A run begins at `now`, of these GPUs. Where the one before came to no end(), what it had not
+  // added is lost: from its last add() to `now`, at most kMostBetween, on each of these boards. It
+  // is kept with the next add(), or at once where there is a file already.
+  // Errors of all: no_permission, busy, io, bad_data for a file that a newer version wrote; then
+  // nothing was added, and a run is begun with the next.
+  Result<void> begin(WallTime now, std::vector<std::string> gpus);
+  // Everything until `now` is in `rows` or was added before. `ran`: how long the run has lasted, by
+  // a clock that nobody sets.
+  Result<void> add(const UsageRows& rows, WallTime now, Duration ran);
+  // The run is over, and all of it was added.
+  Result<void> end();
+  // Drops what was written more than `keep` ago, in time of runs; makes quarters of minutes.
+  Result<void> tidy(Duration keep);
 
  private:
-  struct Database;
-  void open();
-  template <class F>
-  Result<void> attempt(F&& work);
-  bool set_aside(const std::string& why);
+  struct Run {
+    WallTime began{};
+    std::vector<std::string> gpus;
+  };
 
   std::string path_;
-  Tell tell_;
-  std::unique_ptr<Database> database_;
+  std::unique_ptr<SqliteFile> file_;
+  std::optional<Run> begins_;  // and is not kept yet
+  Duration counted_{};         // of this run, and added to the time of all
 };
 
 // What buckets that begin in [from, to) hold. Reads only, also while somebody writes. `gpus`: only

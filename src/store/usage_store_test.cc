@@ -1,5 +1,6 @@
 #include "store/usage_store.h"
 
+#include <SQLiteCpp/SQLiteCpp.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/wait.h>
@@ -78,18 +79,25 @@ std::int64_t sum_of(const Bill& bill) {
   return out;
 }
 
-// By whatever it is billed, before and after minutes became hours.
+// Of one run that has just begun.
+Result<void> add(UsageStore& store, const UsageRows& rows) { return store.add(rows, kBegin, {}); }
+
+// Until what was added is so old.
+void run_for(UsageStore& store, Duration ran) { RC_ASSERT(store.add({}, kBegin, ran).ok()); }
+
+// By whatever it is billed, before and after minutes became quarters.
 RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
   const Folder folder;
   UsageStore store(folder.file());
   std::int64_t board = 0;
+  Duration ran{};
   const int minutes = *rc::gen::inRange(1, 12);
   for (int i = 0; i < minutes; ++i) {
     const UsageRows rows = any_minute(kBegin + *rc::gen::inRange(0, 20) * 10min);
-    RC_ASSERT(store.add(rows).ok());
+    RC_ASSERT(add(store, rows).ok());
     for (const UsageBoardRow& row : rows.boards) board += row.sums.board_mj;
-    if (*rc::gen::inRange(0, 4) == 0)
-      RC_ASSERT(store.tidy(kBegin + 7 * kDay + *rc::gen::inRange(0, 4) * 1h, 400 * kDay).ok());
+    run_for(store, ran += *rc::gen::inRange(0, 5) * kDay);
+    if (*rc::gen::inRange(0, 4) == 0) RC_ASSERT(store.tidy(400 * kDay).ok());
   }
   const Usage usage = *read_usage(folder.file(), kBegin, kLong);
   for (const BillBy by : {BillBy::user, BillBy::job, BillBy::pod, BillBy::container,
@@ -100,19 +108,24 @@ RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
   }
 }
 
-// Cut anywhere on an hour, the parts of a time are the whole.
-RC_GTEST_PROP(UsageStore, PartsOfATimeAreTheWhole, ()) {
+// Cut anywhere on a quarter of an hour, each part has what it had as minutes: every time zone's
+// hours are right.
+RC_GTEST_PROP(UsageStore, QuartersOfAnHourAreAsTheyWere, ()) {
   const Folder folder;
   UsageStore store(folder.file());
   for (int i = 0; i < 6; ++i)
-    RC_ASSERT(store.add(any_minute(kBegin + *rc::gen::inRange(0, 240) * 1min)).ok());
-  if (*rc::gen::arbitrary<bool>()) RC_ASSERT(store.tidy(kBegin + 7 * kDay + 2h, 400 * kDay).ok());
-  const WallTime cut = kBegin + *rc::gen::inRange(0, 5) * 1h;
+    RC_ASSERT(add(store, any_minute(kBegin + *rc::gen::inRange(0, 240) * 1min)).ok());
+  const WallTime cut = kBegin + *rc::gen::inRange(0, 17) * 15min;
   const auto board = [&](WallTime from, WallTime to) {
     return make_bill(*read_usage(folder.file(), from, to), BillBy::user).boards;
   };
-  UsageBoardSums parts = board(kBegin, cut);
-  parts.add(board(cut, kLong));
+  const UsageBoardSums before = board(kBegin, cut), after = board(cut, kLong);
+  run_for(store, UsageStore::kMinutesFor + 1h);
+  RC_ASSERT(store.tidy(400 * kDay).ok());
+  RC_ASSERT(board(kBegin, cut) == before);
+  RC_ASSERT(board(cut, kLong) == after);
+  UsageBoardSums parts = before;
+  parts.add(after);
   RC_ASSERT(parts == board(kBegin, kLong));
 }
 
@@ -126,9 +139,9 @@ UsageRows one_row(WallTime bucket, std::int64_t mj, const std::string& user = "a
 TEST(UsageStore, AddsToWhatAMinuteHas) {
   const Folder folder;
   UsageStore store(folder.file());
-  ASSERT_TRUE(store.add(one_row(kBegin, 5)).ok());
-  ASSERT_TRUE(store.add(one_row(kBegin, 6)).ok());
-  ASSERT_TRUE(store.add(one_row(kBegin + 1min, 7)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 6)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin + 1min, 7)).ok());
   const Usage usage = *read_usage(folder.file(), kBegin, kLong);
   ASSERT_EQ(usage.tenants.size(), 1u);
   EXPECT_EQ(usage.tenants[0].labels, one_row({}, 0).tenants[0].labels);
@@ -145,8 +158,8 @@ TEST(UsageStore, AddsToWhatAMinuteHas) {
 TEST(UsageStore, OneProcessUnderTwoLabelsIsTwoLinesOfUsers) {
   const Folder folder;
   UsageStore store(folder.file());
-  ASSERT_TRUE(store.add(one_row(kBegin, 5)).ok());
-  ASSERT_TRUE(store.add(one_row(kBegin, 6, "")).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 6, "")).ok());
   const Usage usage = *read_usage(folder.file(), kBegin, kLong);
   const Bill users = make_bill(usage, BillBy::user);
   ASSERT_EQ(users.lines.size(), 2u);
@@ -161,26 +174,236 @@ TEST(UsageStore, OneProcessUnderTwoLabelsIsTwoLinesOfUsers) {
 TEST(UsageStore, WhatIsTooOldGoesAndItsTenantsWithIt) {
   const Folder folder;
   UsageStore store(folder.file());
-  ASSERT_TRUE(store.add(one_row(kBegin, 5, "bob")).ok());
-  ASSERT_TRUE(store.add(one_row(kBegin + 10 * kDay, 6)).ok());
-  ASSERT_TRUE(store.tidy(kBegin + 11 * kDay, 10 * kDay).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5, "bob")).ok());
+  ASSERT_TRUE(store.add(one_row(kBegin + 10 * kDay, 6), kBegin + 10 * kDay, 10 * kDay).ok());
+  ASSERT_TRUE(store.add({}, kBegin + 11 * kDay, 11 * kDay).ok());
+  ASSERT_TRUE(store.tidy(10 * kDay).ok());
   const Usage usage = *read_usage(folder.file(), WallTime{}, kLong);
   ASSERT_EQ(usage.tenants.size(), 1u);
   EXPECT_EQ(usage.tenants[0].labels.user, "alice");
   EXPECT_EQ(usage.boards[0].sums.board_mj, 6);
 }
 
-TEST(UsageStore, HoursKeepWhatMinutesHad) {
+TEST(UsageStore, QuartersKeepWhatMinutesHad) {
   const Folder folder;
   UsageStore store(folder.file());
-  for (const auto minute : {1min, 59min, 61min})
-    ASSERT_TRUE(store.add(one_row(kBegin + minute, 1)).ok());
-  ASSERT_TRUE(store.tidy(kBegin + UsageStore::kMinutesFor + 1h, 400 * kDay).ok());
+  for (const auto minute : {1min, 14min, 16min})
+    ASSERT_TRUE(add(store, one_row(kBegin + minute, 1)).ok());
+  ASSERT_TRUE(store.add({}, kBegin, UsageStore::kMinutesFor + 1h).ok());
+  ASSERT_TRUE(store.tidy(400 * kDay).ok());
   EXPECT_EQ(read_usage(folder.file(), kBegin, kBegin + 1min)->boards[0].sums.board_mj, 2);
-  EXPECT_EQ(read_usage(folder.file(), kBegin + 61min, kLong)->boards[0].sums.board_mj, 1);
-  // What comes late joins its hour.
-  ASSERT_TRUE(store.add(one_row(kBegin + 30min, 1)).ok());
-  EXPECT_EQ(read_usage(folder.file(), kBegin, kBegin + 1min)->boards[0].sums.board_mj, 3);
+  const Usage rest = *read_usage(folder.file(), kBegin + 15min, kLong);
+  EXPECT_EQ(rest.boards[0].sums.board_mj, 1);
+  EXPECT_EQ(rest.first, kBegin + 15min);
+  EXPECT_EQ(rest.last, kBegin + 30min);
+  // What comes late has its minute, until that is old as well.
+  ASSERT_TRUE(store.add(one_row(kBegin + 7min, 1), kBegin, UsageStore::kMinutesFor + 1h).ok());
+  EXPECT_EQ(read_usage(folder.file(), kBegin + 7min, kBegin + 8min)->boards[0].sums.board_mj, 1);
+}
+
+// --- clocks that are set, and processes that are killed
+// --------------------------------------------
+
+// A daemon that is killed and started, on a machine whose clock is set by years in both directions.
+class Machine {
+ public:
+  static constexpr Duration kKeep = 30 * kDay;
+
+  void step() {
+    switch (*rc::gen::inRange(0, 6)) {
+      case 0:  // the clock is set
+        wall_ = kBegin + *rc::gen::element<Duration>(463 * kDay, -463 * kDay, 7000 * kDay,
+                                                     -19'999 * kDay, 1h, -1h, 61s, -61s);
+        break;
+      case 1:  // killed, or stopped; off for a while
+        if (*rc::gen::arbitrary<bool>()) RC_ASSERT(store_->end().ok());
+        start();
+        break;
+      case 2:
+        RC_ASSERT(store_->tidy(kKeep).ok());
+        tidied_ = total_;
+        break;
+      default:
+        write(*rc::gen::element<Duration>(1min, 1h, kDay, 5 * kDay));
+    }
+  }
+
+  // Everything that was written less than kKeep of running time ago is there, once; what is older
+  // is gone when that was looked for.
+  void check() {
+    std::int64_t young = 0, not_dropped = 0;
+    for (const auto& [at, mj] : written_) {
+      if (total_ - at < kKeep) young += mj;
+      if (tidied_ - at <= kKeep + 1min) not_dropped += mj;
+    }
+    const auto usage = read_usage(folder_.file(), WallTime::min(), WallTime::max());
+    std::int64_t kept = 0, billed = 0;
+    for (const UsageBoardRow& row : usage->boards) kept += row.sums.board_mj;
+    for (const UsageRow& row : usage->tenants) billed += row.sums.total_mj();
+    RC_ASSERT(kept >= young);
+    RC_ASSERT(kept <= not_dropped);
+    RC_ASSERT(billed == kept);
+  }
+
+  Machine() { start(), write(1min); }
+
+ private:
+  void start() {
+    store_ = std::make_unique<UsageStore>(folder_.file());
+    wall_ += *rc::gen::element<Duration>(1s, 1h, 100 * kDay);
+    ran_ = {};
+    RC_ASSERT(store_->begin(wall_, {"GPU-1"}).ok());
+  }
+  void write(Duration after) {
+    ran_ += after, total_ += after, wall_ += after;
+    const std::int64_t mj = *rc::gen::inRange(1, 1000);
+    UsageRow row{.bucket = usage_bucket(wall_), .gpu = "GPU-1", .key = "a"};
+    row.sums.dynamic_mj = mj;
+    const UsageBoardRow board{row.bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}};
+    RC_ASSERT(store_->add({{row}, {board}}, wall_, ran_).ok());
+    written_.emplace_back(total_, mj);
+  }
+
+  Folder folder_;
+  std::unique_ptr<UsageStore> store_;
+  WallTime wall_ = kBegin;
+  Duration ran_{}, total_{}, tidied_{};  // of this run; of all; of all at the last tidy()
+  std::vector<std::pair<Duration, std::int64_t>> written_;
+};
+
+RC_GTEST_PROP(UsageStore, NoClockAndNoKillDeletesHistory, ()) {
+  Machine machine;
+  const int steps = *rc::gen::inRange(1, 40);
+  for (int i = 0; i < steps; ++i) {
+    machine.step();
+    machine.check();
+  }
+}
+
+// The reproducer: started while the clock is 463 days ahead, and tidied.
+TEST(UsageStore, AClockInTheFutureDeletesNothingAndIsOverWhenItIsRight) {
+  const Folder folder;
+  {
+    UsageStore store(folder.file());
+    ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+    ASSERT_TRUE(store.end().ok());
+  }
+  {
+    UsageStore store(folder.file());
+    const WallTime future = kBegin + 463 * kDay;
+    ASSERT_TRUE(store.begin(future, {"GPU-1"}).ok());
+    ASSERT_TRUE(store.add(one_row(future, 6), future, 1min).ok());
+    ASSERT_TRUE(store.tidy(400 * kDay).ok());
+    ASSERT_TRUE(store.end().ok());
+  }
+  UsageStore store(folder.file());
+  const WallTime right = kBegin + 2min;
+  ASSERT_TRUE(store.begin(right, {"GPU-1"}).ok());
+  ASSERT_TRUE(store.add(one_row(right, 7), right, 1min).ok());
+  ASSERT_TRUE(store.tidy(400 * kDay).ok());
+  EXPECT_EQ(read_usage(folder.file(), kBegin, kBegin + 1h)->boards[0].sums.board_mj, 12);
+  // And minutes are kept as minutes.
+  EXPECT_EQ(read_usage(folder.file(), right, right + 1min)->boards[0].sums.board_mj, 7);
+}
+
+// A run that was killed so long before the next one, by the clock on the wall.
+std::vector<UsageLoss> losses_after(Duration pause, bool ended) {
+  const Folder folder;
+  const WallTime last = kBegin + 30s;
+  {
+    UsageStore store(folder.file());
+    CHECK(store.add(one_row(kBegin, 5), last, 30s).ok());
+    if (ended) CHECK(store.end().ok());
+  }
+  UsageStore store(folder.file());
+  CHECK(store.begin(last + pause, {"GPU-1", "GPU-2"}).ok());
+  return read_usage(folder.file(), kBegin - 1h, kLong)->losses;
+}
+
+TEST(UsageStore, WhatAKilledRunHadNotAddedIsShown) {
+  // Of two GPUs. Within the minute, until the next began; later, a minute at most.
+  EXPECT_EQ(losses_after(10s, false), (std::vector{UsageLoss{kBegin, kBegin + 1min, 20'000}}));
+  EXPECT_EQ(losses_after(53s, false), (std::vector{UsageLoss{kBegin, kBegin + 2min, 106'000}}));
+  for (const Duration pause : {Duration(61s), Duration(300 * kDay), Duration(-300 * kDay)})
+    EXPECT_EQ(losses_after(pause, false), (std::vector{UsageLoss{kBegin, kBegin + 2min, 120'000}}));
+  for (const Duration pause : {Duration(10s), Duration(300 * kDay), Duration(-300 * kDay)})
+    EXPECT_TRUE(losses_after(pause, true).empty());
+}
+
+// Also when every run is killed before its first minute is over.
+TEST(UsageStore, EachOfManyKilledRunsIsShown) {
+  const Folder folder;
+  { ASSERT_TRUE(UsageStore(folder.file()).add(one_row(kBegin, 5), kBegin, {}).ok()); }
+  for (int i = 1; i <= 4; ++i)
+    ASSERT_TRUE(UsageStore(folder.file()).begin(kBegin + i * 10s, {"GPU-1"}).ok());
+  const Usage usage = *read_usage(folder.file(), kBegin, kLong);
+  EXPECT_EQ(usage.boards[0].sums.lost_ms, 40'000);
+  EXPECT_EQ(usage.boards[0].sums.board_mj, 5);
+}
+
+TEST(UsageStore, ARunMakesNoFileBeforeThereIsSomethingToKeep) {
+  const Folder folder;
+  UsageStore store(folder.file());
+  ASSERT_TRUE(store.begin(kBegin, {"GPU-1"}).ok());
+  EXPECT_FALSE(fs::exists(folder.file()));
+  ASSERT_TRUE(store.end().ok());
+  EXPECT_FALSE(fs::exists(folder.file()));
+}
+
+// --- files of the first version
+// ---------------------------------------------------------------------
+
+// Hours until 02:00, minutes from then on.
+void write_first_version(const std::string& path) {
+  SQLite::Database sqlite(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE);
+  const auto at = [](Duration after) {
+    return std::chrono::duration_cast<std::chrono::seconds>((kBegin + after).time_since_epoch())
+        .count();
+  };
+  sqlite.exec(
+      "PRAGMA application_id = 1685222771;"
+      "CREATE TABLE tenant (id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, key TEXT NOT NULL, pid "
+      "INTEGER NOT NULL, process TEXT NOT NULL, user TEXT NOT NULL, container TEXT NOT NULL, "
+      "name_space TEXT NOT NULL, pod TEXT NOT NULL, job TEXT NOT NULL, instance TEXT NOT NULL, "
+      "UNIQUE (gpu, key, pid, process, user, container, name_space, pod, job, instance));"
+      "CREATE TABLE usage (bucket_unix_seconds INTEGER NOT NULL, tenant INTEGER NOT NULL "
+      "REFERENCES tenant (id), base_mj INTEGER NOT NULL, context_mj INTEGER NOT NULL, dynamic_mj "
+      "INTEGER NOT NULL, sigma_mj INTEGER NOT NULL, unsure_mj INTEGER NOT NULL, time_ms INTEGER "
+      "NOT NULL, PRIMARY KEY (bucket_unix_seconds, tenant)) WITHOUT ROWID;"
+      "CREATE TABLE board (bucket_unix_seconds INTEGER NOT NULL, gpu TEXT NOT NULL, board_mj "
+      "INTEGER NOT NULL, unallocated_mj INTEGER NOT NULL, by_power_mj INTEGER NOT NULL, time_ms "
+      "INTEGER NOT NULL, lost_ms INTEGER NOT NULL, PRIMARY KEY (bucket_unix_seconds, gpu)) WITHOUT "
+      "ROWID;"
+      "CREATE TABLE hours (until_unix_seconds INTEGER NOT NULL);"
+      "INSERT INTO tenant VALUES (1, 'GPU-1', 'a', 2, 'train', 'alice', '', '', '', '', '')");
+  sqlite.exec("INSERT INTO hours VALUES (" + std::to_string(at(2h)) + ")");
+  for (const Duration after : {Duration(0h), Duration(1h), Duration(121min)}) {
+    sqlite.exec("INSERT INTO usage VALUES (" + std::to_string(at(after)) + ",1,0,0,4,0,0,1000)");
+    sqlite.exec("INSERT INTO board VALUES (" + std::to_string(at(after)) +
+                ",'GPU-1',4,0,0,1000,0)");
+  }
+  sqlite.exec("PRAGMA user_version = 1");
+}
+
+TEST(UsageStore, AFileOfTheFirstVersionIsReadAndTakenOver) {
+  const Folder folder;
+  write_first_version(folder.file());
+  const auto check = [&] {
+    const Usage usage = *read_usage(folder.file(), kBegin, kLong);
+    ASSERT_EQ(usage.tenants.size(), 1u);
+    EXPECT_EQ(usage.tenants[0].sums.dynamic_mj, 12);
+    EXPECT_EQ(usage.boards[0].sums.board_mj, 12);
+    EXPECT_EQ(usage.first, kBegin);
+    EXPECT_EQ(usage.last, kBegin + 122min);
+    EXPECT_EQ(read_usage(folder.file(), kBegin, kBegin + 2h)->last, kBegin + 2h);
+  };
+  check();
+  std::vector<Error> told;
+  UsageStore store(folder.file(), [&](const Error& error) { told.push_back(error); });
+  ASSERT_TRUE(store.begin(kBegin + 3h, {"GPU-1"}).ok());
+  ASSERT_TRUE(store.tidy(400 * kDay).ok());
+  EXPECT_TRUE(told.empty());
+  check();
 }
 
 TEST(UsageStore, ABrokenFileIsSetAside) {
@@ -189,7 +412,7 @@ TEST(UsageStore, ABrokenFileIsSetAside) {
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
   std::vector<Error> told;
   UsageStore store(folder.file(), [&](const Error& error) { told.push_back(error); });
-  ASSERT_TRUE(store.add(one_row(kBegin, 5)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(*read_file(folder.file() + ".aside"), "rubbish, and more of it");
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->boards[0].sums.board_mj, 5);
@@ -199,9 +422,9 @@ TEST(UsageStore, AFileThatWasTakenAwayIsMadeAgain) {
   const Folder folder;
   UsageStore store(folder.file());
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::not_found);
-  ASSERT_TRUE(store.add(one_row(kBegin, 5)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   fs::remove(folder.file());
-  ASSERT_TRUE(store.add(one_row(kBegin, 6)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 6)).ok());
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->boards[0].sums.board_mj, 6);
 }
 
@@ -211,14 +434,14 @@ TEST(UsageStore, AKilledProcessLosesNothingThatWasAdded) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     UsageStore store(folder.file());
-    if (store.add(one_row(kBegin, 5)).ok()) (void)::kill(::getpid(), SIGKILL);
+    if (add(store, one_row(kBegin, 5)).ok()) (void)::kill(::getpid(), SIGKILL);
     ::_exit(1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   UsageStore store(folder.file());
-  ASSERT_TRUE(store.add(one_row(kBegin, 6)).ok());
+  ASSERT_TRUE(add(store, one_row(kBegin, 6)).ok());
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->boards[0].sums.board_mj, 11);
 }
 
