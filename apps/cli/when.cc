@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <optional>
@@ -85,6 +86,28 @@ std::tm calendar(WallTime time) {
   return out;
 }
 
+std::time_t offset_at(std::time_t time) {
+  std::tm out{};
+  ::localtime_r(&time, &out);
+  return out.tm_gmtoff;
+}
+
+// `wall`: the local time as if it were UTC's. One that comes twice, as clocks are put back, is the
+// first of them; one that never comes, as they are put forward, is when they are.
+std::time_t local_moment(std::time_t wall) {
+  constexpr std::time_t kDay = 86400;
+  // The clocks are changed at most once in these two days.
+  const std::time_t before = offset_at(wall - kDay), after = offset_at(wall + kDay);
+  for (const std::time_t offset : {std::max(before, after), std::min(before, after)})
+    if (offset_at(wall - offset) == offset) return wall - offset;
+  std::time_t earlier = wall - after, later = wall - before;  // the change is in (earlier, later]
+  while (later - earlier > 1) {
+    const std::time_t middle = earlier + (later - earlier) / 2;
+    (offset_at(middle) == before ? earlier : later) = middle;
+  }
+  return later;
+}
+
 // Empty for a day that no calendar has.
 std::optional<WallTime> moment(const std::array<int, 6>& f, bool utc) {
   std::tm day{};
@@ -94,12 +117,11 @@ std::optional<WallTime> moment(const std::array<int, 6>& f, bool utc) {
   day.tm_hour = f[3];
   day.tm_min = f[4];
   day.tm_sec = f[5];
-  day.tm_isdst = -1;
   const bool good = f[0] >= 1970 && f[0] <= 2200 && f[3] < 24 && f[4] < 60 && f[5] < 60;
   std::tm made = day;
-  const std::time_t out = utc ? ::timegm(&made) : std::mktime(&made);
+  const std::time_t wall = ::timegm(&made);
   if (!good || made.tm_mday != day.tm_mday || made.tm_mon != day.tm_mon) return std::nullopt;
-  return WallTime{std::chrono::seconds(out)};
+  return WallTime{std::chrono::seconds(utc ? wall : local_moment(wall))};
 }
 
 }  // namespace

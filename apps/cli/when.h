@@ -9,8 +9,9 @@
 
 namespace derate::cli {
 
-// In local time; a Z at the end of a date with a time means UTC. Errors: invalid_argument naming
-// what is allowed.
+// In local time; a Z at the end of a date with a time means UTC. Of an hour that comes twice the
+// first is meant, one that is left out in spring is the moment at which clocks are put forward.
+// Errors: invalid_argument naming what is allowed.
 Result<WallTime> parse_when(std::string_view text, WallTime now);
 
 // "2026-11-01 12:00" in local time.
