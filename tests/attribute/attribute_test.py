@@ -124,6 +124,7 @@ class Attribute(Machine):
         self.assertAlmostEqual(bill["total"]["cost"], total / 3.6e6 * 0.5)
 
         daemon = self.daemon()
+        time.sleep(1)
         worker = json.loads((self.folder / "run/state.json").read_text())["pid"]
         daemon.send_signal(signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
@@ -138,6 +139,12 @@ class Attribute(Machine):
         more = self.bill()
         self.assert_adds_up(more)
         self.assertGreater(more["total"]["energy_joules"], total)
+        # What the killed one had not written is shown, and when.
+        self.assertEqual((bill["lost_seconds"], bill["losses"]), (0, []))
+        self.assertGreater(more["lost_seconds"], 1)
+        self.assertAlmostEqual(sum(loss["lost_seconds"] for loss in more["losses"]),
+                               more["lost_seconds"])
+        self.assertIn("is on no bill: 2", self.call("bill", "--from", "-1h").stdout)
         self.assertFalse(list((self.folder / "s").glob("*.aside")))
         self.check_csv(more)
 

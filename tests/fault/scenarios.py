@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -1326,6 +1327,53 @@ def _(house):
     return restored(house, since, 5)
 
 
+SPOILT = {"models-simulated.db": 0x64726d6f, "tune.db": 0x64727475, "usage.db": 0x64727573}
+
+
+def begun_anew(house, words):
+    """derated that governs by `assure`, which opens all databases."""
+    house.config_file.write_text(CONFIG.replace("efficient-fix", "assure"))
+    job = house.job(GOVERNED)
+    daemon = house.daemon("--silence", "2", "--restore-time", "2")
+    house.until(lambda: house.locked(GOVERNED), 20, "GPU 0 is governed")
+    for name in SPOILT:
+        house.until(lambda: f"{name}': {words}" in daemon.text(), 20, f"{name} is set aside")
+    out = stop(house, daemon)
+    job.kill_all()
+    return out
+
+
+@row("derated.db.version", group=G_DISK, fault="databases with a negative version", who="derated",
+     when="at start", by="worker", limit=2, quick=True,
+     outcome="set aside and begun anew, told; governs and gives back")
+def _(house):
+    house.state_dir.mkdir()
+    for name, whose in SPOILT.items():
+        with sqlite3.connect(house.state_dir / name) as file:
+            file.executescript(f"CREATE TABLE a (b); PRAGMA application_id = {whose}; "
+                               "PRAGMA user_version = -1000")
+    out = begun_anew(house, "not ")
+    for name in SPOILT:
+        check((house.state_dir / f"{name}.aside").exists(), f"{name}.aside is not kept")
+    return out
+
+
+@row("derated.db.crashes", group=G_DISK, who="derated", by="worker", limit=2, quick=True,
+     fault="databases that two processes died of", when="while they opened and read them",
+     outcome="set aside under a name with the time and begun anew, told; governs and gives back")
+def _(house):
+    house.state_dir.mkdir()
+    for name in SPOILT:
+        (house.state_dir / name).write_bytes(b"deadly")
+        (house.state_dir / f"{name}.opening").write_text("opened by process 7\n" * 2)
+    out = begun_anew(house, "2 processes in a row ended")
+    for name in SPOILT:
+        kept = list(house.state_dir.glob(f"{name}.aside-*Z"))
+        check([path.read_bytes() for path in kept] == [b"deadly"], f"{name}: kept is {kept}")
+        check(not (house.state_dir / f"{name}.opening").exists(), f"{name}.opening is left")
+    return out
+
+
 # --- the surroundings -----------------------------------------------------------------------------
 
 G_AROUND = "The surroundings"
@@ -1970,4 +2018,60 @@ def _(house):
         check(line.startswith(b"derated: ") or line.startswith(b"derate: "), f"forged: {line!r}")
         check(len(line) <= 2001 and line.endswith(b"\n"), f"{len(line)} bytes: {line[:80]!r}")
         check(all(0x20 <= byte <= 0x7e for byte in line[:-1]), f"does not print: {line!r}")
+
+
+# --- an attacker ----------------------------------------------------------------------------------
+
+
+FLOOD = """
+import json, os, socket, sys, time
+os.setgid(65534), os.setuid(65534)
+wire = socket.socket(socket.AF_UNIX)
+wire.connect(sys.argv[1])
+lines = wire.makefile("rw")
+def ask(command, **fields):
+    lines.write(json.dumps({"command": command, **fields}) + "\\n")
+    lines.flush()
+    return json.loads(lines.readline())
+ask("tune-job-create", spec={"name": "flood", "batch_sizes": [8, 16], "default": 8,
+                             "target": 0.9, "max_epochs": 1000000})
+begun = refused = 0
+until = time.monotonic() + 10
+while time.monotonic() < until:
+    trial = ask("tune-trial-begin", job="flood", gpus="0")
+    if "token" not in trial:
+        refused += 1
+        continue
+    begun += 1
+    who = {"trial": trial["trial"], "token": trial["token"]}
+    for epoch in range(20):
+        ask("tune-trial-report", epoch=epoch, metric=epoch / 1e6, **who)
+    ask("tune-trial-end", outcome="missed", **who)
+print("begun", begun, "refused", refused, flush=True)
+"""
+
+
+@row("attacker.trials", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="another user begins, reports and ends trials without a pause", when="for 10 s",
+     outcome="refused beyond 120 a minute; tune.db and its log stay below 20 MiB; given back")
+def _(house):
+    if os.geteuid() != 0:
+        raise Skip("only root can be another user")
+    house.folder.chmod(0o711)
+    house.run_dir.chmod(0o755)
+    daemon = house.governing(capped=False)
+    house.until(lambda: (house.run_dir / "client.sock").exists(), 5, "the client socket")
+    attacker = house.start("attacker", sys.executable, "-c", FLOOD, house.run_dir / "client.sock")
+    longest = 0
+    while attacker.process.poll() is None:
+        longest = max(longest, sum(path.stat().st_size for path in house.state_dir.glob("tune.db*")
+                                   if path.exists()))
+        time.sleep(0.05)
+    words = attacker.text().split()
+    check(words[:1] == ["begun"], f"the attacker: {attacker.text()}")
+    begun, refused = int(words[1]), int(words[3])
+    check(0 < begun <= 150 and refused > 0, f"{begun} begun, {refused} refused")
+    check(longest < 20 << 20, f"tune.db and its log grew to {longest >> 20} MiB")
+    out = stop(house, daemon)
+    out.note = f"{longest / 2**20:.1f} MiB"
     return out
