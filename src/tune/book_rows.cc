@@ -148,6 +148,7 @@ Result<void> keep_changes(TrialBook& book, TuneStore& store) {
     if (first.ok()) first = std::move(done);
   };
   const BookChanges changes = book.take_changes();
+  store.collect();
   for (const std::string& name : changes.removed) note(store.remove_job(name));
   for (const std::string& name : changes.jobs) {
     const auto folded = changes.folded.find(name);
@@ -156,6 +157,8 @@ Result<void> keep_changes(TrialBook& book, TuneStore& store) {
   }
   for (const std::int64_t id : changes.trials)
     if (const BookTrial* trial = book.find(id)) note(store.put(row_of(*trial)));
+  note(store.write_together());
+  if (!first.ok()) book.not_kept(changes);
   return first;
 }
 

@@ -15,7 +15,8 @@ TuneTrialRow row_of(const BookTrial& trial);
 // Everything that was kept into `book`; what cannot be read is left out, and told.
 std::vector<std::string> restore_book(TrialBook& book, const TuneRows& rows, Instant now);
 
-// Writes what has changed since it was last asked. Errors: the first; the rest is tried.
+// Writes what has changed since it was last asked, all of it or nothing; on an error it is written
+// with the next. Errors: as TuneStore::put().
 Result<void> keep_changes(TrialBook& book, TuneStore& store);
 // Writes all there is: to a file that was begun anew.
 Result<void> keep_all(TrialBook& book, TuneStore& store);

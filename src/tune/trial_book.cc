@@ -550,6 +550,14 @@ void TrialBook::note(const BookTrial& trial) {
   if (!trial.job.empty()) changes_.trials.insert(trial.trial.id);
 }
 
+void TrialBook::not_kept(const BookChanges& changes) {
+  changes_.removed.insert(changes.removed.begin(), changes.removed.end());
+  for (const std::string& name : changes.jobs)
+    if (jobs_.contains(name)) changes_.jobs.insert(name);
+  for (const std::int64_t id : changes.trials)
+    if (trials_.contains(id)) changes_.trials.insert(id);
+}
+
 std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
                                             std::vector<BookTrial> trials, std::int64_t last_id,
                                             Instant now) {

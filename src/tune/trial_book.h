@@ -156,6 +156,8 @@ class TrialBook {
                                    Instant now);
   bool has_changes() const { return changes_ != BookChanges{}; }
   BookChanges take_changes() { return std::exchange(changes_, {}); }
+  // Of what was taken and could not be written: taken again with what has changed since.
+  void not_kept(const BookChanges& changes);
 
   const std::map<std::string, BookJob>& jobs() const { return jobs_; }
   // Errors: not_found, naming those there are.

@@ -682,5 +682,29 @@ RC_GTEST_PROP(TrialBook, ADeadClientNeverStallsPruning, ()) {
   RC_ASSERT(!choice.ok() || choice->exploring || explored > 0);
 }
 
+// In place of the file there is a folder, for a while.
+TEST(BookRows, WhatCouldNotBeWrittenIsWrittenWithTheNext) {
+  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/tune.db";
+  TrialBook book(kLease);
+  ASSERT_TRUE(book.create(some_job(), kOwner, TrialBook::Replace::no, {}).ok());
+  JobSpec other = some_job();
+  other.name = "gone";
+  ASSERT_TRUE(book.create(other, kOwner, TrialBook::Replace::no, {}).ok());
+  TuneStore store(file);
+  std::filesystem::create_directory(file);
+  EXPECT_FALSE(keep_changes(book, store).ok());
+  ASSERT_TRUE(book.begin({"bert", {"GPU-0"}, {}, "secret"}, kOwner, {}, {}).ok());
+  ASSERT_TRUE(book.remove("gone", kOwner).ok());
+  EXPECT_FALSE(keep_changes(book, store).ok());
+  std::filesystem::remove(file);
+  EXPECT_TRUE(keep_changes(book, store).ok());
+  EXPECT_EQ(store.load()->jobs, rows_of(book).jobs);
+  EXPECT_EQ(store.load()->trials, rows_of(book).trials);
+  EXPECT_FALSE(book.has_changes());
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace derate
