@@ -69,6 +69,11 @@ TuneDesk::TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDe
   load();
 }
 
+TuneDesk::~TuneDesk() {
+  kept_.reset();  // the last try waits for nothing
+  keep();
+}
+
 // --- what is kept -----------------------------------------------------------------------------
 
 void TuneDesk::load() {
@@ -76,11 +81,10 @@ void TuneDesk::load() {
   store_ = std::make_unique<TuneStore>(options_.file, [this](const Error& error) {
     options_.tell("jobs that recur: " + error.message);
   });
-  const auto rows = store_->load();
-  note(rows.ok() ? Result<void>() : Result<void>(rows.error()));
+  std::vector<std::string> told;
+  note(store_->load([&](const TuneRows& rows) { told = restore_book(book_, rows, clock_.now()); }));
   generation_ = store_->generation();
-  if (!rows.ok()) return;
-  for (const std::string& text : restore_book(book_, *rows, clock_.now())) options_.tell(text);
+  for (const std::string& text : told) options_.tell(text);
 }
 
 // One that fails now and then is told of as seldom as one that always does.
@@ -97,11 +101,28 @@ void TuneDesk::keep() {
     return;
   }
   if (!book_.has_changes()) return;  // nothing to write says nothing of the file
-  const bool failed_before = failing_;
-  note(keep_changes(book_, *store_));
-  const int before = std::exchange(generation_, store_->generation());
-  const bool behind = failed_before && !failing_;  // it missed what could not be written
-  if (before != generation_ || behind) note(keep_all(book_, *store_));
+  if (failing_ && kept_ && clock_.now() - *kept_ < kRetryEvery) return;
+  kept_ = clock_.now();
+  const auto done = keep_changes(book_, *store_);
+  // As while its own log is cut: it is written with the next round.
+  if (!done.ok() && done.error().code == Errc::busy) {
+    if (!busy_since_) busy_since_ = *kept_;
+    if (*kept_ - *busy_since_ < kBusyPatience) return;
+  } else {
+    busy_since_.reset();
+  }
+  note(done);
+  if (std::exchange(generation_, store_->generation()) != store_->generation())
+    note(keep_all(book_, *store_));
+}
+
+void TuneDesk::keep_soon() {
+  if (!kept_ || clock_.now() - *kept_ >= kKeepEvery) keep();
+}
+
+// For another job or trial of that user.
+Result<void> TuneDesk::check_room(std::uint32_t uid) {
+  return store_ != nullptr ? store_->check_room(uid) : Result<void>();
 }
 
 // --- the GPUs and what they use ---------------------------------------------------------------
@@ -345,6 +366,11 @@ TuneDesk::Meter TuneDesk::meter_of(std::uint32_t uid, const std::vector<TuneGpu>
 }
 
 void TuneDesk::step() {
+  look_after();
+  keep();
+}
+
+void TuneDesk::look_after() {
   for (const BookTrial& gone : book_.expire(clock_.now(), clock_.wall_now())) {
     options_.tell(fmt::format("trial {} ({}): {}", gone.trial.id, to_string(gone.trial.state),
                               gone.ended_why));
@@ -353,20 +379,20 @@ void TuneDesk::step() {
   for (const std::int64_t id : book_.running())
     if (!meters_.contains(id)) take_up(*book_.find(id));
   look_for_work();
-  keep();
 }
 
 // --- requests ---------------------------------------------------------------------------------
 
 Result<TuneDesk::Json> TuneDesk::handle(const Json& request, const Peer& peer) {
   const TuneRequest message = TRY(tune_request_of(request));
-  step();  // who is gone holds no GPU
+  look_after();  // who is gone holds no GPU
   auto answer = std::visit([&](const auto& one) { return obey(one, peer); }, message);
-  keep();
+  keep_soon();
   return answer;
 }
 
 Result<TuneDesk::Json> TuneDesk::obey(const JobCreate& request, const Peer& peer) {
+  if (!book_.jobs().contains(request.spec.name)) TRY(check_room(peer.uid));
   const auto how = request.replace ? TrialBook::Replace::yes : TrialBook::Replace::no;
   const auto done = TRY(book_.create(request.spec, peer.uid, how, clock_.wall_now()));
   constexpr const char* kDone[] = {"is kept", "was there already, the same",
@@ -432,7 +458,9 @@ Result<JobSpec> TuneDesk::work_of(const TrialStart& request) const {
 }
 
 Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& peer) {
+  TRY(rate_.take(peer.uid, clock_.now()));
   const JobSpec work = TRY(work_of(request));
+  if (!request.job.empty()) TRY(check_room(peer.uid));
   const std::vector<TuneGpu> gpus = TRY(choose(request.gpus));
   Meter meter = meter_of(peer.uid, gpus, work);
   meter.max_power = TRY(max_power_of(gpus, work.eta));

@@ -17,6 +17,7 @@
 #include "store/tune_store.h"
 #include "tune/messages.h"
 #include "tune/trial_book.h"
+#include "tune/trial_rate.h"
 
 namespace derate::cli {
 
@@ -82,6 +83,14 @@ struct TuneDeskOptions {
 
 class TuneDesk {
  public:
+  // What is told is in the file when it is answered, or with the next step(): what came so soon
+  // after the last write is written together.
+  static constexpr Duration kKeepEvery = std::chrono::milliseconds(100);
+  // A disk that is full is not asked in every round.
+  static constexpr Duration kRetryEvery = std::chrono::seconds(1);
+  // A file that others have locked is no news before that.
+  static constexpr Duration kBusyPatience = std::chrono::seconds(5);
+
   using Json = nlohmann::ordered_json;
   // A trial whose user has had no process on each of its GPUs for that long is given up, and until
   // there was one no limit or clock is turned for it. Root and the daemon's own user need none.
@@ -89,6 +98,7 @@ class TuneDesk {
 
   // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
   TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options);
+  ~TuneDesk();  // writes what waits
   TuneDesk(const TuneDesk&) = delete;
   TuneDesk& operator=(const TuneDesk&) = delete;
 
@@ -146,7 +156,10 @@ class TuneDesk {
   TrialPaid paid(const BookTrial& trial, std::optional<double> epochs);
   bool may_turn(std::uint32_t uid) const;
   void load();
+  void look_after();
   void keep();
+  void keep_soon();
+  Result<void> check_room(std::uint32_t uid);
   void note(const Result<void>& done);
   TrialView view(const BookTrial& trial) const;
   JobView view(const BookJob& job) const;
@@ -160,6 +173,8 @@ class TuneDesk {
   int generation_ = 0;
   bool failing_ = false;
   Instant tell_again_ = Instant::min();
+  std::optional<Instant> kept_, busy_since_;
+  TrialRate rate_;
   std::vector<TuneGpu> gpus_;
   std::map<std::int64_t, Meter> meters_;  // of the running ones
 };

@@ -556,6 +556,11 @@ void TrialBook::not_kept(const BookChanges& changes) {
     if (jobs_.contains(name)) changes_.jobs.insert(name);
   for (const std::int64_t id : changes.trials)
     if (trials_.contains(id)) changes_.trials.insert(id);
+  for (const auto& [name, gone] : changes.folded) {
+    if (!jobs_.contains(name)) continue;
+    std::vector<std::int64_t>& all = changes_.folded[name];
+    all.insert(all.end(), gone.begin(), gone.end());
+  }
 }
 
 std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
