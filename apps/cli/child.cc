@@ -16,6 +16,7 @@
 #include <iterator>
 
 #include "base/exit_code.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -89,8 +90,11 @@ Result<std::optional<UniqueFd>> file_for(const std::string& path) {
 Result<std::optional<RunAs>> user_behind_sudo() {
   const char* sudo_uid = std::getenv("SUDO_UID");
   if (::geteuid() != 0 || sudo_uid == nullptr || *sudo_uid == '\0') return std::optional<RunAs>{};
-  const auto uid = parse_integer(sudo_uid);
-  const passwd* user = uid ? ::getpwuid(static_cast<uid_t>(*uid)) : nullptr;
+  const auto uid = parse_uid(sudo_uid);
+  if (!uid)
+    return Error{Errc::invalid_argument,
+                 fmt::format("SUDO_UID '{}': allowed is {}", sudo_uid, kAllowedUid)};
+  const passwd* user = ::getpwuid(*uid);
   if (user == nullptr)
     return Error{Errc::not_found,
                  fmt::format("SUDO_UID '{}' is no user of this machine", sudo_uid)};

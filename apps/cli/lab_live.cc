@@ -11,6 +11,7 @@
 
 #include "apps/common/gpus.h"
 #include "base/json.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "child.h"
 #include "config/config.h"
@@ -73,7 +74,7 @@ double cpu_seconds(pid_t pid) {
   if (const auto children = read_file(fmt::format("/proc/{0}/task/{0}/children", pid));
       children.ok())
     for (const std::string_view child : split(*children, ' '))
-      if (const auto number = parse_integer(child)) out += cpu_seconds(static_cast<pid_t>(*number));
+      if (const auto number = parse_number<pid_t>(child)) out += cpu_seconds(*number);
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "base/safe_path.h"
 #include "base/text.h"
 #include "output.h"
@@ -42,11 +43,11 @@ bool is_ours(pid_t pid) {
 }
 
 // The governor that wrote this file, or was about to; empty for other files.
-std::optional<std::int64_t> governor_of(const fs::path& file) {
+std::optional<pid_t> governor_of(const fs::path& file) {
   if (const auto pid = writer_of(file.filename().string())) return *pid;
   if (file.extension() != ".json" && file.extension() != ".sock") return std::nullopt;
   const std::string name = file.stem().string();
-  return parse_integer(name.substr(name.find_last_of('-') + 1));
+  return parse_number<pid_t>(name.substr(name.find_last_of('-') + 1));
 }
 
 // What governors that were killed left in the run directory. One that another user has put there
@@ -56,7 +57,7 @@ void remove_leftovers() {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
     const auto pid = governor_of(entry.path());
-    if (pid && !alive(static_cast<pid_t>(*pid))) fs::remove(entry.path(), ignored);
+    if (pid && !alive(*pid)) fs::remove(entry.path(), ignored);
   }
 }
 

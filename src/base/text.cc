@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "base/number.h"
 #include "base/safe_path.h"
 #include "base/unique_fd.h"
 
@@ -78,10 +79,7 @@ std::optional<double> parse_double(std::string_view text) {
 }
 
 std::optional<std::int64_t> parse_integer(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_number<std::int64_t>(text);
 }
 
 std::optional<double> parse_seconds(std::string_view text) {

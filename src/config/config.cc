@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "config/toml_values.h"
 #include "core/job_class.h"
@@ -53,6 +54,12 @@ Result<void> read_policies(Settings& settings, const toml::node& node, std::stri
   return {};
 }
 
+// A user's number, and none of a name: digits, with or without a sign.
+bool is_meant_as_number(std::string_view user) {
+  if (user.starts_with('-') || user.starts_with('+')) user.remove_prefix(1);
+  return !user.empty() && user.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
   JobSetting job;
   job.where = place(file, table.source());
@@ -74,6 +81,9 @@ Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
     TRY(std::move(assigned));
   }
   if (job.name.empty()) return bad(file, table, "a [[job]] without a name");
+  if (is_meant_as_number(job.user) && !parse_uid(job.user))
+    return bad(file, *table.get("user"),
+               fmt::format("user \"{}\": allowed is a user's name or {}", job.user, kAllowedUid));
   if (!job.job_class.empty() && find_job_class(job.job_class) == nullptr)
     return bad(file, table,
                fmt::format("class \"{}\": allowed are {}", job.job_class, job_class_names()));

@@ -152,6 +152,28 @@ TEST(Config, JobsThatPromiseNothingAreRefused) {
             std::string::npos);
 }
 
+std::string job_of(const std::string& user) {
+  return "[[job]]\nname = \"a\"\nclass = \"batch\"\nuser = \"" + user + "\"\n";
+}
+
+// A number is a user's or refused, never another user's.
+RC_GTEST_PROP(Config, AJobsUserIsANameOrAUsersNumber, (std::int64_t number)) {
+  const std::int64_t edges[] = {-1, UINT32_MAX, std::int64_t{1} << 32, std::int64_t{1} << 33};
+  if (*rc::gen::inRange(0, 2) == 0)
+    number = edges[*rc::gen::inRange(0, 4)] + *rc::gen::inRange(-1, 2);
+  const auto parsed = parse_config(job_of(std::to_string(number)), "derate.toml");
+  RC_ASSERT(parsed.ok() == (number >= 0 && number < UINT32_MAX));
+}
+
+TEST(Config, UsersThatNobodyCanBeAreRefused) {
+  for (const std::string user : {"4294967296", "-1", "4294967295", "+7", "18446744073709551616"})
+    EXPECT_EQ(error_of(job_of(user)), "derate.toml:4:8: user \"" + user +
+                                          "\": allowed is a user's name or a number in "
+                                          "[0, 4294967294]");
+  for (const char* user : {"0", "4294967294", "ann", "7up", "", "a-1"})
+    EXPECT_TRUE(parse_config(job_of(user), "derate.toml").ok()) << user;
+}
+
 RC_GTEST_PROP(Config, PrintedSettingsParseBack, (std::string gpus, bool dry, unsigned clock)) {
   Settings settings;
   for (const char c : gpus)

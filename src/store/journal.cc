@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "base/text.h"
 
 namespace derate {
