@@ -10,6 +10,20 @@
 
 namespace derate {
 
+namespace {
+
+constexpr std::size_t kMostShown = 32;
+
+// What may stand in a line of a log.
+std::string shown(std::string_view text) {
+  std::string out(text.substr(0, kMostShown));
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
+  return text.size() > kMostShown ? out + "..." : out;
+}
+
+}  // namespace
+
 Result<AskedLoss> parse_asked_loss(std::string_view text) {
   if (const JobClass* named = find_job_class(text))
     return AskedLoss{Fraction(named->delta), named->every_phase};
@@ -17,18 +31,21 @@ Result<AskedLoss> parse_asked_loss(std::string_view text) {
   if (!delta || !(*delta >= 0 && *delta <= 0.5))
     return Error{Errc::invalid_argument,
                  fmt::format("DERATE_DELTA '{}': allowed is a number in [0, 0.5] or one of {}",
-                             text, job_class_names())};
+                             shown(text), job_class_names())};
   return AskedLoss{Fraction(*delta), false};
 }
 
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules) {
+  const JobRule* perhaps = nullptr;
   for (const JobRule& rule : rules) {
     if (rule.nobody) continue;
     if (rule.uid && rule.uid != process.uid) continue;
     if (!rule.process.empty() && ::fnmatch(rule.process.c_str(), process.name.c_str(), 0) != 0)
       continue;
-    return &rule;
+    if (!rule.unknown) return perhaps != nullptr && perhaps->delta < rule.delta ? perhaps : &rule;
+    if (perhaps == nullptr || rule.delta < perhaps->delta) perhaps = &rule;
   }
+  // Whether it holds is not known: the policy's own promise may be the stricter.
   return nullptr;
 }
 

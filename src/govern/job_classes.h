@@ -20,6 +20,7 @@ struct JobRule {
   std::string name;
   std::optional<std::uint32_t> uid;  // empty: any user
   bool nobody = false;               // names a user that this machine does not have
+  bool unknown = false;              // names a user that has not been looked up yet
   std::string process;               // a glob for the program's name; empty: any
   Fraction delta{0};
   bool every_phase = false;
@@ -39,14 +40,16 @@ struct Promise {
 };
 
 // What DERATE_DELTA asks for: a number in [0, 0.5] or a class.
-// Errors: invalid_argument, naming the value and what is allowed.
+// Errors: invalid_argument, naming the value and what is allowed. The value is another's: of it at
+// most 32 printing bytes are shown.
 struct AskedLoss {
   Fraction delta{0};
   bool every_phase = false;
 };
 Result<AskedLoss> parse_asked_loss(std::string_view text);
 
-// The rule that holds for the process; null: none.
+// The rule that holds for the process; null: none. A rule that may turn out to be of its user holds
+// while it is stricter than the first that is sure to match.
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules);
 
 // What one process was promised; empty: nothing but the policy's own delta. `told`: what its beats

@@ -93,6 +93,31 @@ TEST(JobClasses, AskingIsSaidPlainly) {
     EXPECT_FALSE(parse_asked_loss(bad).ok()) << bad;
 }
 
+// The value is another's, and what is said of it goes into a log.
+RC_GTEST_PROP(JobClassesProperty, NothingOfAValueIsShownThatALogWouldObey, (std::string text)) {
+  if (*rc::gen::arbitrary<bool>())
+    text += "\n<0>derated: all is lost\x1b[2J" + std::string(100, 'x');
+  const auto asked = parse_asked_loss(text);
+  if (asked.ok()) return;
+  const std::string& message = asked.error().message;
+  for (const char c : message) RC_ASSERT(c >= ' ' && c <= '~');
+  const std::string around = parse_asked_loss("").error().message;
+  RC_ASSERT(message.size() <= around.size() + 32 + 3);
+}
+
+// A user's number that is not known yet may make a rule hold: it is not passed over for a laxer
+// one.
+TEST(JobClasses, ARuleWhoseUserIsNotKnownYetNeverLoosens) {
+  PromiseRules rules;
+  rules.rules = {rule("ann's", "", 0.02), rule("rest", "", 0.3)};
+  rules.rules[0].unknown = true;
+  EXPECT_EQ(matching_rule(process("x"), rules.rules)->name, "ann's");
+  std::swap(rules.rules[0].delta, rules.rules[1].delta);
+  EXPECT_EQ(matching_rule(process("x"), rules.rules)->name, "rest");
+  rules.rules.pop_back();  // the policy's own promise may be the stricter
+  EXPECT_EQ(matching_rule(process("x"), rules.rules), nullptr);
+}
+
 // --- of all tenants ------------------------------------------------------------------------------
 
 rc::Gen<double> a_loss() {
