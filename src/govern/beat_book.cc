@@ -26,6 +26,23 @@ std::string joined(const std::set<std::string>& names) {
   return out;
 }
 
+// One more speaker pushes out the user's own longest silent one first, then anybody's.
+template <class T>
+void make_room(std::vector<T>& speakers, std::uint32_t uid) {
+  const auto mine = [&](const T& one) { return one.uid == uid; };
+  const auto longest_silent = [&](bool only_mine) {
+    auto out = speakers.end();
+    for (auto at = speakers.begin(); at != speakers.end(); ++at)
+      if ((!only_mine || mine(*at)) && (out == speakers.end() || at->heard < out->heard)) out = at;
+    return out;
+  };
+  if (static_cast<std::size_t>(std::count_if(speakers.begin(), speakers.end(), mine)) >=
+      BeatBook::kMostOfAUser)
+    speakers.erase(longest_silent(true));
+  else if (speakers.size() >= BeatBook::kMostSpeakers)
+    speakers.erase(longest_silent(false));
+}
+
 }  // namespace
 
 bool BeatBook::admit(std::uint32_t uid, Instant now) {
@@ -50,22 +67,6 @@ bool BeatBook::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
-// One more speaker pushes out the user's own longest silent one first, then anybody's.
-void BeatBook::make_room(std::uint32_t uid) {
-  const auto mine = [&](const Speaker& one) { return one.uid == uid; };
-  const auto longest_silent = [&](bool only_mine) {
-    auto out = speakers_.end();
-    for (auto at = speakers_.begin(); at != speakers_.end(); ++at)
-      if ((!only_mine || mine(*at)) && (out == speakers_.end() || at->heard < out->heard)) out = at;
-    return out;
-  };
-  if (static_cast<std::size_t>(std::count_if(speakers_.begin(), speakers_.end(), mine)) >=
-      kMostOfAUser)
-    speakers_.erase(longest_silent(true));
-  else if (speakers_.size() >= kMostSpeakers)
-    speakers_.erase(longest_silent(false));
-}
-
 BeatBook::Speaker& BeatBook::speaker_for(const BeatMessage& message, const Sender& sender,
                                          const std::optional<ProcessFacts>& process, Instant time) {
   // A sender that is gone already and names no process is the same as the user's last such one.
@@ -78,7 +79,7 @@ BeatBook::Speaker& BeatBook::speaker_for(const BeatMessage& message, const Sende
     if (!another) return *known;
     speakers_.erase(known);
   }
-  make_room(sender.uid);
+  make_room(speakers_, sender.uid);
   Speaker made;
   made.uid = sender.uid;
   made.pid = pid;
@@ -93,6 +94,8 @@ void BeatBook::hear(const BeatMessage& message, const Sender& sender,
   ++counts_.heard;
   const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
   const auto believed = own ? process : std::nullopt;
+  if (believed) announce(message, sender, *believed, time);
+  if (!message.is_beat()) return;
   Speaker& speaker = speaker_for(message, sender, believed, time);
   if (believed) speaker.process = believed;
   if (message.done) {
@@ -106,6 +109,61 @@ void BeatBook::hear(const BeatMessage& message, const Sender& sender,
   speaker.heard = time;
   if (!message.phase.empty()) speaker.phase = message.phase;
   if (message.max_loss) speaker.max_loss = message.max_loss;
+}
+
+void BeatBook::announce(const BeatMessage& message, const Sender& sender,
+                        const ProcessFacts& process, Instant time) {
+  if (message.asked.empty() && message.job.empty()) return;
+  auto known = std::find_if(announcements_.begin(), announcements_.end(), [&](const auto& one) {
+    return one.uid == sender.uid && one.process.pid == process.pid &&
+           one.process.started == process.started;
+  });
+  if (known == announcements_.end()) {
+    make_room(announcements_, sender.uid);
+    announcements_.push_back({sender.uid, {}, {}, {}});
+    known = announcements_.end() - 1;
+  }
+  known->process = process;
+  known->heard = time;
+  if (!message.asked.empty()) known->said.asked = message.asked;
+  if (!message.job.empty()) known->said.job = message.job;
+}
+
+// How far above or below the process the one stands that was spoken of; empty: it is no kin.
+std::optional<std::size_t> BeatBook::steps_between(const Announcement& from,
+                                                   const ProcessFacts& process) {
+  if (from.uid != 0 && process.uid != from.uid) return std::nullopt;
+  const ProcessFacts& other = from.process;
+  if (other.pid == process.pid)
+    return other.started == process.started ? std::optional<std::size_t>(0) : std::nullopt;
+  if (other.session != process.session) return std::nullopt;
+  const auto steps = [](const ProcessFacts& below,
+                        const ProcessFacts& above) -> std::optional<std::size_t> {
+    const auto& list = below.ancestors;
+    const auto at = std::find(list.begin(), list.end(), above.pid);
+    if (at == list.end() || above.started > below.started) return std::nullopt;
+    return static_cast<std::size_t>(at - list.begin()) + 1;
+  };
+  const auto up = steps(process, other);
+  return up ? up : steps(other, process);
+}
+
+BeatBook::Announced BeatBook::announced(const ProcessFacts& process) const {
+  Announced out;
+  std::optional<std::size_t> asked_from, job_from;
+  const auto take = [](std::string& text, std::optional<std::size_t>& from, const std::string& said,
+                       std::size_t steps) {
+    if (said.empty() || (from && *from <= steps)) return;
+    text = said;
+    from = steps;
+  };
+  for (const Announcement& one : announcements_) {
+    const auto steps = steps_between(one, process);
+    if (!steps) continue;
+    take(out.asked, asked_from, one.said.asked, *steps);
+    take(out.job, job_from, one.said.job, *steps);
+  }
+  return out;
 }
 
 Duration BeatBook::patience(const Speaker& speaker) {

@@ -54,12 +54,21 @@ class BeatBook {
   // False: the user has sent too many; nobody need look at it.
   bool admit(std::uint32_t uid, Instant now);
   void note_malformed() { ++counts_.malformed; }
+  void note_too_many() { ++counts_.too_many; }
   // `process`: of `message.pid`, else of the sender; empty when it is gone already.
   void hear(const BeatMessage& message, const Sender& sender,
             const std::optional<ProcessFacts>& process, Instant time);
   // What is known of each GPU, in their order. Drops who has been silent.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
+  // What was said of the environment of the process, or of one above or below it in its session,
+  // the nearest; by its own user, or by root. Empty texts: nothing. Kept while others do not push
+  // it out: processes announce themselves before they come to a GPU.
+  struct Announced {
+    std::string asked, job;
+    bool operator==(const Announced&) const = default;
+  };
+  Announced announced(const ProcessFacts& process) const;
   const BeatCounts& counts() const { return counts_; }
   std::size_t speakers() const { return speakers_.size(); }
 
@@ -87,6 +96,12 @@ class BeatBook {
     bool fresh = true;   // it spoke not long ago ...
     bool counts = true;  // ... and of how far it is
   };
+  struct Announcement {
+    std::uint32_t uid = 0;  // of who said it
+    ProcessFacts process;
+    Announced said;
+    Instant heard{};
+  };
   struct Allowance {
     std::uint32_t uid = 0;
     double left = 0;
@@ -95,7 +110,10 @@ class BeatBook {
 
   Speaker& speaker_for(const BeatMessage& message, const Sender& sender,
                        const std::optional<ProcessFacts>& process, Instant time);
-  void make_room(std::uint32_t uid);
+  void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
+                Instant time);
+  static std::optional<std::size_t> steps_between(const Announcement& from,
+                                                  const ProcessFacts& process);
   static Duration patience(const Speaker& speaker);
   static bool place(Speaker& speaker, const Voice& said, std::span<const GpuTenants> gpus,
                     std::vector<std::vector<Voice>>& voices);
@@ -105,6 +123,7 @@ class BeatBook {
                          const PromiseRules& rules);
 
   std::vector<Speaker> speakers_;
+  std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;
   BeatCounts counts_;
   std::uint64_t last_source_ = 0;

@@ -51,6 +51,61 @@ struct Desk {
   }
 };
 
+using Announced = BeatBook::Announced;
+
+TEST(BeatBook, WhatAnEnvironmentSaysIsAnnouncedByItsOwnUser) {
+  Desk desk;
+  desk.say(process(17), "delta=0.02 job=7");
+  EXPECT_EQ(desk.book.announced(process(17)), (Announced{"0.02", "7"}));
+  EXPECT_EQ(desk.book.announced(process(18)), Announced{});
+  ProcessFacts later = process(17);  // the number, given out again
+  later.started = 6;
+  EXPECT_EQ(desk.book.announced(later), Announced{});
+  // Bob, of his own process and of Ann's.
+  desk.book.hear(*parse_beat("delta=0.5 pid=17"), {kBob, 99}, process(17), desk.now);
+  desk.say(process(99, kBob), "delta=0.4");
+  EXPECT_EQ(desk.book.announced(process(17)).asked, "0.02");
+  desk.book.hear(*parse_beat("delta=inference pid=20"), {0, 1}, process(20), desk.now);
+  EXPECT_EQ(desk.book.announced(process(20)).asked, "inference");
+  desk.say_and_go(kAnn, 21, "delta=0.1");
+  EXPECT_EQ(desk.book.announced(process(21)), Announced{});
+  EXPECT_EQ(desk.book.speakers(), 0u);  // it says nothing of how its work goes
+}
+
+TEST(BeatBook, AnAnnouncementIsForThoseBelowAndAboveInTheSession) {
+  Desk desk;
+  ProcessFacts shell = process(9), work = process(17), deeper = process(18);
+  work.session = deeper.session = 9;
+  work.ancestors = {9};
+  deeper.ancestors = {17, 9};
+  desk.say(shell, "delta=0.1 job=3");
+  EXPECT_EQ(desk.book.announced(work), (Announced{"0.1", "3"}));
+  EXPECT_EQ(desk.book.announced(deeper), (Announced{"0.1", "3"}));
+  desk.say(work, "delta=0.02");  // the nearest
+  EXPECT_EQ(desk.book.announced(deeper), (Announced{"0.02", "3"}));
+  EXPECT_EQ(desk.book.announced(shell).asked, "0.1");
+  ProcessFacts other = deeper;
+  other.uid = kBob;  // by sudo, in Ann's session
+  EXPECT_EQ(desk.book.announced(other), Announced{});
+  other = deeper;
+  other.session = 18;
+  EXPECT_EQ(desk.book.announced(other), Announced{});
+  Desk second;
+  second.say(deeper, "delta=0.3");  // a child that beats for what started it
+  EXPECT_EQ(second.book.announced(work).asked, "0.3");
+}
+
+TEST(BeatBook, AnnouncementsOutliveSilenceAndNobodyCrowdsOutOthers) {
+  Desk desk;
+  desk.say(process(17), "job=7");
+  for (std::int64_t pid = 100; pid < 1000; ++pid) desk.say(process(pid, kBob), "job=8");
+  desk.now += 24h;
+  (void)desk.at(0);
+  EXPECT_EQ(desk.book.announced(process(17)).job, "7");
+  EXPECT_EQ(desk.book.announced(process(999, kBob)).job, "8");
+  EXPECT_EQ(desk.book.announced(process(100, kBob)).job, "");  // 64 of a user
+}
+
 TEST(BeatBook, AProcessSpeaksOfTheGpusThatItWorksOn) {
   Desk desk;
   desk.gpus[1].tenants = {tenant(process(17))};

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
+#include "base/number.h"
 #include "base/text.h"
 
 namespace derate {
@@ -40,13 +40,20 @@ Result<void> assign(BeatMessage& out, std::string_view key, std::string_view val
   } else if (key == "gpu") {
     if (!is_word(value, kLongestGpu)) return not_allowed(key, "", "an index, UUID or PCI bus id");
     out.gpu = value;
+  } else if (key == "delta") {
+    if (!is_word(value, kLongestAsked))
+      return not_allowed(key, "", fmt::format("1 to {} printing characters", kLongestAsked));
+    out.asked = value;
+  } else if (key == "job") {
+    const auto job = parse_number<std::uint32_t>(value);
+    if (!job || *job == 0) return not_allowed(key, value, "a number in [1, 4294967295]");
+    out.job = std::to_string(*job);
   } else if (key == "pid") {
-    const auto pid = parse_integer(value);
-    if (!pid || *pid < 1 || *pid > std::numeric_limits<std::int32_t>::max())
-      return not_allowed(key, value, "the number of a process");
+    const auto pid = parse_number<std::int32_t>(value);
+    if (!pid || *pid < 1) return not_allowed(key, value, "the number of a process");
     out.pid = *pid;
   } else {
-    return Error{Errc::invalid_argument, "there are done, phase, max_loss, gpu, pid"};
+    return Error{Errc::invalid_argument, "there are done, phase, max_loss, delta, job, gpu, pid"};
   }
   return {};
 }
@@ -67,8 +74,8 @@ Result<BeatMessage> parse_beat(std::string_view line) {
     if (!seen.insert(key).second) return Error{Errc::invalid_argument, "a key is there twice"};
     TRY(assign(out, key, part.substr(equals + 1)));
   }
-  if (!out.done && out.phase.empty() && !out.max_loss)
-    return Error{Errc::invalid_argument, "wanted done, phase or max_loss"};
+  if (!out.is_beat() && out.asked.empty() && out.job.empty())
+    return Error{Errc::invalid_argument, "wanted done, phase, max_loss, delta or job"};
   return out;
 }
 
@@ -80,6 +87,8 @@ std::string format_beat(const BeatMessage& message) {
   if (message.done) put("done", fmt::format("{}", *message.done));
   if (!message.phase.empty()) put("phase", message.phase);
   if (message.max_loss) put("max_loss", fmt::format("{}", message.max_loss->value()));
+  if (!message.asked.empty()) put("delta", message.asked);
+  if (!message.job.empty()) put("job", message.job);
   if (!message.gpu.empty()) put("gpu", message.gpu);
   if (message.pid != 0) put("pid", fmt::format("{}", message.pid));
   return out;

@@ -17,12 +17,19 @@ struct BeatMessage {
   std::optional<Fraction> max_loss;  // a promise that it asks for
   std::string gpu;                   // index, UUID or PCI bus id; empty: where its process works
   std::int64_t pid = 0;              // the process that the count is of; 0: the sender
+  // What its environment says, for a daemon that may not read that (docs/heartbeats.md).
+  std::string asked = {};  // DERATE_DELTA: a word of at most kLongestAsked bytes, good or not
+  std::string job = {};    // the number of its batch job
+
+  // Of how its work goes, not only of what its environment says.
+  bool is_beat() const { return done || !phase.empty() || max_loss; }
 
   bool operator==(const BeatMessage&) const = default;
 };
 
 inline constexpr std::size_t kLongestBeat = 512;
 inline constexpr std::size_t kLongestPhase = 63;
+inline constexpr std::size_t kLongestAsked = 32;
 inline constexpr double kMostDone = 1e18;
 
 // Errors: invalid_argument, naming the field and what is allowed.
