@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
+#include "integ/proc_files.h"
 
 namespace derate {
 namespace {
@@ -19,18 +21,15 @@ bool is_hex(std::string_view text) {
 }
 
 // A number as the kernel and Slurm write it: no sign, no leading zero, at most 32 bits.
-std::optional<std::uint32_t> parse_number(std::string_view text) {
-  if (text.empty() || text.size() > 10 || text[0] < '0' || text[0] > '9') return std::nullopt;
+std::optional<std::uint32_t> plain_number(std::string_view text) {
   if (text.size() > 1 && text[0] == '0') return std::nullopt;
-  const auto value = parse_integer(text);
-  if (!value || *value > UINT32_MAX) return std::nullopt;
-  return static_cast<std::uint32_t>(*value);
+  return parse_number<std::uint32_t>(text);
 }
 
 // The number after `prefix` when the segment is nothing else.
 std::optional<std::uint32_t> number_after(std::string_view segment, std::string_view prefix) {
   if (!segment.starts_with(prefix)) return std::nullopt;
-  return parse_number(segment.substr(prefix.size()));
+  return plain_number(segment.substr(prefix.size()));
 }
 
 // The id in "ID", "docker-ID.scope", "cri-containerd-ID.scope", "crio-ID.scope", "libpod-ID": all
@@ -88,7 +87,7 @@ void read_slurm(const std::vector<std::string_view>& path, std::size_t at, Cgrou
   if (at < path.size() && (uid = number_after(path[at], "uid_"))) ++at;
   const auto job = at < path.size() ? number_after(path[at], "job_") : std::nullopt;
   if (!job || *job == 0) return;
-  out.uid = uid;
+  out.uid = uid && *uid != UINT32_MAX ? uid : std::nullopt;  // that is no user
   out.job = std::to_string(*job);
   if (++at < path.size() && path[at].starts_with("step_") && is_step(path[at].substr(5)))
     out.step = path[at].substr(5);
@@ -151,7 +150,7 @@ CgroupLabels parse_cgroup(std::string_view text) {
     // cgroups(7): HIERARCHY:CONTROLLERS:PATH, the path with any character but a line's end.
     const auto first = line.find(':');
     const auto second = first == std::string_view::npos ? first : line.find(':', first + 1);
-    if (second == std::string_view::npos || !parse_number(line.substr(0, first))) continue;
+    if (second == std::string_view::npos || !plain_number(line.substr(0, first))) continue;
     const std::string_view path = line.substr(second + 1);
     if (!path.starts_with('/')) continue;
     CgroupLabels found = read_path(path);
@@ -171,13 +170,9 @@ CgroupLabels parse_cgroup(std::string_view text) {
 }
 
 std::string job_in_environment(std::string_view text) {
-  constexpr std::string_view kName = "SLURM_JOB_ID=";
-  for (const std::string_view entry : split(text, '\0')) {
-    if (!entry.starts_with(kName)) continue;
-    const auto job = parse_number(entry.substr(kName.size()));
-    return job && *job != 0 ? std::to_string(*job) : std::string();
-  }
-  return {};
+  const auto said = variable_in(text, "SLURM_JOB_ID");
+  const auto job = said ? plain_number(*said) : std::nullopt;
+  return job && *job != 0 ? std::to_string(*job) : std::string();
 }
 
 }  // namespace derate

@@ -2,7 +2,6 @@
 #include "integ/tenant_book.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -10,33 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "base/text.h"
-#include "base/unique_fd.h"
+#include "integ/proc_files.h"
 
 namespace derate {
 namespace {
-
-// The kernel lets an environment be a quarter of the stack's limit, 2 MiB as a rule; Slurm's
-// variables stand early. The other files are short.
-constexpr std::size_t kLongest = 1 << 20;
-
-// Files of /proc have no size of their own: read until the end.
-std::optional<std::string> beginning_of(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
-  if (!file.valid()) return std::nullopt;
-  std::string out;
-  char part[4096];
-  while (out.size() < kLongest) {
-    const ssize_t got = ::read(file.get(), part, sizeof part);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return std::nullopt;  // ESRCH: it ended meanwhile
-    if (got == 0) break;
-    out.append(part, static_cast<std::size_t>(got));
-  }
-  return out;
-}
 
 std::optional<std::string> user_name(std::uint32_t uid) {
   constexpr std::size_t kMost = 1 << 20;
@@ -73,7 +50,7 @@ std::optional<PodName> pod_name(const std::string& pod_logs, const std::string& 
 TenantReaders machine_readers(std::string proc, std::string pod_logs) {
   TenantReaders out;
   out.proc = [proc = std::move(proc)](std::int64_t pid, std::string_view file) {
-    return beginning_of(fmt::format("{}/{}/{}", proc, pid, file));
+    return read_proc_file(proc, pid, file);
   };
   out.user_name = user_name;
   out.pod_name = [pod_logs = std::move(pod_logs)](const std::string& uid) {

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "integ/cgroup.h"
+#include "integ/proc_files.h"
 
 namespace derate {
 namespace {
@@ -29,36 +30,6 @@ std::string_view program(std::string_view name) {
   name = name.substr(0, name.find(' '));
   const auto slash = name.rfind('/');
   return slash == std::string_view::npos ? name : name.substr(slash + 1);
-}
-
-struct Stat {
-  std::string_view name;
-  std::uint64_t start = 0;
-};
-
-// proc(5): PID (NAME) STATE PPID ..., the 22nd being the start; a name may have any character.
-std::optional<Stat> parse_stat(std::string_view text) {
-  const auto open = text.find('('), close = text.rfind(')');
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
-    return std::nullopt;
-  const auto fields = split(text.substr(std::min(close + 2, text.size())), ' ');
-  constexpr std::size_t kStart = 22 - 3;  // the third is the first after the name
-  if (fields.size() <= kStart) return std::nullopt;
-  const auto start = parse_integer(fields[kStart]);
-  if (!start || *start < 0) return std::nullopt;
-  return Stat{text.substr(open + 1, close - open - 1), static_cast<std::uint64_t>(*start)};
-}
-
-// The real one of "Uid:\tREAL\tEFFECTIVE...".
-std::optional<std::uint32_t> parse_uid(std::string_view status) {
-  for (const std::string_view line : split(status, '\n')) {
-    const auto fields = split(line, '\t');
-    if (fields.size() < 2 || fields[0] != "Uid:") continue;
-    const auto uid = parse_integer(fields[1]);
-    if (!uid || *uid < 0 || *uid > UINT32_MAX) return std::nullopt;
-    return static_cast<std::uint32_t>(*uid);
-  }
-  return std::nullopt;
 }
 
 const GpuInstance* instance_of(const Tenancy& tenancy, const GpuProcess& process) {
@@ -96,7 +67,7 @@ void set_pod(TenantLabels& labels, const PodName& pod) {
 
 }  // namespace
 
-TenantNames TenantBook::name(const GpuId& gpu, const Tenancy& tenancy) {
+TenantNames TenantBook::name(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
   Gpu& kept = gpus_[gpu.uuid];
   Gpu now;
   TenantNames out;
@@ -104,6 +75,8 @@ TenantNames TenantBook::name(const GpuId& gpu, const Tenancy& tenancy) {
   std::map<int, std::vector<TenantLabels>> inside;
   for (const GpuProcess& listed : tenancy.processes) {
     NamedTenant tenant = name_process(gpu, tenancy, listed, kept, now);
+    const auto said = jobs.find(listed.pid);
+    if (tenant.labels.job.empty() && said != jobs.end()) tenant.labels.job = clean(said->second);
     const std::string key = tenant.key;
     for (int n = 2; !keys.insert(tenant.key).second; ++n) tenant.key = fmt::format("{}#{}", key, n);
     if (listed.gpu_instance) inside[*listed.gpu_instance].push_back(tenant.labels);
@@ -130,7 +103,7 @@ std::int64_t TenantBook::next_serial() {
 
 std::string TenantBook::user_of(std::int64_t pid) {
   const auto status = readers_.proc(pid, "status");
-  const auto uid = status ? parse_uid(*status) : std::nullopt;
+  const auto uid = status ? real_user(*status) : std::nullopt;
   if (!uid) return {};
   if (const auto known = users_.find(*uid); known != users_.end()) return known->second;
   if (users_.size() >= kMostUsers) users_.clear();
@@ -142,12 +115,12 @@ TenantBook::Process TenantBook::read(const GpuProcess& listed, std::string_view 
   Process out;
   out.labels.pid = listed.pid;
   out.labels.process = clean(program(listed.name));
-  const auto parsed = parse_stat(stat);
+  const auto parsed = parse_proc_stat(stat);
   if (!parsed) {
     out.serial = next_serial();
     return out;
   }
-  out.start = parsed->start;
+  out.start = parsed->started;
   if (out.labels.process.empty()) out.labels.process = clean(parsed->name);
   out.labels.user = user_of(listed.pid);
   const auto text = readers_.proc(listed.pid, "cgroup");
@@ -166,9 +139,9 @@ const TenantBook::Process& TenantBook::find_or_read(const GpuProcess& listed, co
                                                     Gpu& now) {
   const auto known = before.processes.find(listed.pid);
   const std::string text = readers_.proc(listed.pid, "stat").value_or("");
-  const auto stat = parse_stat(text);
+  const auto stat = parse_proc_stat(text);
   const bool same =
-      known != before.processes.end() && (!stat || known->second.start == stat->start);
+      known != before.processes.end() && (!stat || known->second.start == stat->started);
   return now.processes.insert_or_assign(listed.pid, same ? known->second : read(listed, text))
       .first->second;
 }

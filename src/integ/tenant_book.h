@@ -37,6 +37,9 @@ TenantReaders machine_readers(std::string proc = "/proc", std::string pod_logs =
 // of a driver that gives the machine's may meet other processes here.
 std::optional<bool> in_first_pid_namespace();
 
+// Numbers of batch jobs by PID, as applications tell them (docs/heartbeats.md).
+using SaidJobs = std::map<std::int64_t, std::string>;
+
 struct NamedTenant {
   std::string key;
   TenantLabels labels;
@@ -70,7 +73,8 @@ class TenantBook {
   // listed and /proc has lost it, it stays who it was. An instance has what all processes in it
   // share; with none, the one pod that it was given to. Labels are printable ASCII, at most 128
   // bytes; what cannot be known is empty, never guessed.
-  TenantNames name(const GpuId& gpu, const Tenancy& tenancy);
+  // `jobs`: what its user said, for a process of which the machine tells no job.
+  TenantNames name(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs = {});
 
   // Drops what is kept of a GPU that is gone.
   void forget(const std::string& gpu_uuid) { gpus_.erase(gpu_uuid); }

@@ -248,6 +248,17 @@ TEST_F(Book, TheJobIsOfTheControlGroupElseOfTheEnvironment) {
   EXPECT_EQ(one(8).labels.job, "5");
 }
 
+// What it is said to be of comes last, and may come late.
+TEST_F(Book, WhereTheMachineTellsNoJobItsUserMay) {
+  machine.processes[7].environment = std::string("SLURM_JOB_ID=6\0", 15);
+  machine.processes[8] = {};
+  const Tenancy both = of({listed(7), listed(8)});
+  EXPECT_EQ(book.name(gpu(), both).processes[1].labels.job, "");
+  const auto names = book.name(gpu(), both, {{7, "4"}, {8, "5\n"}});
+  EXPECT_EQ(names.processes[0].labels.job, "6");
+  EXPECT_EQ(names.processes[1].labels.job, "5?");
+}
+
 TEST_F(Book, ThePodIsTheOneOfItsUid) {
   machine.processes[7].cgroup = in_pod();
   machine.pods[kUid] = {"lab", "right"};
