@@ -118,9 +118,9 @@ class DirectFeed final : public Feed {
 
   Result<std::optional<Json>> look() override {
     watch_clocks();
-    desk_->step(sources_);
-    if (failed_.size() == sources_.size()) return Error{Errc::query_failed, failed_.front()};
-    if (desk_->ticks() < seen_ + sources_.size() - failed_.size()) return std::optional<Json>();
+    desk_->step(seats_);
+    if (failed_.size() == seats_.size()) return Error{Errc::query_failed, failed_.front()};
+    if (desk_->ticks() < seen_ + seats_.size() - failed_.size()) return std::optional<Json>();
     seen_ = desk_->ticks();
     return std::optional(Json{{"source", "read directly"}, {"gpus", desk_->json()}});
   }
@@ -160,15 +160,18 @@ class DirectFeed final : public Feed {
       if (ticks_) ticks_->add(gpu, tenancy, names, watched);
     };
     desk_ = std::make_unique<AttributionDesk>(clock_, std::move(how), rules);
-    for (const OpenGpu& gpu : gpus_.gpus) sources_.push_back(gpu.source.get());
-    watched_ = sources_;
+    for (const OpenGpu& gpu : gpus_.gpus) {
+      seats_.push_back({gpu.source.get(), seats_.size()});
+      watched_.push_back(gpu.source.get());
+    }
   }
 
   Clock& clock_;
   OpenGpus gpus_;
   std::optional<TicksFile> ticks_;
   std::unique_ptr<AttributionDesk> desk_;
-  std::vector<TelemetrySource*> sources_, watched_;
+  std::vector<AttributionDesk::Gpu> seats_;
+  std::vector<TelemetrySource*> watched_;
   std::vector<std::string> failed_;  // GPUs that could not be read, and why
   std::uint64_t seen_ = 0;
   Instant next_watch_{};

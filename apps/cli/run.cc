@@ -183,7 +183,9 @@ void listen_for_beats(Session& session) {
   how.tell = [](const std::string& text) { tell_line("derate", text); };
   session.desk.emplace(session.clock, how);
   session.desk->list_every(from_seconds(session.settings.processes_every_s));
-  session.desk->rules(promise_rules(session.settings, how.tell));
+  session.desk->rules(session.settings);
+  // Nothing is governed yet, and who starts a command wants to know of a rule that cannot hold.
+  session.desk->await_users(std::chrono::seconds(1));
   if (auto server = beat_server(session.clock); server.ok())
     session.beats = *std::move(server);
   else
@@ -270,7 +272,7 @@ void start_simulated_work(Session& session) {
 std::vector<WorkDesk::Gpu> desk_gpus(const Session& session) {
   std::vector<WorkDesk::Gpu> out;
   const auto delta = session.tuned != nullptr ? std::nullopt : policy_delta(session.policy);
-  for (const OpenGpu& gpu : session.gpus.gpus) out.push_back({gpu.source.get(), delta});
+  for (const OpenGpu& gpu : session.gpus.gpus) out.push_back({gpu.source.get(), out.size(), delta});
   return out;
 }
 
@@ -436,12 +438,11 @@ int wait_ungoverned(Session& session, Child& child, GuardLink* link) {
 }
 
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
-                         GuardLink* link) {
+                         const std::optional<RunAs>& as, GuardLink* link) {
   Session session;
   TRY(prepare(session, options, tuning, link));
   const Defer at_the_latest([&] { give_back(session); });
   for (const std::string& note : session.gpus.notes) tell_line("derate", note);
-  const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
   StateFile state(session.clock, "run");
   listen_for_beats(session);
   watch_signals();
@@ -482,7 +483,8 @@ int run_failed(const Error& error) {
 }
 
 // Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
-Result<int> run_under_guard(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
+Result<int> run_under_guard(const RunOptions& options, const std::optional<TuningPlan>& tuning,
+                            const std::optional<RunAs>& as) {
   TRY(make_run_directory());
   TRY(check_state_directory());
   GuardOptions guard{
@@ -490,7 +492,7 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
     return run_outermost("derate", [&] {
-      const auto code = run_governed(options, tuning, &link);
+      const auto code = run_governed(options, tuning, as, &link);
       const auto shown = finish_output();
       if (!code.ok()) return run_failed(code.error());
       return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
@@ -516,8 +518,11 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const auto real = writes_to_real_gpus(options);
   if (!real.ok()) return run_failed(real.error());
+  // Before any GPU is taken: the users' database may keep us waiting.
+  const auto as = options.as_root ? Result<std::optional<RunAs>>(std::nullopt) : user_behind_sudo();
+  if (!as.ok()) return run_failed(as.error());
   const auto code =
-      *real ? run_under_guard(options, tuning) : run_governed(options, tuning, nullptr);
+      *real ? run_under_guard(options, tuning, *as) : run_governed(options, tuning, *as, nullptr);
   return code.ok() ? *code : run_failed(code.error());
 }
 

@@ -92,16 +92,16 @@ void AttributionDesk::watch(const std::string& uuid, const Sample& board) {
 }
 
 // One whose names are still looked for is passed over: its next tick is longer.
-void AttributionDesk::begin(Seat& seat, TelemetrySource& source) {
+void AttributionDesk::begin(Seat& seat, const Gpu& gpu) {
   if (seat.reading || seat.read) return;
-  source.start_tenancy();
-  seat.source = &source;
+  gpu.source->start_tenancy();
+  seat.opening = gpu.opening;
   seat.reading = true;
 }
 
-void AttributionDesk::collect(Seat& seat, TelemetrySource& source) {
-  if (!seat.reading || seat.source != &source) return;
-  auto answer = source.poll_tenancy();
+void AttributionDesk::collect(Seat& seat, const Gpu& gpu) {
+  if (!seat.reading || seat.opening != gpu.opening) return;
+  auto answer = gpu.source->poll_tenancy();
   if (!answer) return;
   seat.reading = false;
   if (!answer->ok()) {
@@ -113,9 +113,11 @@ void AttributionDesk::collect(Seat& seat, TelemetrySource& source) {
     return;
   }
   seat.read = **std::move(answer);
-  seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read] {
-    return name(id, tenancy);
-  });
+  SaidJobs jobs;
+  for (const GpuProcess& process : seat.read->processes)
+    if (auto job = said_job_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
+  seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read,
+                            jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
 }
 
 void AttributionDesk::take(Seat& seat) {
@@ -131,12 +133,13 @@ void AttributionDesk::take(Seat& seat) {
   pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
 }
 
-void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
+void AttributionDesk::step(std::span<const Gpu> gpus) {
   collect_written();
   // A reading that was begun of a source that is gone is never answered.
   for (const auto& seat : seats_)
-    if (std::find(gpus.begin(), gpus.end(), seat->source) == gpus.end())
-      seat->reading = false, seat->source = nullptr;
+    if (std::none_of(gpus.begin(), gpus.end(),
+                     [&](const Gpu& gpu) { return gpu.opening == seat->opening; }))
+      seat->reading = false, seat->opening.reset();
   if (!rules_) return;
   begin_run(gpus);
   const Instant now = clock_.now();
@@ -144,11 +147,11 @@ void AttributionDesk::step(std::span<TelemetrySource* const> gpus) {
   if (due) {
     next_ = std::max(next_.value_or(now) + rules_->interval, now);
     // All begin before the first is asked: they answer side by side.
-    for (TelemetrySource* gpu : gpus) begin(seat_of(*gpu), *gpu);
+    for (const Gpu& gpu : gpus) begin(seat_of(*gpu.source), gpu);
   }
-  for (TelemetrySource* gpu : gpus) {
-    Seat& seat = seat_of(*gpu);
-    collect(seat, *gpu);
+  for (const Gpu& gpu : gpus) {
+    Seat& seat = seat_of(*gpu.source);
+    collect(seat, gpu);
     take(seat);
   }
   if (!next_write_) next_write_ = now + kWriteEvery;

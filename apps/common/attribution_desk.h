@@ -21,7 +21,8 @@
 namespace derate::cli {
 
 // Who the tenants of a reading are. May block; called by one thread at a time.
-using TenantNamer = std::function<TenantNames(const GpuId& gpu, const Tenancy& tenancy)>;
+using TenantNamer =
+    std::function<TenantNames(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs)>;
 
 class AttributionDesk {
  public:
@@ -45,17 +46,24 @@ class AttributionDesk {
   // The end waits so long for the last write.
   static constexpr Duration kEndPatience = std::chrono::seconds(2);
 
+  struct Gpu {
+    TelemetrySource* source = nullptr;
+    std::uint64_t opening = 0;  // another source has another number, were it at the same address
+  };
+
   // `rules` empty: nothing is read or split.
   AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules);
 
   void rules(std::optional<Rules> rules);
+  // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
+  void jobs(std::function<std::string(std::int64_t pid)> said) { said_job_ = std::move(said); }
   // Adds its command, which outlives neither.
   void serve(ClientDesk& clients);
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
   // has come.
-  void step(std::span<TelemetrySource* const> gpus);
+  void step(std::span<const Gpu> gpus);
   // Writes what is left to write.
   void stop();
 
@@ -73,7 +81,7 @@ class AttributionDesk {
  private:
   struct Seat {
     GpuAttribution gpu;
-    const TelemetrySource* source = nullptr;  // that a reading was begun of
+    std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
     std::optional<Tenancy> read;
     std::future<TenantNames> names;  // of `read`
@@ -82,8 +90,8 @@ class AttributionDesk {
   using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
 
   Seat& seat_of(const TelemetrySource& source);
-  void begin(Seat& seat, TelemetrySource& source);
-  void collect(Seat& seat, TelemetrySource& source);
+  void begin(Seat& seat, const Gpu& gpu);
+  void collect(Seat& seat, const Gpu& gpu);
   void take(Seat& seat);
   void begin_run(std::span<TelemetrySource* const> gpus);
   enum class Last : std::uint8_t { no, yes };
@@ -94,6 +102,7 @@ class AttributionDesk {
   Options options_;
   std::optional<Rules> rules_;
   std::vector<std::unique_ptr<Seat>> seats_;
+  std::function<std::string(std::int64_t pid)> said_job_ = [](std::int64_t) { return ""; };
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;
   UsagePending pending_;

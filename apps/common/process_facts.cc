@@ -4,114 +4,140 @@
 #include <pwd.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
-#include <string_view>
+#include <cerrno>
+#include <cstring>
 
-#include "base/text.h"
+#include "base/number.h"
 #include "core/job_class.h"
+#include "integ/proc_files.h"
 
 namespace derate::cli {
 namespace {
 
-constexpr int kMostAncestors = 64;
-constexpr std::size_t kLongestEnvironment = 1 << 20;
+constexpr std::size_t kMostAncestors = 64;
+constexpr const char* kProc = "/proc";
 
-// The beginning of a file of /proc, which has no size of its own; empty when it cannot be read.
-std::string beginning_of(const std::string& path, std::size_t longest) {
-  std::ifstream file(path, std::ios::binary);
-  std::string out(longest, '\0');
-  file.read(out.data(), static_cast<std::streamsize>(longest));
-  out.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return out;
-}
-
-struct Stat {
-  std::string name;
-  std::int64_t parent = 0, group = 0, session = 0;
-  std::uint64_t started = 0;
-};
-
-// proc(5): PID (NAME) STATE PPID PGRP SESSION ..., the 22nd being the start; a name may have any
-// character.
-std::optional<Stat> read_stat(std::int64_t pid) {
-  const std::string text = beginning_of(fmt::format("/proc/{}/stat", pid), 4096);
-  const auto open = text.find('('), close = text.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  const auto fields = split(std::string_view(text).substr(std::min(close + 2, text.size())), ' ');
-  constexpr std::size_t kParent = 1, kGroup = 2, kSession = 3, kStarted = 19;
-  if (fields.size() <= kStarted) return std::nullopt;
-  const auto number = [&](std::size_t at) { return parse_integer(fields[at]).value_or(0); };
-  return Stat{text.substr(open + 1, close - open - 1), number(kParent), number(kGroup),
-              number(kSession), static_cast<std::uint64_t>(number(kStarted))};
-}
-
-// Of "Uid:\tREAL\tEFFECTIVE..." in its status; the folder itself shows root for many.
-std::optional<std::uint32_t> real_user(std::int64_t pid) {
-  const std::string text = beginning_of(fmt::format("/proc/{}/status", pid), 4096);
-  const auto at = text.find("\nUid:\t");
-  if (at == std::string::npos) return std::nullopt;
-  const auto begin = at + 6;
-  const auto uid = parse_integer(
-      std::string_view(text).substr(begin, text.find_first_of("\t\n", begin) - begin));
-  if (!uid) return std::nullopt;
-  return static_cast<std::uint32_t>(*uid);
-}
-
-std::string asked_of(std::int64_t pid) {
-  constexpr std::string_view kName = "DERATE_DELTA=";
-  const std::string text = beginning_of(fmt::format("/proc/{}/environ", pid), kLongestEnvironment);
-  for (const std::string_view entry : split(text, '\0'))
-    if (entry.starts_with(kName)) return std::string(entry.substr(kName.size()));
-  return "";
+// A whole entry: its end has been read, too.
+std::optional<std::string_view> whole_variable(std::string_view read, std::string_view name) {
+  const auto value = variable_in(read, name);
+  const bool ended = value && value->data() + value->size() != read.data() + read.size();
+  return ended ? value : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<ProcessFacts> read_process(std::int64_t pid) {
   if (pid <= 0) return std::nullopt;
-  const auto stat = read_stat(pid);
+  const auto text = read_proc_file(kProc, pid, "stat");
+  const auto stat = text ? parse_proc_stat(*text) : std::nullopt;
   if (!stat) return std::nullopt;
   ProcessFacts out;
   out.pid = pid;
-  out.uid = real_user(pid);
+  // The folder itself shows root for many.
+  if (const auto status = read_proc_file(kProc, pid, "status")) out.uid = real_user(*status);
   out.started = stat->started;
   out.group = stat->group;
   out.session = stat->session;
   out.name = stat->name;
-  out.asked = asked_of(pid);
-  std::int64_t parent = stat->parent;
-  for (int i = 0; i < kMostAncestors && parent > 0; ++i) {
-    const auto above = read_stat(parent);
-    if (!above || above->session != stat->session) break;
-    out.ancestors.push_back(parent);
-    parent = above->parent;
+  return out;
+}
+
+std::optional<std::uint64_t> read_start(std::int64_t pid) {
+  if (pid <= 0) return std::nullopt;
+  const auto text = read_proc_file(kProc, pid, "stat");
+  const auto stat = text ? parse_proc_stat(*text) : std::nullopt;
+  return stat ? std::optional(stat->started) : std::nullopt;
+}
+
+std::vector<std::int64_t> read_ancestors(const ProcessFacts& process) {
+  std::vector<std::int64_t> out;
+  for (std::int64_t pid = process.pid; pid > 0 && out.size() <= kMostAncestors;) {
+    const auto text = read_proc_file(kProc, pid, "stat");
+    const auto stat = text ? parse_proc_stat(*text) : std::nullopt;
+    if (!stat || stat->session != process.session) break;
+    if (pid != process.pid) out.push_back(pid);
+    pid = stat->parent;
   }
   return out;
 }
 
-PromiseRules promise_rules(const Settings& settings,
-                           const std::function<void(const std::string& text)>& tell) {
-  PromiseRules out;
-  out.max_delta = Fraction(settings.max_delta);
+std::string read_asked(std::int64_t pid) {
+  constexpr std::string_view kName = "DERATE_DELTA";
+  const auto text = read_proc_file(kProc, pid, "environ", [&](std::string_view read) {
+    return whole_variable(read, kName).has_value();
+  });
+  return text ? std::string(whole_variable(*text, kName).value_or("")) : "";
+}
+
+Result<std::optional<std::uint32_t>> find_user(const std::string& name) {
+  constexpr std::size_t kMost = 1 << 20;
+  std::vector<char> text(1024);
+  passwd entry{};
+  passwd* found = nullptr;
+  int wrong = 0;
+  while (true) {
+    wrong = ::getpwnam_r(name.c_str(), &entry, text.data(), text.size(), &found);
+    if (wrong == ERANGE && text.size() < kMost)
+      text.resize(text.size() * 2);
+    else if (wrong != EINTR)
+      break;
+  }
+  if (found != nullptr) return std::optional(found->pw_uid);
+  // getpwnam(3): these, too, say that there is none.
+  if (wrong == 0 || wrong == ENOENT || wrong == ESRCH || wrong == EBADF || wrong == EPERM)
+    return std::optional<std::uint32_t>();
+  return Error{Errc::io,
+               fmt::format("user '{}' cannot be looked up: {}", name, std::strerror(wrong))};
+}
+
+KnownSpeakers::Known* KnownSpeakers::find_or_read(const Question& question, Instant now) {
+  const auto known = known_.find(question.pid);
+  if (known != known_.end()) {
+    const ProcessFacts& facts = known->second.facts;
+    const bool fresh = now - known->second.read <= kReadAgain;
+    const bool same_user = question.uid == 0 || facts.uid == question.uid;
+    if (fresh && same_user && readers_.start(question.pid) == facts.started) return &known->second;
+    known_.erase(known);
+  }
+  auto facts = readers_.facts(question.pid);
+  if (!facts) return nullptr;
+  // One more pushes out the one that was not asked for longest.
+  if (known_.size() >= kMost)
+    known_.erase(std::min_element(known_.begin(), known_.end(), [](const auto& a, const auto& b) {
+      return a.second.asked < b.second.asked;
+    }));
+  return &known_.emplace(question.pid, Known{*std::move(facts), false, now, now}).first->second;
+}
+
+std::optional<ProcessFacts> KnownSpeakers::look(const Question& question,
+                                                const std::vector<std::int64_t>& sessions,
+                                                Instant now) {
+  Known* known = find_or_read(question, now);
+  if (known == nullptr) return std::nullopt;
+  known->asked = now;
+  const bool wanted = question.ancestors || std::find(sessions.begin(), sessions.end(),
+                                                      known->facts.session) != sessions.end();
+  if (wanted && !known->with_ancestors) {
+    known->facts.ancestors = readers_.ancestors(known->facts);
+    known->with_ancestors = true;
+  }
+  return known->facts;
+}
+
+RulesOfSettings promise_rules(const Settings& settings) {
+  RulesOfSettings out;
+  out.rules.max_delta = Fraction(settings.max_delta);
   for (const JobSetting& job : settings.jobs) {
     JobRule rule;
     rule.name = job.name;
     rule.process = job.process;
-    if (!job.user.empty()) {
-      const auto number = parse_integer(job.user);
-      const passwd* user = number ? nullptr : ::getpwnam(job.user.c_str());
-      rule.nobody = !number && user == nullptr;
-      if (number) rule.uid = static_cast<std::uint32_t>(*number);
-      if (user != nullptr) rule.uid = user->pw_uid;
-      if (rule.nobody)
-        tell(fmt::format("{}: this machine has no user '{}': the rule holds for nobody", job.where,
-                         job.user));
-    }
+    rule.uid = parse_uid(job.user);
+    rule.unknown = !job.user.empty() && !rule.uid;
+    if (rule.unknown) out.users.push_back({out.rules.rules.size(), job.user, job.where});
     const JobClass* named = find_job_class(job.job_class);
     rule.delta = Fraction(job.delta ? *job.delta : named != nullptr ? named->delta : 0);
     rule.every_phase = named != nullptr && named->every_phase;
-    out.rules.push_back(std::move(rule));
+    out.rules.rules.push_back(std::move(rule));
   }
   return out;
 }

@@ -15,9 +15,9 @@ struct Namer {
   TenantBook book{machine_readers(), clock};
   std::optional<PodWatch> pods;
 
-  TenantNames name(const GpuId& gpu, const Tenancy& tenancy) {
+  TenantNames name(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
     if (pods) book.know_pods(pods->devices());
-    return book.name(gpu, tenancy);
+    return book.name(gpu, tenancy, jobs);
   }
 };
 
@@ -29,7 +29,9 @@ TenantNamer machine_namer(const std::string& pod_resources,
   if (!pod_resources.empty())
     namer->pods.emplace(KubeletOptions{.socket = pod_resources}, kPodsEvery, namer->clock,
                         std::move(tell));
-  return [namer](const GpuId& gpu, const Tenancy& tenancy) { return namer->name(gpu, tenancy); };
+  return [namer](const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
+    return namer->name(gpu, tenancy, jobs);
+  };
 }
 
 }  // namespace derate::cli

@@ -1,10 +1,14 @@
 // Brings together who works on the GPUs, what they say and what they were promised, and tells the
-// governor: the edge of govern/beat_book and govern/job_classes. One thread; nothing here waits.
+// governor: the edge of govern/beat_book and govern/job_classes. One thread; nothing here waits:
+// what the machine is asked is asked beside it, and what is not known yet comes in a later round.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <future>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -12,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "aside.h"
 #include "base/clock.h"
 #include "device/telemetry_source.h"
 #include "govern/beat_book.h"
@@ -23,22 +28,37 @@ namespace derate::cli {
 class WorkDesk {
  public:
   struct Options {
-    ProcessReader read = read_process;
-    // What a user should know: a DERATE_DELTA that is not understood.
+    // Asked beside this thread, which never waits for them; they may outlive the desk.
+    ProcessReaders readers = {};
+    // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    Aside::Where where = Aside::Where::on_a_thread;
   };
   static constexpr Duration kListEvery = std::chrono::seconds(1);
+  // Beats that wait until it is known who sent them.
+  static constexpr std::size_t kMostWaiting = 1024;
+  // Environments that are read at a time; one that is not read by then is given up, and its thread
+  // with it, so many times.
+  static constexpr std::size_t kMostWords = 64;
+  static constexpr Duration kWordPatience = std::chrono::seconds(5);
+  static constexpr int kMostStuck = 8;
+  // A user who could not be looked up is tried again.
+  static constexpr Duration kUsersAgain = std::chrono::minutes(1);
 
   // A GPU of the governor; the policy's own delta is empty where it promises nothing.
   struct Gpu {
     TelemetrySource* source = nullptr;
-    std::optional<Fraction> policy_delta;
+    std::uint64_t opening = 0;  // another source has another number, were it at the same address
+    std::optional<Fraction> policy_delta = {};
   };
 
   explicit WorkDesk(Clock& clock) : WorkDesk(clock, Options{}) {}
-  WorkDesk(Clock& clock, Options options) : clock_(clock), options_(std::move(options)) {}
+  WorkDesk(Clock& clock, Options options);
 
-  void rules(PromiseRules rules) { rules_ = std::move(rules), news_ = true; }
+  // Those of the settings. Users are looked up anew; meanwhile a user who was known stays that.
+  void rules(const Settings& settings);
+  // Waits so long for users to be looked up: for who has no loop yet that could be late.
+  void await_users(Duration patience);
   // Processes are listed that often, and never more than once a second.
   void list_every(Duration every) { list_every_ = std::max(kListEvery, every); }
   // The command that governs these GPUs for its time: it stands for jobs that are no processes, and
@@ -54,35 +74,84 @@ class WorkDesk {
   // Whether the GPU with that UUID has a process of the user, as it was last listed.
   bool works_on(const std::string& gpu, std::uint32_t uid) const;
 
+  // The batch job that a listed process is said to be of; empty: nobody said.
+  std::string job_of(std::int64_t pid) const;
   // Counts of beats, for the state file.
   nlohmann::ordered_json beats_json() const;
 
  private:
   struct Listing {
-    const TelemetrySource* source = nullptr;
+    std::optional<std::uint64_t> opening;
     bool under_way = false;
     Instant listed{};
     std::vector<GpuProcess> processes;
   };
+  // A process in the last lists.
+  struct Known {
+    ProcessFacts facts;  // `asked`: its environment's word, else what was said of it
+    enum class Reading { wanted, under_way, over } environment = Reading::wanted;
+    std::string own_word;
+    BeatBook::Announced said;
+    std::string told;  // a word that is not understood
+  };
+  struct Word {
+    std::int64_t pid = 0;
+    std::uint64_t started = 0;
+    std::future<std::string> asked;
+    Instant since{};  // when its turn began
+  };
+  struct Heard {
+    BeatMessage message;
+    BeatServer::Sender sender;
+    std::int64_t pid = 0;  // of whom it is
+  };
+  using Facts = std::map<std::int64_t, ProcessFacts>;
+  using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
+
   void collect(std::span<const Gpu> gpus);
-  void know();
+  void forget_unlisted();
+  void ask_listed();
+  void collect_listed();
+  void ask_words();
+  void collect_words();
+  void settle_word(Known& known);
+  void take_announcements();
+  void ask_senders();
+  void collect_senders();
+  void ask_users();
+  void collect_users();
+  void apply_users();
+  std::vector<std::int64_t> listed_pids() const;
   std::vector<GpuTenants> tenants(std::span<const Gpu> gpus) const;
   std::vector<Tenant> tenants_of(const Listing& listing) const;
+  const ProcessFacts* command_facts() const;
   void add_command(std::vector<GpuTenants>& gpus) const;
 
   Clock& clock_;
   Options options_;
-  PromiseRules rules_;
+  RulesOfSettings rules_;
+  std::map<std::string, std::optional<std::uint32_t>> users_;  // by name; empty: none such
+  std::future<Users> asked_users_;
+  std::optional<Instant> users_again_;
   Duration list_every_ = kListEvery;
   std::int64_t command_ = 0;
-  std::optional<ProcessFacts> command_facts_;
   BeatBook book_;
   std::vector<Listing> listings_;
-  std::map<std::int64_t, ProcessFacts> known_;  // of the processes in the last lists
+  std::map<std::int64_t, Known> known_;
+  std::future<Facts> listed_;  // facts of processes that are new in the lists
+  std::deque<Word> words_;     // as they are being read
+  int stuck_ = 0;
+  std::deque<Heard> waiting_;
+  std::size_t asked_for_ = 0;  // of `waiting_`, from its front, in `senders_`
+  std::future<Facts> senders_;
+  std::shared_ptr<KnownSpeakers> speakers_;  // for `facts_aside_` alone
   std::optional<Instant> next_listing_;
   std::vector<GpuTenants> tenants_;  // that `work_` was made of
   std::vector<GpuWork> work_;
   bool news_ = true;  // since `work_` was made
+  // What may hang holds up no other: what stat and status say, environments, names of users.
+  Aside facts_aside_, users_aside_;
+  std::unique_ptr<Aside> words_aside_;
 };
 
 }  // namespace derate::cli

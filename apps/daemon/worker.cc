@@ -40,6 +40,12 @@ TuneRules tune_rules(const Settings& settings) {
   return {settings.tune_users == "everyone", from_seconds(settings.tune_lease_s)};
 }
 
+WorkDesk::Options desk_options(const WorkerOptions& options) {
+  WorkDesk::Options out = options.desk;
+  out.tell = options.tell;
+  return out;
+}
+
 AttributionDesk::Options told_by(const WorkerOptions& options) {
   AttributionDesk::Options out = options.attribution;
   out.tell = options.tell;
@@ -71,7 +77,7 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       state_(clock, "derated", options_.state_file),
       models_(options_.models, clock,
               [this](const Error& error) { options_.tell("models of work: " + error.message); }),
-      desk_(clock, {.read = options_.process, .tell = options_.tell}),
+      desk_(clock, desk_options(options_)),
       energy_(clock, clients_, held_for(settings_)),
       tune_(clock, clients_, energy_,
             {.file = options_.tune_file,
@@ -81,6 +87,7 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
                                 std::uint32_t uid) { return desk_.works_on(gpu, uid); },
              .knob = knob_hands(*this, clock)}),
       attribution_(clock, told_by(options_), std::nullopt) {
+  attribution_.jobs([this](std::int64_t pid) { return desk_.job_of(pid); });
   attribution_.serve(clients_);
   set_up_desk();
   begin_opening();
@@ -113,6 +120,7 @@ void Worker::add_post(OpenGpu gpu) {
   const std::string uuid = gpu.source->capability().id.uuid;
   Post post;
   post.gpu = std::move(gpu);
+  post.opening = ++openings_;
   if (const auto kept = kept_leases_.find(uuid); kept != kept_leases_.end()) {
     post.lease = std::move(kept->second);
     kept_leases_.erase(kept);
@@ -445,7 +453,7 @@ Result<void> Worker::step() {
 }
 
 void Worker::set_up_desk() {
-  desk_.rules(promise_rules(settings_, options_.tell));
+  desk_.rules(settings_);
   desk_.list_every(from_seconds(settings_.processes_every_s));
   energy_.windows().set_max_gap(held_for(settings_));
   tune_.rules(tune_rules(settings_));
@@ -453,9 +461,9 @@ void Worker::set_up_desk() {
 }
 
 void Worker::attribute() {
-  std::vector<TelemetrySource*> sources;
-  for (const Post& post : posts_) sources.push_back(post.gpu.source.get());
-  attribution_.step(sources);
+  std::vector<AttributionDesk::Gpu> gpus;
+  for (const Post& post : posts_) gpus.push_back({post.gpu.source.get(), post.opening});
+  attribution_.step(gpus);
 }
 
 // Which GPUs are open now, to whoever measures.
@@ -479,7 +487,7 @@ void Worker::tell_gpus() {
 std::vector<WorkDesk::Gpu> Worker::desk_gpus() const {
   std::vector<WorkDesk::Gpu> out;
   for (const Post& post : posts_) {
-    out.push_back({post.gpu.source.get(), std::nullopt});
+    out.push_back({post.gpu.source.get(), post.opening});
     if (const Assignment* by = governing(post)) out.back().policy_delta = policy_delta(by->policy);
   }
   return out;
@@ -554,6 +562,7 @@ void Worker::reopen(std::size_t at) {
   // What was written before it was lost must still be restored in the end.
   if (auto left = governor_->unrestored(at)) post.handed_on = std::move(left);
   const OpenGpu old = std::exchange(post.gpu, std::move(fresh));  // until its seat is another's
+  post.opening = ++openings_;
   (void)governor_->replace(at, seat(post));
   post.expired_since.reset();
   post.reopen_at.reset();

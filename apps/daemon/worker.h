@@ -63,7 +63,7 @@ struct WorkerOptions {
   std::function<void(const std::string& uuid)> release = [](const std::string&) {};
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
   std::function<void(const Record& record)> note = [](const Record&) {};  // each, as it is made
-  ProcessReader process = read_process;
+  WorkDesk::Options desk = {};                // its `tell` is the one above
   AttributionDesk::Options attribution = {};  // without a namer nothing is attributed
 };
 
@@ -116,6 +116,7 @@ class Worker : public TunedGpus {
   };
   struct Post {
     OpenGpu gpu;
+    std::uint64_t opening = 0;  // which this is, of all
     std::optional<Assignment> wanted;
     bool tuned = false;  // its seat carries out a tuning's order, not what is wanted
     std::string policy;  // by which it is governed now; empty: observed
@@ -194,6 +195,7 @@ class Worker : public TunedGpus {
   std::set<std::string> known_;  // UUIDs of the GPUs that were ever open
   OpeningPoll rescan_;
   std::optional<Instant> rescan_at_;
+  std::uint64_t openings_ = 0;
   std::vector<Post> posts_;
   std::unique_ptr<Governor> governor_;       // its seats are `posts_`, in order
   std::vector<std::optional<Record>> last_;  // of each GPU

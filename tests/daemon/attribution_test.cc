@@ -23,12 +23,14 @@ class Attribution : public testing::Test {
   Attribution() {
     house.attribution.file = file;
     house.attribution.where = Aside::Where::at_once;
-    house.attribution.name = [this](const GpuId&, const Tenancy& tenancy) {
+    house.attribution.name = [this](const GpuId&, const Tenancy& tenancy, const SaidJobs& jobs) {
       TenantNames out;
       for (const GpuProcess& process : tenancy.processes) {
         NamedTenant tenant{"pid:" + std::to_string(process.pid), {}};
         tenant.labels.pid = process.pid;
         tenant.labels.user = users[process.pid];
+        if (const auto job = jobs.find(process.pid); job != jobs.end())
+          tenant.labels.job = job->second;
         out.processes.push_back(tenant);
       }
       return out;
@@ -79,6 +81,22 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
   EXPECT_EQ(bill.boards.board_mj, last_mj - *first_mj);
   EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
   EXPECT_EQ(bill.boards.lost_ms, 0);
+}
+
+// Of processes whose environment the daemon may not read.
+TEST_F(Attribution, ABillKnowsTheJobThatWasAnnounced) {
+  house.start();
+  house.run(2s);
+  house.beat(1000, 10, "job=77");
+  house.beat(1001, 11, "job=78 pid=10");  // of another user: not believed
+  house.run(150s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const Bill bill = make_bill(kept(), BillBy::job);
+  const auto line = std::find_if(bill.lines.begin(), bill.lines.end(),
+                                 [](const BillLine& one) { return one.name == "77"; });
+  ASSERT_NE(line, bill.lines.end());
+  EXPECT_GT(line->sums.total_mj(), 0);
+  for (const BillLine& one : bill.lines) EXPECT_NE(one.name, "78");
 }
 
 // The governor reads ten times a second: all that is between two ticks is theirs.

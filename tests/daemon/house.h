@@ -173,10 +173,7 @@ class House {
     options.attribution = attribution;
     options.tell = [this](const std::string& text) { told.push_back(text); };
     options.note = [this](const Record& record) { note(record); };
-    options.process = [this](std::int64_t pid) {
-      const auto at = people.find(pid);
-      return at != people.end() ? std::optional(at->second) : std::nullopt;
-    };
+    options.desk = desk;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     while (round() && !worker->running()) {
     }
@@ -248,9 +245,35 @@ class House {
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;  // the processes of this machine
   AttributionDesk::Options attribution = {};    // without a namer: none
+  WorkDesk::Options desk{.readers = readers(), .where = Aside::Where::at_once};
   std::unique_ptr<Worker> worker;
 
  private:
+  ProcessReaders readers() {
+    ProcessReaders out;
+    const auto of = [this](std::int64_t pid) {
+      const auto at = people.find(pid);
+      return at != people.end() ? std::optional(at->second) : std::nullopt;
+    };
+    out.facts = [of](std::int64_t pid) {
+      auto facts = of(pid);
+      if (facts) facts->asked.clear(), facts->ancestors.clear();
+      return facts;
+    };
+    out.start = [of](std::int64_t pid) {
+      const auto facts = of(pid);
+      return facts ? std::optional(facts->started) : std::nullopt;
+    };
+    out.ancestors = [of](const ProcessFacts& process) {
+      const auto facts = of(process.pid);
+      return facts ? facts->ancestors : std::vector<std::int64_t>();
+    };
+    out.asked = [of](std::int64_t pid) {
+      const auto facts = of(pid);
+      return facts ? facts->asked : "";
+    };
+    return out;
+  }
   Result<OpenGpus> open(const std::string& choice) {
     OpenGpus out;
     std::vector<GpuId> ids;

@@ -63,9 +63,11 @@ TEST(ProcessFacts, AncestorsAreThoseOfTheSession) {
   const Other child([] {}), loner([] { ::setsid(); });
   const auto facts = read_process(child.pid());
   ASSERT_TRUE(facts);
-  ASSERT_FALSE(facts->ancestors.empty());
-  EXPECT_EQ(facts->ancestors.front(), ::getpid());
-  EXPECT_TRUE(read_process(loner.pid())->ancestors.empty());
+  const auto above = read_ancestors(*facts);
+  ASSERT_FALSE(above.empty());
+  EXPECT_EQ(above.front(), ::getpid());
+  EXPECT_TRUE(facts->ancestors.empty());  // for who asks
+  EXPECT_TRUE(read_ancestors(*read_process(loner.pid())).empty());
 }
 
 TEST(ProcessFacts, NamesMayHaveAnyCharacter) {
@@ -81,8 +83,25 @@ TEST(ProcessFacts, TheEnvironmentIsThatOfTheProgram) {
     ::setenv("DERATE_DELTA", "inference", 1);
     ::execlp("sleep", "sleep", "1000", nullptr);
   });
-  EXPECT_EQ(read_process(child.pid())->asked, "inference");
-  EXPECT_EQ(read_process(::getpid())->asked, "");
+  EXPECT_EQ(read_process(child.pid())->asked, "");  // that is for read_asked()
+  EXPECT_EQ(read_asked(child.pid()), "inference");
+  EXPECT_EQ(read_asked(::getpid()), "");
+}
+
+// Of an environment that its owner made large and empty, nothing is looked for far behind.
+TEST(ProcessFacts, AnEnvironmentIsReadNoFurtherThanItsBeginning) {
+  const auto with = [](std::size_t filler) {
+    return [filler] {
+      const std::string before = "A=" + std::string(filler, 'x');
+      const char* environment[] = {before.c_str(), "DERATE_DELTA=0.25", "DERATE_DELTA=0.5",
+                                   nullptr};
+      const char* arguments[] = {"sleep", "1000", nullptr};
+      ::execvpe("sleep", const_cast<char**>(arguments), const_cast<char**>(environment));
+    };
+  };
+  const Other near(with(4080)), far(with(60'000));
+  EXPECT_EQ(read_asked(near.pid()), "0.25");
+  EXPECT_EQ(read_asked(far.pid()), "");
 }
 
 TEST(ProcessFacts, AnotherUserIsHimself) {
@@ -100,23 +119,105 @@ TEST(ProcessFacts, WhoIsGoneHasNone) {
   EXPECT_FALSE(read_process(-1));
 }
 
-TEST(PromiseRulesOfSettings, UsersAreLookedUpOnce) {
+// --- who speaks
+// -----------------------------------------------------------------------------------
+
+// A machine of one process that counts what it is asked.
+struct OneProcess {
+  ProcessFacts facts;
+  int starts = 0, reads = 0, ancestors = 0;
+
+  OneProcess() {
+    facts.pid = 7;
+    facts.uid = 1000;
+    facts.session = 3;
+    facts.started = 5;
+  }
+  ProcessReaders readers() {
+    ProcessReaders out;
+    out.start = [this](std::int64_t) { return ++starts, std::optional(facts.started); };
+    out.facts = [this](std::int64_t pid) {
+      ++reads;
+      ProcessFacts made = facts;
+      made.pid = pid;
+      return std::optional(made);
+    };
+    out.ancestors = [this](const ProcessFacts&) {
+      ++ancestors;
+      return std::vector<std::int64_t>{3};
+    };
+    return out;
+  }
+};
+
+TEST(KnownSpeakers, AreReadOnceWhileTheyAreTheSame) {
+  OneProcess machine;
+  KnownSpeakers known(machine.readers());
+  Instant now{};
+  for (int i = 0; i < 200; ++i) EXPECT_EQ(known.look({7, 1000}, {}, now)->uid, 1000u);
+  EXPECT_EQ(machine.reads, 1);
+  EXPECT_EQ(machine.starts, 199);
+  machine.facts.started = 6;  // the number, given out again
+  EXPECT_EQ(known.look({7, 1000}, {}, now)->started, 6u);
+  EXPECT_EQ(machine.reads, 2);
+  machine.facts.uid = 1001;  // su
+  EXPECT_EQ(known.look({7, 1001}, {}, now)->uid, 1001u);
+  machine.facts.session = 7;  // setsid
+  now += KnownSpeakers::kReadAgain + std::chrono::seconds(1);
+  EXPECT_EQ(known.look({7, 1001}, {}, now)->session, 7);
+}
+
+TEST(KnownSpeakers, AncestorsAreReadWhereTheyMatter) {
+  OneProcess machine;
+  KnownSpeakers known(machine.readers());
+  EXPECT_TRUE(known.look({7, 1000}, {4, 5}, {})->ancestors.empty());
+  EXPECT_EQ(machine.ancestors, 0);
+  for (int i = 0; i < 9; ++i)
+    EXPECT_EQ(known.look({7, 1000}, {4, 3}, {})->ancestors, std::vector<std::int64_t>{3});
+  EXPECT_EQ(machine.ancestors, 1);
+  EXPECT_FALSE(known.look({8, 1000, true}, {}, {})->ancestors.empty());
+}
+
+TEST(KnownSpeakers, AreNoMoreThanSoMany) {
+  OneProcess machine;
+  KnownSpeakers known(machine.readers());
+  for (std::int64_t pid = 1; pid < 10'000; ++pid)
+    (void)known.look({pid, 1000}, {}, Instant{} + std::chrono::milliseconds(pid));
+  EXPECT_EQ(known.size(), KnownSpeakers::kMost);
+  machine.reads = 0;
+  (void)known.look({9'999, 1000}, {}, Instant{} + std::chrono::seconds(10));
+  EXPECT_EQ(machine.reads, 0);  // the last is known
+}
+
+// --- rules
+// ----------------------------------------------------------------------------------------
+
+TEST(PromiseRulesOfSettings, UsersByNameAreForLater) {
   Settings settings;
   settings.max_delta = 0.25;
   settings.jobs = {{"a", "root", "", "inference", 0.02, "f:1:1"},
                    {"b", "4711", "", "batch", {}, "f:2:1"},
                    {"c", "no-such-user", "", "batch", {}, "f:3:1"}};
-  std::string told;
-  const PromiseRules rules = promise_rules(settings, [&](const std::string& text) { told = text; });
-  EXPECT_EQ(told, "f:3:1: this machine has no user 'no-such-user': the rule holds for nobody");
-  ASSERT_EQ(rules.rules.size(), 3u);
-  EXPECT_EQ(rules.rules[0].uid, 0u);
-  EXPECT_EQ(rules.rules[0].delta, Fraction(0.02));
-  EXPECT_TRUE(rules.rules[0].every_phase);
-  EXPECT_EQ(rules.rules[1].uid, 4711u);
-  EXPECT_EQ(rules.rules[1].delta, Fraction(0.3));  // cut to max_delta where it is used
-  EXPECT_TRUE(rules.rules[2].nobody);
-  EXPECT_EQ(rules.max_delta, Fraction(0.25));
+  const RulesOfSettings made = promise_rules(settings);
+  const auto& rules = made.rules.rules;
+  ASSERT_EQ(rules.size(), 3u);
+  EXPECT_TRUE(rules[0].unknown);
+  EXPECT_EQ(rules[0].delta, Fraction(0.02));
+  EXPECT_TRUE(rules[0].every_phase);
+  EXPECT_EQ(rules[1].uid, 4711u);
+  EXPECT_FALSE(rules[1].unknown);
+  EXPECT_EQ(rules[1].delta, Fraction(0.3));  // cut to max_delta where it is used
+  EXPECT_TRUE(rules[2].unknown);
+  EXPECT_EQ(made.rules.max_delta, Fraction(0.25));
+  ASSERT_EQ(made.users.size(), 2u);
+  EXPECT_EQ(made.users[1].rule, 2u);
+  EXPECT_EQ(made.users[1].name, "no-such-user");
+  EXPECT_EQ(made.users[1].where, "f:3:1");
+}
+
+TEST(Users, AreFoundByName) {
+  EXPECT_EQ(*find_user("root"), 0u);
+  EXPECT_EQ(*find_user("no-such-user"), std::nullopt);
 }
 
 }  // namespace
