@@ -3,15 +3,18 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <utility>
 
 #include "apps/common/output.h"
 #include "apps/common/paths.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "beats.h"
 #include "govern/beat_message.h"
+#include "govern/job_classes.h"
 #include "service/beat_socket.h"
 #include "verbs.h"
 
@@ -44,9 +47,39 @@ Result<void> say(const BeatMessage& message) {
                fmt::format("nobody hears beats: no daemon listens on '{}'", sockets.back())};
 }
 
+Result<void> say_environment(std::int64_t pid) {
+  BeatMessage message;
+  message.pid = pid;
+  Result<void> done;
+  if (const char* delta = std::getenv("DERATE_DELTA"); delta != nullptr && *delta != '\0') {
+    if (auto asked = parse_asked_loss(delta); asked.ok())
+      message.asked = delta;
+    else
+      done = std::move(asked).error();
+  }
+  // Of another manager's making it is no number, and nothing that a bill could have.
+  const char* job = std::getenv("SLURM_JOB_ID");
+  if (job != nullptr && parse_number<std::uint32_t>(job)) message.job = job;
+  if (!message.asked.empty() || !message.job.empty()) {
+    TRY(parse_beat(format_beat(message)));
+    TRY(cli::say(message));
+  }
+  return done;
+}
+
+void SaidNowAndThen::say(const Clock& clock) {
+  constexpr Duration kEvery = std::chrono::minutes(1);
+  const Instant now = clock.now();
+  if (next_ && now < *next_) return;
+  next_ = now + kEvery;
+  (void)say_environment(0).ok();  // nobody needs to hear it
+}
+
 namespace {
 
 Result<int> say_each_line(BeatMessage message) {
+  SystemClock clock;
+  SaidNowAndThen environment;
   bool complained = false;
   for (std::string line; std::getline(std::cin, line);) {
     message.done = parse_double(trim(line));
@@ -54,6 +87,7 @@ Result<int> say_each_line(BeatMessage message) {
       write_raw(stdout, line + "\n");  // as it came: it is not ours
       continue;
     }
+    environment.say(clock);
     // Whoever writes to this pipe goes on, heard or not.
     const auto said = say(message);
     if (!said.ok() && said.error().code != Errc::busy && !std::exchange(complained, true))
@@ -65,6 +99,10 @@ Result<int> say_each_line(BeatMessage message) {
 }  // namespace
 
 Result<int> run_verb(const BeatOptions& options) {
+  if (options.announce) {
+    TRY(say_environment(options.pid != 0 ? options.pid : ::getppid()));
+    return 0;
+  }
   BeatMessage message{options.done, options.phase, {}, options.gpu};
   if (options.max_loss) message.max_loss = Fraction(*options.max_loss);
   if (options.from_stdin) {
@@ -77,6 +115,7 @@ Result<int> run_verb(const BeatOptions& options) {
   // This process is gone in a moment: the count is the caller's.
   message.pid = ::getppid();
   TRY(parse_beat(format_beat(message)));
+  (void)say_environment(message.pid).ok();  // a promise that cannot be said costs no beat
   TRY(say(message));
   return 0;
 }

@@ -1,6 +1,10 @@
 // Saying beats from within the command.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
 #include "base/result.h"
 #include "govern/beat_message.h"
 
@@ -9,5 +13,19 @@ namespace derate::cli {
 // To the first daemon that listens and may be believed; one that may not is told of once on
 // standard error. Errors: not_found when none does; those of send_beat().
 Result<void> say(const BeatMessage& message);
+
+// What this environment says of its work (DERATE_DELTA, SLURM_JOB_ID), for a daemon that may not
+// read it: of process `pid`, 0 being this one. Nothing is said where neither is set. Errors: as
+// say().
+Result<void> say_environment(std::int64_t pid);
+
+// The same at the first call and each minute: a daemon may have been started anew.
+class SaidNowAndThen {
+ public:
+  void say(const Clock& clock);
+
+ private:
+  std::optional<Instant> next_;
+};
 
 }  // namespace derate::cli

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <sstream>
 #include <string_view>
@@ -307,8 +308,20 @@ void add_beat(CommandLine& line) {
       ->check(in_range(0, 0.5));
   verb->add_option("-i,--gpu", options.gpu,
                    "The GPUs that it works on; default: those of the calling process");
+  CLI::Option* announce =
+      verb->add_flag("--announce", options.announce,
+                     "Only say DERATE_DELTA and SLURM_JOB_ID of this environment, which the daemon "
+                     "may not be able to read; nothing happens where neither is set")
+          ->excludes("--done", "--stdin", "--phase", "--max-loss", "--gpu");
+  verb->add_option("--pid", options.pid,
+                   "With --announce: of that process and those below it in its session; default: "
+                   "the calling one")
+      ->type_name("PID")
+      ->check(CLI::Range(1, std::numeric_limits<std::int32_t>::max()))
+      ->needs(announce);
   verb->footer(examples({"derate beat --done 1200", "train | derate beat --stdin",
-                         "derate beat --done 17 --phase prefill --max-loss 0.05 -i 0"}) +
+                         "derate beat --done 17 --phase prefill --max-loss 0.05 -i 0",
+                         "derate beat --announce --pid $SLURM_TASK_PID"}) +
                "Only the owner of a process on the GPU is believed, and root.\n");
 }
 

@@ -88,7 +88,8 @@ struct StatusOptions : Common {
 struct BeatOptions {
   std::optional<double> done, max_loss;
   std::string phase, gpu;
-  bool from_stdin = false;
+  bool from_stdin = false, announce = false;
+  std::int32_t pid = 0;  // 0: the caller
 };
 
 struct TuneReplayOptions : Common {

@@ -9,7 +9,9 @@
  * One header, C99 or C++, Linux; elsewhere it does nothing. A call takes some microseconds, keeps
  * nothing open, never waits and never fails: where nobody listens nothing happens. A socket that
  * another user than root has put there gets nothing, which is told once on standard error. Some
- * beats a second are enough; `done` only grows, in whatever unit, and one thread counts it.
+ * beats a second are enough; `done` only grows, in whatever unit, and one thread counts it. With
+ * them goes, at the first and each minute, what the environment promises (DERATE_DELTA) and its
+ * batch job.
  * docs/heartbeats.md of Derate has the message and who is believed. */
 #ifndef DERATE_BEAT_H
 #define DERATE_BEAT_H
@@ -27,6 +29,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #if defined(__STRICT_ANSI__) && !defined(__cplusplus)
@@ -118,21 +121,55 @@ static inline int derate_beat_send(const char* folder, const char* name, const c
   return heard;
 }
 
+/* Says where it is heard: `derate run` that started the program, else derated. */
+static inline void derate_beat_tell(const char* text) {
+  const char* run = getenv("DERATE_RUN_DIR");
+  if (derate_beat_send(getenv("DERATE_BEAT_SOCKET"), "", text)) return;
+  (void)derate_beat_send(run != NULL && *run != '\0' ? run : "/run/derate", "/beat.sock", text);
+}
+
+/* Appends KEY=VARIABLE of the environment where it is a word of characters from `first` to `last`,
+ * as the message can have it. */
+static inline void derate_beat_put_variable(char* text, size_t size, const char* key,
+                                            const char* variable, char first, char last) {
+  const char* value = getenv(variable);
+  size_t length = 0;
+  if (value == NULL) return;
+  while (value[length] >= first && value[length] <= last) ++length;
+  if (length > 0 && length <= 32 && value[length] == '\0') derate_beat_put(text, size, key, value);
+}
+
+/* What this program's environment says of its work (DERATE_DELTA, SLURM_JOB_ID): the daemon may not
+ * be allowed to read it. At the first call, each minute, since a daemon may have been started anew,
+ * and in a child of its own. */
+static inline void derate_beat_announce(void) {
+  static long said_at, said_by; /* whoever comes second says it once more: no harm */
+  const long now = (long)time(NULL), self = (long)getpid();
+  const long before = __atomic_load_n(&said_at, __ATOMIC_RELAXED);
+  char text[128] = "";
+  if (__atomic_load_n(&said_by, __ATOMIC_RELAXED) == self && now >= before && now - before < 60)
+    return;
+  __atomic_store_n(&said_at, now, __ATOMIC_RELAXED);
+  __atomic_store_n(&said_by, self, __ATOMIC_RELAXED);
+  derate_beat_put_variable(text, sizeof text, "delta", "DERATE_DELTA", '!', '~');
+  derate_beat_put_variable(text, sizeof text, "job", "SLURM_JOB_ID", '0', '9');
+  if (*text != '\0') derate_beat_tell(text);
+}
+
 /* Everything that can be said. `done`, `max_loss`: DERATE_BEAT_NONE where not said; `phase` (a word
  * of up to 63 printing characters) and `gpu` (index, UUID or PCI bus id): NULL. A phase and a
  * promise hold until others are said. */
 static inline void derate_beat_say(double done, const char* phase, double max_loss,
                                    const char* gpu) {
   char text[480] = "", number[48];
-  const char* run = getenv("DERATE_RUN_DIR");
+  derate_beat_announce();
   if (derate_beat_number(number, sizeof number, done))
     derate_beat_put(text, sizeof text, "done", number);
   if (phase != NULL && *phase != '\0') derate_beat_put(text, sizeof text, "phase", phase);
   if (derate_beat_number(number, sizeof number, max_loss))
     derate_beat_put(text, sizeof text, "max_loss", number);
   if (gpu != NULL && *gpu != '\0') derate_beat_put(text, sizeof text, "gpu", gpu);
-  if (derate_beat_send(getenv("DERATE_BEAT_SOCKET"), "", text)) return;
-  (void)derate_beat_send(run != NULL && *run != '\0' ? run : "/run/derate", "/beat.sock", text);
+  derate_beat_tell(text);
 }
 
 #else /* not Linux */

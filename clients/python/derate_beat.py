@@ -7,14 +7,16 @@
 
 The standard library only, Linux. A call takes some microseconds, keeps nothing open, never waits
 and never raises: where nobody listens nothing happens. A socket that another user than root has put
-there gets nothing, which is told once on standard error. docs/heartbeats.md of Derate has the
-message and who is believed.
+there gets nothing, which is told once on standard error. With the beats goes, at the first and each
+minute, what the environment promises (DERATE_DELTA) and its batch job. docs/heartbeats.md of Derate
+has the message and who is believed.
 """
 import errno
 import os
 import socket
 import stat
 import sys
+import time
 
 __all__ = ["beat"]
 
@@ -78,6 +80,46 @@ def _believed(path):
     return not doubt
 
 
+_SAY_AGAIN_S = 60
+_said = (0, 0.0)  # by which process, when
+
+
+def _environment():
+    """What this environment says of its work, which the daemon may not be able to read."""
+    fields = []
+    for key, variable, first, last in (("delta", "DERATE_DELTA", "!", "~"),
+                                       ("job", "SLURM_JOB_ID", "0", "9")):
+        value = os.environ.get(variable, "")
+        if 0 < len(value) <= 32 and all(first <= c <= last for c in value):
+            fields.append(f"{key}={value}")
+    return " ".join(fields).encode()
+
+
+def _announce():
+    """At the first beat, each minute, since a daemon may have been started anew, and in a child."""
+    global _said
+    by, at = _said
+    now = time.monotonic()
+    if by == os.getpid() and now - at < _SAY_AGAIN_S:
+        return
+    _said = (os.getpid(), now)
+    text = _environment()
+    if text:
+        _send(text)
+
+
+def _send(text):
+    for path in filter(_believed, _paths()):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
+            try:
+                out.sendto(text, path)
+                return True
+            except OSError as error:
+                if error.errno not in (errno.ENOENT, errno.ECONNREFUSED):
+                    return error.errno == errno.EAGAIN
+    return False
+
+
 def beat(done=None, phase=None, max_loss=None, gpu=None):
     """So much of the work is done, in whatever unit; it only grows.
 
@@ -86,15 +128,7 @@ def beat(done=None, phase=None, max_loss=None, gpu=None):
     process works. True when somebody listens, who may still not believe it.
     """
     try:
-        text = _text(done, phase, max_loss, gpu)
-        for path in filter(_believed, _paths()):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as out:
-                try:
-                    out.sendto(text, path)
-                    return True
-                except OSError as error:
-                    if error.errno not in (errno.ENOENT, errno.ECONNREFUSED):
-                        return error.errno == errno.EAGAIN
+        _announce()
+        return _send(_text(done, phase, max_loss, gpu))
     except Exception:  # no beat is worth the work that it is about
-        pass
-    return False
+        return False

@@ -30,7 +30,9 @@ class Clients(unittest.TestCase):
         self.folder = Path(folder.name)
         self.kept = dict(os.environ)
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(self.kept)))
-        os.environ.pop("DERATE_BEAT_SOCKET", None)
+        for name in ("DERATE_BEAT_SOCKET", "DERATE_DELTA", "SLURM_JOB_ID"):
+            os.environ.pop(name, None)
+        derate_beat._said = (0, 0.0)
         os.environ["DERATE_RUN_DIR"] = folder.name
 
     def listen(self, name="beat.sock"):
@@ -59,6 +61,42 @@ class Clients(unittest.TestCase):
         self.assertEqual(ear.recv(1000), b"max_loss=0.100000")
         derate_beat.beat(max_loss=0.1, gpu=0)
         self.assertEqual(ear.recv(1000), b"max_loss=0.1 gpu=0")
+
+    def test_what_the_environment_says_goes_first(self):
+        ear = self.listen()
+        os.environ.update(DERATE_DELTA="inference", SLURM_JOB_ID="4711")
+        self.c("2", "3")  # three beats of one process
+        derate_beat.beat(1)
+        derate_beat.beat(2)
+        said = [ear.recv(1000) for _ in range(4)]
+        self.assertEqual(said, [b"delta=inference job=4711", b"done=1.000000", b"done=2.000000",
+                                b"done=3.000000"])
+        said = [ear.recv(1000) for _ in range(3)]
+        self.assertEqual(said, [b"delta=inference job=4711", b"done=1.0", b"done=2.0"])
+        # A daemon that was started anew hears it within a minute; a child says it of itself.
+        derate_beat._said = (os.getpid(), time.monotonic() - 61)
+        derate_beat.beat(3)
+        self.assertEqual(ear.recv(1000), b"delta=inference job=4711")
+        self.assertEqual(ear.recv(1000), b"done=3.0")
+        child = os.fork()
+        if child == 0:
+            derate_beat.beat(4)
+            os._exit(0)
+        os.waitpid(child, 0)
+        self.assertEqual(ear.recv(1000), b"delta=inference job=4711")
+
+    def test_what_the_message_cannot_have_is_not_said(self):
+        ear = self.listen()
+        for delta, job, sent in (("five %", "7", b"job=7"), ("x\n<0>", "12a", None),
+                                 ("y" * 33, "", None), ("0.1", "", b"delta=0.1")):
+            os.environ.update(DERATE_DELTA=delta, SLURM_JOB_ID=job)
+            derate_beat._said = (0, 0.0)
+            self.c("1")
+            derate_beat.beat(1)
+            for beat in (b"done=1.000000", b"done=1.0"):
+                if sent:
+                    self.assertEqual(ear.recv(1000), sent)
+                self.assertEqual(ear.recv(1000), beat)
 
     def test_numbers_are_exact_to_the_sixth_place(self):
         ear = self.listen()
