@@ -1916,7 +1916,7 @@ def _(house):
     return stop(house, daemon)
 
 
-# --- an attacker among files and logs --------------------------------------------------------------
+# --- an attacker among files and logs -------------------------------------------------------------
 
 ATTACKER, VICTIM = 65533, 65534
 
@@ -2020,7 +2020,7 @@ def _(house):
         check(all(0x20 <= byte <= 0x7e for byte in line[:-1]), f"does not print: {line!r}")
 
 
-# --- an attacker ----------------------------------------------------------------------------------
+# --- an attacker at the databases -----------------------------------------------------------------
 
 
 FLOOD = """
@@ -2075,3 +2075,108 @@ def _(house):
     out = stop(house, daemon)
     out.note = f"{longest / 2**20:.1f} MiB"
     return out
+
+
+# --- an attacker at the beat socket ---------------------------------------------------------------
+
+
+# Any user may send beats. Both say "ready" when the attack begins.
+NULS = """
+import socket, sys, time
+fields = open("/proc/self/stat").read().rpartition(")")[2].split()
+begin, end = int(fields[50 - 3]), int(fields[51 - 3])  # proc(5): env_start, env_end
+with open("/proc/self/mem", "r+b", buffering=0) as memory:
+    memory.seek(begin)
+    memory.write(bytes(end - begin))
+print("ready", end - begin, flush=True)
+ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+while True:
+    try:
+        ear.sendto(b"done=1", sys.argv[1])
+    except BlockingIOError:
+        pass
+    time.sleep(0.005)
+"""
+
+# Its child holds the lock of its own memory, which who reads its environment or arguments awaits.
+LOCKED_MEMORY = """
+import ctypes, mmap, os, signal, socket, sys, time
+GIB = 16
+child = os.fork()
+if child == 0:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+    for call in (libc.madvise, libc.mprotect):
+        call.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    size = GIB << 30
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000
+    area = libc.mmap(None, size, mmap.PROT_READ, private, -1, 0)
+    libc.madvise(area, size, 15)  # no huge pages
+    if libc.madvise(area, size, 22) != 0:  # all of it the page of zeros: costs no memory
+        os._exit(1)
+    print("ready", flush=True)
+    while True:
+        libc.mprotect(area, size, 0)
+        libc.mprotect(area, size, mmap.PROT_READ)
+ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+while True:
+    try:
+        ear.sendto(b"done=1 pid=%d" % child, sys.argv[1])
+    except BlockingIOError:
+        pass
+    if os.waitpid(child, os.WNOHANG)[0] != 0:
+        print("no such memory here", flush=True)
+        break
+    time.sleep(0.005)
+"""
+
+
+def attacked(house, script, extra=None):
+    """Governs on under the attack for three times `--silence`, by the same worker."""
+    daemon = house.governing()
+    worker = daemon.worker()
+    attacker = house.start("attacker", sys.executable, "-c", script, house.run_dir / "beat.sock",
+                           extra=extra)
+    house.until(lambda: attacker.text(), 60, "the attack begins")
+    if "no such" in attacker.text():
+        raise Skip("this kernel has no MADV_POPULATE_READ")
+    check("ready" in attacker.text(), f"the attacker failed: {attacker.text()}")
+    end = now() + 6
+    while now() < end:
+        others_tick(house)
+    check(alive(worker) and daemon.worker() == worker, "the worker was killed")
+    check(alive(attacker.pid), f"the attacker ended: {attacker.text()}")
+    check(house.state()["beats"]["heard"] > 100, "the beats did not come")
+    attacker.kill_all()
+    return stop(house, daemon)
+
+
+@row("attacker.environment", group=G_ATTACKER, who="derated", when="while it governs", by="worker",
+     fault="200 beats a second of a process whose environment is a MiB of NULs", limit=2,
+     quick=True, outcome="governs on: a beat does not cost an environment")
+def _(house):
+    return attacked(house, NULS, extra={f"FILL{i}": "x" * 120_000 for i in range(9)})
+
+
+@row("attacker.memory", group=G_ATTACKER, who="derated", when="while it governs", by="worker",
+     fault="200 beats a second for a process that holds the lock of its memory", limit=2,
+     outcome="governs on: nothing of a process is read on the loop's thread")
+def _(house):
+    return attacked(house, LOCKED_MEMORY)
+
+
+@row("attacker.log.environment", group=G_ATTACKER, who="derated", when="while it governs", by="worker",
+     fault="`DERATE_DELTA` with line ends, escapes and 20 kB", limit=2, quick=True,
+     outcome="said in one line of printing characters, 32 of them the value's")
+def _(house):
+    daemon = house.governing(capped=False)
+    house.start("job", house.build / "derate", "sim", "job", "GeMM", "-i", 0, "--work", "0", extra={
+        "DERATE_DELTA": "x\n<0>derated: GPU 0 is on fire\x1b]0;owned\a\x1b[2J" + "y" * 20_000})
+    house.until(lambda: "DERATE_DELTA" in daemon.text(), 10, "it is told")
+    for line in daemon.text().splitlines():
+        check(line.startswith("derated: ") and line.isprintable(), f"in the log: {line[:200]!r}")
+        check(len(line) < 200, f"in the log are {len(line)} characters of a line")
+    expect_text(daemon, "DERATE_DELTA 'x?<0>derated: GPU 0 is on fire?]...'")
+    return stop(house, daemon)
