@@ -26,7 +26,7 @@ std::optional<std::uint64_t> read_start(std::int64_t pid);
 // Those above it in its session, nearest first; at most 64.
 std::vector<std::int64_t> read_ancestors(const ProcessFacts& process);
 // Its DERATE_DELTA, the first in the first 32 KiB of its environment. Empty without one, and where
-// it may not be read: that takes the same user, or CAP_SYS_PTRACE.
+// it may not be read (docs/heartbeats.md says by whom it may).
 std::string read_asked(std::int64_t pid);
 // The number of the user of that name; empty where this machine has none. Errors: io when it could
 // not be asked.
