@@ -30,7 +30,7 @@ WorkDesk::WorkDesk(Clock& clock, Options options)
       speakers_(std::make_shared<KnownSpeakers>(options_.readers)),
       facts_aside_(options_.where),
       users_aside_(options_.where),
-      words_aside_(std::make_unique<Aside>(options_.where)) {}
+      words_aside_(std::make_shared<Aside>(options_.where)) {}
 
 // --- users of the rules
 // ---------------------------------------------------------------------------
@@ -194,6 +194,11 @@ void WorkDesk::collect(std::span<const Gpu> gpus) {
   news_ = true;
 }
 
+void WorkDesk::command(std::int64_t pid) {
+  command_ = pid;
+  ask_listed();
+}
+
 std::vector<std::int64_t> WorkDesk::listed_pids() const {
   std::vector<std::int64_t> out;
   for (const Listing& listing : listings_)
@@ -220,13 +225,17 @@ void WorkDesk::ask_listed() {
   std::vector<std::int64_t> wanted = listed_pids();
   std::erase_if(wanted, [&](std::int64_t pid) { return known_.contains(pid); });
   if (wanted.empty()) return;
-  listed_ = facts_aside_.post([wanted = std::move(wanted), readers = options_.readers] {
-    Facts out;
+  listed_words_ = words_aside_;
+  listed_ = facts_aside_.post([wanted = std::move(wanted), readers = options_.readers,
+                               words = words_aside_, room = kMostWords - words_.size()] {
+    std::vector<NewlyListed> out;
     for (const std::int64_t pid : wanted) {
       auto facts = readers.facts(pid);
       if (!facts) continue;
       facts->ancestors = readers.ancestors(*facts);
-      out.emplace(pid, *std::move(facts));
+      out.push_back({*std::move(facts), {}});
+      if (out.size() <= room)
+        out.back().asked = words->post([pid, asked = readers.asked] { return asked(pid); });
     }
     return out;
   });
@@ -235,7 +244,15 @@ void WorkDesk::ask_listed() {
 
 void WorkDesk::collect_listed() {
   if (!is_there(listed_)) return;
-  for (auto& [pid, facts] : listed_.get()) known_.try_emplace(pid, Known{std::move(facts)});
+  for (NewlyListed& one : listed_.get()) {
+    const auto pid = one.facts.pid;
+    const auto started = one.facts.started;
+    const auto [known, is_new] = known_.try_emplace(pid, Known{std::move(one.facts)});
+    // Environments that were asked for behind one that hangs are asked for anew.
+    if (!is_new || !one.asked.valid() || listed_words_ != words_aside_) continue;
+    known->second.environment = Known::Reading::under_way;
+    words_.push_back({pid, started, std::move(one.asked), clock_.now()});
+  }
   forget_unlisted();
   ask_words();
   news_ = true;
@@ -276,7 +293,7 @@ void WorkDesk::collect_words() {
   if (!stuck || stuck_ >= kMostStuck) return;
   // The process that hangs is given up, the others behind it are asked anew.
   ++stuck_;
-  words_aside_ = std::make_unique<Aside>(options_.where);
+  words_aside_ = std::make_shared<Aside>(options_.where);
   const auto waiting = std::exchange(words_, {});
   for (const Word& word : waiting)
     if (Known* known = of(word))

@@ -63,7 +63,7 @@ class WorkDesk {
   void list_every(Duration every) { list_every_ = std::max(kListEvery, every); }
   // The command that governs these GPUs for its time: it stands for jobs that are no processes, and
   // works on all GPUs while no process of its own is seen on any.
-  void command(std::int64_t pid) { command_ = pid; }
+  void command(std::int64_t pid);
 
   void hear(std::string_view text, const BeatServer::Sender& sender);
   // Before a round: what has become known of the work on each GPU, in their order.
@@ -106,6 +106,10 @@ class WorkDesk {
     std::int64_t pid = 0;  // of whom it is
   };
   using Facts = std::map<std::int64_t, ProcessFacts>;
+  struct NewlyListed {
+    ProcessFacts facts;
+    std::future<std::string> asked;  // of its environment; invalid: not asked
+  };
   using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
 
   void collect(std::span<const Gpu> gpus);
@@ -138,8 +142,9 @@ class WorkDesk {
   BeatBook book_;
   std::vector<Listing> listings_;
   std::map<std::int64_t, Known> known_;
-  std::future<Facts> listed_;  // facts of processes that are new in the lists
-  std::deque<Word> words_;     // as they are being read
+  std::future<std::vector<NewlyListed>> listed_;  // processes that are new in the lists
+  std::shared_ptr<Aside> listed_words_;           // where their environments were asked for
+  std::deque<Word> words_;                        // as they are being read
   int stuck_ = 0;
   std::deque<Heard> waiting_;
   std::size_t asked_for_ = 0;  // of `waiting_`, from its front, in `senders_`
@@ -151,7 +156,7 @@ class WorkDesk {
   bool news_ = true;  // since `work_` was made
   // What may hang holds up no other: what stat and status say, environments, names of users.
   Aside facts_aside_, users_aside_;
-  std::unique_ptr<Aside> words_aside_;
+  std::shared_ptr<Aside> words_aside_;
 };
 
 }  // namespace derate::cli

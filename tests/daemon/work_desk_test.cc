@@ -312,7 +312,7 @@ TEST(Sources, AreTheSameByOpeningAndNotByAddress) {
   LazySource source;
   AttributionDesk desk(
       clock, {.name = [](const auto&...) { return TenantNames(); }, .where = Aside::Where::at_once},
-      AttributionDesk::Rules{});
+      attribution_desk_rules(Settings{}));
   const AttributionDesk::Gpu first[] = {{&source, 1}}, second[] = {{&source, 2}};
   source.mute = true;
   desk.step(first);
