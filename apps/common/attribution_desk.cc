@@ -161,10 +161,10 @@ void AttributionDesk::step(std::span<const Gpu> gpus) {
 }
 
 // Before the first tick: what a run that was killed has lost is told even if this one is, too.
-void AttributionDesk::begin_run(std::span<TelemetrySource* const> gpus) {
+void AttributionDesk::begin_run(std::span<const Gpu> gpus) {
   if (store_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
   std::vector<std::string> uuids;
-  for (const TelemetrySource* gpu : gpus) uuids.push_back(gpu->capability().id.uuid);
+  for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
   // Where that cannot be written now it is with the first rows.
   aside_.post([store = store_, now = clock_.wall_now(), uuids = std::move(uuids)] {
     (void)store->begin(now, uuids).ok();

@@ -93,7 +93,7 @@ class AttributionDesk {
   void begin(Seat& seat, const Gpu& gpu);
   void collect(Seat& seat, const Gpu& gpu);
   void take(Seat& seat);
-  void begin_run(std::span<TelemetrySource* const> gpus);
+  void begin_run(std::span<const Gpu> gpus);
   enum class Last : std::uint8_t { no, yes };
   void begin_writing(Last last = Last::no);
   void collect_written();

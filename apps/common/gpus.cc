@@ -25,11 +25,11 @@ const Clock& process_clock() {
 // Each GPU on a thread of its own: one that hangs does not keep the others shut.
 Result<NvmlDevices> open_side_by_side(const std::shared_ptr<const NvmlLibrary>& library) {
   constexpr std::chrono::seconds kDeadline(10);
-  using Outcome = Result<std::unique_ptr<NvmlDevice>>;
-  std::vector<std::future<Outcome>> pending;
+  using Opened = Result<std::unique_ptr<NvmlDevice>>;
+  std::vector<std::future<Opened>> pending;
   const int count = TRY(count_devices(*library));
   for (int index = 0; index < count; ++index) {
-    auto promise = std::make_shared<std::promise<Outcome>>();
+    auto promise = std::make_shared<std::promise<Opened>>();
     pending.push_back(promise->get_future());
     std::thread([promise, library, index] {
       promise->set_value(NvmlDevice::open(library, index, process_clock()));
@@ -46,7 +46,7 @@ Result<NvmlDevices> open_side_by_side(const std::shared_ptr<const NvmlLibrary>& 
           {index, {Errc::gpu_stuck, fmt::format("has not answered for {} s", kDeadline.count())}});
       continue;
     }
-    Outcome device = answer.get();
+    Opened device = answer.get();
     if (device.ok())
       devices.opened.push_back(*std::move(device));
     else

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 
@@ -20,6 +21,7 @@ Json outcome_json(const GpuOutcome& outcome) {
   } else {
     out["error"] = outcome.done.error().message;
     out["exit_code"] = exit_code_of(outcome.done.error().code);
+    out["code"] = word_of(outcome.done.error().code);
   }
   return out;
 }
@@ -41,6 +43,7 @@ Json outcomes_json(std::span<const GpuOutcome> outcomes) {
   if (failure) {
     out["ok"] = false;
     out["exit_code"] = out.contains("message") ? exit_code::kPartial : exit_code_of(*failure);
+    out["code"] = word_of(*failure);
   }
   out["gpus"] = std::move(gpus);
   return out;

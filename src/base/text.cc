@@ -123,7 +123,8 @@ Result<void> flush_folder_of(const std::string& path) {
 // "PATH.PID-NUMBER.tmp": no name that another could have taken before.
 std::string unfinished_name(const std::string& path) {
   std::uint64_t number = 0;
-  (void)::getrandom(&number, sizeof number, GRND_NONBLOCK);
+  // Without enough randomness yet, at boot, the file is still never shared: O_EXCL.
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number) number = 0;
   char text[64];
   std::snprintf(text, sizeof text, ".%d-%016llx", static_cast<int>(::getpid()),
                 static_cast<unsigned long long>(number));

@@ -27,7 +27,7 @@ using std::chrono::milliseconds;
 
 constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
-constexpr Duration kLongestBeat = std::chrono::seconds(1);
+constexpr Duration kMostBetweenBeats = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -395,7 +395,7 @@ RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
 GuardLink::GuardLink(UniqueFd socket, std::string run_folder, Duration silence)
     : socket_(std::move(socket)),
       run_folder_(std::move(run_folder)),
-      beat_every_(std::min(kLongestBeat, silence / 4)) {}
+      beat_every_(std::min(kMostBetweenBeats, silence / 4)) {}
 GuardLink::~GuardLink() = default;
 
 // False while something waits for room.

@@ -11,7 +11,7 @@ namespace {
 constexpr Watts kMostPower{10000};
 // A counter moves in steps, 0.1 s on all that we know: two readings close together may see the
 // energy of a longer time, or none. Assumed: no counter takes longer than this.
-constexpr Duration kCounterStep = std::chrono::seconds(1);
+constexpr Duration kCounterPace = std::chrono::seconds(1);
 
 // Totals at `mark`, from `from` on by power alone.
 EnergyTotals by_power(EnergyTotals from, const EnergyOdometer::Mark& mark) {
@@ -62,11 +62,11 @@ void EnergyOdometer::advance(Instant time) {
 
 bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
   return counter_ && counter >= *counter_ &&
-         counter - *counter_ <= kMostPower * (span + kCounterStep);
+         counter - *counter_ <= kMostPower * (span + kCounterPace);
 }
 
 bool EnergyOdometer::has_moved(Joules counter) const {
-  return counter != counter_ || *now_ - last_.time >= kCounterStep;
+  return counter != counter_ || *now_ - last_.time >= kCounterPace;
 }
 
 void EnergyOdometer::take_counter(Joules counter) {
