@@ -99,7 +99,8 @@ static inline int derate_beat_send(const char* folder, const char* name, const c
     return 0;
   memset(&address, 0, sizeof address);
   address.sun_family = AF_UNIX;
-  snprintf(address.sun_path, sizeof address.sun_path, "%s%s", folder, name);
+  memcpy(address.sun_path, folder, strlen(folder));
+  memcpy(address.sun_path + strlen(folder), name, strlen(name));
   doubt = derate_beat_doubt(address.sun_path);
   if (doubt != NULL) {
     if (!told) fprintf(stderr, "derate: no beat is sent to '%s': %s\n", address.sun_path, doubt);

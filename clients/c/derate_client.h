@@ -99,7 +99,7 @@ typedef struct derate_trial {
 #endif
 
 static inline int derate_client_fail(derate_client* client, int result, const char* what) {
-  snprintf(client->error, sizeof client->error, "%s", what);
+  snprintf(client->error, sizeof client->error, "%.*s", (int)sizeof client->error - 1, what);
   client->code[0] = '\0';
   return result;
 }
@@ -133,7 +133,8 @@ static inline int derate_client_connect(derate_client* client, const char* folde
     return 0;
   memset(&address, 0, sizeof address);
   address.sun_family = AF_UNIX;
-  snprintf(address.sun_path, sizeof address.sun_path, "%s%s", folder, name);
+  memcpy(address.sun_path, folder, strlen(folder));
+  memcpy(address.sun_path + strlen(folder), name, strlen(name));
   patience.tv_sec = 30;
   patience.tv_usec = 0;
   client->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

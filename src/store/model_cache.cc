@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMigrations[] = {
+constexpr const char* kModelMigrations[] = {
     // AUTOINCREMENT: the id of a model that went is never another's.
     R"(CREATE TABLE model (
          id INTEGER PRIMARY KEY AUTOINCREMENT, chip TEXT NOT NULL, form INTEGER NOT NULL,
@@ -29,13 +29,14 @@ constexpr const char* kMigrations[] = {
          with_power BLOB NOT NULL, power_curve BLOB NOT NULL);
        CREATE INDEX model_of_chip ON model (chip, form, kept_unix_nanoseconds);)",
 };
-constexpr const char* kReads[] = {
+constexpr const char* kModelReads[] = {
     "SELECT id, chip, form, kept_unix_nanoseconds, signals, saturated, numbers, progress, "
     "with_power, power_curve FROM model"};
-constexpr SqliteSchema kSchema{0x64726d6f, "models of work", kMigrations, kReads};  // "drmo"
+constexpr SqliteSchema kModelSchema{0x64726d6f, "models of work", kModelMigrations,
+                                    kModelReads};  // "drmo"
 
 // Long enough for a neighbour's write, short for a control loop.
-constexpr int kBusyMilliseconds = 3;
+constexpr int kModelBusyMilliseconds = 3;
 constexpr std::size_t kMostCoefficients = 64;
 
 // Numbers are blobs of IEEE doubles, little-endian: a column of SQLite's own keeps no NaN and makes
@@ -128,7 +129,7 @@ std::optional<PhaseModel> model_of(SQLite::Statement& row, WallTime now) {
   return out;
 }
 
-std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
+std::int64_t unix_nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
@@ -151,7 +152,7 @@ struct Models {
                                               "kept_unix_nanoseconds > ? ORDER BY "
                                               "kept_unix_nanoseconds DESC, id DESC",
                                               kColumns, where));
-    SQLite::bind(row, chip, kModelForm, nanoseconds(now - SqliteModelCache::kOldest));
+    SQLite::bind(row, chip, kModelForm, unix_nanoseconds(now - SqliteModelCache::kOldest));
     std::vector<PhaseModel> out;
     while (row.executeStep())
       if (auto model = model_of(row, now)) out.push_back(*std::move(model));
@@ -175,7 +176,7 @@ struct Models {
                                  belief_blob(model.with_power), belief_blob(model.power_curve)};
     if (model.id != 0) row.bind(1, model.id);
     row.bind(2, model.chip);
-    row.bind(3, nanoseconds(kept));
+    row.bind(3, unix_nanoseconds(kept));
     row.bind(4, signals_text(model.signals));
     row.bind(5, model.saturated ? 1 : 0);
     for (int i = 0; i < 4; ++i) row.bind(6 + i, blobs[i].data(), static_cast<int>(blobs[i].size()));
@@ -195,7 +196,7 @@ struct Models {
                               "AND {} ORDER BY iif(kept_unix_nanoseconds > ?3, 0, "
                               "kept_unix_nanoseconds) DESC, id DESC LIMIT -1 OFFSET ?4)",
                               of));
-      SQLite::bind(many, chip, kModelForm, nanoseconds(now),
+      SQLite::bind(many, chip, kModelForm, unix_nanoseconds(now),
                    static_cast<std::int64_t>(SqliteModelCache::kMostOfAChip));
       many.exec();
     }
@@ -210,8 +211,8 @@ SqliteModelCache::SqliteModelCache(std::string path, const Clock& clock, Tell te
       tell_(std::move(tell)),
       file_(std::make_unique<SqliteFile>(
           SqliteFile::Options{.path = path_,
-                              .schema = kSchema,
-                              .busy_milliseconds = kBusyMilliseconds,
+                              .schema = kModelSchema,
+                              .busy_milliseconds = kModelBusyMilliseconds,
                               .tell = [this](const Error& error) { this->tell(error); }})) {}
 
 SqliteModelCache::~SqliteModelCache() { write_waiting(Duration{}); }

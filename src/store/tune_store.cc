@@ -15,7 +15,7 @@
 namespace derate {
 namespace {
 
-constexpr const char* kMigrations[] = {
+constexpr const char* kTuneMigrations[] = {
     // AUTOINCREMENT: the id of a trial that went is never another's.
     R"(CREATE TABLE job (
          name TEXT PRIMARY KEY, uid INTEGER NOT NULL, spec TEXT NOT NULL,
@@ -67,7 +67,7 @@ constexpr const char* kMigrations[] = {
          INSERT INTO kept VALUES (NEW.uid, NEW.bytes) ON CONFLICT (uid) DO UPDATE
            SET bytes = bytes + excluded.bytes; END;)",
 };
-constexpr const char* kReads[] = {
+constexpr const char* kTuneReads[] = {
     "SELECT name, uid, spec, created_unix_nanoseconds FROM job",
     "SELECT id, job, recurrence, batch_size, exploring, state, epochs, cost_joules, "
     "profiling_cost_joules, epoch_cost_joules, default_epoch_cost_joules, stop_cost_joules, "
@@ -78,16 +78,17 @@ constexpr const char* kReads[] = {
     "reading",
     "SELECT uid, bytes FROM kept",
 };
-constexpr SqliteSchema kSchema{0x64727475, "the jobs that recur", kMigrations, kReads};  // "drtu"
+constexpr SqliteSchema kTuneSchema{0x64727475, "the jobs that recur", kTuneMigrations,
+                                   kTuneReads};  // "drtu"
 
 // Long enough for a reader beside us, short for a control loop.
-constexpr int kBusyMilliseconds = 3;
+constexpr int kTuneBusyMilliseconds = 3;
 
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 WallTime wall_time(std::int64_t nanoseconds) { return WallTime{Duration(nanoseconds)}; }
 
 // Binds the next parameters one by one, and reads columns in the same order.
-struct Binder {
+struct TuneBinder {
   SQLite::Statement& row;
   int at = 0;
   void value(double each) { row.bind(++at, each); }
@@ -159,7 +160,7 @@ std::int64_t bytes_of(const TuneTrialRow& row) {
                                    24 * row.marks.size());
 }
 
-struct Rows {
+struct StoredTuneRows {
   SQLite::Database& sqlite;
 
   TuneRows load() {
@@ -193,7 +194,7 @@ struct Rows {
         "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
         "CONFLICT (name) DO UPDATE SET uid = excluded.uid, spec = excluded.spec, "
         "created_unix_nanoseconds = excluded.created_unix_nanoseconds");
-    Binder bind{statement};
+    TuneBinder bind{statement};
     bind.value(row.name), bind.value(row.uid), bind.value(row.spec), bind.value(row.created);
     statement.exec();
     for (const std::int64_t id : gone) {
@@ -213,7 +214,7 @@ struct Rows {
                                     kTrialColumns, places(kTrialColumnCount))
                       : fmt::format("INSERT INTO trial ({}, bytes) VALUES ({}, ?)", kTrialColumns,
                                     places(kTrialColumnCount)));
-    visit_trial(row, Binder{statement});
+    visit_trial(row, TuneBinder{statement});
     statement.bind(kTrialColumnCount + 1, bytes_of(row));
     statement.exec();
     put_marks(row);
@@ -290,9 +291,9 @@ TuneStore::TuneStore(std::string path, Tell tell)
     : path_(std::move(path)),
       file_(std::make_unique<SqliteFile>(
           SqliteFile::Options{.path = path_,
-                              .schema = kSchema,
+                              .schema = kTuneSchema,
                               .mode = 0600,  // tokens stand in it
-                              .busy_milliseconds = kBusyMilliseconds,
+                              .busy_milliseconds = kTuneBusyMilliseconds,
                               .cut_log = SqliteFile::CutLog::firmly,  // everybody may begin trials
                               .tell = std::move(tell)})) {}
 TuneStore::~TuneStore() = default;
@@ -334,7 +335,7 @@ Result<void> TuneStore::load(const std::function<void(const TuneRows&)>& take) {
     return {};
   }
   return file_->attempt(SqliteFile::Use::read,
-                        [&](SQLite::Database& sqlite) { take(Rows{sqlite}.load()); });
+                        [&](SQLite::Database& sqlite) { take(StoredTuneRows{sqlite}.load()); });
 }
 
 Result<TuneRows> TuneStore::load() {
@@ -344,11 +345,11 @@ Result<TuneRows> TuneStore::load() {
 }
 
 Result<void> TuneStore::put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
-  return write([row, gone](SQLite::Database& sqlite) { Rows{sqlite}.put(row, gone); });
+  return write([row, gone](SQLite::Database& sqlite) { StoredTuneRows{sqlite}.put(row, gone); });
 }
 
 Result<void> TuneStore::put(const TuneTrialRow& row) {
-  return write([row](SQLite::Database& sqlite) { Rows{sqlite}.put(row); });
+  return write([row](SQLite::Database& sqlite) { StoredTuneRows{sqlite}.put(row); });
 }
 
 Result<void> TuneStore::remove_job(const std::string& name) {
@@ -361,8 +362,9 @@ Result<void> TuneStore::remove_job(const std::string& name) {
 
 Result<void> TuneStore::check_room(std::uint32_t uid) {
   if (uid == 0 || !file_->is_open()) return {};
-  const auto bytes = file_->attempt(
-      SqliteFile::Use::read, [&](SQLite::Database& sqlite) { return Rows{sqlite}.kept_by(uid); });
+  const auto bytes = file_->attempt(SqliteFile::Use::read, [&](SQLite::Database& sqlite) {
+    return StoredTuneRows{sqlite}.kept_by(uid);
+  });
   if (!bytes.ok() || *bytes < kMostBytesOfUser) return {};
   constexpr double kMiB = 1 << 20;
   return Error{
@@ -373,14 +375,16 @@ Result<void> TuneStore::check_room(std::uint32_t uid) {
 }
 
 Result<std::vector<TuneReadingRow>> TuneStore::profile(const TuneProfileKey& key) {
-  return file_->attempt(SqliteFile::Use::read,
-                        [&](SQLite::Database& sqlite) { return Rows{sqlite}.profile(key); });
+  return file_->attempt(SqliteFile::Use::read, [&](SQLite::Database& sqlite) {
+    return StoredTuneRows{sqlite}.profile(key);
+  });
 }
 
 Result<void> TuneStore::put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings,
                             WallTime now) {
-  return write(
-      [key, readings, now](SQLite::Database& sqlite) { Rows{sqlite}.put(key, readings, now); });
+  return write([key, readings, now](SQLite::Database& sqlite) {
+    StoredTuneRows{sqlite}.put(key, readings, now);
+  });
 }
 
 }  // namespace derate

@@ -13,7 +13,7 @@
 namespace derate {
 namespace {
 
-constexpr const char* kMigrations[] = {
+constexpr const char* kUsageMigrations[] = {
     R"(CREATE TABLE tenant (
          id INTEGER PRIMARY KEY, gpu TEXT NOT NULL, key TEXT NOT NULL, pid INTEGER NOT NULL,
          process TEXT NOT NULL, user TEXT NOT NULL, container TEXT NOT NULL,
@@ -48,7 +48,7 @@ constexpr const char* kMigrations[] = {
        INSERT INTO run SELECT 1000 * ifnull(max(written_run_seconds), 0), 0, 0 FROM bucket;
        DROP TABLE hours;)",
 };
-constexpr const char* kReads[] = {
+constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
     "tenant",
     "SELECT bucket_unix_seconds, tenant, base_mj, context_mj, dynamic_mj, sigma_mj, unsure_mj, "
@@ -58,10 +58,11 @@ constexpr const char* kReads[] = {
     "SELECT bucket_unix_seconds, seconds, written_run_seconds FROM bucket",
     "SELECT total_ms, until_unix_ms, open FROM run",
 };
-constexpr SqliteSchema kSchema{0x64727573, "energy by tenant", kMigrations, kReads};  // "drus"
+constexpr SqliteSchema kUsageSchema{0x64727573, "energy by tenant", kUsageMigrations,
+                                    kUsageReads};  // "drus"
 
-constexpr int kBusyMilliseconds = 200;  // of a thread of its own, and of readers
-constexpr std::int64_t kNoPid = -1;     // in a UNIQUE, where NULLs are never equal
+constexpr int kUsageBusyMilliseconds = 200;  // of a thread of its own, and of readers
+constexpr std::int64_t kNoPid = -1;          // in a UNIQUE, where NULLs are never equal
 constexpr std::int64_t kMinute = 60, kQuarter = 900;
 
 constexpr const char* kTenantColumns =
@@ -82,7 +83,7 @@ constexpr const char* kAddBoard =
 std::int64_t unix_seconds(WallTime time) {
   return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
 }
-WallTime wall_time(std::int64_t unix_s) { return WallTime{std::chrono::seconds(unix_s)}; }
+WallTime wall_time_of(std::int64_t unix_s) { return WallTime{std::chrono::seconds(unix_s)}; }
 
 std::int64_t unix_ms(WallTime time) {
   return std::chrono::floor<std::chrono::milliseconds>(time).time_since_epoch().count();
@@ -92,20 +93,20 @@ std::int64_t milliseconds(Duration time) {
 }
 
 // Binds one parameter after the other.
-struct Binder {
+struct UsageBinder {
   SQLite::Statement& row;
   int at = 0;
-  Binder& operator<<(std::int64_t value) { return row.bind(++at, value), *this; }
-  Binder& operator<<(const std::string& value) { return row.bind(++at, value), *this; }
+  UsageBinder& operator<<(std::int64_t value) { return row.bind(++at, value), *this; }
+  UsageBinder& operator<<(const std::string& value) { return row.bind(++at, value), *this; }
 };
 
-Binder& operator<<(Binder& out, const UsageRow& row) {
+UsageBinder& operator<<(UsageBinder& out, const UsageRow& row) {
   const TenantLabels& who = row.labels;
   return out << row.gpu << row.key << who.pid.value_or(kNoPid) << who.process << who.user
              << who.container << who.name_space << who.pod << who.job << who.instance;
 }
 
-Binder& operator<<(Binder& out, const UsageSums& sums) {
+UsageBinder& operator<<(UsageBinder& out, const UsageSums& sums) {
   return out << sums.base_mj << sums.context_mj << sums.dynamic_mj << sums.sigma_mj
              << sums.unsure_mj << sums.time_ms;
 }
@@ -135,7 +136,7 @@ std::string among(const std::vector<std::string>& gpus) {
 
 void bind(SQLite::Statement& row, WallTime from, WallTime to,
           const std::vector<std::string>& gpus) {
-  Binder out{row};
+  UsageBinder out{row};
   // A bucket begins on a whole second.
   const auto whole = [](WallTime time) {
     return std::chrono::ceil<std::chrono::seconds>(time).time_since_epoch().count();
@@ -169,7 +170,7 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
   while (row.executeStep()) {
     UsageRow& tenant = out.emplace_back(tenant_of(row));
     const auto sum = [&](int at) { return row.getColumn(10 + at).getInt64(); };
-    tenant.bucket = wall_time(sum(0));
+    tenant.bucket = wall_time_of(sum(0));
     tenant.sums = {sum(1), sum(2), sum(3), sum(4), sum(5), sum(6)};
   }
   return out;
@@ -185,11 +186,11 @@ void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
   bind(board, from, to, gpus);
   while (board.executeStep()) {
     const auto sum = [&](int at) { return board.getColumn(at).getInt64(); };
-    out.boards.push_back({wall_time(sum(1)),
+    out.boards.push_back({wall_time_of(sum(1)),
                           board.getColumn(0).getString(),
                           {sum(3), sum(4), sum(5), sum(6), sum(7)}});
-    out.first = std::min(out.first.value_or(WallTime::max()), wall_time(sum(1)));
-    out.last = std::max(out.last.value_or(WallTime::min()), wall_time(sum(2)));
+    out.first = std::min(out.first.value_or(WallTime::max()), wall_time_of(sum(1)));
+    out.last = std::max(out.last.value_or(WallTime::min()), wall_time_of(sum(2)));
   }
 }
 
@@ -204,8 +205,8 @@ std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, Wall
                           length_of(sqlite), kInTime, among(gpus)));
   bind(row, from, to, gpus);
   while (row.executeStep()) {
-    const UsageLoss loss{wall_time(row.getColumn(0).getInt64()),
-                         wall_time(row.getColumn(1).getInt64()), row.getColumn(2).getInt64()};
+    const UsageLoss loss{wall_time_of(row.getColumn(0).getInt64()),
+                         wall_time_of(row.getColumn(1).getInt64()), row.getColumn(2).getInt64()};
     if (out.empty() || loss.from > out.back().to) {
       out.push_back(loss);
     } else {
@@ -237,13 +238,13 @@ struct Books {
         sqlite,
         "SELECT id FROM tenant WHERE gpu = ? AND key = ? AND pid = ? AND process = ? AND user = ? "
         "AND container = ? AND name_space = ? AND pod = ? AND job = ? AND instance = ?");
-    Binder to_known{known};
+    UsageBinder to_known{known};
     to_known << row;
     if (known.executeStep()) return known.getColumn(0).getInt64();
     SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant ({}) VALUES "
                                                 "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                                                 kTenantColumns));
-    Binder to_fresh{fresh};
+    UsageBinder to_fresh{fresh};
     to_fresh << row;
     fresh.exec();
     return sqlite.getLastInsertRowid();
@@ -256,7 +257,7 @@ struct Books {
         sqlite,
         "INSERT INTO bucket VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET written_run_seconds = "
         "max(written_run_seconds, excluded.written_run_seconds)");
-    Binder out{row};
+    UsageBinder out{row};
     out << bucket << kMinute << now_run_s;
     row.exec();
   }
@@ -264,7 +265,7 @@ struct Books {
   void add(const UsageRow& row) {
     SQLite::Statement one(
         sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
-    Binder out{one};
+    UsageBinder out{one};
     out << unix_seconds(row.bucket) << id_of(row) << row.sums;
     one.exec();
   }
@@ -272,7 +273,7 @@ struct Books {
   void add(const UsageBoardRow& row) {
     SQLite::Statement one(
         sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard));
-    Binder out{one};
+    UsageBinder out{one};
     out << unix_seconds(row.bucket) << row.gpu << row.sums.board_mj << row.sums.unallocated_mj
         << row.sums.by_power_mj << row.sums.time_ms << row.sums.lost_ms;
     one.exec();
@@ -374,8 +375,8 @@ UsageStore::UsageStore(std::string path, Tell tell)
     : path_(std::move(path)),
       file_(std::make_unique<SqliteFile>(SqliteFile::Options{
           .path = path_,
-          .schema = kSchema,
-          .busy_milliseconds = kBusyMilliseconds,
+          .schema = kUsageSchema,
+          .busy_milliseconds = kUsageBusyMilliseconds,
           .cut_log = SqliteFile::CutLog::at_once,  // on the caller's thread, which may wait
           .tell = std::move(tell)})) {}
 UsageStore::~UsageStore() = default;
@@ -425,8 +426,8 @@ Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,
   if (::access(path.c_str(), R_OK) != 0)
     return Error{Errc::no_permission, fmt::format("'{}': may not be read", path)};
   try {
-    SQLite::Database sqlite(path, SQLite::OPEN_READONLY, kBusyMilliseconds);
-    check_schema(sqlite, kSchema);
+    SQLite::Database sqlite(path, SQLite::OPEN_READONLY, kUsageBusyMilliseconds);
+    check_schema(sqlite, kUsageSchema);
     return read_all(sqlite, from, to, gpus);
   } catch (const SQLite::Exception& problem) {
     return sqlite_error(problem, path);

@@ -167,7 +167,7 @@ TEST_F(Attribution, AGpuThatComesAndGoesFillsNoLog) {
 TEST(AttributionPages, HoldSomeGpusAtATime) {
   House house(3);
   house.attribution.where = Aside::Where::at_once;
-  house.attribution.name = [](const GpuId&, const Tenancy& tenancy) {
+  house.attribution.name = [](const GpuId&, const Tenancy& tenancy, const SaidJobs&) {
     TenantNames out;
     for (const GpuProcess& process : tenancy.processes)
       out.processes.push_back({"pid:" + std::to_string(process.pid), {}});

@@ -28,7 +28,7 @@ struct Scene : House {
     person(0, 17, 1000);
     attribution.where = Aside::Where::at_once;
     attribution.file = folder + "/state/usage.db";
-    attribution.name = [](const GpuId&, const Tenancy& tenancy) {
+    attribution.name = [](const GpuId&, const Tenancy& tenancy, const SaidJobs&) {
       return TenantNames{.processes =
                              std::vector<NamedTenant>(tenancy.processes.size(), {"a", {}})};
     };

@@ -36,7 +36,7 @@ struct LateHouse : House {
   LateHouse(int gpus, int rounds_later) : House(gpus) {
     answer_later(rounds_later);
     attribution.where = Aside::Where::at_once;
-    attribution.name = [](const GpuId&, const Tenancy&) { return TenantNames(); };
+    attribution.name = [](const GpuId&, const Tenancy&, const SaidJobs&) { return TenantNames(); };
   }
 };
 
