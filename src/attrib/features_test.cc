@@ -11,7 +11,7 @@ namespace {
 RC_GTEST_PROP(Features, AreSharesWhateverTheTickHolds, ()) {
   const TenantTick tenant = absurd_tenant(0);
   for (const double feature : power_features(tenant, any_share()))
-    RC_ASSERT(feature >= 0 && feature <= 1);
+    RC_ASSERT((feature >= 0 && feature <= 1));
 }
 
 RC_GTEST_PROP(Features, CoreScaleIsAShareAndGrowsWithTheClock, ()) {
@@ -20,7 +20,7 @@ RC_GTEST_PROP(Features, CoreScaleIsAShareAndGrowsWithTheClock, ()) {
   };
   RC_ASSERT(core_scale(clock(), Megahertz(1980)) <= 1);
   const double scale = core_scale(Megahertz(900), clock());
-  RC_ASSERT(scale >= 0 && scale <= 1);
+  RC_ASSERT((scale >= 0 && scale <= 1));
   const double mhz = *rc::gen::inRange(1, 1980);
   RC_ASSERT(core_scale(Megahertz(mhz), Megahertz(1980)) <
             core_scale(Megahertz(mhz + 1), Megahertz(1980)));

@@ -50,7 +50,7 @@ RC_GTEST_PROP(NonNegative, FindsTheOptimum, (std::uint64_t seed)) {
       length += table.row(i)[j] * table.row(i)[j];
     }
     const double slack = 1e-5 * std::sqrt(length);
-    RC_ASSERT(std::isfinite(found[j]) && found[j] >= 0);
+    RC_ASSERT((std::isfinite(found[j]) && found[j] >= 0));
     RC_ASSERT(gain <= slack);
     if (found[j] > 0) RC_ASSERT(gain >= -slack);
     if (length == 0) RC_ASSERT(found[j] == 0);

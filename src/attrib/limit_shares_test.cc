@@ -60,7 +60,7 @@ RC_GTEST_PROP(LimitSharesProperty, AddUpToWhatIsDrawn, ()) {
   const std::vector<double> shares = shares_of_a_limit(game.wants, game.limit);
   RC_ASSERT(std::abs(sum(shares) - std::min(sum(game.wants), game.limit)) < 1e-6);
   for (std::size_t i = 0; i < shares.size(); ++i)
-    RC_ASSERT(shares[i] >= 0 && shares[i] <= game.wants[i] + 1e-9);
+    RC_ASSERT((shares[i] >= 0 && shares[i] <= game.wants[i] + 1e-9));
 }
 
 RC_GTEST_PROP(LimitSharesProperty, AreTheSameForTheSameWantAndNoneForNone, ()) {

@@ -255,12 +255,12 @@ RC_GTEST_PROP(OnlineProperty, AbsurdTicksPoisonNothing, ()) {
   const auto method = make_online_split(kBoard);
   for (int i = 0; i < 100; ++i) {
     const auto estimate = method->step(absurd_tick());
-    RC_ASSERT(std::isfinite(estimate.base.value()) && std::isfinite(estimate.context.value()));
+    RC_ASSERT((std::isfinite(estimate.base.value()) && std::isfinite(estimate.context.value())));
     const double to_base = estimate.residual_to_base.value();
-    RC_ASSERT(to_base >= 0 && to_base <= 1);
+    RC_ASSERT((to_base >= 0 && to_base <= 1));
     for (const TenantEstimate& one : estimate.tenants) {
-      RC_ASSERT(std::isfinite(one.dynamic.value()) && one.dynamic.value() >= 0);
-      RC_ASSERT(std::isfinite(one.sigma->value()) && one.sigma->value() >= 0);
+      RC_ASSERT((std::isfinite(one.dynamic.value()) && one.dynamic.value() >= 0));
+      RC_ASSERT((std::isfinite(one.sigma->value()) && one.sigma->value() >= 0));
     }
   }
   // What was told can be a board that draws nothing for centuries: that is unlearned slowly (0.31
@@ -276,7 +276,7 @@ RC_GTEST_PROP(OnlineProperty, SharesOfThePriorAreShares, ()) {
   for (int i = 0; i < 10; ++i)
     for (const TenantEstimate& one : method->step(any_split_tick(any_tenant)).tenants)
       if (one.prior_share)
-        RC_ASSERT(*one.prior_share >= Fraction(0) && *one.prior_share <= Fraction(1));
+        RC_ASSERT((*one.prior_share >= Fraction(0) && *one.prior_share <= Fraction(1)));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ RC_GTEST_PROP(SettleProperty, AddsUpToTheMillijouleAndNothingIsNegative, ()) {
     std::int64_t all = split->unallocated_mj;
     RC_ASSERT(split->unallocated_mj >= 0);
     for (const TenantEnergy& tenant : split->tenants) {
-      RC_ASSERT(tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0);
+      RC_ASSERT((tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0));
       all += tenant.total_mj();
     }
     RC_ASSERT(all == energy);

@@ -103,7 +103,7 @@ RC_GTEST_PROP(SplitMethodsProperty, GiveFiniteWattsForAnyTick, ()) {
       const PowerEstimate estimate = split->step(tick);
       RC_ASSERT(estimate.tenants.size() == tick.tenants.size());
       for (const double watts : dynamic_watts(estimate))
-        RC_ASSERT(std::isfinite(watts) && watts >= 0);
+        RC_ASSERT((std::isfinite(watts) && watts >= 0));
       const auto settled = settle(tick, estimate, IdleRule::unallocated);
       std::int64_t all = settled->unallocated_mj;
       for (const TenantEnergy& tenant : settled->tenants) all += tenant.total_mj();

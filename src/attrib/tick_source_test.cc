@@ -63,15 +63,15 @@ TenantKeys any_keys() {
 void check_sound(const SourcedTick& sourced) {
   const AttribTick& tick = sourced.tick;
   RC_ASSERT(tick.length > Duration::zero());
-  RC_ASSERT(tick.energy_mj || !sourced.reason().empty());
-  RC_ASSERT(!tick.energy_mj || *tick.energy_mj >= 0);
+  RC_ASSERT((tick.energy_mj || !sourced.reason().empty()));
+  RC_ASSERT((!tick.energy_mj || *tick.energy_mj >= 0));
   std::vector<std::string> keys;
   for (const TenantTick& tenant : tick.tenants) {
     RC_ASSERT(!tenant.key.empty());
     keys.push_back(tenant.key);
     for (const auto& share : {std::optional(tenant.share), std::optional(tenant.memory_share),
                               tenant.activity.sm, tenant.activity.dram, tenant.sm_utilisation})
-      RC_ASSERT(!share || (share->value() >= 0 && share->value() <= 1));
+      RC_ASSERT((!share || (share->value() >= 0 && share->value() <= 1)));
   }
   std::sort(keys.begin(), keys.end());
   RC_ASSERT(std::adjacent_find(keys.begin(), keys.end()) == keys.end());
@@ -80,7 +80,7 @@ void check_sound(const SourcedTick& sourced) {
 std::int64_t sum_of(const Split& split) {
   std::int64_t out = split.unallocated_mj;
   for (const TenantEnergy& tenant : split.tenants) {
-    RC_ASSERT(tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0);
+    RC_ASSERT((tenant.base_mj >= 0 && tenant.context_mj >= 0 && tenant.dynamic_mj >= 0));
     out += tenant.total_mj();
   }
   RC_ASSERT(split.unallocated_mj >= 0);
@@ -117,7 +117,7 @@ RC_GTEST_PROP(TickSource, SplitsAddUpToTheCounterPiecewise, ()) {
     const auto tick = source.next(now, any_keys());
     if (!tick) continue;
     check_sound(*tick);
-    RC_ASSERT(!broken || (!tick->tick.energy_mj && !tick->reason().empty()));
+    RC_ASSERT((!broken || (!tick->tick.energy_mj && !tick->reason().empty())));
     if (const auto split = settle(tick->tick, method->step(tick->tick), IdleRule::by_slice))
       got += sum_of(*split);
   }

@@ -98,7 +98,7 @@ RC_GTEST_PROP(TimeShares, AreSharesWhateverIsRead, ()) {
     const auto now = shares.step(tick_of(readings));
     RC_ASSERT(now.size() == readings.size());
     for (const auto& one : now)
-      RC_ASSERT(one && one->share >= 0 && one->share <= 1 && one->sd >= 0 && one->sd <= 1);
+      RC_ASSERT((one && one->share >= 0 && one->share <= 1 && one->sd >= 0 && one->sd <= 1));
   }
 }
 

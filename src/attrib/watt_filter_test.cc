@@ -203,9 +203,9 @@ RC_GTEST_PROP(WattFilterProperty, NobodyEverGivesPowerBack, ()) {
     const double said = filter.learn(scene, *rc::gen::inRange(-500, 2000));
     RC_ASSERT(std::isfinite(said));
     const auto told = filter.tell(scene);
-    RC_ASSERT(told.base >= 0 && told.context >= 0);
+    RC_ASSERT((told.base >= 0 && told.context >= 0));
     for (const auto& watts : told.tenants)
-      RC_ASSERT(std::isfinite(watts.mean) && watts.mean >= 0 && std::isfinite(watts.sd));
+      RC_ASSERT((std::isfinite(watts.mean) && watts.mean >= 0 && std::isfinite(watts.sd)));
   }
 }
 

@@ -68,8 +68,8 @@ TEST(PrintingText, HasNoControlCharacterAndStaysUtf8) {
       for (std::size_t i = 0; i < out.size(); ++i) {
         const auto c = static_cast<unsigned char>(out[i]);
         const bool kept = lines == Lines::many && (c == '\n' || c == '\t');
-        RC_ASSERT(kept || (c >= ' ' && c != 0x7f));
-        RC_ASSERT(c != 0xc2 || static_cast<unsigned char>(out[i + 1]) >= 0xa0);
+        RC_ASSERT((kept || (c >= ' ' && c != 0x7f)));
+        RC_ASSERT((c != 0xc2 || static_cast<unsigned char>(out[i + 1]) >= 0xa0));
       }
       RC_ASSERT(printing_text(out, lines) == out);
     }
@@ -115,8 +115,8 @@ TEST(CsvText, IsOneCellAndNoFormula) {
   EXPECT_TRUE(rc::check([] {
     const std::string text = *bytes();
     const std::string cell = unquoted(csv_text(text));
-    RC_ASSERT(cell.empty() || std::string("=+-@\t\r\n").find(cell.front()) == std::string::npos);
-    RC_ASSERT(cell == printing_text(text) || cell == "'" + printing_text(text));
+    RC_ASSERT((cell.empty() || std::string("=+-@\t\r\n").find(cell.front()) == std::string::npos));
+    RC_ASSERT((cell == printing_text(text) || cell == "'" + printing_text(text)));
   }));
   EXPECT_EQ(csv_text("bert"), "bert");
   EXPECT_EQ(csv_text("train, 1"), "\"train, 1\"");

@@ -100,7 +100,7 @@ RC_GTEST_PROP(JobClassesProperty, NothingOfAValueIsShownThatALogWouldObey, (std:
   const auto asked = parse_asked_loss(text);
   if (asked.ok()) return;
   const std::string& message = asked.error().message;
-  for (const char c : message) RC_ASSERT(c >= ' ' && c <= '~');
+  for (const char c : message) RC_ASSERT((c >= ' ' && c <= '~'));
   const std::string around = parse_asked_loss("").error().message;
   RC_ASSERT(message.size() <= around.size() + 32 + 3);
 }

@@ -103,7 +103,7 @@ RC_GTEST_PROP(LockWatchProperty, AnObedientGpuIsNeverAccused, ()) {
     estimate.gpu_utilisation = Fraction(*rc::gen::inRange(0, 2));
     estimate.throttle_reasons = 0;
     const LockState state = watch.look(estimate);
-    RC_ASSERT(state != LockState::without_effect && state != LockState::drifted);
+    RC_ASSERT((state != LockState::without_effect && state != LockState::drifted));
   }
 }
 

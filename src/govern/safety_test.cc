@@ -173,10 +173,10 @@ RC_GTEST_PROP(SafetyProperty, WakingNeverLeavesTheParkedClock, (unsigned seed)) 
     const bool spoke = e.freshness == Freshness::fresh && decision.kind != Kind::hold;
     if (spoke) said = decision;
     rig.tick(decision, e);
-    RC_ASSERT(!rig.locked || (*rig.locked >= 1000_MHz && *rig.locked <= 1500_MHz));
+    RC_ASSERT((!rig.locked || (*rig.locked >= 1000_MHz && *rig.locked <= 1500_MHz)));
     if (asleep || e.freshness != Freshness::fresh) continue;
     if (rig.locked == 1000_MHz)
-      RC_ASSERT(rig.top == 1000_MHz || (said.kind == Kind::set && said.clock <= 1000_MHz));
+      RC_ASSERT((rig.top == 1000_MHz || (said.kind == Kind::set && said.clock <= 1000_MHz)));
   }
 }
 
@@ -232,7 +232,7 @@ RC_GTEST_PROP(SafetyProperty, NeverAboveTheLoweredTop, (unsigned seed)) {
     if (random() % 3 == 0) decision = set(static_cast<double>(900 + random() % 700));
     if (random() % 10 == 0) decision = kRelease;
     rig.tick(decision, at(tick * 200ms, random() % 10 == 0, hot));
-    if (rig.top < 1500_MHz) RC_ASSERT(rig.locked && *rig.locked <= rig.top);
+    if (rig.top < 1500_MHz) RC_ASSERT((rig.locked && *rig.locked <= rig.top));
   }
 }
 
@@ -266,7 +266,7 @@ RC_GTEST_PROP(SafetyProperty, LowersAtMostOnceASecondAndRaisesAtOnce, (unsigned 
     if (as_published || !before || decision.clock >= *before)
       RC_ASSERT(rig.locked == decision.clock);
     if (as_published || !before || *rig.locked >= *before) continue;
-    RC_ASSERT(!lowered || time - *lowered >= Duration(1s));
+    RC_ASSERT((!lowered || time - *lowered >= Duration(1s)));
     lowered = time;
   }
 }

@@ -100,7 +100,7 @@ RC_GTEST_PROP(CgroupProp, AContainerOfAPodIsFoundInEveryForm, ()) {
   const auto labels = parse_cgroup(file_of(pod_path(uid, id)));
   RC_ASSERT(labels.pod_uid == uid);
   RC_ASSERT(labels.container == id);
-  RC_ASSERT(labels.in_kubernetes && !labels.in_slurm);
+  RC_ASSERT((labels.in_kubernetes && !labels.in_slurm));
 }
 
 RC_GTEST_PROP(CgroupProp, AJobIsFoundInEveryForm, (std::uint32_t uid)) {
@@ -111,7 +111,7 @@ RC_GTEST_PROP(CgroupProp, AJobIsFoundInEveryForm, (std::uint32_t uid)) {
   RC_ASSERT(labels.job == std::to_string(job));
   RC_ASSERT(labels.step == step);
   RC_ASSERT(labels.uid == (first && uid != UINT32_MAX ? std::optional(uid) : std::nullopt));
-  RC_ASSERT(labels.in_slurm && !labels.in_kubernetes && labels.container.empty());
+  RC_ASSERT((labels.in_slurm && !labels.in_kubernetes && labels.container.empty()));
 }
 
 // Who owns a group can make any group below it: none of them makes it another's.
@@ -133,8 +133,8 @@ RC_GTEST_PROP(CgroupProp, WhatStandsBelowChangesNobody, ()) {
 RC_GTEST_PROP(CgroupProp, AUserCannotBecomeAPodOrAJob, ()) {
   const std::string lies = *rc::gen::element(pod_path(kUid, kId), job_path(7, "0", 0, true));
   const auto labels = parse_cgroup(file_of("/user.slice/user-1000.slice/user@1000.service" + lies));
-  RC_ASSERT(labels.pod_uid.empty() && labels.job.empty());
-  RC_ASSERT(!labels.in_kubernetes && !labels.in_slurm);
+  RC_ASSERT((labels.pod_uid.empty() && labels.job.empty()));
+  RC_ASSERT((!labels.in_kubernetes && !labels.in_slurm));
 }
 
 // Pieces of what is looked for, and any bytes between them.

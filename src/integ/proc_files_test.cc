@@ -68,8 +68,8 @@ RC_GTEST_PROP(ProcText, AnyTextHasAStatOrNone, (std::string text, std::uint32_t 
       "1 (" + text + ") S 2 3 4 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " + std::to_string(started) + " 0";
   const auto stat = parse_proc_stat(line);
   RC_ASSERT(stat);
-  RC_ASSERT(stat->name == text && stat->started == started);
-  RC_ASSERT(stat->parent == 2 && stat->group == 3 && stat->session == 4);
+  RC_ASSERT((stat->name == text && stat->started == started));
+  RC_ASSERT((stat->parent == 2 && stat->group == 3 && stat->session == 4));
 }
 
 }  // namespace

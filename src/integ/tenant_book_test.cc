@@ -152,7 +152,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
   for (const NamedTenant& tenant : book.name(gpu(), of(list)).processes) {
     RC_ASSERT(keys.insert(tenant.key).second);
     for (const std::string* text : {&tenant.key, &tenant.labels.process})
-      for (const char c : *text) RC_ASSERT(c >= 0x20 && c <= 0x7e);
+      for (const char c : *text) RC_ASSERT((c >= 0x20 && c <= 0x7e));
     RC_ASSERT(tenant.labels.process.size() <= 128);
   }
 }

@@ -558,8 +558,8 @@ RC_GTEST_PROP(Geepafs, StaysOnSupportedClocksInsideTheEnvelope, (unsigned seed))
     if (d.kind == Kind::set)
       RC_ASSERT(std::binary_search(now.clocks().begin(), now.clocks().end(), d.clock));
     if (d.expected_performance)
-      RC_ASSERT(d.expected_performance->value() <= 1 &&
-                std::isfinite(d.expected_performance->value()));
+      RC_ASSERT(
+          (d.expected_performance->value() <= 1 && std::isfinite(d.expected_performance->value())));
   }
 }
 

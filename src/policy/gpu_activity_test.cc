@@ -64,7 +64,7 @@ RC_GTEST_PROP(GpuActivityProperty, IsTheFormula, (unsigned pick)) {
   const double wanted = low + (high - low) * activity / utilisation;
   const Megahertz clock = first_clock(chip, busy(activity, utilisation));
   RC_ASSERT(clock.value() >= wanted - 1e-6);
-  RC_ASSERT(envelope.stepped(clock, -1).value() < wanted + 1e-6 || clock == envelope.lowest());
+  RC_ASSERT((envelope.stepped(clock, -1).value() < wanted + 1e-6 || clock == envelope.lowest()));
 }
 
 TEST(GpuActivity, ScalesActivityWithTheTimeInKernels) {

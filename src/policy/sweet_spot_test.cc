@@ -54,7 +54,7 @@ RC_GTEST_PROP(SweetSpotProperty, HoldsWhatIsSharedAndBusyAndNothingElse, ()) {
   Rig rig(kMaxElse);
   const Decision settled = rig.ticks(100, tenants, busy);
   RC_ASSERT(capped(settled) == (tenants > 1 && busy > 90));
-  RC_ASSERT(capped(settled) || settled.clock == Megahertz(1530));
+  RC_ASSERT((capped(settled) || settled.clock == Megahertz(1530)));
 }
 
 // However the readings go, the cap comes or goes at most once in `dwell`.

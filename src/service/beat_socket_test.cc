@@ -9,7 +9,6 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -151,7 +150,7 @@ TEST_F(BeatTest, FilesAreNotTaken) {
   }
   hear();
   EXPECT_EQ(heard_.size(), sent);
-  for (int i = 0; i < 3000 && files() != before; ++i) std::this_thread::sleep_for(10ms);
+  for (int i = 0; i < 3000 && files() != before; ++i) clock_.sleep_until(clock_.now() + 10ms);
   EXPECT_EQ(files(), before);
 }
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <thread>
 
 #include "base/check.h"
+#include "base/clock.h"
 
 namespace derate {
 namespace {
@@ -74,7 +74,8 @@ TEST(FileCloser, SaysWhenNothingMoreShouldCome) {
   }
   EXPECT_TRUE(closer.is_full());
   slow.theirs = UniqueFd();
-  for (int i = 0; i < 3000 && closer.is_full(); ++i) std::this_thread::sleep_for(10ms);
+  SystemClock clock;
+  for (int i = 0; i < 3000 && closer.is_full(); ++i) clock.sleep_until(clock.now() + 10ms);
   EXPECT_FALSE(closer.is_full());
 }
 

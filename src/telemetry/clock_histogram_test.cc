@@ -52,7 +52,7 @@ RC_GTEST_PROP(ClockHistogramProperty, TheBinsAddUpToTheTime, (unsigned seed)) {
   Duration sum{};
   for (const auto& [clock, held] : histogram.bins()) sum += held;
   RC_ASSERT(sum == time);
-  if (histogram.mean()) RC_ASSERT(*histogram.mean() >= 900_MHz && *histogram.mean() <= 903_MHz);
+  if (histogram.mean()) RC_ASSERT((*histogram.mean() >= 900_MHz && *histogram.mean() <= 903_MHz));
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ RC_GTEST_PROP(EnergyWindowsProperty, AdjacentOnesAddUpAndInnerOnesAreNoLarger, (
   const GpuEnergy& all = got.at("all");
   RC_ASSERT(std::abs((*sum.energy - all.energy.value_or(Joules(0))).value()) < kRounding);
   RC_ASSERT(std::abs((*sum.integrated - all.integrated.value_or(Joules(0))).value()) < kRounding);
-  RC_ASSERT(sum.uncovered == all.uncovered && sum.dark == all.dark);
+  RC_ASSERT((sum.uncovered == all.uncovered && sum.dark == all.dark));
   RC_ASSERT(sum.counter_resets == all.counter_resets);
 }
 
@@ -181,7 +181,7 @@ RC_GTEST_PROP(EnergyWindowsProperty, WhatIsSeenIsExact, (unsigned seed)) {
     const double truth = run.truth.joules(one->begin, one->end);
     RC_ASSERT(std::abs(energy.energy->value() - truth) < kRounding);
     RC_ASSERT(std::abs(energy.integrated->value() - truth) < kRounding);
-    RC_ASSERT(energy.uncovered == Duration{} && energy.dark == Duration{});
+    RC_ASSERT((energy.uncovered == Duration{} && energy.dark == Duration{}));
     if (seed % 3 == 2 && one->end > one->begin) RC_ASSERT(energy.source == EnergySource::counter);
     if (seed % 3 == 0) RC_ASSERT(energy.source == EnergySource::integrated);
   }

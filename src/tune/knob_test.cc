@@ -68,7 +68,7 @@ RC_GTEST_PROP(KnobSearch, NeverGoesBelowWhatWasTooSlow, (bool by_slowdown)) {
     search.add(reading);
     if (reading.rate * slowest < 1) floor = std::max(floor, *next);
   }
-  RC_ASSERT(!by_slowdown || search.best().rate * 1.1 >= search.reference().rate);
+  RC_ASSERT((!by_slowdown || search.best().rate * 1.1 >= search.reference().rate));
 }
 
 TEST(KnobSearch, MeasuresFourOfSevenLimitsWhereTheBestIsUsual) {

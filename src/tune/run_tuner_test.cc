@@ -142,12 +142,12 @@ RC_GTEST_PROP(RunTuner, EndsAtTheBestHoweverTheJobReports, ()) {
   RC_ASSERT(job.work.rate_at(tuner.best()->setting) * options.search.guard * 1.01 >=
             job.work.rate_at(300));
   for (const KnobReading& reading : tuner.readings()) {
-    RC_ASSERT(std::isfinite(reading.rate) && std::isfinite(reading.power.value()));
+    RC_ASSERT((std::isfinite(reading.rate) && std::isfinite(reading.power.value())));
     RC_ASSERT(std::abs(reading.rate / job.work.rate_at(reading.setting) - 1) < 0.02);
     RC_ASSERT(std::abs(reading.power.value() / job.work.power_at(reading.setting) - 1) < 0.02);
   }
   const double cost = tuner.profiling_cost().value();
-  RC_ASSERT(std::isfinite(cost) && cost >= 0);
+  RC_ASSERT((std::isfinite(cost) && cost >= 0));
   job.run(tuner, 5min);  // and there it stays
   RC_ASSERT(tuner.tunings() == 1);
 }
@@ -199,7 +199,7 @@ RC_GTEST_PROP(RunTuner, StandsWhateverIsReported, ()) {
     RC_ASSERT(std::binary_search(all.begin(), all.end(), order.setting));
     RC_ASSERT(std::isfinite(tuner.profiling_cost().value()));
     for (const KnobReading& reading : tuner.readings())
-      RC_ASSERT(std::isfinite(reading.rate) && std::isfinite(reading.power.value()));
+      RC_ASSERT((std::isfinite(reading.rate) && std::isfinite(reading.power.value())));
   }
 }
 

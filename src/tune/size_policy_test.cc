@@ -150,8 +150,8 @@ RC_GTEST_PROP(SizePolicies, DeadAndRunningTrialsStallNothing, ()) {
     }
     const SizeChoice choice = policy.choose(job.problem, trials);
     for (const Trial& other : trials)
-      RC_ASSERT(!choice.exploring || other.state != TrialState::running || !other.exploring ||
-                other.batch_size != choice.batch_size);
+      RC_ASSERT((!choice.exploring || other.state != TrialState::running || !other.exploring ||
+                 other.batch_size != choice.batch_size));
     Trial& trial = trials.emplace_back();
     trial.id = i + 1;
     trial.recurrence = recurrence;
@@ -192,7 +192,7 @@ RC_GTEST_PROP(SizePolicies, OddTrialsGiveSoundChoices, ()) {
     const SizeChoice choice = policy.choose(some, trials);
     RC_ASSERT(std::find(some.batch_sizes.begin(), some.batch_sizes.end(), choice.batch_size) !=
               some.batch_sizes.end());
-    RC_ASSERT(!choice.stop_cost || (std::isfinite(*choice.stop_cost) && *choice.stop_cost > 0));
+    RC_ASSERT((!choice.stop_cost || (std::isfinite(*choice.stop_cost) && *choice.stop_cost > 0)));
     (void)policy.watch(some, trials, trials.size() - 1, choice);
   }
 }
@@ -247,8 +247,8 @@ RC_GTEST_PROP(TuneSizes, KeepsItsBudget, ()) {
       run_try(*(*find_size_policy("tune")), job, trials, recurrence, random);
       paid += trials.back().cost;
     } while (trials.back().state != TrialState::reached);
-    RC_ASSERT(recurrence + 1 < SizeProblem::kFreeRuns ||
-              paid <= 1.25 * by_default * (recurrence + 1) * (1 + 1e-9));
+    RC_ASSERT((recurrence + 1 < SizeProblem::kFreeRuns ||
+               paid <= 1.25 * by_default * (recurrence + 1) * (1 + 1e-9)));
   }
 }
 

@@ -511,7 +511,7 @@ class Street {
         ++seen;
         RC_ASSERT(begun_.at(id) == std::pair(name, t.batch_size));
         RC_ASSERT(++tries[std::pair(name, t.recurrence)] <= TrialBook::kMostTries);
-        RC_ASSERT(t.cost >= cost_[id] && t.profiling_cost <= t.cost);
+        RC_ASSERT((t.cost >= cost_[id] && t.profiling_cost <= t.cost));
         cost_[id] = t.cost;
         if (t.state != TrialState::running) continue;
         for (const std::string& gpu : trial.gpus) RC_ASSERT(gpus.emplace(gpu, id).second);
@@ -538,8 +538,8 @@ class Street {
     for (const std::int64_t id : job.trials) {
       const Trial& t = book_.find(id)->trial;
       const auto before = last.find(t.recurrence);
-      RC_ASSERT(before == last.end() ||
-                (before->second != TrialState::running && before->second != TrialState::reached));
+      RC_ASSERT((before == last.end() ||
+                 (before->second != TrialState::running && before->second != TrialState::reached)));
       last[t.recurrence] = t.state;
     }
   }
@@ -568,8 +568,8 @@ class Street {
               .second;
       RC_ASSERT(fresh);
     } else {
-      RC_ASSERT(trial.error().code == Errc::busy || trial.error().code == Errc::not_found ||
-                trial.error().code == Errc::not_supported);
+      RC_ASSERT((trial.error().code == Errc::busy || trial.error().code == Errc::not_found ||
+                 trial.error().code == Errc::not_supported));
     }
   }
 
@@ -679,7 +679,7 @@ RC_GTEST_PROP(TrialBook, ADeadClientNeverStallsPruning, ()) {
   const BookJob& job = book.jobs().at("bert");
   (void)book.expire(now, {});
   const auto choice = choose_size(job.spec, book.trials_of(job));
-  RC_ASSERT(!choice.ok() || choice->exploring || explored > 0);
+  RC_ASSERT((!choice.ok() || choice->exploring || explored > 0));
 }
 
 // In place of the file there is a folder, for a while.

@@ -291,13 +291,14 @@ TEST_P(LateAttribution, APauseAndAResumeInOneRoundLoseNothing) {
   expect_whole_bill();
 }
 
+// And one that comes and goes is told of no more often.
 TEST_P(LateAttribution, AGpuThatIsLostWhileACallIsUnderWayIsToldOnce) {
   house.start();
   for (int i = 0; i < 4; ++i) {
     house.run(10s + i * 300ms);
     house.trouble(0).faults.gpu_lost = true;
     house.run(30s);
-    EXPECT_EQ(told_failures(), i + 1);
+    EXPECT_EQ(told_failures(), 1);
     house.trouble(0).faults.gpu_lost = false;
     house.run(30s);
   }
@@ -355,9 +356,10 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
 }
 
 RC_GTEST_PROP(WatchedJsonProperty, ComesBackAsItWas, ()) {
-  const auto watched =
-      *rc::gen::build<Watched>(rc::gen::set(&Watched::readings), rc::gen::set(&Watched::clocks),
-                               rc::gen::set(&Watched::clock_mhz), rc::gen::set(&Watched::capped));
+  Watched watched{.readings = *rc::gen::inRange(0, 1 + int{GpuAttribution::kMostWatched})};
+  watched.clocks = *rc::gen::inRange(0, watched.readings + 1);
+  watched.capped = *rc::gen::inRange(0, watched.readings + 1);
+  watched.clock_mhz = *rc::gen::inRange(0, 4'000'000) / 7.0;
   const auto back = watched_of(parse_json(json_text(watched_json(watched))));
   RC_ASSERT(back.ok());
   RC_ASSERT(*back == watched);

@@ -36,7 +36,7 @@ const std::string kForged = "x\n<0>derated: GPU 0 is on fire\x1b]0;owned\a\x1b[2
 
 RC_GTEST_PROP(Output, ALogLineIsOneLineOfPrintingAscii, (const std::string& text)) {
   const std::string out = written(stderr, [&] { tell_line("derated", text + kForged); });
-  RC_ASSERT(out.starts_with("derated: ") && out.ends_with('\n'));
+  RC_ASSERT((out.starts_with("derated: ") && out.ends_with('\n')));
   RC_ASSERT(out.size() <= kLongestLogLine + 1);
   RC_ASSERT(std::all_of(out.begin(), out.end() - 1, [](char c) { return c >= ' ' && c <= '~'; }));
 }
@@ -72,11 +72,11 @@ TEST(Output, JsonPrintsAndSaysTheSame) {
 RC_GTEST_PROP(Output, ATerminalGetsOurColoursAndNoOtherEscape, (const std::string& text)) {
   const std::string own = "\033[31mbad\033[0m";
   const std::string out = shown_text(own + text + kForged + "\033[1;31m" + own, true);
-  RC_ASSERT(out.starts_with(own) && out.ends_with("?[1;31m" + own));
+  RC_ASSERT((out.starts_with(own) && out.ends_with("?[1;31m" + own)));
   for (auto at = out.find('\033'); at != out.npos; at = out.find('\033', at + 1)) {
     const std::string code = out.substr(at, out.find('m', at) + 1 - at);
-    RC_ASSERT(code == "\033[31m" || code == "\033[0m" || code == "\033[32m" || code == "\033[2m" ||
-              code == "\033[1m");
+    RC_ASSERT((code == "\033[31m" || code == "\033[0m" || code == "\033[32m" || code == "\033[2m" ||
+               code == "\033[1m"));
   }
   RC_ASSERT(shown_text(out, false).find('\033') == std::string::npos);
 }

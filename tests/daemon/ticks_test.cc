@@ -94,9 +94,9 @@ RC_GTEST_PROP(Ticks, AnyBytesAreReadOrRefused, ()) {
   }
   for (const char end : {'\n', '\r'}) std::replace(line.begin(), line.end(), end, ' ');
   const auto taken = ticks->take(line);
-  RC_ASSERT(taken.ok() || taken.error().code == Errc::bad_data);
+  RC_ASSERT((taken.ok() || taken.error().code == Errc::bad_data));
   const auto head = TicksReader::create(line, *attribution_rules(Settings{}));
-  RC_ASSERT(head.ok() || head.error().code == Errc::bad_data);
+  RC_ASSERT((head.ok() || head.error().code == Errc::bad_data));
 }
 
 TEST(Ticks, NumbersThatCannotBeAreNamed) {

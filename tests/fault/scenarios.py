@@ -2018,6 +2018,7 @@ def _(house):
         check(line.startswith(b"derated: ") or line.startswith(b"derate: "), f"forged: {line!r}")
         check(len(line) <= 2001 and line.endswith(b"\n"), f"{len(line)} bytes: {line[:80]!r}")
         check(all(0x20 <= byte <= 0x7e for byte in line[:-1]), f"does not print: {line!r}")
+    return out
 
 
 # --- an attacker at the databases -----------------------------------------------------------------
@@ -2167,8 +2168,8 @@ def _(house):
     return attacked(house, LOCKED_MEMORY)
 
 
-@row("attacker.log.environment", group=G_ATTACKER, who="derated", when="while it governs", by="worker",
-     fault="`DERATE_DELTA` with line ends, escapes and 20 kB", limit=2, quick=True,
+@row("attacker.log.environment", group=G_ATTACKER, who="derated", when="while it governs",
+     by="worker", fault="`DERATE_DELTA` with line ends, escapes and 20 kB", limit=2, quick=True,
      outcome="said in one line of printing characters, 32 of them the value's")
 def _(house):
     daemon = house.governing(capped=False)

@@ -29,7 +29,7 @@ def configure():
 
 
 def lint(name):
-    """What clang-tidy says of a file, and of the headers that it includes; empty when all is well."""
+    """What clang-tidy says of a file and the headers that it includes; empty when all is well."""
     done = subprocess.run(["clang-tidy-14", "--quiet", "-p", BUILD, ROOT / name], cwd=ROOT,
                           check=False, capture_output=True, text=True)
     return done.stdout.replace(f"{ROOT}/", "") if done.returncode != 0 else ""

@@ -247,7 +247,7 @@ RC_GTEST_PROP(SimSensorsProperty, TheEnergyCounterStepsUpToTheTruth, ()) {
     const Joules shown = sensors.shown().energy;
     RC_ASSERT(shown >= before);
     if (shown != before) {
-      RC_ASSERT(changed_at == 0 || i - changed_at == every);
+      RC_ASSERT((changed_at == 0 || i - changed_at == every));
       changed_at = i;
       // Whole millijoules, none of them too many.
       RC_ASSERT(shown.value() <= truth + 1e-6);

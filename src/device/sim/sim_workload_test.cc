@@ -186,7 +186,7 @@ RC_GTEST_PROP(MakeWorkload, ShowsOnlyTheCountersOfItsRow, ()) {
   WorkloadFit fit = any_fit(chip);
   const Workload bare = make_workload(fit, chip);
   for (const OperatingPoint& point : bare.phases[0].points) {
-    RC_ASSERT(!point.gpu_utilisation && !point.memory_utilisation);
+    RC_ASSERT((!point.gpu_utilisation && !point.memory_utilisation));
     RC_ASSERT(point.activity == kNothing);
   }
   fit.serial_c = 0;  // all of the time is inside kernels

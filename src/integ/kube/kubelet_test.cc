@@ -52,7 +52,7 @@ RC_GTEST_PROP(PodMemoryProp, TheLastAnswerCountsForItsTime, ()) {
     }
     const bool counts = last && now - last->first <= PodMemory::kKeep;
     RC_ASSERT(memory.devices() == (counts ? last->second : std::vector<PodDevice>()));
-    RC_ASSERT(text.empty() || text != before);  // nothing is told twice running
+    RC_ASSERT((text.empty() || text != before));  // nothing is told twice running
     if (!text.empty()) before = text;
   }
 }
@@ -234,8 +234,8 @@ RC_GTEST_FIXTURE_PROP(Kubelet, AnyBytesAreRefused, ()) {
   const auto answer = ask();
   server.join();
   RC_ASSERT(!answer.ok());
-  RC_ASSERT(answer.error().code == Errc::bad_data || answer.error().code == Errc::io ||
-            answer.error().code == Errc::query_failed);
+  RC_ASSERT((answer.error().code == Errc::bad_data || answer.error().code == Errc::io ||
+             answer.error().code == Errc::query_failed));
 }
 
 TEST_F(Kubelet, FramesWithoutEndAreGivenUp) {

@@ -97,7 +97,7 @@ RC_GTEST_PROP(PodResourcesProp, AnyBytesAreReadOrRefused, (const std::string& by
   for (const std::string& message :
        {bytes, text_field(1, bytes), text_field(1, text_field(3, text_field(2, bytes)))}) {
     const auto devices = parse_pod_resources(message);
-    RC_ASSERT(devices.ok() || devices.error().code == Errc::bad_data);
+    RC_ASSERT((devices.ok() || devices.error().code == Errc::bad_data));
   }
 }
 
