@@ -158,7 +158,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
 }
 
 TEST_F(Book, AMillionProcessesLeaveNothingBehind) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef DERATE_SANITIZED
   constexpr int kTicks = 500;  // a twentieth of them: each costs ten times as much
 #else
   constexpr int kTicks = 10'000;
