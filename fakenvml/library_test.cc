@@ -6,6 +6,7 @@
 #include <set>
 
 #include "fakenvml/exports.h"
+#include "fakenvml/library_path.h"
 #include "fakenvml/test_served.h"
 
 namespace derate::fakenvml {
@@ -15,7 +16,7 @@ using nvml::Device, nvml::EnableState, nvml::Return;
 using namespace std::chrono_literals;
 
 void* symbol(const char* name) {
-  static void* const library = ::dlopen(DERATE_FAKENVML, RTLD_NOW | RTLD_LOCAL);
+  static void* const library = ::dlopen(kLibraryPath, RTLD_NOW | RTLD_LOCAL);
   CHECK(library != nullptr);
   void* const found = ::dlsym(library, name);
   CHECK(found != nullptr);

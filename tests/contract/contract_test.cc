@@ -11,6 +11,7 @@
 #include "device/replay/trace_writer.h"
 #include "device/sim/sim_device.h"
 #include "device/sim/sim_mig.h"
+#include "fakenvml/library_path.h"
 #include "fakenvml/test_served.h"
 
 namespace derate {
@@ -424,7 +425,7 @@ class NvmlSubject final : public Subject {
     pass(2s);
     served_.start_job(below_the_limit(chip).name, 0, 0, mig ? kAtWork : 0);
     pass(2s);
-    auto library = NvmlLibrary::load(DERATE_FAKENVML);
+    auto library = NvmlLibrary::load(fakenvml::kLibraryPath);
     CHECK(library.ok());
     auto device = NvmlDevice::open(*std::move(library), 0, served_.clock());
     CHECK(device.ok());

@@ -7,6 +7,7 @@
 
 #include "device/nvml/nvml_device.h"
 #include "device/sim/sim_device.h"
+#include "fakenvml/library_path.h"
 #include "fakenvml/test_served.h"
 
 namespace derate {
@@ -55,7 +56,7 @@ TEST_P(TwoDoors, AnyScriptReadsTheSame) {
   SimGpu gpu(chip_, {.seed = 42});
   SimDevice inside(gpu, clock, 0);
   ASSERT_TRUE(inside.read({}).ok());
-  auto library = NvmlLibrary::load(DERATE_FAKENVML);
+  auto library = NvmlLibrary::load(fakenvml::kLibraryPath);
   ASSERT_TRUE(library.ok());
   const auto outside = NvmlDevice::open(*library, 0, served.clock());
   ASSERT_TRUE(outside.ok());
