@@ -11,7 +11,7 @@
 namespace derate {
 namespace {
 
-constexpr std::size_t kColumns = 6;
+constexpr std::size_t kTestColumns = 6;
 
 double dot(std::span<const double> a, const std::vector<double>& b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -21,10 +21,10 @@ double dot(std::span<const double> a, const std::vector<double>& b) {
 FitTable any_rows(std::mt19937_64& random, std::size_t rows) {
   std::uniform_real_distribution<double> share(0, 1);
   std::vector<double> sizes;
-  for (std::size_t j = 0; j < kColumns; ++j)
+  for (std::size_t j = 0; j < kTestColumns; ++j)
     sizes.push_back(random() % 6 == 0 ? 0 : std::pow(10, 8 * share(random) - 4));
   const bool twins = random() % 3 == 0;
-  FitTable table{.columns = kColumns};
+  FitTable table{.columns = kTestColumns};
   for (std::size_t i = 0; i < rows; ++i) {
     std::vector<double> row;
     for (const double size : sizes) row.push_back(size * share(random));
@@ -41,8 +41,8 @@ RC_GTEST_PROP(NonNegative, FindsTheOptimum, (std::uint64_t seed)) {
   std::mt19937_64 random(seed);
   const FitTable table = any_rows(random, 1 + random() % 60);
   const std::vector<double> found = fit_non_negative(table);
-  RC_ASSERT(found.size() == kColumns);
-  for (std::size_t j = 0; j < kColumns; ++j) {
+  RC_ASSERT(found.size() == kTestColumns);
+  for (std::size_t j = 0; j < kTestColumns; ++j) {
     double gain = 0, length = 0;
     for (std::size_t i = 0; i < table.rows(); ++i) {
       const double left = table.targets[i] - dot(table.row(i), found);
@@ -62,16 +62,16 @@ RC_GTEST_PROP(NonNegative, FindsTheCoefficientsThatMadeTheData, (std::uint64_t s
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<double> share(0, 1);
   std::vector<double> truth;
-  for (std::size_t j = 0; j < kColumns; ++j)
+  for (std::size_t j = 0; j < kTestColumns; ++j)
     truth.push_back(random() % 3 == 0 ? 0 : 500 * share(random));
-  FitTable table{.columns = kColumns};
+  FitTable table{.columns = kTestColumns};
   for (int i = 0; i < 40; ++i) {
     std::vector<double> row;
-    for (std::size_t j = 0; j < kColumns; ++j) row.push_back(share(random));
+    for (std::size_t j = 0; j < kTestColumns; ++j) row.push_back(share(random));
     table.add(row, dot(row, truth));
   }
   const std::vector<double> found = fit_non_negative(table);
-  for (std::size_t j = 0; j < kColumns; ++j) RC_ASSERT(std::abs(found[j] - truth[j]) < 1e-6);
+  for (std::size_t j = 0; j < kTestColumns; ++j) RC_ASSERT(std::abs(found[j] - truth[j]) < 1e-6);
 }
 
 TEST(NonNegativeFit, KnowsNothingWithoutRows) {

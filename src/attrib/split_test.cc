@@ -17,7 +17,7 @@
 namespace derate {
 namespace {
 
-const BoardFacts kBoard{
+const BoardFacts kPlainBoard{
     .chip = "H200", .base = Watts(75), .context = Watts(42), .highest_clock = Megahertz(1980)};
 
 // Two workloads at several levels, on the whole GPU and on an instance.
@@ -43,15 +43,15 @@ std::vector<TrainingRun> some_runs() {
 std::unique_ptr<SplitMethod> make_any(const SplitMethodInfo& method) {
   static const std::vector<TrainingRun> runs = some_runs();
   const std::string_view name = method.name;
-  if (!method.needs_training) return method.make(kBoard);
-  if (name == "offline-linear") return make_offline_linear(kBoard, runs);
-  if (name == "offline-trees") return make_offline_trees(kBoard, runs);
+  if (!method.needs_training) return method.make(kPlainBoard);
+  if (name == "offline-linear") return make_offline_linear(kPlainBoard, runs);
+  if (name == "offline-trees") return make_offline_trees(kPlainBoard, runs);
   if (name == "workload-models")
-    return make_workload_models(kBoard, runs, [](std::string_view key) {
+    return make_workload_models(kPlainBoard, runs, [](std::string_view key) {
       return std::string(key < "3" ? "gemm" : key < "6" ? "copy" : "");
     });
   CHECK(name == "exact-curve");
-  return make_exact_curve(kBoard, [](const TenantTick& tenant, Megahertz clock) {
+  return make_exact_curve(kPlainBoard, [](const TenantTick& tenant, Megahertz clock) {
     return Watts(tenant.share.value() * clock.value() * (tenant.context ? 0.2 : 0.1));
   });
 }

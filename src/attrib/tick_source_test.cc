@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::optional<Fraction> any_share() {
+std::optional<Fraction> maybe_a_share() {
   const double value = *rc::gen::weightedOneOf<double>(
       {{6, rc::gen::map(rc::gen::inRange(0, 101), [](int p) { return p / 100.0; })},
        {2, rc::gen::element(1.29, -0.1, kNaN, 1e300)}});
@@ -26,8 +26,8 @@ GpuInstance any_instance(int id) {
   GpuInstance out{.id = id, .slices = *rc::gen::inRange(-1, 9)};
   out.memory_slices = *rc::gen::inRange(-1, 9);
   out.multiprocessors = *rc::gen::inRange(-1, 140);
-  out.activity.sm = any_share();
-  out.activity.dram = any_share();
+  out.activity.sm = maybe_a_share();
+  out.activity.dram = maybe_a_share();
   return out;
 }
 
@@ -35,7 +35,7 @@ GpuInstance any_instance(int id) {
 Tenancy any_reading(Instant time) {
   Tenancy out{.mig = *rc::gen::arbitrary<bool>()};
   out.board.time = time;
-  out.board.activity.sm = any_share();
+  out.board.activity.sm = maybe_a_share();
   out.board.power_usage = Watts(*rc::gen::element(0.0, 250.0, -1.0, kNaN, 1e7));
   if (*rc::gen::arbitrary<bool>()) {
     out.slices = *rc::gen::inRange(0, 8);
@@ -44,7 +44,7 @@ Tenancy any_reading(Instant time) {
   const int tenants = *rc::gen::inRange(0, 5);
   for (int i = 0; i < tenants; ++i) {
     out.instances.push_back(any_instance(i));
-    GpuProcess process{.pid = 100 + i, .sm_utilisation = any_share()};
+    GpuProcess process{.pid = 100 + i, .sm_utilisation = maybe_a_share()};
     if (*rc::gen::arbitrary<bool>()) process.gpu_instance = *rc::gen::inRange(0, 5);
     out.processes.push_back(process);
   }

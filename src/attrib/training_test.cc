@@ -8,12 +8,13 @@
 namespace derate {
 namespace {
 
-const BoardFacts kBoard{.highest_clock = Megahertz(2000)};
+const BoardFacts kTrainedBoard{.highest_clock = Megahertz(2000)};
 
 double watts_of(const PowerFeatures& watts, const TrainingPoint& point) {
   double out = 0;
-  const PowerFeatures features = power_features(point.activity, point.share, point.memory_share,
-                                                core_scale(point.clock, kBoard.highest_clock));
+  const PowerFeatures features =
+      power_features(point.activity, point.share, point.memory_share,
+                     core_scale(point.clock, kTrainedBoard.highest_clock));
   for (std::size_t j = 0; j < kPowerFeatures; ++j) out += watts[j] * features[j];
   return out;
 }
@@ -66,10 +67,11 @@ RC_GTEST_PROP(OfflineLinear, FindsTheChipWhereItIsLinear, ()) {
   const PowerFeatures truth = any_watts();
   std::vector<TrainingRun> runs{linear_run("a", truth, false)};
   runs.push_back(linear_run("b", any_watts(), true));  // on an instance: not for this method
-  const auto method = make_offline_linear(kBoard, runs);
+  const auto method = make_offline_linear(kTrainedBoard, runs);
   const TrainingPoint point = any_point();
   RC_ASSERT(std::abs(says(*method, tenant_at("x", point)) - watts_of(truth, point)) < 1e-6);
-  for (const double watts : fit_linear_power(runs, kBoard.highest_clock)) RC_ASSERT(watts >= 0);
+  for (const double watts : fit_linear_power(runs, kTrainedBoard.highest_clock))
+    RC_ASSERT(watts >= 0);
 }
 
 RC_GTEST_PROP(WorkloadModels, HaveEachWorkloadsOwnWatts, ()) {
@@ -77,7 +79,7 @@ RC_GTEST_PROP(WorkloadModels, HaveEachWorkloadsOwnWatts, ()) {
   const std::vector<TrainingRun> runs{linear_run("hot", whole, false), linear_run("hot", hot, true),
                                       linear_run("cool", cool, true),
                                       linear_run("whole only", whole, false)};
-  const auto method = make_workload_models(kBoard, runs, [](std::string_view key) {
+  const auto method = make_workload_models(kTrainedBoard, runs, [](std::string_view key) {
     return std::string(key == "1" ? "hot" : key == "2" ? "cool" : key == "3" ? "whole only" : "");
   });
   const TrainingPoint point = any_point();
@@ -139,7 +141,7 @@ TEST(ExactCurve, IsTheTruthAtTheClockThatIsKnown) {
   AttribTick tick;
   tick.tenants = {{.key = "a", .share = Fraction(0.25)}};
   EXPECT_EQ(dynamic_watts(make_exact_curve({}, truth)->step(tick)), std::vector{0.0});
-  const auto method = make_exact_curve(kBoard, truth);
+  const auto method = make_exact_curve(kTrainedBoard, truth);
   EXPECT_EQ(dynamic_watts(method->step(tick)), std::vector{500.0});
   tick.sm_clock = Megahertz(1000);
   EXPECT_EQ(dynamic_watts(method->step(tick)), std::vector{250.0});

@@ -16,10 +16,6 @@ using namespace literals;
 using Outcome = Actuation::Outcome;
 using Calls = std::vector<std::string>;
 
-Decision set(double mhz) { return Decision::set(Megahertz(mhz), {"wanted", {}}); }
-const Decision kHold = Decision::hold({"holding", {}});
-const Decision kRelease = Decision::release({"released", {}});
-
 // Each call comes two minutes after the one before: later than any write that failed is put off.
 Actuation apply(Actuator& actuator, const Decision& decision) {
   static Instant now{};

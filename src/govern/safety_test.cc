@@ -1,4 +1,5 @@
 #include "govern/safety.h"
+#include "govern/test_control.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -28,10 +29,7 @@ Estimate at(Duration time, bool idle = false, bool hot = false) {
   return e;
 }
 
-Decision set(double mhz) { return Decision::set(Megahertz(mhz), {"wanted", {}}); }
-const Decision kHold = Decision::hold({"holding", {}});
 const Decision kCap = Decision::cap(Watts(200), {"capped", {}});
-const Decision kRelease = Decision::release({"released", {}});
 
 // Safety and a GPU that does as it is told.
 class Rig {

@@ -1,9 +1,10 @@
-// A clock control that remembers what it was told.
+// A clock control that remembers what it was told, and what it is told.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/decision.h"
 #include "device/clock_control.h"
 
 namespace derate {
@@ -37,5 +38,9 @@ class TestControl final : public ClockControl {
     return {};
   }
 };
+
+inline Decision set(double mhz) { return Decision::set(Megahertz(mhz), {"wanted", {}}); }
+inline const Decision kHold = Decision::hold({"holding", {}});
+inline const Decision kRelease = Decision::release({"released", {}});
 
 }  // namespace derate

@@ -12,9 +12,9 @@
 namespace derate {
 namespace {
 
-const std::string kUid = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
-const std::string kId = std::string(64, 'c');
-const std::string kGpu = "GPU-51a00000-0000-0000-0000-000000000001";
+const std::string kPodUid = "0a1b2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
+const std::string kContainerId = std::string(64, 'c');
+const std::string kGpuUuid = "GPU-51a00000-0000-0000-0000-000000000001";
 
 std::string stat_text(std::int64_t pid, const std::string& name, std::uint64_t start) {
   return fmt::format("{} ({}) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 {} 0 0\n", pid, name, start);
@@ -64,7 +64,7 @@ struct Machine {
 
 GpuId gpu() {
   GpuId out;
-  out.uuid = kGpu;
+  out.uuid = kGpuUuid;
   return out;
 }
 
@@ -92,12 +92,12 @@ GpuInstance instance(int id, std::string uuid, std::string profile = "1g.18gb") 
   return out;
 }
 
-PodDevice given(const std::string& pod, const std::string& name = kGpu) {
+PodDevice given(const std::string& pod, const std::string& name = kGpuUuid) {
   return {{"lab", pod}, "main", "nvidia.com/gpu", name};
 }
 
-std::string in_pod(const std::string& uid = kUid) {
-  return "0::/kubepods/pod" + uid + "/" + kId + "\n";
+std::string in_pod(const std::string& uid = kPodUid) {
+  return "0::/kubepods/pod" + uid + "/" + kContainerId + "\n";
 }
 
 struct Book : testing::Test {
@@ -257,7 +257,7 @@ TEST_F(Book, WhereTheMachineTellsNoJobItsUserMay) {
 
 TEST_F(Book, ThePodIsTheOneOfItsUid) {
   machine.processes[7].cgroup = in_pod();
-  machine.pods[kUid] = {"lab", "right"};
+  machine.pods[kPodUid] = {"lab", "right"};
   book.know_pods({given("other")});
   const NamedTenant tenant = one(7);
   EXPECT_EQ(tenant.labels.pod, "right");
@@ -295,10 +295,10 @@ TEST_F(Book, AnInstanceHasWhatItsProcessesShare) {
 }
 
 TEST_F(Book, APodOfTheSameNameElsewhereIsNotTheSame) {
-  const std::string other = "1" + kUid.substr(1);
+  const std::string other = "1" + kPodUid.substr(1);
   machine.processes[7].cgroup = in_pod();
   machine.processes[8].cgroup = in_pod(other);
-  machine.pods[kUid] = {"lab", "web"};
+  machine.pods[kPodUid] = {"lab", "web"};
   machine.pods[other] = {"shop", "web"};
   const auto names =
       book.name(gpu(), of({listed(7, "", 1), listed(8, "", 1)}, {instance(1, "MIG-a")}));
@@ -329,7 +329,7 @@ TEST_F(Book, AGpuThatIsGoneIsForgotten) {
   machine.processes[7] = {};
   one(7);
   EXPECT_EQ(book.size(), 1U);
-  book.forget(kGpu);
+  book.forget(kGpuUuid);
   EXPECT_EQ(book.size(), 0U);
 }
 
@@ -355,18 +355,18 @@ TEST(MachineReaders, WhatIsNotThereIsEmpty) {
   const auto readers = machine_readers("/proc", "/nowhere");
   EXPECT_FALSE(readers.proc(-1, "stat"));
   EXPECT_FALSE(readers.user_name(4'000'000'001U));
-  EXPECT_FALSE(readers.pod_name(kUid));
+  EXPECT_FALSE(readers.pod_name(kPodUid));
 }
 
 TEST(MachineReaders, APodsLogFolderNamesIt) {
   const auto folder =
       std::filesystem::temp_directory_path() / fmt::format("derate-pod-logs-{}", ::getpid());
   for (const std::string& name :
-       {"lab_web-0_" + kUid, "lab_x_y_" + kUid, "__" + kUid, std::string("a")})
+       {"lab_web-0_" + kPodUid, "lab_x_y_" + kPodUid, "__" + kPodUid, std::string("a")})
     std::filesystem::create_directories(folder / name);
   const auto readers = machine_readers("/proc", folder.string());
-  EXPECT_EQ(readers.pod_name(kUid), (PodName{"lab", "web-0"}));
-  EXPECT_FALSE(readers.pod_name("1" + kUid.substr(1)));
+  EXPECT_EQ(readers.pod_name(kPodUid), (PodName{"lab", "web-0"}));
+  EXPECT_FALSE(readers.pod_name("1" + kPodUid.substr(1)));
   std::filesystem::remove_all(folder);
 }
 

@@ -10,9 +10,6 @@
 namespace derate {
 namespace {
 
-using std::chrono::minutes;
-using std::chrono::seconds;
-
 // Says of each tenant the energy that `watts` makes of its truth; the base takes what is left.
 class Told : public SplitMethod {
  public:
@@ -47,12 +44,12 @@ JudgedMethod told(const char* name, double part) {
 std::vector<AttributionScore> scores_of(const char* scenario, std::vector<JudgedMethod> methods,
                                         std::uint64_t seed = 1) {
   const AttributionRun run{
-      .scenario = *find_tenant_scenario(scenario), .seed = seed, .length = minutes(6)};
+      .scenario = *find_tenant_scenario(scenario), .seed = seed, .length = std::chrono::minutes(6)};
   return *judge(run, methods);
 }
 
 Split split_of(const std::vector<std::int64_t>& joules) {
-  Split out{.length = seconds(1)};
+  Split out{.length = std::chrono::seconds(1)};
   for (std::size_t i = 0; i < joules.size(); ++i)
     out.tenants.push_back({.key = std::to_string(i), .dynamic_mj = joules[i] * 1000});
   return out;
@@ -101,7 +98,7 @@ RC_GTEST_PROP(Misattributed, TheTruthIsNotWrong, ()) {
 // gets 2 + 18 = 20 J; in truth it was 30 and 10. Wrong: (10 + 10) / 2 = 10 J of 40.
 TEST(Misattributed, EqualSplitByHand) {
   const auto equal = (*find_split_method("equal"))->make({.base = Watts(20), .context = Watts(4)});
-  AttribTick tick{.length = seconds(1), .energy_mj = 60'000};
+  AttribTick tick{.length = std::chrono::seconds(1), .energy_mj = 60'000};
   tick.tenants = {{.key = "0"}, {.key = "1"}};
   const auto split = settle(tick, equal->step(tick), IdleRule::unallocated);
   ASSERT_TRUE(split);

@@ -24,9 +24,9 @@ struct Work {
 using WorkAt = std::function<Work(Megahertz)>;
 
 // A policy on a V100 that does `work`.
-class Rig {
+class UcbRig {
  public:
-  Rig(WorkAt work, const std::vector<std::string>& params)
+  UcbRig(WorkAt work, const std::vector<std::string>& params)
       : policy_(*make_test_policy("energy-ucb", kV100, params)),
         envelope_(test_envelope(kV100)),
         work_(std::move(work)) {}
@@ -88,7 +88,7 @@ Work memory(Megahertz clock) { return {compute(clock).power, Fraction(0.8)}; }
 // Optimism: each clock once, from the highest, before any comes again.
 RC_GTEST_PROP(EnergyUcbProperty, TriesEachClockOnceFirst, (unsigned seed)) {
   const int arms = *rc::gen::inRange(2, 30);
-  Rig rig(random_work(seed), {"arms=" + std::to_string(arms)});
+  UcbRig rig(random_work(seed), {"arms=" + std::to_string(arms)});
   const auto clocks = rig.ticks(arms);
   RC_ASSERT(clocks.front() == Megahertz(1530));
   RC_ASSERT(clocks.back() == Megahertz(952));
@@ -100,7 +100,7 @@ RC_GTEST_PROP(EnergyUcbProperty, TriesEachClockOnceFirst, (unsigned seed)) {
 // the best's no more), plus one first try: for 4 clocks, t = 3000, g = 1 J less than 3 x 11 ticks.
 RC_GTEST_PROP(EnergyUcbProperty, SettlesOnTheBestClockOfStationaryWork, (unsigned seed)) {
   const WorkAt work = random_work(seed);
-  Rig rig(work, {"delta=1", "arms=4", "lambda=0"});
+  UcbRig rig(work, {"delta=1", "arms=4", "lambda=0"});
   const auto clocks = rig.ticks(3000);
   const std::set<Megahertz> arms(clocks.begin(), clocks.end());
   const auto cost = [&](Megahertz clock) {
@@ -118,7 +118,7 @@ RC_GTEST_PROP(EnergyUcbProperty, SettlesOnTheBestClockOfStationaryWork, (unsigne
 RC_GTEST_PROP(EnergyUcbProperty, KeepsTheBoundOnWhatItSees, (unsigned seed)) {
   const double delta = *rc::gen::inRange(0, 101) / 100.0;
   const WorkAt work = random_work(seed);
-  Rig rig(work, {"delta=" + std::to_string(delta)});
+  UcbRig rig(work, {"delta=" + std::to_string(delta)});
   rig.ticks(9);
   const double top = work(Megahertz(1530)).memory.value();
   for (const Megahertz clock : rig.ticks(300))
@@ -126,12 +126,12 @@ RC_GTEST_PROP(EnergyUcbProperty, KeepsTheBoundOnWhatItSees, (unsigned seed)) {
 }
 
 RC_GTEST_PROP(EnergyUcbProperty, TheSameReadingsGiveTheSameDecisions, (unsigned seed)) {
-  Rig one(random_work(seed), {}), other(random_work(seed), {});
+  UcbRig one(random_work(seed), {}), other(random_work(seed), {});
   RC_ASSERT(one.ticks(200) == other.ticks(200));
 }
 
 TEST(EnergyUcb, TakesNineClocksEvenlySpacedUnlessToldOtherwise) {
-  Rig rig(compute, {});
+  UcbRig rig(compute, {});
   const auto clocks = rig.ticks(9);
   for (std::size_t i = 1; i < 9; ++i)
     EXPECT_NEAR((clocks[i - 1] - clocks[i]).value(), 578.0 / 8, 7.5);
@@ -143,7 +143,7 @@ TEST(EnergyUcb, LowersTheClockOfMemoryBoundWorkOnly) {
                                                  {memory, 0.0, 952, 1030},
                                                  {compute, 0.0, 1530, 1530},
                                                  {compute, 1.0, 952, 1100}}) {
-    Rig rig(work, {"delta=" + std::to_string(delta)});
+    UcbRig rig(work, {"delta=" + std::to_string(delta)});
     rig.ticks(2000);
     std::map<Megahertz, int> uses;
     for (const Megahertz clock : rig.ticks(1000)) ++uses[clock];
@@ -155,7 +155,7 @@ TEST(EnergyUcb, LowersTheClockOfMemoryBoundWorkOnly) {
 }
 
 TEST(EnergyUcb, APenaltyKeepsTheClock) {
-  EXPECT_EQ(switches(Rig(compute, {"lambda=1000"}).ticks(500)), 0);
+  EXPECT_EQ(switches(UcbRig(compute, {"lambda=1000"}).ticks(500)), 0);
   // With noise of 10 % in the power; seed fixed, switches in 1000 ticks: 330, 60, 28.
   const auto noisy = [] {
     return [random = std::mt19937_64(7)](Megahertz clock) mutable {
@@ -164,16 +164,16 @@ TEST(EnergyUcb, APenaltyKeepsTheClock) {
       return work;
     };
   };
-  const int none = switches(Rig(noisy(), {"lambda=0"}).ticks(1000));
-  const int some = switches(Rig(noisy(), {"lambda=0.1"}).ticks(1000));
-  const int much = switches(Rig(noisy(), {"lambda=0.5"}).ticks(1000));
+  const int none = switches(UcbRig(noisy(), {"lambda=0"}).ticks(1000));
+  const int some = switches(UcbRig(noisy(), {"lambda=0.1"}).ticks(1000));
+  const int much = switches(UcbRig(noisy(), {"lambda=0.5"}).ticks(1000));
   EXPECT_LT(some, none / 2) << none;
   EXPECT_LT(much, some);
   EXPECT_GE(much, 8);  // each clock once all the same
 }
 
 TEST(EnergyUcb, HoldsAndLearnsNothingWithoutAReadingOrAKernel) {
-  Rig rig(compute, {"arms=2"}), other(compute, {"arms=2"});
+  UcbRig rig(compute, {"arms=2"}), other(compute, {"arms=2"});
   EXPECT_EQ(rig.tick(), Megahertz(1530));
   EXPECT_EQ(rig.decide(test_reading(1530, 0, 0, 60)).kind, Kind::hold);
   for (auto field : {0, 1, 2}) {
@@ -191,12 +191,12 @@ TEST(EnergyUcb, HoldsAndLearnsNothingWithoutAReadingOrAKernel) {
 
 // Work that touches no memory shows no progress: the bound is blind, the cheapest clock comes.
 TEST(EnergyUcb, DoesNotSeeWorkWithoutMemoryTraffic) {
-  Rig rig([](Megahertz clock) { return Work{compute(clock).power, Fraction(0)}; }, {});
+  UcbRig rig([](Megahertz clock) { return Work{compute(clock).power, Fraction(0)}; }, {});
   EXPECT_EQ(rig.ticks(200).back(), Megahertz(952));
 }
 
 TEST(EnergyUcb, TakesTheHighestAllowedWhenHeatLeavesNoFeasibleClock) {
-  Rig rig(compute, {});
+  UcbRig rig(compute, {});
   rig.ticks(20);
   rig.narrow(Megahertz(1200));
   const auto clocks = rig.ticks(20);

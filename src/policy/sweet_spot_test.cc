@@ -16,9 +16,9 @@ using Kind = Decision::Kind;
 constexpr Megahertz kCap{1072};  // 0.7 x 1530 = 1071 MHz, rounded up
 
 // A policy and its ticks of 200 ms; tenants are counted in each fifth.
-class Rig {
+class SweetSpotRig {
  public:
-  explicit Rig(const std::vector<std::string>& params)
+  explicit SweetSpotRig(const std::vector<std::string>& params)
       : policy_(*make_test_policy("sweet-spot", kV100, params)), envelope_(test_envelope(kV100)) {}
 
   Decision tick(std::optional<int> tenants, int gpu_pct) {
@@ -51,7 +51,7 @@ bool capped(const Decision& decision) {
 // The published condition: more than one process and a busy GPU; each alone is not enough.
 RC_GTEST_PROP(SweetSpotProperty, HoldsWhatIsSharedAndBusyAndNothingElse, ()) {
   const int tenants = *rc::gen::inRange(0, 5), busy = *rc::gen::inRange(0, 101);
-  Rig rig(kMaxElse);
+  SweetSpotRig rig(kMaxElse);
   const Decision settled = rig.ticks(100, tenants, busy);
   RC_ASSERT(capped(settled) == (tenants > 1 && busy > 90));
   RC_ASSERT((capped(settled) || settled.clock == Megahertz(1530)));
@@ -60,7 +60,7 @@ RC_GTEST_PROP(SweetSpotProperty, HoldsWhatIsSharedAndBusyAndNothingElse, ()) {
 // However the readings go, the cap comes or goes at most once in `dwell`.
 RC_GTEST_PROP(SweetSpotProperty, DoesNotFlap, (unsigned seed)) {
   std::mt19937_64 random(seed);
-  Rig rig({"delegate=max-freq", "dwell=3"});
+  SweetSpotRig rig({"delegate=max-freq", "dwell=3"});
   bool before = false;
   int last_change = -15;
   int tenants = 2, busy = 100;
@@ -76,7 +76,7 @@ RC_GTEST_PROP(SweetSpotProperty, DoesNotFlap, (unsigned seed)) {
 }
 
 TEST(SweetSpot, ComesAfterTheDwellAndGoesAfterTheDwell) {
-  Rig rig(kMaxElse);
+  SweetSpotRig rig(kMaxElse);
   rig.ticks(10, 1, 100);
   EXPECT_FALSE(capped(rig.ticks(25, 2, 100)));
   EXPECT_TRUE(capped(rig.tick(2, 100)));
@@ -87,7 +87,7 @@ TEST(SweetSpot, ComesAfterTheDwellAndGoesAfterTheDwell) {
 }
 
 TEST(SweetSpot, OneReadingOtherwiseStartsTheDwellAgain) {
-  Rig rig(kMaxElse);
+  SweetSpotRig rig(kMaxElse);
   for (int i = 0; i < 20; ++i) {
     EXPECT_FALSE(capped(rig.ticks(20, 3, 100)));
     EXPECT_FALSE(capped(rig.tick(3, 50)));
@@ -95,7 +95,7 @@ TEST(SweetSpot, OneReadingOtherwiseStartsTheDwellAgain) {
 }
 
 TEST(SweetSpot, WithoutACountTheDelegateDecides) {
-  Rig rig(kMaxElse);
+  SweetSpotRig rig(kMaxElse);
   EXPECT_FALSE(capped(rig.ticks(200, std::nullopt, 100)));
   EXPECT_TRUE(capped(rig.ticks(100, 2, 100)));
   // A count is kept over the ticks between, not for ever.
@@ -104,7 +104,7 @@ TEST(SweetSpot, WithoutACountTheDelegateDecides) {
 }
 
 TEST(SweetSpot, AfterTheCapTheDelegateStartsOver) {
-  Rig rig({"dwell=1"});
+  SweetSpotRig rig({"dwell=1"});
   EXPECT_EQ(rig.tick(1, 100).clock, Megahertz(952)) << "GEEPAFS probes upwards";
   rig.ticks(3, 1, 100);
   EXPECT_TRUE(capped(rig.ticks(20, 2, 100)));

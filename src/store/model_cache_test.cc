@@ -14,28 +14,13 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "store/test_folder.h"
 
 namespace derate {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
-
-class Folder {
- public:
-  Folder() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    path_ = made;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  std::string file() const { return path_ + "/models.db"; }
-
- private:
-  std::string path_;
-};
 
 class ModelCacheTest : public testing::Test {
  protected:

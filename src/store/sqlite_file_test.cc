@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "store/lab_store.h"
 #include "store/model_cache.h"
+#include "store/test_folder.h"
 #include "store/tune_store.h"
 #include "store/usage_store.h"
 
@@ -25,30 +26,6 @@ using Use = SqliteFile::Use;
 constexpr const char* kMigrations[] = {"CREATE TABLE note (text BLOB NOT NULL)"};
 constexpr const char* kReads[] = {"SELECT text FROM note"};
 constexpr SqliteSchema kSchema{0x64727474, "notes", kMigrations, kReads};
-
-class Folder {
- public:
-  Folder() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    path_ = made;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name = "notes.db") const { return path_ + "/" + name; }
-  std::vector<std::string> asides(const std::string& name = "notes.db") const {
-    std::vector<std::string> out;
-    for (const auto& entry : fs::directory_iterator(path_))
-      if (entry.path().filename().string().starts_with(name + ".aside") &&
-          !entry.path().string().ends_with("-wal"))
-        out.push_back(entry.path().string());
-    return out;
-  }
-
- private:
-  std::string path_;
-};
 
 struct Notes {
   std::vector<Error> told;
@@ -259,7 +236,7 @@ TEST(SqliteFile, AReaderThatStaysStopsTheWriterAndNotTheDisk) {
 // --- the files of every store
 // ---------------------------------------------------------------------
 
-PhaseModel some_model() {
+PhaseModel plain_model() {
   PhaseModel out;
   out.chip = "H200";
   out.signals = {"sm"};
@@ -284,7 +261,7 @@ Result<void> use_models(const std::string& path, std::vector<Error>& told) {
     last = error;
   });
   (void)cache.recall("H200");
-  if (cache.keep(some_model()) != 0) return {};
+  if (cache.keep(plain_model()) != 0) return {};
   return last;
 }
 

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "store/test_folder.h"
 #include "store/usage_bill.h"
 
 namespace derate {
@@ -23,22 +24,6 @@ using namespace std::chrono_literals;
 constexpr auto kDay = 24h;
 const WallTime kBegin{20'000 * 24h};
 const WallTime kLong = kBegin + 1000 * kDay;
-
-class Folder {
- public:
-  Folder() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    path_ = made;
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { fs::remove_all(path_); }
-  std::string file() const { return path_ + "/usage.db"; }
-
- private:
-  std::string path_;
-};
 
 UsageRow any_row(WallTime bucket, const std::string& gpu) {
   UsageRow out{.bucket = bucket, .gpu = gpu};

@@ -11,7 +11,7 @@ namespace {
 using namespace literals;
 using namespace std::chrono_literals;
 
-Sample at(Duration time, std::optional<Megahertz> clock) {
+Sample at_clock(Duration time, std::optional<Megahertz> clock) {
   Sample sample;
   sample.time = Instant(time);
   sample.sm_clock = clock;
@@ -21,22 +21,22 @@ Sample at(Duration time, std::optional<Megahertz> clock) {
 TEST(ClockHistogram, HoldsEachClockUntilTheNextSample) {
   ClockHistogram histogram;
   EXPECT_FALSE(histogram.mean());
-  histogram.add(at(0s, 1530_MHz));
+  histogram.add(at_clock(0s, 1530_MHz));
   EXPECT_FALSE(histogram.mean());
-  histogram.add(at(1s, 952_MHz));
-  histogram.add(at(3s, 1530_MHz));
-  histogram.add(at(4s, 952_MHz));
+  histogram.add(at_clock(1s, 952_MHz));
+  histogram.add(at_clock(3s, 1530_MHz));
+  histogram.add(at_clock(4s, 952_MHz));
   EXPECT_EQ(histogram.bins(), (std::map<Megahertz, Duration>{{952_MHz, 2s}, {1530_MHz, 2s}}));
   EXPECT_EQ(histogram.mean(), 1241_MHz);
 }
 
 TEST(ClockHistogram, NotLongerThanMaxHoldAndNotWithoutAClock) {
   ClockHistogram histogram(500ms);
-  histogram.add(at(0s, 1000_MHz));
-  histogram.add(at(10s, std::nullopt));
-  histogram.add(at(11s, 2000_MHz));
-  histogram.add(at(11s, 3000_MHz));
-  histogram.add(at(11s + 100ms, 3000_MHz));
+  histogram.add(at_clock(0s, 1000_MHz));
+  histogram.add(at_clock(10s, std::nullopt));
+  histogram.add(at_clock(11s, 2000_MHz));
+  histogram.add(at_clock(11s, 3000_MHz));
+  histogram.add(at_clock(11s + 100ms, 3000_MHz));
   EXPECT_EQ(histogram.bins(),
             (std::map<Megahertz, Duration>{{1000_MHz, 500ms}, {3000_MHz, 100ms}}));
 }
@@ -47,7 +47,7 @@ RC_GTEST_PROP(ClockHistogramProperty, TheBinsAddUpToTheTime, (unsigned seed)) {
   Duration time{};
   for (int i = 0; i < 50; ++i) {
     if (i > 0) time += std::chrono::milliseconds(random() % 2001);
-    histogram.add(at(time, Megahertz(static_cast<double>(900 + random() % 4))));
+    histogram.add(at_clock(time, Megahertz(static_cast<double>(900 + random() % 4))));
   }
   Duration sum{};
   for (const auto& [clock, held] : histogram.bins()) sum += held;

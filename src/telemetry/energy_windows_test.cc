@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr Duration kMaxGap = 2s;
 constexpr double kRounding = 1e-6;  // joules, of sums of up to 1e6
 
-Sample at(Duration time, std::optional<Watts> power, std::optional<Joules> energy = {}) {
+Sample at_watts(Duration time, std::optional<Watts> power, std::optional<Joules> energy = {}) {
   Sample sample;
   sample.time = Instant(time);
   sample.power_usage = power;
@@ -70,7 +70,7 @@ struct Run {
       length = time;
       const bool end = i == 0 || i == kSteps - 1;  // a reading there settles every window
       if (end || below(10) >= plan.lost_of_ten) {
-        samples.push_back(at(time, Watts(truth.steps.back().watts)));
+        samples.push_back(at_watts(time, Watts(truth.steps.back().watts)));
         if (plan.counter && (end || below(4) == 0)) {
           // Where it starts anew it is lower than it was, or nobody could see it.
           if (plan.resets && i > 0 && below(3) == 0) base = counter / 2 - truth.joules(time);
@@ -235,7 +235,7 @@ struct Bench {
   EnergyWindows windows{kMaxGap};
   std::size_t gpu = windows.add_gpu();
   void add(Duration time, std::optional<Watts> power, std::optional<Joules> energy = {}) {
-    windows.add(gpu, at(time, power, energy));
+    windows.add(gpu, at_watts(time, power, energy));
   }
   void begin(Duration time, const char* name = "w") {
     EXPECT_TRUE(windows.begin(1, name, Instant(time), {gpu}).ok());

@@ -26,17 +26,17 @@ SizeProblem problem(std::vector<int> sizes, int by_default) {
 }
 
 // A job whose epochs and epoch costs are known, to be run by a policy.
-struct ToyJob {
+struct ToyRun {
   SizeProblem problem;
   std::map<int, double> epochs, epoch_cost;  // by batch size; epochs above max_epochs: misses
   std::set<int> too_large;                   // out of memory
   double noise = 0;                          // sd of log epochs
 
-  static ToyJob any() {
+  static ToyRun any() {
     const int count = *rc::gen::inRange(1, 12);
     std::vector<int> sizes;
     for (int i = 0; i < count; ++i) sizes.push_back(8 << i);
-    ToyJob out{derate::problem(sizes, *rc::gen::elementOf(sizes))};
+    ToyRun out{derate::problem(sizes, *rc::gen::elementOf(sizes))};
     out.problem.seed = *rc::gen::inRange<std::uint64_t>(1, 1000);
     for (const int size : sizes) {
       // Not near max_epochs: a batch size that misses as often as not may do so 20 times in a row.
@@ -53,7 +53,7 @@ struct ToyJob {
 };
 
 // Runs one try to its end, as a daemon would.
-void run_try(const SizePolicyInfo& policy, const ToyJob& job, std::vector<Trial>& trials,
+void run_try(const SizePolicyInfo& policy, const ToyRun& job, std::vector<Trial>& trials,
              int recurrence, std::mt19937_64& random) {
   const SizeChoice choice = policy.choose(job.problem, trials);
   RC_ASSERT(job.epochs.contains(choice.batch_size));
@@ -88,7 +88,7 @@ const SizePolicyInfo& any_policy() {
 
 RC_GTEST_PROP(SizePolicies, EveryRecurrenceEndsAndWhatIsTooLargeIsNotOfferedAgain, ()) {
   const SizePolicyInfo& policy = any_policy();
-  ToyJob job = ToyJob::any();
+  ToyRun job = ToyRun::any();
   job.noise = std::min(job.noise, 0.1);  // so that the default reaches its target
   std::mt19937_64 random(job.problem.seed);
   std::vector<Trial> trials;
@@ -107,7 +107,7 @@ RC_GTEST_PROP(SizePolicies, EveryRecurrenceEndsAndWhatIsTooLargeIsNotOfferedAgai
 
 RC_GTEST_PROP(SizePolicies, TheSameHistoryGivesTheSameChoice, ()) {
   const SizePolicyInfo& policy = any_policy();
-  const ToyJob job = ToyJob::any();
+  const ToyRun job = ToyRun::any();
   std::mt19937_64 random(1);
   std::vector<Trial> trials;
   for (int i = 0; i < 15; ++i) run_try(policy, job, trials, i, random);
@@ -119,7 +119,7 @@ RC_GTEST_PROP(SizePolicies, TheSameHistoryGivesTheSameChoice, ()) {
 // Joules or kilojoules: costs have no scale of their own.
 RC_GTEST_PROP(SizePolicies, TheUnitOfCostDoesNotMatter, ()) {
   const SizePolicyInfo& policy = any_policy();
-  ToyJob small = ToyJob::any(), large = small;
+  ToyRun small = ToyRun::any(), large = small;
   const double factor = 1024;  // exact in binary
   for (auto& [size, cost] : large.epoch_cost) cost *= factor;
   std::mt19937_64 random_small(1), random_large(1);
@@ -136,7 +136,7 @@ RC_GTEST_PROP(SizePolicies, TheUnitOfCostDoesNotMatter, ()) {
 // from.
 RC_GTEST_PROP(SizePolicies, DeadAndRunningTrialsStallNothing, ()) {
   const SizePolicyInfo& policy = any_policy();
-  ToyJob job = ToyJob::any();
+  ToyRun job = ToyRun::any();
   job.noise = 0;
   job.too_large.clear();
   std::mt19937_64 random(1);
@@ -200,7 +200,7 @@ RC_GTEST_PROP(SizePolicies, OddTrialsGiveSoundChoices, ()) {
 // Costs fall by steps of one octave to a valley and rise from there: what it runs with in the end.
 TEST(TuneSizes, EndsAtTheBottomOfAValley) {
   for (const int bottom : {16, 128, 1024}) {
-    ToyJob job{problem({8, 16, 32, 64, 128, 256, 512, 1024, 2048}, 256)};
+    ToyRun job{problem({8, 16, 32, 64, 128, 256, 512, 1024, 2048}, 256)};
     for (const int size : job.problem.batch_sizes) {
       const double octaves = std::abs(std::log2(static_cast<double>(size) / bottom));
       job.epochs[size] = 20;
@@ -215,7 +215,7 @@ TEST(TuneSizes, EndsAtTheBottomOfAValley) {
 
 // A default that misses is not trained twenty times over.
 TEST(TuneSizes, TriesNeighboursWhereTheDefaultMisses) {
-  ToyJob job{problem({8, 16, 32, 64}, 32)};
+  ToyRun job{problem({8, 16, 32, 64}, 32)};
   job.epochs = {{8, 200}, {16, 50}, {32, 200}, {64, 200}};
   for (const int size : job.problem.batch_sizes) job.epoch_cost[size] = 100;
   std::mt19937_64 random(1);
@@ -234,7 +234,7 @@ TEST(TuneSizes, RunsTheDefaultFirst) {
 // Every size but the default is far dearer: without a budget some are tried, with one the sum stays
 // in it after the free runs.
 RC_GTEST_PROP(TuneSizes, KeepsItsBudget, ()) {
-  ToyJob job = ToyJob::any();
+  ToyRun job = ToyRun::any();
   job.noise = 0;
   job.problem.budget = 0.25;
   const double by_default =
@@ -253,7 +253,7 @@ RC_GTEST_PROP(TuneSizes, KeepsItsBudget, ()) {
 }
 
 TEST(TuneSizes, DoesNotGoOnWithWhatShowsToBeDear) {
-  ToyJob job{problem({32, 64, 128}, 64)};
+  ToyRun job{problem({32, 64, 128}, 64)};
   job.epochs = {{32, 10}, {64, 10}, {128, 10}};
   job.epoch_cost = {{32, 500}, {64, 100}, {128, 90}};
   std::mt19937_64 random(1);
@@ -285,7 +285,7 @@ TEST(TuneSizes, ARunThatCostNothingBoundsNothing) {
 // Pruning goes from the default down until one fails, then up; the second round begins at the
 // cheapest.
 TEST(ZeusSizes, PrunesInThePublishedOrder) {
-  ToyJob job{problem({8, 16, 32, 64, 128}, 32)};
+  ToyRun job{problem({8, 16, 32, 64, 128}, 32)};
   job.epochs = {{8, 101}, {16, 10}, {32, 12}, {64, 14}, {128, 101}};
   for (const int size : job.problem.batch_sizes) job.epoch_cost[size] = 100;
   std::mt19937_64 random(1);

@@ -12,6 +12,7 @@
 
 #include "apps/daemon/worker.h"
 #include "base/check.h"
+#include "base/text.h"
 #include "device/sim/sim_device.h"
 #include "govern/lease.h"
 
@@ -293,5 +294,10 @@ class House {
     return out;
   }
 };
+
+// As state.json has it.
+inline Json first_gpu(const House& house) {
+  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
+}
 
 }  // namespace derate::cli

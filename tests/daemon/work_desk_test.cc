@@ -227,10 +227,6 @@ TEST(WorkDeskBeats, CostNoEnvironment) {
 // --- what is announced
 // ----------------------------------------------------------------------------
 
-Json first_gpu(const House& house) {
-  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
-}
-
 TEST(WorkDeskAnnouncements, StandInForAnEnvironmentThatMayNotBeRead) {
   House house(1);
   Settings settings;

@@ -42,10 +42,6 @@ struct LateHouse : House {
 
 Json answer(House& house, const Json& request) { return parse_json(house.ask(json_text(request))); }
 
-Json first_gpu(const House& house) {
-  return parse_json(*read_file(house.folder + "/run/state.json"))["gpus"][0];
-}
-
 TEST(Worker, ObservesUntilItIsTold) {
   House house(2);
   house.work(0, "GeMM");

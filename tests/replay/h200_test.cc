@@ -13,8 +13,6 @@
 namespace derate {
 namespace {
 
-using std::chrono::seconds;
-
 Trace h200() {
   auto trace = read_trace(std::string(DERATE_SOURCE_DIR) + "/tests/fixtures/h200.trace");
   EXPECT_TRUE(trace.ok()) << trace.error().message;
@@ -31,8 +29,8 @@ std::vector<Window> steady_windows(const Trace& trace) {
   std::vector<Window> out;
   for (std::size_t i = 0; i + 1 < trace.labels.size(); ++i)
     if (trace.labels[i].text != "idle")
-      out.push_back({trace.labels[i].text, trace.labels[i].time + seconds(2),
-                     trace.labels[i + 1].time - seconds(2)});
+      out.push_back({trace.labels[i].text, trace.labels[i].time + std::chrono::seconds(2),
+                     trace.labels[i + 1].time - std::chrono::seconds(2)});
   return out;
 }
 

@@ -14,7 +14,7 @@ namespace {
 using nvml::Return;
 using namespace std::chrono_literals;
 
-constexpr unsigned int kAllOnes = ~0u;
+constexpr unsigned int kNotKnown = ~0u;
 
 struct NvmlTenantsTest : ::testing::Test {
   NvmlTenantsTest() : gpu(fake.add_gpu()) {}
@@ -297,7 +297,7 @@ TEST_F(NvmlTenantsTest, WithoutPrivilegesEachInstanceIsAskedForItsProcesses) {
 }
 
 TEST_F(NvmlTenantsTest, UtilisationsAreOfTheTimeSinceTheLastAsking) {
-  gpu.compute = {{10, 1, kAllOnes, kAllOnes}, {11, 1, kAllOnes, kAllOnes}, {12, 1, 0, 0}};
+  gpu.compute = {{10, 1, kNotKnown, kNotKnown}, {11, 1, kNotKnown, kNotKnown}, {12, 1, 0, 0}};
   gpu.process_utilization = {{10, 5'000'000, 80, 20, 0, 0}};
   const auto device = open();
   for (const GpuProcess& one : processes_after(*device, 0s)) {
@@ -324,7 +324,7 @@ TEST_F(NvmlTenantsTest, UtilisationsAreOfTheTimeSinceTheLastAsking) {
 // Rubbish whose time is rubbish must not hide what comes later.
 TEST_F(NvmlTenantsTest, TheTimeOfAGarbageEntryIsNotBelieved) {
   gpu.compute = {{10, 1, 0, 0}};
-  gpu.process_utilization = {{10, ~0ull, kAllOnes, kAllOnes, 0, 0}};
+  gpu.process_utilization = {{10, ~0ull, kNotKnown, kNotKnown, 0, 0}};
   const auto device = open();
   (void)device->tenancy();
   gpu.process_utilization = {{10, 6'000'000, 30, 5, 0, 0}};
