@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -125,7 +126,7 @@ SimServer::~SimServer() {
 void SimServer::advance() {
   const double passed = seconds(clock_.now() - start_) * options_.speed;
   // Rounded to the microsecond: a step is due on the clock's tick that it ends at.
-  machine_->advance_to(std::chrono::microseconds(static_cast<std::int64_t>(passed * 1e6 + 0.5)));
+  machine_->advance_to(std::chrono::microseconds(std::llround(passed * 1e6)));
 }
 
 void SimServer::accept_client() {

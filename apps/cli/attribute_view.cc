@@ -54,7 +54,7 @@ std::string group_name(const Json& tenant) {
   if (const std::string job = text(tenant, "job"); !job.empty()) return "job " + job;
   if (const std::string pod = text(tenant, "pod"); !pod.empty())
     return text(tenant, "namespace") + "/" + pod;
-  if (const std::string container = text(tenant, "container"); !container.empty()) return container;
+  if (std::string container = text(tenant, "container"); !container.empty()) return container;
   return "-";
 }
 

@@ -414,7 +414,7 @@ Result<void> report(Session& session, const RunOptions& options, int exit_code, 
     document["tuning"] = tuning_json(*session.tuned, session.clock.now());
   }
   if (session.report) {
-    const auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
+    auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
     if (written.ok()) return {};
     write_text(stderr, text);  // better seen than lost
     return written;

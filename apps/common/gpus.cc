@@ -157,7 +157,7 @@ Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& opt
   OpenGpus out;
   out.driver_version = "simulated";
   for (const int i : TRY(select_gpus(ids, choice))) {
-    const auto seed = static_cast<std::uint64_t>(options.seed + i);
+    const auto seed = static_cast<std::uint64_t>(options.seed) + static_cast<std::uint64_t>(i);
     OpenGpu gpu;
     gpu.sim = std::make_unique<SimGpu>(*setup.chip, SimOptions{.seed = seed});
     auto device = std::make_unique<SimDevice>(*gpu.sim, clock, i, seed);

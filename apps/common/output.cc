@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -159,7 +160,7 @@ std::string csv_cell(const std::string& text) {
 std::string duration_text(Duration time) {
   const double s = seconds(time);
   if (s < 60) return fmt::format("{:.1f} s", s);
-  const auto whole = static_cast<long>(s + 0.5);
+  const long whole = std::lround(s);
   if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }

@@ -127,7 +127,7 @@ Json gpu_state(const GpuView& view) {
   return json;
 }
 
-StateFile::StateFile(Clock& clock, std::string owner, std::string name)
+StateFile::StateFile(Clock& clock, std::string owner, const std::string& name)
     : clock_(clock),
       owner_(std::move(owner)),
       path_(run_directory() + "/" +

@@ -31,7 +31,7 @@ nlohmann::ordered_json gpu_state(const GpuView& view);
 class StateFile {
  public:
   // In the run directory: `name`, or "OWNER-PID.json".
-  StateFile(Clock& clock, std::string owner, std::string name = {});
+  StateFile(Clock& clock, std::string owner, const std::string& name = {});
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
   ~StateFile();  // removes the file

@@ -399,7 +399,7 @@ Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) 
     books.add(rows);
     all.commit();
   });
-  if (!done.ok()) return done;
+  if (!done.ok()) return done.error();
   begins_.reset();
   counted_ = std::max(counted_, ran);
   return {};

@@ -70,7 +70,7 @@ Result<std::vector<GpuProcess>> NvmlTenants::read_processes() const {
   const ProcessPlace whole[] = {{device_, std::nullopt}};
   auto processes = list_processes_by_instance(library_, whole);
   if (processes.ok() || processes.error().code == Errc::gpu_lost) return processes;
-  const Error error = std::move(processes).error();
+  const Error error = processes.error();
   std::vector<ProcessPlace> places;
   for (const MigDevice& device : topology_->devices)
     places.push_back({device.handle, device.gpu_instance});

@@ -97,7 +97,8 @@ Result<Layout> read_layout(std::string_view names, std::span<const Column> table
   std::string unknown, known(time);
   for (std::size_t i = 0; i < cells.size(); ++i) {
     const std::string_view name = cells[i];
-    if (std::find(cells.begin(), cells.begin() + i, name) != cells.begin() + i)
+    const auto before = std::span(cells).first(i);
+    if (std::find(before.begin(), before.end(), name) != before.end())
       return Error{Errc::bad_data, fmt::format("column {} stands there twice", shown(name))};
     const auto column =
         std::find_if(table.begin(), table.end(), [&](const Column& c) { return name == c.name; });
