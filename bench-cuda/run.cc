@@ -49,7 +49,7 @@ int take_signal() {
   return std::max(sigtimedwait(&set, nullptr, &at_once), 0);
 }
 
-// --- The GPU ------------------------------------------------------------------------------------
+// --- The GPU -------------------------------------------------------------------------------------
 
 cudaDeviceProp use_device(std::int64_t index) {
   int count = 0;
@@ -82,7 +82,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// --- Batches ------------------------------------------------------------------------------------
+// --- Batches -------------------------------------------------------------------------------------
 
 struct StreamOwner {
   StreamOwner() { CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
@@ -119,7 +119,7 @@ std::int64_t find_batch_steps(const Job& job, const Kind& kind, Stream stream, H
   }
 }
 
-// --- The lines ----------------------------------------------------------------------------------
+// --- The lines -----------------------------------------------------------------------------------
 
 void print_header(const Workload& workload, const Job& job, const Options& options,
                   const cudaDeviceProp& gpu) {
@@ -197,7 +197,7 @@ void print_summary(const Workload& workload, const Job& job, const Tally& tally,
               {"ended_by_signal", std::int64_t{signal}}});
 }
 
-// --- The run ------------------------------------------------------------------------------------
+// --- The run -------------------------------------------------------------------------------------
 
 struct Outcome {
   Tally tally;

@@ -299,8 +299,7 @@ TEST_F(Library, FaultsOfOneGpu) {
   EXPECT_EQ(NVML(nvmlDeviceGetUtilizationRates)(v100_, &use), Return::success);
 }
 
-// --- MIG
-// ------------------------------------------------------------------------------------------
+// --- MIG -----------------------------------------------------------------------------------------
 
 class MigLibrary : public Library {
  protected:

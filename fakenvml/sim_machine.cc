@@ -112,7 +112,7 @@ void SimMachine::advance_to(Duration now) {
   state_.steps.fetch_add(1);
 }
 
-// --- requests -----------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
 Outcome SimMachine::handle(const Request& request, const Peer& peer) {
   if (request.magic != kProtocolMagic || request.version != kProtocolVersion)
@@ -182,7 +182,7 @@ Outcome SimMachine::write_setting(const Request& request) {
   return {answer(code)};
 }
 
-// --- jobs ---------------------------------------------------------------------------------------
+// --- jobs ----------------------------------------------------------------------------------------
 
 SimMachine::Gpu* SimMachine::job_gpu(std::uint64_t connection) {
   for (auto& gpu : gpus_)
@@ -238,7 +238,7 @@ Reply SimMachine::job_status(const Peer& peer) {
   return reply;
 }
 
-// --- faults -------------------------------------------------------------------------------------
+// --- faults --------------------------------------------------------------------------------------
 
 void SimMachine::publish_faults() {
   std::uint32_t count = 0;

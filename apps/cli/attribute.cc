@@ -234,7 +234,7 @@ Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, C
   return newest;
 }
 
-// --- replay ----------------------------------------------------------------------------------
+// --- replay --------------------------------------------------------------------------------------
 
 Json picture_of(const std::vector<GpuAttribution>& boards) {
   Json gpus = Json::array();

@@ -991,7 +991,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   return line;
 }
 
-// --- completion and manual, from the same declaration ------------------------------------------
+// --- completion and manual, from the same declaration --------------------------------------------
 
 std::vector<std::string> option_names(const CLI::App& verb) {
   std::vector<std::string> names;

@@ -10,7 +10,7 @@
 namespace derate::cli {
 namespace {
 
-// --- text ---------------------------------------------------------------------------------------
+// --- text ----------------------------------------------------------------------------------------
 
 // The heading has the sign.
 std::string bare_share_text(std::optional<double> share) {
@@ -158,7 +158,7 @@ std::string attribution_text(const AttributionBench& bench,
   return out + summary_text(results);
 }
 
-// --- JSON ---------------------------------------------------------------------------------------
+// --- JSON ----------------------------------------------------------------------------------------
 
 namespace {
 

@@ -120,7 +120,7 @@ void note_signals(Run& run) {
   run.stop_at = run.clock.now();
 }
 
-// --- what is told and answered ------------------------------------------------------------------
+// --- what is told and answered -------------------------------------------------------------------
 // The command's output is passed on and its end is seen, whatever has become of the daemon: one
 // request is under way at a time, and nothing waits for its answer.
 

@@ -74,7 +74,7 @@ TuneDesk::~TuneDesk() {
   keep();
 }
 
-// --- what is kept -----------------------------------------------------------------------------
+// --- what is kept --------------------------------------------------------------------------------
 
 void TuneDesk::load() {
   if (options_.file.empty()) return;
@@ -125,7 +125,7 @@ Result<void> TuneDesk::check_room(std::uint32_t uid) {
   return store_ != nullptr ? store_->check_room(uid) : Result<void>();
 }
 
-// --- the GPUs and what they use ---------------------------------------------------------------
+// --- the GPUs and what they use ------------------------------------------------------------------
 
 void TuneDesk::rules(const TuneRules& rules) {
   rules_ = rules;
@@ -246,7 +246,7 @@ TrialPaid TuneDesk::paid(const BookTrial& trial, std::optional<double> epochs) {
   return out;
 }
 
-// --- the knob ---------------------------------------------------------------------------------
+// --- the knob ------------------------------------------------------------------------------------
 
 bool TuneDesk::may_turn(std::uint32_t uid) const {
   return rules_.everyone || uid == 0 || uid == ::geteuid();
@@ -381,7 +381,7 @@ void TuneDesk::look_after() {
   look_for_work();
 }
 
-// --- requests ---------------------------------------------------------------------------------
+// --- requests ------------------------------------------------------------------------------------
 
 Result<TuneDesk::Json> TuneDesk::handle(const Json& request, const Peer& peer) {
   const TuneRequest message = TRY(tune_request_of(request));
@@ -514,7 +514,7 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialRenew& request, const Peer& pee
       view(*TRY(book_.renew(request.trial, {peer.uid, request.token}, clock_.now()))));
 }
 
-// --- what is told -----------------------------------------------------------------------------
+// --- what is told --------------------------------------------------------------------------------
 
 TrialView TuneDesk::view(const BookTrial& trial) const {
   const Trial& t = trial.trial;

@@ -32,8 +32,7 @@ WorkDesk::WorkDesk(Clock& clock, Options options)
       users_aside_(options_.where),
       words_aside_(std::make_shared<Aside>(options_.where)) {}
 
-// --- users of the rules
-// ---------------------------------------------------------------------------
+// --- users of the rules --------------------------------------------------------------------------
 
 void WorkDesk::rules(const Settings& settings) {
   rules_ = promise_rules(settings);
@@ -97,8 +96,7 @@ void WorkDesk::await_users(Duration patience) {
   collect_users();
 }
 
-// --- who speaks
-// -----------------------------------------------------------------------------------
+// --- who speaks ----------------------------------------------------------------------------------
 
 void WorkDesk::hear(std::string_view text, const BeatServer::Sender& sender) {
   if (!book_.admit(sender.uid, clock_.now())) return;
@@ -152,8 +150,7 @@ void WorkDesk::collect_senders() {
   }
 }
 
-// --- who works on the GPUs
-// ------------------------------------------------------------------------
+// --- who works on the GPUs -----------------------------------------------------------------------
 
 void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
   const Instant now = clock_.now();
@@ -258,8 +255,7 @@ void WorkDesk::collect_listed() {
   news_ = true;
 }
 
-// --- what their environments say
-// ------------------------------------------------------------------
+// --- what their environments say -----------------------------------------------------------------
 
 void WorkDesk::ask_words() {
   for (auto& [pid, known] : known_) {
@@ -328,8 +324,7 @@ std::string WorkDesk::job_of(std::int64_t pid) const {
   return known != known_.end() ? known->second.said.job : "";
 }
 
-// --- what follows
-// ---------------------------------------------------------------------------------
+// --- what follows --------------------------------------------------------------------------------
 
 const ProcessFacts* WorkDesk::command_facts() const {
   const auto known = known_.find(command_);

@@ -93,8 +93,7 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
   begin_opening();
 }
 
-// --- opening
-// -----------------------------------------------------------------------------------------
+// --- opening -------------------------------------------------------------------------------------
 
 void Worker::begin_opening() { opening_ = options_.open(""); }
 
@@ -244,8 +243,7 @@ Result<void> Worker::leftovers_of_nobody() {
   return out;
 }
 
-// --- who governs what
-// --------------------------------------------------------------------------------
+// --- who governs what ----------------------------------------------------------------------------
 
 std::vector<GpuId> Worker::ids() const {
   std::vector<GpuId> out;
@@ -411,8 +409,7 @@ void Worker::restore_handed_on(Post& post) {
   let_go(post);
 }
 
-// --- the round
-// ---------------------------------------------------------------------------------------
+// --- the round -----------------------------------------------------------------------------------
 
 Instant Worker::next_due() const {
   const Instant now = clock_.now();
@@ -575,8 +572,7 @@ void Worker::audit(AuditEntry entry) {
   audit_failed_ = !kept.ok();
 }
 
-// --- tuning
-// ---------------------------------------------------------------------------------------------
+// --- tuning --------------------------------------------------------------------------------------
 
 // Its name; empty: the GPU is not tuned.
 std::string Worker::tuning_of(const Post& post) const {
@@ -679,8 +675,7 @@ void Worker::note_tuned(const Post& post, const Record& record) {
             record);
 }
 
-// --- what others see
-// ---------------------------------------------------------------------------------
+// --- what others see -----------------------------------------------------------------------------
 
 Worker::Json Worker::state_of(const Record& record) const {
   const auto at = static_cast<std::size_t>(record.gpu);
@@ -712,8 +707,7 @@ void Worker::publish() {
                  {{"paused", paused_}, {"loop", std::move(loop)}, {"beats", desk_.beats_json()}});
 }
 
-// --- commands
-// ----------------------------------------------------------------------------------------
+// --- commands ------------------------------------------------------------------------------------
 
 void Worker::reload(const Settings& settings) {
   const std::set<Scope> changed = changed_scopes(settings_, settings);

@@ -178,8 +178,7 @@ RC_GTEST_PROP(ActuatorProperty, ConvergesAndRestores, (unsigned seed)) {
   if (!control.calls.empty()) RC_ASSERT(control.calls.back() == "reset");
 }
 
-// --- proof, drift, power, journal
-// -------------------------------------------------------------------
+// --- proof, drift, power, journal ----------------------------------------------------------------
 
 // An actuator whose readings a test makes up, five a second.
 class Watched {

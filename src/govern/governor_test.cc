@@ -196,8 +196,7 @@ TEST(Governor, WritesThatAreRefusedAreReportedAndTriedAgain) {
   EXPECT_EQ(node.tick()[0].actuation.outcome, Outcome::written);
 }
 
-// --- Rules that need time
-// -------------------------------------------------------------------------
+// --- Rules that need time ------------------------------------------------------------------------
 
 // A GPU whose next reading a test makes up.
 class ScriptedGpu final : public TelemetrySource {
@@ -302,8 +301,7 @@ RC_GTEST_FIXTURE_PROP(RulesTest, ABusyGpuIsNeverLeftParked, (unsigned seed)) {
   }
 }
 
-// --- Replay
-// ---------------------------------------------------------------------------------------
+// --- Replay --------------------------------------------------------------------------------------
 
 // The records of a run hold all that a policy needs: a fresh one, fed with the recorded estimates,
 // decides the same.

@@ -319,7 +319,7 @@ TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
   EXPECT_EQ(run().not_restored, std::vector<std::string>{});
 }
 
-// --- the line between them -------------------------------------------------------------------
+// --- the line between them -----------------------------------------------------------------------
 
 std::string file_of(const UniqueFd& fd) {
   std::error_code error;

@@ -33,7 +33,7 @@ std::string lease_path(const std::string& run_folder, const std::string& uuid) {
   return fmt::format("{}/{}.lock", run_folder, uuid);
 }
 
-// --- processes ----------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 // When it was started, in the kernel's ticks: with it a number means one process. Empty: there is
 // no such process, or it has ended and nobody has waited for it.
@@ -60,7 +60,7 @@ std::optional<uid_t> user_of(pid_t pid) {
   return std::nullopt;
 }
 
-// --- who is named in the file -------------------------------------------------------------------
+// --- who is named in the file --------------------------------------------------------------------
 
 struct Named {
   std::string name;   // empty: he may be between taking it and saying so
@@ -111,7 +111,7 @@ Result<void> say_who(int fd, const std::string& path, const std::string& owner) 
   return {};
 }
 
-// --- the file -----------------------------------------------------------------------------------
+// --- the file ------------------------------------------------------------------------------------
 
 Result<UniqueFd> open_lease(const std::string& path) {
   UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));

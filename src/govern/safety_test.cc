@@ -50,8 +50,7 @@ class Rig {
   Megahertz top{};
 };
 
-// --- Freshness
-// ------------------------------------------------------------------------------------
+// --- Freshness -----------------------------------------------------------------------------------
 
 TEST(Safety, HoldsOnAStaleReadingAndReleasesOnAnExpiredOne) {
   for (const bool as_published : {false, true})
@@ -71,8 +70,7 @@ TEST(Safety, HoldsOnAStaleReadingAndReleasesOnAnExpiredOne) {
     }
 }
 
-// --- Envelope
-// -------------------------------------------------------------------------------------
+// --- Envelope ------------------------------------------------------------------------------------
 
 TEST(Safety, KeepsSettingsInsideTheEnvelope) {
   for (const auto& [wanted, given] :
@@ -93,8 +91,7 @@ TEST(Safety, LetsOtherDecisionsPass) {
   }
 }
 
-// --- Idling
-// ---------------------------------------------------------------------------------------
+// --- Idling --------------------------------------------------------------------------------------
 
 TEST(Safety, AnIdleGpuParksAndGetsTheTopUntilThePolicySpeaks) {
   Rig rig(false);
@@ -178,8 +175,7 @@ RC_GTEST_PROP(SafetyProperty, WakingNeverLeavesTheParkedClock, (unsigned seed)) 
   }
 }
 
-// --- Heat
-// -----------------------------------------------------------------------------------------
+// --- Heat ----------------------------------------------------------------------------------------
 
 TEST(Safety, TheTopComesDownWhileHotAndReturns) {
   Rig rig(true);
@@ -234,8 +230,7 @@ RC_GTEST_PROP(SafetyProperty, NeverAboveTheLoweredTop, (unsigned seed)) {
   }
 }
 
-// --- Rate
-// -----------------------------------------------------------------------------------------
+// --- Rate ----------------------------------------------------------------------------------------
 
 TEST(Safety, LoweringIsLimitedAndRaisingIsNot) {
   Rig rig(false);

@@ -333,8 +333,7 @@ TEST_F(Book, AGpuThatIsGoneIsForgotten) {
   EXPECT_EQ(book.size(), 0U);
 }
 
-// --- This machine
-// ---------------------------------------------------------------------------------
+// --- This machine --------------------------------------------------------------------------------
 
 TEST(MachineReaders, WeAreWhoWeAre) {
   FakeClock clock;

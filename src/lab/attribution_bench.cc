@@ -149,7 +149,7 @@ Result<std::optional<std::vector<ScenarioResult>>> run_attribution(const Attribu
   return std::optional(std::move(out));
 }
 
-// --- bars ---------------------------------------------------------------------------------------
+// --- bars ----------------------------------------------------------------------------------------
 
 std::optional<double> ScenarioSummary::of_offline() const {
   if (!online || !offline || offline->share <= 0) return std::nullopt;

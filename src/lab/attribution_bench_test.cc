@@ -36,7 +36,7 @@ ScenarioResult made(const char* scenario,
   return out;
 }
 
-// --- bars ---------------------------------------------------------------------------------------
+// --- bars ----------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(AttributionBars, AreMetWhereTheirInequalityHolds, ()) {
   const auto share = [] { return *rc::gen::inRange(20, 300) / 1000.0; };
@@ -98,7 +98,7 @@ TEST(AttributionBench, EveryJudgedMethodHasItsFamily) {
   EXPECT_EQ(count[static_cast<int>(MethodFamily::bound)], 1);
 }
 
-// --- runs ---------------------------------------------------------------------------------------
+// --- runs ----------------------------------------------------------------------------------------
 
 TEST(AttributionBench, ThreadsChangeNothing) {
   AttributionBench bench = short_bench({"online", "equal"});

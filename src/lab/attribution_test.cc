@@ -66,7 +66,7 @@ std::vector<std::int64_t> any_joules() {
   return *rc::gen::container<std::vector<std::int64_t>>(4, rc::gen::inRange<std::int64_t>(0, 500));
 }
 
-// --- one tick -----------------------------------------------------------------------------------
+// --- one tick ------------------------------------------------------------------------------------
 
 // Where the sums agree, what is wrong is what one has too much, which is what others have too
 // little.
@@ -116,7 +116,7 @@ TEST(Misattributed, NothingDrawnHasNoShare) {
   EXPECT_FALSE(misattributed(split_of({0, 0}), truth_of({0, 0})).share());
 }
 
-// --- a run --------------------------------------------------------------------------------------
+// --- a run ---------------------------------------------------------------------------------------
 
 class JudgeIn : public testing::TestWithParam<const char*> {};
 

@@ -53,8 +53,7 @@ Workload straight_work(const SimChip& chip, double low_rate, double low_watts) {
   return workload;
 }
 
-// --- arithmetic
-// -----------------------------------------------------------------------------------
+// --- arithmetic ----------------------------------------------------------------------------------
 
 // At 952 MHz: performance 0.8 at 100 W against 1 at 200 W. Loss 0.2; efficiency (0.8 / 100) /
 // (1 / 200) - 1 = +0.6; energy (100 / 0.8) / 200 = 0.625. The clock is there before the job comes.
@@ -116,8 +115,7 @@ TEST(Compare, OnlyJobsOfHalfAMinuteBreakAPromise) {
   EXPECT_EQ(compared(spec).policies[0].broken_jobs, 0);
 }
 
-// --- hindsight
-// ------------------------------------------------------------------------------------
+// --- hindsight -----------------------------------------------------------------------------------
 
 TEST(Compare, TheFrontierIsEveryClockOfTheEnvelope) {
   const SimChip chip = plain_chip();
@@ -160,8 +158,7 @@ TEST(Compare, TheOracleKeepsThePromise) {
   }
 }
 
-// --- the run
-// --------------------------------------------------------------------------------------
+// --- the run -------------------------------------------------------------------------------------
 
 TEST(Compare, ThreadsDoNotChangeTheFigures) {
   const SimChip& chip = chip_named("V100-SXM2");
@@ -220,8 +217,7 @@ TEST(Compare, ErrorsSayWhatIsMissing) {
   EXPECT_EQ(never.error().code, Errc::gpu_stuck);
 }
 
-// --- one job
-// --------------------------------------------------------------------------------------
+// --- one job -------------------------------------------------------------------------------------
 
 TEST(SimJob, TheSeedDecidesItAndTheIdleTimeBeforeIsNotItsOwn) {
   const SimChip& chip = chip_named("V100-SXM2");
@@ -248,8 +244,7 @@ TEST(SimJob, TheSeedDecidesItAndTheIdleTimeBeforeIsNotItsOwn) {
   EXPECT_NEAR(a.sensed_energy.value(), a.energy.value(), 60);
 }
 
-// --- the published figures
-// ------------------------------------------------------------------------
+// --- the published figures -----------------------------------------------------------------------
 
 // The measured tables are not part of the repository.
 class PublishedFigures : public testing::Test {

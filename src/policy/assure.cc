@@ -177,8 +177,7 @@ class Assure final : public Policy {
   double slack_s_ = 0;  // seconds of work done beyond what was promised, surely
 };
 
-// --- what comes in
-// -------------------------------------------------------------------------------------
+// --- what comes in -------------------------------------------------------------------------------
 
 void Assure::name_priors(const std::string& work) {
   if (!options_.leave_out || work == left_out_) return;
@@ -354,8 +353,7 @@ bool Assure::changed(const Estimate& estimate) {
   return false;
 }
 
-// --- phases
-// --------------------------------------------------------------------------------------------
+// --- phases --------------------------------------------------------------------------------------
 
 void Assure::recall() {
   if (options_.models == nullptr) return;
@@ -420,8 +418,7 @@ void Assure::alarm(const Estimate& estimate) {
   since_ = estimate.time;
 }
 
-// --- what goes out
-// -------------------------------------------------------------------------------------
+// --- what goes out -------------------------------------------------------------------------------
 
 double Assure::earned() const {
   if (every_phase_) return 0;

@@ -16,8 +16,7 @@ namespace {
 using geepafs::Reading;
 using Kind = Decision::Kind;
 
-// --- The published fit once more, written from its description: the other opinion
-// -----------------
+// --- The published fit once more, written from its description: the other opinion ----------------
 
 using Real = long double;
 
@@ -176,8 +175,7 @@ std::vector<Reading> readings_of(const std::vector<double>& probes, int repetiti
   return out;
 }
 
-// --- The choice
-// -----------------------------------------------------------------------------------
+// --- The choice ----------------------------------------------------------------------------------
 
 // Counters of a GPU that saturates at some clock, or falls, or is all noise.
 std::vector<Reading> random_readings(std::mt19937_64& random, const std::vector<double>& probes,
@@ -324,8 +322,7 @@ RC_GTEST_PROP(GeepafsCap, TimeGrowsByWhatMayBeLost, ()) {
   RC_ASSERT(std::abs(time_at(cap) / time_at(1530) - (2 - p)) < 1e-9);
 }
 
-// --- The schedule
-// ---------------------------------------------------------------------------------
+// --- The schedule --------------------------------------------------------------------------------
 
 // A policy in closed loop with a GPU that obeys within a tick.
 class Loop {
@@ -458,8 +455,7 @@ TEST(GeepafsSchedule, TheLargestCapOfAProbeCounts) {
   EXPECT_EQ(loop.asked(10).back(), 952);
 }
 
-// --- The idle test
-// --------------------------------------------------------------------------------
+// --- The idle test -------------------------------------------------------------------------------
 
 int ticks_until_probe(Loop& loop, int limit) {
   for (int i = 1; i <= limit; ++i)
@@ -537,8 +533,7 @@ RC_GTEST_PROP(GeepafsIdle, TheWindowIsExactOverIntegerReadings, (unsigned seed))
   RC_ASSERT((loop.tick().kind == Kind::set) == (seed % 2 == 0));
 }
 
-// --- Whatever the readings
-// ------------------------------------------------------------------------
+// --- Whatever the readings -----------------------------------------------------------------------
 
 RC_GTEST_PROP(Geepafs, StaysOnSupportedClocksInsideTheEnvelope, (unsigned seed)) {
   std::mt19937_64 random(seed);

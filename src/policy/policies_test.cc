@@ -13,8 +13,7 @@ namespace {
 
 using Kind = Decision::Kind;
 
-// --- The registry
-// ---------------------------------------------------------------------------------
+// --- The registry --------------------------------------------------------------------------------
 
 TEST(Registry, NamesAreUniqueAndFound) {
   std::set<std::string> names;
@@ -91,8 +90,7 @@ TEST(Registry, Tick) {
   EXPECT_EQ(policy_tick(params), from_seconds(0.1));
 }
 
-// --- All policies
-// ---------------------------------------------------------------------------------
+// --- All policies --------------------------------------------------------------------------------
 
 Estimate random_estimate(std::mt19937_64& random) {
   const auto n = [&](unsigned limit) { return static_cast<int>(random() % limit); };
@@ -132,8 +130,7 @@ RC_GTEST_PROP(EveryPolicy, StaysInsideTheEnvelopeOfTheTick, (unsigned seed)) {
   }
 }
 
-// --- One by one
-// -----------------------------------------------------------------------------------
+// --- One by one ----------------------------------------------------------------------------------
 
 TEST(MaxFreq, AsksForTheTopOfTheEnvelopeOfTheTick) {
   auto policy = *make_test_policy("max-freq", kV100);
@@ -211,8 +208,7 @@ TEST(UtilizScale, RefusesAnIntervalWithoutALook) {
   EXPECT_TRUE(make_test_policy("utiliz-scale", kV100, {"interval=0.4"}).ok());
 }
 
-// --- The manual
-// -----------------------------------------------------------------------------------
+// --- The manual ----------------------------------------------------------------------------------
 
 TEST(PolicyDocs, EveryPolicyAndParameterIsDescribed) {
   for (const PolicyInfo& info : policies()) {

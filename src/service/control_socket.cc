@@ -95,7 +95,7 @@ std::size_t ControlServer::longest_request() const {
   return audience_ == Audience::everyone ? kLongestOfEveryone : kLongestRequest;
 }
 
-// --- who may come -------------------------------------------------------------------------------
+// --- who may come --------------------------------------------------------------------------------
 
 // Whether to keep the caller; one of many is told why not.
 bool ControlServer::admit(const UniqueFd& socket, const ucred& who) {
@@ -159,7 +159,7 @@ void ControlServer::take_callers() {
   }
 }
 
-// --- what comes and goes ------------------------------------------------------------------------
+// --- what comes and goes -------------------------------------------------------------------------
 
 bool ControlServer::has_request(const Client& client) const {
   return client.end != std::string::npos;
@@ -256,7 +256,7 @@ void ControlServer::refuse_too_long(Client& client) {
   client.broken = true;
 }
 
-// --- whose turn it is ---------------------------------------------------------------------------
+// --- whose turn it is ----------------------------------------------------------------------------
 
 bool ControlServer::has_work(const Client& client) const {
   if (client.broken || client.waits) return false;

@@ -164,7 +164,7 @@ TEST_F(ControlTest, BadCallersDoNotDisturbTheOthers) {
   EXPECT_TRUE(control_call(path_, std::string("\0\xff", 2), 10s).ok());
 }
 
-// --- everyone -----------------------------------------------------------------------------------
+// --- everyone ------------------------------------------------------------------------------------
 
 class EveryoneTest : public testing::Test {
  protected:

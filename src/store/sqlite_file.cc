@@ -146,8 +146,7 @@ std::uintmax_t log_bytes(const std::string& path) {
   return failed ? 0 : out;
 }
 
-// --- openings that came to no end
-// -----------------------------------------------------------------
+// --- openings that came to no end ----------------------------------------------------------------
 
 // Each opening is a line: one that was not written whole, as on a full disk, is not counted. Who
 // opens the file holds the lock, which ends with its process.
@@ -187,8 +186,7 @@ void OpeningMark::end() {
   file_ = {};
 }
 
-// --- a file that is written for months
-// ------------------------------------------------------------
+// --- a file that is written for months -----------------------------------------------------------
 
 void SqliteFile::close() {
   if (database_ != nullptr && has_moved(*database_)) another_ = true;

@@ -73,8 +73,7 @@ int notes_in(const std::string& path) {
       .getInt();
 }
 
-// --- openings that came to no end
-// -----------------------------------------------------------------
+// --- openings that came to no end ----------------------------------------------------------------
 
 // Whatever is killed and opened, in any order: no note is lost, and only two crashes in a row take
 // the file away from where it was.
@@ -167,8 +166,7 @@ TEST(SqliteFile, LookingMakesAndChangesNothing) {
   EXPECT_EQ(*read_file(folder.file() + ".opening"), mark);
 }
 
-// --- the log
-// --------------------------------------------------------------------------------------
+// --- the log -------------------------------------------------------------------------------------
 
 const std::string kPage(16 << 10, 'x');
 
@@ -233,8 +231,7 @@ TEST(SqliteFile, AReaderThatStaysStopsTheWriterAndNotTheDisk) {
   EXPECT_EQ(notes.count(), kept + 1);
 }
 
-// --- the files of every store
-// ---------------------------------------------------------------------
+// --- the files of every store --------------------------------------------------------------------
 
 PhaseModel plain_model() {
   PhaseModel out;

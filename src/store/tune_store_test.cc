@@ -104,8 +104,7 @@ TEST(TuneStore, ProfilesAreOfTheirWork) {
   EXPECT_TRUE(store.profile(other)->empty());
 }
 
-// --- what a user may keep, and how large that is
-// ----------------------------------------------------
+// --- what a user may keep, and how large that is -------------------------------------------------
 
 std::uintmax_t size_of(const std::string& path) {
   std::error_code failed;

@@ -187,8 +187,7 @@ TEST(UsageStore, QuartersKeepWhatMinutesHad) {
   EXPECT_EQ(read_usage(folder.file(), kBegin + 7min, kBegin + 8min)->boards[0].sums.board_mj, 1);
 }
 
-// --- clocks that are set, and processes that are killed
-// --------------------------------------------
+// --- clocks that are set, and processes that are killed ------------------------------------------
 
 // A daemon that is killed and started, on a machine whose clock is set by years in both directions.
 class Machine {
@@ -345,8 +344,7 @@ TEST(UsageStore, ARunMakesNoFileBeforeThereIsSomethingToKeep) {
   EXPECT_FALSE(fs::exists(folder.file()));
 }
 
-// --- files of the first version
-// ---------------------------------------------------------------------
+// --- files of the first version ------------------------------------------------------------------
 
 // Hours until 02:00, minutes from then on.
 void write_first_version(const std::string& path) {

@@ -26,7 +26,7 @@ Sample at_watts(Duration time, std::optional<Watts> power, std::optional<Joules>
   return sample;
 }
 
-// --- against the truth --------------------------------------------------------------------------
+// --- against the truth ---------------------------------------------------------------------------
 
 // A GPU whose power changes at instants only, and what a reader sees of it.
 struct Truth {
@@ -229,7 +229,7 @@ RC_GTEST_PROP(EnergyWindowsProperty, HolesAreTold, (unsigned seed)) {
   }
 }
 
-// --- examples -----------------------------------------------------------------------------------
+// --- examples ------------------------------------------------------------------------------------
 
 struct Bench {
   EnergyWindows windows{kMaxGap};

@@ -16,7 +16,7 @@ struct MessageField {
   Need need = Need::no;
 };
 
-// --- what each message has: visit(field, value) -------------------------------------------------
+// --- what each message has: visit(field, value) --------------------------------------------------
 
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M>, JobSpec> {
@@ -133,7 +133,7 @@ void visit_fields(M& m, V&& visit) requires std::is_same_v<std::remove_const_t<M
   visit({"more_after"}, m.more_after);
 }
 
-// --- writing ------------------------------------------------------------------------------------
+// --- writing -------------------------------------------------------------------------------------
 
 template <class M>
 Json object_of(const M& message);
@@ -183,7 +183,7 @@ Json object_of(const M& message) {
   return out;
 }
 
-// --- reading ------------------------------------------------------------------------------------
+// --- reading -------------------------------------------------------------------------------------
 
 enum class Unknown : std::uint8_t { refused, left_out };
 
@@ -269,8 +269,7 @@ Result<M> message_of(const Json& json, Unknown unknown) {
   return out;
 }
 
-// --- the commands
-// ---------------------------------------------------------------------------------
+// --- the commands --------------------------------------------------------------------------------
 
 template <class M>
 constexpr const char* kCommand = nullptr;

@@ -131,7 +131,7 @@ Result<SizeChoice> choose_size(const JobSpec& job, std::span<const Trial> trials
   }
 }
 
-// --- jobs -------------------------------------------------------------------------------------
+// --- jobs ----------------------------------------------------------------------------------------
 
 Result<const BookJob*> TrialBook::job(const std::string& name) const {
   if (const auto at = jobs_.find(name); at != jobs_.end()) return &at->second;
@@ -211,7 +211,7 @@ void TrialBook::forget(const std::string& name) {
   changes_.removed.insert(name);
 }
 
-// --- trials -----------------------------------------------------------------------------------
+// --- trials --------------------------------------------------------------------------------------
 
 const BookTrial* TrialBook::find(std::int64_t id) const {
   const auto at = trials_.find(id);
@@ -292,7 +292,7 @@ Result<int> TrialBook::recurrence_for(const BookJob& job, const TrialBegin& want
                                        *wanted.retry_of)};
 }
 
-// --- sums, and what is folded into them -------------------------------------------------------
+// --- sums, and what is folded into them ----------------------------------------------------------
 
 void TrialBook::add_to(BookJob& job, const BookTrial& trial) const {
   const Trial& t = trial.trial;
@@ -364,7 +364,7 @@ void TrialBook::fold(BookJob& job) {
   changes_.jobs.insert(job.spec.name);
 }
 
-// --- a trial's life -----------------------------------------------------------------------------
+// --- a trial's life ------------------------------------------------------------------------------
 
 Result<void> TrialBook::check_gpus(const TrialBegin& wanted) const {
   for (const auto& [id, end] : leases_) {

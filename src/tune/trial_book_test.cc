@@ -338,7 +338,7 @@ TEST_F(Book, MarksOfATrialThatHasEndedAreFew) {
                              [](const auto& a, const auto& b) { return a.epochs < b.epochs; }));
 }
 
-// --- a job that runs for ever -----------------------------------------------------------------
+// --- a job that runs for ever --------------------------------------------------------------------
 
 // What one run of a batch size costs, the same each time: 16 is the default, 32 is the best.
 double cost_of_run(int batch_size) { return batch_size == 32 ? 80 : batch_size == 16 ? 100 : 130; }
@@ -458,7 +458,7 @@ TEST(TrialBook, DrawsGoOnAmongFoldedTrials) {
   EXPECT_GT(drawn.size(), 1u);
 }
 
-// --- properties -------------------------------------------------------------------------------
+// --- properties ----------------------------------------------------------------------------------
 
 // A machine with GPUs, users and clients that do anything, over a book that is kept in a file.
 class Street {

@@ -41,8 +41,7 @@ std::vector<std::optional<double>> shares(const Sample& s) {
   return out;
 }
 
-// --- what it is
-// -----------------------------------------------------------------------------------
+// --- what it is ----------------------------------------------------------------------------------
 
 TEST_P(Contract, CapabilityIsStableAndWellFormed) {
   const Capability before = capability();
@@ -64,8 +63,7 @@ TEST_P(Contract, CapabilityIsStableAndWellFormed) {
   EXPECT_TRUE(same(before, capability()));
 }
 
-// --- samples
-// --------------------------------------------------------------------------------------
+// --- samples -------------------------------------------------------------------------------------
 
 TEST_P(Contract, SampleTimesComeFromTheClockAndNeverGoBack) {
   Instant before = Instant::min();
@@ -170,8 +168,7 @@ TEST_P(Contract, ProcessesAreAListOrNotSupported) {
   for (const GpuProcess& process : *processes) EXPECT_GE(process.pid, 0);
 }
 
-// --- tenancy
-// --------------------------------------------------------------------------------------
+// --- tenancy -------------------------------------------------------------------------------------
 
 std::vector<std::optional<Fraction>> shares_of(const Tenancy& tenancy) {
   std::vector<std::optional<Fraction>> out;
@@ -260,8 +257,7 @@ TEST_P(Contract, TenancyDoesNotDisturbReadings) {
   }
 }
 
-// --- knobs
-// ----------------------------------------------------------------------------------------
+// --- knobs ---------------------------------------------------------------------------------------
 
 // A back end that cannot turn knobs has nothing to prove here.
 class KnobContract : public Contract {
@@ -325,8 +321,7 @@ TEST_P(KnobContract, RefusedLocksNameTheClockAndChangeNothing) {
   EXPECT_EQ(settled(), clock_at(0.5));
 }
 
-// --- back ends
-// ------------------------------------------------------------------------------------
+// --- back ends -----------------------------------------------------------------------------------
 
 bool fits_the_limit(const SimChip& chip, const Workload& workload) {
   return workload.power(chip.sm_clocks.size() - 1) < 0.8 * chip.power_limits.factory;

@@ -119,8 +119,7 @@ TEST(ProcessFacts, WhoIsGoneHasNone) {
   EXPECT_FALSE(read_process(-1));
 }
 
-// --- who speaks
-// -----------------------------------------------------------------------------------
+// --- who speaks ----------------------------------------------------------------------------------
 
 // A machine of one process that counts what it is asked.
 struct OneProcess {
@@ -189,8 +188,7 @@ TEST(KnownSpeakers, AreNoMoreThanSoMany) {
   EXPECT_EQ(machine.reads, 0);  // the last is known
 }
 
-// --- rules
-// ----------------------------------------------------------------------------------------
+// --- rules ---------------------------------------------------------------------------------------
 
 TEST(PromiseRulesOfSettings, UsersByNameAreForLater) {
   Settings settings;

@@ -339,7 +339,7 @@ TEST(TuneDeskWork, WhoWorksThereGoesFirst) {
   EXPECT_EQ(place.begin(1234)["code"], "busy");
 }
 
-// --- what answers cost ------------------------------------------------------------------------
+// --- what answers cost ---------------------------------------------------------------------------
 
 TEST(TuneDeskPages, AJobListComesInPages) {
   Place place;

@@ -196,8 +196,7 @@ TEST_F(StuckMachine, AUserWhoCannotBeLookedUpIsTriedAgain) {
   EXPECT_EQ(asked, 2);
 }
 
-// --- a beat's price
-// -------------------------------------------------------------------------------
+// --- a beat's price ------------------------------------------------------------------------------
 
 TEST(WorkDeskBeats, CostNoEnvironment) {
   House house(1);
@@ -224,8 +223,7 @@ TEST(WorkDeskBeats, CostNoEnvironment) {
   EXPECT_EQ(ancestors, 1);
 }
 
-// --- what is announced
-// ----------------------------------------------------------------------------
+// --- what is announced ---------------------------------------------------------------------------
 
 TEST(WorkDeskAnnouncements, StandInForAnEnvironmentThatMayNotBeRead) {
   House house(1);
@@ -274,8 +272,7 @@ TEST(WorkDeskAnnouncements, AnEnvironmentThatCanBeReadHolds) {
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
 }
 
-// --- sources that come and go
-// ---------------------------------------------------------------------
+// --- sources that come and go --------------------------------------------------------------------
 
 // A source whose lists only come once they are begun, as those of real GPUs.
 class LazySource final : public TelemetrySource {

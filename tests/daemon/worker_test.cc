@@ -357,7 +357,7 @@ TEST_P(LateWorker, AReloadChangesWhatTheFileSaysAndNothingElse) {
   EXPECT_FALSE(house.sim(0).locked());
 }
 
-// --- journals that another process keeps from us ------------------------------------------------
+// --- journals that another process keeps from us -------------------------------------------------
 
 JournalEntry left_by(House& house, const char* owner) {
   JournalEntry entry;
@@ -457,7 +457,7 @@ TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
   EXPECT_TRUE(house.left().empty());
 }
 
-// --- settings --------------------------------------------------------------------------------
+// --- settings ------------------------------------------------------------------------------------
 
 // Each number anywhere in its range, a policy of any period.
 Settings any_settings() {
@@ -718,8 +718,7 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   RC_ASSERT(house.left().empty());
 }
 
-// --- what programs ask
-// ----------------------------------------------------------------------------
+// --- what programs ask ---------------------------------------------------------------------------
 
 Json call(House& house, std::uint64_t connection, const Json& request) {
   return parse_json(house.call(connection, json_text(request)));

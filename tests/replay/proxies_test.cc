@@ -38,7 +38,7 @@ bool on_the_page(const std::string& row) {
   return false;
 }
 
-// --- the model against the true rates -----------------------------------------------------------
+// --- the model against the true rates ------------------------------------------------------------
 
 // The tensor cores are the heat's where there is one.
 enum class HeatSeen { no, yes };
@@ -201,7 +201,7 @@ TEST(Proxies, OneWindowsBoundFailsOnlyWhereTheClocksRatioDoes) {
   }
 }
 
-// --- the policy as a shadow ---------------------------------------------------------------------
+// --- the policy as a shadow ----------------------------------------------------------------------
 
 // Counts what is kept; forgets it.
 class Counts final : public ModelCache {

@@ -384,8 +384,7 @@ TEST_F(NvmlDeviceTest, TheLibraryLivesAsLongAsItsDevices) {
   EXPECT_EQ(fake.gpm_samples, 0);
 }
 
-// --- writes
-// --------------------------------------------------------------------------------------
+// --- writes --------------------------------------------------------------------------------------
 
 TEST_F(NvmlDeviceTest, KnobsReachTheDriverInItsUnits) {
   const auto device = open();

@@ -49,8 +49,7 @@ struct NvmlTenantsTest : ::testing::Test {
   FakeClock clock;
 };
 
-// --- MIG
-// ------------------------------------------------------------------------------------------
+// --- MIG -----------------------------------------------------------------------------------------
 
 TEST_F(NvmlTenantsTest, TellsEveryInstanceAndTheWhole) {
   partition();
@@ -261,8 +260,7 @@ RC_GTEST_FIXTURE_PROP(NvmlTenantsTest, AnyRepartition, ()) {
   }
 }
 
-// --- processes
-// ------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 TEST_F(NvmlTenantsTest, AProcessOnSeveralInstancesHasARowForEach) {
   partition();
@@ -342,8 +340,7 @@ TEST_F(NvmlTenantsTest, WithoutListsOfProcessesThereAreInstancesOnly) {
   EXPECT_TRUE(tenancy.processes.empty());
 }
 
-// --- beside readings
-// ------------------------------------------------------------------------------
+// --- beside readings -----------------------------------------------------------------------------
 
 // Readings are the same whether tenancy is asked in between or not.
 RC_GTEST_FIXTURE_PROP(NvmlTenantsTest, ReadingsAreNotDisturbed, ()) {

@@ -73,8 +73,7 @@ TEST(SimDevice, ShowsWhatTheGpuDoes) {
   EXPECT_NEAR(sample.energy->value(), 5 * 300, 31);  // up to 100 ms old
 }
 
-// --- tabled work
-// ----------------------------------------------------------------------------------
+// --- tabled work ---------------------------------------------------------------------------------
 
 TEST(SimDevice, TabledUtilisationReadsAsTheTableRounded) {
   const char* performance = "f,952,1530\na,0.8,1\n";
@@ -113,8 +112,7 @@ TEST(SimDevice, NoTableOfUtilisationMeansNoUtilisation) {
   }
 }
 
-// --- activity and plan
-// ----------------------------------------------------------------------------
+// --- activity and plan ---------------------------------------------------------------------------
 
 TEST(SimDevice, TheSecondReadWithinAWindowHasNoActivity) {
   Bench bench(chip_named("H200"));
@@ -147,8 +145,7 @@ RC_GTEST_PROP(SimDeviceProperty, ThePlanIsKeptLateOrNot, (bool energy, bool acti
   }
 }
 
-// --- processes
-// ------------------------------------------------------------------------------------
+// --- processes -----------------------------------------------------------------------------------
 
 TEST(SimDevice, AJobIsAProcess) {
   Bench bench(chip_named("V100-SXM2"));
@@ -166,8 +163,7 @@ TEST(SimDevice, AJobIsAProcess) {
   EXPECT_EQ(bench.read().tenants, 0);
 }
 
-// --- faults
-// ---------------------------------------------------------------------------------------
+// --- faults --------------------------------------------------------------------------------------
 
 TEST(SimDevice, ALostGpuFailsEveryCallAndNamesItself) {
   Bench bench(chip_named("V100-SXM2"));
@@ -246,8 +242,7 @@ TEST(SimDevice, LateReadsGiveTheOldSampleWithItsTime) {
   EXPECT_NEAR(late, 400, 72);
 }
 
-// --- writes
-// ---------------------------------------------------------------------------------------
+// --- writes --------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(SimDeviceProperty, ALockIsMetWithinTwoSeconds, ()) {
   Bench bench(sim_chips()[*rc::gen::inRange<std::size_t>(0, 3)],
@@ -286,8 +281,7 @@ TEST(SimDevice, ALaptopsPowerLimitIsFixed) {
   EXPECT_EQ(bench.gpu.power_limit(), 80_W);
 }
 
-// --- seed
-// -----------------------------------------------------------------------------------------
+// --- seed ----------------------------------------------------------------------------------------
 
 std::vector<Sample> stream(std::uint64_t seed) {
   SimChip chip = chip_named("H200");

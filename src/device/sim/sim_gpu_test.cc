@@ -37,8 +37,7 @@ void lock_and_wait(SimGpu& gpu, Megahertz clock) {
   while (gpu.sm_clock() != clock);
 }
 
-// --- truth: energy and work
-// -----------------------------------------------------------------------
+// --- truth: energy and work ----------------------------------------------------------------------
 
 RC_GTEST_PROP(SimGpuProperty, EnergyIsTheIntegralOfPower, ()) {
   const SimChip& chip = any_chip();
@@ -136,8 +135,7 @@ TEST(SimGpu, NewWorkTakesThePlaceOfWhatRan) {
   EXPECT_NEAR(gpu.work_done(), 5, 1e-9);
 }
 
-// --- phases
-// ---------------------------------------------------------------------------------------
+// --- phases --------------------------------------------------------------------------------------
 
 TEST(SimGpu, PhasesComeInTurnByWorkDone) {
   const SimChip chip = plain_chip();
@@ -235,8 +233,7 @@ TEST(SimGpu, PowerDriftsWithinAPhaseAndIsBackAtItsStart) {
   EXPECT_NEAR(gpu.power().value(), 200, 0.1);
 }
 
-// --- clock
-// ----------------------------------------------------------------------------------------
+// --- clock ---------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(SimGpuProperty, ALockTakesEffectAfterTheLatencyAndNotBefore, ()) {
   SimChip chip = plain_chip();
@@ -314,8 +311,7 @@ TEST(SimGpu, AnUnlockedGpuRestsAtItsUnusedClockAndBoostsOnWork) {
   }
 }
 
-// --- the regulator
-// --------------------------------------------------------------------------------
+// --- the regulator -------------------------------------------------------------------------------
 
 TEST(SimGpu, TheRegulatorHoldsTheLimitAndSaysSo) {
   const SimChip& chip = chip_named("H200");
@@ -354,8 +350,7 @@ TEST(SimGpu, NoPowerCapIsToldWhereTheLockedClockFits) {
   EXPECT_EQ(gpu.throttle_reasons(), 0u);
 }
 
-// --- heat
-// -----------------------------------------------------------------------------------------
+// --- heat ----------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(SimGpuProperty, TemperatureSettlesAtAmbientPlusResistanceTimesPower, ()) {
   const SimChip chip = plain(any_chip());
@@ -423,8 +418,7 @@ TEST(SimGpu, TabledWorkDrawsWhatTheTableSaysHotOrCold) {
   EXPECT_GT(gpu.temperature(), chip.thermal.reference);
 }
 
-// --- cards
-// ----------------------------------------------------------------------------------------
+// --- cards ---------------------------------------------------------------------------------------
 
 // Dynamic power goes with the voltage squared: a spread of 2 % gives one of 4 %. Over 400 cards the
 // sample sd is good to 1/sqrt(800) = 3.5 %, the mean to 0.2 %: bounds are four times that.

@@ -34,8 +34,7 @@ double gpu_points(const SimSensors& sensors) {
   return as_percent(sensors.shown().gpu_utilisation.value_or(Fraction(-9)));
 }
 
-// --- utilisation
-// ----------------------------------------------------------------------------------
+// --- utilisation ---------------------------------------------------------------------------------
 
 // Against a model of one line: the mean of the last window, rounded, at every refresh.
 RC_GTEST_PROP(SimSensorsProperty, UtilisationIsTheWindowsMeanAtEachRefresh, ()) {
@@ -145,8 +144,7 @@ TEST(SimSensors, NothingIsShownBeforeItWasMeasured) {
   }
 }
 
-// --- power
-// ----------------------------------------------------------------------------------------
+// --- power ---------------------------------------------------------------------------------------
 
 // The A100 sees 25 ms of every 100: load of 50 ms period shows the same part of its wave for ever.
 TEST(SimSensors, TheA100SensorAliasesLoadThatBeatsWithIt) {
@@ -230,8 +228,7 @@ TEST(SimSensors, AChipWithoutAFieldNeverShowsIt) {
   EXPECT_EQ(sensors.shown().activity, Activity{});
 }
 
-// --- energy
-// ---------------------------------------------------------------------------------------
+// --- energy --------------------------------------------------------------------------------------
 
 RC_GTEST_PROP(SimSensorsProperty, TheEnergyCounterStepsUpToTheTruth, ()) {
   const SimChip& chip = sim_chips()[*rc::gen::inRange<std::size_t>(0, sim_chips().size())];
@@ -258,8 +255,7 @@ RC_GTEST_PROP(SimSensorsProperty, TheEnergyCounterStepsUpToTheTruth, ()) {
   RC_ASSERT(changed_at > 300 - every);
 }
 
-// --- activity
-// -------------------------------------------------------------------------------------
+// --- activity ------------------------------------------------------------------------------------
 
 TEST(SimSensors, ActivityIsTheMeanOfEachWindow) {
   SimSensors sensors(spec_of("H200"), kStep, 4);

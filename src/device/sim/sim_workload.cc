@@ -63,7 +63,7 @@ Result<std::size_t> column(const Csv& csv, std::string_view name, std::string_vi
   return static_cast<std::size_t>(at - csv.header.begin());
 }
 
-// --- fitted workloads -------------------------------------------------------------------------
+// --- fitted workloads ----------------------------------------------------------------------------
 
 // Where the numbers of a row go; one table for parsing and for the list of columns.
 struct NumberColumn {
@@ -168,7 +168,7 @@ OperatingPoint operating_point(const WorkloadFit& fit, const Site& site, Megaher
   return point;
 }
 
-// --- measured tables --------------------------------------------------------------------------
+// --- measured tables -----------------------------------------------------------------------------
 
 // Watts or relative performance: nothing real comes near it.
 constexpr double kLargestCell = 10'000;

@@ -23,8 +23,7 @@ std::size_t index_of(const SimChip& chip, double mhz) {
   return static_cast<std::size_t>(at - clocks.begin());
 }
 
-// --- the project's own workloads
-// ------------------------------------------------------------------
+// --- the project's own workloads -----------------------------------------------------------------
 
 TEST(BuiltInWorkloads, EveryChipHasItsOwnUnderOwnNames) {
   const std::pair<const char*, std::size_t> wanted[] = {{"V100-SXM2", 22}, {"A100-SXM4", 13},
@@ -114,8 +113,7 @@ TEST(BuiltInWorkloads, AChipsOwnComeBeforeItsKins) {
   EXPECT_TRUE(find_workload(h100, "copy")->source.starts_with("as on the H200: "));
 }
 
-// --- fits
-// -----------------------------------------------------------------------------------------
+// --- fits ----------------------------------------------------------------------------------------
 
 WorkloadFit any_fit(const SimChip& chip) {
   const auto number = [](int low, int high) { return *rc::gen::inRange(low, high) / 100.0; };
@@ -255,8 +253,7 @@ TEST(ParseWorkloadFits, RefusesWhatIsMalformed) {
   }
 }
 
-// --- tables
-// ---------------------------------------------------------------------------------------
+// --- tables --------------------------------------------------------------------------------------
 
 constexpr const char* kPerformance = "frequency(MHz),757,952,1335\nb,1.0,1.5,2.0\na,0.7,0.9,1.0\n";
 constexpr const char* kPower = "frequency(MHz),757,1335\na,90,170\nb,80,240\nspare,1,1\n";

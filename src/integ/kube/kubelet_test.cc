@@ -24,8 +24,7 @@ namespace {
 
 using Pods = std::optional<std::vector<PodDevice>>;
 
-// --- What is remembered
-// ---------------------------------------------------------------------------
+// --- What is remembered --------------------------------------------------------------------------
 
 std::vector<PodDevice> of_pod(int n) {
   return {{{"lab", fmt::format("pod-{}", n)}, "main", "nvidia.com/gpu", "GPU-1"}};
@@ -66,8 +65,7 @@ TEST(PodMemory, OutsideKubernetesThatIsToldOnceAndIsNoFailure) {
   EXPECT_EQ(memory.learn(Pods(), {}), "kubelet: its socket is gone; pods are as it told last");
 }
 
-// --- Sockets
-// --------------------------------------------------------------------------------------
+// --- Sockets -------------------------------------------------------------------------------------
 
 class Folder {
  public:
@@ -249,8 +247,7 @@ TEST_F(Kubelet, FramesWithoutEndAreGivenUp) {
             "/v1.PodResourcesLister/List: an answer of more than 16777216 bytes");
 }
 
-// --- gRPC's own server
-// ----------------------------------------------------------------------------
+// --- gRPC's own server ---------------------------------------------------------------------------
 
 #ifdef DERATE_FAKE_KUBELET
 
