@@ -12,9 +12,8 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/check.h"
+#include "base/test_folder.h"
 #include "base/text.h"
-#include "store/test_folder.h"
 
 namespace derate {
 namespace {

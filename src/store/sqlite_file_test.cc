@@ -8,12 +8,11 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/check.h"
 #include "base/clock.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "store/lab_store.h"
 #include "store/model_cache.h"
-#include "store/test_folder.h"
 #include "store/tune_store.h"
 #include "store/usage_store.h"
 

@@ -11,8 +11,8 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "base/text.h"
-#include "store/test_folder.h"
 #include "store/usage_bill.h"
 
 namespace derate {

@@ -1,4 +1,4 @@
-// A folder of a test's own, for the files of a store.
+// A folder of a test's own, for files that are written and set aside.
 #pragma once
 
 #include <stdlib.h>
