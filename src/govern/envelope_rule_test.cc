@@ -9,19 +9,19 @@ namespace {
 
 using namespace literals;
 
-Capability a_v100() { return sim_capability(**find_sim_chip("v100"), 0); }
+Capability v100_capability() { return sim_capability(**find_sim_chip("v100"), 0); }
 
 Capability unknown_chip() {
-  Capability out = a_v100();
+  Capability out = v100_capability();
   out.flat_voltage_end.reset();
   return out;
 }
 
 TEST(EnvelopeRule, FromTheFlatVoltageEndToTheTop) {
-  const Envelope envelope = *make_envelope(a_v100());
+  const Envelope envelope = *make_envelope(v100_capability());
   EXPECT_EQ(envelope.lowest(), 952_MHz);
   EXPECT_EQ(envelope.highest(), 1530_MHz);
-  EXPECT_EQ(efficient_clock(a_v100(), envelope), 952_MHz);
+  EXPECT_EQ(efficient_clock(v100_capability(), envelope), 952_MHz);
 }
 
 TEST(EnvelopeRule, AnUnknownChipKeepsThreeQuartersOfItsClock) {
@@ -32,15 +32,15 @@ TEST(EnvelopeRule, AnUnknownChipKeepsThreeQuartersOfItsClock) {
 }
 
 TEST(EnvelopeRule, TheAdministratorsLimits) {
-  const Envelope both = *make_envelope(a_v100(), {757_MHz, 1402_MHz});
+  const Envelope both = *make_envelope(v100_capability(), {757_MHz, 1402_MHz});
   EXPECT_EQ(both.lowest(), 757_MHz);
   EXPECT_EQ(both.highest(), 1402_MHz);
-  EXPECT_EQ(efficient_clock(a_v100(), both), 952_MHz);
-  const Envelope low_top = *make_envelope(a_v100(), {{}, 900_MHz});
+  EXPECT_EQ(efficient_clock(v100_capability(), both), 952_MHz);
+  const Envelope low_top = *make_envelope(v100_capability(), {{}, 900_MHz});
   EXPECT_EQ(low_top.clocks().size(), 1u);
-  EXPECT_EQ(efficient_clock(a_v100(), low_top), 900_MHz);
-  const Envelope high_bottom = *make_envelope(a_v100(), {1207_MHz, {}});
-  EXPECT_EQ(efficient_clock(a_v100(), high_bottom), 1207_MHz);
+  EXPECT_EQ(efficient_clock(v100_capability(), low_top), 900_MHz);
+  const Envelope high_bottom = *make_envelope(v100_capability(), {1207_MHz, {}});
+  EXPECT_EQ(efficient_clock(v100_capability(), high_bottom), 1207_MHz);
 }
 
 TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
@@ -52,7 +52,7 @@ TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
                      {{{}, 1600_MHz}, "1600", "1530"},
                      {{{}, 1404_MHz}, "1404", "1402"}};
   for (const auto& c : cases) {
-    const auto envelope = make_envelope(a_v100(), c.limits);
+    const auto envelope = make_envelope(v100_capability(), c.limits);
     ASSERT_FALSE(envelope.ok()) << c.wrong;
     EXPECT_EQ(envelope.error().code, Errc::invalid_argument);
     EXPECT_NE(envelope.error().message.find(c.wrong), std::string::npos);
@@ -62,8 +62,9 @@ TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
 }
 
 TEST(EnvelopeRule, NothingToChooseFrom) {
-  EXPECT_EQ(make_envelope(a_v100(), {1402_MHz, 952_MHz}).error().code, Errc::invalid_argument);
-  Capability silent = a_v100();
+  EXPECT_EQ(make_envelope(v100_capability(), {1402_MHz, 952_MHz}).error().code,
+            Errc::invalid_argument);
+  Capability silent = v100_capability();
   silent.sm_clocks.clear();
   EXPECT_EQ(make_envelope(silent).error().code, Errc::not_supported);
 }

@@ -1,4 +1,4 @@
-// A clock control that remembers what it was told, and what it is told.
+// A clock control that remembers what it was told, and the decisions that tests give it.
 #pragma once
 
 #include <string>

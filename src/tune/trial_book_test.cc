@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr Duration kLease = 60s;
 constexpr std::uint32_t kOwner = 1000, kOther = 1001;
 
-JobSpec a_bert(const std::string& policy = "zeus") {
+JobSpec bert_job(const std::string& policy = "zeus") {
   return {.name = "bert",
           .batch_sizes = {8, 16, 32},
           .default_size = 16,
@@ -42,7 +42,7 @@ TuneRows rows_of(const TrialBook& book) {
 
 class Book : public testing::Test {
  protected:
-  Book() { CHECK(book.create(a_bert(), kOwner, TrialBook::Replace::no, {}).ok()); }
+  Book() { CHECK(book.create(bert_job(), kOwner, TrialBook::Replace::no, {}).ok()); }
 
   Result<const BookTrial*> begin(std::optional<std::int64_t> retry_of = {},
                                  const std::string& gpu = "GPU-0") {
@@ -161,7 +161,7 @@ TEST_F(Book, AnotherUserAndAWrongTokenAreRefused) {
   EXPECT_EQ(said(book.begin({"bert", {"GPU-1"}, {}, "x"}, kOther, now, wall)),
             "job 'bert' is user 1000's, not user 1001's");
   EXPECT_EQ(book.remove("bert", kOther).error().code, Errc::no_permission);
-  EXPECT_EQ(book.create(a_bert(), kOther, TrialBook::Replace::yes, wall).error().code,
+  EXPECT_EQ(book.create(bert_job(), kOther, TrialBook::Replace::yes, wall).error().code,
             Errc::no_permission);
   EXPECT_EQ(rows_of(book), before);
   EXPECT_TRUE(book.renew(id, {0, "secret"}, now).ok());
@@ -181,8 +181,8 @@ TEST_F(Book, AJobIsRegisteredAgain) {
   const auto create = [&](const JobSpec& spec, TrialBook::Replace replace) {
     return book.create(spec, kOwner, replace, wall);
   };
-  EXPECT_EQ(*create(a_bert(), TrialBook::Replace::no), Created::unchanged);
-  JobSpec other = a_bert();
+  EXPECT_EQ(*create(bert_job(), TrialBook::Replace::no), Created::unchanged);
+  JobSpec other = bert_job();
   other.batch_sizes = {32, 16, 8};
   EXPECT_EQ(*create(other, TrialBook::Replace::yes), Created::unchanged);
   const std::int64_t id = begun();
@@ -203,7 +203,7 @@ TEST_F(Book, AJobIsRegisteredAgain) {
 }
 
 TEST_F(Book, AUserLeavesRoomForOthers) {
-  JobSpec spec = a_bert();
+  JobSpec spec = bert_job();
   const auto create = [&](std::size_t i, std::uint32_t uid) {
     spec.name = fmt::format("job{}", i);
     return book.create(spec, uid, TrialBook::Replace::no, wall);
@@ -253,7 +253,7 @@ TEST_F(Book, ASizeThatRanIsBelievedOnceToBeInfeasible) {
       {.id = 2, .batch_size = 16, .state = TrialState::infeasible}};
   std::vector<Trial> twice = once;
   twice.push_back({.id = 3, .batch_size = 16, .state = TrialState::infeasible});
-  JobSpec job = a_bert();
+  JobSpec job = bert_job();
   job.batch_sizes = {16};
   EXPECT_EQ(choose_size(job, once)->batch_size, 16);
   EXPECT_FALSE(choose_size(job, twice).ok());
@@ -287,7 +287,7 @@ TEST_F(Book, WhatIsDearIsStopped) {
 // Shares of a cheapest run that cost nothing are no numbers: they would bound nothing, and no file
 // keeps them.
 TEST_F(Book, WhereRunsCostNothingEveryBoundIsANumber) {
-  ASSERT_TRUE(book.create(a_bert("tune"), kOwner, TrialBook::Replace::yes, wall).ok());
+  ASSERT_TRUE(book.create(bert_job("tune"), kOwner, TrialBook::Replace::yes, wall).ok());
   for (int i = 0; i < 6; ++i) {
     const std::int64_t id = begun();
     EXPECT_TRUE(std::isfinite(book.find(id)->stop_cost.value_or(0))) << i;
@@ -389,7 +389,7 @@ class ForEver : public testing::TestWithParam<const char*> {};
 // kept, and so is what people are told.
 TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
   TrialBook book(kLease);
-  ASSERT_TRUE(book.create(a_bert(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
+  ASSERT_TRUE(book.create(bert_job(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
   JobSums truth;
   std::set<int> ran = run_for_ever(book, 100, truth);
   const auto early =
@@ -418,7 +418,7 @@ TEST_P(ForEver, AFileKeepsTheSums) {
   std::string folder = (fs::temp_directory_path() / "derate-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   TrialBook book(kLease), again(kLease);
-  ASSERT_TRUE(book.create(a_bert(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
+  ASSERT_TRUE(book.create(bert_job(GetParam()), kOwner, TrialBook::Replace::no, {}).ok());
   JobSums truth;
   {
     TuneStore store(folder + "/tune.db");
@@ -441,7 +441,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, ForEver, testing::Values("tune", "zeus"));
 // A policy that draws goes on drawing when the number of trials it sees stays the same.
 TEST(TrialBook, DrawsGoOnAmongFoldedTrials) {
   std::vector<Trial> trials;
-  const JobSpec job = a_bert();
+  const JobSpec job = bert_job();
   const int sizes[] = {16, 8, 32, 16, 8, 32, 8, 16, 32, 8, 16, 32};  // two rounds of pruning first
   for (int i = 0; i < 12; ++i)
     trials.push_back({.id = i,
@@ -469,7 +469,7 @@ class Street {
     folder_ = made;
     restart();
     for (const char* name : {"bert", "vgg"}) {
-      JobSpec job = a_bert(name == std::string("bert") ? "zeus" : "tune");
+      JobSpec job = bert_job(name == std::string("bert") ? "zeus" : "tune");
       job.name = name;
       RC_ASSERT(book_.create(job, kOwner, TrialBook::Replace::no, wall_).ok());
     }
@@ -653,7 +653,7 @@ RC_GTEST_PROP(TrialBook, LosesAndCountsTwiceNothing, ()) {
 // Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
 RC_GTEST_PROP(TrialBook, ADeadClientNeverStallsPruning, ()) {
   TrialBook book(kLease);
-  RC_ASSERT(book.create(a_bert(), kOwner, TrialBook::Replace::no, {}).ok());
+  RC_ASSERT(book.create(bert_job(), kOwner, TrialBook::Replace::no, {}).ok());
   Instant now{};
   int explored = 0;
   for (int i = 0; i < 200; ++i) {
@@ -688,8 +688,8 @@ TEST(BookRows, WhatCouldNotBeWrittenIsWrittenWithTheNext) {
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string file = folder + "/tune.db";
   TrialBook book(kLease);
-  ASSERT_TRUE(book.create(a_bert(), kOwner, TrialBook::Replace::no, {}).ok());
-  JobSpec other = a_bert();
+  ASSERT_TRUE(book.create(bert_job(), kOwner, TrialBook::Replace::no, {}).ok());
+  JobSpec other = bert_job();
   other.name = "gone";
   ASSERT_TRUE(book.create(other, kOwner, TrialBook::Replace::no, {}).ok());
   TuneStore store(file);
