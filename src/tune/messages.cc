@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <string_view>
+#include <type_traits>
 
 #include "base/json.h"
 
@@ -173,12 +176,26 @@ const T& held(const std::optional<T>& value) {
   return *value;
 }
 
+// The texts that are read as something else than empty where they are absent.
+template <class M>
+std::set<std::string_view> texts_with_default() {
+  std::set<std::string_view> out;
+  const M absent{};
+  visit_fields(absent, [&](const MessageField& field, const auto& value) {
+    if constexpr (std::is_same_v<decltype(value), const std::string&>)
+      if (!value.empty()) out.insert(field.key);
+  });
+  return out;
+}
+
 // What is empty is absent.
 template <class M>
 Json object_of(const M& message) {
+  static const auto kWritten = texts_with_default<M>();
   Json out = Json::object();
   visit_fields(message, [&](const MessageField& field, const auto& value) {
-    if (field.need == Need::yes || is_there(value)) out[field.key] = json_of(held(value));
+    if (field.need == Need::yes || is_there(value) || kWritten.contains(field.key))
+      out[field.key] = json_of(held(value));
   });
   return out;
 }

@@ -23,6 +23,9 @@ JobSpec some_spec() {
               .max_epochs = *rc::gen::arbitrary<int>()};
   out.budget = maybe();
   if (*rc::gen::arbitrary<bool>()) out.model = some_text();
+  // Empty is another thing than absent where what is absent has a default.
+  for (std::string* text : {&out.policy, &out.knob, &out.selector})
+    if (*rc::gen::arbitrary<bool>()) *text = *rc::gen::element(std::string(), some_text());
   return out;
 }
 
