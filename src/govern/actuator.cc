@@ -64,8 +64,8 @@ Actuator::Actuator(ClockControl* control, ActuatorOptions options)
 
 Actuator::~Actuator() { (void)restore().ok(); }
 
-Actuation Actuator::plain(Outcome outcome, std::string error) const {
-  Actuation out{outcome, in_force_.clock, error.empty() ? ignored_ : std::move(error)};
+Actuation Actuator::plain(Outcome outcome, const std::string& error) const {
+  Actuation out{outcome, in_force_.clock, error.empty() ? ignored_ : error};
   out.power_limit = in_force_.power;
   out.drifts = drifts_;
   return out;

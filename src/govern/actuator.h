@@ -82,7 +82,7 @@ class Actuator {
   std::optional<Actuation> power_contradicted(const Estimate& estimate);
   std::optional<Actuation> drifted(const std::string& what, bool& written, Instant now);
   Actuation failed(std::string why, Instant now);
-  Actuation plain(Actuation::Outcome outcome, std::string error = {}) const;
+  Actuation plain(Actuation::Outcome outcome, const std::string& error = {}) const;
   Actuation write(Instant now);
   Result<void> write_clock(Instant now);
   Result<void> write_power();

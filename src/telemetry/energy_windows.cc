@@ -100,7 +100,7 @@ std::size_t EnergyWindows::count(Owner owner) const {
 }
 
 Result<void> EnergyWindows::begin(Owner owner, std::string_view name, Instant now,
-                                  std::vector<std::size_t> gpus, IfOpen if_open) {
+                                  const std::vector<std::size_t>& gpus, IfOpen if_open) {
   TRY(check_name(name));
   const Key key(owner, name);
   const bool is_open = open_.contains(key);

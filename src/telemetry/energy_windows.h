@@ -76,8 +76,8 @@ class EnergyWindows {
 
   // Errors: invalid_argument for a name that is open, empty, too long or does not print;
   // busy when the owner has too many.
-  Result<void> begin(Owner owner, std::string_view name, Instant now, std::vector<std::size_t> gpus,
-                     IfOpen if_open = IfOpen::refuse);
+  Result<void> begin(Owner owner, std::string_view name, Instant now,
+                     const std::vector<std::size_t>& gpus, IfOpen if_open = IfOpen::refuse);
   // Ends it at `now`; take() has what it came to. Errors: not_found, listing those that are open.
   Result<WindowId> end(Owner owner, std::string_view name, Instant now);
   // As if it had never begun. Errors: as end().

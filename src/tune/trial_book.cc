@@ -569,7 +569,9 @@ std::vector<std::string> TrialBook::restore(std::map<std::string, BookJob> jobs,
   std::vector<std::string> told;
   jobs_.clear(), trials_.clear(), leases_.clear(), changes_ = {};
   last_id_ = last_id;
-  for (auto& [name, job] : jobs) {
+  for (auto& each : jobs) {
+    const std::string& name = each.first;
+    BookJob& job = each.second;
     job.spec.name = name;
     job.trials.clear();
     job.runs.clear();

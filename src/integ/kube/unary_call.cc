@@ -82,7 +82,7 @@ ssize_t give_request(nghttp2_session*, std::int32_t, std::uint8_t* buffer, std::
                      std::uint32_t* flags, nghttp2_data_source* source, void*) {
   auto& state = *static_cast<State*>(source->ptr);
   const std::size_t part = std::min(size, state.out.size() - state.sent);
-  std::memcpy(buffer, state.out.data() + state.sent, part);
+  std::copy_n(state.out.data() + state.sent, part, buffer);
   state.sent += part;
   if (state.sent == state.out.size()) *flags |= NGHTTP2_DATA_FLAG_EOF;
   return static_cast<ssize_t>(part);
