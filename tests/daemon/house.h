@@ -12,6 +12,7 @@
 
 #include "apps/daemon/worker.h"
 #include "base/check.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "device/sim/sim_device.h"
 #include "govern/lease.h"
