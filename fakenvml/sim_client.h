@@ -16,7 +16,7 @@
 
 namespace derate::fakenvml {
 
-// $DERATE_SIM, else `sim` in the run directory, by the rule of apps/cli/state_file.h.
+// $DERATE_SIM, else `sim` in the run directory, by the rule of src/config/paths.h.
 std::string default_directory();
 std::string state_path(const std::string& directory);
 std::string socket_path(const std::string& directory);

@@ -124,8 +124,8 @@ Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience
                            kDeadline.count())};
 }
 
-Result<std::unique_ptr<NvmlDevice>> open_nvml_gpu(const std::string& uuid, const Clock& clock) {
-  return NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), uuid, clock);
+Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid) {
+  return TRY(NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), uuid, process_clock()));
 }
 
 Result<SimSetup> find_sim_setup(const SimOptionsOfCli& options) {
@@ -159,7 +159,7 @@ Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimOptionsOfCli& opt
   for (const int i : TRY(select_gpus(ids, choice))) {
     const auto seed = static_cast<std::uint64_t>(options.seed) + static_cast<std::uint64_t>(i);
     OpenGpu gpu;
-    gpu.sim = std::make_unique<SimGpu>(*setup.chip, SimOptions{.seed = seed});
+    gpu.sim = std::make_shared<SimGpu>(*setup.chip, SimOptions{.seed = seed});
     auto device = std::make_unique<SimDevice>(*gpu.sim, clock, i, seed);
     gpu.control = device.get();
     gpu.source = std::move(device);

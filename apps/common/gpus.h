@@ -14,22 +14,10 @@
 #include "device/nvml/nvml_thread.h"
 #include "device/sim/sim_device.h"
 #include "device/telemetry_source.h"
+#include "govern/fleet/open_gpu.h"
 #include "options.h"
 
 namespace derate::cli {
-
-// One GPU as the programs use it.
-struct OpenGpu {
-  std::unique_ptr<SimGpu> sim;  // null for a real GPU
-  std::unique_ptr<TelemetrySource> source;
-  ClockControl* control = nullptr;
-};
-
-struct OpenGpus {
-  std::vector<OpenGpu> gpus;
-  std::string driver_version;
-  std::vector<std::string> notes;  // GPUs that could not be opened, and why
-};
 
 // The real GPUs that `choice` names (all when empty), in its order, each on a thread of its own.
 // Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
@@ -54,8 +42,9 @@ class Opening {
   std::future<Result<OpenGpus>> outcome_;
 };
 
-// One GPU, opened on the calling thread without a call to any other: for a process that may hang.
-Result<std::unique_ptr<NvmlDevice>> open_nvml_gpu(const std::string& uuid, const Clock& clock);
+// One real GPU, opened on the calling thread without a call to any other: for a process that may
+// hang.
+Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid);
 
 // Simulated GPUs with their workload not yet started. Errors: not_found for the chip or workload.
 struct SimSetup {

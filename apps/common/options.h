@@ -6,13 +6,6 @@
 
 namespace derate::cli {
 
-// Which policy, and how it is set: `derate policy show NAME` lists the parameters.
-struct PolicyOptions {
-  std::string policy;                    // empty: the configuration's
-  std::vector<std::string> assignments;  // "delta=0.05"
-  std::string config;                    // empty: the default file, if it is there
-};
-
 // A GPU that is simulated instead of read through NVML.
 struct SimOptionsOfCli {
   std::string chip;      // empty: the real GPUs

@@ -13,6 +13,7 @@
 #include "core/gpu_id.h"
 #include "core/tenancy.h"
 #include "core/tenant_labels.h"
+#include "core/tenant_names.h"
 #include "integ/pod_devices.h"
 
 namespace derate {
@@ -36,20 +37,6 @@ TenantReaders machine_readers(std::string proc = "/proc", std::string pod_logs =
 // Whether we see every process of the machine; empty where it cannot be told. Where not, the PIDs
 // of a driver that gives the machine's may meet other processes here.
 std::optional<bool> in_first_pid_namespace();
-
-// Numbers of batch jobs by PID, as applications tell them (docs/heartbeats.md).
-using SaidJobs = std::map<std::int64_t, std::string>;
-
-struct NamedTenant {
-  std::string key;
-  TenantLabels labels;
-
-  bool operator==(const NamedTenant&) const = default;
-};
-
-struct TenantNames {
-  std::vector<NamedTenant> instances, processes;  // as the Tenancy has them
-};
 
 // Not for the control thread (see TenantReaders); one thread at a time. What it keeps is of the
 // last list of each GPU only, so that no churn makes it grow.

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "apps/common/tenancy_json.h"
+#include "attrib/tenancy_json.h"
 #include "base/json.h"
 #include "house.h"
 #include "store/usage_bill.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/daemon/worker.h"
+#include "apps/derated/worker.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 // Where the programs keep what they share, and whose folders they will not have.
-#include "apps/common/paths.h"
+#include "config/paths.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -11,10 +11,10 @@
 #include <functional>
 #include <map>
 
-#include "apps/common/state_file.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "service/state_file.h"
 
 namespace derate::cli {
 namespace {

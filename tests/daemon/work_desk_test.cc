@@ -1,5 +1,5 @@
 // What the worker asks of the machine, it asks beside its loop: of a machine that never answers.
-#include "apps/common/work_desk.h"
+#include "service/workload_tracker.h"
 
 #include <gtest/gtest.h>
 

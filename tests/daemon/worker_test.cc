@@ -1,4 +1,4 @@
-#include "apps/daemon/worker.h"
+#include "apps/derated/worker.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

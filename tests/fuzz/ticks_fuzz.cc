@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "apps/common/ticks_reader.h"
+#include "attrib/ticks_reader.h"
 #include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"
@@ -23,15 +23,15 @@ void check_picture(const Json& gpu) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto lines = split(text, '\n');
-  const auto rules = cli::attribution_rules(Settings{});
+  const auto rules = attribution_rules("", "unallocated");
   CHECK(rules.ok());
-  auto ticks = cli::TicksReader::create(lines.front(), *rules);
+  auto ticks = TicksReader::create(lines.front(), *rules);
   CHECK(ticks.ok() || ticks.error().code == Errc::bad_data);
   if (!ticks.ok()) return 0;
   for (std::size_t i = 1; i < lines.size(); ++i) {
     const auto ticked = ticks->take(lines[i]);
     CHECK(ticked.ok() || ticked.error().code == Errc::bad_data);
   }
-  for (const cli::GpuAttribution& board : ticks->boards()) check_picture(board.json());
+  for (const GpuAttribution& board : ticks->boards()) check_picture(board.json());
   return 0;
 }

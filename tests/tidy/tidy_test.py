@@ -36,7 +36,9 @@ class LayerRules(unittest.TestCase):
                 ("src/govern/a.cc", '"device/nvml/nvml_device.h"'),
                 ("src/govern/a.cc", '"lab/runner.h"'),
                 ("src/lab/a.cc", '"service/http.h"'),
-                ("src/service/a.cc", '"apps/cli/main.h"'),
+                ("src/service/a.cc", '"apps/derate/main.h"'),
+                ("apps/derate/a.cc", '"apps/derated/worker.h"'),
+                ("apps/derated/a.cc", '"lab/runner.h"'),
                 ("fakenvml/a.cc", '"govern/governor.h"'),
                 ("fakenvml/a.cc", '"device/nvml/nvml_library.h"')]:
             self.assertEqual(self.check(path, include), ["layers"], (path, include))
@@ -50,7 +52,7 @@ class LayerRules(unittest.TestCase):
                 ("src/govern/a.cc", '"telemetry/sampler.h"'),
                 ("src/govern/a_test.cc", '"device/sim/sim_gpu.h"'),
                 ("src/lab/a.cc", '"device/sim/sim_gpu.h"'),
-                ("apps/cli/a.cc", '"device/nvml/nvml_device.h"'),
+                ("apps/derate/a.cc", '"device/nvml/nvml_device.h"'),
                 ("fakenvml/a.cc", '"device/nvml/nvml_abi.h"'),
                 ("tests/fuzz/a.cc", '"govern/governor.h"')]:
             self.assertEqual(self.check(path, include), [], (path, include))
@@ -61,7 +63,8 @@ class LayerRules(unittest.TestCase):
         self.assertEqual(self.check("src/core/a.cc", '"fmt/format.h"'), ["layers"])
         self.assertEqual(self.check("src/core/a.cc", "<base/units.h>", files={"src/base/units.h"}),
                          ["layers"])
-        self.assertEqual(self.check("apps/cli/a.cc", '"verbs.h"', files={"apps/cli/verbs.h"}), [])
+        self.assertEqual(self.check("apps/derate/a.cc", '"verbs.h"',
+                                    files={"apps/derate/verbs.h"}), [])
 
     def test_a_folder_without_a_line_is_found(self):
         self.assertEqual(self.check("src/helpers/a.h", "<vector>"), ["layers"])
@@ -73,7 +76,7 @@ class LayerRules(unittest.TestCase):
                 ("<Eigen/Dense>", "src/model/fit.cc", "src/model/fit.h"),
                 ("<Eigen/Core>", "src/attrib/split.cc", "src/policy/a.cc"),
                 ("<toml++/toml.h>", "src/config/config.cc", "src/config/config.h"),
-                ("<CLI/CLI.hpp>", "apps/cli/main.cc", "src/config/a.cc"),
+                ("<CLI/CLI.hpp>", "apps/derate/main.cc", "src/config/a.cc"),
                 ("<nlohmann/json.hpp>", "src/base/json.h", "src/core/record.cc"),
                 ("<gtest/gtest.h>", "src/core/a_test.cc", "src/core/a.cc")]:
             self.assertEqual(self.check(inside, header), [], (inside, header))
@@ -82,7 +85,7 @@ class LayerRules(unittest.TestCase):
     def test_nvml_and_the_knobs_are_fenced(self):
         knob = '"device/clock_control.h"'
         for path in ("src/govern/actuator.cc", "src/govern/actuator.h", "src/device/sim/a.h",
-                     "src/lab/a.cc", "src/govern/a_test.cc", "apps/cli/a.cc", "tests/fault/a.cc"):
+                     "src/lab/a.cc", "src/govern/a_test.cc", "apps/derate/a.cc", "tests/fault/a.cc"):
             self.assertEqual(self.check(path, knob), [], path)
         self.assertEqual(self.check("src/govern/governor.cc", knob), ["fence"])
         self.assertEqual(self.check("src/device/other.h", knob), ["fence"])

@@ -1,0 +1,306 @@
+// derate attribute: whose watts these are, now.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "apps/common/gpus.h"
+#include "attrib/tenancy_json.h"
+#include "attrib/ticks_reader.h"
+#include "attribute_view.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "govern/fleet/policy_choice.h"
+#include "govern/records_file.h"
+#include "integ/kube/tenant_namer.h"
+#include "service/attribution_service.h"
+#include "service/daemon_call.h"
+#include "service/signals.h"
+#include "terminal/output.h"
+#include "terminal/screen.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+// Pictures as they come: empty when there is none yet.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  virtual Result<std::optional<Json>> look() = 0;
+  // How long to wait before the next look.
+  virtual Duration pace() const = 0;
+};
+
+// What a daemon knows.
+class DaemonFeed final : public Feed {
+ public:
+  DaemonFeed(DaemonLine line, const AttributeOptions& options)
+      : line_(std::move(line)), options_(options) {}
+
+  Result<std::optional<Json>> look() override {
+    const Json all = TRY(all_gpus());
+    std::vector<GpuId> ids;
+    for (const Json& gpu : all)
+      ids.push_back({gpu.value("index", 0), gpu.value("uuid", ""), "", gpu.value("name", "")});
+    Json gpus = Json::array();
+    if (ids.empty()) return std::optional<Json>();
+    for (const int at : TRY(select_gpus(ids, options_.gpus)))
+      gpus.push_back(all[static_cast<std::size_t>(at)]);
+    return std::optional(Json{{"source", "derated"}, {"gpus", std::move(gpus)}});
+  }
+  Duration pace() const override { return from_seconds(options_.interval_s); }
+
+ private:
+  // The daemon answers some GPUs at a time.
+  Result<Json> all_gpus() const {
+    Json out = Json::array();
+    Json request = {{"command", "attribution"}};
+    while (true) {
+      const Json answer = TRY(ask(line_, json_text(request)));
+      for (const Json& gpu : answer.value("gpus", Json::array())) out.push_back(gpu);
+      if (!answer.contains("more_after")) return out;
+      request["after"] = answer["more_after"];
+    }
+  }
+
+  DaemonLine line_;
+  const AttributeOptions& options_;
+};
+
+// A file that readings are written to, a line each.
+class TicksFile {
+ public:
+  static Result<TicksFile> create(const std::string& path, const OpenGpus& gpus) {
+    TicksFile out(TRY(TextFile::create(path)));
+    Json boards = Json::array();
+    for (const OpenGpu& gpu : gpus.gpus) {
+      const Capability& capability = gpu.source->capability();
+      boards.push_back(board_json(capability.id, board_facts(capability)));
+    }
+    const Json head = {{"derate_ticks", kTicksFormat}, {"gpus", std::move(boards)}};
+    TRY(out.file_.write(json_text(head) + "\n"));
+    return out;
+  }
+  // A failure is told once: the reader sees on.
+  void add(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+           const Watched& watched) {
+    Json line = {
+        {"gpu", gpu.uuid}, {"tenancy", tenancy_json(tenancy)}, {"names", names_json(names)}};
+    if (watched.readings > 0) line["watched"] = watched_json(watched);
+    const auto written = file_.write(json_text(line) + "\n");
+    if (!written.ok() && !std::exchange(failed_, true))
+      warn("derate: {}\n", written.error().message);
+  }
+
+ private:
+  explicit TicksFile(TextFile file) : file_(std::move(file)) {}
+  TextFile file_;
+  bool failed_ = false;
+};
+
+// What the command line says comes before the settings.
+Result<AttributionRules> chosen_rules(const AttributeOptions& options, const Settings& settings) {
+  return attribution_rules(options.method.empty() ? settings.attribute_method : options.method,
+                           options.idle_rule.empty() ? settings.idle_rule : options.idle_rule);
+}
+
+// Read from the GPUs by this process.
+class DirectFeed final : public Feed {
+ public:
+  static Result<std::unique_ptr<DirectFeed>> open(const AttributeOptions& options,
+                                                  const Settings& settings, Clock& clock) {
+    const AttributionRules how = TRY(chosen_rules(options, settings));
+    auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, TRY(open_gpus(options, clock))));
+    for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
+    if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
+    const auto tell = [](const std::string& text) { tell_line("derate", text); };
+    out->begin(machine_namer(settings.pod_resources, tell),
+               {how, from_seconds(options.interval_s)});
+    return out;
+  }
+
+  Result<std::optional<Json>> look() override {
+    watch_clocks();
+    desk_->step(seats_);
+    if (failed_.size() == seats_.size()) return Error{Errc::query_failed, failed_.front()};
+    if (desk_->ticks() < seen_ + seats_.size() - failed_.size()) return std::optional<Json>();
+    seen_ = desk_->ticks();
+    return std::optional(Json{{"source", "read directly"}, {"gpus", desk_->json()}});
+  }
+  Duration pace() const override { return std::chrono::milliseconds(20); }
+
+ private:
+  DirectFeed(Clock& clock, OpenGpus gpus) : clock_(clock), gpus_(std::move(gpus)) {}
+
+  static Result<OpenGpus> open_gpus(const AttributeOptions& options, Clock& clock) {
+    if (options.sim.chip.empty()) return open_nvml_gpus(options.gpus, kLoopPatience);
+    const SimSetup setup = TRY(find_sim_setup(options.sim));
+    OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus, clock));
+    for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());
+    return out;
+  }
+
+  // Between the ticks, as a daemon's governor does: cheap fields alone. What cannot be read is
+  // watched no longer: it may hang, and the others wait.
+  void watch_clocks() {
+    if (clock_.now() < next_watch_) return;
+    next_watch_ = clock_.now() + std::chrono::milliseconds(100);
+    std::erase_if(watched_, [&](TelemetrySource* source) {
+      const auto board = source->read({false, false, false});
+      if (board.ok()) desk_->watch(source->capability().id.uuid, *board);
+      return !board.ok();
+    });
+  }
+
+  void begin(TenantNamer namer, AttributionDesk::Rules rules) {
+    AttributionDesk::Options how{.name = std::move(namer)};
+    how.tell = [this](const std::string& text) {
+      tell_line("derate", text);
+      failed_.push_back(text);
+    };
+    how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+                      const Watched& watched) {
+      if (ticks_) ticks_->add(gpu, tenancy, names, watched);
+    };
+    desk_ = std::make_unique<AttributionDesk>(clock_, std::move(how), rules);
+    for (const OpenGpu& gpu : gpus_.gpus) {
+      seats_.push_back({gpu.source.get(), seats_.size()});
+      watched_.push_back(gpu.source.get());
+    }
+  }
+
+  Clock& clock_;
+  OpenGpus gpus_;
+  std::optional<TicksFile> ticks_;
+  std::unique_ptr<AttributionDesk> desk_;
+  std::vector<AttributionDesk::Gpu> seats_;
+  std::vector<TelemetrySource*> watched_;
+  std::vector<std::string> failed_;  // GPUs that could not be read, and why
+  std::uint64_t seen_ = 0;
+  Instant next_watch_{};
+};
+
+// What the daemon cannot answer is read directly.
+Result<std::unique_ptr<Feed>> open_feed(const AttributeOptions& options, Clock& clock) {
+  const bool own = !options.method.empty() || !options.idle_rule.empty() ||
+                   !options.ticks.empty() || !options.sim.chip.empty();
+  if (!own) {
+    const auto line = find_daemon();
+    // One that hangs has the GPUs, and the time that was to be measured went by waiting for it.
+    if (!line.ok() && line.error().code == Errc::gpu_stuck) return line.error();
+    if (line.ok()) {
+      const auto answer = ask(*line, R"({"command":"attribution"})");
+      if (answer.ok() && answer->value("enabled", false))
+        return std::unique_ptr<Feed>(std::make_unique<DaemonFeed>(*line, options));
+    }
+  }
+  const Settings settings = TRY(load_settings(""));
+  return std::unique_ptr<Feed>(TRY(DirectFeed::open(options, settings, clock)));
+}
+
+Result<Duration> time_of(const AttributeOptions& options) {
+  if (options.time.empty()) return Duration::max();
+  const auto time = parse_seconds(options.time);
+  if (time && *time > 0 && *time <= 1e9) return from_seconds(*time);
+  return Error{Errc::invalid_argument,
+               fmt::format("--for '{}': allowed is a time such as 10, 10s, 2m or 1h, up to 1e9 s",
+                           options.time)};
+}
+
+void show(const AttributeOptions& options, const Json& picture) {
+  if (options.json)
+    print_json(picture);
+  else
+    print("{}", attribution_text(picture, terminal_width()));
+}
+
+// The last picture; empty when it ended before there was one.
+Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, Clock& clock,
+                                  Duration time) {
+  const bool live = !options.json && (options.watch || ::isatty(STDOUT_FILENO) == 1);
+  const bool once = !live && !options.watch && options.time.empty();
+  const Instant end = time == Duration::max() ? Instant::max() : clock.now() + time;
+  std::optional<Json> newest;
+  std::optional<Screen> screen;
+  while (stop_signal() == 0 && clock.now() < end) {
+    if (auto picture = TRY(feed.look())) {
+      newest = std::move(picture);
+      if (options.json && options.watch) print_json_line(*newest);
+      if (live && !screen) screen.emplace();
+      if (live) screen->show(attribution_text(*newest, terminal_width()));
+      if (once) break;
+    }
+    const Instant until = std::min(end, clock.now() + feed.pace());
+    if (screen && screen->quit(until - clock.now(), clock)) break;
+    if (!screen) clock.sleep_until(until);
+  }
+  return newest;
+}
+
+// --- replay --------------------------------------------------------------------------------------
+
+Json picture_of(const std::vector<GpuAttribution>& boards) {
+  Json gpus = Json::array();
+  for (const GpuAttribution& board : boards) gpus.push_back(board.json());
+  return {{"source", "replayed"}, {"gpus", std::move(gpus)}};
+}
+
+Result<int> replay(const AttributeOptions& options) {
+  const Settings settings = TRY(load_settings(""));
+  const AttributionRules rules = TRY(chosen_rules(options, settings));
+  const std::string text = TRY(read_file(options.replay));
+  std::optional<TicksReader> ticks;
+  int number = 0;
+  for (const std::string_view line : split(text, '\n')) {
+    ++number;
+    if (trim(line).empty()) continue;
+    const std::string where = fmt::format("{}:{}", options.replay, number);
+    if (!ticks) {
+      ticks = TRY(TicksReader::create(line, rules).with(where));
+      continue;
+    }
+    const bool ticked = TRY(ticks->take(line).with(where));
+    if (ticked && options.json && options.watch) print_json_line(picture_of(ticks->boards()));
+  }
+  if (!ticks || ticks->boards().empty())
+    return Error{Errc::bad_data, options.replay + ": is empty"};
+  if (!(options.json && options.watch)) show(options, picture_of(ticks->boards()));
+  return 0;
+}
+
+}  // namespace
+
+Result<int> run_verb(const AttributeOptions& options) {
+  if (!options.replay.empty()) return replay(options);
+  const Duration time = TRY(time_of(options));
+  SystemClock clock;
+  const auto feed = TRY(open_feed(options, clock));
+  watch_signals();
+  const auto newest = TRY(watch(options, *feed, clock, time));
+  if (!newest) return Error{Errc::interrupted, "it ended before anything was read"};
+  if (!(options.json && options.watch)) show(options, *newest);
+  return 0;
+}
+
+Result<int> run_verb(const AttributeMethodsOptions& options) {
+  if (options.json) {
+    Json list = Json::array();
+    for (const SplitMethodInfo& method : split_methods())
+      list.push_back({{"name", method.name},
+                      {"summary", method.summary},
+                      {"needs_training", method.needs_training}});
+    print_json({{"methods", std::move(list)}});
+    return 0;
+  }
+  Table table({"method", "<summary"});
+  for (const SplitMethodInfo& method : split_methods())
+    table.add({method.name, fmt::format("{}{}", method.summary,
+                                        method.needs_training ? " (in the lab only)" : "")});
+  print("{}The first is the default. docs/attribute.md says how each was judged.\n", table.text());
+  return 0;
+}
+
+}  // namespace derate::cli

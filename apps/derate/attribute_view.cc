@@ -1,0 +1,198 @@
+#include "attribute_view.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "base/units.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+std::optional<double> number(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  if (at == json.end() || !at->is_number()) return std::nullopt;
+  return at->get<double>();
+}
+
+std::string text(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+std::string watts_text(std::optional<double> watts) {
+  return watts ? fmt::format("{:.1f}", *watts) : "-";
+}
+
+std::string joules_text(std::optional<double> joules) {
+  return joules ? energy_text(*joules) : "-";
+}
+
+std::string share_text(std::optional<double> share) { return share ? percent_text(*share) : "-"; }
+
+// "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
+std::string tenant_name(const Json& tenant) {
+  std::string out = text(tenant, "process");
+  if (const auto pid = number(tenant, "pid"))
+    out += fmt::format("{}({:.0f})", out.empty() ? "pid " : " ", *pid);
+  // Both ends: simulated UUIDs begin alike, real ones differ anywhere.
+  std::string instance = text(tenant, "instance");
+  if (instance.size() > 13)
+    instance = instance.substr(0, 8) + "…" + instance.substr(instance.size() - 4);
+  if (!instance.empty()) out = instance + (out.empty() ? "" : " " + out);
+  return out.empty() ? text(tenant, "key") : out;
+}
+
+std::string group_name(const Json& tenant) {
+  if (const std::string job = text(tenant, "job"); !job.empty()) return "job " + job;
+  if (const std::string pod = text(tenant, "pod"); !pod.empty())
+    return text(tenant, "namespace") + "/" + pod;
+  if (std::string container = text(tenant, "container"); !container.empty()) return container;
+  return "-";
+}
+
+// What its share is known from. A mark: more prior than measurement.
+std::string source_text(const Json& tenant) {
+  const std::string signal = text(tenant, "signal");
+  const std::string name = signal == "instance_activity"     ? "GPM"
+                           : signal == "process_utilisation" ? "time"
+                                                             : "held";
+  return name + (number(tenant, "prior_share_ratio").value_or(0) > 0.5 ? "*" : "");
+}
+
+struct Widths {
+  std::size_t tenant = 0, user = 0, group = 0;
+};
+
+// Names as they come where they fit, else cut: the group first, then the tenant, then the user.
+Widths widths(const Json& tenants, std::size_t room) {
+  Widths out{.tenant = display_width("unallocated"), .user = 4, .group = 7};
+  for (const Json& tenant : tenants) {
+    out.tenant = std::max(out.tenant, display_width(tenant_name(tenant)));
+    out.user = std::max(out.user, display_width(text(tenant, "user")));
+    out.group = std::max(out.group, display_width(group_name(tenant)));
+  }
+  const auto shrink = [&](std::size_t& width, std::size_t least) {
+    const std::size_t all = out.tenant + out.user + out.group;
+    if (all > room && width > least) width -= std::min(all - room, width - least);
+  };
+  shrink(out.group, 12);
+  shrink(out.tenant, 16);
+  shrink(out.user, 6);
+  shrink(out.group, 7);
+  return out;
+}
+
+void add_tenants(Table& table, const Json& gpu, std::size_t width) {
+  // What the other columns take, with the gaps: "1234.5  ±123.4  100.0 %  123.45 kJ  GPM*".
+  constexpr std::size_t kOthers = 6 + 6 + 7 + 9 + 5 + 7 * 2;
+  const Widths fit = widths(gpu["tenants"], width - std::min(width, kOthers));
+  std::vector<Json> tenants = gpu["tenants"].get<std::vector<Json>>();
+  std::stable_sort(tenants.begin(), tenants.end(), [](const Json& a, const Json& b) {
+    return number(a, "power_watts").value_or(0) > number(b, "power_watts").value_or(0);
+  });
+  for (const Json& tenant : tenants) {
+    const auto sigma = number(tenant, "sigma_watts");
+    const std::string user = text(tenant, "user");
+    table.add({cut(tenant_name(tenant), fit.tenant), cut(user.empty() ? "-" : user, fit.user),
+               cut(group_name(tenant), fit.group), watts_text(number(tenant, "power_watts")),
+               sigma ? fmt::format("±{:.1f}", *sigma * kNinetyPercent) : "-",
+               share_text(number(tenant, "share_ratio")),
+               joules_text(number(tenant, "energy_joules")), source_text(tenant)});
+  }
+}
+
+std::string gpu_table(const Json& gpu, std::size_t width) {
+  Table table({"tenant", "<user", "<job/pod", "W", "±90%", "share", "so far", "<from"});
+  add_tenants(table, gpu, width);
+  const auto board = number(gpu, "power_watts"), idle = number(gpu, "unallocated_watts");
+  if (number(gpu, "ended_joules").value_or(0) > 0)
+    table.add({"ended", "", "", "-", "", "", joules_text(number(gpu, "ended_joules"))}, Tone::dim);
+  const auto share = board && idle && *board > 0 ? std::optional(*idle / *board) : std::nullopt;
+  table.add({"unallocated", "", "", watts_text(idle), "", share_text(share),
+             joules_text(number(gpu, "unallocated_joules"))},
+            Tone::dim);
+  table.add({"board", "", "", watts_text(board), "",
+             share_text(board && *board > 0 ? std::optional(1.0) : std::nullopt),
+             joules_text(number(gpu, "energy_joules"))},
+            Tone::strong);
+  return table.text();
+}
+
+// What is not as usual.
+std::string notes(const Json& gpu) {
+  std::string out;
+  const double lost = number(gpu, "lost_seconds").value_or(0);
+  const double by_power = number(gpu, "by_power_joules").value_or(0);
+  if (lost > 0)
+    out += fmt::format("the energy of {} is not known and is not in these sums\n",
+                       duration_text(from_seconds(lost)));
+  if (by_power > 0)
+    out += fmt::format("{} of these are power readings times time: there was no counter\n",
+                       energy_text(by_power));
+  if (const std::string reason = text(gpu, "reason"); !reason.empty())
+    out += "now: " + reason + "\n";
+  return out;
+}
+
+bool has_prior(const Json& gpu) {
+  for (const Json& tenant : gpu["tenants"])
+    if (number(tenant, "prior_share_ratio").value_or(0) > 0.5) return true;
+  return false;
+}
+
+}  // namespace
+
+std::string energy_text(double joules) {
+  constexpr const char* kUnits[] = {"J", "kJ", "MJ", "GJ", "TJ"};
+  std::size_t unit = 0;
+  // What would be rounded to 1000 has the next unit.
+  for (; joules >= 999.995 && unit + 1 < std::size(kUnits); ++unit) joules /= 1000;
+  return fmt::format("{:.2f} {}", joules, kUnits[unit]);
+}
+
+std::string cut(const std::string& text, std::size_t width) {
+  if (display_width(text) <= width || width == 0) return text;
+  std::string out;
+  std::size_t columns = 0;
+  for (const char c : text) {
+    const bool begins = (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+    if (begins && ++columns == width) break;
+    out += c;
+  }
+  return out + "…";
+}
+
+std::size_t terminal_width() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const char* columns = std::getenv("COLUMNS");
+  const auto given = columns != nullptr ? parse_integer(columns) : std::nullopt;
+  return given && *given > 0 && *given < 10'000 ? static_cast<std::size_t>(*given) : 120;
+}
+
+std::string attribution_text(const Json& document, std::size_t width) {
+  std::string out;
+  bool prior = false;
+  for (const Json& gpu : document["gpus"]) {
+    out += (out.empty() ? "" : "\n") +
+           toned(fmt::format("GPU {:.0f} {}", number(gpu, "index").value_or(0), text(gpu, "name")),
+                 Tone::strong) +
+           fmt::format(": {} over {} by {}; idle power {}\n", text(document, "source"),
+                       duration_text(from_seconds(number(gpu, "seconds").value_or(0))),
+                       text(gpu, "method"), text(gpu, "idle_rule")) +
+           gpu_table(gpu, width) + notes(gpu);
+    prior = prior || has_prior(gpu);
+  }
+  if (prior) out += "* estimated from prior: too little was seen of this tenant yet\n";
+  return out;
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,1163 @@
+#include "command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <sstream>
+#include <string_view>
+#include <tuple>
+
+#include "base/exit_code.h"
+#include "base/text.h"
+#include "govern/beat_message.h"
+#include "lab/tenant_world.h"
+#include "policy/modes.h"
+#include "policy/policy.h"
+#include "terminal/output.h"
+#include "tune/replay.h"
+#include "version.h"
+
+namespace derate::cli {
+namespace {
+
+// The command line and the options it fills. `chosen` is set by the verb that was named.
+struct CommandLine {
+  CLI::App app{
+      "Runs GPUs at the least energy that still delivers the performance that was promised.",
+      "derate"};
+  std::optional<Verb> chosen;
+  // Options live as long as the app that writes into them.
+  std::vector<std::shared_ptr<void>> options;
+
+  template <class Options>
+  Options& add_options(CLI::App& verb) {
+    auto made = std::make_shared<Options>();
+    options.push_back(made);
+    // A verb that has verbs of its own stands back for the one that was named.
+    verb.callback([this, made, &verb] {
+      if (verb.get_subcommands().empty()) chosen = *made;
+    });
+    return *made;
+  }
+};
+
+std::string exit_code_text() {
+  std::string out = "Exit codes:\n";
+  for (const ExitCodeInfo& info : exit_codes())
+    out += fmt::format("  {:>3}  {:<18} {}\n", info.code, info.name, info.meaning);
+  return out;
+}
+
+std::string examples(std::initializer_list<const char*> lines) {
+  std::string out = "Examples:\n";
+  for (const char* line : lines) out += fmt::format("  {}\n", line);
+  return out;
+}
+
+// Unlike CLI::Range it refuses what is not a number.
+CLI::Validator in_range(double lowest, double highest) {
+  const std::string what = fmt::format("a number in [{}, {}]", lowest, highest);
+  return CLI::Validator(
+      [=](std::string& text) {
+        const auto value = parse_double(text);
+        const bool good = value && *value >= lowest && *value <= highest;
+        return good ? std::string() : fmt::format("'{}': allowed is {}", text, what);
+      },
+      what);
+}
+
+// An empty value is an unset variable of the caller's, not a wish for the default.
+CLI::Validator not_empty() {
+  return CLI::Validator(
+      [](std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "");
+}
+
+void add_json(CLI::App& verb, Common& common) {
+  verb.add_flag("--json", common.json, "Print JSON");
+}
+
+void add_policy(CLI::App& verb, PolicyOptions& options) {
+  std::string known;
+  for (const PolicyInfo& info : policies())
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", info.name);
+  known += "; or mode:";
+  for (const Mode& mode : modes()) known += fmt::format(" {}", mode.name);
+  verb.add_option("-p,--policy", options.policy,
+                  fmt::format("Policy: {}; default: the configuration's", known));
+  verb.add_option("--set", options.assignments, "Policy parameter NAME=VALUE; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  verb.add_option_function<std::string>(
+          "--delta",
+          [&options](const std::string& value) { options.assignments.push_back("delta=" + value); },
+          "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
+      ->type_name("FRACTION");
+  verb.add_option("-c,--config", options.config,
+                  "Configuration file; default: $DERATE_CONFIG, else "
+                  "/etc/derate/derate.toml")
+      ->type_name("FILE");
+}
+
+void add_gpu_choice(CLI::App& verb, std::string& gpus) {
+  verb.add_option("-i,--gpu", gpus,
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+}
+
+void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
+  CLI::Option* sim =
+      verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
+          ->type_name("CHIP");
+  verb.add_option("--app", options.workload,
+                  "What the simulated GPU works on; default: the chip's first")
+      ->type_name("WORKLOAD")
+      ->needs(sim);
+  verb.add_option("--tables", options.data,
+                  "Take the workload from performance.csv and power.csv in this folder")
+      ->type_name("DIR")
+      ->needs(sim);
+  verb.add_option("--gpus", options.gpus, "How many simulated GPUs")
+      ->check(CLI::Range(1, 64))
+      ->needs(sim);
+  verb.add_option("--seed", options.seed, "Seed of the simulation")
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(sim);
+}
+
+void add_demo(CommandLine& line) {
+  CLI::App* verb =
+      line.app.add_subcommand("demo", "Compare policies on simulated GPUs, one table a chip");
+  auto& options = line.add_options<DemoOptions>(*verb);
+  verb->add_option_function<std::string>(
+          "--data",
+          [&options](const std::string& dir) {
+            options.data = dir;
+            options.data_given = true;
+          },
+          "Folder with measured tables (v100/performance.csv, ...): adds the comparison on them; "
+          "default: "
+          "../shared/data if it is there")
+      ->type_name("DIR");
+  verb->add_option("--delta", options.delta, "Performance that may be lost, in (0, 0.5]")
+      ->check(in_range(0.001, 0.5));
+  verb->add_option("--seeds", options.seeds,
+                   "Runs of each job with different noise; default: 1 and, on tables, 10")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--job-seconds", options.job_seconds, "Length of a job at the top clock")
+      ->check(in_range(1.0, 86400.0));
+  verb->add_flag("--apps", options.apps, "Show every application too");
+  add_json(*verb, options);
+  verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05",
+                         "derate demo --data ../shared/data --json"}));
+}
+
+// Of every verb that runs a command on governed GPUs.
+void add_command(CLI::App& verb, RunOptions& options) {
+  verb.add_flag("--as-root", options.as_root,
+                "Under sudo, run the command as root, not as the calling user");
+  verb.add_option("--records", options.records, "Write every tick as a line of JSON")
+      ->type_name("FILE");
+  verb.add_option("-o,--report", options.report, "Write the account there, not to standard error")
+      ->type_name("FILE");
+  add_sim(verb, options.sim);
+  add_json(verb, options);
+  verb.add_option("command", options.command, "The command and its arguments, after --")
+      ->required();
+  verb.positionals_at_end();
+  verb.prefix_command(false);
+}
+
+constexpr const char* kKeepsExitCode =
+    "The command's exit code is kept; Derate's own failures are 125, 126, 127 as for env(1).\n";
+
+void add_run(CommandLine& line) {
+  CLI::App* verb =
+      line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
+  auto& options = line.add_options<RunOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  add_policy(*verb, options.policy);
+  verb->add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
+  add_command(*verb, options);
+  verb->footer(
+      examples({"derate run -- python3 train.py", "derate run --dry-run -- python3 train.py",
+                "derate run --delta 0.05 -i 0 --dry-run -- ./solver",
+                "derate run --sim V100-SXM2 --app GeMM -- sleep 30"}) +
+      kKeepsExitCode);
+}
+
+void add_energy(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "energy", "Measure the energy of GPUs while a command runs; writes to none");
+  auto& options = line.add_options<EnergyOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  verb->add_option("--interval", options.interval_s, "Seconds between readings of the power")
+      ->check(in_range(0.01, 60.0));
+  CLI::Option* time = verb->add_option("--for", options.time,
+                                       "How long, as 10, 10s, 2m or 1h; default: until Ctrl-C")
+                          ->type_name("TIME");
+  verb->add_flag("--as-root", options.as_root,
+                 "Under sudo, run the command as root, not as the calling user");
+  verb->add_option("--log", options.log, "Write a line of CSV for each window, and one for all")
+      ->type_name("FILE");
+  verb->add_option("-o,--report", options.report, "Write the account there, not to the terminal")
+      ->type_name("FILE");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->add_option("command", options.command, "The command and its arguments, after --")
+      ->excludes(time);
+  verb->positionals_at_end();
+  verb->prefix_command(false);
+  verb->footer(
+      examples({"derate energy -- python3 train.py", "derate energy --log epochs.csv -- ./train",
+                "derate energy --for 10s -i 0 --json",
+                "derate energy --sim H200 --app copy -- sleep 5"}) +
+      "The command names windows of its own with clients/python/derate_client.py or\n"
+      "clients/c/derate_client.h. Its exit code is kept; Derate's own failures are 125, 126, 127\n"
+      "as for env(1). Needs no root.\n");
+}
+
+void add_attribute(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "attribute", "Show whose watts these are: instances, processes, pods, jobs, users");
+  auto& options = line.add_options<AttributeOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  verb->add_option("--interval", options.interval_s, "Seconds between pictures")
+      ->check(in_range(0.2, 60.0));
+  verb->add_option("--for", options.time, "How long, as 10, 10s, 2m or 1h; default: until q")
+      ->type_name("TIME");
+  verb->add_flag("--watch", options.watch,
+                 "Go on also where there is no terminal; with --json a line each");
+  verb->add_option("--method", options.method,
+                   "How it is split (derate attribute methods); default: the configuration's");
+  verb->add_option("--idle-rule", options.idle_rule,
+                   "Who bears what an idle GPU draws: unallocated, by_slice or equal");
+  CLI::Option* ticks =
+      verb->add_option("--ticks", options.ticks, "Write each reading there as a line of JSON")
+          ->type_name("FILE");
+  verb->add_option("--replay", options.replay, "Split what such a file holds, not what is now")
+      ->type_name("FILE")
+      ->excludes(ticks);
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate attribute", "derate attribute --for 30s --json",
+                "derate attribute --ticks night.ticks --for 8h",
+                "derate attribute --replay night.ticks --method equal"}) +
+      "A running daemon answers; without one, or with --method, --idle-rule or --ticks, the\n"
+      "GPUs are read directly. Reads only. 90 % of such values lie within the ± that is shown.\n");
+  CLI::App* methods = verb->add_subcommand("methods", "List the ways to split energy");
+  auto& methods_options = line.add_options<AttributeMethodsOptions>(*methods);
+  add_json(*methods, methods_options);
+  methods->footer(examples({"derate attribute methods"}));
+}
+
+void add_bill(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "bill", "Show who used how much energy, from what the daemon has kept");
+  auto& options = line.add_options<BillOptions>(*verb);
+  verb->add_option("--from", options.from,
+                   "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month")
+      ->type_name("WHEN");
+  verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
+  verb->add_option("--by", options.by,
+                   "user, job, pod, container, instance or process; default: user");
+  verb->add_option("-i,--gpu", options.gpus, "GPUs by UUID, comma-separated; default: all");
+  verb->add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
+      ->check(in_range(0, 1000));
+  verb->add_option("--file", options.file, "What to read; default: what the daemon keeps")
+      ->type_name("FILE");
+  verb->add_option("-c,--config", options.config,
+                   "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  CLI::Option* csv = verb->add_flag("--csv", options.csv, "Print CSV");
+  add_json(*verb, options);
+  verb->get_option("--json")->excludes(csv);
+  verb->footer(examples({"derate bill --from -7d --by user", "derate bill --by job --price 0.30",
+                         "derate bill --from 2026-11-01 --to 2026-12-01 --by pod --csv"}) +
+               "Lines and unallocated add up to what the boards used, to the millijoule. What is\n"
+               "younger than a minute may be missing.\n");
+}
+
+void add_status(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "status", "Show each GPU, who governs it, and why its clock is what it is");
+  auto& options = line.add_options<StatusOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_json(*verb, options);
+  verb->footer(examples({"derate status", "derate status -i 0 --json"}));
+}
+
+void add_beat(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "beat", "Tell the daemon how far the work is, in its own steps, tokens or requests");
+  auto& options = line.add_options<BeatOptions>(*verb);
+  CLI::Option* done = verb->add_option("--done", options.done, "Work done since its beginning")
+                          ->type_name("NUMBER")
+                          ->check(in_range(0, kMostDone));
+  verb->add_flag("--stdin", options.from_stdin,
+                 "Read such numbers, one a line, until the end; other lines are passed on")
+      ->excludes(done);
+  verb->add_option("--phase", options.phase, "What it is doing, in one word")->type_name("NAME");
+  verb->add_option("--max-loss", options.max_loss,
+                   "Performance that it may lose, in [0, 0.5]; at most the daemon's max_delta")
+      ->type_name("FRACTION")
+      ->check(in_range(0, 0.5));
+  verb->add_option("-i,--gpu", options.gpu,
+                   "The GPUs that it works on; default: those of the calling process");
+  CLI::Option* announce =
+      verb->add_flag("--announce", options.announce,
+                     "Only say DERATE_DELTA and SLURM_JOB_ID of this environment, which the daemon "
+                     "may not be able to read; nothing happens where neither is set")
+          ->excludes("--done", "--stdin", "--phase", "--max-loss", "--gpu");
+  verb->add_option("--pid", options.pid,
+                   "With --announce: of that process and those below it in its session; default: "
+                   "the calling one")
+      ->type_name("PID")
+      ->check(CLI::Range(1, std::numeric_limits<std::int32_t>::max()))
+      ->needs(announce);
+  verb->footer(examples({"derate beat --done 1200", "train | derate beat --stdin",
+                         "derate beat --done 17 --phase prefill --max-loss 0.05 -i 0",
+                         "derate beat --announce --pid $SLURM_TASK_PID"}) +
+               "Only the owner of a process on the GPU is believed, and root.\n");
+}
+
+void add_model_verbs(CommandLine& line, CLI::App& group) {
+  CLI::App* models =
+      group.add_subcommand("models", "List what is kept of work, to know it when it comes again");
+  auto& options = line.add_options<PolicyModelsOptions>(*models);
+  CLI::App* forget = group.add_subcommand("forget", "Delete models of work");
+  auto& forget_options = line.add_options<PolicyForgetOptions>(*forget);
+  for (auto [one, its] :
+       {std::pair<CLI::App*, PolicyModelsOptions*>{models, &options}, {forget, &forget_options}}) {
+    one->add_flag("--simulated", its->simulated, "Those of simulated GPUs");
+    add_json(*one, *its);
+  }
+  CLI::Option* ids =
+      forget->add_option("id", forget_options.ids, "Models, as derate policy models numbers them");
+  forget->add_flag("--all", forget_options.all, "All of them")->excludes(ids);
+  models->footer(examples({"derate policy models", "derate policy models --json"}) +
+                 "Performance is relative to the reference, +- one standard deviation.\n");
+  forget->footer(examples({"derate policy forget 7", "derate policy forget --all"}) +
+                 "A governor that runs keeps what it knows: it ends first.\n");
+}
+
+void add_policy_verbs(CommandLine& line) {
+  CLI::App* group = line.app.add_subcommand("policy", "List policies and their parameters");
+  group->require_subcommand(1);
+  CLI::App* list = group->add_subcommand("list", "List the policies");
+  add_json(*list, line.add_options<PolicyListOptions>(*list));
+  CLI::App* show = group->add_subcommand("show", "Describe a policy and its parameters");
+  auto& options = line.add_options<PolicyShowOptions>(*show);
+  show->add_option("name", options.name, "The policy")->required();
+  add_json(*show, options);
+  CLI::App* set = group->add_subcommand("set", "Have the running daemon govern GPUs by a policy");
+  auto& set_options = line.add_options<PolicySetOptions>(*set);
+  set->add_option("name", set_options.policy.policy, "The policy")->required();
+  add_gpu_choice(*set, set_options.gpus);
+  set->add_option("--set", set_options.policy.assignments,
+                  "Policy parameter NAME=VALUE; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  set->add_option_function<std::string>(
+         "--delta",
+         [&set_options](const std::string& value) {
+           set_options.policy.assignments.push_back("delta=" + value);
+         },
+         "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
+      ->type_name("FRACTION");
+  set->add_flag("-n,--dry-run", set_options.dry_run, "Decide and record, never write");
+  add_json(*set, set_options);
+  set->footer(
+      examples({"derate policy set geepafs -i 0 --delta 0.05", "derate policy set efficient-fix"}) +
+      "It holds until the daemon ends or `derate release`; the configuration's govern = true "
+      "is for good.\n");
+  list->footer(examples({"derate policy list", "derate policy list --json"}));
+  show->footer(examples({"derate policy show geepafs"}));
+  add_model_verbs(line, *group);
+  group->footer(examples({"derate policy list", "derate policy show geepafs"}));
+}
+
+// "batch_sizes" is --batch-sizes, the name stands by itself.
+std::string option_of(const JobField& field) {
+  std::string out = field.key;
+  if (out == "name") return out;
+  std::replace(out.begin(), out.end(), '_', '-');
+  return "--" + out;
+}
+
+void add_job_create(CommandLine& line, CLI::App& job) {
+  CLI::App* create = job.add_subcommand("create", "Declare a job that recurs, once");
+  auto& options = line.add_options<TuneJobCreateOptions>(*create);
+  visit_job_spec(options.spec, [&]<class T>(const JobField& field, T& value) {
+    CLI::Option* option = nullptr;
+    if constexpr (std::is_same_v<T, bool>) {
+      option = create->add_flag(option_of(field), value, field.summary);
+    } else {
+      option = create->add_option(option_of(field), value, field.summary)->type_name(field.type);
+      if constexpr (std::is_same_v<T, std::vector<int>>)
+        option->delimiter(',')->allow_extra_args(false);
+    }
+    if (field.required) option->required();
+  });
+  create->add_flag("--replace", options.replace,
+                   "Where another job has that name, forget it and its history");
+  add_json(*create, options);
+  create->footer(
+      examples({"derate tune job create bert --batch-sizes 8,16,32 --default 32 --target 0.84 "
+                "--max-epochs 20",
+                "derate tune job create lm --batch-sizes 16,32,64 --default 32 --target 3.2 "
+                "--lower-is-better --max-epochs 40 --eta 1"}) +
+      "The same again changes nothing; another of that name is refused without --replace.\n");
+}
+
+void add_tune_job_verbs(CommandLine& line, CLI::App& tune) {
+  CLI::App* job = tune.add_subcommand("job", "Jobs that recur, and their history");
+  job->require_subcommand(1);
+  add_job_create(line, *job);
+  CLI::App* list = job->add_subcommand("list", "List the jobs");
+  add_json(*list, line.add_options<TuneJobListOptions>(*list));
+  list->footer(examples({"derate tune job list", "derate tune job list --json"}));
+  CLI::App* show = job->add_subcommand("show", "Show a job, its trials and what they came to");
+  auto& show_options = line.add_options<TuneJobShowOptions>(*show);
+  show->add_option("name", show_options.name, "The job")->required();
+  add_json(*show, show_options);
+  show->footer(examples({"derate tune job show bert"}));
+  CLI::App* remove = job->add_subcommand("remove", "Forget a job and its history");
+  auto& remove_options = line.add_options<TuneJobRemoveOptions>(*remove);
+  remove->add_option("name", remove_options.name, "The job")->required();
+  add_json(*remove, remove_options);
+  remove->footer(examples({"derate tune job remove bert"}));
+  job->footer(examples({"derate tune job list", "derate tune job show bert"}));
+}
+
+void add_safety_verbs(CommandLine& line) {
+  CLI::App* top = line.app.add_subcommand("top", "Show the GPUs live; q or Ctrl-C ends it");
+  auto& top_options = line.add_options<TopOptions>(*top);
+  add_gpu_choice(*top, top_options.gpus);
+  top->add_option("--interval", top_options.interval_s, "Seconds between two pictures")
+      ->check(in_range(0.1, 60.0));
+  top->add_option("--rounds", top_options.rounds, "Pictures until it ends; default: no end")
+      ->check(CLI::Range(1, 1 << 30));
+  add_json(*top, top_options);
+  top->footer(examples({"derate top", "derate top --rounds 1"}));
+
+  CLI::App* restore = line.app.add_subcommand(
+      "restore", "Put back what governors that died have left on GPUs, from their journals");
+  auto& restore_options = line.add_options<RestoreOptions>(*restore);
+  restore->add_option("-i,--gpu", restore_options.gpus,
+                      "One GPU by its UUID or the beginning of it; default: all with a journal");
+  restore
+      ->add_option("--wait", restore_options.wait_s,
+                   "Seconds to wait for a governor that is just ending; default: none")
+      ->type_name("SECONDS")
+      ->check(in_range(0, 600.0));
+  add_json(*restore, restore_options);
+  restore->footer(
+      examples({"derate restore", "derate restore --wait 10", "derate restore --json"}) +
+      "A GPU that a living governor holds is left alone (exit code 75). While a journal is left\n"
+      "that nobody would restore the exit code is 1.\n");
+
+  CLI::App* release =
+      line.app.add_subcommand("release", "Have the daemon give GPUs back and only observe them");
+  auto& release_options = line.add_options<ReleaseOptions>(*release);
+  release->add_option("-i,--gpu", release_options.gpus,
+                      "GPUs by index, UUID or PCI bus id, comma-separated");
+  release->add_flag("--all", release_options.all, "All GPUs");
+  add_json(*release, release_options);
+  release->footer(examples({"derate release -i 0", "derate release --all"}));
+
+  CLI::App* pause = line.app.add_subcommand(
+      "pause", "Have the daemon give everything back and close every GPU handle");
+  add_json(*pause, line.add_options<PauseOptions>(*pause));
+  pause->footer(examples({"derate pause && nvidia-smi -i 0 -mig 1; derate resume"}));
+  CLI::App* resume = line.app.add_subcommand("resume", "Have a paused daemon go on");
+  add_json(*resume, line.add_options<ResumeOptions>(*resume));
+  resume->footer(examples({"derate resume"}));
+}
+
+void add_record(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("record", "Write a trace of a GPU");
+  auto& options = line.add_options<RecordOptions>(*verb);
+  verb->add_option("-o,--output", options.output, "The trace to write")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+  verb->add_option("--seconds", options.seconds,
+                   "How long; default: until Ctrl-C (a simulated GPU needs it)")
+      ->check(in_range(0.1, 1e7));
+  verb->add_option("--interval", options.interval_s, "Seconds between samples")
+      ->check(in_range(0.01, 60.0));
+  verb->add_flag("-f,--force", options.force, "Overwrite the file");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->footer(examples({"derate record -o gpu0.trace --seconds 60",
+                         "derate record -o sim.trace --sim H200 --seconds 60"}));
+}
+
+void add_replay(CommandLine& line) {
+  CLI::App* verb =
+      line.app.add_subcommand("replay", "Drive the loop from a recorded trace, as a dry run");
+  auto& options = line.add_options<ReplayOptions>(*verb);
+  verb->add_option("trace", options.trace,
+                   "A trace of `derate record`, or CSV (docs/trace-format.md)")
+      ->required();
+  add_policy(*verb, options.policy);
+  verb->add_option("--chip", options.chip,
+                   "The chip of a CSV trace; default: told from its memory clock");
+  verb->add_option("--records", options.records, "Write every tick as a line of JSON")
+      ->type_name("FILE");
+  add_json(*verb, options);
+  verb->footer(examples(
+      {"derate replay gpu0.trace", "derate replay --policy utiliz-scale --json gpu0.trace"}));
+}
+
+void add_sim_directory(CLI::App& verb, SimDirectory& options) {
+  verb.add_option("--dir", options.directory,
+                  "Where the simulated GPUs are served; default: $DERATE_SIM, else sim in the run "
+                  "directory")
+      ->type_name("DIR");
+}
+
+void add_sim_serve(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand(
+      "serve", "Serve simulated GPUs to any NVML client, in real time, until Ctrl-C");
+  auto& options = line.add_options<SimServeOptions>(*verb);
+  verb->add_option("--chip", options.chips,
+                   "Chips (derate sim list), comma-separated or repeated; default: V100-SXM2")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--gpus", options.gpus,
+                   "How many GPUs, of the chips in turn; default: one of each chip")
+      ->check(CLI::Range(1, 64));
+  verb->add_option("--seed", options.seed, "Seed of the simulation")->check(CLI::Range(0, 1 << 30));
+  verb->add_option("--mig", options.mig,
+                   "MIG mode on every GPU, with instances of these profiles: 3g,2g,1g,1g; none: "
+                   "with no instance");
+  verb->add_option("--speed", options.speed, "Simulated seconds a second, for long tests")
+      ->check(in_range(0.01, 10'000));
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(examples({"derate sim serve --chip H200 --gpus 8",
+                         "derate sim serve --chip V100-SXM2,H200 --dir /tmp/gpus"}));
+}
+
+void add_sim_job(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb =
+      sim.add_subcommand("job", "Occupy a served GPU with work, then say what it came to");
+  auto& options = line.add_options<SimJobOptions>(*verb);
+  verb->add_option("workload", options.workload,
+                   "What to run (derate sim list); default: the chip's first");
+  verb->add_option("--work", options.work,
+                   "How much: seconds at the highest clock, as 60, 60s, 2m or 1h; default: until "
+                   "Ctrl-C")
+      ->type_name("TIME")
+      ->check(not_empty());
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+  verb->add_option("--instance", options.instance, "With MIG: the instance, by its id")
+      ->type_name("ID")
+      ->check(in_range(1, 1000));
+  verb->add_option("--tables", options.tables,
+                   "Take the workload from performance.csv and power.csv in this folder")
+      ->type_name("DIR");
+  verb->add_flag("--beat", options.beat, "Say each second how far it is, as applications can");
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate sim job GeMM --work 120s", "derate sim job -i 1 --work 2m --json"}));
+}
+
+void add_sim_show(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand(
+      "show", "Show the settings, faults and truth of served GPUs, which no driver tells");
+  auto& options = line.add_options<SimShowOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_sim_directory(*verb, options);
+  add_json(*verb, options);
+  verb->footer(examples({"derate sim show", "derate sim show -i 0 --json"}));
+}
+
+void add_sim_fault(CommandLine& line, CLI::App& sim) {
+  CLI::App* verb = sim.add_subcommand("fault", "Let something go wrong with served GPUs");
+  auto& options = line.add_options<SimFaultOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  CLI::Option* call =
+      verb->add_option("--call", options.call,
+                       "An NVML function, or the beginning of its name and *: what to spoil")
+          ->type_name("NAME");
+  verb->add_option("--fails", options.fails, "It fails with this code: a number or its NVML name")
+      ->type_name("CODE")
+      ->needs(call);
+  verb->add_flag("--hangs", options.hangs, "It does not return until faults are cleared")
+      ->needs(call);
+  verb->add_option("--skip", options.skip, "... after so many calls went well")
+      ->check(CLI::Range(0, 1 << 30))
+      ->needs(call);
+  verb->add_option("--times", options.times, "... so many times; default: for ever")
+      ->check(CLI::Range(1, 1 << 30))
+      ->needs(call);
+  verb->add_flag("--lost", options.lost, "The GPU is lost; it comes back without its settings");
+  verb->add_flag("--writes-ignored", options.writes_ignored, "Writes succeed and do nothing");
+  verb->add_option("--counters", options.counters, "What the energy counter does")
+      ->check(CLI::IsMember({"frozen", "backwards", "wrapped", "jump"}));
+  verb->add_flag("--absurd", options.absurd, "Sensors show numbers that cannot be");
+  verb->add_flag("--mig", options.mig, "MIG is switched on: no utilisation, settings gone");
+  CLI::Option* kill =
+      verb->add_option("--kill-writer", options.kill_writer,
+                       "Kill the process that writes, before or after it took effect")
+          ->check(CLI::IsMember({"before", "after"}));
+  verb->add_option("--at", options.at, "... at this write from now on")
+      ->check(CLI::Range(1, 1 << 30))
+      ->needs(kill);
+  verb->add_flag("--clear", options.clear, "Make everything well again");
+  add_sim_directory(*verb, options);
+  verb->footer(examples({"derate sim fault --call nvmlDeviceGetPowerUsage --fails timeout",
+                         "derate sim fault --call 'nvmlDeviceSet*' --fails no_permission --skip 2",
+                         "derate sim fault -i 0 --lost", "derate sim fault --clear"}));
+}
+
+void add_sim_verbs(CommandLine& line) {
+  CLI::App* sim = line.app.add_subcommand("sim", "Simulated GPUs");
+  sim->require_subcommand(1);
+  CLI::App* list = sim->add_subcommand("list", "List chips and workloads, with their sources");
+  auto& options = line.add_options<SimListOptions>(*list);
+  list->add_option("chip", options.chip, "One chip; default: all");
+  add_json(*list, options);
+  list->footer(examples({"derate sim list", "derate sim list H200 --json"}));
+  add_sim_serve(line, *sim);
+  add_sim_job(line, *sim);
+  add_sim_show(line, *sim);
+  add_sim_fault(line, *sim);
+  sim->footer(examples({"derate sim list H200 --json", "derate sim serve --chip H200 --gpus 8",
+                        "derate sim job GEMM --work 60s", "derate sim show"}));
+}
+
+void add_data(CLI::App& verb, std::string& data) {
+  verb.add_option("--data", data,
+                  "Folder of the measured tables; default: as when it was run, ../shared/data")
+      ->envname("DERATE_DATA")
+      ->type_name("DIR");
+}
+
+constexpr const char* kCellsHelp = "Of a stress grid show every cell, not the grid alone";
+
+void add_lab_run(CommandLine& line, CLI::App& lab) {
+  CLI::App* run = lab.add_subcommand("run", "Run an experiment, or what of it is left to run");
+  auto& options = line.add_options<LabRunOptions>(*run);
+  run->add_option("experiment", options.experiment, "The experiment, a TOML file")->required();
+  run->add_option("-o,--output", options.results,
+                  "Where the results go; default: beside the experiment, with .lab for its ending")
+      ->type_name("FILE");
+  add_data(*run, options.data);
+  run->add_option("--threads", options.threads, "Sessions at a time; default: one a core")
+      ->check(CLI::Range(1u, 1024u));
+  run->add_flag("--fresh", options.fresh, "Begin anew: what is in the results is dropped");
+  run->add_flag("--dry-run", options.dry_run,
+                "In place real: policies decide and record, nothing is ever written");
+  run->add_flag("--apps", options.apps, "Show every application");
+  run->add_flag("--cells", options.cells, kCellsHelp);
+  add_json(*run, options);
+  run->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml"}) +
+              "Ctrl-C ends it after the sessions that run; the same command goes on from there.\n");
+}
+
+void add_lab_files(CommandLine& line, CLI::App& lab) {
+  CLI::App* exported =
+      lab.add_subcommand("export", "Write an experiment's results as CSV and JSON");
+  auto& out = line.add_options<LabExportOptions>(*exported);
+  exported->add_option("results", out.results, "What `derate lab run` wrote")->required();
+  exported->add_option("folder", out.folder, "Where the files go; made when it is not there")
+      ->required();
+  add_data(*exported, out.data);
+  add_json(*exported, out);
+  exported->footer(
+      examples({"derate lab export mine.lab mine-files"}) +
+      "Also the files that the published GEEPAFS experiments leave, a set a policy.\n");
+
+  CLI::App* import =
+      lab.add_subcommand("import", "Check measured tables and keep them for experiments");
+  auto& tables = line.add_options<LabImportOptions>(*import);
+  import->add_option("--performance", tables.performance, "Applications by clock, any unit")
+      ->required()
+      ->type_name("CSV");
+  import->add_option("--power", tables.power, "The same in watts")->required()->type_name("CSV");
+  import->add_option("--utilisation", tables.utilisation, "What the counters showed, percent")
+      ->type_name("CSV");
+  import->add_option("--chip", tables.chip, "The chip that they were measured on");
+  import->add_option("folder", tables.folder, "Where they go")->required();
+  add_json(*import, tables);
+  import->footer(
+      examples({"derate lab import --performance perf.csv --power power.csv my-tables"}) +
+      "In an experiment: [workloads] imported = \"my-tables\"\n");
+
+  CLI::App* log = lab.add_subcommand("log", "Sum up a log of the published GEEPAFS daemon");
+  auto& log_options = line.add_options<LabLogOptions>(*log);
+  log->add_option("log", log_options.log, "dvfs_*.out")->required();
+  add_json(*log, log_options);
+  log->footer(examples({"derate lab log dvfs_Assure_p90.out"}));
+}
+
+void add_lab_attribution(CommandLine& line, CLI::App& lab) {
+  std::string scenarios;
+  for (const TenantScenario& scenario : tenant_scenarios())
+    scenarios += fmt::format("{}{}", scenarios.empty() ? "" : ", ", scenario.name);
+  CLI::App* verb = lab.add_subcommand(
+      "attribution", "Judge the methods that split a GPU's power, where the truth is known");
+  auto& options = line.add_options<LabAttributionOptions>(*verb);
+  verb->add_option("--scenario", options.scenarios,
+                   fmt::format("Only these, of {}; default: all", scenarios))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--method", options.methods,
+                   "Only these, as the tables name them, or with and without what is in brackets; "
+                   "default: all")
+      ->delimiter(',');
+  verb->add_option("--seeds", options.seeds, "Runs of each scenario")->check(CLI::Range(1, 1000));
+  verb->add_option("--first-seed", options.first_seed, "The first run's seed; the others follow");
+  verb->add_option("--minutes", options.minutes, "Length of a run, simulated")
+      ->check(CLI::Range(6, 1440));
+  verb->add_option("-j,--jobs", options.threads, "Runs at a time; default: one a core")
+      ->type_name("THREADS")
+      ->check(CLI::Range(1u, 1024u));
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate lab attribution", "derate lab attribution --scenario A,B --seeds 2",
+                "derate lab attribution --method online,equal --json"}) +
+      "docs/attribute-results.md says what the scenarios and the figures are.\n");
+}
+
+void add_lab_verbs(CommandLine& line) {
+  CLI::App* lab = line.app.add_subcommand("lab", "Experiments: policies on GPUs, side by side");
+  lab->require_subcommand(1);
+  add_lab_run(line, *lab);
+  CLI::App* show = lab->add_subcommand("show", "Show the figures of an experiment's results");
+  auto& options = line.add_options<LabShowOptions>(*show);
+  show->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  add_data(*show, options.data);
+  show->add_flag("--apps", options.apps, "Show every application");
+  show->add_flag("--cells", options.cells, kCellsHelp);
+  show->add_option("--policy", options.policies, "Only these policies, by label")
+      ->type_name("LABEL")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  add_json(*show, options);
+  show->footer(examples({"derate lab show mine.lab --apps", "derate lab show mine.lab --json"}));
+  add_lab_files(line, *lab);
+  CLI::App* check = lab->add_subcommand("check", "Check an experiment, and say what it would run");
+  auto& check_options = line.add_options<LabCheckOptions>(*check);
+  check->add_option("experiment", check_options.experiment, "The experiment, a TOML file")
+      ->required();
+  add_data(*check, check_options.data);
+  add_json(*check, check_options);
+  check->footer(examples({"derate lab check mine.toml"}));
+  add_lab_attribution(line, *lab);
+  CLI::App* example = lab->add_subcommand("example", "Print an experiment, with comments");
+  line.add_options<LabExampleOptions>(*example);
+  example->footer(examples({"derate lab example > mine.toml"}));
+  CLI::App* workloads = lab->add_subcommand("workloads", "List the mixes of phases");
+  add_json(*workloads, line.add_options<LabWorkloadsOptions>(*workloads));
+  workloads->footer(examples({"derate lab workloads"}));
+  lab->footer(examples({"derate lab example > mine.toml", "derate lab run mine.toml",
+                        "derate lab show mine.lab --apps"}));
+}
+
+// What tunes the run, with a job or without.
+void add_knob(CLI::App& verb, TuneRunOptions& options, CLI::Option* job) {
+  verb.add_option("--selector", options.selector,
+                  "Without a job: what is best, energy, time, cost:ETA with ETA in [0, 1], "
+                  "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5")
+      ->excludes(job);
+  verb.add_option("--knob", options.knob,
+                  "Without a job: power-limit or clock; default: power-limit")
+      ->excludes(job);
+  verb.add_option("--model", options.model,
+                  "Without a job: what the daemon knows under this tag is used, and kept")
+      ->excludes(job);
+  verb.add_option("--highest", options.highest_w,
+                  "Highest power limit that may be used; default: the one found on the GPUs")
+      ->type_name("WATTS")
+      ->check(in_range(1, 10'000))
+      ->excludes(job);
+  verb.add_option("--guard", options.guard,
+                  "Time that the command may take at most, over that at the highest setting; "
+                  "default: 1.5")
+      ->type_name("FACTOR")
+      ->check(in_range(1, 2))
+      ->excludes(job);
+}
+
+// How the daemon is told of the metric.
+void add_metric(CLI::App& verb, TuneRunOptions& options) {
+  verb.add_option("--metric-pattern", options.metric_pattern,
+                  "An extended regular expression: where it matches in a line, its first group is "
+                  "the metric; default: lines such as 'derate: epoch=3 metric=0.61'")
+      ->type_name("REGEX");
+  verb.add_option("--epoch-pattern", options.epoch_pattern,
+                  "The same for the number of epochs done; default: each metric is an epoch")
+      ->type_name("REGEX");
+  verb.add_option("--metric-file", options.metric_file,
+                  "A file with a line for each epoch: its last is the metric")
+      ->type_name("FILE");
+  verb.add_option("--oom-pattern", options.oom_patterns,
+                  "A line that says that the batch size does not fit into memory, when the command "
+                  "fails; may be repeated; beside those of CUDA and PyTorch")
+      ->type_name("REGEX")
+      ->allow_extra_args(false);
+  verb.add_option("--grace", options.grace_s,
+                  "Seconds between SIGTERM and SIGKILL for a command that is to stop")
+      ->check(in_range(0, 3600));
+  verb.add_flag("--no-retry", options.no_retry, "One try, also where it does not reach the target");
+}
+
+void add_tune_run(CommandLine& line, CLI::App& tune) {
+  CLI::App* run = tune.add_subcommand(
+      "run", "Run a job with the batch size that its history asks for, and tune its GPUs");
+  auto& options = line.add_options<TuneRunOptions>(*run);
+  CLI::Option* job = run->add_option("--job", options.job,
+                                     "The job; default: none, only its limit or clock is tuned");
+  run->add_option("-i,--gpu", options.gpus,
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all, with a job "
+                  "the only one");
+  add_knob(*run, options, job);
+  add_metric(*run, options);
+  run->add_option("-c,--config", options.policy.config,
+                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  add_command(*run, options);
+  // A job's GPUs are the daemon's: what only this process could do would do nothing.
+  for (const char* ours : {"--sim", "--records", "--config"}) run->get_option(ours)->excludes(job);
+  run->footer(
+      examples({"derate tune run --job bert -- python3 train.py --batch-size {batch_size}",
+                "derate tune run --job bert --metric-pattern 'val_acc=([0-9.]+)' -- ./train",
+                "derate tune run --selector max-slowdown:1.05 -i 0 -- ./solver",
+                "derate tune run --sim V100-SXM2 --app GeMM -- sleep 60"}) +
+      "{batch_size} in the command is replaced. A job is the daemon's: it needs no rights of its\n"
+      "own. Without one, and where no daemon runs, this process tunes the GPUs itself. A command\n"
+      "that says nothing of how far it is (to the daemon by lines, else by derate beat) runs at\n"
+      "the highest setting.\n"
+      "The command's exit code is kept, 0 where it was stopped because the target is reached;\n"
+      "Derate's own failures are 125, 126, 127 as for env(1).\n");
+}
+
+void add_tune_replay(CommandLine& line, CLI::App& tune) {
+  std::string policies, workloads;
+  for (const ReplayPolicy& policy : replay_policies())
+    policies += fmt::format("{}{}", policies.empty() ? "" : ", ", policy.name);
+  for (const TraceTask& task : trace_tasks())
+    workloads += fmt::format("{}{}", workloads.empty() ? "" : ", ", task.name);
+  CLI::App* verb = tune.add_subcommand(
+      "replay", "Replay jobs that recur from measured traces, policy by policy");
+  auto& options = line.add_options<TuneReplayOptions>(*verb);
+  verb->add_option("--train", options.train, "Epochs to target by batch size: summary_train.csv")
+      ->type_name("FILE")
+      ->required();
+  verb->add_option("--power", options.power,
+                   "Epoch time and power by limit: summary_power_GPU.csv; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false)
+      ->required();
+  verb->add_option("--workload", options.workloads,
+                   fmt::format("Only these, of {}; default: all", workloads))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--policy", options.policies,
+                   fmt::format("Only these, of {}; default: all", policies))
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb->add_option("--targets", options.targets,
+                   "The reported targets, or those that our own constants were chosen on")
+      ->check(CLI::IsMember({"reported", "tuning"}));
+  verb->add_option("--seeds", options.seeds, "Seeds, from 1")->check(CLI::Range(1, 100000));
+  verb->add_option("--eta", options.eta, "Weight of energy against time in the cost")
+      ->check(in_range(0, 1));
+  verb->add_option("--beta", options.beta, "A run is stopped at so many times the best one's cost")
+      ->check(in_range(1, 100));
+  verb->add_option("--recurrences", options.recurrences,
+                   "Runs of each job; default: 2 * batch sizes * limits, as published")
+      ->check(CLI::Range(1, 100000));
+  verb->add_option("--budget", options.budget,
+                   "What tune may cost above the default in sum after 5 runs; default: no limit")
+      ->check(in_range(0, 10));
+  verb->add_option("--selector", options.selector,
+                   "For one run: energy, time, cost:ETA, max-slowdown:FACTOR");
+  verb->add_flag("--brief", options.brief, "Print what it comes to over all jobs, not each");
+  add_json(*verb, options);
+  verb->footer(
+      examples({"derate tune replay --train summary_train.csv --power "
+                "summary_power_v100.csv",
+                "derate tune replay --train summary_train.csv --power "
+                "summary_power_v100.csv --policy tune,zeus --seeds 1000 --json"}));
+}
+
+void add_tune_verbs(CommandLine& line) {
+  CLI::App* tune = line.app.add_subcommand(
+      "tune", "Training jobs that recur: their batch size, and the limit within a run");
+  tune->require_subcommand(1);
+  add_tune_job_verbs(line, *tune);
+  add_tune_run(line, *tune);
+  add_tune_replay(line, *tune);
+  tune->footer(examples({"derate tune job list", "derate tune run --job bert -- ./train"}));
+}
+
+void add_report(CommandLine& line) {
+  CLI::App* report =
+      line.app.add_subcommand("report", "Make a page of an experiment's results, in one file");
+  auto& options = line.add_options<ReportOptions>(*report);
+  report->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  report
+      ->add_option("-o,--output", options.output,
+                   "The page; default: beside the results, with .html for its ending")
+      ->type_name("FILE");
+  add_data(*report, options.data);
+  report
+      ->add_option("--job", options.job,
+                   "Print one job's ticks instead; the page and `lab show --apps` have numbers")
+      ->type_name("ID")
+      ->excludes("--output");
+  add_json(*report, options);
+  report->footer(examples({"derate report mine.lab", "derate report mine.lab --job 17 --json"}));
+}
+
+void add_others(CommandLine& line) {
+  CLI::App* doctor = line.app.add_subcommand(
+      "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
+  add_json(*doctor, line.add_options<DoctorOptions>(*doctor));
+  doctor->footer(examples({"derate doctor", "derate doctor --json"}));
+
+  CLI::App* config = line.app.add_subcommand("config", "Check or print the configuration");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Check a configuration file");
+  auto& check_options = line.add_options<ConfigCheckOptions>(*check);
+  CLI::App* print = config->add_subcommand("print", "Print the settings in force, with comments");
+  auto& print_options = line.add_options<ConfigPrintOptions>(*print);
+  for (auto [one, common] :
+       {std::pair<CLI::App*, ConfigOptions*>{check, &check_options}, {print, &print_options}}) {
+    one->add_option("file", common->file,
+                    "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
+    add_json(*one, *common);
+  }
+  check->footer(examples({"derate config check derate.toml"}));
+  print->footer(examples({"derate config print > derate.toml"}));
+  config->footer(examples({"derate config check derate.toml", "derate config print"}));
+
+  CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
+  completion
+      ->add_option("shell", line.add_options<CompletionOptions>(*completion).shell,
+                   "bash, zsh or fish")
+      ->required();
+  completion->footer(examples({"derate completion bash > /etc/bash_completion.d/derate"}));
+  CLI::App* manual = line.app.add_subcommand("manual", "Print the manual page (roff)");
+  line.add_options<ManualOptions>(*manual);
+  manual->footer(examples({"derate manual | man -l -"}));
+}
+
+// Of all verbs and options, but for the arguments of the command that `run` starts.
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_max() > 0 && option->get_name() != "command")
+      option->check(not_empty());
+  for (CLI::App* verb : app.get_subcommands({})) refuse_empty_values(*verb);
+}
+
+std::unique_ptr<CommandLine> make_command_line() {
+  auto line = std::make_unique<CommandLine>();
+  line->app.set_version_flag("--version", std::string("derate ") + kVersion);
+  line->app.require_subcommand(1);
+  line->app.footer("derate VERB --help has each verb's options and examples.\n\n" +
+                   exit_code_text());
+  line->app.get_formatter()->column_width(34);
+  add_demo(*line);
+  add_run(*line);
+  add_status(*line);
+  add_energy(*line);
+  add_attribute(*line);
+  add_bill(*line);
+  add_beat(*line);
+  add_tune_verbs(*line);
+  add_policy_verbs(*line);
+  add_safety_verbs(*line);
+  add_record(*line);
+  add_replay(*line);
+  add_sim_verbs(*line);
+  add_lab_verbs(*line);
+  add_report(*line);
+  add_others(*line);
+  refuse_empty_values(line->app);
+  return line;
+}
+
+// --- completion and manual, from the same declaration --------------------------------------------
+
+std::vector<std::string> option_names(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options({})) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+// Every verb with the words that lead to it: "policy show".
+void for_each_verb(const CLI::App& app, const std::string& path,
+                   const std::function<void(const std::string&, const CLI::App&)>& visit) {
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    const std::string name = path.empty() ? verb->get_name() : path + " " + verb->get_name();
+    visit(name, *verb);
+    for_each_verb(*verb, name, visit);
+  }
+}
+
+std::string words_after(const CLI::App& verb) {
+  std::string out;
+  for (const CLI::App* child : verb.get_subcommands({})) out += child->get_name() + " ";
+  for (const std::string& name : option_names(verb)) out += name + " ";
+  return out;
+}
+
+std::string bash_completion(const CLI::App& app) {
+  std::string cases;
+  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
+    cases += fmt::format("    '{}') words='{}';;\n", path, words_after(verb));
+  });
+  return fmt::format(R"(_derate() {{
+  local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
+  case "$path" in policy|tune|sim|lab|config)
+    if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
+  esac
+  if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
+  case "$path" in
+    '') words='{}';;
+{}  esac
+  COMPREPLY=($(compgen -W "$words" -- "$cur"))
+}}
+complete -o default -F _derate derate
+)",
+                     words_after(app), cases);
+}
+
+std::string fish_completion(const CLI::App& app) {
+  std::string out = "complete -c derate -f\n";
+  for (const CLI::App* verb : app.get_subcommands({}))
+    out += fmt::format("complete -c derate -n __fish_use_subcommand -a {} -d '{}'\n",
+                       verb->get_name(), verb->get_description());
+  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
+    const std::string first = path.substr(0, path.find(' '));
+    for (const CLI::App* child : verb.get_subcommands({}))
+      out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -a {}\n", first,
+                         child->get_name());
+    for (const CLI::Option* option : verb.get_options({}))
+      for (const std::string& name : option->get_lnames())
+        out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -l {}\n", first,
+                           name);
+  });
+  return out;
+}
+
+// A dot or quote at a line's start is a roff request.
+std::string roff(const std::string& text) {
+  std::string out;
+  bool line_start = true;
+  for (const char c : text) {
+    if (line_start && (c == '.' || c == '\'')) out += "\\&";
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+    line_start = c == '\n';
+  }
+  return out;
+}
+
+// CLI11 would only say that a verb is required.
+std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || argv[1][0] == '-') return std::nullopt;
+  std::string known;
+  for (const CLI::App* verb : app.get_subcommands({})) {
+    if (verb->get_name() == argv[1]) return std::nullopt;
+    known += (known.empty() ? "" : ", ") + verb->get_name();
+  }
+  return fmt::format("no verb '{}'; there are: {}", argv[1], known);
+}
+
+// What would have been a command's exit code is one as of env(1).
+bool starts_command(int argc, const char* const* argv) {
+  const std::string_view verb = argc > 1 ? argv[1] : "";
+  const bool after_dashes = std::any_of(
+      argv, argv + argc, [](const char* word) { return std::string_view(word) == "--"; });
+  const std::string_view second = argc > 2 ? argv[2] : "";
+  return verb == "run" || (verb == "tune" && second == "run") || (verb == "energy" && after_dashes);
+}
+
+}  // namespace
+
+std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
+  const auto line = make_command_line();
+  if (const auto wrong = unknown_verb(line->app, argc, argv)) {
+    warn("derate: {}\nRun with --help for more information.\n", *wrong);
+    return Exit{exit_code::kUsage};
+  }
+  try {
+    line->app.parse(argc, const_cast<char**>(argv));
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream help, complaint;
+    const int code = line->app.exit(error, help, complaint);
+    write_text(stdout, help.str());
+    write_text(stderr, complaint.str());
+    if (code == 0) return Exit{exit_code::kOk};
+    return Exit{starts_command(argc, argv) ? exit_code::kRunFailed : exit_code::kUsage};
+  }
+  return *line->chosen;
+}
+
+Result<std::string> completion_script(const std::string& shell) {
+  const auto line = make_command_line();
+  if (shell == "bash") return bash_completion(line->app);
+  if (shell == "zsh")
+    return "#compdef derate\nautoload -U +X bashcompinit && bashcompinit\n" +
+           bash_completion(line->app);
+  if (shell == "fish") return fish_completion(line->app);
+  return Error{Errc::invalid_argument,
+               fmt::format("shell '{}': allowed are bash, zsh, fish", shell)};
+}
+
+std::string manual_page() {
+  const auto line = make_command_line();
+  std::string out = fmt::format(".TH DERATE 1 \"\" \"derate {}\"\n.SH NAME\nderate \\- {}\n",
+                                kVersion, roff(line->app.get_description()));
+  out += ".SH SYNOPSIS\n.B derate\n.I VERB\n[\\fIOPTION\\fR]...\n.SH VERBS\n";
+  for_each_verb(line->app, "", [&](const std::string& path, const CLI::App& verb) {
+    out += fmt::format(".SS derate {}\n{}.\n", path, roff(verb.get_description()));
+    for (const CLI::Option* option : verb.get_options({}))
+      out += fmt::format(".TP\n.B {}\n{}\n", roff(option->get_name(true, true)),
+                         roff(option->get_description()));
+    if (!verb.get_footer().empty())
+      out += fmt::format(".PP\n.nf\n{}.fi\n", roff(verb.get_footer()));
+  });
+  out += ".SH EXIT STATUS\n";
+  for (const ExitCodeInfo& info : exit_codes())
+    out += fmt::format(".TP\n.B {} {}\n{}\n", info.code, roff(std::string(info.name)),
+                       roff(std::string(info.meaning)));
+  out +=
+      ".SH FILES\n.TP\n.I /etc/derate/derate.toml\nThe configuration; derate config print shows "
+      "all keys.\n";
+  out +=
+      ".SH ENVIRONMENT\n.TP\n.B DERATE_CONFIG\nThe configuration file.\n.TP\n.B "
+      "DERATE_NVML_LIBRARY\nThe NVML "
+      "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
+      "state.\n.TP\n.B DERATE_BEAT_SOCKET\nWhere derate beat is heard first.\n.TP\n.B "
+      "DERATE_CLIENT_SOCKET\nWhere programs ask for windows of energy first.\n.TP\n.B "
+      "DERATE_DELTA\nWhat a process may lose: a number in [0, 0.5] or a class of work.\n.TP\n.B "
+      "DERATE_STATE_DIR\nWhere journals, the audit log and models of work are kept.\n.TP\n.B "
+      "NO_COLOR\nNo "
+      "colours on a terminal.\n";
+  return out;
+}
+
+}  // namespace derate::cli

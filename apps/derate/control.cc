@@ -1,0 +1,75 @@
+// derate policy set, release, pause, resume: what the running daemon is told to do.
+
+#include "base/exit_code.h"
+#include "base/json.h"
+#include "config/paths.h"
+#include "govern/fleet/policy_choice.h"
+#include "policy/modes.h"
+#include "service/control_socket.h"
+#include "terminal/output.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+// Giving eight GPUs back takes seconds when some of them hang.
+constexpr Duration kPatience = std::chrono::seconds(30);
+
+// One line for each GPU that failed; what failed before it came to the GPUs has one alone.
+void tell_failures(const Json& answer) {
+  bool any = false;
+  for (const Json& gpu : answer.value("gpus", Json::array())) {
+    if (gpu.value("ok", false)) continue;
+    warn("derate: {}\n", gpu.value("error", "refused"));
+    any = true;
+  }
+  if (!any) warn("derate: {}\n", answer.value("error", "refused"));
+}
+
+Result<int> tell_daemon(const Json& request, bool as_json) {
+  auto text = control_call(control_socket(), json_text(request), kPatience);
+  if (!text.ok() && text.error().code == Errc::not_found)
+    return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
+  const Json answer = parse_json(TRY(std::move(text)));
+  if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
+  const bool ok = answer.value("ok", false);
+  if (as_json) {
+    print_json(answer);
+  } else {
+    // Of several GPUs some may have done what others did not.
+    if (ok || answer.contains("message")) print("{}\n", answer.value("message", "done"));
+    if (!ok) tell_failures(answer);
+  }
+  return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
+}
+
+}  // namespace
+
+Result<int> run_verb(const PolicySetOptions& options) {
+  // Refused here where it can be: without a daemon, and with its own words.
+  const auto pick = TRY(pick_policy(options.policy.policy));
+  TRY(policy_params(*pick.info, options.policy.assignments));
+  return tell_daemon({{"command", "policy-set"},
+                      {"policy", options.policy.policy},
+                      {"set", options.policy.assignments},
+                      {"gpus", options.gpus},
+                      {"dry_run", options.dry_run}},
+                     options.json);
+}
+
+Result<int> run_verb(const ReleaseOptions& options) {
+  if (options.gpus.empty() && !options.all)
+    return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
+  return tell_daemon({{"command", "release"}, {"gpus", options.all ? "" : options.gpus}},
+                     options.json);
+}
+
+Result<int> run_verb(const PauseOptions& options) {
+  return tell_daemon({{"command", "pause"}}, options.json);
+}
+
+Result<int> run_verb(const ResumeOptions& options) {
+  return tell_daemon({{"command", "resume"}}, options.json);
+}
+
+}  // namespace derate::cli

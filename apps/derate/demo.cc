@@ -1,0 +1,251 @@
+// derate demo: what the policies do on simulated GPUs, as one table a chip.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "lab/compare.h"
+#include "terminal/output.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+// The chips whose workloads were measured on them; the catalogue has more, by analogy.
+constexpr const char* kMeasuredChips[] = {"V100-SXM2", "A100-SXM4", "H200"};
+
+// One comparison and how it is announced.
+struct Part {
+  std::string title;
+  CompareSpec spec;
+  bool wide = false;  // the table of the measured applications shows the efficiency gain first
+};
+
+Result<std::vector<PolicyChoice>> demo_policies(const SimChip& chip, double delta,
+                                                const std::vector<const char*>& names) {
+  std::vector<PolicyChoice> out;
+  for (const char* name : names) {
+    const PolicyInfo* info = TRY(find_policy(name));
+    PolicyChoice choice{info, default_params(info->params), name};
+    if (choice.params.number("delta")) choice.params.set("delta", {delta});
+    if (std::string_view(name) == "efficient-fix")
+      choice.label = fmt::format("{} {:.0f} MHz", name, chip.flat_voltage_end.value());
+    out.push_back(std::move(choice));
+  }
+  return out;
+}
+
+Result<Part> built_in_part(const SimChip& chip, const DemoOptions& options) {
+  Part part;
+  part.spec.chip = &chip;
+  part.spec.workloads = TRY(built_in_workloads(chip));
+  part.spec.policies = TRY(demo_policies(
+      chip, options.delta,
+      {"max-freq", "efficient-fix", "gpu-activity", "energy-ucb", "geepafs", "assure"}));
+  part.spec.seeds = options.seeds > 0 ? options.seeds : 1;
+  part.spec.delta = options.delta;
+  part.spec.work = from_seconds(options.job_seconds);
+  part.title = fmt::format("{}: {} workloads fitted to measurements, the chip's own sensors",
+                           chip.name, part.spec.workloads.size());
+  return part;
+}
+
+// The published code's replay: ideal sensors, jobs that arrive anywhere in the 15 s probe cycle.
+Result<Part> tabled_part(const SimChip& reference_chip, const DemoOptions& options) {
+  Part part;
+  part.wide = true;
+  part.spec.chip = &reference_chip;
+  part.spec.workloads = TRY(load_workload_tables(options.data + "/v100", reference_chip));
+  part.spec.policies = TRY(demo_policies(reference_chip, options.delta,
+                                         {"max-freq", "nv-boost", "efficient-fix", "utiliz-scale",
+                                          "gpu-activity", "energy-ucb", "geepafs", "assure"}));
+  part.spec.seeds = options.seeds > 0 ? options.seeds : 10;
+  part.spec.arrival_spread = std::chrono::seconds(15);
+  part.spec.delta = options.delta;
+  part.spec.work = from_seconds(options.job_seconds);
+  part.title = fmt::format("{}: {} measured applications, reference sensors, {} seeds",
+                           reference_chip.name, part.spec.workloads.size(), part.spec.seeds);
+  return part;
+}
+
+std::string promise_text(const PolicyFigures& figures, std::size_t apps) {
+  if (figures.apps_over > 0) return fmt::format("broken: {} of {}", figures.apps_over, apps);
+  if (figures.broken_jobs > 0)
+    return fmt::format("broken: {} of {} jobs", figures.broken_jobs, figures.jobs);
+  return "kept";
+}
+
+void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
+  const bool kept = figures.apps_over == 0 && figures.broken_jobs == 0;
+  table.add(
+      {figures.label, fmt::format("{:.2f} kJ", figures.mean_energy.value() / 1000),
+       percent_text(figures.mean_energy_saving),
+       fmt::format("{:.0f} W", figures.mean_power.value()), percent_text(1 - figures.mean_loss),
+       signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
+       worst_text(figures.worst_loss, figures.worst_app), promise_text(figures, apps)},
+      kept ? Tone::plain : Tone::bad);
+}
+
+void add_hindsight(Table& table, const std::string& label, const HindsightFigures& figures,
+                   const std::string& remark) {
+  table.add(
+      {label, "-", percent_text(figures.mean_saving), "-", percent_text(1 - figures.mean_loss),
+       signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
+       worst_text(figures.worst_loss, figures.worst_app), remark},
+      Tone::dim);
+}
+
+// The constant clock whose mean loss is nearest to the policy's: a policy that it equals has done
+// nothing.
+const Comparison::FixedClock& fixed_clock_near(const Comparison& comparison, double loss) {
+  const Comparison::FixedClock* best = &comparison.frontier.front();
+  for (const auto& fixed : comparison.frontier)
+    if (std::abs(fixed.figures.mean_loss - loss) < std::abs(best->figures.mean_loss - loss))
+      best = &fixed;
+  return *best;
+}
+
+void print_part(const Part& part, const Comparison& comparison, bool apps) {
+  Table table({"policy", "energy/job", "saved", "power", "performance", "efficiency", "mean loss",
+               "<worst loss", "<promise"});
+  for (const PolicyFigures& figures : comparison.policies)
+    add_policy(table, figures, part.spec.workloads.size());
+  const PolicyFigures& last = comparison.policies.back();
+  const auto& fixed = fixed_clock_near(comparison, last.mean_loss);
+  add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.figures,
+                fmt::format("(at {}'s mean loss)", last.label));
+  add_hindsight(table, "oracle", comparison.oracle, "(in hindsight)");
+  print("{}\n", toned(part.title, Tone::strong));
+  print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n", seconds(part.spec.work),
+        seconds(part.spec.idle_before), percent_text(1 - part.spec.delta, 0));
+  print("{}", table.text());
+  if (apps) {
+    Table each({"application", "<policy", "loss", "worst job", "efficiency", "mean power", "time"});
+    for (const PolicyFigures& policy : comparison.policies)
+      for (const AppFigures& app : policy.apps)
+        each.add({app.app, policy.label, percent_text(app.loss), percent_text(app.worst_job_loss),
+                  signed_percent_text(app.efficiency_gain),
+                  fmt::format("{:.0f} W", app.mean_power.value()), duration_text(app.time)},
+                 app.loss > part.spec.delta ? Tone::bad : Tone::plain);
+    print("\n{}", each.text());
+  }
+  print("\n");
+}
+
+Json hindsight_json(const HindsightFigures& figures) {
+  return {{"energy_saving_ratio", figures.mean_saving},
+          {"efficiency_gain_ratio", figures.mean_gain},
+          {"mean_loss_ratio", figures.mean_loss},
+          {"worst_loss_ratio", figures.worst_loss},
+          {"worst_app", figures.worst_app}};
+}
+
+Json policy_json(const PolicyFigures& figures) {
+  Json apps = Json::array();
+  for (const AppFigures& app : figures.apps)
+    apps.push_back({{"app", app.app},
+                    {"loss_ratio", app.loss},
+                    {"slowdown_ratio", 1 / (1 - app.loss) - 1},
+                    {"worst_job_loss_ratio", app.worst_job_loss},
+                    {"efficiency_gain_ratio", app.efficiency_gain},
+                    {"energy_joules", app.energy.value()},
+                    {"mean_power_watts", app.mean_power.value()},
+                    {"time_seconds", seconds(app.time)},
+                    {"broken_jobs", app.broken_jobs}});
+  return {{"policy", figures.label},
+          {"energy_joules", figures.mean_energy.value()},
+          {"energy_saving_ratio", figures.mean_energy_saving},
+          {"mean_power_watts", figures.mean_power.value()},
+          {"efficiency_gain_ratio", figures.mean_gain},
+          {"mean_loss_ratio", figures.mean_loss},
+          {"worst_loss_ratio", figures.worst_loss},
+          {"worst_app", figures.worst_app},
+          {"worst_job_loss_ratio", figures.worst_job_loss},
+          {"apps_over", figures.apps_over},
+          {"jobs", figures.jobs},
+          {"broken_jobs", figures.broken_jobs},
+          {"promise_kept", figures.apps_over == 0 && figures.broken_jobs == 0},
+          {"apps", std::move(apps)}};
+}
+
+Json part_json(const Part& part, const Comparison& comparison) {
+  Json policies = Json::array(), frontier = Json::array();
+  for (const auto& figures : comparison.policies) policies.push_back(policy_json(figures));
+  for (const auto& fixed : comparison.frontier) {
+    Json entry = hindsight_json(fixed.figures);
+    entry["clock_mhz"] = fixed.clock.value();
+    frontier.push_back(std::move(entry));
+  }
+  return {{"chip", part.spec.chip->name},
+          {"title", part.title},
+          {"workloads", part.spec.workloads.size()},
+          {"delta", part.spec.delta},
+          {"job_seconds", seconds(part.spec.work)},
+          {"idle_before_seconds", seconds(part.spec.idle_before)},
+          {"seed", part.spec.seed},
+          {"seeds", part.spec.seeds},
+          {"policies", std::move(policies)},
+          {"oracle", hindsight_json(comparison.oracle)},
+          {"frontier", std::move(frontier)},
+          {"speed_times_real_time", seconds(comparison.simulated) / seconds(comparison.elapsed)}};
+}
+
+}  // namespace
+
+Result<int> run_verb(const DemoOptions& options) {
+  SystemClock clock;
+  const SimChip reference = with_reference_sensors(*TRY(find_sim_chip("V100-SXM2")));
+  std::vector<Part> parts;
+  for (const char* name : kMeasuredChips) {
+    const SimChip* chip = TRY(find_sim_chip(name));
+    parts.push_back(TRY(built_in_part(*chip, options)));
+  }
+  std::string skipped;
+  const std::string tables = options.data + "/v100/performance.csv";
+  if (::access(tables.c_str(), F_OK) == 0) {
+    parts.push_back(TRY(tabled_part(reference, options)));
+  } else {
+    skipped = "no tables at " + options.data;
+    if (options.data_given)
+      return Error{Errc::not_found, "--data: " + skipped + ": there is no '" + tables + "'"};
+  }
+
+  Json document = {{"parts", Json::array()}, {"skipped", Json::array()}};
+  Duration simulated{}, elapsed{};
+  for (const Part& part : parts) {
+    Progress progress(part.spec.chip->name);
+    const Instant begin = clock.now();
+    const Comparison comparison =
+        TRY(compare(part.spec, clock, [&](std::size_t done, std::size_t all) {
+          progress.show(done, all, clock.now() - begin);
+        }));
+    progress.clear();
+    simulated += comparison.simulated;
+    elapsed += comparison.elapsed;
+    if (options.json)
+      document["parts"].push_back(part_json(part, comparison));
+    else
+      print_part(part, comparison, options.apps);
+  }
+  if (options.json) {
+    if (!skipped.empty())
+      document["skipped"].push_back({{"what", "measured tables"}, {"why", skipped}});
+    print_json(document);
+    return 0;
+  }
+  if (!skipped.empty())
+    print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n", skipped);
+  print(
+      "Means over each workload's own figure, against max-freq, start-up and probing included. "
+      "Efficiency is\n"
+      "performance per watt. A workload that loses more than is allowed breaks the promise. The "
+      "fixed\n"
+      "clock (one for all workloads) and the oracle (the best clock for each that keeps the "
+      "promise)\n"
+      "know the workloads beforehand.\n");
+  print("Simulated {:.0f} h of GPU time in {:.1f} s, {:.0f} times real time.\n",
+        seconds(simulated) / 3600, seconds(elapsed), seconds(simulated) / seconds(elapsed));
+  return 0;
+}
+
+}  // namespace derate::cli

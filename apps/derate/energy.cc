@@ -1,0 +1,285 @@
+// derate energy [-- CMD]: measures what GPUs use while CMD runs, or until Ctrl-C. Reads only.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <vector>
+
+#include "apps/common/gpus.h"
+#include "base/child_process.h"
+#include "base/exit_code.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "config/paths.h"
+#include "energy_view.h"
+#include "govern/records_file.h"
+#include "service/energy_service.h"
+#include "service/listen.h"
+#include "service/signals.h"
+#include "terminal/output.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+constexpr Duration kCounterEvery = std::chrono::seconds(1);  // a read costs 3 ms on an H200
+// For the counter to move once more: it does so each 0.1 s.
+constexpr Duration kEndPatience = std::chrono::milliseconds(300);
+constexpr const char* kTotal = "total";
+
+// The time of `--for`; the longest there is without one.
+Result<Duration> time_of(const EnergyOptions& options) {
+  if (options.time.empty()) return Duration::max();
+  const auto time = parse_seconds(options.time);
+  if (time && *time > 0 && *time <= 1e9) return from_seconds(*time);
+  return Error{Errc::invalid_argument,
+               fmt::format("--for '{}': allowed is a time such as 10, 10s, 2m or 1h, up to 1e9 s",
+                           options.time)};
+}
+
+// Measures, and answers what the command asks.
+class Measuring {
+ public:
+  Measuring(const EnergyOptions& options, OpenGpus gpus)
+      : options_(options),
+        gpus_(std::move(gpus)),
+        desk_(clock_, clients_,
+              std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
+    std::vector<GpuId> ids;
+    for (const OpenGpu& gpu : gpus_.gpus) ids.push_back(gpu.source->capability().id);
+    desk_.here(ids);
+    failed_.resize(ids.size());
+    desk_.on_ended([this](const WindowEnergy& window) {
+      windows_.add(window);
+      log(window);
+    });
+  }
+
+  // Opens what is written and heard before anything is measured. Errors: those of the log.
+  Result<void> prepare();
+  void begin();
+  // One reading of all GPUs; `exact` reads the counter, too.
+  void read(bool exact);
+  // Takes in what the command says until the next reading; false when a signal came.
+  bool listen_until_next(Instant at_the_latest = Instant::max());
+  void end();
+
+  SystemClock& clock() { return clock_; }
+  OpenGpus& gpus() { return gpus_; }
+  const ControlServer* programs() const { return programs_.get(); }
+  EnergyAccount account() const;
+
+ private:
+  void serve();
+  void log(const WindowEnergy& window);
+
+  struct Failed {
+    std::size_t count = 0;
+    std::string last;
+  };
+  const EnergyOptions& options_;
+  SystemClock clock_;
+  OpenGpus gpus_;
+  ClientDesk clients_;
+  EnergyDesk desk_;
+  std::unique_ptr<ControlServer> programs_;  // null: none can be heard
+  std::optional<TextFile> log_file_;
+  bool log_failed_ = false;
+  std::vector<Failed> failed_;  // readings of each GPU
+  Instant next_{}, next_counter_{};
+  WindowEnergy total_;
+  WindowSums windows_;
+};
+
+Result<std::unique_ptr<ControlServer>> client_server(Clock& clock) {
+  TRY(make_run_directory());
+  return ControlServer::create(fmt::format("{}/energy-{}.sock", run_directory(), ::getpid()), clock,
+                               Audience::everyone);
+}
+
+Result<void> Measuring::prepare() {
+  for (const std::string& text : gpus_.notes) warn("derate: {}\n", text);
+  if (!options_.log.empty()) {
+    log_file_ = TRY(TextFile::create(options_.log));
+    TRY(log_file_->write(energy_log_heading(desk_.gpus()) + "\n"));
+  }
+  if (options_.command.empty()) return {};
+  if (auto server = client_server(clock_); server.ok())
+    programs_ = *std::move(server);
+  else
+    warn("derate: no windows of the command's: {}\n", server.error().message);
+  return {};
+}
+
+// A window's row; a log that cannot be written is told once, and the command goes on.
+void Measuring::log(const WindowEnergy& window) {
+  if (!log_file_) return;
+  const WallTime begin = clock_.wall_now() - (clock_.now() - window.begin);
+  const auto written = log_file_->write(energy_log_row(window, begin, desk_.gpus().size()) + "\n");
+  if (!written.ok() && !std::exchange(log_failed_, true))
+    warn("derate: {}\n", written.error().message);
+}
+
+void Measuring::read(bool exact) {
+  const Instant now = clock_.now();
+  ReadPlan plan{.energy = exact || now >= next_counter_, .activity = false, .processes = false};
+  if (plan.energy) next_counter_ = now + kCounterEvery;
+  // All begin before the first is waited for: they answer side by side.
+  for (const OpenGpu& gpu : gpus_.gpus) gpu.source->start_reading(plan);
+  for (std::size_t i = 0; i < gpus_.gpus.size(); ++i) {
+    TelemetrySource& source = *gpus_.gpus[i].source;
+    const auto sample = source.read(plan);
+    if (sample.ok()) {
+      desk_.take(source.capability().id.uuid, *sample);
+    } else {
+      ++failed_[i].count;
+      failed_[i].last = sample.error().message;
+    }
+  }
+}
+
+// Who begins or ends a window has the counter read for it at once.
+void Measuring::serve() {
+  clients_.serve(*programs_);
+  if (!desk_.take_wanted().empty()) read(true);
+  desk_.settle();
+  clients_.answer_late(*programs_);
+}
+
+void Measuring::begin() {
+  read(true);
+  const Instant now = clock_.now();
+  (void)desk_.windows().begin(EnergyDesk::kOwn, kTotal, now, *desk_.choose("")).ok();
+  next_ = now;
+}
+
+bool Measuring::listen_until_next(Instant at_the_latest) {
+  const Duration interval = from_seconds(options_.interval_s);
+  if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
+  const Instant until = std::min(next_, at_the_latest);
+  std::vector<Ear> ears{signal_ear()};
+  if (programs_ != nullptr) ears.push_back({programs_->fd(), [this] { serve(); }});
+  const bool whole = listen_until(ears, clock_, until);
+  if (programs_ != nullptr) serve();  // ends that nothing has settled
+  return whole;
+}
+
+void Measuring::end() {
+  const Instant now = clock_.now();
+  const auto id = desk_.windows().end(EnergyDesk::kOwn, kTotal, now);
+  if (!id.ok()) return;
+  std::optional<WindowEnergy> total;
+  do {
+    read(true);
+    const bool late = clock_.now() - now >= kEndPatience;
+    total = desk_.windows().take(
+        *id, late ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled);
+    if (!total) clock_.sleep_until(clock_.now() + kEndPatience / 20);
+  } while (!total);
+  total_ = *std::move(total);
+  log(total_);
+}
+
+EnergyAccount Measuring::account() const {
+  EnergyAccount out{options_.command, {}, total_, desk_.gpus(), windows_, {}};
+  for (std::size_t i = 0; i < failed_.size(); ++i)
+    if (failed_[i].count > 0)
+      out.troubles.push_back(fmt::format("GPU {}: {} readings failed; the last: {}",
+                                         out.gpus[i].index, failed_[i].count, failed_[i].last));
+  return out;
+}
+
+Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
+  if (options.sim.chip.empty()) return open_nvml_gpus(options.gpus, kLoopPatience);
+  const SimSetup setup = TRY(find_sim_setup(options.sim));
+  OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus, clock));
+  for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());
+  return out;
+}
+
+Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
+                    std::optional<TextFile>& file) {
+  const std::string text = options.json ? printing_json(json_text(energy_json(account), 2)) + "\n"
+                                        : energy_text(account);
+  if (file) {
+    auto written = file->write(text);
+    if (!written.ok()) write_text(stderr, text);  // better seen than lost
+    return written;
+  }
+  // Standard output is the command's, but for JSON that somebody asked for.
+  if (options.json || options.command.empty())
+    print("{}", text);
+  else
+    write_text(stderr, text);
+  return {};
+}
+
+// Until the command ends; its exit code. Signals go on to it as in `derate run`.
+int measure_until_end(Measuring& measuring, Child& child) {
+  while (true) {
+    if (const auto code = child.poll()) return *code;
+    if (measuring.listen_until_next()) measuring.read(false);
+    const int signal = take_stop_signal();
+    if (signal == 0) continue;
+    const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
+    if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
+  }
+}
+
+Result<Child::Started> start_command(const EnergyOptions& options, const Measuring& measuring) {
+  const auto as = options.as_root ? std::optional<RunAs>{} : TRY(user_behind_sudo());
+  ChildOptions how{.as = as};
+  if (measuring.programs() != nullptr)
+    how.environment.push_back("DERATE_CLIENT_SOCKET=" + measuring.programs()->path());
+  return Child::start(options.command, how);
+}
+
+void measure_alone(Measuring& measuring, Duration time) {
+  const Instant begin = measuring.clock().now();
+  const Instant end = time == Duration::max() ? Instant::max() : begin + time;
+  while (stop_signal() == 0 && measuring.clock().now() < end)
+    if (measuring.listen_until_next(end)) measuring.read(false);
+}
+
+Result<int> measure(const EnergyOptions& options) {
+  const Duration time = TRY(time_of(options));
+  SystemClock clock;
+  Measuring measuring(options, TRY(open_gpus(options, clock)));
+  TRY(measuring.prepare());
+  std::optional<TextFile> file;
+  if (!options.report.empty()) file = TRY(TextFile::create(options.report));
+  watch_signals();
+  measuring.begin();
+  std::optional<int> code;
+  if (options.command.empty()) {
+    measure_alone(measuring, time);
+  } else {
+    auto started = TRY(start_command(options, measuring));
+    if (!started.child) {
+      warn("derate: {}\n", started.message);
+      return started.exit_code;
+    }
+    code = measure_until_end(measuring, *started.child);
+  }
+  measuring.end();
+  EnergyAccount account = measuring.account();
+  account.exit_code = code;
+  auto reported = report(options, account, file);
+  // Nothing costs the command its exit code.
+  if (code && !reported.ok()) warn("derate: {}\n", reported.error().message);
+  if (!code) TRY(std::move(reported));
+  return code.value_or(exit_code::kOk);
+}
+
+}  // namespace
+
+Result<int> run_verb(const EnergyOptions& options) {
+  auto code = measure(options);
+  if (code.ok() || options.command.empty()) return code;
+  warn("derate: {}\n", code.error().message);
+  return exit_code::kRunFailed;
+}
+
+}  // namespace derate::cli

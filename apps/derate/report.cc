@@ -1,0 +1,183 @@
+// derate report: an experiment's figures as one page that needs nothing else, or one job's ticks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/exit_code.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "govern/records_file.h"
+#include "lab/figures.h"
+#include "lab_view.h"
+#include "terminal/output.h"
+#include "verbs.h"
+#include "version.h"
+
+namespace derate {
+
+// Of web/, compiled in.
+extern const char* const kReportHtml;
+extern const char* const kReportCss;
+extern const char* const kReportJs;
+
+}  // namespace derate
+
+namespace derate::cli {
+namespace {
+
+constexpr std::size_t kPoints = 300;  // of a time series: what a screen shows
+
+Json or_null(const std::optional<float>& value, double scale) {
+  return value ? Json(std::lround(*value * scale)) : Json(nullptr);
+}
+
+// At most kPoints points: clocks as they were at the point, power its mean until the next.
+Json trace_json(const StoredJob& stored, std::size_t stage) {
+  const auto& ticks = stored.job.ticks;
+  const std::size_t points = std::min(kPoints, ticks.size());
+  Json clock = Json::array(), asked = clock, power = clock, gpu = clock, memory = clock,
+       probing = clock, remarks = clock;
+  for (std::size_t i = 0; i < points; ++i) {
+    const std::size_t begin = i * ticks.size() / points, end = (i + 1) * ticks.size() / points;
+    const Tick& tick = ticks[begin];
+    double watts = 0;
+    bool probed = false;
+    for (std::size_t at = begin; at < end; ++at) {
+      watts += ticks[at].power_w;
+      probed = probed || ticks[at].probing;
+    }
+    clock.push_back(std::lround(tick.clock_mhz));
+    asked.push_back(or_null(tick.asked_mhz, 1));
+    power.push_back(std::lround(watts / static_cast<double>(end - begin)));
+    gpu.push_back(or_null(tick.gpu_utilisation, 100));
+    memory.push_back(or_null(tick.memory_utilisation, 100));
+    probing.push_back(probed ? 1 : 0);
+  }
+  for (const Remark& remark : stored.job.remarks)
+    remarks.push_back({remark.tick * points / std::max<std::size_t>(1, ticks.size()), remark.text});
+  return {{"stage", stage},
+          {"app", stored.job.app},
+          {"policy", stored.session.policy},
+          {"job", stored.id},
+          {"step_seconds",
+           seconds(stored.job.time) / static_cast<double>(std::max<std::size_t>(1, points))},
+          {"clock", std::move(clock)},
+          {"asked", std::move(asked)},
+          {"power", std::move(power)},
+          {"gpu", std::move(gpu)},
+          {"memory", std::move(memory)},
+          {"probing", std::move(probing)},
+          {"remarks", std::move(remarks)}};
+}
+
+std::size_t stage_of(const std::vector<StageResult>& stages, const SessionKey& key) {
+  const auto at = std::find_if(stages.begin(), stages.end(), [&](const StageResult& stage) {
+    return stage.chip == key.chip && stage.cell == key.cell;
+  });
+  return static_cast<std::size_t>(at - stages.begin());
+}
+
+// The first job of each application under each policy; of a stress grid the first stage's.
+Result<Json> traces(const LabStore& store, const std::vector<StageResult>& stages,
+                    const std::vector<StoredJob>& jobs) {
+  Json out = Json::array();
+  for (const StoredJob& job : jobs) {
+    if (job.session.repetition != 0 || !job.job.error.empty()) continue;
+    const std::size_t stage = stage_of(stages, job.session);
+    if (stage > 0 && !stages[stage].cell.empty()) continue;
+    out.push_back(trace_json(TRY(store.job(job.id)), stage));
+  }
+  return out;
+}
+
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text)
+    out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' ? "&gt;" : std::string(1, c);
+  return out;
+}
+
+// Nothing in it may end the script element that it lies in.
+std::string script_safe(std::string json) {
+  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3)
+    json.replace(at, 2, "<\\/");
+  return json;
+}
+
+std::string filled(std::string page, const std::string& mark, const std::string& text) {
+  return page.replace(page.find(mark), mark.size(), text);
+}
+
+Result<int> show_job(const LabStore& store, const ReportOptions& options) {
+  const StoredJob stored = TRY(store.job(*options.job));
+  if (options.json) {
+    Json ticks = Json::array();
+    for (const Tick& tick : stored.job.ticks) {
+      Json one = {{"time_seconds", tick.time_s},
+                  {"sm_clock_mhz", tick.clock_mhz},
+                  {"power_watts", tick.power_w},
+                  {"probing", tick.probing}};
+      if (tick.asked_mhz) one["asked_clock_mhz"] = *tick.asked_mhz;
+      if (tick.gpu_utilisation) one["gpu_utilisation_ratio"] = *tick.gpu_utilisation;
+      if (tick.memory_utilisation) one["memory_utilisation_ratio"] = *tick.memory_utilisation;
+      ticks.push_back(std::move(one));
+    }
+    print_json({{"job", stored.id},
+                {"app", stored.job.app},
+                {"policy", stored.session.policy},
+                {"ticks", std::move(ticks)}});
+    return exit_code::kOk;
+  }
+  print("job {}: {} under {} on {}, repetition {}\n", stored.id, stored.job.app,
+        stored.session.policy, stored.session.chip, stored.session.repetition);
+  Table table({"time", "SM clock", "power", "<why"});
+  for (const Remark& remark : stored.job.remarks) {
+    const Tick& tick =
+        stored.job.ticks[std::min<std::size_t>(remark.tick, stored.job.ticks.size() - 1)];
+    table.add({fmt::format("{:.1f} s", tick.time_s), fmt::format("{:.0f} MHz", tick.clock_mhz),
+               fmt::format("{:.0f} W", tick.power_w), remark.text});
+  }
+  print("{}", table.text());
+  return exit_code::kOk;
+}
+
+}  // namespace
+
+Result<int> run_verb(const ReportOptions& options) {
+  const LabStore store = TRY(LabStore::open(options.results));
+  if (options.job) return show_job(store, options);
+  const Plan plan = TRY(stored_plan(store, options.data));
+  const auto jobs = TRY(store.jobs());
+  const auto stages = figures(plan, jobs);
+  Json data = lab_json(plan, stages, TRY(store.sessions()).size());
+  Json axes_shown = Json::object();
+  for (const auto& [axis, value] : plan.stages.front().cell.values)
+    axes_shown[axis->key] =
+        fmt::format("{}{}{}", axis->label, *axis->unit == '\0' ? "" : ", ", axis->unit);
+  data["axes"] = std::move(axes_shown);
+  data["version"] = kVersion;
+  data["traces"] = TRY(traces(store, stages, jobs));
+  if (options.json) {
+    print_json(data);
+    return exit_code::kOk;
+  }
+  std::string page = filled(kReportHtml, "@TITLE@", escaped(plan.experiment.name));
+  page = filled(std::move(page), "@CSS@", kReportCss);
+  page = filled(std::move(page), "@JS@", kReportJs);
+  page = filled(std::move(page), "@DATA@", script_safe(json_text(data)));
+  const std::string path =
+      options.output.empty()
+          ? std::filesystem::path(options.results).replace_extension(".html").string()
+          : options.output;
+  std::error_code ignored;
+  if (std::filesystem::equivalent(path, options.results, ignored))
+    return Error{Errc::invalid_argument,
+                 fmt::format("--output {}: these are the results themselves", path)};
+  TextFile file = TRY(TextFile::create(path));  // in place: it may be a link, a pipe or a device
+  TRY(file.write(page));
+  print("{}: {:.2f} MB\n", path, static_cast<double>(page.size()) / 1e6);
+  return exit_code::kOk;
+}
+
+}  // namespace derate::cli

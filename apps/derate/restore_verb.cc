@@ -1,0 +1,41 @@
+// derate restore: puts back what governors that died have left, from their journals.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "apps/common/gpus.h"
+#include "base/json.h"
+#include "govern/fleet/restore_left.h"
+#include "terminal/output.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+const char* outcome_text(Restored::Outcome outcome) {
+  if (outcome == Restored::Outcome::restored) return "restored";
+  return outcome == Restored::Outcome::governed ? "left alone" : "not restored";
+}
+
+void print_rows(const std::vector<Restored>& rows, bool as_json) {
+  Json list = Json::array();
+  for (const auto& [uuid, outcome, detail] : rows)
+    list.push_back({{"uuid", uuid}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
+  if (as_json) return print_json({{"gpus", std::move(list)}});
+  if (rows.empty()) print("nothing to restore: no journal is left\n");
+  for (const auto& [uuid, outcome, detail] : rows)
+    print("{}: {} ({})\n", uuid, outcome_text(outcome), detail);
+}
+
+}  // namespace
+
+Result<int> run_verb(const RestoreOptions& options) {
+  SystemClock clock;
+  RestoreRequest request{.open = open_to_restore, .gpus = options.gpus, .why = "asked to"};
+  request.who = fmt::format("derate restore, pid {}", ::getpid());
+  request.wait = from_seconds(options.wait_s);
+  const auto rows = TRY(restore_left(request, clock));
+  print_rows(rows, options.json);
+  return exit_code_of(rows);
+}
+
+}  // namespace derate::cli

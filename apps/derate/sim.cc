@@ -1,0 +1,87 @@
+// derate sim list: the catalogue of simulated GPUs and their workloads, with the sources.
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "device/sim/sim_chip.h"
+#include "device/sim/sim_workload.h"
+#include "terminal/output.h"
+#include "verbs.h"
+
+namespace derate::cli {
+namespace {
+
+Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
+  Json list = Json::array(), sources = Json::array();
+  const std::size_t low = static_cast<std::size_t>(
+      std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), chip.flat_voltage_end) -
+      chip.sm_clocks.begin());
+  for (const Workload& w : workloads)
+    list.push_back({{"name", w.name},
+                    {"performance_at_efficient_clock_ratio", w.performance(low)},
+                    {"power_at_efficient_clock_watts", w.power(low).value()},
+                    {"power_at_highest_clock_watts", w.power(chip.sm_clocks.size() - 1).value()},
+                    {"assumed", w.assumed},
+                    {"source", w.source}});
+  for (const Provenance& p : chip.provenance)
+    sources.push_back({{"what", p.what}, {"source", p.source}, {"assumed", p.assumed}});
+  return {{"chip", chip.name},
+          {"product", chip.product},
+          {"architecture", to_string(chip.architecture)},
+          {"lowest_clock_mhz", chip.sm_clocks.front().value()},
+          {"highest_clock_mhz", chip.sm_clocks.back().value()},
+          {"clocks", chip.sm_clocks.size()},
+          {"efficient_clock_mhz", chip.flat_voltage_end.value()},
+          {"memory_clock_mhz", chip.memory_clock.value()},
+          {"power_limit_watts", chip.power_limits.factory.value()},
+          {"power_limit_settable", !chip.power_limit_fixed},
+          {"sources", std::move(sources)},
+          {"workloads", std::move(list)}};
+}
+
+void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
+  print("{}  {}\n", toned(chip.name, Tone::strong), chip.product);
+  print(
+      "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {:.0f} MHz, memory {:.0f} MHz, "
+      "power limit {:.0f} W{}\n\n",
+      chip.sm_clocks.size(), chip.sm_clocks.front().value(), chip.sm_clocks.back().value(),
+      chip.flat_voltage_end.value(), chip.memory_clock.value(), chip.power_limits.factory.value(),
+      chip.power_limit_fixed ? ", fixed" : "");
+  Table sources({"figure", "<source", "<"});
+  for (const Provenance& p : chip.provenance)
+    sources.add({p.what, p.source, p.assumed ? "assumed" : ""});
+  print("{}\n", sources.text());
+  const std::size_t low = static_cast<std::size_t>(
+      std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), chip.flat_voltage_end) -
+      chip.sm_clocks.begin());
+  Table table({"workload", fmt::format("perf@{:.0f}", chip.flat_voltage_end.value()),
+               fmt::format("W@{:.0f}", chip.flat_voltage_end.value()),
+               fmt::format("W@{:.0f}", chip.sm_clocks.back().value()), "<source", "<"});
+  for (const Workload& w : workloads)
+    table.add({w.name, fmt::format("{:.3f}", w.performance(low)),
+               fmt::format("{:.0f}", w.power(low).value()),
+               fmt::format("{:.0f}", w.power(chip.sm_clocks.size() - 1).value()), w.source,
+               w.assumed ? "assumed" : ""});
+  print("{}\n", table.text());
+}
+
+}  // namespace
+
+Result<int> run_verb(const SimListOptions& options) {
+  std::vector<const SimChip*> chips;
+  if (options.chip.empty())
+    for (const SimChip& chip : sim_chips()) chips.push_back(&chip);
+  else
+    chips.push_back(TRY(find_sim_chip(options.chip)));
+  Json list = Json::array();
+  for (const SimChip* chip : chips) {
+    const auto workloads = TRY(built_in_workloads(*chip));
+    if (options.json)
+      list.push_back(chip_json(*chip, workloads));
+    else
+      print_chip(*chip, workloads);
+  }
+  if (options.json) print_json({{"chips", std::move(list)}});
+  return 0;
+}
+
+}  // namespace derate::cli

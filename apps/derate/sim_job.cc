@@ -1,0 +1,106 @@
+// derate sim job: work for a served GPU, for as long as this process lives.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "beats.h"
+#include "service/signals.h"
+#include "sim_served.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+using fakenvml::Op, fakenvml::Reply, fakenvml::Request;
+
+constexpr Duration kLookEvery = std::chrono::milliseconds(50);
+
+Result<double> parse_work(const std::string& text) {
+  const auto value = parse_seconds(text);
+  if (value && *value >= 0 && *value <= 1e9) return *value;
+  return Error{Errc::invalid_argument,
+               fmt::format("--work '{}': allowed is a time such as 60, 60s, 2m or 1h", text)};
+}
+
+Result<Request> start_request(const SimJobOptions& options, int gpu, double work_s) {
+  Request request;
+  request.op = Op::start_job;
+  request.gpu = static_cast<std::uint32_t>(gpu);
+  request.number = work_s;
+  request.a = static_cast<std::uint32_t>(options.instance);
+  std::error_code ignored;
+  const std::string tables =
+      options.tables.empty() ? "" : std::filesystem::absolute(options.tables, ignored).string();
+  if (options.workload.size() >= sizeof request.name || tables.size() >= sizeof request.path)
+    return Error{Errc::invalid_argument, "the workload's name or folder is too long"};
+  fakenvml::put_text(request.name, options.workload);
+  fakenvml::put_text(request.path, tables);
+  return request;
+}
+
+// Until the work is done or a signal comes; `beat`: saying each second how far it is.
+Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat) {
+  constexpr Duration kBeatEvery = std::chrono::seconds(1);
+  Request request;
+  request.op = Op::job_status;
+  SystemClock clock;
+  const Instant began = clock.now();
+  Instant next_beat = began;
+  SaidNowAndThen environment;
+  Progress progress("s of work");
+  while (true) {
+    const Reply reply = TRY(ask_sim(client, request));
+    if (reply.finished != 0 || stop_signal() != 0) {
+      progress.clear();
+      return reply;
+    }
+    if (work_s > 0)
+      progress.show(static_cast<std::size_t>(reply.work_done_s), static_cast<std::size_t>(work_s),
+                    clock.now() - began);
+    if (beat && clock.now() >= next_beat) {
+      environment.say(clock);
+      (void)say({reply.work_done_s}).ok();  // nobody needs to hear it
+      next_beat += kBeatEvery;
+    }
+    clock.sleep_until(clock.now() + kLookEvery);
+  }
+}
+
+void report(const Reply& reply, int gpu, bool json) {
+  const double watts = reply.time_s > 0 ? reply.joules / reply.time_s : 0;
+  const std::string workload = fakenvml::get_text(reply.message);
+  if (json)
+    print_json({{"workload", workload},
+                {"gpu", gpu},
+                {"finished", reply.finished != 0},
+                {"work_seconds", reply.work_done_s},
+                {"time_seconds", reply.time_s},
+                {"joules", reply.joules},
+                {"mean_watts", watts}});
+  else
+    print("{} on GPU {}: {:.1f} s of work in {:.1f} s, {:.0f} J, {:.0f} W\n", workload, gpu,
+          reply.work_done_s, reply.time_s, reply.joules, watts);
+}
+
+}  // namespace
+
+Result<int> run_verb(const SimJobOptions& options) {
+  const double work_s = TRY(parse_work(options.work));
+  const auto client = TRY(connect_sim(options));
+  const auto gpus = TRY(served_gpus(*client, options.gpu));
+  if (gpus.size() != 1)
+    return Error{Errc::invalid_argument,
+                 fmt::format("'{}' names {} GPUs: a job has one", options.gpu, gpus.size())};
+  watch_signals();
+  const Request request = TRY(start_request(options, gpus.front(), work_s));
+  TRY(ask_sim(*client, request));
+  const Reply reply = TRY(wait_for_end(*client, work_s, options.beat));
+  report(reply, gpus.front(), options.json);
+  // Work without an end ends by a signal; other work is cut short by it.
+  const bool complete = reply.finished != 0 || work_s == 0;
+  return complete ? 0 : 128 + stop_signal();
+}
+
+}  // namespace derate::cli

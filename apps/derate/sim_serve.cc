@@ -1,0 +1,106 @@
+// derate sim serve: simulated GPUs for any NVML client.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/own_files.h"
+#include "fakenvml/sim_server.h"
+#include "service/signals.h"
+#include "sim_served.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Duration kStep = std::chrono::milliseconds(10);
+
+// As a shell reads it back.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options) {
+  std::vector<const SimChip*> named;
+  for (const std::string& name : options.chips) named.push_back(TRY(find_sim_chip(name)));
+  if (named.empty()) named.push_back(&sim_chips().front());
+  std::vector<const SimChip*> chips;
+  const auto count = options.gpus > 0 ? static_cast<std::size_t>(options.gpus) : named.size();
+  for (std::size_t i = 0; i < count; ++i) chips.push_back(named[i % named.size()]);
+  if (chips.size() > fakenvml::kGpusMax)
+    return Error{Errc::invalid_argument,
+                 fmt::format("{} GPUs: allowed are up to {}", chips.size(), fakenvml::kGpusMax)};
+  return chips;
+}
+
+void print_text(const std::vector<const SimChip*>& chips, const std::string& directory,
+                const Result<std::string>& library) {
+  std::string names;
+  for (const SimChip* chip : chips)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", chip->name);
+  print("# {} simulated GPU{}: {}. Ctrl-C ends them.\n", chips.size(), chips.size() == 1 ? "" : "s",
+        names);
+  print("export DERATE_SIM={}\n", quoted(directory));
+  if (!library.ok()) {
+    print("# {}\n", library.error().message);
+    return;
+  }
+  print("export DERATE_NVML_LIBRARY={}\n", quoted(*library));
+  print("# other programs: LD_LIBRARY_PATH={} PROGRAM\n",
+        quoted(fs::path(*library).parent_path().string()));
+}
+
+void print_document(const std::vector<const SimChip*>& chips, const std::string& directory,
+                    const Result<std::string>& library) {
+  Json gpus = Json::array();
+  for (std::size_t i = 0; i < chips.size(); ++i)
+    gpus.push_back({{"index", i},
+                    {"chip", chips[i]->name},
+                    {"uuid", sim_capability(*chips[i], static_cast<int>(i)).id.uuid}});
+  print_json({{"directory", directory},
+              {"library", library.ok() ? Json(*library) : Json()},
+              {"pid", ::getpid()},
+              {"gpus", std::move(gpus)}});
+}
+
+// In steps of the physics; a machine that was too busy catches up at the next one.
+void serve_until_stopped(fakenvml::SimServer& server, Clock& clock) {
+  Instant next = clock.now();
+  while (stop_signal() == 0) {
+    server.advance();
+    next = std::max(next + kStep, clock.now());
+    while (stop_signal() == 0 && clock.now() < next) server.answer(next - clock.now());
+  }
+}
+
+}  // namespace
+
+Result<int> run_verb(const SimServeOptions& options) {
+  const auto chips = TRY(chips_of(options));
+  std::error_code ignored;
+  const std::string directory = fs::absolute(sim_directory(options), ignored).string();
+  SystemClock clock;
+  watch_signals();
+  fakenvml::ServerOptions server_options;
+  server_options.directory = directory;
+  server_options.chips = chips;
+  server_options.seed = static_cast<std::uint64_t>(options.seed);
+  server_options.speed = options.speed;
+  if (!options.mig.empty()) server_options.mig = options.mig == "none" ? "" : options.mig;
+  const auto server = TRY(fakenvml::SimServer::create(server_options, clock));
+  if (options.json)
+    print_document(chips, directory, own_nvml_library());
+  else
+    print_text(chips, directory, own_nvml_library());
+  TRY(finish_output());
+  serve_until_stopped(*server, clock);
+  return 0;
+}
+
+}  // namespace derate::cli

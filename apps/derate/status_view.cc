@@ -1,0 +1,142 @@
+#include "status_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "core/gpu_id.h"
+#include "service/state_file.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+Json ungoverned_state(TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  Json json = {
+      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  const auto sample = source.read({.energy = false, .activity = false});
+  if (!sample.ok()) {
+    json["error"] = sample.error().message;
+    json["reason"] = sample.error().message;
+    return json;
+  }
+  const auto put = [&](const char* key, const auto& quantity) {
+    if (quantity) json[key] = quantity->value();
+  };
+  put("sm_clock_mhz", sample->sm_clock);
+  put("gpu_utilisation_ratio", sample->gpu_utilisation);
+  put("memory_utilisation_ratio", sample->memory_utilisation);
+  put("power_watts", sample->power_instant ? sample->power_instant : sample->power_usage);
+  put("temperature_celsius", sample->temperature);
+  json["reason"] = driver_reason(*sample);
+  return json;
+}
+
+std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
+  const auto at = gpu.find(key);
+  return at != gpu.end() && at->is_number()
+             ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit)
+             : "-";
+}
+
+std::string text_of(const Json& gpu, const char* key) {
+  const auto at = gpu.find(key);
+  return at != gpu.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+int index_of(const Json& gpu) {
+  const auto at = gpu.find("index");
+  return at != gpu.end() && at->is_number_integer() ? at->get<int>() : -1;
+}
+
+std::string governed_by(const Json& gpu) {
+  const std::string policy = text_of(gpu, "policy");
+  if (policy.empty()) return "nobody";
+  const auto dry = gpu.find("dry_run");
+  return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
+}
+
+// "90 %"; "95 % each" where it holds in each phase. A dash: nothing is promised.
+std::string promise(const Json& gpu) {
+  const std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
+  const auto each = gpu.find("every_phase");
+  return out + (out != "-" && each != gpu.end() && *each == true ? " each" : "");
+}
+
+// How long ago the work said how far it is.
+std::string beat(const Json& gpu) {
+  const auto at = gpu.find("beat_age_seconds");
+  return at != gpu.end() && at->is_number() ? fmt::format("{:.0f} s ago", at->get<double>()) : "-";
+}
+
+// Trouble before the reason: it is what the reader has to know. So are other tools that change what
+// was set, though it is set again.
+std::string why(const Json& gpu) {
+  std::string out = text_of(gpu, "trouble");
+  if (out.empty()) out = text_of(gpu, "reason");
+  const auto drifts = gpu.find("drifts");
+  if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
+  return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());
+}
+
+// A daemon tells of every GPU; of a command's governor only those that it governs are known.
+bool tells_of_all(const Json& state) { return text_of(state, "owner") == "derated"; }
+
+}  // namespace
+
+Result<Json> StatusView::look(const std::string& choice) {
+  Json gpus = Json::array();
+  bool all = false;
+  paused_ = false;
+  for (const Json& state : read_states(clock_)) {
+    all = all || tells_of_all(state);
+    paused_ = paused_ || (tells_of_all(state) && state.value("paused", false));
+    for (const Json& gpu : state["gpus"]) {
+      if (!gpu.is_object()) continue;
+      const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {
+        return text_of(other, "uuid") == text_of(gpu, "uuid");
+      });
+      // Who governs it knows more than who only observes it.
+      if (known == gpus.end())
+        gpus.push_back(gpu);
+      else if (text_of(*known, "policy").empty())
+        *known = gpu;
+    }
+  }
+  if (!all && !real_) real_ = open_nvml_gpus("");
+  if (!all && !real_->ok() && gpus.empty()) return real_->error();
+  if (!all && real_->ok())
+    for (OpenGpu& gpu : (*real_)->gpus) {
+      const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Json& other) {
+        return text_of(other, "uuid") == gpu.source->capability().id.uuid;
+      });
+      if (!known) gpus.push_back(ungoverned_state(*gpu.source));
+    }
+  std::vector<GpuId> ids;
+  for (const Json& gpu : gpus)
+    ids.push_back({index_of(gpu), text_of(gpu, "uuid"), "", text_of(gpu, "name")});
+  Json chosen = Json::array();
+  if (ids.empty() && paused_) return chosen;
+  for (const int at : TRY(select_gpus(ids, choice)))
+    chosen.push_back(gpus[static_cast<std::size_t>(at)]);
+  return chosen;
+}
+
+std::string status_text(const Json& gpus, bool paused) {
+  if (paused && gpus.empty())
+    return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
+  Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
+               "beat", "<governed by", "<why this clock"});
+  for (const Json& gpu : gpus)
+    table.add({cell(gpu, "index", 1, ""), text_of(gpu, "name"),
+               cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
+               cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
+               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),
+               governed_by(gpu), why(gpu)},
+              text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
+  return table.text();
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,271 @@
+// derated: governs or observes the GPUs of a machine. This process is the guard; the worker, which
+// has the GPUs, is its child.
+#include <fmt/format.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "apps/common/gpus.h"
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "base/outermost.h"
+#include "base/text.h"
+#include "config/paths.h"
+#include "govern/fleet/restore_left.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
+#include "govern/records_file.h"
+#include "integ/kube/tenant_namer.h"
+#include "service/beat_socket.h"
+#include "service/listen.h"
+#include "service/signals.h"
+#include "terminal/output.h"
+#include "worker.h"
+
+namespace derate::cli {
+namespace {
+
+struct DaemonOptions {
+  std::string config, records;
+  double silence_s = 10, restore_s = 10;
+};
+
+void tell(const std::string& text) { tell_line("derated", text); }
+
+WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
+  WorkerOptions out{.journal = Journal(journal_directory()),
+                    .life = current_life(),
+                    .audit = AuditLog(audit_file())};
+  out.state_file = "state.json";
+  out.models = {model_file(), simulated_model_file()};
+  out.tune_file = tune_file();
+  out.attribution.name = machine_namer(settings.pod_resources, tell);
+  out.attribution.file = usage_file();
+  out.open = [](const std::string& choice) -> OpeningPoll {
+    auto opening = std::make_shared<Opening>(choice, kLoopPatience);
+    return [opening] { return opening->poll(); };
+  };
+  out.lease = [&link](const std::string& uuid) { return link.lease(uuid); };
+  out.release = [&link](const std::string& uuid) { link.release(uuid); };
+  out.tell = tell;
+  return out;
+}
+
+// Opened before any worker, each of which goes on in it. Its times are those of CLOCK_MONOTONIC,
+// which other programs can read, too. Empty: none wanted.
+using Records = std::optional<RecordsFile>;
+Result<Records> open_records(const std::string& path) {
+  if (path.empty()) return Records{};
+  return Records(TRY(RecordsFile::create(path, Instant{})));
+}
+
+void note_records(WorkerOptions& worker, Records& records) {
+  if (!records) return;
+  worker.note = [&records, failed = false](const Record& record) mutable {
+    const auto written = records->add(record);
+    if (!written.ok() && !std::exchange(failed, true)) tell(written.error().message);
+  };
+}
+
+// Without it everything goes on but heartbeats.
+std::unique_ptr<BeatServer> listen_for_beats(Clock& clock) {
+  auto server = BeatServer::create(beat_socket(), clock);
+  if (server.ok()) return *std::move(server);
+  tell("no heartbeats: " + server.error().message);
+  return nullptr;
+}
+
+// Without it everything goes on but what programs ask (docs/energy.md).
+std::unique_ptr<ControlServer> listen_to_programs(Clock& clock) {
+  auto server = ControlServer::create(client_socket(), clock, Audience::everyone);
+  if (server.ok()) return *std::move(server);
+  tell("no client socket: " + server.error().message);
+  return nullptr;
+}
+
+void serve(Worker& worker, ControlServer& commands) {
+  commands.serve(
+      [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
+}
+
+// What is served between two rounds. A signal and a command end the wait for the next one.
+std::vector<Ear> ears_of(Worker& worker, ControlServer& commands, BeatServer* beats,
+                         ControlServer* programs) {
+  std::vector<Ear> out{signal_ear(),
+                       {commands.fd(), [&worker, &commands] { serve(worker, commands); }, true}};
+  if (beats != nullptr)
+    out.push_back({beats->fd(), [&worker, beats] {
+                     beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
+                       worker.hear(text, sender);
+                     });
+                   }});
+  if (programs != nullptr)
+    out.push_back({programs->fd(), [&worker, programs] { worker.clients().serve(*programs); }});
+  return out;
+}
+
+// A bad file keeps what is in force.
+void reload(Worker& worker, const std::string& config) {
+  auto settings = load_settings(config);
+  if (settings.ok()) {
+    worker.reload(*settings);
+    tell("the configuration is reloaded");
+  } else {
+    tell("the old configuration stays: " + settings.error().message);
+  }
+}
+
+Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link) {
+  SystemClock clock;
+  const Settings settings = TRY(load_settings(options.config));
+  const auto commands = TRY(ControlServer::create(control_socket(), clock));
+  const auto beats = listen_for_beats(clock);
+  const auto programs = listen_to_programs(clock);
+  WorkerOptions how = worker_options(settings, link);
+  note_records(how, records);
+  Worker worker(std::move(how), settings, clock);
+  const std::vector<Ear> ears = ears_of(worker, *commands, beats.get(), programs.get());
+  bool ready = false;
+  while (!link.guard_gone()) {
+    const int signal = take_stop_signal();
+    if (signal == SIGHUP)
+      reload(worker, options.config);
+    else if (signal != 0)
+      break;
+    TRY(worker.step());
+    serve(worker, *commands);
+    link.beat();
+    if (worker.running() && !std::exchange(ready, true)) link.ready();
+    // Answers that a round has settled, and callers that wait for another one.
+    if (programs != nullptr) worker.clients().serve(*programs);
+    listen_until(ears, clock, std::min(worker.next_due(), clock.now() + link.beat_every()));
+  }
+  if (link.guard_gone()) tell("the guard is gone: giving everything back");
+  return worker.stop();
+}
+
+int work(const DaemonOptions& options, Records& records, GuardLink& link) {
+  watch_signals();
+  const auto done = work_until_stopped(options, records, link);
+  if (done.ok()) return exit_code::kOk;
+  tell(done.error().message);
+  return exit_code_of(done.error().code);
+}
+
+// What an earlier process left, where the worker ended before it could look at it.
+int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& clock) {
+  RestoreRequest request{.open = open_to_restore,
+                         .why = "derated has ended before it had its GPUs"};
+  request.who = fmt::format("derated's guard, pid {}", ::getpid());
+  request.patience = guard.restore_time;
+  request.alive = hooks.alive;
+  const auto all = restore_left(request, clock);
+  if (!all.ok()) {
+    tell(all.error().message);
+    return exit_code_of(all.error().code);
+  }
+  for (const auto& [uuid, outcome, detail] : *all)
+    tell(outcome == Restored::Outcome::restored
+             ? fmt::format("{}: restored what an earlier process left: {}", uuid, detail)
+             : fmt::format("{}: a journal is left: {}", uuid, detail));
+  const int code = exit_code_of(*all);
+  // What a governor that lives has is its own to give back.
+  return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
+}
+
+Result<int> run_daemon(const DaemonOptions& options) {
+  TRY(load_settings(options.config));  // before anything is begun: the user is told at once
+  TRY(make_run_directory());
+  TRY(check_state_directory());
+  const auto alone =
+      take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid()));
+  if (!alone.ok() && alone.error().code == Errc::busy)
+    return Error{Errc::busy,
+                 "one runs already: " + describe(lease_holder(run_directory(), "derated"))};
+  if (!alone.ok()) return alone.error();
+  GuardOptions guard{.run_folder = run_directory(), .owner = "derated", .ends_process = true};
+  guard.silence = from_seconds(options.silence_s);
+  guard.restore_time = from_seconds(options.restore_s);
+  guard.stop_time = guard.silence + guard.restore_time;
+  GuardHooks hooks;
+  auto records = TRY(open_records(options.records));
+  hooks.work = [&](GuardLink& link) {
+    return run_outermost("derated", [&] { return work(options, records, link); });
+  };
+  hooks.left_over = left_by;
+  hooks.restore = [](const std::string& uuid) {
+    return restore_process(uuid, open_to_restore, "derated's guard", "the worker is gone");
+  };
+  hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
+  bool ready = false;
+  hooks.ready = [&ready] {
+    ready = true;
+    ::sd_notify(0, "READY=1");
+    tell("ready");
+  };
+  hooks.tell = tell;
+  SystemClock clock;
+  const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
+  int code = outcome.exit_code;
+  if (code == exit_code::kOk && outcome.worker_failed) code = exit_code::kFailure;
+  if (ready || !outcome.not_restored.empty()) return code;
+  const int unseen = restore_unseen(guard, hooks, clock);
+  return code == exit_code::kOk ? unseen : code;
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app{"Governs or observes the GPUs of this machine; see derated(8).", "derated"};
+  DaemonOptions options;
+  bool check = false;
+  app.set_version_flag("--version", std::string("derated ") + DERATE_VERSION);
+  app.add_option("-c,--config", options.config,
+                 "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+  app.add_option("--records", options.records,
+                 "Write every tick of every GPU as a line of JSON; it grows without end")
+      ->type_name("FILE");
+  app.add_flag("--check-config", check, "Check the configuration and exit");
+  app.add_option("--silence", options.silence_s,
+                 "Seconds of silence after which the guard kills the worker")
+      ->check(CLI::Range(0.5, 600.0));
+  app.add_option("--restore-time", options.restore_s, "Seconds the guard gives a GPU's restoring")
+      ->check(CLI::Range(0.5, 600.0));
+  app.footer(
+      "Examples:\n  derated --check-config\n  derated --config ./derate.toml\n\n"
+      "Signals: SIGTERM and SIGINT give everything back and end it, SIGHUP reloads the\n"
+      "configuration. `derate status` and `derate top` show what it does.\n");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream help, complaint;
+    const int code = app.exit(error, help, complaint);
+    write_text(stdout, help.str());
+    write_text(stderr, complaint.str());
+    return code == 0 ? exit_code::kOk : exit_code::kUsage;
+  }
+  if (check) {
+    const auto settings = load_settings(options.config);
+    if (settings.ok()) return exit_code::kOk;
+    tell(settings.error().message);
+    return exit_code_of(settings.error().code);
+  }
+  const auto code = run_daemon(options);
+  if (code.ok()) return *code;
+  tell(code.error().message);
+  return exit_code_of(code.error().code);
+}
+
+}  // namespace
+}  // namespace derate::cli
+
+int main(int argc, char** argv) {
+  derate::open_standard_files();
+  return derate::run_outermost("derated", [&] { return derate::cli::main_of(argc, argv); });
+}

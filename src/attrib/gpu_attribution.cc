@@ -1,0 +1,171 @@
+#include "attrib/gpu_attribution.h"
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "core/chip_facts.h"
+
+namespace derate {
+namespace {
+
+double joules(std::int64_t mj) { return static_cast<double>(mj) / 1000; }
+
+Json watts_of(std::int64_t mj, Duration length) {
+  return length > Duration::zero() ? Json(joules(mj) / seconds(length)) : Json();
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value, auto&& how) {
+  return value ? Json(how(*value)) : Json();
+}
+
+const char* name_of(SignalKind signal) {
+  constexpr const char* kNames[] = {"instance_activity", "process_utilisation", "allocation"};
+  return kNames[static_cast<int>(signal)];
+}
+
+void put_labels(Json& json, const TenantLabels& who) {
+  if (who.pid) json["pid"] = *who.pid;
+  const std::pair<const char*, const std::string*> texts[] = {
+      {"process", &who.process},      {"user", &who.user}, {"container", &who.container},
+      {"namespace", &who.name_space}, {"pod", &who.pod},   {"job", &who.job},
+      {"instance", &who.instance}};
+  for (const auto& [key, text] : texts)
+    if (!text->empty()) json[key] = *text;
+}
+
+Json tenant_json(const TenantEnergy& energy, Duration length, const TenantLabels& who,
+                 const TenantSums& sums, std::int64_t board_mj) {
+  Json out = {{"key", energy.key}};
+  put_labels(out, who);
+  out["signal"] = name_of(energy.signal);
+  out["power_watts"] = watts_of(energy.total_mj(), length);
+  out["base_watts"] = watts_of(energy.base_mj, length);
+  out["context_watts"] = watts_of(energy.context_mj, length);
+  out["dynamic_watts"] = watts_of(energy.dynamic_mj, length);
+  out["sigma_watts"] = energy.sigma_mj ? watts_of(*energy.sigma_mj, length) : Json();
+  out["prior_share_ratio"] = or_null(energy.prior_share, [](Fraction f) { return f.value(); });
+  out["share_ratio"] = board_mj > 0 ? Json(joules(energy.total_mj()) / joules(board_mj)) : Json();
+  out["energy_joules"] = joules(sums.total_mj());
+  out["energy_sigma_joules"] = or_null(sums.deviation_mj(), joules);
+  out["seconds"] = seconds(sums.time);
+  return out;
+}
+
+}  // namespace
+
+Result<AttributionRules> attribution_rules(const std::string& method,
+                                           const std::string& idle_rule) {
+  AttributionRules out;
+  out.method = method.empty() ? &split_methods().front() : TRY(find_split_method(method));
+  if (out.method->make == nullptr)
+    return Error{
+        Errc::not_supported,
+        fmt::format("method '{}': it is trained beforehand, which only the lab does", method)};
+  out.idle_rule = TRY(parse_idle_rule(idle_rule));
+  return out;
+}
+
+BoardFacts board_facts(const Capability& capability) {
+  BoardFacts out;
+  if (const ChipFacts* facts = facts_of_product(capability.id.name)) out.chip = facts->chip;
+  if (!capability.sm_clocks.empty()) out.highest_clock = capability.sm_clocks.back();
+  return out;
+}
+
+GpuAttribution::GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules)
+    : id_(std::move(id)),
+      facts_(std::move(facts)),
+      rules_(rules),
+      method_(rules.method->make(facts_)) {}
+
+void GpuAttribution::rules(const AttributionRules& rules) {
+  if (rules.method != rules_.method) method_ = rules.method->make(facts_);
+  rules_ = rules;
+}
+
+void GpuAttribution::watch(const Sample& board) {
+  watched_.emplace_back(board.time, Watched{}).second.add(board);
+  if (watched_.size() > kMostWatched) watched_.pop_front();
+}
+
+Watched GpuAttribution::watched(Instant end) {
+  Watched out;
+  for (; !watched_.empty() && watched_.front().first <= end; watched_.pop_front())
+    out.add(watched_.front().second);
+  return out;
+}
+
+const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const TenantNames& names,
+                                                  const Watched& before) {
+  trouble_.clear();
+  TenantKeys keys;
+  for (const auto& [tenants, out] :
+       {std::pair{&names.instances, &keys.instances}, {&names.processes, &keys.processes}})
+    for (const NamedTenant& tenant : *tenants) {
+      out->push_back(tenant.key);
+      labels_[tenant.key] = tenant.labels;
+    }
+  source_.watch(before);
+  auto tick = source_.next(now, keys);
+  if (!tick) return nullptr;
+  const PowerEstimate estimate = method_->step(tick->tick);
+  newest_ = Taken{*std::move(tick), {}};
+  newest_->split = settle(newest_->sourced.tick, estimate, rules_.idle_rule);
+  const bool by_power = newest_->sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
+  if (newest_->split)
+    book_.add(*newest_->split, now.board.time, by_power);
+  else
+    book_.add_lost(newest_->sourced.tick.length);
+  (void)book_.close_unseen(now.board.time - kForgetAfter);
+  std::erase_if(labels_, [&](const auto& one) {
+    return !book_.open().contains(one.first) &&
+           std::find(keys.instances.begin(), keys.instances.end(), one.first) ==
+               keys.instances.end() &&
+           std::find(keys.processes.begin(), keys.processes.end(), one.first) ==
+               keys.processes.end();
+  });
+  return &*newest_;
+}
+
+TenantLabels GpuAttribution::labels(const std::string& key) const {
+  const auto at = labels_.find(key);
+  return at != labels_.end() ? at->second : TenantLabels{};
+}
+
+Json GpuAttribution::json() const {
+  const BoardSums& board = book_.board();
+  Json out = {{"index", id_.index},
+              {"uuid", id_.uuid},
+              {"name", id_.name},
+              {"method", rules_.method->name},
+              {"idle_rule", to_string(rules_.idle_rule)},
+              {"energy_joules", joules(board.board_mj)},
+              {"unallocated_joules", joules(board.unallocated_mj)},
+              {"by_power_joules", joules(board.by_power_mj)},
+              {"seconds", seconds(board.time)},
+              {"lost_seconds", seconds(board.lost)}};
+  std::int64_t ended = board.board_mj - board.unallocated_mj;
+  Json tenants = Json::array();
+  if (newest_ && newest_->split) {
+    const Split& split = *newest_->split;
+    out["tick_seconds"] = seconds(split.length);
+    out["power_watts"] = watts_of(split.board_mj, split.length);
+    out["unallocated_watts"] = watts_of(split.unallocated_mj, split.length);
+    for (const TenantEnergy& energy : split.tenants) {
+      const TenantSums& sums = book_.open().at(energy.key).sums;
+      ended -= sums.total_mj();
+      tenants.push_back(
+          tenant_json(energy, split.length, labels(energy.key), sums, split.board_mj));
+    }
+  }
+  out["ended_joules"] = joules(ended);  // of tenants that are not here now
+  const std::string reason = !trouble_.empty() ? trouble_
+                             : newest_         ? newest_->sourced.reason()
+                                               : "nothing is known yet";
+  if (!reason.empty()) out["reason"] = reason;
+  out["tenants"] = std::move(tenants);
+  return out;
+}
+
+}  // namespace derate

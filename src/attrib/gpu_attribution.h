@@ -1,0 +1,80 @@
+// One GPU's way from readings of its tenancy to the accounts of who used what.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "attrib/account_book.h"
+#include "attrib/settle.h"
+#include "attrib/split.h"
+#include "attrib/tick_source.h"
+#include "core/capability.h"
+#include "core/tenant_names.h"
+
+namespace derate {
+
+struct AttributionRules {
+  const SplitMethodInfo* method = nullptr;
+  IdleRule idle_rule = IdleRule::unallocated;
+
+  bool operator==(const AttributionRules&) const = default;
+};
+
+// Of an empty name the first method that there is.
+// Errors: not_found, invalid_argument naming what there is; not_supported for a method of the lab.
+Result<AttributionRules> attribution_rules(const std::string& method, const std::string& idle_rule);
+
+// What a method may know of the board beforehand.
+BoardFacts board_facts(const Capability& capability);
+
+class GpuAttribution {
+ public:
+  // A tenant that was not seen for that long is no longer told apart from others that ended.
+  static constexpr Duration kForgetAfter = std::chrono::minutes(10);
+  // Of readings in between, at most so many wait for the tick that they belong to.
+  static constexpr std::size_t kMostWatched = 1000;
+
+  struct Taken {
+    SourcedTick sourced;
+    std::optional<Split> split;  // empty: without energy
+  };
+
+  GpuAttribution(GpuId id, BoardFacts facts, const AttributionRules& rules);
+
+  // Another method begins to learn anew; what was used stays.
+  void rules(const AttributionRules& rules);
+  // A reading of the board between those of its tenancy.
+  void watch(const Sample& board);
+  // What was watched until `end`; it is kept no longer.
+  Watched watched(Instant end);
+  // A reading, who is in it, and what was watched before it. Null: it made no tick.
+  const Taken* take(const Tenancy& now, const TenantNames& names, const Watched& before = {});
+  // A reading failed; empty: it did not. A missed reading makes the next tick longer.
+  void failed(std::string why) { trouble_ = std::move(why); }
+
+  const GpuId& id() const { return id_; }
+  const AttributionRules& rules() const { return rules_; }
+  const AccountBook& book() const { return book_; }
+  const std::string& trouble() const { return trouble_; }
+  // Empty labels for a key that is not known.
+  TenantLabels labels(const std::string& key) const;
+  // What is known now (docs/attribute.md).
+  nlohmann::ordered_json json() const;
+
+ private:
+  GpuId id_;
+  BoardFacts facts_;
+  AttributionRules rules_;
+  std::unique_ptr<SplitMethod> method_;
+  TickSource source_;
+  std::deque<std::pair<Instant, Watched>> watched_;  // ascending by time
+  AccountBook book_;
+  std::map<std::string, TenantLabels> labels_;
+  std::optional<Taken> newest_;
+  std::string trouble_;
+};
+
+}  // namespace derate

@@ -1,0 +1,48 @@
+#include "base/background_worker.h"
+
+#include <pthread.h>
+
+#include <csignal>
+#include <thread>
+
+namespace derate {
+
+Aside::Aside(Where where) {
+  if (where == Where::at_once) return;
+  queue_ = std::make_shared<Queue>();
+  // A thread inherits the mask: signals are for the program's main thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread([queue = queue_] { work(*queue); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Aside::~Aside() {
+  if (queue_ == nullptr) return;
+  const std::lock_guard lock(queue_->mutex);
+  queue_->ended = true;
+  queue_->news.notify_one();
+}
+
+// What was posted before the end is still done.
+void Aside::work(Queue& queue) {
+  while (true) {
+    std::unique_lock lock(queue.mutex);
+    queue.news.wait(lock, [&] { return queue.ended || !queue.jobs.empty(); });
+    if (queue.jobs.empty()) return;
+    const auto job = std::move(queue.jobs.front());
+    queue.jobs.pop_front();
+    lock.unlock();
+    job();
+  }
+}
+
+void Aside::put(std::function<void()> job) {
+  if (queue_ == nullptr) return job();
+  const std::lock_guard lock(queue_->mutex);
+  queue_->jobs.push_back(std::move(job));
+  queue_->news.notify_one();
+}
+
+}  // namespace derate

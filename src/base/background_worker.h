@@ -1,0 +1,53 @@
+// Work that may block, done in order on one thread beside the loop.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+
+#include "base/units.h"
+
+namespace derate {
+
+class Aside {
+ public:
+  // at_once: on the calling thread, for loops on virtual time.
+  enum class Where { on_a_thread, at_once };
+
+  explicit Aside(Where where);
+  // Nobody waits for a job that hangs: the thread ends after it, or with the process.
+  ~Aside();
+  Aside(const Aside&) = delete;
+  Aside& operator=(const Aside&) = delete;
+
+  // What `job` refers to lives as long as the job itself: it may outlive the caller.
+  template <class F>
+  auto post(F job) -> std::future<decltype(job())> {
+    auto task = std::make_shared<std::packaged_task<decltype(job())()>>(std::move(job));
+    auto out = task->get_future();
+    put([task] { (*task)(); });
+    return out;
+  }
+
+ private:
+  struct Queue {
+    std::mutex mutex;
+    std::condition_variable news;
+    std::deque<std::function<void()>> jobs;
+    bool ended = false;
+  };
+  static void work(Queue& queue);
+  void put(std::function<void()> job);
+
+  std::shared_ptr<Queue> queue_;  // null: at once
+};
+
+template <class T>
+bool is_there(const std::future<T>& outcome) {
+  return outcome.valid() && outcome.wait_for(Duration{}) == std::future_status::ready;
+}
+
+}  // namespace derate

@@ -1,0 +1,48 @@
+// Where the programs keep what they share.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+
+namespace derate {
+
+// For what lives as long as the machine runs: leases, sockets, states. $DERATE_RUN_DIR, else
+// /run/derate for root, else $XDG_RUNTIME_DIR/derate, else derate-UID in $TMPDIR or /tmp. Who
+// writes there asks make_run_directory() before.
+std::string run_directory();
+// It is there, and nobody else may exchange what lies in it: the user's own, where it is not named
+// by DERATE_RUN_DIR and not root's; among the folders of everybody of mode 0700 besides.
+// Errors: no_permission, io; the message says what is wrong with which folder, and what to do.
+Result<void> make_run_directory();
+// Where states may be found: one's own, and the system's, whose daemon tells everybody.
+std::vector<std::string> run_directories();
+
+// For what must outlive a crash: journal, audit log, models. $DERATE_STATE_DIR, else
+// /var/lib/derate for root, else $XDG_STATE_HOME/derate, else ~/.local/state/derate, else as
+// run_directory(). Who writes there asks check_state_directory() before.
+std::string state_directory();
+// As make_run_directory(), but a folder in one's home is made only when something is kept in it.
+Result<void> check_state_directory();
+
+std::string journal_directory();
+std::string audit_file();
+// What policies keep of work from job to job; that of simulated GPUs by itself.
+std::string model_file();
+std::string simulated_model_file();
+// Jobs that recur, and their trials.
+std::string tune_file();
+// Who used how much energy.
+std::string usage_file();
+std::string control_socket();
+std::string beat_socket();
+// Where the daemon listens to programs.
+std::string client_socket();
+// Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.
+std::vector<std::string> beat_sockets();
+// Where a program may be answered, in this order: $DERATE_CLIENT_SOCKET, one's own daemon, the
+// system's.
+std::vector<std::string> client_sockets();
+
+}  // namespace derate

@@ -1,0 +1,34 @@
+// Who the tenants of a reading of a GPU are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/gpu_id.h"
+#include "core/tenancy.h"
+#include "core/tenant_labels.h"
+
+namespace derate {
+
+// Numbers of batch jobs by PID, as applications tell them (docs/heartbeats.md).
+using SaidJobs = std::map<std::int64_t, std::string>;
+
+struct NamedTenant {
+  std::string key;
+  TenantLabels labels;
+
+  bool operator==(const NamedTenant&) const = default;
+};
+
+struct TenantNames {
+  std::vector<NamedTenant> instances, processes;  // as the Tenancy has them
+};
+
+// Who the tenants of a reading are. May block; called by one thread at a time.
+using TenantNamer =
+    std::function<TenantNames(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs)>;
+
+}  // namespace derate

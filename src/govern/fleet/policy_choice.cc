@@ -1,0 +1,126 @@
+#include "govern/fleet/policy_choice.h"
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "attrib/gpu_attribution.h"
+#include "config/config.h"
+#include "policy/modes.h"
+
+namespace derate {
+
+namespace {
+
+Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
+  const auto rules = attribution_rules(settings.attribute_method, settings.idle_rule);
+  if (rules.ok()) return {};
+  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
+}
+
+}  // namespace
+
+std::string config_file() {
+  const char* named = std::getenv("DERATE_CONFIG");
+  if (named != nullptr && *named != '\0') return named;
+  return ::access(kDefaultConfig, F_OK) == 0 ? kDefaultConfig : "";
+}
+
+Result<Settings> load_settings(const std::string& file) {
+  const std::string path = file.empty() ? config_file() : file;
+  if (path.empty()) return Settings{};
+  const Settings settings = TRY(load_config(path));
+  TRY(check_policy_settings(settings, path));
+  TRY(check_attribution_settings(settings, path));
+  return settings;
+}
+
+Result<void> check_policy_settings(const Settings& settings, const std::string& file) {
+  const auto bad = [](const std::string& where, const Error& error) {
+    return Error{Errc::bad_config, where + ": " + error.message};
+  };
+  if (const auto policy = pick_policy(settings.policy); !policy.ok())
+    return bad(file + ": governor.policy", policy.error());
+  for (const PolicySetting& setting : settings.policy_settings) {
+    const auto info = find_policy(setting.policy);
+    if (!info.ok()) return bad(setting.where, info.error());
+    const auto spec = find_param((*info)->params, setting.policy, setting.name);
+    if (!spec.ok()) return bad(setting.where, spec.error());
+    if (const auto value = parse_param(**spec, setting.value); !value.ok())
+      return bad(setting.where, value.error());
+  }
+  return {};
+}
+
+Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings) {
+  ChosenPolicy out;
+  const auto pick = TRY(pick_policy(options.policy.empty() ? settings.policy : options.policy));
+  out.info = pick.info;
+  std::vector<std::string> assignments;
+  for (const PolicySetting& setting : settings.policy_settings)
+    if (setting.policy == out.info->name) assignments.push_back(setting.name + "=" + setting.value);
+  // A mode means the same everywhere: only the command line comes after it.
+  assignments.insert(assignments.end(), pick.assignments.begin(), pick.assignments.end());
+  assignments.insert(assignments.end(), options.assignments.begin(), options.assignments.end());
+  out.params = TRY(policy_params(*out.info, assignments));
+  return out;
+}
+
+Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings) {
+  EnvelopeLimits limits;
+  if (settings.lowest_clock_mhz) limits.lowest = Megahertz(*settings.lowest_clock_mhz);
+  if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
+  return make_envelope(capability, limits).with(capability.id.uuid);
+}
+
+DriftRule drift_rule(const Settings& settings) {
+  return settings.on_drift == "yield" ? DriftRule::yield : DriftRule::reassert;
+}
+
+Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
+                               const ChosenPolicy& policy, const Settings& settings,
+                               ModelShelf* models) {
+  const Capability& capability = source.capability();
+  const Envelope envelope = TRY(clock_envelope(capability, settings));
+  const auto use = control == nullptr ? ModelShelf::Use::recall : ModelShelf::Use::keep;
+  ModelCache* kept = models == nullptr ? nullptr : models->of(capability, envelope, use);
+  const PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);
+  auto made = TRY(policy.info->create(setup).with(policy.info->name));
+  return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
+}
+
+GovernorOptions governor_options(const Settings& settings) {
+  GovernorOptions out;
+  out.rules.stale_after = from_seconds(settings.stale_after_s);
+  out.rules.expire_after = from_seconds(settings.expire_after_s);
+  out.rules.idle_after = from_seconds(settings.idle_after_s);
+  out.rules.lower_every = from_seconds(settings.lower_every_s);
+  if (settings.temperature_limit_celsius)
+    out.rules.temperature_limit = Celsius(*settings.temperature_limit_celsius);
+  out.sampling.energy_every = from_seconds(settings.energy_every_s);
+  out.sampling.activity_every = from_seconds(settings.activity_every_s);
+  out.sampling.processes_every = from_seconds(settings.processes_every_s);
+  return out;
+}
+
+std::optional<double> promised_performance(const ChosenPolicy& policy) {
+  const auto delta = policy.params.number("delta");
+  if (!delta || policy.info->promise == PolicyInfo::Promise::none) return std::nullopt;
+  return 1 - *delta;
+}
+
+std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work) {
+  const auto own = promised_performance(policy);
+  if (!own || policy.info->as_published || !work.max_loss) return own;
+  return 1 - work.max_loss->value();
+}
+
+std::optional<Fraction> policy_delta(const ChosenPolicy& policy) {
+  const auto own = promised_performance(policy);
+  if (!own) return std::nullopt;
+  return Fraction(1 - *own);
+}
+
+}  // namespace derate

@@ -1,0 +1,60 @@
+// From options and configuration to a governor: settings, policy, envelopes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "core/capability.h"
+#include "govern/envelope_rule.h"
+#include "govern/governor.h"
+#include "govern/model_cache_provider.h"
+#include "policy/policy.h"
+#include "policy/policy_options.h"
+
+namespace derate {
+
+inline constexpr const char* kDefaultConfig = "/etc/derate/derate.toml";
+
+// $DERATE_CONFIG, else the default file if it is there; empty: neither.
+std::string config_file();
+
+// The settings in force: the named file, else $DERATE_CONFIG, else the default file if it is there,
+// else the defaults; its policy parameters are checked against the registry.
+// Errors: bad_config with FILE:LINE:COLUMN; not_found for a named file that is not there.
+Result<Settings> load_settings(const std::string& file);
+
+// `file` is named in errors. Errors: bad_config naming the place.
+Result<void> check_policy_settings(const Settings& settings, const std::string& file);
+
+struct ChosenPolicy {
+  const PolicyInfo* info = nullptr;
+  ParamValues params;
+  bool operator==(const ChosenPolicy&) const = default;
+};
+
+// The command line's policy and parameters over the configuration's.
+Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings& settings);
+
+// The clocks that the settings allow on the GPU. Errors: those of make_envelope(), with the UUID.
+Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings);
+
+DriftRule drift_rule(const Settings& settings);
+
+// A governed GPU; `control` null for a dry run. `models` outlives it; null: nothing is kept from
+// job to job. Errors: those of the envelope and the policy.
+Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
+                               const ChosenPolicy& policy, const Settings& settings,
+                               ModelShelf* models = nullptr);
+
+GovernorOptions governor_options(const Settings& settings);
+
+// The promise: 1 - delta where the policy has one; empty where it promises nothing.
+std::optional<double> promised_performance(const ChosenPolicy& policy);
+// The same for this work: what its tenants were promised comes before the policy's own delta, but
+// where a policy is run as published.
+std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work);
+// The policy's own delta; empty where it promises nothing.
+std::optional<Fraction> policy_delta(const ChosenPolicy& policy);
+
+}  // namespace derate

@@ -1,0 +1,146 @@
+#include "govern/fleet/restore_left.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/exit_code.h"
+#include "base/log.h"
+#include "config/paths.h"
+#include "device/clock_control.h"
+#include "govern/actuator.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
+#include "store/audit.h"
+
+namespace derate {
+namespace {
+
+constexpr Duration kAskEvery = std::chrono::milliseconds(100);
+
+std::string found_text(const JournalEntry& entry) {
+  std::string out =
+      entry.clock_written ? entry.found_lock ? "lock as configured" : "clock unlocked" : "";
+  if (entry.power_written && entry.found.power_limit)
+    out += fmt::format("{}power limit {:.0f} W", out.empty() ? "" : ", ",
+                       entry.found.power_limit->value());
+  return out;
+}
+
+// Asked again until `deadline` while another has it.
+Result<UniqueFd> lease_by(Clock& clock, Instant deadline, const std::string& uuid,
+                          const RestoreRequest& request) {
+  while (true) {
+    auto lease = take_lease(run_directory(), uuid, request.who);
+    const bool busy = !lease.ok() && lease.error().code == Errc::busy;
+    if (!busy || clock.now() >= deadline) return lease;
+    request.alive();
+    clock.sleep_until(std::min(deadline, clock.now() + kAskEvery));
+  }
+}
+
+Restored refused(const JournalEntry& entry, const Error& why) {
+  const bool governed = why.code == Errc::busy && lease_holder(run_directory(), entry.uuid).lives;
+  return {entry.uuid, governed ? Restored::Outcome::governed : Restored::Outcome::not_restored,
+          why.message};
+}
+
+}  // namespace
+
+Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
+                                const std::string& who, const std::string& why) {
+  SystemClock clock;
+  JournalEntry left = entry;
+  auto device = open(entry.uuid);
+  auto restored = device.ok() ? restore_settings(**device, left) : Result<void>(device.error());
+  AuditEntry told{clock.wall_now(), who, entry.uuid, "restore", {}, {}, why, {}};
+  if (!restored.ok()) told.error = restored.error().message;
+  if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
+    tell_line("derate", kept.error().message);
+  TRY(std::move(restored));
+  return Journal(journal_directory()).remove(entry.uuid);
+}
+
+int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
+                    const std::string& why) {
+  const auto left = Journal(journal_directory()).read(current_life());
+  if (!left.ok()) {
+    tell_line("derate", left.error().message);
+    return exit_code_of(left.error().code);
+  }
+  for (const JournalEntry& entry : left->entries) {
+    if (entry.uuid != uuid) continue;
+    if (const auto done = restore_journalled(entry, open, who, why); !done.ok()) {
+      tell_line("derate", fmt::format("{}: not restored: {}", uuid, done.error().message));
+      return exit_code_of(done.error().code);
+    }
+  }
+  return exit_code::kOk;
+}
+
+std::vector<std::string> left_by(pid_t writer) {
+  std::vector<std::string> uuids;
+  Journal(journal_directory()).remove_unfinished();
+  const auto left = Journal(journal_directory()).read(current_life());
+  if (!left.ok()) return uuids;
+  for (const JournalEntry& entry : left->entries)
+    if (entry.pid == writer) uuids.push_back(entry.uuid);
+  return uuids;
+}
+
+Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
+  const Instant deadline = clock.now() + request.wait;
+  const Leftovers left = TRY(Journal(journal_directory()).read(current_life()));
+  set_unusable_aside(left);
+  std::vector<Restored> out;
+  std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
+  std::vector<std::string> uuids;
+  for (const JournalEntry& entry : left.entries) {
+    if (!entry.uuid.starts_with(request.gpus)) continue;
+    auto lease = lease_by(clock, deadline, entry.uuid, request);
+    if (lease.ok()) {
+      leases.push_back(*std::move(lease));
+      uuids.push_back(entry.uuid);
+    } else {
+      out.push_back(refused(entry, lease.error()));
+    }
+  }
+  const RestoreOutcome done = restore_side_by_side(
+      uuids,
+      [&](const std::string& uuid) {
+        return restore_process(uuid, request.open, request.who, request.why);
+      },
+      request.patience, clock, request.alive);
+  for (const JournalEntry& entry : left.entries) {
+    const auto is = [&](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), entry.uuid) != list.end();
+    };
+    if (is(done.restored))
+      out.push_back({entry.uuid, Restored::Outcome::restored, found_text(entry)});
+    if (is(done.not_restored))
+      out.push_back(
+          {entry.uuid, Restored::Outcome::not_restored, "its journal is kept: try again"});
+  }
+  return out;
+}
+
+int exit_code_of(std::span<const Restored> all) {
+  const auto any = [&](Restored::Outcome outcome) {
+    return std::any_of(all.begin(), all.end(),
+                       [&](const Restored& one) { return one.outcome == outcome; });
+  };
+  if (any(Restored::Outcome::not_restored)) return exit_code::kFailure;
+  return any(Restored::Outcome::governed) ? exit_code_of(Errc::busy) : exit_code::kOk;
+}
+
+void set_unusable_aside(const Leftovers& left) {
+  const Journal journal(journal_directory());
+  journal.remove_unfinished();
+  for (const UnusableJournal& bad : left.unusable) {
+    const auto moved = journal.set_aside(bad.path);
+    tell_line("derate", fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                                    moved.ok() ? "set aside, not applied" : moved.error().message));
+  }
+}
+
+}  // namespace derate

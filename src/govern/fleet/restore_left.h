@@ -1,0 +1,67 @@
+// Putting back what a journal says, in a process that may hang and be killed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "store/journal.h"
+
+namespace derate {
+
+class ClockControl;
+
+// Opens one GPU for this purpose alone. May hang.
+using OpenToRestore = std::function<Result<std::unique_ptr<ClockControl>>(const std::string& uuid)>;
+
+// Opens the entry's GPU, puts back what was written and removes the entry; the audit log tells.
+// Errors: those of opening the GPU and of its writes. The entry stays then.
+Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
+                                const std::string& who, const std::string& why);
+
+// The exit code of a process that restores the GPU of that UUID, telling on standard error; 0 also
+// when there is nothing to restore.
+int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
+                    const std::string& why);
+
+// The GPUs whose entries the process `writer` has left.
+std::vector<std::string> left_by(pid_t writer);
+
+struct RestoreRequest {
+  OpenToRestore open;
+  std::string gpus;                              // the beginning of a UUID; empty: all
+  std::string who, why;                          // for leases and the audit log
+  Duration wait{};                               // for a lease that another has
+  Duration patience = std::chrono::seconds(10);  // for each GPU; they are restored side by side
+  std::function<void()> alive = [] {};           // called now and then
+};
+
+// What became of a journal.
+struct Restored {
+  enum class Outcome : std::uint8_t {
+    restored,
+    governed,      // a governor that lives has the GPU, and restores it in the end
+    not_restored,  // the journal is left, and nobody is known who would do it
+  };
+  std::string uuid;
+  Outcome outcome = Outcome::restored;
+  std::string detail;
+};
+
+// Restores the GPUs of all journals, each under its lease and in a process of its own; unusable
+// journals are set aside. The process has one thread. Errors: those of reading the journals.
+Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock);
+
+// The exit code for these: never 0 while a journal is left. That of busy where governors that live
+// have all that is left.
+int exit_code_of(std::span<const Restored> all);
+
+// Sets unusable journals aside, saying so on standard error, and removes unfinished ones.
+void set_unusable_aside(const Leftovers& left);
+
+}  // namespace derate

@@ -1,0 +1,78 @@
+// GPUs that are tuned for a job while it runs: what is asked for, and what who asks may then ask of
+// who has the GPUs (derated's worker; `derate tune run` is both).
+//
+//   take_for_tuning("7", plan)      their seats carry out what a RunTuner orders, in place of what
+//                                   the configuration or a command wants there
+//   tell_work("7", {1, 12.5, now})  whenever the job says how far it is; or it beats, and the beats
+//                                   of its processes on these GPUs are heard without a call
+//   tuned("7")->tuner()             readings, the best, what profiling cost: unit_cost(*best())
+//                                   times the work of an epoch is the epoch's
+//   give_back_tuned("7")            when the job has ended or its client is silent: each GPU is
+//                                   restored to what was found, then what is wanted there comes
+//                                   back
+//
+// Whatever ends the process meanwhile, the GPUs are restored as any that are governed: journal,
+// lease, guard. All of it on the loop's own thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "config/settings.h"
+#include "core/capability.h"
+#include "device/clock_control.h"
+#include "govern/governor.h"
+#include "tune/tuned_run.h"
+
+namespace derate {
+
+struct TuningPlan {
+  std::vector<std::string> gpus;  // UUIDs, each once, not empty
+  Knob knob = Knob::power_limit;
+  Selector selector;
+  // The highest power limit that may be used; empty: the lowest of those found on the GPUs.
+  std::optional<Watts> highest = {};
+  std::optional<double> start = {};     // where the best may lie
+  std::vector<KnobReading> known = {};  // of such work on such GPUs, from an earlier run
+  double guard = 1.5;
+};
+
+class TunedGpus {
+ public:
+  virtual ~TunedGpus() = default;
+  // Errors: busy (the GPUs are not open, one is tuned already or governed by another process),
+  // not_found for a GPU, not_supported where its driver lets nobody turn the knob,
+  // invalid_argument for a limit or a name that is taken. Then all of them are as they were.
+  virtual Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) = 0;
+  // Errors: not_found; those of restoring: what is left is tried again as ever.
+  virtual Result<void> give_back_tuned(const std::string& name) = 0;
+  // Errors: not_found.
+  virtual Result<void> tell_work(const std::string& name, const Beat& done) = 0;
+  // Null when there is none of that name, any more: an operator's `release` ends it.
+  virtual const TunedRun* tuned(const std::string& name) const = 0;
+};
+
+// A GPU to tune, as it was found: nothing of ours is set on it.
+struct TunableGpu {
+  const Capability* capability = nullptr;
+  ClockControl* control = nullptr;
+};
+
+// Of the plan's GPUs. Errors: those of the settings (tune/knob_settings.h) and the envelope;
+// not_supported where a cost needs a power limit and none is known.
+Result<std::shared_ptr<TunedRun>> make_tuned_run(const TuningPlan& plan,
+                                                 std::span<const TunableGpu> gpus,
+                                                 const Settings& settings);
+
+// The seat of one of its GPUs, without a journal. Errors: those of the envelope.
+Result<GovernedGpu> tuned_seat(TelemetrySource& source, ClockControl* control, const TunedRun& run,
+                               const Settings& settings);
+
+// All clocks that the GPU lists; any where it lists none.
+Envelope whole_envelope(const Capability& capability);
+
+}  // namespace derate

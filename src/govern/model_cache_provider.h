@@ -1,0 +1,42 @@
+// What policies keep of work from job to job, for each GPU that is governed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "base/clock.h"
+#include "core/capability.h"
+#include "core/envelope.h"
+#include "store/model_cache.h"
+
+namespace derate {
+
+// Two files, so that what was learned on simulated GPUs is never taken for real. An empty path:
+// nothing is kept of those.
+struct ModelFiles {
+  std::string real, simulated;
+};
+
+class ModelShelf {
+ public:
+  // Learns and keeps, or only knows what is there already.
+  enum class Use { keep, recall };
+
+  // `clock` outlives it.
+  ModelShelf(const ModelFiles& files, const Clock& clock, const SqliteModelCache::Tell& tell = {});
+  ~ModelShelf();
+
+  // For a policy on this GPU; as long as the shelf. Gives only models that are relative to the same
+  // highest clock. A chip that has no facts is known by its product's name. Null: nothing is kept.
+  ModelCache* of(const Capability& capability, const Envelope& envelope, Use use);
+
+ private:
+  class View;
+  ModelFiles files_;
+  SqliteModelCache real_, simulated_;
+  std::map<std::tuple<std::string, double, bool, Use>, std::unique_ptr<View>> views_;
+};
+
+}  // namespace derate

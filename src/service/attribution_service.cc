@@ -1,0 +1,226 @@
+#include "service/attribution_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+constexpr Duration kTidyEvery = std::chrono::hours(1);
+// Readings that fail now and then are told of as seldom as those that always do.
+constexpr Duration kTellEvery = std::chrono::minutes(10);
+
+}  // namespace
+
+std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings) {
+  if (!settings.attribute) return std::nullopt;
+  const auto how = attribution_rules(settings.attribute_method, settings.idle_rule);
+  if (!how.ok()) return std::nullopt;
+  constexpr double kDay = 86400;
+  return AttributionDesk::Rules{*how, from_seconds(settings.attribute_interval_s),
+                                from_seconds(settings.attribute_keep_days * kDay)};
+}
+
+AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules)
+    : clock_(clock),
+      options_(std::move(options)),
+      rules_(std::move(rules)),
+      made_(clock.now()),
+      aside_(options_.where) {
+  if (!options_.file.empty())
+    store_ = std::make_shared<UsageStore>(
+        options_.file, [tell = options_.tell](const Error& error) { tell(error.message); });
+}
+
+void AttributionDesk::rules(std::optional<Rules> rules) {
+  rules_ = std::move(rules);
+  if (!rules_) {
+    begin_writing(Last::yes);
+    run_begun_ = false;
+    return;
+  }
+  for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
+}
+
+void AttributionDesk::serve(ClientDesk& clients) {
+  clients.add(
+      {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
+         return page(request.value("after", ""));
+       }});
+}
+
+Result<Json> AttributionDesk::page(const std::string& after) const {
+  auto seat = seats_.begin();
+  if (!after.empty()) {
+    seat = std::find_if(seat, seats_.end(),
+                        [&](const auto& each) { return each->gpu.id().uuid == after; });
+    if (seat == seats_.end())
+      return Error{Errc::not_found, fmt::format("after '{}': no GPU of that UUID is known", after)};
+    ++seat;
+  }
+  Json out = {{"enabled", rules_.has_value()}, {"gpus", Json::array()}};
+  std::size_t tenants = 0;
+  for (; seat != seats_.end(); ++seat) {
+    if (tenants >= kMostTenants) {
+      out["more_after"] = out["gpus"].back()["uuid"];
+      break;
+    }
+    Json gpu = (*seat)->gpu.json();
+    tenants += gpu["tenants"].size();
+    out["gpus"].push_back(std::move(gpu));
+  }
+  return out;
+}
+
+AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == capability.id.uuid) return *seat;
+  seats_.push_back(std::make_unique<Seat>(
+      Seat{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
+  return *seats_.back();
+}
+
+void AttributionDesk::watch(const std::string& uuid, const Sample& board) {
+  if (!rules_) return;
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == uuid) seat->gpu.watch(board);
+}
+
+// One whose names are still looked for is passed over: its next tick is longer.
+void AttributionDesk::begin(Seat& seat, const Gpu& gpu) {
+  if (seat.reading || seat.read) return;
+  gpu.source->start_tenancy();
+  seat.opening = gpu.opening;
+  seat.reading = true;
+}
+
+void AttributionDesk::collect(Seat& seat, const Gpu& gpu) {
+  if (!seat.reading || seat.opening != gpu.opening) return;
+  auto answer = gpu.source->poll_tenancy();
+  if (!answer) return;
+  seat.reading = false;
+  if (!answer->ok()) {
+    seat.gpu.failed(answer->error().message);
+    if (seat.told && clock_.now() - *seat.told < kTellEvery) return;
+    seat.told = clock_.now();
+    options_.tell(
+        fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message));
+    return;
+  }
+  seat.read = **std::move(answer);
+  SaidJobs jobs;
+  for (const GpuProcess& process : seat.read->processes)
+    if (auto job = said_job_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
+  seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read,
+                            jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
+}
+
+void AttributionDesk::take(Seat& seat) {
+  if (!seat.read || !is_there(seat.names)) return;
+  const TenantNames names = seat.names.get();
+  const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
+  const Watched watched = seat.gpu.watched(tenancy.board.time);
+  options_.note(seat.gpu.id(), tenancy, names, watched);
+  const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
+  if (tick == nullptr) return;
+  ++ticks_;
+  if (store_ == nullptr) return;
+  pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
+}
+
+void AttributionDesk::step(std::span<const Gpu> gpus) {
+  collect_written();
+  // A reading that was begun of a source that is gone is never answered.
+  for (const auto& seat : seats_)
+    if (std::none_of(gpus.begin(), gpus.end(),
+                     [&](const Gpu& gpu) { return gpu.opening == seat->opening; }))
+      seat->reading = false, seat->opening.reset();
+  if (!rules_) return;
+  begin_run(gpus);
+  const Instant now = clock_.now();
+  const bool due = now >= next_.value_or(now);
+  if (due) {
+    next_ = std::max(next_.value_or(now) + rules_->interval, now);
+    // All begin before the first is asked: they answer side by side.
+    for (const Gpu& gpu : gpus) begin(seat_of(*gpu.source), gpu);
+  }
+  for (const Gpu& gpu : gpus) {
+    Seat& seat = seat_of(*gpu.source);
+    collect(seat, gpu);
+    take(seat);
+  }
+  if (!next_write_) next_write_ = now + kWriteEvery;
+  if (now < *next_write_) return;
+  next_write_ = now + kWriteEvery;
+  begin_writing();
+}
+
+// Before the first tick: what a run that was killed has lost is told even if this one is, too.
+void AttributionDesk::begin_run(std::span<const Gpu> gpus) {
+  if (store_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
+  std::vector<std::string> uuids;
+  for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
+  // Where that cannot be written now it is with the first rows.
+  aside_.post([store = store_, now = clock_.wall_now(), uuids = std::move(uuids)] {
+    (void)store->begin(now, uuids).ok();
+  });
+}
+
+void AttributionDesk::begin_writing(Last last) {
+  const bool ends = last == Last::yes && run_begun_;
+  if (store_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
+  const Instant now = clock_.now();
+  const bool tidy = (!tidied_ || now - *tidied_ >= kTidyEvery) && rules_.has_value();
+  if (tidy) tidied_ = now;
+  writing_ = aside_.post([store = store_, rows = std::make_shared<UsageRows>(pending_.take()),
+                          wall = clock_.wall_now(), ran = now - made_, ends,
+                          keep = tidy ? std::optional(rules_->keep) : std::nullopt] {
+    Written out{rows->empty() ? Result<void>() : store->add(*rows, wall, ran), rows};
+    if (out.first.ok() && keep) (void)store->tidy(*keep).ok();  // again in an hour
+    if (out.first.ok() && ends) (void)store->end().ok();
+    return out;
+  });
+}
+
+// What was not written is tried again with the next.
+void AttributionDesk::collect_written() {
+  if (!is_there(writing_)) return;
+  auto [written, rows] = writing_.get();
+  const bool failed = !written.ok();
+  if (failed) pending_.add(std::move(*rows));
+  if (failed && !write_failed_)
+    options_.tell("what was used is not kept: " + written.error().message);
+  write_failed_ = failed;
+}
+
+void AttributionDesk::stop() {
+  const auto wait = [&] {
+    if (writing_.valid()) writing_.wait_for(kEndPatience);
+    collect_written();
+  };
+  wait();
+  begin_writing(Last::yes);
+  run_begun_ = false;  // it may go on, as after a pause
+  wait();
+  // A job that is done lets go of the store before the next begins: the file is closed in time.
+  aside_.post([] {}).wait_for(kEndPatience);
+}
+
+const GpuAttribution* AttributionDesk::gpu(const std::string& uuid) const {
+  for (const auto& seat : seats_)
+    if (seat->gpu.id().uuid == uuid) return &seat->gpu;
+  return nullptr;
+}
+
+Json AttributionDesk::json() const {
+  Json out = Json::array();
+  for (const auto& seat : seats_) out.push_back(seat->gpu.json());
+  return out;
+}
+
+}  // namespace derate

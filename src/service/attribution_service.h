@@ -1,0 +1,119 @@
+// Whose watts these are: reads who shares each GPU, names them, splits the energy among them and
+// keeps what they used. One thread; what can block is done beside it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "attrib/gpu_attribution.h"
+#include "base/background_worker.h"
+#include "base/clock.h"
+#include "config/settings.h"
+#include "core/tenant_names.h"
+#include "device/telemetry_source.h"
+#include "service/command_router.h"
+#include "telemetry/usage_pending.h"
+
+namespace derate {
+
+class AttributionDesk {
+ public:
+  struct Options {
+    TenantNamer name;
+    std::string file = {};  // of what was used; empty: it is not kept
+    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    // Each reading with its names and what was watched before it, before it is split.
+    std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+                       const Watched& watched)>
+        note = [](const GpuId&, const Tenancy&, const TenantNames&, const Watched&) {};
+    Aside::Where where = Aside::Where::on_a_thread;
+  };
+  struct Rules {
+    AttributionRules how;
+    Duration interval = std::chrono::seconds(1);
+    Duration keep = std::chrono::hours(24 * 400);
+  };
+  // What is used is written that often.
+  static constexpr Duration kWriteEvery = UsageStore::kMostBetween;
+  // The end waits so long for the last write.
+  static constexpr Duration kEndPatience = std::chrono::seconds(2);
+
+  struct Gpu {
+    TelemetrySource* source = nullptr;
+    std::uint64_t opening = 0;  // another source has another number, were it at the same address
+  };
+
+  // `rules` empty: nothing is read or split.
+  AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules);
+
+  void rules(std::optional<Rules> rules);
+  // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
+  void jobs(std::function<std::string(std::int64_t pid)> said) { said_job_ = std::move(said); }
+  // Adds its command, which outlives neither.
+  void serve(ClientDesk& clients);
+  // A reading of that GPU by whoever else reads it: its clock between two ticks.
+  void watch(const std::string& uuid, const Sample& board);
+  // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
+  // has come.
+  void step(std::span<const Gpu> gpus);
+  // Writes what is left to write.
+  void stop();
+
+  // How many ticks were made of all GPUs.
+  std::uint64_t ticks() const { return ticks_; }
+  // Of the GPU with that UUID; null when it was never read.
+  const GpuAttribution* gpu(const std::string& uuid) const;
+  // Of all that were ever read.
+  nlohmann::ordered_json json() const;
+  // An answer of the client socket: GPUs after the one with that UUID (empty: from the first), as
+  // many as have kMostTenants, and at least one; `more_after` where there are more.
+  static constexpr std::size_t kMostTenants = 64;
+  Result<nlohmann::ordered_json> page(const std::string& after) const;
+
+ private:
+  struct Seat {
+    GpuAttribution gpu;
+    std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
+    bool reading = false;
+    std::optional<Tenancy> read;
+    std::future<TenantNames> names;  // of `read`
+    std::optional<Instant> told;     // that readings fail
+  };
+  using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
+
+  Seat& seat_of(const TelemetrySource& source);
+  void begin(Seat& seat, const Gpu& gpu);
+  void collect(Seat& seat, const Gpu& gpu);
+  void take(Seat& seat);
+  void begin_run(std::span<const Gpu> gpus);
+  enum class Last : std::uint8_t { no, yes };
+  void begin_writing(Last last = Last::no);
+  void collect_written();
+
+  Clock& clock_;
+  Options options_;
+  std::optional<Rules> rules_;
+  std::vector<std::unique_ptr<Seat>> seats_;
+  std::function<std::string(std::int64_t pid)> said_job_ = [](std::int64_t) { return ""; };
+  std::optional<Instant> next_, next_write_;
+  std::uint64_t ticks_ = 0;
+  UsagePending pending_;
+  std::shared_ptr<UsageStore> store_;  // for `aside_` alone; null: nothing is kept
+  Instant made_;  // what is kept grows older from here on, by a clock that nobody sets
+  bool run_begun_ = false;
+  std::optional<Instant> tidied_;
+  std::future<Written> writing_;
+  bool write_failed_ = false;  // and was told
+  Aside aside_;
+};
+
+// The settings'; empty where attribution is switched off. The settings were checked.
+std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings);
+
+}  // namespace derate

@@ -1,0 +1,56 @@
+// Asking the daemon over its client socket.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace derate {
+
+struct DaemonLine {
+  std::string socket;  // where one listens
+};
+
+// The first of client_sockets() that answers and may be believed: root or oneself. Errors:
+// not_found when no daemon runs, no_permission when only another user listens.
+Result<DaemonLine> find_daemon();
+// The answer's fields. Errors: those that the daemon tells, by their code; not_found when it is
+// gone, io, gpu_stuck.
+Result<nlohmann::ordered_json> ask(const DaemonLine& line, const std::string& request);
+
+// One request at a time, which is begun and then looked at: nothing here waits, whatever has become
+// of the daemon.
+class DaemonCall {
+ public:
+  // `clock` outlives it.
+  DaemonCall(DaemonLine line, Clock& clock) : line_(std::move(line)), clock_(clock) {}
+
+  // In place of one that is under way, whose answer is lost.
+  void begin(const std::string& request);
+  bool under_way() const { return until_.has_value(); }
+  // To poll for what is to be read or written; -1 where there is nothing to wait for.
+  int fd() const { return socket_.get(); }
+  short events() const;
+  // Empty: not yet, or nothing was begun. Errors: as ask().
+  std::optional<Result<nlohmann::ordered_json>> look();
+  // The last answer came from the daemon; else it was not reached.
+  bool was_answered() const { return answered_; }
+
+ private:
+  std::optional<Result<std::string>> exchange();
+  Result<void> connect();
+
+  DaemonLine line_;
+  Clock& clock_;
+  UniqueFd socket_;
+  std::string out_, in_;
+  std::optional<Instant> until_;
+  bool answered_ = false;
+};
+
+}  // namespace derate

@@ -1,0 +1,207 @@
+#include "service/state_file.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/number.h"
+#include "base/safe_path.h"
+#include "base/text.h"
+#include "config/paths.h"
+
+namespace derate {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kStaleSeconds = 5;
+
+double wall_seconds(Clock& clock) { return seconds(clock.wall_now().time_since_epoch()); }
+
+template <class Q>
+void put(Json& json, const char* key, const std::optional<Q>& quantity) {
+  if (quantity) json[key] = quantity->value();
+}
+
+// A governor that died leaves its file behind; a number that another process has now got is told
+// from it by the age of the file.
+bool alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
+
+// A program of that number is one of Derate's, and not another that has got the number since.
+bool is_ours(pid_t pid) {
+  const auto name = read_file(fmt::format("/proc/{}/comm", pid));
+  return name.ok() && name->starts_with("derate");
+}
+
+// The governor that wrote this file, or was about to; empty for other files.
+std::optional<pid_t> governor_of(const fs::path& file) {
+  if (const auto pid = writer_of(file.filename().string())) return *pid;
+  if (file.extension() != ".json" && file.extension() != ".sock") return std::nullopt;
+  const std::string name = file.stem().string();
+  return parse_number<pid_t>(name.substr(name.find_last_of('-') + 1));
+}
+
+// What governors that were killed left in the run directory. One that another user has put there
+// may be a link to a folder full of other files.
+void remove_leftovers() {
+  if (!make_run_directory().ok()) return;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(run_directory(), ignored)) {
+    const auto pid = governor_of(entry.path());
+    if (pid && !alive(*pid)) fs::remove(entry.path(), ignored);
+  }
+}
+
+double number_of(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
+
+}  // namespace
+
+std::string driver_reason(const Sample& sample) {
+  if (!sample.sm_clock) return "the GPU does not tell its clock";
+  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
+  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
+  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
+  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
+  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
+}
+
+namespace {
+
+// What is known of the work. A beat's age is that at the record's time.
+void put_work(Json& json, const Record& record) {
+  const WorkStatus& work = record.estimate.work;
+  if (!work.name.empty()) json["work"] = work.name;
+  if (!work.phase.empty()) json["phase"] = work.phase;
+  put(json, "max_loss_ratio", work.max_loss);
+  if (work.every_phase) json["every_phase"] = true;
+  if (!work.beat) return;
+  json["beat_done"] = work.beat->done;
+  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+}
+
+}  // namespace
+
+Json gpu_state(const GpuView& view) {
+  const auto& [capability, record, policy, dry_run, promise, promise_from] = view;
+  Json json = {
+      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  if (policy.empty()) {
+    json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
+  } else {
+    json["policy"] = policy;
+    json["dry_run"] = dry_run;
+    json["rule"] = to_string(record.clamped.rule);
+    json["reason"] =
+        describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
+                                                            : record.clamped.decision.reason);
+    put(json, "asked_clock_mhz", record.actuation.locked);
+    put(json, "set_power_limit_watts", record.actuation.power_limit);
+    if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
+    if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
+    put(json, "expected_performance_ratio", record.decision.expected_performance);
+    if (promise) json["promised_performance_ratio"] = *promise;
+    if (promise && !promise_from.empty()) json["promise_from"] = promise_from;
+  }
+  if (record.sample) {
+    put(json, "sm_clock_mhz", record.sample->sm_clock);
+    put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
+    put(json, "memory_utilisation_ratio", record.sample->memory_utilisation);
+    put(json, "power_watts", record.estimate.power);
+    put(json, "temperature_celsius", record.sample->temperature);
+  } else {
+    json["error"] = record.sample_error;
+  }
+  put_work(json, record);
+  return json;
+}
+
+StateFile::StateFile(Clock& clock, std::string owner, const std::string& name)
+    : clock_(clock),
+      owner_(std::move(owner)),
+      path_(run_directory() + "/" +
+            (name.empty() ? fmt::format("{}-{}.json", owner_, ::getpid()) : name)),
+      next_(clock.now()) {
+  remove_leftovers();
+}
+
+StateFile::~StateFile() {
+  if (written_) ::unlink(path_.c_str());
+}
+
+bool StateFile::due() {
+  if (clock_.now() < next_) return false;
+  next_ = clock_.now() + std::chrono::seconds(1);
+  return true;
+}
+
+void StateFile::publish(Json gpus, const Json& extra) {
+  Json state = {
+      {"owner", owner_}, {"pid", ::getpid()}, {"time_unix_seconds", wall_seconds(clock_)}};
+  if (extra.is_object()) state.update(extra);
+  state["gpus"] = std::move(gpus);
+  auto written = make_run_directory();
+  if (written.ok()) written = write_file_atomically(path_, json_text(state, 2) + "\n", Durable::no);
+  written_ = written_ || written.ok();
+  if (!written.ok() && !complained_) {
+    complained_ = true;
+    tell_line("derate", "no state for `derate status`: " + written.error().message);
+  }
+}
+
+namespace {
+
+void read_states_in(const std::string& folder, Clock& clock, std::vector<Json>& states) {
+  if (!check_way(folder).ok()) return;  // another user's, who may write there what he likes
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".json") continue;
+    const auto text = read_file(entry.path());
+    if (!text.ok()) continue;
+    Json state = parse_json(*text);
+    if (!state.is_object() || !state.contains("gpus") || !state["gpus"].is_array()) continue;
+    const double age = wall_seconds(clock) - number_of(state, "time_unix_seconds");
+    if (age > kStaleSeconds || !alive(static_cast<pid_t>(number_of(state, "pid")))) continue;
+    states.push_back(std::move(state));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> silent_governors(Clock& clock) {
+  std::vector<std::string> out;
+  std::error_code ignored;
+  for (const std::string& folder : run_directories())
+    for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+      if (entry.path().extension() != ".json") continue;
+      const Json state = parse_json(read_file(entry.path()).ok() ? *read_file(entry.path()) : "");
+      if (!state.is_object()) continue;
+      const double age = wall_seconds(clock) - number_of(state, "time_unix_seconds");
+      const auto pid = static_cast<pid_t>(number_of(state, "pid"));
+      if (age <= kStaleSeconds || !alive(pid) || !is_ours(pid)) continue;
+      out.push_back(
+          fmt::format("{}, pid {}, has said nothing for {:.0f} s: what it governs is not "
+                      "known",
+                      state.value("owner", "") == "run" ? "derate run" : "derated", pid, age));
+    }
+  return out;
+}
+
+std::vector<Json> read_states(Clock& clock) {
+  std::vector<Json> states;
+  for (const std::string& folder : run_directories()) read_states_in(folder, clock, states);
+  return states;
+}
+
+}  // namespace derate

@@ -1,0 +1,59 @@
+// What a running governor tells others: a small JSON file, renamed into place each second, that
+// `derate status` and `derate top` read.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "core/record.h"
+#include "govern/governor.h"
+
+namespace derate {
+
+// Why an ungoverned GPU runs at its clock, from what the driver says.
+std::string driver_reason(const Sample& sample);
+
+// One GPU as a governor sees it now. An empty policy: it is only observed.
+struct GpuView {
+  const Capability& capability;
+  const Record& record;
+  std::string policy;
+  bool dry_run = false;
+  std::optional<double> promise;  // performance; empty: none
+  std::string promise_from;       // empty: the policy's own
+};
+nlohmann::ordered_json gpu_state(const GpuView& view);
+
+class StateFile {
+ public:
+  // In the run directory: `name`, or "OWNER-PID.json".
+  StateFile(Clock& clock, std::string owner, const std::string& name = {});
+  StateFile(const StateFile&) = delete;
+  StateFile& operator=(const StateFile&) = delete;
+  ~StateFile();  // removes the file
+
+  // True once a second: time to publish.
+  bool due();
+  // `extra`: keys beside "gpus". A failure to write is told once on standard error and is not an
+  // error of the governor.
+  void publish(nlohmann::ordered_json gpus, const nlohmann::ordered_json& extra);
+
+ private:
+  Clock& clock_;
+  std::string owner_, path_;
+  Instant next_{};
+  bool written_ = false, complained_ = false;
+};
+
+// The states that live governors of this machine have published in the last seconds.
+std::vector<nlohmann::ordered_json> read_states(Clock& clock);
+
+// A sentence for each governor that lives and has published nothing for longer than that: what it
+// governs is not known, and it is not nobody.
+std::vector<std::string> silent_governors(Clock& clock);
+
+}  // namespace derate

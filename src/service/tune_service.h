@@ -1,0 +1,182 @@
+// Jobs that recur, over the client socket: the edge of tune/trial_book. It measures what trials
+// cost with the samples that the daemon takes anyway, keeps the book in a file, and hands GPUs to
+// whoever turns their knob. One thread; nothing here waits.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "service/command_router.h"
+#include "service/energy_service.h"
+#include "store/tune_store.h"
+#include "tune/messages.h"
+#include "tune/trial_book.h"
+#include "tune/trial_rate.h"
+
+namespace derate {
+
+// A GPU that trials can have.
+struct TuneGpu {
+  GpuId id;
+  std::string chip;
+  std::optional<Watts> highest_limit;
+};
+
+// For whoever turns the knob of a trial's GPUs.
+struct KnobTrial {
+  std::int64_t trial = 0;
+  std::vector<std::string> gpus;  // UUIDs
+  std::string knob;               // power-limit or clock
+  Selector selector;
+  Watts max_power{};  // the GPUs' highest limits, summed
+  // What was measured of the same work before, ascending by setting; work counts epochs, or steps
+  // for a trial of no job.
+  std::vector<KnobReading> known;
+};
+
+struct KnobState {
+  std::string what;  // for people: "150 W, the best of 4"
+  double profiling_cost = 0;
+  // J, of a unit of work at the setting chosen and at the highest; empty before they are known.
+  std::optional<double> unit_cost, highest_unit_cost;
+  std::vector<KnobReading> readings;  // to be kept
+};
+
+// What a trial's work is counted in.
+enum class WorkUnit : std::uint8_t { epochs = 1, steps = 2 };
+
+// What the desk asks of it; where it is empty, limits and clocks are left alone.
+struct KnobHands {
+  // Errors: why it is not turned; the trial goes on all the same.
+  std::function<Result<void>(const KnobTrial& trial)> begin;
+  // How far the trial is, as its client said; a count in another unit begins anew.
+  std::function<void(std::int64_t trial, WorkUnit unit, double done)> update;
+  std::function<KnobState(std::int64_t trial)> state;
+  // The trial has ended, however it did: the GPUs are given back.
+  std::function<void(std::int64_t trial)> end;
+};
+
+// Who may have knobs turned for them.
+struct TuneRules {
+  bool everyone = false;
+  Duration lease = std::chrono::seconds(60);
+};
+
+struct TuneDeskOptions {
+  std::string file;  // empty: nothing is kept
+  TuneRules rules = {};
+  // Draws what nobody can guess.
+  std::function<std::string()> token = random_token;
+  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
+  std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
+  KnobHands knob = {};
+
+  static std::string random_token();
+};
+
+class TuneDesk {
+ public:
+  // What is told is in the file when it is answered, or with the next step(): what came so soon
+  // after the last write is written together.
+  static constexpr Duration kKeepEvery = std::chrono::milliseconds(100);
+  // A disk that is full is not asked in every round.
+  static constexpr Duration kRetryEvery = std::chrono::seconds(1);
+  // A file that others have locked is no news before that.
+  static constexpr Duration kBusyPatience = std::chrono::seconds(5);
+
+  using Json = nlohmann::ordered_json;
+  // A trial whose user has had no process on each of its GPUs for that long is given up, and until
+  // there was one no limit or clock is turned for it. Root and the daemon's own user need none.
+  static constexpr Duration kWorkPatience = std::chrono::seconds(60);
+
+  // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
+  TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options);
+  ~TuneDesk();  // writes what waits
+  TuneDesk(const TuneDesk&) = delete;
+  TuneDesk& operator=(const TuneDesk&) = delete;
+
+  void rules(const TuneRules& rules);
+  // The GPUs that are open now, in the order of EnergyDesk::here().
+  void here(std::vector<TuneGpu> gpus);
+  // Once a round: gives up whose client is silent, takes up again what ran before a restart.
+  void step();
+  // Every knob is let go, because GPUs are; trials go on.
+  void let_go();
+
+  const TrialBook& book() const { return book_; }
+
+ private:
+  // What a running trial is measured by.
+  struct Meter {
+    Watts max_power{};
+    double eta = 0;
+    JobSpec work;                                                // what is asked of the knob
+    bool works = false;                                          // its user has, on its GPUs
+    Instant worked{};                                            // when that was last seen
+    bool knob = false;                                           // it is turned
+    std::string knob_why;                                        // else why not
+    bool open = false;                                           // its window is
+    double cost_before = 0, energy_before = 0, time_before = 0;  // a restart
+    std::optional<double> epochs_first, cost_first;              // at its first report
+    std::optional<double> done;                                  // work, as the knob is told of it
+    std::optional<TuneProfileKey> profile;  // what is measured of the knob is kept under
+  };
+
+  Result<Json> handle(const Json& request, const Peer& peer);
+  Result<Json> obey(const JobCreate& request, const Peer& peer);
+  Result<Json> obey(const JobShow& request, const Peer& peer);
+  Result<Json> obey(const JobList& request, const Peer& peer);
+  Result<Json> obey(const JobRemove& request, const Peer& peer);
+  Result<Json> obey(const TrialStart& request, const Peer& peer);
+  Result<Json> obey(const TrialReport& request, const Peer& peer);
+  Result<Json> obey(const TrialEnd& request, const Peer& peer);
+  Result<Json> obey(const TrialRenew& request, const Peer& peer);
+
+  Result<std::vector<TuneGpu>> choose(const std::string& gpus) const;
+  std::optional<std::vector<TuneGpu>> gpus_of(const BookTrial& trial) const;
+  Result<JobSpec> work_of(const TrialStart& request) const;
+  Result<Watts> max_power_of(const std::vector<TuneGpu>& gpus, double eta) const;
+  void begin_measuring(const BookTrial& trial, Meter meter);
+  Meter meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus, const JobSpec& work) const;
+  bool works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const;
+  void look_for_work();
+  void make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid);
+  void give_up(std::int64_t id, const std::string& why);
+  void take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
+  void take_up(const BookTrial& trial);
+  void end_measuring(std::int64_t id);
+  void keep_profile(std::int64_t id, const Meter& meter, const KnobState& state);
+  TrialPaid paid(const BookTrial& trial, std::optional<double> epochs);
+  bool may_turn(std::uint32_t uid) const;
+  void load();
+  void look_after();
+  void keep();
+  void keep_soon();
+  Result<void> check_room(std::uint32_t uid);
+  void note(const Result<void>& done);
+  TrialView view(const BookTrial& trial) const;
+  JobView view(const BookJob& job) const;
+
+  Clock& clock_;
+  EnergyDesk& energy_;
+  TuneDeskOptions options_;
+  TuneRules rules_;
+  TrialBook book_;
+  std::unique_ptr<TuneStore> store_;  // null: nothing is kept
+  int generation_ = 0;
+  bool failing_ = false;
+  Instant tell_again_ = Instant::min();
+  std::optional<Instant> kept_, busy_since_;
+  TrialRate rate_;
+  std::vector<TuneGpu> gpus_;
+  std::map<std::int64_t, Meter> meters_;  // of the running ones
+};
+
+}  // namespace derate

@@ -1,0 +1,162 @@
+// Brings together who works on the GPUs, what they say and what they were promised, and tells the
+// governor: the edge of govern/beat_book and govern/job_classes. One thread; nothing here waits:
+// what the machine is asked is asked beside it, and what is not known yet comes in a later round.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/background_worker.h"
+#include "base/clock.h"
+#include "device/telemetry_source.h"
+#include "govern/beat_book.h"
+#include "integ/process_facts.h"
+#include "service/beat_socket.h"
+
+namespace derate {
+
+class WorkDesk {
+ public:
+  struct Options {
+    // Asked beside this thread, which never waits for them; they may outlive the desk.
+    ProcessReaders readers = {};
+    // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
+    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    Aside::Where where = Aside::Where::on_a_thread;
+  };
+  static constexpr Duration kListEvery = std::chrono::seconds(1);
+  // Beats that wait until it is known who sent them.
+  static constexpr std::size_t kMostWaiting = 1024;
+  // Environments that are read at a time; one that is not read by then is given up, and its thread
+  // with it, so many times.
+  static constexpr std::size_t kMostWords = 64;
+  static constexpr Duration kWordPatience = std::chrono::seconds(5);
+  static constexpr int kMostStuck = 8;
+  // A user who could not be looked up is tried again.
+  static constexpr Duration kUsersAgain = std::chrono::minutes(1);
+
+  // A GPU of the governor; the policy's own delta is empty where it promises nothing.
+  struct Gpu {
+    TelemetrySource* source = nullptr;
+    std::uint64_t opening = 0;  // another source has another number, were it at the same address
+    std::optional<Fraction> policy_delta = {};
+  };
+
+  explicit WorkDesk(Clock& clock) : WorkDesk(clock, Options{}) {}
+  WorkDesk(Clock& clock, Options options);
+
+  // Those of the settings. Users are looked up anew; meanwhile a user who was known stays that.
+  void rules(const Settings& settings);
+  // Waits so long for users to be looked up: for who has no loop yet that could be late.
+  void await_users(Duration patience);
+  // Processes are listed that often, and never more than once a second.
+  void list_every(Duration every) { list_every_ = std::max(kListEvery, every); }
+  // The command that governs these GPUs for its time: it stands for jobs that are no processes, and
+  // works on all GPUs while no process of its own is seen on any.
+  void command(std::int64_t pid);
+
+  void hear(std::string_view text, const BeatServer::Sender& sender);
+  // Before a round: what has become known of the work on each GPU, in their order.
+  const std::vector<GpuWork>& update(std::span<const Gpu> gpus);
+  // After a round: begins to list processes when it is time, so that the list is there at the next.
+  void begin_listing(std::span<const Gpu> gpus);
+
+  // Whether the GPU with that UUID has a process of the user, as it was last listed.
+  bool works_on(const std::string& gpu, std::uint32_t uid) const;
+
+  // The batch job that a listed process is said to be of; empty: nobody said.
+  std::string job_of(std::int64_t pid) const;
+  // Counts of beats, for the state file.
+  nlohmann::ordered_json beats_json() const;
+
+ private:
+  struct Listing {
+    std::optional<std::uint64_t> opening;
+    bool under_way = false;
+    Instant listed{};
+    std::vector<GpuProcess> processes;
+  };
+  // A process in the last lists.
+  struct Known {
+    ProcessFacts facts;  // `asked`: its environment's word, else what was said of it
+    enum class Reading { wanted, under_way, over } environment = Reading::wanted;
+    std::string own_word;
+    BeatBook::Announced said;
+    std::string told;  // a word that is not understood
+  };
+  struct Word {
+    std::int64_t pid = 0;
+    std::uint64_t started = 0;
+    std::future<std::string> asked;
+    Instant since{};  // when its turn began
+  };
+  struct Heard {
+    BeatMessage message;
+    BeatServer::Sender sender;
+    std::int64_t pid = 0;  // of whom it is
+  };
+  using Facts = std::map<std::int64_t, ProcessFacts>;
+  struct NewlyListed {
+    ProcessFacts facts;
+    std::future<std::string> asked;  // of its environment; invalid: not asked
+  };
+  using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
+
+  void collect(std::span<const Gpu> gpus);
+  void forget_unlisted();
+  void ask_listed();
+  void collect_listed();
+  void ask_words();
+  void collect_words();
+  void settle_word(Known& known);
+  void take_announcements();
+  void ask_senders();
+  void collect_senders();
+  void ask_users();
+  void collect_users();
+  void apply_users();
+  std::vector<std::int64_t> listed_pids() const;
+  std::vector<GpuTenants> tenants(std::span<const Gpu> gpus) const;
+  std::vector<Tenant> tenants_of(const Listing& listing) const;
+  const ProcessFacts* command_facts() const;
+  void add_command(std::vector<GpuTenants>& gpus) const;
+
+  Clock& clock_;
+  Options options_;
+  RulesOfSettings rules_;
+  std::map<std::string, std::optional<std::uint32_t>> users_;  // by name; empty: none such
+  std::future<Users> asked_users_;
+  std::optional<Instant> users_again_;
+  Duration list_every_ = kListEvery;
+  std::int64_t command_ = 0;
+  BeatBook book_;
+  std::vector<Listing> listings_;
+  std::map<std::int64_t, Known> known_;
+  std::future<std::vector<NewlyListed>> listed_;  // processes that are new in the lists
+  std::shared_ptr<Aside> listed_words_;           // where their environments were asked for
+  std::deque<Word> words_;                        // as they are being read
+  int stuck_ = 0;
+  std::deque<Heard> waiting_;
+  std::size_t asked_for_ = 0;  // of `waiting_`, from its front, in `senders_`
+  std::future<Facts> senders_;
+  std::shared_ptr<KnownSpeakers> speakers_;  // for `facts_aside_` alone
+  std::optional<Instant> next_listing_;
+  std::vector<GpuTenants> tenants_;  // that `work_` was made of
+  std::vector<GpuWork> work_;
+  bool news_ = true;  // since `work_` was made
+  // What may hang holds up no other: what stat and status say, environments, names of users.
+  Aside facts_aside_, users_aside_;
+  std::shared_ptr<Aside> words_aside_;
+};
+
+}  // namespace derate

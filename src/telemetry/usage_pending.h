@@ -1,0 +1,37 @@
+// Energy that is still to be kept: added up by minute until it is written.
+#pragma once
+
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "attrib/gpu_attribution.h"
+#include "attrib/settle.h"
+#include "store/usage_store.h"
+
+namespace derate {
+
+class UsagePending {
+ public:
+  // Where nothing can be written for long, the oldest are given up.
+  static constexpr std::size_t kMost = 100'000;
+
+  // A tick that ended at `now`.
+  void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now);
+  // What could not be written.
+  void add(UsageRows rows);
+  // All of it, which is no longer pending.
+  UsageRows take();
+  bool empty() const { return boards_.empty(); }
+  std::size_t given_up() const { return given_up_; }
+
+ private:
+  using Tenant = std::tuple<WallTime, std::string, std::string, std::string>;
+  void add(UsageRow row);
+
+  std::map<Tenant, UsageRow> tenants_;  // by minute, GPU, key and labels
+  std::map<std::pair<WallTime, std::string>, UsageBoardRow> boards_;
+  std::size_t given_up_ = 0;
+};
+
+}  // namespace derate

@@ -1,0 +1,191 @@
+#include "terminal/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+bool is_terminal(int fd) {
+  const char* term = std::getenv("TERM");
+  const char* no_color = std::getenv("NO_COLOR");
+  return ::isatty(fd) != 0 && term != nullptr && std::string_view(term) != "dumb" &&
+         (no_color == nullptr || *no_color == '\0');
+}
+
+const char* escape_of(Tone tone) {
+  switch (tone) {
+    case Tone::plain:
+      return "";
+    case Tone::good:
+      return "\033[32m";
+    case Tone::bad:
+      return "\033[31m";
+    case Tone::dim:
+      return "\033[2m";
+    case Tone::strong:
+      return "\033[1m";
+  }
+  return "";
+}
+
+std::string padded(const std::string& text, std::size_t width, bool left) {
+  const std::string blanks(width - std::min(width, display_width(text)), ' ');
+  return left ? text + blanks : blanks + text;
+}
+
+constexpr std::string_view kEscape = "\033[", kToneEnd = "\033[0m";
+
+bool colours() {
+  static const bool out = is_terminal(STDOUT_FILENO);
+  return out;
+}
+
+// The colour that a text begins with; empty for none of ours.
+std::string_view colour_of(std::string_view text) {
+  if (text.starts_with(kToneEnd)) return kToneEnd;
+  for (const Tone tone : {Tone::good, Tone::bad, Tone::dim, Tone::strong})
+    if (text.starts_with(escape_of(tone))) return escape_of(tone);
+  return {};
+}
+
+// errno of the first write to standard output that failed.
+int g_output_error = 0;
+
+}  // namespace
+
+std::string shown_text(std::string_view text, bool with_colours) {
+  std::string out;
+  while (!text.empty()) {
+    const auto colour = with_colours ? colour_of(text) : std::string_view();
+    out += colour;
+    text.remove_prefix(colour.size());
+    if (!colour.empty()) continue;
+    const auto end = with_colours ? text.find(kEscape, 1) : text.npos;
+    out += printing_text(text.substr(0, end), Lines::many);
+    text.remove_prefix(std::min(end, text.size()));
+  }
+  return out;
+}
+
+void write_text(std::FILE* file, const std::string& text) {
+  write_raw(file, shown_text(text, file == stdout && colours()));
+}
+
+void write_raw(std::FILE* file, const std::string& text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (!written && file == stdout && g_output_error == 0) g_output_error = errno;
+}
+
+Result<void> finish_output() {
+  if (std::fflush(stdout) != 0 && g_output_error == 0) g_output_error = errno;
+  if (g_output_error == 0) return {};
+  return Error{Errc::io,
+               fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
+}
+
+std::size_t display_width(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  }));
+}
+
+std::string toned(const std::string& text, Tone tone) {
+  if (!colours() || tone == Tone::plain) return text;
+  return escape_of(tone) + text + std::string(kToneEnd);
+}
+
+void Table::add(std::vector<std::string> cells, Tone tone) {
+  cells.resize(headings_.size());
+  for (std::string& cell : cells) cell = printing_text(cell);
+  rows_.push_back({std::move(cells), tone});
+}
+
+std::string Table::text() const {
+  std::vector<std::string> headings = headings_;
+  std::vector<bool> left(headings.size(), false);
+  std::vector<std::size_t> widths(headings.size(), 0);
+  for (std::size_t i = 0; i < headings.size(); ++i) {
+    left[i] = i == 0 || headings[i].starts_with('<');
+    if (headings[i].starts_with('<')) headings[i].erase(0, 1);
+    widths[i] = display_width(headings[i]);
+    for (const Row& row : rows_)
+      if (!row.cells.empty()) widths[i] = std::max(widths[i], display_width(row.cells[i]));
+  }
+  const auto line = [&](const std::vector<std::string>& cells) {
+    std::string out;
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      out += (i == 0 ? "" : "  ") + padded(cells[i], widths[i], left[i]);
+    out.erase(out.find_last_not_of(' ') + 1);
+    return out;
+  };
+  std::string out = toned(line(headings), Tone::dim) + "\n";
+  for (const Row& row : rows_)
+    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.tone) + "\n";
+  return out;
+}
+
+std::string percent_text(double share, int digits) {
+  return fmt::format("{:.{}f} %", share * 100, digits);
+}
+
+std::string signed_percent_text(double share, int digits) {
+  return fmt::format("{:+.{}f} %", share * 100, digits);
+}
+
+std::string worst_text(double loss, const std::string& app) {
+  return loss > 0 ? fmt::format("{} {}", percent_text(loss), app) : percent_text(loss);
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? "\"\"" : std::string(1, c);
+  return out + '"';
+}
+
+std::string duration_text(Duration time) {
+  const double s = seconds(time);
+  if (s < 60) return fmt::format("{:.1f} s", s);
+  const long whole = std::lround(s);
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+void Progress::show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before) {
+  if (!is_terminal(STDERR_FILENO) || all == 0) return;
+  std::string left;
+  if (done > before && elapsed > std::chrono::seconds(1)) {
+    const double rest =
+        seconds(elapsed) * static_cast<double>(all - done) / static_cast<double>(done - before);
+    left = fmt::format(", {} left", duration_text(from_seconds(rest)));
+  }
+  write_raw(stderr, fmt::format("\r\033[K{}: {} of {}{}", printing_text(what_), done, all, left));
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void Progress::clear() {
+  if (shown_) write_raw(stderr, "\r\033[K");
+  shown_ = false;
+}
+
+void print_json(const Json& document) {
+  write_text(stdout, printing_json(json_text(document, 2)) + "\n");
+}
+
+void print_json_line(const Json& document) {
+  write_text(stdout, printing_json(json_text(document)) + "\n");
+  std::fflush(stdout);
+}
+
+}  // namespace derate
