@@ -5,16 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "device/sim/baseline_gpu.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/ledger.h"
 
 namespace derate::cli {
-
-// What max-freq would have done with the same work at the same time, on a simulated twin.
-struct Twin {
-  double performance = 1;    // work done / the twin's
-  double energy_saving = 0;  // of the energy for the same work
-};
 
 struct GpuSummary {
   Capability capability;

@@ -40,21 +40,21 @@ struct DaemonOptions {
 void tell(const std::string& text) { tell_line("derated", text); }
 
 WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
-  WorkerOptions out{.journal = Journal(journal_directory()),
-                    .life = current_life(),
-                    .audit = AuditLog(audit_file())};
-  out.state_file = "state.json";
-  out.models = {model_file(), simulated_model_file()};
-  out.tune_file = tune_file();
-  out.attribution.name = machine_namer(settings.pod_resources, tell);
-  out.attribution.file = usage_file();
-  out.open = [](const std::string& choice) -> OpeningPoll {
+  WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
+  out.fleet.journal = Journal(journal_directory());
+  out.fleet.life = current_life();
+  out.fleet.run_folder = run_directory();
+  out.fleet.audit = AuditLog(audit_file());
+  out.fleet.open = [](const std::string& choice) -> OpeningPoll {
     auto opening = std::make_shared<Opening>(choice, kLoopPatience);
     return [opening] { return opening->poll(); };
   };
-  out.lease = [&link](const std::string& uuid) { return link.lease(uuid); };
-  out.release = [&link](const std::string& uuid) { link.release(uuid); };
-  out.tell = tell;
+  out.fleet.leases = {[&link](const std::string& uuid) { return link.lease(uuid); },
+                      [&link](const std::string& uuid) { link.release(uuid); }};
+  out.fleet.tell = tell;
+  out.tune_file = tune_file();
+  out.attribution.name = machine_namer(settings.pod_resources, tell);
+  out.attribution.file = usage_file();
   return out;
 }
 
@@ -68,10 +68,10 @@ Result<Records> open_records(const std::string& path) {
 
 void note_records(WorkerOptions& worker, Records& records) {
   if (!records) return;
-  worker.note = [&records, failed = false](const Record& record) mutable {
-    const auto written = records->add(record);
+  worker.sinks.push_back([&records, failed = false](const GpuRecord& each) mutable {
+    const auto written = records->add(each.record);
     if (!written.ok() && !std::exchange(failed, true)) tell(written.error().message);
-  };
+  });
 }
 
 // Without it everything goes on but heartbeats.

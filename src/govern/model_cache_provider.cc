@@ -7,7 +7,7 @@
 namespace derate {
 
 // One kind of GPU's part of a file.
-class ModelShelf::View final : public ModelCache {
+class ModelCacheProvider::View final : public ModelCache {
  public:
   View(SqliteModelCache& file, std::string path, std::string chip, Megahertz highest, Use use)
       : file_(file), path_(std::move(path)), chip_(std::move(chip)), highest_(highest), use_(use) {}
@@ -36,13 +36,14 @@ class ModelShelf::View final : public ModelCache {
   Use use_;
 };
 
-ModelShelf::ModelShelf(const ModelFiles& files, const Clock& clock,
-                       const SqliteModelCache::Tell& tell)
+ModelCacheProvider::ModelCacheProvider(const ModelFiles& files, const Clock& clock,
+                                       const SqliteModelCache::Tell& tell)
     : files_(files), real_(files.real, clock, tell), simulated_(files.simulated, clock, tell) {}
 
-ModelShelf::~ModelShelf() = default;
+ModelCacheProvider::~ModelCacheProvider() = default;
 
-ModelCache* ModelShelf::of(const Capability& capability, const Envelope& envelope, Use use) {
+ModelCache* ModelCacheProvider::of(const Capability& capability, const Envelope& envelope,
+                                   Use use) {
   const bool simulated = is_simulated(capability.id);
   const std::string& path = simulated ? files_.simulated : files_.real;
   if (path.empty()) return nullptr;

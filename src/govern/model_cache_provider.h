@@ -19,14 +19,15 @@ struct ModelFiles {
   std::string real, simulated;
 };
 
-class ModelShelf {
+class ModelCacheProvider {
  public:
   // Learns and keeps, or only knows what is there already.
   enum class Use { keep, recall };
 
   // `clock` outlives it.
-  ModelShelf(const ModelFiles& files, const Clock& clock, const SqliteModelCache::Tell& tell = {});
-  ~ModelShelf();
+  ModelCacheProvider(const ModelFiles& files, const Clock& clock,
+                     const SqliteModelCache::Tell& tell = {});
+  ~ModelCacheProvider();
 
   // For a policy on this GPU; as long as the shelf. Gives only models that are relative to the same
   // highest clock. A chip that has no facts is known by its product's name. Null: nothing is kept.

@@ -91,17 +91,32 @@ void put_work(Json& json, const Record& record) {
   json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
 }
 
+void put_promise(Json& json, const ManagedGpu& gpu) {
+  const ChosenPolicy& policy = gpu.policy()->policy;
+  const auto promise = promised_performance(policy, gpu.last->estimate.work);
+  if (!promise) return;
+  json["promised_performance_ratio"] = *promise;
+  if (!policy.info->as_published && !gpu.promise_from.empty())
+    json["promise_from"] = gpu.promise_from;
+}
+
+void put_trouble(Json& json, const ManagedGpu& gpu) {
+  if (gpu.trouble)
+    json["trouble"] = gpu.trouble->message;
+  else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
+    json["trouble"] = gpu.leftover.left_alone;
+}
+
 }  // namespace
 
-Json gpu_state(const GpuView& view) {
-  const auto& [capability, record, policy, dry_run, promise, promise_from] = view;
-  Json json = {
-      {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
-  if (policy.empty()) {
+Json gpu_state(const ManagedGpu& gpu) {
+  const Record& record = *gpu.last;
+  Json json = {{"index", gpu.id().index}, {"uuid", gpu.uuid()}, {"name", gpu.id().name}};
+  if (!gpu.governed) {
     json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
   } else {
-    json["policy"] = policy;
-    json["dry_run"] = dry_run;
+    json["policy"] = gpu.policy_name();
+    json["dry_run"] = gpu.policy() != nullptr && gpu.policy()->dry_run;
     json["rule"] = to_string(record.clamped.rule);
     json["reason"] =
         describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
@@ -111,8 +126,7 @@ Json gpu_state(const GpuView& view) {
     if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
     if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
     put(json, "expected_performance_ratio", record.decision.expected_performance);
-    if (promise) json["promised_performance_ratio"] = *promise;
-    if (promise && !promise_from.empty()) json["promise_from"] = promise_from;
+    if (gpu.policy() != nullptr) put_promise(json, gpu);
   }
   if (record.sample) {
     put(json, "sm_clock_mhz", record.sample->sm_clock);
@@ -124,6 +138,7 @@ Json gpu_state(const GpuView& view) {
     json["error"] = record.sample_error;
   }
   put_work(json, record);
+  put_trouble(json, gpu);
   return json;
 }
 

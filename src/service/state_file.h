@@ -10,23 +10,15 @@
 
 #include "base/clock.h"
 #include "core/record.h"
-#include "govern/governor.h"
+#include "govern/fleet/managed_gpu.h"
 
 namespace derate {
 
 // Why an ungoverned GPU runs at its clock, from what the driver says.
 std::string driver_reason(const Sample& sample);
 
-// One GPU as a governor sees it now. An empty policy: it is only observed.
-struct GpuView {
-  const Capability& capability;
-  const Record& record;
-  std::string policy;
-  bool dry_run = false;
-  std::optional<double> promise;  // performance; empty: none
-  std::string promise_from;       // empty: the policy's own
-};
-nlohmann::ordered_json gpu_state(const GpuView& view);
+// One GPU as its governor sees it now; it has had a record.
+nlohmann::ordered_json gpu_state(const ManagedGpu& gpu);
 
 class StateFile {
  public:

@@ -15,6 +15,9 @@
 namespace derate {
 namespace {
 
+// Of a trial, among the GPUs that are tuned.
+std::string tuning_name(std::int64_t trial) { return fmt::format("trial {}", trial); }
+
 // Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
 // and everybody may ask.
 constexpr std::size_t kMostShown = 50;
@@ -190,14 +193,19 @@ void TuneDesk::end_measuring(std::int64_t id) {
   const auto at = meters_.find(id);
   if (at == meters_.end()) return;
   if (at->second.knob) {
-    if (options_.knob.state) keep_profile(id, at->second, options_.knob.state(id));
-    if (options_.knob.end) options_.knob.end(id);
+    if (const auto state = options_.gpus->tuning(tuning_name(id))) keep_profile(at->second, *state);
+    give_back(id);
   }
   (void)energy_.windows().cancel(EnergyDesk::kOwn, window_name(id)).ok();
   meters_.erase(at);
 }
 
-void TuneDesk::keep_profile(std::int64_t, const Meter& meter, const KnobState& state) {
+// An operator's `release` may have ended it.
+void TuneDesk::give_back(std::int64_t id) {
+  (void)options_.gpus->give_back_tuned(tuning_name(id)).ok();
+}
+
+void TuneDesk::keep_profile(const Meter& meter, const TuningState& state) {
   if (store_ == nullptr || !meter.profile || state.readings.empty()) return;
   std::vector<TuneReadingRow> rows;
   for (const KnobReading& reading : state.readings)
@@ -223,8 +231,8 @@ TrialPaid TuneDesk::paid(const BookTrial& trial, std::optional<double> epochs) {
   out.time_s = meter.time_before + seconds(time);
   out.cost = meter.cost_before + cost_of(meter.eta, meter.max_power, energy, time).value();
   const double now = epochs.value_or(trial.trial.epochs);
-  if (meter.knob && options_.knob.state) {
-    const KnobState state = options_.knob.state(id);
+  if (meter.knob) {
+    const TuningState state = options_.gpus->tuning(tuning_name(id)).value_or(TuningState{});
     out.profiling_cost = state.profiling_cost;
     // Of work as the knob counts it to epochs.
     const double an_epoch = now > 0 ? meter.done.value_or(0) / now : 0;
@@ -311,21 +319,19 @@ void TuneDesk::take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpu
   if (!may_turn(uid))
     return left_alone(fmt::format(
         "user {} may have none turned ([tune] users = \"root\" in the configuration)", uid));
-  if (!options_.knob.begin) return left_alone("this daemon turns none for trials");
+  if (options_.gpus == nullptr) return left_alone("this daemon turns none for trials");
   if (!meter.works)
     return left_alone(fmt::format("until user {} has a process on each of the GPUs, for {:.0f} s",
                                   uid, seconds(kWorkPatience)));
   const std::string model = work.name.empty() ? work.model : model_of(work);
   if (!model.empty()) meter.profile = {gpus.front().chip, model, work.knob, trial.trial.batch_size};
-  KnobTrial knob{.trial = trial.trial.id,
-                 .gpus = trial.gpus,
-                 .knob = work.knob,
-                 .selector = selector_of(work),
-                 .max_power = meter.max_power};
+  const auto knob = parse_knob(work.knob);
+  if (!knob.ok()) return left_alone(knob.error().message);
+  TuningPlan plan{.gpus = trial.gpus, .knob = *knob, .selector = selector_of(work)};
   if (meter.profile && store_ != nullptr)
     if (const auto known = store_->profile(*meter.profile); known.ok())
-      knob.known = readings_of(*known);
-  const auto begun = options_.knob.begin(knob);
+      plan.known = readings_of(*known);
+  const auto begun = options_.gpus->take_for_tuning(tuning_name(trial.trial.id), plan);
   meter.knob = begun.ok();
   if (!begun.ok()) left_alone(begun.error().message);
 }
@@ -333,7 +339,7 @@ void TuneDesk::take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpu
 void TuneDesk::let_go() {
   for (auto& [id, meter] : meters_) {
     if (!meter.knob) continue;
-    if (options_.knob.end) options_.knob.end(id);
+    give_back(id);
     meter.knob = false;
     meter.knob_why = "left alone: the GPUs were given back";
   }
@@ -487,9 +493,11 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialReport& request, const Peer& pe
     at->second.done = done;
   const BookTrial* trial =
       TRY(book_.report(request.trial, caller, progress, paid(before, request.epoch), clock_.now()));
-  if (const auto at = meters_.find(request.trial);
-      at != meters_.end() && at->second.knob && options_.knob.update && done)
-    options_.knob.update(request.trial, unit, *done);
+  if (const auto at = meters_.find(request.trial); at != meters_.end() && at->second.knob && done)
+    (void)options_.gpus
+        ->tell_work(tuning_name(request.trial),
+                    {static_cast<std::uint64_t>(unit), *done, clock_.now()})
+        .ok();
   return answer_json(view(*trial));
 }
 
@@ -515,6 +523,11 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialRenew& request, const Peer& pee
 }
 
 // --- what is told --------------------------------------------------------------------------------
+
+std::string TuneDesk::knob_text(std::int64_t id) const {
+  const auto state = options_.gpus->tuning(tuning_name(id));
+  return state ? state->what : "given back";
+}
 
 TrialView TuneDesk::view(const BookTrial& trial) const {
   const Trial& t = trial.trial;
@@ -542,9 +555,7 @@ TrialView TuneDesk::view(const BookTrial& trial) const {
   if (t.state != TrialState::running) return out;
   out.lease_seconds = seconds(book_.lease());
   if (const auto at = meters_.find(t.id); at != meters_.end())
-    out.knob = !at->second.knob      ? at->second.knob_why
-               : options_.knob.state ? options_.knob.state(t.id).what
-                                     : "turned";
+    out.knob = at->second.knob ? knob_text(t.id) : at->second.knob_why;
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "govern/fleet/tuned_gpus.h"
 #include "service/command_router.h"
 #include "service/energy_service.h"
 #include "store/tune_store.h"
@@ -28,39 +29,8 @@ struct TuneGpu {
   std::optional<Watts> highest_limit;
 };
 
-// For whoever turns the knob of a trial's GPUs.
-struct KnobTrial {
-  std::int64_t trial = 0;
-  std::vector<std::string> gpus;  // UUIDs
-  std::string knob;               // power-limit or clock
-  Selector selector;
-  Watts max_power{};  // the GPUs' highest limits, summed
-  // What was measured of the same work before, ascending by setting; work counts epochs, or steps
-  // for a trial of no job.
-  std::vector<KnobReading> known;
-};
-
-struct KnobState {
-  std::string what;  // for people: "150 W, the best of 4"
-  double profiling_cost = 0;
-  // J, of a unit of work at the setting chosen and at the highest; empty before they are known.
-  std::optional<double> unit_cost, highest_unit_cost;
-  std::vector<KnobReading> readings;  // to be kept
-};
-
 // What a trial's work is counted in.
 enum class WorkUnit : std::uint8_t { epochs = 1, steps = 2 };
-
-// What the desk asks of it; where it is empty, limits and clocks are left alone.
-struct KnobHands {
-  // Errors: why it is not turned; the trial goes on all the same.
-  std::function<Result<void>(const KnobTrial& trial)> begin;
-  // How far the trial is, as its client said; a count in another unit begins anew.
-  std::function<void(std::int64_t trial, WorkUnit unit, double done)> update;
-  std::function<KnobState(std::int64_t trial)> state;
-  // The trial has ended, however it did: the GPUs are given back.
-  std::function<void(std::int64_t trial)> end;
-};
 
 // Who may have knobs turned for them.
 struct TuneRules {
@@ -76,7 +46,8 @@ struct TuneDeskOptions {
   std::function<void(const std::string& text)> tell = [](const std::string&) {};
   // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
   std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
-  KnobHands knob = {};
+  // Who has the GPUs and outlives the desk; null: limits and clocks are left alone.
+  TunedGpus* gpus = nullptr;
 
   static std::string random_token();
 };
@@ -152,7 +123,9 @@ class TuneDesk {
   void take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
   void take_up(const BookTrial& trial);
   void end_measuring(std::int64_t id);
-  void keep_profile(std::int64_t id, const Meter& meter, const KnobState& state);
+  void give_back(std::int64_t id);
+  std::string knob_text(std::int64_t id) const;
+  void keep_profile(const Meter& meter, const TuningState& state);
   TrialPaid paid(const BookTrial& trial, std::optional<double> epochs);
   bool may_turn(std::uint32_t uid) const;
   void load();

@@ -159,22 +159,25 @@ class House {
 
   void start(const Settings& settings = {}) {
     worker.reset();
-    WorkerOptions options{.journal = journal(), .life = life, .audit = AuditLog(audit_file())};
-    options.state_file = "state.json";
+    WorkerOptions options{.state_file = "state.json"};
+    options.fleet.journal = journal();
+    options.fleet.life = life;
+    options.fleet.run_folder = folder + "/run";
+    options.fleet.audit = AuditLog(audit_file());
     options.models = models();
     options.tune_file = folder + "/state/tune.db";
-    options.open = [this](const std::string& choice) -> OpeningPoll {
+    options.fleet.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice, due = rounds + opens_later]() -> std::optional<Result<OpenGpus>> {
         if (rounds < due) return std::nullopt;
         return open(choice);
       };
     };
-    options.lease = [this](const std::string& uuid) {
+    options.fleet.leases.take = [this](const std::string& uuid) {
       return take_lease(folder + "/run", uuid, "the worker");
     };
     options.attribution = attribution;
-    options.tell = [this](const std::string& text) { told.push_back(text); };
-    options.note = [this](const Record& record) { note(record); };
+    options.fleet.tell = [this](const std::string& text) { told.push_back(text); };
+    options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.desk = desk;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     while (round() && !worker->running()) {

@@ -147,26 +147,28 @@ TEST_F(WorkerTuneOfTwo, WhichGpusHasToBeSaid) {
   EXPECT_TRUE(begin({{"gpus", "1"}})["ok"]);
 }
 
-// What hands of a knob are asked for.
-struct Hands {
+// GPUs that are never tuned, and remember what was asked of them.
+struct Hands final : TunedGpus {
   std::vector<std::string> said;
-  KnobHands hands() {
-    KnobHands out;
-    out.begin = [this](const KnobTrial& trial) -> Result<void> {
-      said.push_back("begin " + trial.knob + " " + std::to_string(trial.known.size()));
-      return {};
-    };
-    out.update = [this](std::int64_t, WorkUnit unit, double done) {
-      said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
-                     std::to_string(static_cast<int>(done)));
-    };
-    out.state = [](std::int64_t) {
-      KnobState state{.what = "150 W", .unit_cost = 2, .highest_unit_cost = 3};
-      state.readings = {{150, 1, Watts(140)}, {300, 1.1, Watts(250)}};
-      return state;
-    };
-    out.end = [this](std::int64_t) { said.emplace_back("end"); };
-    return out;
+  Result<void> take_for_tuning(const std::string&, const TuningPlan& plan) override {
+    said.push_back(std::string("begin ") + to_string(plan.knob) + " " +
+                   std::to_string(plan.known.size()));
+    return {};
+  }
+  Result<void> give_back_tuned(const std::string&) override {
+    said.emplace_back("end");
+    return {};
+  }
+  Result<void> tell_work(const std::string&, const Beat& done) override {
+    const auto unit = static_cast<WorkUnit>(done.source);
+    said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
+                   std::to_string(static_cast<int>(done.done)));
+    return {};
+  }
+  std::optional<TuningState> tuning(const std::string&) const override {
+    TuningState state{.what = "150 W", .unit_cost = 2, .highest_unit_cost = 3};
+    state.readings = {{150, 1, Watts(140)}, {300, 1.1, Watts(250)}};
+    return state;
   }
 };
 
@@ -178,7 +180,7 @@ TEST(TuneDesk, AKnobIsHandedOverForTheTimeOfATrial) {
   std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   {
-    TuneDesk desk(clock, clients, energy, {.file = folder + "/tune.db", .knob = hands.hands()});
+    TuneDesk desk(clock, clients, energy, {.file = folder + "/tune.db", .gpus = &hands});
     const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
     energy.here({id});
     desk.here({{id, "V100", Watts(300)}});
@@ -249,7 +251,7 @@ struct Place {
                 [this](const std::string& gpu, std::uint32_t uid) {
                   return working.contains({gpu, uid});
                 },
-            .knob = hands.hands()};
+            .gpus = &hands};
   }
   Json ask(const Json& request, std::uint32_t uid) {
     return parse_json(*clients.handle(json_text(request), {7, uid, uid}));
@@ -485,7 +487,7 @@ TEST(TuneDesk, EpochsBetweenStepsAreNoCountOfTheWork) {
   ClientDesk clients;
   EnergyDesk energy(clock, clients);
   Hands hands;
-  TuneDesk desk(clock, clients, energy, {.rules = {.everyone = true}, .knob = hands.hands()});
+  TuneDesk desk(clock, clients, energy, {.rules = {.everyone = true}, .gpus = &hands});
   const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
   energy.here({id});
   desk.here({{id, "V100", Watts(300)}});

@@ -12,10 +12,10 @@ void figures(const SimChip& chip, const std::string& app, const char* selector, 
   TuningPlan plan = house.plan();
   plan.selector = *parse_selector(selector);
   plan.knob = knob;
-  CHECK(house.worker->take_for_tuning("job", plan).ok());
+  CHECK(house.worker->fleet().take_for_tuning("job", plan).ok());
   const Instant begin = house.clock.now();
   const bool tuned = house.run_until_tuned(std::chrono::minutes(20));
-  const RunTuner& tuner = house.worker->tuned("job")->tuner();
+  const RunTuner& tuner = house.worker->fleet().tuned("job")->tuner();
   const auto best = tuner.best(), highest = tuner.reference();
   if (!tuned || !best || !highest)
     return fmt::print("{},{},{},{},not tuned\n", chip.name, app, selector, to_string(knob));

@@ -15,9 +15,9 @@ using namespace std::chrono_literals;
 
 TEST(TunedWorker, FindsTheLimitOfAJobAndGivesItBack) {
   TunedHouse house(1, "V100-SXM2", "GeMM");
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
   ASSERT_TRUE(house.run_until_tuned(3min));
-  const RunTuner& tuner = house.worker->tuned("job")->tuner();
+  const RunTuner& tuner = house.worker->fleet().tuned("job")->tuner();
   EXPECT_LT(house.sim(0).power_limit(), 300_W);
   EXPECT_EQ(house.sim(0).power_limit(), Watts(tuner.best()->setting));
   EXPECT_LE(excess(tuner, house.sim(0).chip(), "GeMM"), RunTuner::kTie);
@@ -25,21 +25,21 @@ TEST(TunedWorker, FindsTheLimitOfAJobAndGivesItBack) {
   EXPECT_TRUE(house.left()[0].power_written);
   const auto state = parse_json(*read_file(house.folder + "/run/state.json"));
   EXPECT_EQ(state["gpus"][0]["policy"], "tune");
-  EXPECT_TRUE(house.worker->give_back_tuned("job").ok());
+  EXPECT_TRUE(house.worker->fleet().give_back_tuned("job").ok());
   EXPECT_EQ(house.sim(0).power_limit(), 300_W);
   EXPECT_TRUE(house.left().empty());
-  EXPECT_EQ(house.worker->tuned("job"), nullptr);
+  EXPECT_EQ(house.worker->fleet().tuned("job"), nullptr);
   EXPECT_TRUE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
 }
 
 TEST(TunedWorker, AnotherLimitThanTheFactorysIsTheHighestAndComesBack) {
   TunedHouse house(1, "V100-SXM2", "GeMM");
   house.sim(0).set_power_limit(230_W);
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
-  EXPECT_EQ(house.worker->tuned("job")->tuner().options().search.settings.back(), 230);
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
+  EXPECT_EQ(house.worker->fleet().tuned("job")->tuner().options().search.settings.back(), 230);
   ASSERT_TRUE(house.run_until_tuned(3min));
   EXPECT_LT(house.sim(0).power_limit(), 230_W);
-  EXPECT_TRUE(house.worker->give_back_tuned("job").ok());
+  EXPECT_TRUE(house.worker->fleet().give_back_tuned("job").ok());
   EXPECT_EQ(house.sim(0).power_limit(), 230_W);
 }
 
@@ -48,22 +48,22 @@ TEST(TunedWorker, TunesAClockToo) {
   TuningPlan plan = house.plan();
   plan.knob = Knob::clock;
   plan.selector.kind = Selector::Kind::energy;
-  ASSERT_TRUE(house.worker->take_for_tuning("job", plan).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", plan).ok());
   ASSERT_TRUE(house.run_until_tuned(5min));
-  const RunTuner& tuner = house.worker->tuned("job")->tuner();
+  const RunTuner& tuner = house.worker->fleet().tuned("job")->tuner();
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_LE(tuner.readings().size(), 12u);
   EXPECT_LE(excess(tuner, house.sim(0).chip(), "gemm_bf16"), 0.02);
-  EXPECT_TRUE(house.worker->give_back_tuned("job").ok());
+  EXPECT_TRUE(house.worker->fleet().give_back_tuned("job").ok());
   EXPECT_FALSE(house.sim(0).locked());
 }
 
 // Both of its GPUs have the limit, and their joules are counted together.
 TEST(TunedWorker, AJobOnSeveralGpusHasOneLimit) {
   TunedHouse house(3, "V100-SXM2", "GeMM");
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan(2)).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan(2)).ok());
   ASSERT_TRUE(house.run_until_tuned(3min));
-  const RunTuner& tuner = house.worker->tuned("job")->tuner();
+  const RunTuner& tuner = house.worker->fleet().tuned("job")->tuner();
   EXPECT_EQ(house.sim(0).power_limit(), house.sim(1).power_limit());
   EXPECT_LT(house.sim(1).power_limit(), 300_W);
   EXPECT_EQ(house.sim(2).power_limit(), 300_W);
@@ -79,13 +79,13 @@ TEST(TunedWorker, WhatWasWantedThereComesBack) {
   ask({{"command", "policy-set"}, {"policy", "power-cap"}, {"set", {"watts=200"}}, {"gpus", "0"}});
   house.run(1s);
   ASSERT_EQ(house.sim(0).power_limit(), 200_W);
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
   // The limit that was found is the highest, not the one that the policy had set.
-  EXPECT_EQ(house.worker->tuned("job")->tuner().options().search.settings.back(), 300);
+  EXPECT_EQ(house.worker->fleet().tuned("job")->tuner().options().search.settings.back(), 300);
   house.run(1s);
   EXPECT_EQ(house.sim(0).power_limit(), 300_W);
   EXPECT_EQ(ask({{"command", "policy-set"}, {"policy", "max-freq"}, {"gpus", "0"}})["ok"], false);
-  ASSERT_TRUE(house.worker->give_back_tuned("job").ok());
+  ASSERT_TRUE(house.worker->fleet().give_back_tuned("job").ok());
   house.run(1s);
   EXPECT_EQ(house.sim(0).power_limit(), 200_W);
   EXPECT_TRUE(house.worker->stop().ok());
@@ -94,12 +94,12 @@ TEST(TunedWorker, WhatWasWantedThereComesBack) {
 
 TEST(TunedWorker, AnOperatorsReleaseEndsIt) {
   TunedHouse house(1, "V100-SXM2", "GeMM");
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
   ASSERT_TRUE(house.run_until_tuned(3min));
   EXPECT_EQ(parse_json(house.ask(R"({"command":"release"})"))["ok"], true);
-  EXPECT_EQ(house.worker->tuned("job"), nullptr);
+  EXPECT_EQ(house.worker->fleet().tuned("job"), nullptr);
   EXPECT_EQ(house.sim(0).power_limit(), 300_W);
-  EXPECT_EQ(house.worker->give_back_tuned("job").error().code, Errc::not_found);
+  EXPECT_EQ(house.worker->fleet().give_back_tuned("job").error().code, Errc::not_found);
 }
 
 TEST(TunedWorker, RefusesWhatItCannotTakeAndLeavesItAsItWas) {
@@ -125,7 +125,7 @@ TEST(TunedWorker, RefusesWhatItCannotTakeAndLeavesItAsItWas) {
 
 TEST(TunedWorker, GoesOnAfterAPauseAndAfterALostGpu) {
   TunedHouse house(1, "V100-SXM2", "GeMM");
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
   ASSERT_TRUE(house.run_until_tuned(3min));
   const Watts best = house.sim(0).power_limit();
   house.ask(R"({"command":"pause"})");
@@ -149,12 +149,12 @@ TEST(TunedWorker, GoesOnAfterAPauseAndAfterALostGpu) {
 TEST(TunedWorker, HearsTheBeatsOfTheJobsProcess) {
   TunedHouse house(1, "V100-SXM2", "GeMM");
   house.person(0, 77, 1000);
-  ASSERT_TRUE(house.worker->take_for_tuning("job", house.plan()).ok());
+  ASSERT_TRUE(house.worker->fleet().take_for_tuning("job", house.plan()).ok());
   for (int i = 0; i < 120; ++i) {
     house.beat(1000, 77, "done=" + std::to_string(house.sim(0).work_done()));
     house.run(1s);
   }
-  EXPECT_EQ(house.worker->tuned("job")->tuner().stage(), RunTuner::Stage::holding);
+  EXPECT_EQ(house.worker->fleet().tuned("job")->tuner().stage(), RunTuner::Stage::holding);
   EXPECT_LT(house.sim(0).power_limit(), 300_W);
 }
 

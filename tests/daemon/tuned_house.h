@@ -27,7 +27,7 @@ struct TunedHouse : House {
   void run_job(Duration time) {
     for (const Instant end = clock.now() + time; clock.now() < end;) {
       if (clock.now() >= next_report) {
-        (void)worker->tell_work("job", {1, sim(0).work_done(), clock.now()}).ok();
+        (void)worker->fleet().tell_work("job", {1, sim(0).work_done(), clock.now()}).ok();
         next_report = clock.now() + std::chrono::seconds(1);
       }
       (void)round();
@@ -36,7 +36,7 @@ struct TunedHouse : House {
   bool run_until_tuned(Duration longest) {
     for (const Instant end = clock.now() + longest; clock.now() < end;
          run_job(std::chrono::milliseconds(100)))
-      if (worker->tuned("job")->tuner().stage() == RunTuner::Stage::holding) {
+      if (worker->fleet().tuned("job")->tuner().stage() == RunTuner::Stage::holding) {
         run_job(std::chrono::seconds(1));
         return true;
       }

@@ -85,7 +85,8 @@ class LayerRules(unittest.TestCase):
     def test_nvml_and_the_knobs_are_fenced(self):
         knob = '"device/clock_control.h"'
         for path in ("src/govern/actuator.cc", "src/govern/actuator.h", "src/device/sim/a.h",
-                     "src/lab/a.cc", "src/govern/a_test.cc", "apps/derate/a.cc", "tests/fault/a.cc"):
+                     "src/lab/a.cc", "src/govern/a_test.cc", "apps/derate/a.cc",
+                     "tests/fault/a.cc"):
             self.assertEqual(self.check(path, knob), [], path)
         self.assertEqual(self.check("src/govern/governor.cc", knob), ["fence"])
         self.assertEqual(self.check("src/device/other.h", knob), ["fence"])

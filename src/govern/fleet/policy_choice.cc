@@ -81,10 +81,11 @@ DriftRule drift_rule(const Settings& settings) {
 
 Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
                                const ChosenPolicy& policy, const Settings& settings,
-                               ModelShelf* models) {
+                               ModelCacheProvider* models) {
   const Capability& capability = source.capability();
   const Envelope envelope = TRY(clock_envelope(capability, settings));
-  const auto use = control == nullptr ? ModelShelf::Use::recall : ModelShelf::Use::keep;
+  const auto use =
+      control == nullptr ? ModelCacheProvider::Use::recall : ModelCacheProvider::Use::keep;
   ModelCache* kept = models == nullptr ? nullptr : models->of(capability, envelope, use);
   const PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);
   auto made = TRY(policy.info->create(setup).with(policy.info->name));

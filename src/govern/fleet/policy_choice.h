@@ -45,7 +45,7 @@ DriftRule drift_rule(const Settings& settings);
 // job to job. Errors: those of the envelope and the policy.
 Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
                                const ChosenPolicy& policy, const Settings& settings,
-                               ModelShelf* models = nullptr);
+                               ModelCacheProvider* models = nullptr);
 
 GovernorOptions governor_options(const Settings& settings);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "govern/fleet/policy_choice.h"
+#include "policy/policy.h"
 
 namespace derate {
 namespace {
@@ -47,6 +48,13 @@ Result<Watts> max_power_of(const TuningPlan& plan, std::span<const TunableGpu> g
   return sum;
 }
 
+// All clocks that the GPU lists; any where it lists none.
+Envelope whole_envelope(const Capability& capability) {
+  const std::vector<Megahertz> any{Megahertz(1)};
+  const auto& clocks = capability.sm_clocks.empty() ? any : capability.sm_clocks;
+  return *Envelope::create(clocks, clocks.front(), clocks.back());
+}
+
 }  // namespace
 
 Result<std::shared_ptr<TunedRun>> make_tuned_run(const TuningPlan& plan,
@@ -66,10 +74,29 @@ Result<std::shared_ptr<TunedRun>> make_tuned_run(const TuningPlan& plan,
   return std::make_shared<TunedRun>(std::move(options), gpus.size());
 }
 
-Envelope whole_envelope(const Capability& capability) {
-  const std::vector<Megahertz> any{Megahertz(1)};
-  const auto& clocks = capability.sm_clocks.empty() ? any : capability.sm_clocks;
-  return *Envelope::create(clocks, clocks.front(), clocks.back());
+TuningState tuning_state(const TunedRun& run) {
+  const RunTuner& tuner = run.tuner();
+  TuningState out;
+  out.what = fmt::format("{:g} {}: {}", run.order().setting, unit_of(run.knob()),
+                         describe(run.order().why));
+  out.profiling_cost = tuner.profiling_cost().value();
+  if (const auto best = tuner.best()) out.unit_cost = tuner.unit_cost(*best).value();
+  if (const auto highest = tuner.reference())
+    out.highest_unit_cost = tuner.unit_cost(*highest).value();
+  // Of a search that the run's end cuts short, too: the next run goes on with it.
+  out.readings.assign(tuner.readings().begin(), tuner.readings().end());
+  return out;
+}
+
+GovernedGpu observed_seat(TelemetrySource& source, const Settings& settings) {
+  const Envelope envelope = whole_envelope(source.capability());
+  const PolicyInfo* info = *find_policy("nv-boost");
+  GovernedGpu out{&source, nullptr,
+                  *info->create({envelope, envelope.lowest(), *policy_params(*info, {})}), true,
+                  envelope};
+  out.tick = from_seconds(settings.observe_every_s);
+  out.observed = true;
+  return out;
 }
 
 Result<GovernedGpu> tuned_seat(TelemetrySource& source, ClockControl* control, const TunedRun& run,

@@ -5,8 +5,8 @@
 //                                   the configuration or a command wants there
 //   tell_work("7", {1, 12.5, now})  whenever the job says how far it is; or it beats, and the beats
 //                                   of its processes on these GPUs are heard without a call
-//   tuned("7")->tuner()             readings, the best, what profiling cost: unit_cost(*best())
-//                                   times the work of an epoch is the epoch's
+//   tuning("7")                     readings, what profiling cost, what a unit of work costs: times
+//                                   the work of an epoch it is the epoch's
 //   give_back_tuned("7")            when the job has ended or its client is silent: each GPU is
 //                                   restored to what was found, then what is wanted there comes
 //                                   back
@@ -41,6 +41,15 @@ struct TuningPlan {
   double guard = 1.5;
 };
 
+struct TuningState {
+  std::string what;  // for people: "150 W, the best of 4"
+  double profiling_cost = 0;
+  // J, of a unit of work at the setting chosen and at the highest; empty before they are known.
+  std::optional<double> unit_cost = {}, highest_unit_cost = {};
+  std::vector<KnobReading> readings = {};  // to be kept
+};
+TuningState tuning_state(const TunedRun& run);
+
 class TunedGpus {
  public:
   virtual ~TunedGpus() = default;
@@ -52,8 +61,8 @@ class TunedGpus {
   virtual Result<void> give_back_tuned(const std::string& name) = 0;
   // Errors: not_found.
   virtual Result<void> tell_work(const std::string& name, const Beat& done) = 0;
-  // Null when there is none of that name, any more: an operator's `release` ends it.
-  virtual const TunedRun* tuned(const std::string& name) const = 0;
+  // Empty when there is none of that name, any more: an operator's `release` ends it.
+  virtual std::optional<TuningState> tuning(const std::string& name) const = 0;
 };
 
 // A GPU to tune, as it was found: nothing of ours is set on it.
@@ -72,7 +81,7 @@ Result<std::shared_ptr<TunedRun>> make_tuned_run(const TuningPlan& plan,
 Result<GovernedGpu> tuned_seat(TelemetrySource& source, ClockControl* control, const TunedRun& run,
                                const Settings& settings);
 
-// All clocks that the GPU lists; any where it lists none.
-Envelope whole_envelope(const Capability& capability);
+// A seat that only looks: its policy never sets a clock, and it could not.
+GovernedGpu observed_seat(TelemetrySource& source, const Settings& settings);
 
 }  // namespace derate

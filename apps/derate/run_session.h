@@ -1,0 +1,64 @@
+// The GPUs that are governed, or tuned, while a command runs, and what is told of them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "apps/common/gpus.h"
+#include "device/sim/baseline_gpu.h"
+#include "govern/fleet/fleet.h"
+#include "govern/guard.h"
+#include "govern/ledger.h"
+#include "govern/records_file.h"
+#include "service/beat_socket.h"
+#include "service/state_file.h"
+#include "service/workload_tracker.h"
+#include "verbs.h"
+
+namespace derate::cli {
+
+// Everything that lives while the command runs.
+struct RunSession {
+  SystemClock clock;
+  ChosenPolicy policy;
+  bool tuned = false;  // in place of the policy
+  bool dry_run = false;
+  std::optional<SimSetup> sim;
+  std::optional<ModelCacheProvider> models;  // outlives the fleet's policies
+  std::optional<Fleet> fleet;
+  std::vector<std::unique_ptr<BaselineGpu>> baselines;
+  std::vector<Joules> sim_energy_at_start;
+  std::vector<Ledger> ledgers;
+  bool given_back = false;
+  std::optional<RecordsFile> records;
+  Result<void> recorded;
+  std::optional<TextFile> report;
+  std::unique_ptr<BeatServer> beats;  // null: none can be heard
+  std::optional<WorkDesk> desk;
+  std::vector<GpuWork> work;  // on each GPU, as last told
+
+  std::span<const ManagedGpu> gpus() const { return fleet->gpus(); }
+};
+
+// Opens the GPUs and governs them by the options' policy, or tunes them by the plan, whose own list
+// of GPUs does not count. `link` is null where nothing real is written: simulated GPUs, dry runs.
+// Errors: those of the configuration, of opening and of governing; io for what an earlier process
+// left and could not be restored.
+Result<void> prepare(RunSession& session, const RunOptions& options,
+                     const std::optional<TuningPlan>& tuning, GuardLink* link);
+// The command says how far it is on a socket of its own.
+void listen_for_beats(RunSession& session);
+void start_simulated_work(RunSession& session);
+// One round. Errors: the records could not be written.
+Result<void> tick(RunSession& session, StateFile& state, bool everything);
+// For `derate status`, each second: a state that is older is nobody's.
+void publish(const RunSession& session, StateFile& state);
+// Gives everything back, once; what could not be is told.
+void give_back(RunSession& session);
+// What came of it, where the options want it. Errors: it could not be written there.
+Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time);
+
+}  // namespace derate::cli

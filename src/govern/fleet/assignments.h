@@ -1,0 +1,67 @@
+// Who says what a GPU is governed by. Of the sources that say something one wins: the last in the
+// order of AssignmentSource.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "govern/fleet/policy_choice.h"
+#include "tune/tuned_run.h"
+
+namespace derate {
+
+enum class AssignmentSource : std::uint8_t { configuration, command, tuning };
+const char* to_string(AssignmentSource source);
+
+// A policy, and how it is carried out.
+struct PolicyAssignment {
+  ChosenPolicy policy;
+  bool dry_run = false;
+  bool operator==(const PolicyAssignment&) const = default;
+};
+
+// A GPU's place in a job that is tuned.
+struct TunedPlace {
+  std::shared_ptr<TunedRun> run;
+  std::size_t gpu = 0;  // which of the run's it is
+  bool operator==(const TunedPlace&) const = default;
+};
+
+// What one source says of one GPU. With neither a policy nor a run the GPU is only observed.
+struct Assignment {
+  AssignmentSource source = AssignmentSource::configuration;
+  std::string who;  // the user, the job
+  std::string why;
+  std::optional<Instant> until = {};  // after which it is said no more; empty: until withdrawn
+  std::optional<PolicyAssignment> policy = {};
+  std::optional<TunedPlace> tuned = {};
+
+  bool governs() const { return policy || tuned; }
+};
+
+class Assignments {
+ public:
+  // In place of what its source said of the GPU.
+  void put(const std::string& uuid, Assignment said);
+  void withdraw(const std::string& uuid, AssignmentSource source);
+  void withdraw(AssignmentSource source);  // of all GPUs
+
+  // What that source says; null: nothing.
+  const Assignment* find(const std::string& uuid, AssignmentSource source) const;
+  // What holds at that time; null: nobody says anything.
+  const Assignment* winner(const std::string& uuid, Instant now) const;
+  // GPUs of which that source says something in that name, by UUID.
+  std::vector<std::string> gpus_of(AssignmentSource source, const std::string& who) const;
+  // Each job that is tuned, once.
+  std::vector<std::shared_ptr<TunedRun>> tuned_runs() const;
+
+ private:
+  std::map<std::string, std::map<AssignmentSource, Assignment>> said_;  // by UUID
+};
+
+}  // namespace derate

@@ -1,0 +1,80 @@
+#include "govern/fleet/assignments.h"
+
+#include <gtest/gtest.h>
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+using Source = AssignmentSource;
+
+constexpr Instant kNow{};
+const std::string kGpu = "GPU-0";
+
+Assignment policy_by(Source source, const std::string& who, const char* policy) {
+  return {
+      .source = source, .who = who, .policy = PolicyAssignment{{*find_policy(policy), {}}, false}};
+}
+
+std::string winner_of(const Assignments& all, Instant now = kNow) {
+  const Assignment* said = all.winner(kGpu, now);
+  return said == nullptr ? "nobody" : said->who;
+}
+
+TEST(Assignments, ALaterSourceComesBeforeAnEarlierOne) {
+  Assignments all;
+  EXPECT_EQ(winner_of(all), "nobody");
+  all.put(kGpu, policy_by(Source::command, "root", "geepafs"));
+  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
+  EXPECT_EQ(winner_of(all), "root");
+  all.withdraw(kGpu, Source::command);
+  EXPECT_EQ(winner_of(all), "the configuration");
+  EXPECT_EQ(all.winner("GPU-1", kNow), nullptr);
+}
+
+// Released by command: observed, whatever the configuration says.
+TEST(Assignments, WhoSaysThatAGpuIsObservedSaysSomething) {
+  Assignments all;
+  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
+  all.put(kGpu, {.source = Source::command, .who = "root"});
+  EXPECT_EQ(winner_of(all), "root");
+  EXPECT_FALSE(all.winner(kGpu, kNow)->governs());
+  all.withdraw(Source::configuration);
+  EXPECT_EQ(all.find(kGpu, Source::configuration), nullptr);
+  EXPECT_EQ(winner_of(all), "root");
+}
+
+TEST(Assignments, WhatHasAnEndIsSaidUntilThen) {
+  Assignments all;
+  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
+  Assignment window = policy_by(Source::command, "a maintenance window", "max-freq");
+  window.until = kNow + 1h;
+  all.put(kGpu, window);
+  EXPECT_EQ(winner_of(all, kNow + 59min), "a maintenance window");
+  EXPECT_EQ(winner_of(all, kNow + 1h), "the configuration");
+}
+
+TEST(Assignments, TheGpusOfAJobAreFoundByItsName) {
+  Assignments all;
+  for (const char* gpu : {"GPU-1", "GPU-0"})
+    all.put(gpu, {.source = Source::tuning, .who = "trial 7"});
+  all.put("GPU-2", {.source = Source::tuning, .who = "trial 8"});
+  all.put("GPU-3", {.source = Source::command, .who = "trial 7"});
+  EXPECT_EQ(all.gpus_of(Source::tuning, "trial 7"), (std::vector<std::string>{"GPU-0", "GPU-1"}));
+}
+
+// A new source is a number in the order, and who says something in its name: a cluster's scheduler
+// here, which comes before all there are.
+TEST(Assignments, ANewSourceNeedsNoOtherCode) {
+  constexpr auto kScheduler = static_cast<Source>(100);
+  Assignments all;
+  all.put(kGpu, policy_by(Source::command, "root", "geepafs"));
+  Assignment lease = policy_by(kScheduler, "Slurm job 17", "efficient-fix");
+  lease.until = kNow + 1min;
+  all.put(kGpu, lease);
+  EXPECT_EQ(winner_of(all), "Slurm job 17");
+  EXPECT_EQ(winner_of(all, kNow + 2min), "root");
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,509 @@
+#include "govern/fleet/fleet.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "config/config.h"
+#include "govern/audit_record.h"
+#include "govern/fleet/policy_choice.h"
+
+namespace derate {
+namespace {
+
+std::optional<ClockRange> found_lock(const Settings& settings) {
+  if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
+  return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
+}
+
+// Whether what is assigned now is what the GPU's seat was made for.
+bool is_same(const std::optional<Assignment>& seated, const Assignment* assigned) {
+  const bool was = seated && seated->governs(), is = assigned != nullptr && assigned->governs();
+  if (!was || !is) return was == is;
+  return seated->policy == assigned->policy && seated->tuned == assigned->tuned;
+}
+
+// Why a GPU that was to be governed is not, to who asked for it.
+Error trouble_of(const ManagedGpu& gpu) {
+  return {gpu.lease_again ? Errc::busy : Errc::invalid_argument,
+          fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message)};
+}
+
+}  // namespace
+
+Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
+    : options_(std::move(options)),
+      settings_(std::move(settings)),
+      clock_(clock),
+      audit_(options_.audit, options_.owner, options_.tell),
+      leases_(options_.leases),
+      leftovers_({options_.journal.value_or(Journal("")), options_.life, options_.run_folder,
+                  options_.tell},
+                 leases_, audit_, clock),
+      opener_(options_.open, clock) {
+  add_sink([this](const GpuRecord& each) {
+    const auto& [gpu, record, before] = each;
+    if (auto entry = audit_of(record, before, gpu.uuid(), clock_.wall_now()))
+      audit_.add(*std::move(entry));
+  });
+  add_sink([](const GpuRecord& each) {
+    if (each.gpu.tuned())
+      each.gpu.assigned->tuned->run->note(each.gpu.assigned->tuned->gpu, each.record);
+  });
+}
+
+// --- opening and closing -------------------------------------------------------------------------
+
+Result<void> Fleet::poll_opening() {
+  auto opened = opener_.poll();
+  if (!opened) return {};
+  open(TRY(*std::move(opened)));
+  return {};
+}
+
+void Fleet::open(OpenGpus opened) {
+  for (const std::string& note : opened.notes) options_.tell(note);
+  governor_.reset();
+  gpus_.clear();
+  governor_ =
+      std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, governor_options(settings_));
+  add(std::move(opened));
+  tell_unknown_gpus();
+}
+
+// Those of them that are not here.
+void Fleet::add(OpenGpus opened) {
+  const std::size_t first = gpus_.size();
+  for (OpenGpu& each : opened.gpus) {
+    if (find(each.source->capability().id.uuid) != nullptr) continue;
+    gpus_.push_back({.open = std::move(each), .opening = ++changes_});
+    known_.insert(gpus_.back().uuid());
+  }
+  std::vector<ManagedGpu*> fresh;
+  for (std::size_t at = first; at < gpus_.size(); ++at) fresh.push_back(&gpus_[at]);
+  if (options_.journal) leftovers_.restore(fresh, known_);
+  configure();
+  // A configuration that named one of the new ones says something of all from now on.
+  if (first > 0) take_assignments(false, false);
+  for (ManagedGpu* gpu : fresh) {
+    governor_->add(seat(*gpu));
+    release_lease(*gpu);
+  }
+}
+
+Result<void> Fleet::restore(const char* why) {
+  if (governor_ == nullptr) return {};
+  auto restored = governor_->restore();
+  for (const ManagedGpu& gpu : gpus_)
+    if (leases_.holds(gpu.uuid()))
+      audit_.add(audit_of_restore(restored, gpu.uuid(), why, clock_.wall_now()));
+  return restored;
+}
+
+Result<void> Fleet::finish() {
+  TRY(restore("stopped"));
+  Result<void> out;
+  for (ManagedGpu& gpu : gpus_)
+    if (auto done = leftovers_.finish(gpu); !done.ok()) out = std::move(done);
+  return out;
+}
+
+void Fleet::close() {
+  governor_.reset();
+  opener_.stop();
+  gpus_.clear();
+  ++changes_;
+}
+
+// --- the round -----------------------------------------------------------------------------------
+
+std::size_t Fleet::tick(bool everything) {
+  const auto records = governor_->tick(everything);
+  for (const Record& record : records) take(record);
+  return records.size();
+}
+
+void Fleet::take(const Record& record) {
+  ManagedGpu& gpu = gpus_[static_cast<std::size_t>(record.gpu)];
+  if (record.estimate.freshness != Freshness::expired)
+    gpu.expired_since.reset();
+  else if (!gpu.expired_since)
+    gpu.expired_since = record.time;
+  const GpuRecord each{gpu, record, gpu.last};
+  for (const RecordSink& sink : sinks_) sink(each);
+  gpu.last = record;
+}
+
+void Fleet::maintain() {
+  for (const auto& run : assignments_.tuned_runs()) run->round(clock_.now());
+  for (std::size_t at = 0; at < gpus_.size(); ++at) {
+    const Assignment* now = assignments_.winner(gpus_[at].uuid(), clock_.now());
+    if (gpus_[at].assigned && gpus_[at].assigned->until && !is_same(gpus_[at].assigned, now))
+      (void)reseat(at, "what was assigned has ended").ok();
+    maintain(at);
+  }
+  if (auto more = opener_.rescan(known_.size() > gpus_.size())) {
+    const std::size_t before = gpus_.size();
+    add(*std::move(more));
+    for (std::size_t at = before; at < gpus_.size(); ++at)
+      options_.tell(fmt::format("GPU {} is here now", gpus_[at].id().index));
+  }
+}
+
+Instant Fleet::next_due() const {
+  return gpus_.empty() ? clock_.now() + kIdleRound : governor_->next_due();
+}
+
+// Leases that were taken, GPUs that were lost: tried again from time to time.
+void Fleet::maintain(std::size_t at) {
+  ManagedGpu& gpu = gpus_[at];
+  const Instant now = clock_.now();
+  if (gpu.leftover.look_again && now >= *gpu.leftover.look_again) {
+    leftovers_.look_again(gpu);
+    release_lease(gpu);
+  }
+  if (gpu.lease_again && now >= *gpu.lease_again) (void)governor_->replace(at, seat(gpu));
+  const bool writes = gpu.governed && (gpu.policy() == nullptr || !gpu.policy()->dry_run);
+  if (!writes && gpu.leftover.owed) {
+    leftovers_.try_again(gpu);
+    if (!gpu.leftover.owed) release_lease(gpu);
+  }
+  if (!gpu.expired_since) {
+    gpu.reopening = nullptr;
+    gpu.reopen_at.reset();
+    return;
+  }
+  if (!gpu.reopening && now - *gpu.expired_since >= kExpiredBeforeReopen &&
+      now >= gpu.reopen_at.value_or(now)) {
+    gpu.reopening = opener_.reopen(gpu.uuid());
+    gpu.reopen_at = now + kReopenEvery;
+  }
+  if (gpu.reopening) reopen(at);
+}
+
+void Fleet::reopen(std::size_t at) {
+  ManagedGpu& gpu = gpus_[at];
+  auto opened = gpu.reopening();
+  if (!opened) return;  // a driver that hangs keeps this one thread, and gets no second
+  gpu.reopening = nullptr;
+  if (!opened->ok() || (*opened)->gpus.size() != 1) return;
+  OpenGpu fresh = std::move((*opened)->gpus.front());
+  if (!fresh.source->read({.energy = true, .activity = false}).ok()) return;
+  options_.tell(fmt::format("GPU {} is back", fresh.source->capability().id.index));
+  // What was written before it was lost must still be restored in the end.
+  if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
+  const OpenGpu old = std::exchange(gpu.open, std::move(fresh));  // until its seat is another's
+  gpu.opening = ++changes_;
+  (void)governor_->replace(at, seat(gpu));
+  gpu.expired_since.reset();
+  gpu.reopen_at.reset();
+}
+
+// --- the GPUs ------------------------------------------------------------------------------------
+
+std::vector<GpuId> Fleet::ids() const {
+  std::vector<GpuId> out;
+  for (const ManagedGpu& gpu : gpus_) out.push_back(gpu.id());
+  return out;
+}
+
+const ManagedGpu* Fleet::find(const std::string& uuid) const {
+  const auto at = std::find_if(gpus_.begin(), gpus_.end(),
+                               [&](const ManagedGpu& gpu) { return gpu.uuid() == uuid; });
+  return at == gpus_.end() ? nullptr : &*at;
+}
+
+void Fleet::set_work(std::span<const GpuWork> work) {
+  for (std::size_t at = 0; at < std::min(work.size(), gpus_.size()); ++at) {
+    governor_->tell(at, work[at].status);
+    gpus_[at].promise_from = work[at].promise_from;
+  }
+}
+
+void Fleet::read_counter_next(const std::string& uuid) {
+  for (std::size_t at = 0; at < gpus_.size(); ++at)
+    if (gpus_[at].uuid() == uuid) governor_->read_counter_next(at);
+}
+
+// --- seats ---------------------------------------------------------------------------------------
+
+Keeping Fleet::keeping_for(const ManagedGpu& gpu) const {
+  if (gpu.leftover.owed) {
+    Keeping out = *gpu.leftover.owed;
+    out.entry.pid = ::getpid();
+    return out;
+  }
+  JournalEntry entry;
+  entry.uuid = gpu.uuid();
+  entry.life = options_.life;
+  entry.owner = options_.owner;
+  entry.pid = ::getpid();
+  entry.time = clock_.wall_now();
+  entry.found_lock = found_lock(settings_);
+  return {*options_.journal, entry};
+}
+
+// Without a journal.
+Result<GovernedGpu> Fleet::assigned_seat(const ManagedGpu& gpu) const {
+  TelemetrySource& source = *gpu.open.source;
+  if (gpu.tuned())
+    return tuned_seat(source, gpu.open.control, *gpu.assigned->tuned->run, settings_);
+  const PolicyAssignment& wanted = *gpu.assigned->policy;
+  ClockControl* const control = wanted.dry_run ? nullptr : gpu.open.control;
+  GovernedGpu out = TRY(govern_gpu(source, control, wanted.policy, settings_, options_.models));
+  out.tick = policy_tick(wanted.policy.params);
+  out.on_drift = drift_rule(settings_);
+  return out;
+}
+
+Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
+  GovernedGpu out = TRY(assigned_seat(gpu));
+  if (options_.every_round) out.tick = {};
+  if (out.control == nullptr || !options_.journal) return out;
+  if (!leases_.holds(gpu.uuid())) {
+    if (auto lease = leases_.take(gpu.uuid()); !lease.ok()) {
+      gpu.lease_again = clock_.now() + kLeaseEvery;
+      return std::move(lease).error();
+    }
+    if (!gpu.leftover.owed) leftovers_.look_again(gpu);
+  }
+  out.keeping = keeping_for(gpu);
+  return out;
+}
+
+// What sits at the GPU from now on: what is assigned to it, or an observer and the reason why.
+GovernedGpu Fleet::seat(ManagedGpu& gpu) {
+  const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
+  gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
+  gpu.governed = false;
+  gpu.trouble.reset();
+  gpu.lease_again.reset();
+  if (!gpu.assigned || !gpu.assigned->governs()) return observed_seat(*gpu.open.source, settings_);
+  auto made = governed(gpu);
+  if (made.ok()) {
+    gpu.governed = true;
+    gpu.envelope = made->envelope;
+    if (made->keeping) gpu.leftover.owed.reset();  // its actuator has it now
+    return *std::move(made);
+  }
+  gpu.trouble = std::move(made).error();
+  gpu.trouble->message = "not governed: " + gpu.trouble->message;
+  options_.tell(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message));
+  return observed_seat(*gpu.open.source, settings_);
+}
+
+// Gives the GPU back and leaves its seat to an observer. The lease stays.
+Result<void> Fleet::vacate(std::size_t at, const char* why) {
+  ManagedGpu& gpu = gpus_[at];
+  const bool owed = governor_->unrestored(at).has_value();
+  auto restored = governor_->restore(at);
+  if (owed) audit_.add(audit_of_restore(restored, gpu.uuid(), why, clock_.wall_now()));
+  if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
+  (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
+  return restored;
+}
+
+// Restored first: who comes next finds the GPU as it was found.
+Result<void> Fleet::reseat(std::size_t at, const char* why) {
+  auto restored = vacate(at, why);
+  (void)governor_->replace(at, seat(gpus_[at]));
+  release_lease(gpus_[at]);
+  return restored;
+}
+
+// A GPU that is only observed and owes nothing is free for others to govern.
+void Fleet::release_lease(const ManagedGpu& gpu) {
+  if (!gpu.governed && !gpu.leftover.owed) leases_.release(gpu.uuid());
+}
+
+// --- who governs what ----------------------------------------------------------------------------
+
+// A configuration that names a GPU that is not here governs none: better than others than it means.
+void Fleet::configure() {
+  assignments_.withdraw(AssignmentSource::configuration);
+  const auto named = select_gpus(ids(), settings_.gpus);
+  const auto policy = choose_policy({}, settings_);
+  if (!settings_.govern || !named.ok() || !policy.ok()) return;
+  for (const int at : *named)
+    assignments_.put(gpus_[static_cast<std::size_t>(at)].uuid(),
+                     {.source = AssignmentSource::configuration,
+                      .who = "the configuration",
+                      .policy = PolicyAssignment{*policy, settings_.dry_run}});
+}
+
+void Fleet::tell_unknown_gpus() const {
+  if (!settings_.govern) return;
+  if (const auto named = select_gpus(ids(), settings_.gpus); !named.ok())
+    options_.tell("governor.gpus: " + named.error().message + ": no GPU is governed by it");
+}
+
+void Fleet::reload(const Settings& settings) {
+  const std::set<Scope> changed = changed_scopes(settings_, settings);
+  settings_ = settings;
+  if (governor_ == nullptr) return;
+  tell_unknown_gpus();
+  configure();
+  if (changed.contains(Scope::governor)) return begin_anew();
+  take_assignments(changed.contains(Scope::gpu), changed.contains(Scope::observer));
+}
+
+// Seats anew what is assigned otherwise than before: `all`, and the others that are governed;
+// `observers`, and those that are not.
+void Fleet::take_assignments(bool all, bool observers) {
+  for (std::size_t at = 0; at < gpus_.size(); ++at) {
+    ManagedGpu& gpu = gpus_[at];
+    if (gpu.tuned()) continue;  // what is wanted else comes when that has ended
+    const Assignment* now = assignments_.winner(gpu.uuid(), clock_.now());
+    const bool wanted = now != nullptr && now->governs();
+    if (!is_same(gpu.assigned, now) || (all && wanted)) {
+      const auto done = reseat(at, wanted ? "another policy comes" : "released");
+      if (!done.ok()) options_.tell("not restored: " + done.error().message);
+    } else if (observers && !gpu.governed) {
+      (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
+    }
+  }
+}
+
+// The rules are the governor's own: everything is given back and begun anew.
+void Fleet::begin_anew() {
+  if (const auto restored = governor_->restore(); !restored.ok())
+    options_.tell("not restored: " + restored.error().message);
+  std::vector<GovernedGpu> seats;
+  for (std::size_t at = 0; at < gpus_.size(); ++at) {
+    ManagedGpu& gpu = gpus_[at];
+    if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
+    (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
+    seats.push_back(seat(gpu));
+    release_lease(gpu);
+  }
+  governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
+}
+
+Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who) {
+  ManagedGpu& gpu = gpus_[at];
+  if (gpu.tuned())
+    return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
+                                         gpu.id().index, gpu.assigned->who)};
+  const Assignment* found = assignments_.find(gpu.uuid(), AssignmentSource::command);
+  const auto before = found == nullptr ? std::nullopt : std::optional(*found);
+  assignments_.put(gpu.uuid(), {.source = AssignmentSource::command,
+                                .who = std::move(who),
+                                .why = "policy set",
+                                .policy = policy});
+  const auto restored = reseat(at, "another policy comes");
+  if (!gpu.governed) {
+    const Error why = trouble_of(gpu);
+    assignments_.withdraw(gpu.uuid(), AssignmentSource::command);
+    if (before) assignments_.put(gpu.uuid(), *before);
+    (void)reseat(at, "another policy comes").ok();
+    return why;
+  }
+  std::string done =
+      fmt::format("GPU {} is governed by {}", gpu.id().index, policy.policy.info->name);
+  // Its journal stays, and the new policy's actuator restores what that names.
+  if (!restored.ok())
+    done += fmt::format(" (not yet given back from before: {})", restored.error().message);
+  return done;
+}
+
+Result<std::string> Fleet::release(std::size_t at, std::string who) {
+  ManagedGpu& gpu = gpus_[at];
+  assignments_.put(gpu.uuid(),
+                   {.source = AssignmentSource::command, .who = std::move(who), .why = "released"});
+  const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
+  auto restored = reseat(at, "released");
+  if (!given.ok()) restored = given;
+  if (!restored.ok())
+    return std::move(restored).error().with(fmt::format("GPU {}: not restored", gpu.id().index));
+  return fmt::format("GPU {} is observed", gpu.id().index);
+}
+
+// --- tuning --------------------------------------------------------------------------------------
+
+Result<std::vector<std::size_t>> Fleet::free_gpus(const TuningPlan& plan) const {
+  std::vector<std::size_t> out;
+  for (const std::string& uuid : plan.gpus) {
+    const ManagedGpu* gpu = find(uuid);
+    if (gpu == nullptr) return Error{Errc::not_found, uuid + ": no such GPU is here"};
+    if (gpu->tuned())
+      return Error{Errc::busy,
+                   fmt::format("{}: is tuned for '{}' already", uuid, gpu->assigned->who)};
+    if (gpu->leftover.owed)
+      return Error{Errc::busy, uuid + ": is not restored from what governed it before"};
+    out.push_back(static_cast<std::size_t>(gpu - gpus_.data()));
+  }
+  return out;
+}
+
+Result<void> Fleet::take_for_tuning(const std::string& name, const TuningPlan& plan) {
+  if (name.empty() || !assignments_.gpus_of(AssignmentSource::tuning, name).empty())
+    return Error{Errc::invalid_argument,
+                 fmt::format("tuning '{}': allowed is a name that none has", name)};
+  if (plan.gpus.empty()) return Error{Errc::invalid_argument, "tuning: of no GPU"};
+  if (governor_ == nullptr)
+    return Error{Errc::busy, opening() ? "derated is still opening the GPUs"
+                                       : "derated is paused: `derate resume` first"};
+  const auto places = TRY(free_gpus(plan));
+  auto done = begin_tuning(name, plan, places);
+  if (done.ok()) return {};
+  for (const std::string& uuid : plan.gpus) assignments_.withdraw(uuid, AssignmentSource::tuning);
+  for (const std::size_t at : places) (void)reseat(at, "it is not tuned").ok();
+  return done;
+}
+
+Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan,
+                                 std::span<const std::size_t> places) {
+  for (const std::size_t at : places) TRY(vacate(at, "it is tuned"));
+  // Only now each shows the limit that was found.
+  std::vector<TunableGpu> gpus;
+  for (const std::size_t at : places)
+    gpus.push_back({&gpus_[at].open.source->capability(), gpus_[at].open.control});
+  const auto run = TRY(make_tuned_run(plan, gpus, settings_));
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    ManagedGpu& gpu = gpus_[places[i]];
+    assignments_.put(gpu.uuid(), {.source = AssignmentSource::tuning,
+                                  .who = name,
+                                  .why = "tuned for a job",
+                                  .tuned = TunedPlace{run, i}});
+    (void)governor_->replace(places[i], seat(gpu));
+    if (!gpu.governed) return trouble_of(gpu);
+    options_.tell(fmt::format("GPU {} is tuned for '{}'", gpu.id().index, name));
+  }
+  return {};
+}
+
+Result<void> Fleet::give_back_tuned(const std::string& name) {
+  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
+  Result<void> done;
+  for (const std::string& uuid : uuids) {
+    assignments_.withdraw(uuid, AssignmentSource::tuning);
+    const ManagedGpu* gpu = find(uuid);
+    if (gpu == nullptr) continue;
+    auto restored = reseat(static_cast<std::size_t>(gpu - gpus_.data()), "its tuning has ended");
+    if (!restored.ok() && done.ok()) done = std::move(restored).error().with(uuid);
+  }
+  options_.tell(fmt::format("tuning '{}' has ended", name));
+  return done;
+}
+
+Result<void> Fleet::tell_work(const std::string& name, const Beat& done) {
+  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
+  assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run->tell_work(done);
+  return {};
+}
+
+std::optional<TuningState> Fleet::tuning(const std::string& name) const {
+  const TunedRun* run = tuned(name);
+  return run == nullptr ? std::nullopt : std::optional(tuning_state(*run));
+}
+
+const TunedRun* Fleet::tuned(const std::string& name) const {
+  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  if (uuids.empty()) return nullptr;
+  return assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run.get();
+}
+
+}  // namespace derate

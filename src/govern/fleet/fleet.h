@@ -1,0 +1,159 @@
+// The GPUs of a program that governs: opens them, restores what an earlier life left, takes leases,
+// observes or governs each by what is assigned to it, and opens anew one that was lost. derated and
+// `derate run` govern with it. One thread; nothing here waits for a GPU longer than the loop's
+// patience.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "config/settings.h"
+#include "govern/beat_book.h"
+#include "govern/fleet/assignments.h"
+#include "govern/fleet/audit_trail.h"
+#include "govern/fleet/fleet_opener.h"
+#include "govern/fleet/lease_keeper.h"
+#include "govern/fleet/leftover_restorer.h"
+#include "govern/fleet/managed_gpu.h"
+#include "govern/fleet/record_sink.h"
+#include "govern/fleet/tuned_gpus.h"
+#include "govern/governor.h"
+#include "govern/model_cache_provider.h"
+
+namespace derate {
+
+struct FleetOptions {
+  std::string owner = "derated";  // in the journal and the audit log
+  // Where what is found on a GPU is written down before the first write. Empty: nowhere, which is
+  // for simulated GPUs and dry runs.
+  std::optional<Journal> journal;
+  MachineLife life;
+  std::string run_folder;  // of the leases
+  std::optional<AuditLog> audit;
+  OpenFleet open;     // empty: open() is given the GPUs, and none is opened again
+  LeaseHooks leases;  // one governor a GPU
+  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  ModelCacheProvider* models = nullptr;  // outlives the fleet; null: nothing is kept of work
+  // Ticks every GPU in every round, whatever its policy's period: for a loop that has that period.
+  bool every_round = false;
+};
+
+class Fleet : public TunedGpus {
+ public:
+  static constexpr Duration kExpiredBeforeReopen = std::chrono::seconds(5);
+  static constexpr Duration kReopenEvery = std::chrono::seconds(10);
+  static constexpr Duration kLeaseEvery = std::chrono::seconds(5);
+  static constexpr Duration kIdleRound = std::chrono::milliseconds(200);  // without GPUs
+
+  // `clock` outlives it.
+  Fleet(FleetOptions options, Settings settings, Clock& clock);
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+
+  // --- opening and closing
+
+  void begin_opening() { opener_.begin(); }
+  bool opening() const { return opener_.under_way(); }
+  // Takes in GPUs whose opening has come to its end. Errors: they could not be opened.
+  Result<void> poll_opening();
+  // Restores what is left on the GPUs and seats what is assigned to them.
+  void open(OpenGpus opened);
+  // The same for more of them; those that are here already are left alone.
+  void add(OpenGpus opened);
+  // The GPUs are open.
+  bool is_open() const { return governor_ != nullptr; }
+  // Gives every GPU back. Errors: those of restoring; the journal has what is left.
+  Result<void> restore(const char* why);
+  // The same at the end of the program, and once more what was left before. Errors: as above.
+  Result<void> finish();
+  // After restore(): closes every handle, so that MIG changes, resets and profilers can go on; the
+  // leases stay, so that no other governor comes in between.
+  void close();
+
+  // --- the round
+
+  // One more place where records go; the audit log and jobs that are tuned have theirs.
+  void add_sink(RecordSink sink) { sinks_.push_back(std::move(sink)); }
+  // Ticks the GPUs that are due (`everything`: all of them): their records go to the sinks. How
+  // many there were.
+  std::size_t tick(bool everything = false);
+  // After a round: jobs that are tuned take their next step; leases that were taken and GPUs that
+  // were lost or were not there are tried again; assignments that have ended are left.
+  void maintain();
+  Instant next_due() const;
+
+  // --- the GPUs
+
+  std::span<const ManagedGpu> gpus() const { return gpus_; }
+  std::vector<GpuId> ids() const;
+  // Counts up when GPUs come or go.
+  std::uint64_t changes() const { return changes_; }
+  // Null: there is none of that UUID.
+  const ManagedGpu* find(const std::string& uuid) const;
+  // What is known of the work on each GPU from now on, in their order.
+  void set_work(std::span<const GpuWork> work);
+  // A round soon reads the energy counter of that GPU, where it is here.
+  void read_counter_next(const std::string& uuid);
+
+  // --- who governs what
+
+  const Assignments& assignments() const { return assignments_; }
+  const Settings& settings() const { return settings_; }
+  // A new configuration: GPUs that it does not change go on as they are.
+  void reload(const Settings& settings);
+  // A policy by command; it outlives a pause, a reload and a lost GPU. The sentence that tells what
+  // was done; where it fails the GPU is governed as before. Errors: busy, invalid_argument.
+  Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who);
+  // Observed by command; what it was tuned for ends. Errors: those of restoring: the GPU is
+  // observed all the same, and its restoring is tried again.
+  Result<std::string> release(std::size_t at, std::string who);
+
+  // TunedGpus: before what the configuration or a command wants there.
+  Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) override;
+  Result<void> give_back_tuned(const std::string& name) override;
+  Result<void> tell_work(const std::string& name, const Beat& done) override;
+  std::optional<TuningState> tuning(const std::string& name) const override;
+  // The run itself; null when there is none of that name, any more.
+  const TunedRun* tuned(const std::string& name) const;
+
+ private:
+  void configure();
+  void tell_unknown_gpus() const;
+  Result<GovernedGpu> assigned_seat(const ManagedGpu& gpu) const;
+  Result<GovernedGpu> governed(ManagedGpu& gpu);
+  GovernedGpu seat(ManagedGpu& gpu);
+  Keeping keeping_for(const ManagedGpu& gpu) const;
+  Result<void> vacate(std::size_t at, const char* why);
+  Result<void> reseat(std::size_t at, const char* why);
+  void release_lease(const ManagedGpu& gpu);
+  Result<std::vector<std::size_t>> free_gpus(const TuningPlan& plan) const;
+  Result<void> begin_tuning(const std::string& name, const TuningPlan& plan,
+                            std::span<const std::size_t> places);
+  void take(const Record& record);
+  void maintain(std::size_t at);
+  void reopen(std::size_t at);
+  void take_assignments(bool all, bool observers);
+  void begin_anew();
+
+  FleetOptions options_;
+  Settings settings_;
+  Clock& clock_;
+  AuditTrail audit_;
+  LeaseKeeper leases_;
+  LeftoverRestorer leftovers_;
+  Assignments assignments_;
+  FleetOpener opener_;
+  std::vector<ManagedGpu> gpus_;
+  std::unique_ptr<Governor> governor_;  // its seats are `gpus_`, in order
+  std::set<std::string> known_;         // UUIDs of the GPUs that were ever open
+  std::uint64_t changes_ = 0;
+  std::vector<RecordSink> sinks_;
+};
+
+}  // namespace derate

@@ -1,0 +1,173 @@
+#include "govern/fleet/fleet.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "device/sim/sim_device.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Simulated GPUs, each of which can be opened again.
+class Gpus {
+ public:
+  explicit Gpus(int count, FakeClock& clock) : clock_(clock) {
+    for (int i = 0; i < count; ++i)
+      sims_.push_back(std::make_shared<SimGpu>(
+          **find_sim_chip("v100"), SimOptions{.seed = static_cast<std::uint64_t>(i + 1)}));
+  }
+  OpenGpu open(int at) {
+    OpenGpu out{.sim = sims_[static_cast<std::size_t>(at)]};
+    auto device = std::make_unique<SimDevice>(*out.sim, clock_, at);
+    devices_[at] = device.get();
+    out.control = device.get();
+    out.source = std::move(device);
+    return out;
+  }
+  OpenGpus open_all() {
+    OpenGpus out;
+    for (int i = 0; i < static_cast<int>(sims_.size()); ++i)
+      if (!missing.contains(i)) out.gpus.push_back(open(i));
+    return out;
+  }
+  OpenFleet opener() {
+    return [this](const std::string& choice) -> OpeningPoll {
+      return [this, choice]() -> std::optional<Result<OpenGpus>> {
+        OpenGpus all = open_all();
+        if (!choice.empty())
+          std::erase_if(all.gpus, [&](const OpenGpu& gpu) {
+            return gpu.source->capability().id.uuid != choice;
+          });
+        return all;
+      };
+    };
+  }
+  SimGpu& sim(int at) { return *sims_[static_cast<std::size_t>(at)]; }
+  SimFaults& faults(int at) { return devices_.at(at)->faults; }
+
+  std::set<int> missing;
+
+ private:
+  FakeClock& clock_;
+  std::vector<std::shared_ptr<SimGpu>> sims_;
+  std::map<int, SimDevice*> devices_;
+};
+
+class FleetOfTwo : public testing::Test {
+ protected:
+  Fleet& open(const Settings& settings = {}) {
+    FleetOptions options{.open = gpus.opener()};
+    options.tell = [this](const std::string& text) { told += text + "\n"; };
+    fleet.emplace(std::move(options), settings, clock);
+    fleet->begin_opening();
+    EXPECT_TRUE(fleet->poll_opening().ok());
+    return *fleet;
+  }
+  void run(Duration time) {
+    for (const Instant end = clock.now() + time; clock.now() < end;) {
+      fleet->tick();
+      fleet->maintain();
+      clock.sleep_until(std::min(fleet->next_due(), end));
+    }
+  }
+  static PolicyAssignment policy(const char* name) {
+    const PolicyInfo& info = **find_policy(name);
+    return {{&info, *policy_params(info, {})}, false};
+  }
+  std::string governed(std::size_t at) const { return fleet->gpus()[at].policy_name(); }
+
+  FakeClock clock;
+  Gpus gpus{2, clock};
+  std::string told;
+  std::optional<Fleet> fleet;
+};
+
+TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "0";
+  settings.policy = "efficient-fix";
+  open(settings);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  EXPECT_EQ(governed(1), "");
+  EXPECT_EQ(*fleet->assign(1, policy("max-freq"), "root"), "GPU 1 is governed by max-freq");
+  EXPECT_EQ(fleet->gpus()[1].assigned->who, "root");
+  run(2s);
+  EXPECT_TRUE(gpus.sim(1).locked());
+  ASSERT_TRUE(fleet->release(1, "root").ok());
+  EXPECT_EQ(governed(1), "");
+  EXPECT_FALSE(gpus.sim(1).locked());
+  // Another configuration says nothing of who was released by command.
+  settings.gpus = "";
+  fleet->reload(settings);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  EXPECT_EQ(governed(1), "");
+}
+
+// A configuration that names a GPU that is not here governs none, and all that it names when it is.
+TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
+  gpus.missing = {1};
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "0,1";
+  open(settings);
+  EXPECT_NE(told.find("no GPU is governed by it"), std::string::npos);
+  EXPECT_EQ(governed(0), "");
+  gpus.missing.clear();
+  OpenGpus late;
+  late.gpus.push_back(gpus.open(1));
+  fleet->add(std::move(late));
+  EXPECT_EQ(governed(0), "assure");
+  EXPECT_EQ(governed(1), "assure");
+}
+
+TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
+  open();
+  ASSERT_TRUE(fleet->assign(0, policy("efficient-fix"), "root").ok());
+  run(2s);
+  const std::uint64_t opening = fleet->gpus()[0].opening;
+  gpus.faults(0).gpu_lost = true;
+  run(30s);
+  EXPECT_NE(told.find("GPU 0 is back"), std::string::npos);
+  EXPECT_NE(fleet->gpus()[0].opening, opening);
+  EXPECT_EQ(governed(0), "efficient-fix");
+}
+
+// A new sink is a function: here one that counts what each GPU was told to do.
+TEST_F(FleetOfTwo, ANewSinkSeesEachRecordWithItsGpuAndTheOneBefore) {
+  open();
+  ASSERT_TRUE(fleet->assign(1, policy("efficient-fix"), "root").ok());
+  std::map<std::string, int> records;
+  bool in_order = true;
+  fleet->add_sink([&](const GpuRecord& each) {
+    ++records[each.gpu.policy_name()];
+    in_order = in_order && (!each.before || each.before->time <= each.record.time);
+  });
+  run(10s);
+  EXPECT_GE(records[""], 9);
+  EXPECT_GE(records["efficient-fix"], 9);
+  EXPECT_TRUE(in_order);
+}
+
+TEST_F(FleetOfTwo, NothingIsLeftSetWhenItIsClosed) {
+  open();
+  for (const std::size_t at : {0u, 1u})
+    ASSERT_TRUE(fleet->assign(at, policy("efficient-fix"), "root").ok());
+  run(2s);
+  EXPECT_TRUE(gpus.sim(0).locked());
+  ASSERT_TRUE(fleet->restore("paused").ok());
+  fleet->close();
+  EXPECT_FALSE(gpus.sim(0).locked());
+  EXPECT_FALSE(fleet->is_open());
+  // What was commanded holds when they are opened again.
+  fleet->begin_opening();
+  ASSERT_TRUE(fleet->poll_opening().ok());
+  EXPECT_EQ(governed(0), "efficient-fix");
+}
+
+}  // namespace
+}  // namespace derate

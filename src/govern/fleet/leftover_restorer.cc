@@ -1,0 +1,104 @@
+#include "govern/fleet/leftover_restorer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "govern/lease.h"
+
+namespace derate {
+
+void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
+                               const std::set<std::string>& known) {
+  const auto left = options_.journal.read(options_.life);
+  if (!left.ok()) return options_.tell(left.error().message);
+  options_.journal.remove_unfinished();
+  for (const UnusableJournal& bad : left->unusable) {
+    const auto aside = options_.journal.set_aside(bad.path);
+    options_.tell(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                              aside.ok() ? "set aside, not applied" : aside.error().message));
+  }
+  for (const JournalEntry& entry : left->entries) {
+    const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
+      return each->uuid() == entry.uuid;
+    });
+    if (gpu != gpus.end())
+      restore(**gpu, entry);
+    else if (!known.contains(entry.uuid))
+      options_.tell(entry.uuid + ": a journal is left of a GPU that is not here: kept");
+  }
+}
+
+void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
+  if (const auto lease = leases_.take(entry.uuid); !lease.ok())
+    return leave_alone(gpu, lease.error());
+  Leftover& leftover = gpu.leftover;
+  leftover.left_alone.clear();
+  leftover.look_again.reset();
+  JournalEntry left = entry;
+  auto restored = restore_settings(*gpu.open.control, left);
+  if (restored.ok()) restored = options_.journal.remove(entry.uuid);
+  audit_.add({clock_.wall_now(),
+              {},
+              entry.uuid,
+              "restore",
+              {},
+              {},
+              fmt::format("left by {}, pid {}", entry.owner, entry.pid),
+              restored.ok() ? "" : restored.error().message});
+  if (restored.ok())
+    return options_.tell(
+        fmt::format("{}: restored what {} (pid {}) left", entry.uuid, entry.owner, entry.pid));
+  options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
+  leftover.failure = restored.error().message;
+  leftover.owed = Keeping{options_.journal, entry};
+}
+
+// It is looked for again: the governor that has the GPU may die before it has restored it.
+void LeftoverRestorer::leave_alone(ManagedGpu& gpu, const Error& why) {
+  Leftover& leftover = gpu.leftover;
+  leftover.left_by_nobody = !lease_holder(options_.run_folder, gpu.uuid()).lives;
+  leftover.look_again = clock_.now() + kAgain;
+  const std::string text = "a journal is left alone: " + why.message;
+  if (text != std::exchange(leftover.left_alone, text)) options_.tell(text);
+}
+
+void LeftoverRestorer::look_again(ManagedGpu& gpu) {
+  const auto left = options_.journal.read(options_.life);
+  if (!left.ok()) {
+    gpu.leftover.look_again = clock_.now() + kAgain;
+    return options_.tell(left.error().message);
+  }
+  for (const JournalEntry& entry : left->entries)
+    if (entry.uuid == gpu.uuid()) return restore(gpu, entry);
+  gpu.leftover.left_alone.clear();
+  gpu.leftover.look_again.reset();
+}
+
+void LeftoverRestorer::try_again(ManagedGpu& gpu) {
+  Leftover& leftover = gpu.leftover;
+  const Instant now = clock_.now();
+  if (!leftover.owed || now < leftover.restore_again.value_or(now)) return;
+  leftover.restore_again = now + kAgain;
+  JournalEntry& entry = leftover.owed->entry;
+  if (!restore_settings(*gpu.open.control, entry).ok()) return;
+  if (const auto removed = options_.journal.remove(entry.uuid); !removed.ok())
+    return options_.tell(removed.error().message);
+  audit_.add({clock_.wall_now(), {}, entry.uuid, "restore", {}, {}, "tried again", {}});
+  options_.tell(entry.uuid + ": restored at last");
+  leftover.owed.reset();
+  leftover.restore_again.reset();
+}
+
+Result<void> LeftoverRestorer::finish(ManagedGpu& gpu) {
+  Leftover& leftover = gpu.leftover;
+  if (!leftover.left_alone.empty()) look_again(gpu);
+  leftover.restore_again.reset();
+  try_again(gpu);
+  if (!leftover.left_alone.empty() && leftover.left_by_nobody)
+    return Error{Errc::busy, leftover.left_alone};
+  if (leftover.owed) return Error{Errc::io, gpu.uuid() + ": not restored: its journal is kept"};
+  return {};
+}
+
+}  // namespace derate

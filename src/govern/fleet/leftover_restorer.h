@@ -1,0 +1,52 @@
+// Restores what journals say before anything else is written to a GPU, and again until it is done.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/clock.h"
+#include "govern/fleet/audit_trail.h"
+#include "govern/fleet/lease_keeper.h"
+#include "govern/fleet/managed_gpu.h"
+#include "store/journal.h"
+
+namespace derate {
+
+class LeftoverRestorer {
+ public:
+  static constexpr Duration kAgain = std::chrono::seconds(5);
+
+  struct Options {
+    Journal journal;
+    MachineLife life;
+    std::string run_folder;  // of the leases
+    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  };
+
+  // All of them outlive it.
+  LeftoverRestorer(Options options, LeaseKeeper& leases, AuditTrail& audit, const Clock& clock)
+      : options_(std::move(options)), leases_(leases), audit_(audit), clock_(clock) {}
+
+  // What is left on these GPUs, each under its lease. Journals that may not be applied are set
+  // aside; those of GPUs that are neither among these nor `known` (UUIDs) are told and kept.
+  void restore(std::span<ManagedGpu* const> gpus, const std::set<std::string>& known);
+  // A journal of another process that was left alone: it may have died since.
+  void look_again(ManagedGpu& gpu);
+  // What is owed is tried again when it is time; the caller sees to it that nobody governs the GPU.
+  void try_again(ManagedGpu& gpu);
+  // The same at the end. Errors: busy for a journal of nobody who lives, io for one of ours.
+  Result<void> finish(ManagedGpu& gpu);
+
+ private:
+  void restore(ManagedGpu& gpu, const JournalEntry& entry);
+  void leave_alone(ManagedGpu& gpu, const Error& why);
+
+  Options options_;
+  LeaseKeeper& leases_;
+  AuditTrail& audit_;
+  const Clock& clock_;
+};
+
+}  // namespace derate
