@@ -7,7 +7,7 @@
 namespace derate::cli {
 
 // A GPU that is simulated instead of read through NVML.
-struct SimOptionsOfCli {
+struct SimCliOptions {
   std::string chip;      // empty: the real GPUs
   std::string workload;  // empty: the chip's first
   int gpus = 1;

@@ -5,22 +5,22 @@
 #include <algorithm>
 #include <memory>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "attrib/tenancy_json.h"
 #include "attrib/ticks_reader.h"
 #include "attribute_view.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "command_options.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/records_file.h"
-#include "integ/kube/tenant_namer.h"
+#include "integ/kube/machine_tenants.h"
 #include "service/attribution_service.h"
 #include "service/daemon_call.h"
 #include "service/signals.h"
 #include "terminal/output.h"
 #include "terminal/screen.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {
@@ -86,7 +86,7 @@ class TicksFile {
   }
   // A failure is told once: the reader sees on.
   void add(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
-           const Watched& watched) {
+           const ClockSummary& watched) {
     Json line = {
         {"gpu", gpu.uuid}, {"tenancy", tenancy_json(tenancy)}, {"names", names_json(names)}};
     if (watched.readings > 0) line["watched"] = watched_json(watched);
@@ -117,7 +117,7 @@ class DirectFeed final : public Feed {
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
     const auto tell = [](const std::string& text) { tell_line("derate", text); };
-    out->begin(machine_namer(settings.pod_resources, tell),
+    out->begin(machine_tenant_resolver(settings.pod_resources, tell),
                {how, from_seconds(options.interval_s)});
     return out;
   }
@@ -155,17 +155,17 @@ class DirectFeed final : public Feed {
     });
   }
 
-  void begin(TenantNamer namer, AttributionDesk::Rules rules) {
-    AttributionDesk::Options how{.name = std::move(namer)};
+  void begin(ResolveTenants namer, AttributionService::Rules rules) {
+    AttributionService::Options how{.name = std::move(namer)};
     how.tell = [this](const std::string& text) {
       tell_line("derate", text);
       failed_.push_back(text);
     };
     how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
-                      const Watched& watched) {
+                      const ClockSummary& watched) {
       if (ticks_) ticks_->add(gpu, tenancy, names, watched);
     };
-    desk_ = std::make_unique<AttributionDesk>(clock_, std::move(how), rules);
+    desk_ = std::make_unique<AttributionService>(clock_, std::move(how), rules);
     for (const OpenGpu& gpu : gpus_.gpus) {
       seats_.push_back({gpu.source.get(), seats_.size()});
       watched_.push_back(gpu.source.get());
@@ -175,8 +175,8 @@ class DirectFeed final : public Feed {
   Clock& clock_;
   OpenGpus gpus_;
   std::optional<TicksFile> ticks_;
-  std::unique_ptr<AttributionDesk> desk_;
-  std::vector<AttributionDesk::Gpu> seats_;
+  std::unique_ptr<AttributionService> desk_;
+  std::vector<AttributionService::Gpu> seats_;
   std::vector<TelemetrySource*> watched_;
   std::vector<std::string> failed_;  // GPUs that could not be read, and why
   std::uint64_t seen_ = 0;

@@ -11,12 +11,12 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "beats.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "govern/beat_message.h"
 #include "govern/job_classes.h"
 #include "service/beat_socket.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -10,11 +10,11 @@
 #include "base/printing.h"
 #include "base/safe_path.h"
 #include "base/when.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "store/usage_bill.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

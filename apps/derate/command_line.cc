@@ -107,7 +107,7 @@ void add_gpu_choice(CLI::App& verb, std::string& gpus) {
                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
 }
 
-void add_sim(CLI::App& verb, SimOptionsOfCli& options) {
+void add_sim(CLI::App& verb, SimCliOptions& options) {
   CLI::Option* sim =
       verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
           ->type_name("CHIP");

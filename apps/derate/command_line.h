@@ -5,7 +5,7 @@
 #include <string>
 #include <variant>
 
-#include "verbs.h"
+#include "command_options.h"
 
 namespace derate::cli {
 

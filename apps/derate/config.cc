@@ -6,9 +6,9 @@
 #include <cstdlib>
 
 #include "base/json.h"
+#include "command_options.h"
 #include "govern/fleet/policy_choice.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -2,12 +2,12 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "policy/modes.h"
 #include "service/control_socket.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

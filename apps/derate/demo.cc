@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "lab/compare.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

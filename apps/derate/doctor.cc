@@ -4,15 +4,15 @@
 
 #include <filesystem>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "config/config.h"
 #include "config/paths.h"
 #include "govern/envelope_rule.h"
 #include "govern/fleet/policy_choice.h"
 #include "service/state_file.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -7,11 +7,12 @@
 #include <memory>
 #include <vector>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/child_process.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "energy_view.h"
 #include "govern/records_file.h"
@@ -19,7 +20,6 @@
 #include "service/listen.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {
@@ -82,8 +82,8 @@ class Measuring {
   const EnergyOptions& options_;
   SystemClock clock_;
   OpenGpus gpus_;
-  ClientDesk clients_;
-  EnergyDesk desk_;
+  CommandRouter clients_;
+  EnergyService desk_;
   std::unique_ptr<ControlServer> programs_;  // null: none can be heard
   std::optional<TextFile> log_file_;
   bool log_failed_ = false;
@@ -151,7 +151,7 @@ void Measuring::serve() {
 void Measuring::begin() {
   read(true);
   const Instant now = clock_.now();
-  (void)desk_.windows().begin(EnergyDesk::kOwn, kTotal, now, *desk_.choose("")).ok();
+  (void)desk_.windows().begin(EnergyService::kOwn, kTotal, now, *desk_.choose("")).ok();
   next_ = now;
 }
 
@@ -159,7 +159,7 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
   const Duration interval = from_seconds(options_.interval_s);
   if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
   const Instant until = std::min(next_, at_the_latest);
-  std::vector<Ear> ears{signal_ear()};
+  std::vector<PollSource> ears{signal_source()};
   if (programs_ != nullptr) ears.push_back({programs_->fd(), [this] { serve(); }});
   const bool whole = listen_until(ears, clock_, until);
   if (programs_ != nullptr) serve();  // ends that nothing has settled
@@ -168,7 +168,7 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
 
 void Measuring::end() {
   const Instant now = clock_.now();
-  const auto id = desk_.windows().end(EnergyDesk::kOwn, kTotal, now);
+  const auto id = desk_.windows().end(EnergyService::kOwn, kTotal, now);
   if (!id.ok()) return;
   std::optional<WindowEnergy> total;
   do {

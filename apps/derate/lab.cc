@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "command_options.h"
 #include "config/experiment.h"
 #include "lab/figures.h"
 #include "lab/live_session.h"
@@ -20,7 +21,6 @@
 #include "lab_view.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 #include "version.h"
 
 namespace derate::cli {

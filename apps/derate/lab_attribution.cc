@@ -3,10 +3,10 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "lab_attribution_view.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

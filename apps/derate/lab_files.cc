@@ -10,12 +10,12 @@
 #include "base/json.h"
 #include "base/printing.h"
 #include "base/text.h"
+#include "command_options.h"
 #include "device/sim/sim_workload.h"
 #include "lab/figures.h"
 #include "lab/published_files.h"
 #include "lab_view.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

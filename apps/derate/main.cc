@@ -6,9 +6,9 @@
 #include "base/exit_code.h"
 #include "base/outermost.h"
 #include "command_line.h"
+#include "command_options.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 

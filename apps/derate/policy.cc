@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "command_options.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -7,12 +7,12 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/safe_path.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "core/chip_facts.h"
 #include "model/progress_curve.h"
 #include "store/model_cache.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

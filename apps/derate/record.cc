@@ -1,12 +1,12 @@
 // derate record: writes a trace of one GPU.
 #include <fmt/format.h>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "device/replay/trace_writer.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

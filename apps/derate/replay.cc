@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/json.h"
+#include "command_options.h"
 #include "device/replay/csv_trace.h"
 #include "device/sim/sim_chip.h"
 #include "govern/fleet/policy_choice.h"
@@ -13,7 +14,6 @@
 #include "govern/records_file.h"
 #include "summary.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

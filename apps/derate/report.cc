@@ -7,11 +7,11 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "command_options.h"
 #include "govern/records_file.h"
 #include "lab/figures.h"
 #include "lab_view.h"
 #include "terminal/output.h"
-#include "verbs.h"
 #include "version.h"
 
 namespace derate {

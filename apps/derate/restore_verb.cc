@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "govern/fleet/restore_left.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -2,12 +2,13 @@
 #include <algorithm>
 #include <csignal>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/child_process.h"
 #include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/outermost.h"
+#include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
@@ -17,7 +18,6 @@
 #include "service/listen.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {
@@ -28,7 +28,7 @@ void tell(const std::string& text) { tell_line("derate", text); }
 
 // Takes beats in until then; a signal or the command's end comes first.
 void listen(RunSession& session, Instant deadline) {
-  std::vector<Ear> ears{signal_ear()};
+  std::vector<PollSource> ears{signal_source()};
   if (BeatServer* const beats = session.beats.get(); beats != nullptr)
     ears.push_back({beats->fd(), [&session, beats] {
                       beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "command_options.h"
 #include "govern/fleet/tuned_gpus.h"
-#include "verbs.h"
 
 namespace derate::cli {
 

@@ -59,7 +59,7 @@ ModelFiles files_of_models() {
 
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 FleetOptions fleet_options(RunSession& session, GuardLink* link) {
-  FleetOptions out{.owner = kOwner, .life = current_life(), .run_folder = run_directory()};
+  FleetOptions out{.owner = kOwner, .life = current_boot(), .run_folder = run_directory()};
   out.tell = tell;
   out.models = &*session.models;
   out.every_round = true;
@@ -102,8 +102,8 @@ void add_sinks(RunSession& session) {
   });
 }
 
-std::vector<WorkDesk::Gpu> desk_gpus(const RunSession& session) {
-  std::vector<WorkDesk::Gpu> out;
+std::vector<WorkloadTracker::Gpu> desk_gpus(const RunSession& session) {
+  std::vector<WorkloadTracker::Gpu> out;
   const auto delta = session.tuned ? std::nullopt : policy_delta(session.policy);
   for (const ManagedGpu& gpu : session.gpus())
     out.push_back({gpu.open.source.get(), gpu.opening, delta});
@@ -140,7 +140,7 @@ void give_back(RunSession& session) {
 }
 
 void listen_for_beats(RunSession& session) {
-  WorkDesk::Options how;
+  WorkloadTracker::Options how;
   how.tell = tell;
   session.desk.emplace(session.clock, how);
   session.desk->list_every(from_seconds(session.fleet->settings().processes_every_s));

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
+#include "command_options.h"
 #include "device/sim/baseline_gpu.h"
 #include "govern/fleet/fleet.h"
 #include "govern/guard.h"
@@ -16,7 +17,6 @@
 #include "service/beat_socket.h"
 #include "service/state_file.h"
 #include "service/workload_tracker.h"
-#include "verbs.h"
 
 namespace derate::cli {
 
@@ -37,7 +37,7 @@ struct RunSession {
   Result<void> recorded;
   std::optional<TextFile> report;
   std::unique_ptr<BeatServer> beats;  // null: none can be heard
-  std::optional<WorkDesk> desk;
+  std::optional<WorkloadTracker> desk;
   std::vector<GpuWork> work;  // on each GPU, as last told
 
   std::span<const ManagedGpu> gpus() const { return fleet->gpus(); }

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "command_options.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
 #include "terminal/output.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "command_options.h"
 #include "fakenvml/sim_client.h"
-#include "verbs.h"
 
 namespace derate::cli {
 

@@ -4,12 +4,12 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "command_options.h"
 #include "service/signals.h"
 #include "service/state_file.h"
 #include "status_view.h"
 #include "terminal/output.h"
 #include "terminal/screen.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

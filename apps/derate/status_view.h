@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/clock.h"
 #include "base/result.h"
 

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
+#include "command_options.h"
 #include "service/daemon_call.h"
 #include "terminal/output.h"
 #include "tune/messages.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

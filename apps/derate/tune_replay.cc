@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "command_options.h"
 #include "terminal/output.h"
 #include "tune/replay.h"
-#include "verbs.h"
 
 namespace derate::cli {
 namespace {

@@ -2,7 +2,7 @@
 // tries another where it does not reach its target.
 #pragma once
 
-#include "verbs.h"
+#include "command_options.h"
 
 namespace derate::cli {
 

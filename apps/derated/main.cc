@@ -12,7 +12,7 @@
 #include <sstream>
 #include <vector>
 
-#include "apps/common/gpus.h"
+#include "apps/common/open_gpus.h"
 #include "base/exit_code.h"
 #include "base/log.h"
 #include "base/outermost.h"
@@ -22,7 +22,7 @@
 #include "govern/guard.h"
 #include "govern/lease.h"
 #include "govern/records_file.h"
-#include "integ/kube/tenant_namer.h"
+#include "integ/kube/machine_tenants.h"
 #include "service/beat_socket.h"
 #include "service/listen.h"
 #include "service/signals.h"
@@ -42,7 +42,7 @@ void tell(const std::string& text) { tell_line("derated", text); }
 WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
   out.fleet.journal = Journal(journal_directory());
-  out.fleet.life = current_life();
+  out.fleet.life = current_boot();
   out.fleet.run_folder = run_directory();
   out.fleet.audit = AuditLog(audit_file());
   out.fleet.open = [](const std::string& choice) -> OpeningPoll {
@@ -53,7 +53,7 @@ WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
                       [&link](const std::string& uuid) { link.release(uuid); }};
   out.fleet.tell = tell;
   out.tune_file = tune_file();
-  out.attribution.name = machine_namer(settings.pod_resources, tell);
+  out.attribution.name = machine_tenant_resolver(settings.pod_resources, tell);
   out.attribution.file = usage_file();
   return out;
 }
@@ -96,10 +96,10 @@ void serve(Worker& worker, ControlServer& commands) {
 }
 
 // What is served between two rounds. A signal and a command end the wait for the next one.
-std::vector<Ear> ears_of(Worker& worker, ControlServer& commands, BeatServer* beats,
-                         ControlServer* programs) {
-  std::vector<Ear> out{signal_ear(),
-                       {commands.fd(), [&worker, &commands] { serve(worker, commands); }, true}};
+std::vector<PollSource> poll_sources(Worker& worker, ControlServer& commands, BeatServer* beats,
+                                     ControlServer* programs) {
+  std::vector<PollSource> out{
+      signal_source(), {commands.fd(), [&worker, &commands] { serve(worker, commands); }, true}};
   if (beats != nullptr)
     out.push_back({beats->fd(), [&worker, beats] {
                      beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -131,7 +131,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   WorkerOptions how = worker_options(settings, link);
   note_records(how, records);
   Worker worker(std::move(how), settings, clock);
-  const std::vector<Ear> ears = ears_of(worker, *commands, beats.get(), programs.get());
+  const std::vector<PollSource> ears = poll_sources(worker, *commands, beats.get(), programs.get());
   bool ready = false;
   while (!link.guard_gone()) {
     const int signal = take_stop_signal();

@@ -122,8 +122,8 @@ void Worker::take_changes() {
   tune_.here(std::move(gpus));
 }
 
-std::vector<WorkDesk::Gpu> Worker::work_gpus() const {
-  std::vector<WorkDesk::Gpu> out;
+std::vector<WorkloadTracker::Gpu> Worker::work_gpus() const {
+  std::vector<WorkloadTracker::Gpu> out;
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     out.push_back({gpu.open.source.get(), gpu.opening});
     if (const PolicyAssignment* by = gpu.policy())
@@ -133,7 +133,7 @@ std::vector<WorkDesk::Gpu> Worker::work_gpus() const {
 }
 
 void Worker::attribute() {
-  std::vector<AttributionDesk::Gpu> gpus;
+  std::vector<AttributionService::Gpu> gpus;
   for (const ManagedGpu& gpu : fleet_.gpus()) gpus.push_back({gpu.open.source.get(), gpu.opening});
   attribution_.step(gpus);
 }
@@ -160,7 +160,7 @@ void Worker::take_settings() {
   work_.list_every(from_seconds(settings.processes_every_s));
   energy_.windows().set_max_gap(held_for(settings));
   tune_.rules(tune_rules(settings));
-  attribution_.rules(attributes_ ? attribution_desk_rules(settings) : std::nullopt);
+  attribution_.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
 }
 
 void Worker::reload(const Settings& settings) {

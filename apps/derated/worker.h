@@ -28,10 +28,10 @@ struct WorkerOptions {
   FleetOptions fleet;
   std::string state_file;
   ModelFiles models = {};
-  std::string tune_file = {};                 // of jobs that recur; empty: they are not kept
-  WorkDesk::Options desk = {};                // its `tell` is the fleet's
-  AttributionDesk::Options attribution = {};  // without a namer nothing is attributed
-  std::vector<RecordSink> sinks = {};         // beside those of the services
+  std::string tune_file = {};                    // of jobs that recur; empty: they are not kept
+  WorkloadTracker::Options desk = {};            // its `tell` is the fleet's
+  AttributionService::Options attribution = {};  // without a namer nothing is attributed
+  std::vector<RecordSink> sinks = {};            // beside those of the services
 };
 
 class Worker {
@@ -55,7 +55,7 @@ class Worker {
   // What came to the beat socket (docs/heartbeats.md).
   void hear(std::string_view text, const BeatServer::Sender& sender) { work_.hear(text, sender); }
   // What programs ask over the client socket (docs/energy.md).
-  ClientDesk& clients() { return clients_; }
+  CommandRouter& clients() { return clients_; }
   Fleet& fleet() { return fleet_; }
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
@@ -64,7 +64,7 @@ class Worker {
   void round();
   void take_changes();
   void take_settings();
-  std::vector<WorkDesk::Gpu> work_gpus() const;
+  std::vector<WorkloadTracker::Gpu> work_gpus() const;
   void attribute();
   void publish();
 
@@ -75,11 +75,11 @@ class Worker {
   Fleet fleet_;
   FleetService commands_;
   Lateness lateness_;
-  WorkDesk work_;
-  ClientDesk clients_;
-  EnergyDesk energy_;
-  TuneDesk tune_;
-  AttributionDesk attribution_;
+  WorkloadTracker work_;
+  CommandRouter clients_;
+  EnergyService energy_;
+  TuneService tune_;
+  AttributionService attribution_;
   bool attributes_ = false;
   std::uint64_t seen_ = 0;  // of the fleet's changes
 };

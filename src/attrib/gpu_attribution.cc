@@ -85,19 +85,19 @@ void GpuAttribution::rules(const AttributionRules& rules) {
 }
 
 void GpuAttribution::watch(const Sample& board) {
-  watched_.emplace_back(board.time, Watched{}).second.add(board);
+  watched_.emplace_back(board.time, ClockSummary{}).second.add(board);
   if (watched_.size() > kMostWatched) watched_.pop_front();
 }
 
-Watched GpuAttribution::watched(Instant end) {
-  Watched out;
+ClockSummary GpuAttribution::watched(Instant end) {
+  ClockSummary out;
   for (; !watched_.empty() && watched_.front().first <= end; watched_.pop_front())
     out.add(watched_.front().second);
   return out;
 }
 
 const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const TenantNames& names,
-                                                  const Watched& before) {
+                                                  const ClockSummary& before) {
   trouble_.clear();
   TenantKeys keys;
   for (const auto& [tenants, out] :
@@ -111,7 +111,7 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   if (!tick) return nullptr;
   const PowerEstimate estimate = method_->step(tick->tick);
   newest_ = Taken{*std::move(tick), {}};
-  newest_->split = settle(newest_->sourced.tick, estimate, rules_.idle_rule);
+  newest_->split = allocate_energy(newest_->sourced.tick, estimate, rules_.idle_rule);
   const bool by_power = newest_->sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
   if (newest_->split)
     book_.add(*newest_->split, now.board.time, by_power);

@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "attrib/account_book.h"
-#include "attrib/settle.h"
+#include "attrib/allocate_energy.h"
+#include "attrib/energy_accounts.h"
 #include "attrib/split.h"
 #include "attrib/tick_source.h"
 #include "core/capability.h"
@@ -49,15 +49,15 @@ class GpuAttribution {
   // A reading of the board between those of its tenancy.
   void watch(const Sample& board);
   // What was watched until `end`; it is kept no longer.
-  Watched watched(Instant end);
+  ClockSummary watched(Instant end);
   // A reading, who is in it, and what was watched before it. Null: it made no tick.
-  const Taken* take(const Tenancy& now, const TenantNames& names, const Watched& before = {});
+  const Taken* take(const Tenancy& now, const TenantNames& names, const ClockSummary& before = {});
   // A reading failed; empty: it did not. A missed reading makes the next tick longer.
   void failed(std::string why) { trouble_ = std::move(why); }
 
   const GpuId& id() const { return id_; }
   const AttributionRules& rules() const { return rules_; }
-  const AccountBook& book() const { return book_; }
+  const EnergyAccounts& book() const { return book_; }
   const std::string& trouble() const { return trouble_; }
   // Empty labels for a key that is not known.
   TenantLabels labels(const std::string& key) const;
@@ -70,8 +70,8 @@ class GpuAttribution {
   AttributionRules rules_;
   std::unique_ptr<SplitMethod> method_;
   TickSource source_;
-  std::deque<std::pair<Instant, Watched>> watched_;  // ascending by time
-  AccountBook book_;
+  std::deque<std::pair<Instant, ClockSummary>> watched_;  // ascending by time
+  EnergyAccounts book_;
   std::map<std::string, TenantLabels> labels_;
   std::optional<Taken> newest_;
   std::string trouble_;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "attrib/limit_shares.h"
+#include "attrib/power_capped_shares.h"
 #include "attrib/time_shares.h"
 #include "attrib/watt_priors.h"
 
@@ -57,7 +57,7 @@ struct Mix {
 constexpr double kSettleS = 1.5;  // after who is there has changed
 
 struct Lagged {
-  WattFilter filter;
+  PowerKalmanFilter filter;
   double lag = 0;
   double evidence = 0;
 };
@@ -68,7 +68,7 @@ class Online final : public SplitMethod {
     const WattPrior prior = watt_prior(board);
     for (const double lag : kLags)
       if (lag == 0 || options.lag_bank)
-        bank_.push_back({WattFilter(prior, options.aging), lag, lag == 0 ? 1.0 : 0.0});
+        bank_.push_back({PowerKalmanFilter(prior, options.aging), lag, lag == 0 ? 1.0 : 0.0});
   }
 
   PowerEstimate step(const AttribTick& tick) override {
@@ -78,7 +78,7 @@ class Online final : public SplitMethod {
         tick.energy_mj && time > 0 ? static_cast<double>(*tick.energy_mj) / 1000 / time : -1;
     const bool learns = board_w >= 0 && board_w <= kMostWatts;
     for (Lagged& one : bank_) {
-      const WattFilter::Scene& seen = late(one.lag);
+      const PowerKalmanFilter::Observation& seen = late(one.lag);
       one.filter.advance(seen);
       if (learns) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
     }
@@ -103,7 +103,7 @@ class Online final : public SplitMethod {
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const TenantTick& tenant = tick.tenants[i];
       scene_.context = scene_.context || is_present(tenant);
-      WattFilter::Tenant& one = scene_.tenants[i];
+      PowerKalmanFilter::Tenant& one = scene_.tenants[i];
       one.key = tenant.key;
       one.share = tenant.share.value();
       one.memory_share = tenant.memory_share.value();
@@ -125,28 +125,29 @@ class Online final : public SplitMethod {
     processes_changed_ = some_process && unsettled_s_ > 0;
     last_.assign(tick.tenants.size(), {});
     for (std::size_t i = 0; i < last_.size(); ++i)
-      if (const WattFilter::Tenant* one = before(scene_.tenants[i].key, i))
+      if (const PowerKalmanFilter::Tenant* one = before(scene_.tenants[i].key, i))
         last_[i] = one->features;
   }
 
   // A process: how much of the time it has the GPU. What it does then is its own, so its watts
   // differ more from others' than with counters.
-  void look_at_time(const TimeShare& time, WattFilter::Tenant& tenant) const {
+  void look_at_time(const TimeShare& time, PowerKalmanFilter::Tenant& tenant) const {
     tenant.spread = options_.process_spread;
     tenant.features[0] = time.share * scene_.core_factor;
     std::fill(tenant.features.begin() + 1, tenant.features.end(), 0.0);
   }
 
-  const WattFilter::Tenant* before(const std::string& key, std::size_t guess) const {
+  const PowerKalmanFilter::Tenant* before(const std::string& key, std::size_t guess) const {
     const auto& tenants = before_.tenants;
     if (guess < tenants.size() && tenants[guess].key == key) return &tenants[guess];
-    const auto at = std::find_if(tenants.begin(), tenants.end(),
-                                 [&](const WattFilter::Tenant& one) { return one.key == key; });
+    const auto at =
+        std::find_if(tenants.begin(), tenants.end(),
+                     [&](const PowerKalmanFilter::Tenant& one) { return one.key == key; });
     return at != tenants.end() ? &*at : nullptr;
   }
 
   // As a reading sees it that is late by `lag` of a tick.
-  const WattFilter::Scene& late(double lag) {
+  const PowerKalmanFilter::Observation& late(double lag) {
     if (lag == 0) return scene_;
     late_ = scene_;
     for (std::size_t k = 0; k < last_.size(); ++k) {
@@ -179,10 +180,11 @@ class Online final : public SplitMethod {
 
   // How much of what is not explained the base bears: as much as the sensor's noise makes, and what
   // a late counter has not seen yet. More than that is somebody's.
-  double noise_part(const AttribTick& tick, const Lagged& by, const WattFilter::Outcome& told) {
+  double noise_part(const AttribTick& tick, const Lagged& by,
+                    const PowerKalmanFilter::Outcome& told) {
     if (scene_.capped > 0) return 1 - scene_.capped;
     if (!tick.energy_mj || seconds(tick.length) <= 0) return 1;
-    const auto sum = [](const WattFilter::Outcome& outcome) {
+    const auto sum = [](const PowerKalmanFilter::Outcome& outcome) {
       double watts = 0;
       for (const auto& tenant : outcome.tenants) watts += tenant.mean;
       return watts;
@@ -194,9 +196,9 @@ class Online final : public SplitMethod {
     return off <= noise ? 1 : noise / off;
   }
 
-  PowerEstimate estimate(const AttribTick& tick, const WattFilter::Scene& scene) {
+  PowerEstimate estimate(const AttribTick& tick, const PowerKalmanFilter::Observation& scene) {
     const Lagged& best = this->best();
-    WattFilter::Outcome told = best.filter.tell(scene);
+    PowerKalmanFilter::Outcome told = best.filter.tell(scene);
     if (scene.capped > 0) {
       share_the_cap(best.filter, scene, told);
       trust_the_sum(scene.capped, told);
@@ -226,12 +228,13 @@ class Online final : public SplitMethod {
 
   // Under the power limit the sum is given and a tenant's part is what it adds to each set of the
   // others: without them the clock would be higher, until the limit is met again.
-  static void share_the_cap(const WattFilter& filter, const WattFilter::Scene& scene,
-                            WattFilter::Outcome& told) {
+  static void share_the_cap(const PowerKalmanFilter& filter,
+                            const PowerKalmanFilter::Observation& scene,
+                            PowerKalmanFilter::Outcome& told) {
     const double uncapped = 1 / std::max(0.05, scene.core_factor);
-    WattFilter::Scene free = scene;
+    PowerKalmanFilter::Observation free = scene;
     free.core_factor = 1;
-    for (WattFilter::Tenant& tenant : free.tenants)
+    for (PowerKalmanFilter::Tenant& tenant : free.tenants)
       for (std::size_t i = 0; i + 1 < kPowerFeatures; ++i) tenant.features[i] *= uncapped;
     double limit = 0;
     for (const auto& watts : told.tenants) limit += watts.mean;
@@ -245,12 +248,13 @@ class Online final : public SplitMethod {
     }
   }
 
-  // Under the power limit what is unexplained is the tenants' (settle.cc): who alone draws anything
-  // gets all that base and context leave, and is as sure as those are.
-  static void trust_the_sum(double capped, WattFilter::Outcome& told) {
-    const auto draws = [](const WattFilter::TenantWatts& watts) { return watts.mean > 0; };
+  // Under the power limit what is unexplained is the tenants' (allocate_energy.cc): who alone draws
+  // anything gets all that base and context leave, and is as sure as those are.
+  static void trust_the_sum(double capped, PowerKalmanFilter::Outcome& told) {
+    const auto draws = [](const PowerKalmanFilter::TenantWatts& watts) { return watts.mean > 0; };
     if (std::count_if(told.tenants.begin(), told.tenants.end(), draws) != 1) return;
-    WattFilter::TenantWatts& only = *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
+    PowerKalmanFilter::TenantWatts& only =
+        *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
     const double left = std::hypot(told.base_sd, told.context_sd);
     only.sd = (1 - capped) * only.sd + capped * std::min(only.sd, left);
     only.bent *= 1 - capped;
@@ -259,8 +263,9 @@ class Online final : public SplitMethod {
   BoardFacts board_;
   OnlineOptions options_;
   std::vector<Lagged> bank_;
-  WattFilter::Scene scene_, before_, late_;  // now, the tick before, now as a late reading sees it
-  std::vector<PowerFeatures> last_;          // of `scene_`'s tenants, in the tick before
+  PowerKalmanFilter::Observation scene_, before_,
+      late_;                         // now, the tick before, now as a late reading sees it
+  std::vector<PowerFeatures> last_;  // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
   TimeShares time_shares_;
   std::vector<std::optional<TimeShare>> time_;  // of the tick's tenants

@@ -3,8 +3,8 @@
 
 #include <memory>
 
+#include "attrib/power_kalman_filter.h"
 #include "attrib/split.h"
-#include "attrib/watt_filter.h"
 
 namespace derate {
 
@@ -17,9 +17,9 @@ struct OnlineOptions {
   double same_mix = 0.002, other_mix = 0.05;
   // Uncertainty beyond the filter's own: of a tenant's watts, and of what the bend makes of them.
   double model_sd = 0.02, bend_part = 0.3;
-  double process_spread = 4;  // WattFilter::Tenant::spread of processes without counters
+  double process_spread = 4;  // PowerKalmanFilter::Tenant::spread of processes without counters
   double context_part = 0.8;  // of the context's own uncertainty
-  double sigma_scale = 0.85;  // the filter's noise counts twice (watt_filter.cc)
+  double sigma_scale = 0.85;  // the filter's noise counts twice (power_kalman_filter.cc)
 };
 
 std::unique_ptr<SplitMethod> make_online(const BoardFacts& board, const OnlineOptions& options);

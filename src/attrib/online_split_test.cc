@@ -7,8 +7,8 @@
 #include <numeric>
 #include <random>
 
-#include "attrib/limit_shares.h"
-#include "attrib/settle.h"
+#include "attrib/allocate_energy.h"
+#include "attrib/power_capped_shares.h"
 #include "attrib/test_ticks.h"
 
 namespace derate {
@@ -204,7 +204,7 @@ TEST(Online, UnderACapTheSharesAreOfWhatWasDrawn) {
   tick.energy_mj = 205'000;
   const auto estimate = method->step(tick);
   EXPECT_EQ(estimate.residual_to_base, Fraction(0));
-  const auto split = settle(tick, estimate, IdleRule::unallocated);
+  const auto split = allocate_energy(tick, estimate, IdleRule::unallocated);
   std::int64_t all = split->unallocated_mj;
   for (const TenantEnergy& tenant : split->tenants) all += tenant.total_mj();
   EXPECT_EQ(all, 205'000);

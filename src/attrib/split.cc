@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "attrib/naive_splits.h"
+#include "attrib/baseline_splits.h"
 #include "attrib/online_split.h"
 
 namespace derate {

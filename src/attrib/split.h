@@ -1,5 +1,6 @@
 // A method that splits a GPU's power among its tenants, and the one table of methods. A method only
-// estimates watts; settle() (attrib/settle.h) makes energies of them that add up to the counter.
+// estimates watts; allocate_energy() (attrib/allocate_energy.h) makes energies of them that add up
+// to the counter.
 #pragma once
 
 #include <memory>

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <sstream>
 
-#include "attrib/settle.h"
+#include "attrib/allocate_energy.h"
 #include "attrib/test_ticks.h"
 #include "attrib/training.h"
 #include "base/check.h"
@@ -104,7 +104,7 @@ RC_GTEST_PROP(SplitMethodsProperty, GiveFiniteWattsForAnyTick, ()) {
       RC_ASSERT(estimate.tenants.size() == tick.tenants.size());
       for (const double watts : dynamic_watts(estimate))
         RC_ASSERT((std::isfinite(watts) && watts >= 0));
-      const auto settled = settle(tick, estimate, IdleRule::unallocated);
+      const auto settled = allocate_energy(tick, estimate, IdleRule::unallocated);
       std::int64_t all = settled->unallocated_mj;
       for (const TenantEnergy& tenant : settled->tenants) all += tenant.total_mj();
       RC_ASSERT(all == tick.energy_mj);

@@ -246,15 +246,15 @@ Result<TenantNames> names_of(const Json& json) {
                               [](TenantNames& out, Reader& reader) { visit_names(out, reader); });
 }
 
-Json watched_json(const Watched& watched) {
+Json watched_json(const ClockSummary& watched) {
   Writer out;
   visit_watched(watched, out);
   return std::move(out.json);
 }
 
-Result<Watched> watched_of(const Json& json) {
-  const Watched out = TRY(read_as<Watched>(
-      json, "watched", [](Watched& to, Reader& reader) { visit_watched(to, reader); }));
+Result<ClockSummary> watched_of(const Json& json) {
+  const ClockSummary out = TRY(read_as<ClockSummary>(
+      json, "watched", [](ClockSummary& to, Reader& reader) { visit_watched(to, reader); }));
   const auto counts = [&](int part) { return part >= 0 && part <= out.readings; };
   constexpr int kMost = GpuAttribution::kMostWatched;
   if (out.readings <= kMost && counts(out.clocks) && counts(out.capped)) return out;

@@ -19,8 +19,8 @@ Result<Tenancy> tenancy_of(const nlohmann::ordered_json& json);
 nlohmann::ordered_json names_json(const TenantNames& names);
 Result<TenantNames> names_of(const nlohmann::ordered_json& json);
 
-nlohmann::ordered_json watched_json(const Watched& watched);
-Result<Watched> watched_of(const nlohmann::ordered_json& json);
+nlohmann::ordered_json watched_json(const ClockSummary& watched);
+Result<ClockSummary> watched_of(const nlohmann::ordered_json& json);
 
 // A GPU, and what a method may know of it beforehand.
 nlohmann::ordered_json board_json(const GpuId& id, const BoardFacts& facts);

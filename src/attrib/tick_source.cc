@@ -210,7 +210,7 @@ void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts
   keys_ = std::move(keys);
 }
 
-void Watched::add(const Sample& board) {
+void ClockSummary::add(const Sample& board) {
   IssueCounts uncounted{};
   ++readings;
   if ((board.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0) ++capped;
@@ -220,7 +220,7 @@ void Watched::add(const Sample& board) {
   }
 }
 
-void Watched::add(const Watched& more) {
+void ClockSummary::add(const ClockSummary& more) {
   readings += more.readings;
   clocks += more.clocks;
   clock_mhz += more.clock_mhz;
@@ -239,7 +239,7 @@ std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys
   out.tick.length = last_ ? now.board.time - *last_ : Duration::zero();
   out.tick.energy_mj = step(now.board, out.tick.length, out.issues);
   watch(now.board);
-  const Watched watched = std::exchange(watched_, {});
+  const ClockSummary watched = std::exchange(watched_, {});
   (void)sound(now.board.sm_clock, out.issues);  // counts it when it cannot be
   if (watched.clocks > 0) out.tick.sm_clock = Megahertz(watched.clock_mhz / watched.clocks);
   out.tick.temperature = now.board.temperature;

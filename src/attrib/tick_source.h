@@ -50,16 +50,16 @@ struct SourcedTick {
 };
 
 // What was seen of a board's clock over some readings.
-struct Watched {
+struct ClockSummary {
   int readings = 0;
   int clocks = 0;        // readings that had a clock
   double clock_mhz = 0;  // what those add up to
   int capped = 0;        // readings under the power limit
 
   void add(const Sample& board);
-  void add(const Watched& more);
+  void add(const ClockSummary& more);
 
-  bool operator==(const Watched&) const = default;
+  bool operator==(const ClockSummary&) const = default;
 };
 
 class TickSource {
@@ -70,7 +70,7 @@ class TickSource {
   // A reading of the board between two of its tenancy: clocks change within a tick, under a power
   // limit most of all.
   void watch(const Sample& board) { watched_.add(board); }
-  void watch(const Watched& readings) { watched_.add(readings); }
+  void watch(const ClockSummary& readings) { watched_.add(readings); }
 
   // The tick from the reading before to this one. A reading that was missed makes a longer tick.
   // Empty for the first, which only begins, and for one that is not later than the one before.
@@ -90,7 +90,7 @@ class TickSource {
   std::optional<std::int64_t> counter_mj_;  // the newest reading to measure from
   std::optional<Watts> power_;
   double remainder_mj_ = 0;  // of the power, below a millijoule
-  Watched watched_;          // since the last tick
+  ClockSummary watched_;     // since the last tick
   bool has_utilisation_ = false;
   std::vector<std::string> keys_;  // of the reading before
   IssueCounts all_{};

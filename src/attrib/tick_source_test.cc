@@ -8,7 +8,7 @@
 #include <limits>
 #include <numeric>
 
-#include "attrib/settle.h"
+#include "attrib/allocate_energy.h"
 
 namespace derate {
 namespace {
@@ -118,7 +118,8 @@ RC_GTEST_PROP(TickSource, SplitsAddUpToTheCounterPiecewise, ()) {
     if (!tick) continue;
     check_sound(*tick);
     RC_ASSERT((!broken || (!tick->tick.energy_mj && !tick->reason().empty())));
-    if (const auto split = settle(tick->tick, method->step(tick->tick), IdleRule::by_slice))
+    if (const auto split =
+            allocate_energy(tick->tick, method->step(tick->tick), IdleRule::by_slice))
       got += sum_of(*split);
   }
   RC_ASSERT(got == wanted);

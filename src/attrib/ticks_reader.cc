@@ -36,7 +36,7 @@ Result<bool> TicksReader::take(std::string_view line) {
     return Error{Errc::bad_data, "wanted gpu, tenancy and names"};
   const Tenancy tenancy = TRY(tenancy_of(*tenants));
   const TenantNames names = TRY(names_of(*labels));
-  Watched watched;
+  ClockSummary watched;
   if (readings != nullptr) watched = TRY(watched_of(*readings));
   for (GpuAttribution& board : boards_)
     if (*gpu == board.id().uuid) return board.take(tenancy, names, watched) != nullptr;

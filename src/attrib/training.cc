@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "attrib/boosted_trees.h"
+#include "attrib/fixed_weight_split.h"
 #include "attrib/least_squares.h"
-#include "attrib/told_split.h"
 
 namespace derate {
 namespace {
@@ -76,8 +76,8 @@ PowerFeatures fit_linear_power(std::span<const TrainingRun> runs,
 std::unique_ptr<SplitMethod> make_offline_linear(const BoardFacts& board,
                                                  std::span<const TrainingRun> runs) {
   const auto highest = highest_clock(board, runs);
-  return make_told_split(board, [highest, model = fit_linear_power(runs, highest)](
-                                    const TenantTick& tenant, const AttribTick& tick) {
+  return make_fixed_weight_split(board, [highest, model = fit_linear_power(runs, highest)](
+                                            const TenantTick& tenant, const AttribTick& tick) {
     return linear_watts(model, power_features(tenant, core_scale(tick.sm_clock, highest)));
   });
 }
@@ -85,7 +85,7 @@ std::unique_ptr<SplitMethod> make_offline_linear(const BoardFacts& board,
 std::unique_ptr<SplitMethod> make_offline_trees(const BoardFacts& board,
                                                 std::span<const TrainingRun> runs) {
   const auto highest = highest_clock(board, runs);
-  return make_told_split(
+  return make_fixed_weight_split(
       board, [highest, model = fit_boosted_trees(whole_gpu_table(runs, highest))](
                  const TenantTick& tenant, const AttribTick& tick) {
         return predict(model, power_features(tenant, core_scale(tick.sm_clock, highest)));
@@ -96,7 +96,7 @@ std::unique_ptr<SplitMethod> make_workload_models(const BoardFacts& board,
                                                   std::span<const TrainingRun> runs,
                                                   WorkloadOf workload_of) {
   const auto highest = highest_clock(board, runs);
-  return make_told_split(
+  return make_fixed_weight_split(
       board,
       [highest, models = fit_workloads(runs, highest), fallback = fit_linear_power(runs, highest),
        workload_of = std::move(workload_of)](const TenantTick& tenant, const AttribTick& tick) {
@@ -107,11 +107,12 @@ std::unique_ptr<SplitMethod> make_workload_models(const BoardFacts& board,
 }
 
 std::unique_ptr<SplitMethod> make_exact_curve(const BoardFacts& board, TrueWatts watts) {
-  return make_told_split(board, [clock = board.highest_clock, watts = std::move(watts)](
-                                    const TenantTick& tenant, const AttribTick& tick) mutable {
-    if (tick.sm_clock) clock = tick.sm_clock;
-    return clock ? watts(tenant, *clock).value() : 0.0;
-  });
+  return make_fixed_weight_split(board,
+                                 [clock = board.highest_clock, watts = std::move(watts)](
+                                     const TenantTick& tenant, const AttribTick& tick) mutable {
+                                   if (tick.sm_clock) clock = tick.sm_clock;
+                                   return clock ? watts(tenant, *clock).value() : 0.0;
+                                 });
 }
 
 }  // namespace derate

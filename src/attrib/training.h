@@ -54,8 +54,9 @@ std::unique_ptr<SplitMethod> make_workload_models(const BoardFacts& board,
 // What a tenant draws above idle at a clock.
 using TrueWatts = std::function<Watts(const TenantTick& tenant, Megahertz clock)>;
 
-// Told the truth of each tenant alone: only what tenants do to each other is left to settle(). A
-// tick without a clock has the last one, at first the board's highest; with none, all get 0 W.
+// Told the truth of each tenant alone: only what tenants do to each other is left to
+// allocate_energy(). A tick without a clock has the last one, at first the board's highest; with
+// none, all get 0 W.
 std::unique_ptr<SplitMethod> make_exact_curve(const BoardFacts& board, TrueWatts watts);
 
 // The fit of make_offline_linear().

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
+#include "attrib/power_kalman_filter.h"
 #include "attrib/split.h"
-#include "attrib/watt_filter.h"
 
 namespace derate {
 

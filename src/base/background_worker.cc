@@ -7,7 +7,7 @@
 
 namespace derate {
 
-Aside::Aside(Where where) {
+BackgroundWorker::BackgroundWorker(Where where) {
   if (where == Where::at_once) return;
   queue_ = std::make_shared<Queue>();
   // A thread inherits the mask: signals are for the program's main thread.
@@ -18,7 +18,7 @@ Aside::Aside(Where where) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-Aside::~Aside() {
+BackgroundWorker::~BackgroundWorker() {
   if (queue_ == nullptr) return;
   const std::lock_guard lock(queue_->mutex);
   queue_->ended = true;
@@ -26,7 +26,7 @@ Aside::~Aside() {
 }
 
 // What was posted before the end is still done.
-void Aside::work(Queue& queue) {
+void BackgroundWorker::work(Queue& queue) {
   while (true) {
     std::unique_lock lock(queue.mutex);
     queue.news.wait(lock, [&] { return queue.ended || !queue.jobs.empty(); });
@@ -38,7 +38,7 @@ void Aside::work(Queue& queue) {
   }
 }
 
-void Aside::put(std::function<void()> job) {
+void BackgroundWorker::put(std::function<void()> job) {
   if (queue_ == nullptr) return job();
   const std::lock_guard lock(queue_->mutex);
   queue_->jobs.push_back(std::move(job));

@@ -12,16 +12,16 @@
 
 namespace derate {
 
-class Aside {
+class BackgroundWorker {
  public:
   // at_once: on the calling thread, for loops on virtual time.
   enum class Where { on_a_thread, at_once };
 
-  explicit Aside(Where where);
+  explicit BackgroundWorker(Where where);
   // Nobody waits for a job that hangs: the thread ends after it, or with the process.
-  ~Aside();
-  Aside(const Aside&) = delete;
-  Aside& operator=(const Aside&) = delete;
+  ~BackgroundWorker();
+  BackgroundWorker(const BackgroundWorker&) = delete;
+  BackgroundWorker& operator=(const BackgroundWorker&) = delete;
 
   // What `job` refers to lives as long as the job itself: it may outlive the caller.
   template <class F>
@@ -46,7 +46,7 @@ class Aside {
 };
 
 template <class T>
-bool is_there(const std::future<T>& outcome) {
+bool is_ready(const std::future<T>& outcome) {
   return outcome.valid() && outcome.wait_for(Duration{}) == std::future_status::ready;
 }
 

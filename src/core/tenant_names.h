@@ -28,7 +28,7 @@ struct TenantNames {
 };
 
 // Who the tenants of a reading are. May block; called by one thread at a time.
-using TenantNamer =
+using ResolveTenants =
     std::function<TenantNames(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs)>;
 
 }  // namespace derate

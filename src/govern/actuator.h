@@ -10,7 +10,7 @@
 #include "core/actuation.h"
 #include "core/decision.h"
 #include "core/estimate.h"
-#include "govern/lock_watch.h"
+#include "govern/clock_lock_verifier.h"
 #include "store/journal.h"
 
 namespace derate {
@@ -26,7 +26,7 @@ enum class DriftRule : std::uint8_t {
 
 // Where an actuator writes down what it found. Without one it keeps that to itself: a simulated GPU
 // is gone with its process.
-struct Keeping {
+struct JournalHandle {
   Journal journal;
   JournalEntry entry;  // whose GPU, who writes; `found` is filled in before the first write
 };
@@ -34,7 +34,7 @@ struct Keeping {
 struct ActuatorOptions {
   std::vector<Megahertz> supported = {};  // the GPU's SM clocks, ascending; empty: locks unproven
   DriftRule on_drift = DriftRule::reassert;
-  std::optional<Keeping> keeping = {};
+  std::optional<JournalHandle> keeping = {};
 };
 
 class Actuator {
@@ -67,7 +67,7 @@ class Actuator {
   Result<void> restore();
   // Walks away without a write: the journal stays for who comes next, and `keeping()` tells him.
   void abandon() { control_ = nullptr; }
-  const std::optional<Keeping>& keeping() const { return options_.keeping; }
+  const std::optional<JournalHandle>& keeping() const { return options_.keeping; }
 
  private:
   struct Setting {
@@ -98,7 +98,7 @@ class Actuator {
   ActuatorOptions options_;
   JournalEntry own_entry_;  // where there is no journal
   bool found_known_ = false;
-  LockWatch watch_;
+  ClockLockVerifier watch_;
   Setting target_, in_force_;
   bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has
   std::string failure_;                           // of the last write; empty: it succeeded

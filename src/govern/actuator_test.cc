@@ -310,8 +310,8 @@ class KeptActuator : public testing::Test {
     folder_ = made;
   }
   ~KeptActuator() override { std::filesystem::remove_all(folder_); }
-  Keeping keeping(const std::string& folder) const {
-    Keeping out{Journal(folder), {}};
+  JournalHandle keeping(const std::string& folder) const {
+    JournalHandle out{Journal(folder), {}};
     out.entry.uuid = "GPU-1";
     out.entry.life = kLife;
     out.entry.owner = "test";
@@ -319,7 +319,7 @@ class KeptActuator : public testing::Test {
   }
   std::vector<JournalEntry> left() const { return Journal(folder_).read(kLife)->entries; }
 
-  static inline const MachineLife kLife{"boot", ""};
+  static inline const BootIdentity kLife{"boot", ""};
   std::string folder_;
 };
 
@@ -367,7 +367,7 @@ TEST_F(KeptActuator, AnAbandonedGpuIsNotCalledAndItsSuccessorRestoresIt) {
 }
 
 TEST_F(KeptActuator, AFoundLockIsWhatReleaseAndRestoreSet) {
-  Keeping kept = keeping(folder_);
+  JournalHandle kept = keeping(folder_);
   kept.entry.found_lock = ClockRange{1000_MHz, 1300_MHz};
   Watched w({.keeping = kept});
   w.tick(set(1100), 1530);

@@ -130,13 +130,13 @@ void Governor::read_counter_next(std::size_t seat) { seats_[seat]->sampler.want_
 
 void Governor::add(GovernedGpu gpu) { seats_.push_back(make_seat(std::move(gpu))); }
 
-std::optional<Keeping> Governor::unrestored(std::size_t at) const {
+std::optional<JournalHandle> Governor::unrestored(std::size_t at) const {
   const auto& keeping = seats_[at]->actuator.keeping();
   const bool any = keeping && (keeping->entry.clock_written || keeping->entry.power_written);
   return any ? keeping : std::nullopt;
 }
 
-std::optional<Keeping> Governor::replace(std::size_t at, GovernedGpu gpu) {
+std::optional<JournalHandle> Governor::replace(std::size_t at, GovernedGpu gpu) {
   auto left = unrestored(at);
   seats_[at]->actuator.abandon();
   seats_[at] = make_seat(std::move(gpu));

@@ -25,8 +25,8 @@ struct GovernedGpu {
   Envelope envelope;
   Duration tick{};        // the policy's own control period; zero: every tick of the governor
   bool observed = false;  // only looked at: its load is not the governed node's
-  DriftRule on_drift = DriftRule::reassert;  // `ignore` when as_published
-  std::optional<Keeping> keeping = {};       // the journal; without one nothing is kept on disk
+  DriftRule on_drift = DriftRule::reassert;   // `ignore` when as_published
+  std::optional<JournalHandle> keeping = {};  // the journal; without one nothing is kept on disk
 };
 
 struct GovernorOptions {
@@ -54,9 +54,9 @@ class Governor {
   void add(GovernedGpu gpu);
   // Puts another policy, source or control on the GPU at `seat`. What was there makes no further
   // call to the GPU: restore it first. Gives what it has not restored, for a successor to do it.
-  std::optional<Keeping> replace(std::size_t seat, GovernedGpu gpu);
+  std::optional<JournalHandle> replace(std::size_t seat, GovernedGpu gpu);
   // What is still to be restored at `seat`; empty when nothing is.
-  std::optional<Keeping> unrestored(std::size_t seat) const;
+  std::optional<JournalHandle> unrestored(std::size_t seat) const;
 
   // Gives the GPU at `seat` back. Errors: those of its control.
   Result<void> restore(std::size_t seat);

@@ -22,7 +22,7 @@ struct ProcessFacts {
   bool operator==(const ProcessFacts&) const = default;
 };
 
-struct Tenant {
+struct GpuProcessTenant {
   ProcessFacts process;
   std::optional<Fraction> sm_utilisation;
 };

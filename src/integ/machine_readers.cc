@@ -1,5 +1,5 @@
-// What TenantBook asks of this machine.
-#include "integ/tenant_book.h"
+// What TenantResolver asks of this machine.
+#include "integ/tenant_resolver.h"
 
 #include <dirent.h>
 #include <pwd.h>

@@ -90,7 +90,7 @@ Result<std::optional<std::uint32_t>> find_user(const std::string& name) {
                fmt::format("user '{}' cannot be looked up: {}", name, std::strerror(wrong))};
 }
 
-KnownSpeakers::Known* KnownSpeakers::find_or_read(const Question& question, Instant now) {
+KnownSenders::Known* KnownSenders::find_or_read(const Question& question, Instant now) {
   const auto known = known_.find(question.pid);
   if (known != known_.end()) {
     const ProcessFacts& facts = known->second.facts;
@@ -109,9 +109,9 @@ KnownSpeakers::Known* KnownSpeakers::find_or_read(const Question& question, Inst
   return &known_.emplace(question.pid, Known{*std::move(facts), false, now, now}).first->second;
 }
 
-std::optional<ProcessFacts> KnownSpeakers::look(const Question& question,
-                                                const std::vector<std::int64_t>& sessions,
-                                                Instant now) {
+std::optional<ProcessFacts> KnownSenders::look(const Question& question,
+                                               const std::vector<std::int64_t>& sessions,
+                                               Instant now) {
   Known* known = find_or_read(question, now);
   if (known == nullptr) return std::nullopt;
   known->asked = now;

@@ -41,13 +41,13 @@ struct ProcessReaders {
 };
 
 // Facts of processes that speak, by number and start: who speaks often costs one look at his start.
-class KnownSpeakers {
+class KnownSenders {
  public:
   static constexpr std::size_t kMost = 256;
   // A process may change its user, group and session: it is read anew then.
   static constexpr Duration kReadAgain = std::chrono::minutes(1);
 
-  explicit KnownSpeakers(ProcessReaders readers) : readers_(std::move(readers)) {}
+  explicit KnownSenders(ProcessReaders readers) : readers_(std::move(readers)) {}
 
   struct Question {
     std::int64_t pid = 0;

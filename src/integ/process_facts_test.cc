@@ -149,9 +149,9 @@ struct OneProcess {
   }
 };
 
-TEST(KnownSpeakers, AreReadOnceWhileTheyAreTheSame) {
+TEST(KnownSenders, AreReadOnceWhileTheyAreTheSame) {
   OneProcess machine;
-  KnownSpeakers known(machine.readers());
+  KnownSenders known(machine.readers());
   Instant now{};
   for (int i = 0; i < 200; ++i) EXPECT_EQ(known.look({7, 1000}, {}, now)->uid, 1000u);
   EXPECT_EQ(machine.reads, 1);
@@ -162,13 +162,13 @@ TEST(KnownSpeakers, AreReadOnceWhileTheyAreTheSame) {
   machine.facts.uid = 1001;  // su
   EXPECT_EQ(known.look({7, 1001}, {}, now)->uid, 1001u);
   machine.facts.session = 7;  // setsid
-  now += KnownSpeakers::kReadAgain + std::chrono::seconds(1);
+  now += KnownSenders::kReadAgain + std::chrono::seconds(1);
   EXPECT_EQ(known.look({7, 1001}, {}, now)->session, 7);
 }
 
-TEST(KnownSpeakers, AncestorsAreReadWhereTheyMatter) {
+TEST(KnownSenders, AncestorsAreReadWhereTheyMatter) {
   OneProcess machine;
-  KnownSpeakers known(machine.readers());
+  KnownSenders known(machine.readers());
   EXPECT_TRUE(known.look({7, 1000}, {4, 5}, {})->ancestors.empty());
   EXPECT_EQ(machine.ancestors, 0);
   for (int i = 0; i < 9; ++i)
@@ -177,12 +177,12 @@ TEST(KnownSpeakers, AncestorsAreReadWhereTheyMatter) {
   EXPECT_FALSE(known.look({8, 1000, true}, {}, {})->ancestors.empty());
 }
 
-TEST(KnownSpeakers, AreNoMoreThanSoMany) {
+TEST(KnownSenders, AreNoMoreThanSoMany) {
   OneProcess machine;
-  KnownSpeakers known(machine.readers());
+  KnownSenders known(machine.readers());
   for (std::int64_t pid = 1; pid < 10'000; ++pid)
     (void)known.look({pid, 1000}, {}, Instant{} + std::chrono::milliseconds(pid));
-  EXPECT_EQ(known.size(), KnownSpeakers::kMost);
+  EXPECT_EQ(known.size(), KnownSenders::kMost);
   machine.reads = 0;
   (void)known.look({9'999, 1000}, {}, Instant{} + std::chrono::seconds(10));
   EXPECT_EQ(machine.reads, 0);  // the last is known

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "attrib/settle.h"
+#include "attrib/allocate_energy.h"
 #include "attrib/split.h"
 #include "lab/tenant_world.h"
 

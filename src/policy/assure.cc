@@ -126,10 +126,10 @@ class Assure final : public Policy {
     return std::max(0.0, std::log(options_.highest / clock));
   }
   double earned() const;
-  double surely(double x) const;
+  double lower_bound(double x) const;
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
   Megahertz best(const Envelope& envelope) const;
-  Megahertz look_clock(const Envelope& envelope) const;
+  Megahertz probe_clock(const Envelope& envelope) const;
   Decision refer(const Estimate& estimate, const Envelope& envelope);
   Decision look(const Estimate& estimate, const Envelope& envelope);
   Decision steady(const Estimate& estimate, const Envelope& envelope);
@@ -157,7 +157,7 @@ class Assure final : public Policy {
   // Of the counters and of power, as seen at the job's start, while the readings rise.
   Duration window_{}, power_window_{};
   double peak_ = 0, peak_power_ = 0;
-  Look look_;
+  ReadingBatch look_;
   SignalValues newest_;
   bool jumped_ = false;  // against what was read before at the same clock
   BeatRate beats_;
@@ -174,7 +174,7 @@ class Assure final : public Policy {
   std::vector<WorkPhase> known_;  // other phases, the newest last
   std::vector<Instant> alarms_;
   bool mixed_ = false;  // phases too short to follow: their mixture is one phase
-  double slack_s_ = 0;  // seconds of work done beyond what was promised, surely
+  double slack_s_ = 0;  // seconds of work done beyond what was promised, lower_bound
 };
 
 // --- what comes in -------------------------------------------------------------------------------
@@ -224,8 +224,9 @@ void Assure::keep_account(const Estimate& estimate) {
   every_phase_ = estimate.work.every_phase;
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
-  const double sure = stage_ == Stage::recognise || !phase_ ? -position(*estimate.sm_clock)
-                                                            : surely(position(*estimate.sm_clock));
+  const double sure = stage_ == Stage::recognise || !phase_
+                          ? -position(*estimate.sm_clock)
+                          : lower_bound(position(*estimate.sm_clock));
   slack_s_ += (std::exp(sure) - (1 - delta_)) * seconds(since);
   slack_s_ = std::min(slack_s_, kMostSaved);
 }
@@ -426,7 +427,9 @@ double Assure::earned() const {
 }
 
 // The least log of performance that is sure enough at x; of unknown work what the clocks say.
-double Assure::surely(double x) const { return phase_ ? phase_->surely(x, z_) : std::min(0.0, -x); }
+double Assure::lower_bound(double x) const {
+  return phase_ ? phase_->lower_bound(x, z_) : std::min(0.0, -x);
+}
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
   if (clock != asked_) {
@@ -457,15 +460,15 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) co
   return z_ * (sd - least) > kWorthRefresh;
 }
 
-// Of the clocks that keep the promise surely enough the one of least energy for the work; of those
-// that are about as good the highest.
+// Of the clocks that keep the promise lower_bound enough the one of least energy for the work; of
+// those that are about as good the highest.
 Megahertz Assure::best(const Envelope& envelope) const {
   const double promised = std::log(1 - delta_ - earned());
   Megahertz best = envelope.highest();
   double least = 0;
   for (auto clock = envelope.clocks().rbegin(); clock != envelope.clocks().rend(); ++clock) {
     const double x = position(*clock);
-    if (surely(x) < promised) continue;
+    if (lower_bound(x) < promised) continue;
     const double energy = phase_->power.relative(x).mean - phase_->performance(x).mean;
     if (clock != envelope.clocks().rbegin() && energy > least - kSameEnergy) continue;
     best = *clock;
@@ -475,7 +478,7 @@ Megahertz Assure::best(const Envelope& envelope) const {
 }
 
 // The lowest clock that one look at may cost: the more it differs, the more it tells.
-Megahertz Assure::look_clock(const Envelope& envelope) const {
+Megahertz Assure::probe_clock(const Envelope& envelope) const {
   const double time = seconds(window_ + std::chrono::milliseconds(800));
   const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
   for (const Megahertz clock : envelope.clocks())
@@ -510,7 +513,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   since_ = estimate.time;
   const bool may_look = first && !mixed_ && !every_phase_ && !phase_->signals.empty() &&
                         slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
-                        surely(position(envelope.lowest())) < std::log(1 - delta_);
+                        lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
   stage_ = may_look ? Stage::look : Stage::steady;
   return may_look ? look(estimate, envelope) : steady(estimate, envelope);
 }
@@ -524,7 +527,7 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
     since_ = estimate.time;
     return steady(estimate, envelope);
   }
-  const Megahertz clock = asked_ < envelope.highest() ? asked_ : look_clock(envelope);
+  const Megahertz clock = asked_ < envelope.highest() ? asked_ : probe_clock(envelope);
   return ask(clock, true, {"learning what {0:.0f} MHz costs", {clock.value()}});
 }
 
@@ -543,7 +546,7 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   const double promised = std::log(1 - delta_ - earned());
   const bool probed = std::exchange(probing_, false);
   const bool holds =
-      !probed && asked_ > Megahertz(0) && surely(position(asked_)) >= promised - kShort;
+      !probed && asked_ > Megahertz(0) && lower_bound(position(asked_)) >= promised - kShort;
   const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
   const bool looked =
       near ? estimate.time - asked_at_ >= kNearAfter
@@ -626,7 +629,8 @@ PolicyInfo assure_info() {
           "keep the promise with a stated confidence, at the lowest clock that does",
           "Learns how progress follows the clock from few readings and a prior that measured "
           "applications gave, with its uncertainty; takes the clock of least energy that keeps the "
-          "promise surely enough, counts what was earned and lost over the whole job, knows phases "
+          "promise lower_bound enough, counts what was earned and lost over the whole job, knows "
+          "phases "
           "again that return, and looks at the highest clock only when it must.",
           false,
           kAssureParams,

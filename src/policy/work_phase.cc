@@ -21,7 +21,7 @@ constexpr double kAgePerHour = 0.002;  // share of the prior's variance
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 
-const Readings& of(const Look& look, Signal signal) {
+const Readings& of(const ReadingBatch& look, Signal signal) {
   return look.signals[static_cast<std::size_t>(signal)];
 }
 
@@ -31,11 +31,13 @@ CoefficientPrior bias_of(Signal signal, bool saturated, const CurvePriors& prior
   return saturated ? *priors.memory_saturated : *priors.memory;
 }
 
-double clock_variance(const Look& look) { return look.capped ? kCappedClock * kCappedClock : 0; }
+double clock_variance(const ReadingBatch& look) {
+  return look.capped ? kCappedClock * kCappedClock : 0;
+}
 
 bool is_memory(Signal signal) { return signal == Signal::memory || signal == Signal::dram; }
 
-std::optional<double> share(const Look& look, Signal signal, Megahertz highest) {
+std::optional<double> share(const ReadingBatch& look, Signal signal, Megahertz highest) {
   const Readings& readings = of(look, signal);
   if (readings.count() == 0) return std::nullopt;
   return share_of(signal, readings.mean(), highest * std::exp(-look.x), highest);
@@ -51,7 +53,7 @@ WorkPhase phase_of(std::vector<Signal> signals, bool saturated, const CurvePrior
           PowerCurve(priors.power)};
 }
 
-bool saturated(const Look& reference) {
+bool saturated(const ReadingBatch& reference) {
   const Readings& dram = of(reference, Signal::dram);
   const Readings& memory = dram.count() > 0 ? dram : of(reference, Signal::memory);
   return memory.count() > 0 && memory.mean() >= kSaturated;
@@ -80,7 +82,7 @@ std::optional<LinearBelief> belief_of(const BeliefModel& model, std::size_t size
 
 }  // namespace
 
-void Look::clear() {
+void ReadingBatch::clear() {
   for (Readings& readings : signals) readings.clear();
   capped = false;
   clock.clear();
@@ -110,7 +112,7 @@ bool WorkPhase::plausible(double x) const {
   return x <= reference_x || raw.mean < kPlausible + 2 * widened.sd;
 }
 
-double WorkPhase::surely(double x, double z) const {
+double WorkPhase::lower_bound(double x, double z) const {
   // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
   const double at_worst = std::min(0.0, reference_x - x);
   if (!plausible(x)) return at_worst;
@@ -118,7 +120,7 @@ double WorkPhase::surely(double x, double z) const {
   return std::max(std::min(0.0, belief.mean - z * belief.sd), at_worst);
 }
 
-std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
+std::vector<Signal> telling_signals(const ReadingBatch& reference, Megahertz highest,
                                     const CurvePriors& priors) {
   if (of(reference, Signal::beat).count() > 0) return {Signal::beat};
   const auto tells = [&](Signal signal) {
@@ -142,7 +144,7 @@ std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
   return out;
 }
 
-WorkPhase make_phase(const Look& reference, Megahertz highest, const CurvePriors& priors) {
+WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors) {
   WorkPhase out =
       phase_of(telling_signals(reference, highest, priors), saturated(reference), priors);
   out.reference_x = reference.x;
@@ -154,7 +156,7 @@ bool speaks(const WorkPhase& phase) {
   return std::find(phase.signals.begin(), phase.signals.end(), Signal::beat) != phase.signals.end();
 }
 
-void learn(WorkPhase& phase, const Look& look) {
+void learn(WorkPhase& phase, const ReadingBatch& look) {
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
@@ -171,7 +173,7 @@ void learn(WorkPhase& phase, const Look& look) {
                            variance + kPowerDrift * kPowerDrift);
 }
 
-bool counters_fit(const WorkPhase& phase, const Look& look) {
+bool counters_fit(const WorkPhase& phase, const ReadingBatch& look) {
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) return false;
@@ -185,7 +187,7 @@ bool counters_fit(const WorkPhase& phase, const Look& look) {
   return true;
 }
 
-bool fits(const WorkPhase& phase, const Look& look) {
+bool fits(const WorkPhase& phase, const ReadingBatch& look) {
   if (!counters_fit(phase, look)) return false;
   if (look.gpu_utilisation.count() > 0) {
     const double noise =

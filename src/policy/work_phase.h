@@ -13,7 +13,7 @@
 namespace derate {
 
 // Means of some readings at one clock.
-struct Look {
+struct ReadingBatch {
   double x = 0;  // log of the highest clock over the one held
   std::array<Readings, kSignals> signals;
   Readings clock, gpu_utilisation;
@@ -47,26 +47,26 @@ struct WorkPhase {
   bool plausible(double x) const;
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
   // clock's own ratio.
-  double surely(double x, double z) const;
+  double lower_bound(double x, double z) const;
 };
 
 // The signals that say something: of the memory counters the finer, of the pipes the busiest and
 // the tensor pipe; a beat alone where there is one. What stays below 3 % at the reference says
 // nothing; a saturated counter speaks only where it is known how saturated counters err.
-std::vector<Signal> telling_signals(const Look& reference, Megahertz highest,
+std::vector<Signal> telling_signals(const ReadingBatch& reference, Megahertz highest,
                                     const CurvePriors& priors);
-WorkPhase make_phase(const Look& reference, Megahertz highest, const CurvePriors& priors);
+WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors);
 
 // Whether the work itself says how far it is.
 bool speaks(const WorkPhase& phase);
 
 // Adds what was seen. Without effect for signals that the phase does not have.
-void learn(WorkPhase& phase, const Look& look);
+void learn(WorkPhase& phase, const ReadingBatch& look);
 
 // Whether this is what the phase would show at that clock: its counters, and utilisation and power
 // besides.
-bool counters_fit(const WorkPhase& phase, const Look& look);
-bool fits(const WorkPhase& phase, const Look& look);
+bool counters_fit(const WorkPhase& phase, const ReadingBatch& look);
+bool fits(const WorkPhase& phase, const ReadingBatch& look);
 
 // For the model cache and back. Empty when the model is not of these priors' form.
 PhaseModel to_model(const WorkPhase& phase, const std::string& chip);

@@ -11,14 +11,14 @@ namespace {
 constexpr Megahertz kHighest(1980);
 const CurvePriors kPriors = curve_priors("H200");
 
-void put(Look& look, Signal signal, double value, int times = 5) {
+void put(ReadingBatch& look, Signal signal, double value, int times = 5) {
   for (int i = 0; i < times; ++i)
     look.signals[static_cast<std::size_t>(signal)].add(value * (i % 2 == 0 ? 1.001 : 0.999));
 }
 
 // Work of this performance at x: DRAM and tensor counters follow it, power falls with the clock.
-Look look_at(double x, double performance, double dram = 0.5, double tensor = 0.4) {
-  Look look;
+ReadingBatch look_at(double x, double performance, double dram = 0.5, double tensor = 0.4) {
+  ReadingBatch look;
   look.x = x;
   put(look, Signal::dram, dram * performance);
   put(look, Signal::tensor, tensor * performance);
@@ -28,7 +28,7 @@ Look look_at(double x, double performance, double dram = 0.5, double tensor = 0.
 }
 
 WorkPhase phase_of(double performance_at_03) {
-  const Look reference = look_at(0, 1);
+  const ReadingBatch reference = look_at(0, 1);
   WorkPhase phase = make_phase(reference, kHighest, kPriors);
   learn(phase, reference);
   learn(phase, look_at(0.3, performance_at_03));
@@ -40,15 +40,15 @@ TEST(WorkPhase, SignalsThatTell) {
   EXPECT_EQ(telling_signals(look_at(0, 1), kHighest, kPriors),
             (Signals{Signal::dram, Signal::tensor}));
   EXPECT_EQ(telling_signals(look_at(0, 1, 0.02), kHighest, kPriors), Signals{Signal::tensor});
-  Look coarse;
+  ReadingBatch coarse;
   put(coarse, Signal::memory, 0.4);
   EXPECT_EQ(telling_signals(coarse, kHighest, kPriors), Signals{Signal::memory});
   put(coarse, Signal::dram, 0.01);  // the finer one is there, and shows nothing
   EXPECT_EQ(telling_signals(coarse, kHighest, kPriors), Signals{});
-  Look full;
+  ReadingBatch full;
   put(full, Signal::memory, 0.99);
   EXPECT_EQ(telling_signals(full, kHighest, curve_priors("A100-SXM4")), Signals{});
-  Look pipes = look_at(0, 1, 0);
+  ReadingBatch pipes = look_at(0, 1, 0);
   put(pipes, Signal::fp32, 0.2);
   put(pipes, Signal::integer, 0.3);
   EXPECT_EQ(telling_signals(pipes, kHighest, kPriors), (Signals{Signal::integer, Signal::tensor}));
@@ -60,28 +60,28 @@ TEST(WorkPhase, LearnsWhatTheCountersAgreeOn) {
   const WorkPhase phase = phase_of(0.9);
   EXPECT_NEAR(std::exp(phase.performance(0.3).mean), 0.9, 0.02);
   EXPECT_LT(phase.performance(0.3).sd, 0.03);
-  EXPECT_LT(phase.surely(0.3, 2.33), std::log(0.9));
+  EXPECT_LT(phase.lower_bound(0.3, 2.33), std::log(0.9));
 }
 
 // Two that contradict each other are believed less than either alone.
 TEST(WorkPhase, ContradictionWidens) {
-  const Look reference = look_at(0, 1);
+  const ReadingBatch reference = look_at(0, 1);
   WorkPhase agree = make_phase(reference, kHighest, kPriors), differ = agree;
-  Look low = look_at(0.3, 0.75), odd = look_at(0.3, 0.75);
+  ReadingBatch low = look_at(0.3, 0.75), odd = look_at(0.3, 0.75);
   odd.signals[static_cast<std::size_t>(Signal::dram)] = {};
   put(odd, Signal::dram, 0.5 * 1.3);  // more traffic at the lower clock
   for (WorkPhase* phase : {&agree, &differ}) learn(*phase, reference);
   learn(agree, low);
   learn(differ, odd);
   EXPECT_GT(differ.performance(0.3).sd, 3 * agree.performance(0.3).sd);
-  EXPECT_LT(std::exp(differ.surely(0.3, 2.33)), 0.76);
+  EXPECT_LT(std::exp(differ.lower_bound(0.3, 2.33)), 0.76);
 }
 
 // Power that falls further than it does beside such progress.
 TEST(WorkPhase, PowerWarns) {
-  const Look reference = look_at(0, 1);
+  const ReadingBatch reference = look_at(0, 1);
   WorkPhase calm = make_phase(reference, kHighest, kPriors), warned = calm;
-  Look low = look_at(0.3, 0.95), steep = low;
+  ReadingBatch low = look_at(0.3, 0.95), steep = low;
   steep.signals[static_cast<std::size_t>(Signal::power)] = {};
   put(steep, Signal::power, 500 * 0.95 * std::exp(-2.6 * 0.3));
   for (WorkPhase* phase : {&calm, &warned}) learn(*phase, reference);
@@ -94,15 +94,15 @@ TEST(WorkPhase, PowerWarns) {
 // Whatever is learned, the bound is between the clock's own ratio and full performance.
 RC_GTEST_PROP(WorkPhaseProperty, TheBoundHasBounds, ()) {
   const auto percent = [](int low, int high) { return *rc::gen::inRange(low, high) / 100.0; };
-  const Look reference = look_at(0, 1, percent(1, 100), percent(1, 100));
+  const ReadingBatch reference = look_at(0, 1, percent(1, 100), percent(1, 100));
   WorkPhase phase = make_phase(reference, kHighest, kPriors);
   learn(phase, reference);
   for (int i = 0; i < 10; ++i) {
     const double at = percent(0, 60), performance = percent(20, 180);
     learn(phase, look_at(at, performance, percent(1, 100), percent(1, 100)));
     for (const double x : {0.0, 0.05, 0.2, 0.5}) {
-      RC_ASSERT(phase.surely(x, 2.33) <= 0);
-      RC_ASSERT(phase.surely(x, 2.33) >= -x - 1e-12);
+      RC_ASSERT(phase.lower_bound(x, 2.33) <= 0);
+      RC_ASSERT(phase.lower_bound(x, 2.33) >= -x - 1e-12);
     }
   }
 }
@@ -112,11 +112,11 @@ TEST(WorkPhase, IsKnownAgain) {
   EXPECT_TRUE(fits(phase, look_at(0.3, 0.9)));
   EXPECT_TRUE(fits(phase, look_at(0, 1)));
   EXPECT_FALSE(fits(phase, look_at(0.3, 0.9, 0.6)));
-  Look idle = look_at(0, 1);
+  ReadingBatch idle = look_at(0, 1);
   idle.gpu_utilisation = {};
   for (int i = 0; i < 5; ++i) idle.gpu_utilisation.add(0.6);
   EXPECT_FALSE(fits(phase, idle));
-  EXPECT_FALSE(fits(phase, Look{}));
+  EXPECT_FALSE(fits(phase, ReadingBatch{}));
 }
 
 TEST(WorkPhase, GoesToTheCacheAndBack) {

@@ -16,16 +16,16 @@ constexpr Duration kTellEvery = std::chrono::minutes(10);
 
 }  // namespace
 
-std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings) {
+std::optional<AttributionService::Rules> attribution_service_rules(const Settings& settings) {
   if (!settings.attribute) return std::nullopt;
   const auto how = attribution_rules(settings.attribute_method, settings.idle_rule);
   if (!how.ok()) return std::nullopt;
   constexpr double kDay = 86400;
-  return AttributionDesk::Rules{*how, from_seconds(settings.attribute_interval_s),
-                                from_seconds(settings.attribute_keep_days * kDay)};
+  return AttributionService::Rules{*how, from_seconds(settings.attribute_interval_s),
+                                   from_seconds(settings.attribute_keep_days * kDay)};
 }
 
-AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules)
+AttributionService::AttributionService(Clock& clock, Options options, std::optional<Rules> rules)
     : clock_(clock),
       options_(std::move(options)),
       rules_(std::move(rules)),
@@ -36,7 +36,7 @@ AttributionDesk::AttributionDesk(Clock& clock, Options options, std::optional<Ru
         options_.file, [tell = options_.tell](const Error& error) { tell(error.message); });
 }
 
-void AttributionDesk::rules(std::optional<Rules> rules) {
+void AttributionService::rules(std::optional<Rules> rules) {
   rules_ = std::move(rules);
   if (!rules_) {
     begin_writing(Last::yes);
@@ -46,14 +46,14 @@ void AttributionDesk::rules(std::optional<Rules> rules) {
   for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
 }
 
-void AttributionDesk::serve(ClientDesk& clients) {
+void AttributionService::serve(CommandRouter& clients) {
   clients.add(
       {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
          return page(request.value("after", ""));
        }});
 }
 
-Result<Json> AttributionDesk::page(const std::string& after) const {
+Result<Json> AttributionService::page(const std::string& after) const {
   auto seat = seats_.begin();
   if (!after.empty()) {
     seat = std::find_if(seat, seats_.end(),
@@ -76,7 +76,7 @@ Result<Json> AttributionDesk::page(const std::string& after) const {
   return out;
 }
 
-AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
+AttributionService::Seat& AttributionService::seat_of(const TelemetrySource& source) {
   const Capability& capability = source.capability();
   for (const auto& seat : seats_)
     if (seat->gpu.id().uuid == capability.id.uuid) return *seat;
@@ -85,21 +85,21 @@ AttributionDesk::Seat& AttributionDesk::seat_of(const TelemetrySource& source) {
   return *seats_.back();
 }
 
-void AttributionDesk::watch(const std::string& uuid, const Sample& board) {
+void AttributionService::watch(const std::string& uuid, const Sample& board) {
   if (!rules_) return;
   for (const auto& seat : seats_)
     if (seat->gpu.id().uuid == uuid) seat->gpu.watch(board);
 }
 
 // One whose names are still looked for is passed over: its next tick is longer.
-void AttributionDesk::begin(Seat& seat, const Gpu& gpu) {
+void AttributionService::begin(Seat& seat, const Gpu& gpu) {
   if (seat.reading || seat.read) return;
   gpu.source->start_tenancy();
   seat.opening = gpu.opening;
   seat.reading = true;
 }
 
-void AttributionDesk::collect(Seat& seat, const Gpu& gpu) {
+void AttributionService::collect(Seat& seat, const Gpu& gpu) {
   if (!seat.reading || seat.opening != gpu.opening) return;
   auto answer = gpu.source->poll_tenancy();
   if (!answer) return;
@@ -120,11 +120,11 @@ void AttributionDesk::collect(Seat& seat, const Gpu& gpu) {
                             jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
 }
 
-void AttributionDesk::take(Seat& seat) {
-  if (!seat.read || !is_there(seat.names)) return;
+void AttributionService::take(Seat& seat) {
+  if (!seat.read || !is_ready(seat.names)) return;
   const TenantNames names = seat.names.get();
   const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
-  const Watched watched = seat.gpu.watched(tenancy.board.time);
+  const ClockSummary watched = seat.gpu.watched(tenancy.board.time);
   options_.note(seat.gpu.id(), tenancy, names, watched);
   const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
@@ -133,7 +133,7 @@ void AttributionDesk::take(Seat& seat) {
   pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
 }
 
-void AttributionDesk::step(std::span<const Gpu> gpus) {
+void AttributionService::step(std::span<const Gpu> gpus) {
   collect_written();
   // A reading that was begun of a source that is gone is never answered.
   for (const auto& seat : seats_)
@@ -161,7 +161,7 @@ void AttributionDesk::step(std::span<const Gpu> gpus) {
 }
 
 // Before the first tick: what a run that was killed has lost is told even if this one is, too.
-void AttributionDesk::begin_run(std::span<const Gpu> gpus) {
+void AttributionService::begin_run(std::span<const Gpu> gpus) {
   if (store_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
   std::vector<std::string> uuids;
   for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
@@ -171,7 +171,7 @@ void AttributionDesk::begin_run(std::span<const Gpu> gpus) {
   });
 }
 
-void AttributionDesk::begin_writing(Last last) {
+void AttributionService::begin_writing(Last last) {
   const bool ends = last == Last::yes && run_begun_;
   if (store_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
   const Instant now = clock_.now();
@@ -188,8 +188,8 @@ void AttributionDesk::begin_writing(Last last) {
 }
 
 // What was not written is tried again with the next.
-void AttributionDesk::collect_written() {
-  if (!is_there(writing_)) return;
+void AttributionService::collect_written() {
+  if (!is_ready(writing_)) return;
   auto [written, rows] = writing_.get();
   const bool failed = !written.ok();
   if (failed) pending_.add(std::move(*rows));
@@ -198,7 +198,7 @@ void AttributionDesk::collect_written() {
   write_failed_ = failed;
 }
 
-void AttributionDesk::stop() {
+void AttributionService::stop() {
   const auto wait = [&] {
     if (writing_.valid()) writing_.wait_for(kEndPatience);
     collect_written();
@@ -211,13 +211,13 @@ void AttributionDesk::stop() {
   aside_.post([] {}).wait_for(kEndPatience);
 }
 
-const GpuAttribution* AttributionDesk::gpu(const std::string& uuid) const {
+const GpuAttribution* AttributionService::gpu(const std::string& uuid) const {
   for (const auto& seat : seats_)
     if (seat->gpu.id().uuid == uuid) return &seat->gpu;
   return nullptr;
 }
 
-Json AttributionDesk::json() const {
+Json AttributionService::json() const {
   Json out = Json::array();
   for (const auto& seat : seats_) out.push_back(seat->gpu.json());
   return out;

@@ -22,17 +22,17 @@
 
 namespace derate {
 
-class AttributionDesk {
+class AttributionService {
  public:
   struct Options {
-    TenantNamer name;
+    ResolveTenants name;
     std::string file = {};  // of what was used; empty: it is not kept
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
     // Each reading with its names and what was watched before it, before it is split.
     std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
-                       const Watched& watched)>
-        note = [](const GpuId&, const Tenancy&, const TenantNames&, const Watched&) {};
-    Aside::Where where = Aside::Where::on_a_thread;
+                       const ClockSummary& watched)>
+        note = [](const GpuId&, const Tenancy&, const TenantNames&, const ClockSummary&) {};
+    BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   struct Rules {
     AttributionRules how;
@@ -50,13 +50,13 @@ class AttributionDesk {
   };
 
   // `rules` empty: nothing is read or split.
-  AttributionDesk(Clock& clock, Options options, std::optional<Rules> rules);
+  AttributionService(Clock& clock, Options options, std::optional<Rules> rules);
 
   void rules(std::optional<Rules> rules);
   // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
   void jobs(std::function<std::string(std::int64_t pid)> said) { said_job_ = std::move(said); }
   // Adds its command, which outlives neither.
-  void serve(ClientDesk& clients);
+  void serve(CommandRouter& clients);
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
@@ -110,10 +110,10 @@ class AttributionDesk {
   std::optional<Instant> tidied_;
   std::future<Written> writing_;
   bool write_failed_ = false;  // and was told
-  Aside aside_;
+  BackgroundWorker aside_;
 };
 
 // The settings'; empty where attribution is switched off. The settings were checked.
-std::optional<AttributionDesk::Rules> attribution_desk_rules(const Settings& settings);
+std::optional<AttributionService::Rules> attribution_service_rules(const Settings& settings);
 
 }  // namespace derate

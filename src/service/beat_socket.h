@@ -1,5 +1,6 @@
 // Where applications say how far they are: a datagram unix socket for everybody of this machine.
-// The kernel says who speaks and when; what to believe is the caller's (govern/beat_book.h).
+// The kernel says who speaks and when; what to believe is the caller's
+// (govern/heartbeat_registry.h).
 #pragma once
 
 #include <sys/types.h>

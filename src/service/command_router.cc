@@ -7,12 +7,12 @@
 
 namespace derate {
 
-void ClientDesk::later(std::uint64_t connection, const Result<Json>& answer) {
+void CommandRouter::later(std::uint64_t connection, const Result<Json>& answer) {
   late_.emplace_back(connection, answer_text(answer));
 }
 
-std::optional<Result<ClientDesk::Json>> ClientDesk::obey(std::string_view text,
-                                                         const Peer& peer) const {
+std::optional<Result<CommandRouter::Json>> CommandRouter::obey(std::string_view text,
+                                                               const Peer& peer) const {
   auto parsed = parse_json(text, JsonLimits{});
   if (!parsed.ok()) return std::move(parsed).error().with("the request");
   const Json& request = *parsed;
@@ -33,20 +33,20 @@ std::optional<Result<ClientDesk::Json>> ClientDesk::obey(std::string_view text,
   return Error{Errc::invalid_argument, fmt::format("command '{}': allowed are {}", name, known)};
 }
 
-std::optional<std::string> ClientDesk::handle(std::string_view text, const Peer& peer) {
+std::optional<std::string> CommandRouter::handle(std::string_view text, const Peer& peer) {
   const auto answer = obey(text, peer);
   return answer ? std::optional(answer_text(*answer)) : std::nullopt;
 }
 
-void ClientDesk::closed(const Peer& peer) const {
+void CommandRouter::closed(const Peer& peer) const {
   for (const auto& hook : hooks_) hook(peer);
 }
 
-void ClientDesk::answer_late(ControlServer& server) {
+void CommandRouter::answer_late(ControlServer& server) {
   for (const auto& [connection, text] : take_late()) server.answer(connection, text);
 }
 
-void ClientDesk::serve(ControlServer& server) {
+void CommandRouter::serve(ControlServer& server) {
   answer_late(server);
   server.serve([&](std::string_view text, const Peer& peer) { return handle(text, peer); },
                [&](const Peer& peer) { closed(peer); });

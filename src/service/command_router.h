@@ -15,7 +15,7 @@
 
 namespace derate {
 
-class ClientDesk {
+class CommandRouter {
  public:
   using Json = nlohmann::ordered_json;
   // Bytes of a request, where its command allows no more.
@@ -29,9 +29,9 @@ class ClientDesk {
     std::size_t longest = kLongestRequest;
   };
 
-  ClientDesk() = default;
-  ClientDesk(const ClientDesk&) = delete;
-  ClientDesk& operator=(const ClientDesk&) = delete;
+  CommandRouter() = default;
+  CommandRouter(const CommandRouter&) = delete;
+  CommandRouter& operator=(const CommandRouter&) = delete;
 
   // What handlers refer to outlives the desk, or its last request.
   void add(Command command) { commands_.push_back(std::move(command)); }

@@ -48,7 +48,7 @@ Json window_json(const WindowEnergy& window, std::span<const GpuId> gpus) {
           {"gpus", std::move(list)}};
 }
 
-EnergyDesk::EnergyDesk(Clock& clock, ClientDesk& clients, Duration max_gap)
+EnergyService::EnergyService(Clock& clock, CommandRouter& clients, Duration max_gap)
     : clock_(clock), clients_(clients), windows_(max_gap) {
   constexpr Field kName{"name", FieldType::text, Need::required};
   const auto add = [&](const char* command, std::vector<Field> fields, auto handler) {
@@ -65,7 +65,7 @@ EnergyDesk::EnergyDesk(Clock& clock, ClientDesk& clients, Duration max_gap)
   clients.on_closed([this](const Peer& peer) { forget(peer); });
 }
 
-std::size_t EnergyDesk::number_of(const GpuId& id) {
+std::size_t EnergyService::number_of(const GpuId& id) {
   const auto at = std::find_if(gpus_.begin(), gpus_.end(),
                                [&](const GpuId& known) { return known.uuid == id.uuid; });
   if (at == gpus_.end()) {
@@ -76,17 +76,17 @@ std::size_t EnergyDesk::number_of(const GpuId& id) {
   return static_cast<std::size_t>(at - gpus_.begin());
 }
 
-void EnergyDesk::here(const std::vector<GpuId>& gpus) {
+void EnergyService::here(const std::vector<GpuId>& gpus) {
   here_.clear();
   for (const GpuId& id : gpus) here_.push_back(number_of(id));
 }
 
-void EnergyDesk::take(const std::string& uuid, const Sample& sample) {
+void EnergyService::take(const std::string& uuid, const Sample& sample) {
   for (std::size_t i = 0; i < gpus_.size(); ++i)
     if (gpus_[i].uuid == uuid) windows_.add(i, sample);
 }
 
-Result<std::vector<std::size_t>> EnergyDesk::choose(std::string_view choice) const {
+Result<std::vector<std::size_t>> EnergyService::choose(std::string_view choice) const {
   if (here_.empty()) return Error{Errc::busy, "no GPU is open now: try again later"};
   std::vector<GpuId> ids;
   for (const std::size_t gpu : here_) ids.push_back(gpus_[gpu]);
@@ -96,9 +96,9 @@ Result<std::vector<std::size_t>> EnergyDesk::choose(std::string_view choice) con
   return out;
 }
 
-Json EnergyDesk::told(const WindowEnergy& window) const { return window_json(window, gpus_); }
+Json EnergyService::told(const WindowEnergy& window) const { return window_json(window, gpus_); }
 
-Result<Json> EnergyDesk::begin(const Json& request, const Peer& peer) {
+Result<Json> EnergyService::begin(const Json& request, const Peer& peer) {
   const auto if_open = request.value("restart", false) ? EnergyWindows::IfOpen::restart
                                                        : EnergyWindows::IfOpen::refuse;
   const std::string name = request.value("name", "");
@@ -111,7 +111,7 @@ Result<Json> EnergyDesk::begin(const Json& request, const Peer& peer) {
   return Json{{"name", name}, {"gpus", std::move(list)}};
 }
 
-std::optional<Result<Json>> EnergyDesk::end(const Json& request, const Peer& peer) {
+std::optional<Result<Json>> EnergyService::end(const Json& request, const Peer& peer) {
   const Instant now = clock_.now();
   auto ended = windows_.end(peer.connection, request.value("name", ""), now);
   if (!ended.ok()) return std::move(ended).error();
@@ -125,20 +125,20 @@ std::optional<Result<Json>> EnergyDesk::end(const Json& request, const Peer& pee
   return std::nullopt;
 }
 
-Result<Json> EnergyDesk::cancel(const Json& request, const Peer& peer) {
+Result<Json> EnergyService::cancel(const Json& request, const Peer& peer) {
   const std::string name = request.value("name", "");
   TRY(windows_.cancel(peer.connection, name));
   return Json{{"name", name}};
 }
 
-Json EnergyDesk::list(const Peer& peer) {
+Json EnergyService::list(const Peer& peer) {
   Json open = Json::array();
   for (const WindowEnergy& window : windows_.open(peer.connection, clock_.now()))
     open.push_back(told(window));
   return {{"windows", std::move(open)}};
 }
 
-Json EnergyDesk::list_gpus() const {
+Json EnergyService::list_gpus() const {
   Json list = Json::array();
   for (const std::size_t gpu : here_)
     list.push_back(
@@ -146,7 +146,7 @@ Json EnergyDesk::list_gpus() const {
   return {{"gpus", std::move(list)}};
 }
 
-std::vector<std::string> EnergyDesk::take_wanted() {
+std::vector<std::string> EnergyService::take_wanted() {
   std::set<std::size_t> wanted = std::exchange(begun_, {});
   for (const Waiting& one : waiting_)
     for (const std::size_t gpu : windows_.gpus_of(one.window)) wanted.insert(gpu);
@@ -155,7 +155,7 @@ std::vector<std::string> EnergyDesk::take_wanted() {
   return out;
 }
 
-void EnergyDesk::settle() {
+void EnergyService::settle() {
   const Instant now = clock_.now();
   std::erase_if(waiting_, [&](const Waiting& one) {
     const auto wait =
@@ -168,7 +168,7 @@ void EnergyDesk::settle() {
   });
 }
 
-void EnergyDesk::forget(const Peer& peer) {
+void EnergyService::forget(const Peer& peer) {
   std::erase_if(waiting_, [&](const Waiting& one) { return one.connection == peer.connection; });
   windows_.forget(peer.connection);
 }

@@ -20,7 +20,7 @@ namespace derate {
 // A window, its GPUs and the sum over them; null for what is missing.
 nlohmann::ordered_json window_json(const WindowEnergy& window, std::span<const GpuId> gpus);
 
-class EnergyDesk {
+class EnergyService {
  public:
   using Json = nlohmann::ordered_json;
   // No connection's: for who serves.
@@ -29,9 +29,9 @@ class EnergyDesk {
   static constexpr Duration kPatience = std::chrono::seconds(1);
 
   // Adds its commands to `clients`. Both, and what `clients` is served to, live as long.
-  EnergyDesk(Clock& clock, ClientDesk& clients, Duration max_gap = std::chrono::seconds(2));
-  EnergyDesk(const EnergyDesk&) = delete;
-  EnergyDesk& operator=(const EnergyDesk&) = delete;
+  EnergyService(Clock& clock, CommandRouter& clients, Duration max_gap = std::chrono::seconds(2));
+  EnergyService(const EnergyService&) = delete;
+  EnergyService& operator=(const EnergyService&) = delete;
 
   // The GPUs that can be measured now. Windows over others go on without samples of them.
   void here(const std::vector<GpuId>& gpus);
@@ -67,7 +67,7 @@ class EnergyDesk {
   Json told(const WindowEnergy& window) const;
 
   Clock& clock_;
-  ClientDesk& clients_;
+  CommandRouter& clients_;
   EnergyWindows windows_;
   std::vector<GpuId> gpus_;
   std::vector<std::size_t> here_;

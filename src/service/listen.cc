@@ -8,9 +8,9 @@
 
 namespace derate {
 
-bool listen_until(std::span<const Ear> ears, Clock& clock, Instant deadline) {
+bool listen_until(std::span<const PollSource> ears, Clock& clock, Instant deadline) {
   std::vector<pollfd> files;
-  for (const Ear& ear : ears) files.push_back({ear.fd, POLLIN, 0});
+  for (const PollSource& ear : ears) files.push_back({ear.fd, POLLIN, 0});
   for (int left = kMostWakes; left > 0; --left) {
     const Duration wait = deadline - clock.now();
     if (wait <= Duration::zero()) return true;

@@ -9,7 +9,7 @@
 namespace derate {
 
 // A file that can be polled, and what takes in what has come to it, without waiting.
-struct Ear {
+struct PollSource {
   int fd = -1;
   std::function<void()> serve;
   bool ends_wait = false;  // what comes to it may change what the wait is for
@@ -20,6 +20,6 @@ inline constexpr int kMostWakes = 256;
 
 // Takes in what comes until `deadline`; false when a signal or an ear ended the wait early. A
 // signal that comes just before the wait does not end it: it wants an ear of its own.
-bool listen_until(std::span<const Ear> ears, Clock& clock, Instant deadline);
+bool listen_until(std::span<const PollSource> ears, Clock& clock, Instant deadline);
 
 }  // namespace derate

@@ -65,7 +65,7 @@ bool stop_signal_was_sent() { return g_stop_was_sent != 0; }
 void clear_stop_signal() { g_stop_signal = 0; }
 int take_stop_signal() { return g_stop_signal.exchange(0); }
 
-Ear signal_ear() {
+PollSource signal_source() {
   const auto forget = [] {
     std::uint64_t count = 0;
     (void)!::read(g_signals, &count, sizeof count);

@@ -25,6 +25,6 @@ int take_stop_signal();
 
 // Ends a wait for what comes (listen_until) when a signal has come since watch_signals() that no
 // wait was ended for: also one that came before the wait began, but after the last look at it.
-Ear signal_ear();
+PollSource signal_source();
 
 }  // namespace derate

@@ -26,7 +26,7 @@ int in_a_process(int (*does)()) {
 TEST(Signals, ThatComeBeforeAWaitEndItAllTheSame) {
   EXPECT_EQ(in_a_process([] {
               watch_signals();
-              const Ear ear = signal_ear();
+              const PollSource ear = signal_source();
               SystemClock clock;
               for (const int number : {SIGTERM, SIGCHLD, SIGHUP}) {
                 ::raise(number);
@@ -42,7 +42,7 @@ TEST(Signals, ThatComeBeforeAWaitEndItAllTheSame) {
 TEST(Signals, ThatComeInAWaitEndIt) {
   EXPECT_EQ(in_a_process([] {
               watch_signals();
-              const Ear ear = signal_ear();
+              const PollSource ear = signal_source();
               SystemClock clock;
               const pid_t parent = ::getpid();
               if (::fork() == 0) {

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "tune/book_rows.h"
+#include "tune/trial_rows.h"
 
 namespace derate {
 namespace {
@@ -46,13 +46,14 @@ std::vector<KnobReading> readings_of(const std::vector<TuneReadingRow>& rows) {
 
 }  // namespace
 
-std::string TuneDeskOptions::random_token() {
+std::string TuneServiceOptions::random_token() {
   std::array<unsigned char, 16> bytes{};
   CHECK(::getentropy(bytes.data(), bytes.size()) == 0);
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
-TuneDesk::TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options)
+TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& energy,
+                         TuneServiceOptions options)
     : clock_(clock),
       energy_(energy),
       options_(std::move(options)),
@@ -67,19 +68,19 @@ TuneDesk::TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDe
                  },
                  std::string_view(command.name) == "tune-job-create"
                      ? kLongestSpec
-                     : ClientDesk::kLongestRequest});
+                     : CommandRouter::kLongestRequest});
   }
   load();
 }
 
-TuneDesk::~TuneDesk() {
+TuneService::~TuneService() {
   kept_.reset();  // the last try waits for nothing
   keep();
 }
 
 // --- what is kept --------------------------------------------------------------------------------
 
-void TuneDesk::load() {
+void TuneService::load() {
   if (options_.file.empty()) return;
   store_ = std::make_unique<TuneStore>(options_.file, [this](const Error& error) {
     options_.tell("jobs that recur: " + error.message);
@@ -91,14 +92,14 @@ void TuneDesk::load() {
 }
 
 // One that fails now and then is told of as seldom as one that always does.
-void TuneDesk::note(const Result<void>& done) {
+void TuneService::note(const Result<void>& done) {
   failing_ = !done.ok();
   if (done.ok() || clock_.now() < tell_again_) return;
   tell_again_ = clock_.now() + kTellEvery;
   options_.tell("jobs that recur are not kept: " + done.error().message);
 }
 
-void TuneDesk::keep() {
+void TuneService::keep() {
   if (store_ == nullptr) {
     (void)book_.take_changes();
     return;
@@ -119,25 +120,25 @@ void TuneDesk::keep() {
     note(keep_all(book_, *store_));
 }
 
-void TuneDesk::keep_soon() {
+void TuneService::keep_soon() {
   if (!kept_ || clock_.now() - *kept_ >= kKeepEvery) keep();
 }
 
 // For another job or trial of that user.
-Result<void> TuneDesk::check_room(std::uint32_t uid) {
+Result<void> TuneService::check_room(std::uint32_t uid) {
   return store_ != nullptr ? store_->check_room(uid) : Result<void>();
 }
 
 // --- the GPUs and what they use ------------------------------------------------------------------
 
-void TuneDesk::rules(const TuneRules& rules) {
+void TuneService::rules(const TuneRules& rules) {
   rules_ = rules;
   book_.set_lease(rules.lease);
 }
 
-void TuneDesk::here(std::vector<TuneGpu> gpus) { gpus_ = std::move(gpus); }
+void TuneService::here(std::vector<TuneGpu> gpus) { gpus_ = std::move(gpus); }
 
-Result<std::vector<TuneGpu>> TuneDesk::choose(const std::string& gpus) const {
+Result<std::vector<TuneGpu>> TuneService::choose(const std::string& gpus) const {
   if (gpus_.empty()) return Error{Errc::busy, "no GPU is open now: try again later"};
   if (gpus.empty() && gpus_.size() > 1)
     return Error{
@@ -152,7 +153,7 @@ Result<std::vector<TuneGpu>> TuneDesk::choose(const std::string& gpus) const {
 }
 
 // Empty while one of them is not here.
-std::optional<std::vector<TuneGpu>> TuneDesk::gpus_of(const BookTrial& trial) const {
+std::optional<std::vector<TuneGpu>> TuneService::gpus_of(const TrialEntry& trial) const {
   std::vector<TuneGpu> out;
   for (const std::string& uuid : trial.gpus) {
     const auto at = std::find_if(gpus_.begin(), gpus_.end(),
@@ -163,7 +164,7 @@ std::optional<std::vector<TuneGpu>> TuneDesk::gpus_of(const BookTrial& trial) co
   return out;
 }
 
-Result<Watts> TuneDesk::max_power_of(const std::vector<TuneGpu>& gpus, double eta) const {
+Result<Watts> TuneService::max_power_of(const std::vector<TuneGpu>& gpus, double eta) const {
   Watts out{};
   for (const TuneGpu& gpu : gpus) {
     if (!gpu.highest_limit && eta < 1)
@@ -176,36 +177,36 @@ Result<Watts> TuneDesk::max_power_of(const std::vector<TuneGpu>& gpus, double et
   return out;
 }
 
-void TuneDesk::begin_measuring(const BookTrial& trial, Meter meter) {
+void TuneService::begin_measuring(const TrialEntry& trial, Meter meter) {
   const std::int64_t id = trial.trial.id;
   const std::string gpus = fmt::format("{}", fmt::join(trial.gpus, ","));
   auto numbers = energy_.choose(gpus);
   if (numbers.ok())
     meter.open = energy_.windows()
-                     .begin(EnergyDesk::kOwn, window_name(id), clock_.now(), *std::move(numbers),
+                     .begin(EnergyService::kOwn, window_name(id), clock_.now(), *std::move(numbers),
                             EnergyWindows::IfOpen::restart)
                      .ok();
   if (!meter.open) options_.tell(fmt::format("trial {} is not measured", id));
   meters_[id] = std::move(meter);
 }
 
-void TuneDesk::end_measuring(std::int64_t id) {
+void TuneService::end_measuring(std::int64_t id) {
   const auto at = meters_.find(id);
   if (at == meters_.end()) return;
   if (at->second.knob) {
     if (const auto state = options_.gpus->tuning(tuning_name(id))) keep_profile(at->second, *state);
     give_back(id);
   }
-  (void)energy_.windows().cancel(EnergyDesk::kOwn, window_name(id)).ok();
+  (void)energy_.windows().cancel(EnergyService::kOwn, window_name(id)).ok();
   meters_.erase(at);
 }
 
 // An operator's `release` may have ended it.
-void TuneDesk::give_back(std::int64_t id) {
+void TuneService::give_back(std::int64_t id) {
   (void)options_.gpus->give_back_tuned(tuning_name(id)).ok();
 }
 
-void TuneDesk::keep_profile(const Meter& meter, const TuningState& state) {
+void TuneService::keep_profile(const Meter& meter, const TuningState& state) {
   if (store_ == nullptr || !meter.profile || state.readings.empty()) return;
   std::vector<TuneReadingRow> rows;
   for (const KnobReading& reading : state.readings)
@@ -214,7 +215,7 @@ void TuneDesk::keep_profile(const Meter& meter, const TuningState& state) {
 }
 
 // Until now, with so many epochs done.
-TrialPaid TuneDesk::paid(const BookTrial& trial, std::optional<double> epochs) {
+TrialPaid TuneService::paid(const TrialEntry& trial, std::optional<double> epochs) {
   TrialPaid out;
   const std::int64_t id = trial.trial.id;
   const auto at = meters_.find(id);
@@ -222,7 +223,7 @@ TrialPaid TuneDesk::paid(const BookTrial& trial, std::optional<double> epochs) {
   Meter& meter = at->second;
   Joules energy{};
   Duration time{};
-  for (const WindowEnergy& window : energy_.windows().open(EnergyDesk::kOwn, clock_.now())) {
+  for (const WindowEnergy& window : energy_.windows().open(EnergyService::kOwn, clock_.now())) {
     if (window.name != window_name(id)) continue;
     time = window.time;
     for (const GpuEnergy& gpu : window.gpus) energy += gpu.energy.value_or(Joules{});
@@ -256,22 +257,22 @@ TrialPaid TuneDesk::paid(const BookTrial& trial, std::optional<double> epochs) {
 
 // --- the knob ------------------------------------------------------------------------------------
 
-bool TuneDesk::may_turn(std::uint32_t uid) const {
+bool TuneService::may_turn(std::uint32_t uid) const {
   return rules_.everyone || uid == 0 || uid == ::geteuid();
 }
 
 // Whoever asks for a GPU's limit works there: else a user who has nothing on it could slow, or
 // keep from their own trials, those who do.
-bool TuneDesk::works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const {
+bool TuneService::works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const {
   if (!options_.works_on || uid == 0 || uid == ::geteuid()) return true;
   return std::all_of(gpus.begin(), gpus.end(),
                      [&](const std::string& gpu) { return options_.works_on(gpu, uid); });
 }
 
-void TuneDesk::look_for_work() {
+void TuneService::look_for_work() {
   std::vector<std::int64_t> idle;
   for (auto& [id, meter] : meters_) {
-    const BookTrial& trial = *book_.find(id);
+    const TrialEntry& trial = *book_.find(id);
     const auto gpus = gpus_of(trial);
     const bool works = works_on(trial.uid, trial.gpus);
     if (gpus && works && !std::exchange(meter.works, true)) take_knob(trial, *gpus, meter);
@@ -285,13 +286,13 @@ void TuneDesk::look_for_work() {
 }
 
 // Who works on the GPUs need not wait for another user's trial that nobody has worked for yet.
-void TuneDesk::make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid) {
+void TuneService::make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid) {
   std::vector<std::string> wanted;
   for (const TuneGpu& gpu : gpus) wanted.push_back(gpu.id.uuid);
   const auto has_process = [&](const std::string& gpu) { return options_.works_on(gpu, uid); };
   if (!options_.works_on || !std::all_of(wanted.begin(), wanted.end(), has_process)) return;
   for (const std::int64_t id : book_.running()) {
-    const BookTrial& trial = *book_.find(id);
+    const TrialEntry& trial = *book_.find(id);
     const auto meter = meters_.find(id);
     if (trial.uid == uid || meter == meters_.end() || meter->second.works) continue;
     if (std::find_first_of(trial.gpus.begin(), trial.gpus.end(), wanted.begin(), wanted.end()) !=
@@ -302,13 +303,14 @@ void TuneDesk::make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid) {
   }
 }
 
-void TuneDesk::give_up(std::int64_t id, const std::string& why) {
-  const BookTrial gone = book_.give_up(id, why, clock_.wall_now());
+void TuneService::give_up(std::int64_t id, const std::string& why) {
+  const TrialEntry gone = book_.give_up(id, why, clock_.wall_now());
   options_.tell(fmt::format("trial {} ({}): {}", id, to_string(gone.trial.state), gone.ended_why));
   end_measuring(id);
 }
 
-void TuneDesk::take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter) {
+void TuneService::take_knob(const TrialEntry& trial, const std::vector<TuneGpu>& gpus,
+                            Meter& meter) {
   const JobSpec& work = meter.work;
   const std::uint32_t uid = trial.uid;
   const auto left_alone = [&](const std::string& why) {
@@ -336,7 +338,7 @@ void TuneDesk::take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpu
   if (!begun.ok()) left_alone(begun.error().message);
 }
 
-void TuneDesk::let_go() {
+void TuneService::let_go() {
   for (auto& [id, meter] : meters_) {
     if (!meter.knob) continue;
     give_back(id);
@@ -346,7 +348,7 @@ void TuneDesk::let_go() {
 }
 
 // What ran before the daemon was started again: its client may be there.
-void TuneDesk::take_up(const BookTrial& trial) {
+void TuneService::take_up(const TrialEntry& trial) {
   const auto gpus = gpus_of(trial);
   if (!gpus) return;
   Meter meter = meter_of(trial.uid, *gpus, book_.jobs().at(trial.job).spec);
@@ -359,8 +361,8 @@ void TuneDesk::take_up(const BookTrial& trial) {
   begin_measuring(trial, std::move(meter));
 }
 
-TuneDesk::Meter TuneDesk::meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus,
-                                   const JobSpec& work) const {
+TuneService::Meter TuneService::meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus,
+                                         const JobSpec& work) const {
   std::vector<std::string> ids;
   for (const TuneGpu& gpu : gpus) ids.push_back(gpu.id.uuid);
   Meter out;
@@ -371,13 +373,13 @@ TuneDesk::Meter TuneDesk::meter_of(std::uint32_t uid, const std::vector<TuneGpu>
   return out;
 }
 
-void TuneDesk::step() {
+void TuneService::step() {
   look_after();
   keep();
 }
 
-void TuneDesk::look_after() {
-  for (const BookTrial& gone : book_.expire(clock_.now(), clock_.wall_now())) {
+void TuneService::look_after() {
+  for (const TrialEntry& gone : book_.expire(clock_.now(), clock_.wall_now())) {
     options_.tell(fmt::format("trial {} ({}): {}", gone.trial.id, to_string(gone.trial.state),
                               gone.ended_why));
     end_measuring(gone.trial.id);
@@ -389,7 +391,7 @@ void TuneDesk::look_after() {
 
 // --- requests ------------------------------------------------------------------------------------
 
-Result<TuneDesk::Json> TuneDesk::handle(const Json& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::handle(const Json& request, const Peer& peer) {
   const TuneRequest message = TRY(tune_request_of(request));
   look_after();  // who is gone holds no GPU
   auto answer = std::visit([&](const auto& one) { return obey(one, peer); }, message);
@@ -397,9 +399,9 @@ Result<TuneDesk::Json> TuneDesk::handle(const Json& request, const Peer& peer) {
   return answer;
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const JobCreate& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const JobCreate& request, const Peer& peer) {
   if (!book_.jobs().contains(request.spec.name)) TRY(check_room(peer.uid));
-  const auto how = request.replace ? TrialBook::Replace::yes : TrialBook::Replace::no;
+  const auto how = request.replace ? TrialRegistry::Replace::yes : TrialRegistry::Replace::no;
   const auto done = TRY(book_.create(request.spec, peer.uid, how, clock_.wall_now()));
   constexpr const char* kDone[] = {"is kept", "was there already, the same",
                                    "is kept anew, its history is forgotten"};
@@ -410,8 +412,8 @@ Result<TuneDesk::Json> TuneDesk::obey(const JobCreate& request, const Peer& peer
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const JobShow& request, const Peer&) {
-  const BookJob* job = TRY(book_.job(request.job));
+Result<TuneService::Json> TuneService::obey(const JobShow& request, const Peer&) {
+  const JobEntry* job = TRY(book_.job(request.job));
   JobAnswer answer;
   answer.job = view(*job);
   const auto& all = job->trials;
@@ -424,7 +426,7 @@ Result<TuneDesk::Json> TuneDesk::obey(const JobShow& request, const Peer&) {
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const JobList& request, const Peer&) {
+Result<TuneService::Json> TuneService::obey(const JobList& request, const Peer&) {
   JobsAnswer answer;
   const auto& all = book_.jobs();
   for (auto job = request.after.empty() ? all.begin() : all.upper_bound(request.after);
@@ -438,14 +440,14 @@ Result<TuneDesk::Json> TuneDesk::obey(const JobList& request, const Peer&) {
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const JobRemove& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const JobRemove& request, const Peer& peer) {
   TRY(book_.remove(request.job, peer.uid));
   return answer_json(
       JobAnswer{fmt::format("job '{}' and its history are forgotten", request.job), {}, {}});
 }
 
 // What is asked of the knob: the job's, or the request's own.
-Result<JobSpec> TuneDesk::work_of(const TrialStart& request) const {
+Result<JobSpec> TuneService::work_of(const TrialStart& request) const {
   if (!request.job.empty()) {
     if (!request.selector.empty() || !request.knob.empty() || !request.model.empty())
       return Error{
@@ -463,7 +465,7 @@ Result<JobSpec> TuneDesk::work_of(const TrialStart& request) const {
   return out;
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const TrialStart& request, const Peer& peer) {
   TRY(rate_.take(peer.uid, clock_.now()));
   const JobSpec work = TRY(work_of(request));
   if (!request.job.empty()) TRY(check_room(peer.uid));
@@ -473,7 +475,7 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& pee
   TrialBegin wanted{.job = request.job, .retry_of = request.retry_of, .token = options_.token()};
   for (const TuneGpu& gpu : gpus) wanted.gpus.push_back(gpu.id.uuid);
   make_way(gpus, peer.uid);
-  const BookTrial* trial = TRY(book_.begin(wanted, peer.uid, clock_.now(), clock_.wall_now()));
+  const TrialEntry* trial = TRY(book_.begin(wanted, peer.uid, clock_.now(), clock_.wall_now()));
   take_knob(*trial, gpus, meter);
   begin_measuring(*trial, std::move(meter));
   TrialView answer = view(*trial);
@@ -481,17 +483,17 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialStart& request, const Peer& pee
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const TrialReport& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const TrialReport& request, const Peer& peer) {
   const TrialCaller caller{peer.uid, request.token};
   const TrialProgress progress{request.epoch, request.steps, request.metric};
   // Before anything is changed that the meter keeps: what is refused counts nowhere.
-  const BookTrial before = *TRY(book_.check(request.trial, caller, progress, clock_.now()));
+  const TrialEntry before = *TRY(book_.check(request.trial, caller, progress, clock_.now()));
   // Who counts steps may tell epochs between them: those are no count of the same work.
   const WorkUnit unit = request.steps || before.steps ? WorkUnit::steps : WorkUnit::epochs;
   const auto done = unit == WorkUnit::steps ? request.steps : request.epoch;
   if (const auto at = meters_.find(request.trial); at != meters_.end() && done)
     at->second.done = done;
-  const BookTrial* trial =
+  const TrialEntry* trial =
       TRY(book_.report(request.trial, caller, progress, paid(before, request.epoch), clock_.now()));
   if (const auto at = meters_.find(request.trial); at != meters_.end() && at->second.knob && done)
     (void)options_.gpus
@@ -501,35 +503,35 @@ Result<TuneDesk::Json> TuneDesk::obey(const TrialReport& request, const Peer& pe
   return answer_json(view(*trial));
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const TrialEnd& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const TrialEnd& request, const Peer& peer) {
   const auto outcome = trial_state_of(request.outcome);
   if (!outcome)
     return Error{
         Errc::invalid_argument,
         fmt::format("outcome '{}': allowed are missed, infeasible, lost", request.outcome)};
   const TrialCaller caller{peer.uid, request.token};
-  const BookTrial* trial = book_.find(request.trial);
+  const TrialEntry* trial = book_.find(request.trial);
   const TrialPaid until_now = trial != nullptr ? paid(*trial, {}) : TrialPaid{};
-  const BookTrial ended =
+  const TrialEntry ended =
       TRY(book_.end(request.trial, caller, *outcome, until_now, clock_.now(), clock_.wall_now()));
   TrialView answer = view(ended);
   end_measuring(request.trial);
   return answer_json(answer);
 }
 
-Result<TuneDesk::Json> TuneDesk::obey(const TrialRenew& request, const Peer& peer) {
+Result<TuneService::Json> TuneService::obey(const TrialRenew& request, const Peer& peer) {
   return answer_json(
       view(*TRY(book_.renew(request.trial, {peer.uid, request.token}, clock_.now()))));
 }
 
 // --- what is told --------------------------------------------------------------------------------
 
-std::string TuneDesk::knob_text(std::int64_t id) const {
+std::string TuneService::knob_text(std::int64_t id) const {
   const auto state = options_.gpus->tuning(tuning_name(id));
   return state ? state->what : "given back";
 }
 
-TrialView TuneDesk::view(const BookTrial& trial) const {
+TrialView TuneService::view(const TrialEntry& trial) const {
   const Trial& t = trial.trial;
   TrialView out{.trial = t.id, .job = trial.job, .state = to_string(t.state)};
   out.stop = t.state == TrialState::running && trial.verdict.has_value();
@@ -559,7 +561,7 @@ TrialView TuneDesk::view(const BookTrial& trial) const {
   return out;
 }
 
-JobView TuneDesk::view(const BookJob& job) const {
+JobView TuneService::view(const JobEntry& job) const {
   const JobSums& sums = job.sums;
   JobView out{.spec = job.spec,
               .uid = job.uid,

@@ -1,4 +1,4 @@
-// Jobs that recur, over the client socket: the edge of tune/trial_book. It measures what trials
+// Jobs that recur, over the client socket: the edge of tune/trial_registry. It measures what trials
 // cost with the samples that the daemon takes anyway, keeps the book in a file, and hands GPUs to
 // whoever turns their knob. One thread; nothing here waits.
 #pragma once
@@ -17,8 +17,8 @@
 #include "service/energy_service.h"
 #include "store/tune_store.h"
 #include "tune/messages.h"
-#include "tune/trial_book.h"
 #include "tune/trial_rate.h"
+#include "tune/trial_registry.h"
 
 namespace derate {
 
@@ -38,7 +38,7 @@ struct TuneRules {
   Duration lease = std::chrono::seconds(60);
 };
 
-struct TuneDeskOptions {
+struct TuneServiceOptions {
   std::string file;  // empty: nothing is kept
   TuneRules rules = {};
   // Draws what nobody can guess.
@@ -52,7 +52,7 @@ struct TuneDeskOptions {
   static std::string random_token();
 };
 
-class TuneDesk {
+class TuneService {
  public:
   // What is told is in the file when it is answered, or with the next step(): what came so soon
   // after the last write is written together.
@@ -68,20 +68,21 @@ class TuneDesk {
   static constexpr Duration kWorkPatience = std::chrono::seconds(60);
 
   // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
-  TuneDesk(Clock& clock, ClientDesk& clients, EnergyDesk& energy, TuneDeskOptions options);
-  ~TuneDesk();  // writes what waits
-  TuneDesk(const TuneDesk&) = delete;
-  TuneDesk& operator=(const TuneDesk&) = delete;
+  TuneService(Clock& clock, CommandRouter& clients, EnergyService& energy,
+              TuneServiceOptions options);
+  ~TuneService();  // writes what waits
+  TuneService(const TuneService&) = delete;
+  TuneService& operator=(const TuneService&) = delete;
 
   void rules(const TuneRules& rules);
-  // The GPUs that are open now, in the order of EnergyDesk::here().
+  // The GPUs that are open now, in the order of EnergyService::here().
   void here(std::vector<TuneGpu> gpus);
   // Once a round: gives up whose client is silent, takes up again what ran before a restart.
   void step();
   // Every knob is let go, because GPUs are; trials go on.
   void let_go();
 
-  const TrialBook& book() const { return book_; }
+  const TrialRegistry& book() const { return book_; }
 
  private:
   // What a running trial is measured by.
@@ -111,22 +112,22 @@ class TuneDesk {
   Result<Json> obey(const TrialRenew& request, const Peer& peer);
 
   Result<std::vector<TuneGpu>> choose(const std::string& gpus) const;
-  std::optional<std::vector<TuneGpu>> gpus_of(const BookTrial& trial) const;
+  std::optional<std::vector<TuneGpu>> gpus_of(const TrialEntry& trial) const;
   Result<JobSpec> work_of(const TrialStart& request) const;
   Result<Watts> max_power_of(const std::vector<TuneGpu>& gpus, double eta) const;
-  void begin_measuring(const BookTrial& trial, Meter meter);
+  void begin_measuring(const TrialEntry& trial, Meter meter);
   Meter meter_of(std::uint32_t uid, const std::vector<TuneGpu>& gpus, const JobSpec& work) const;
   bool works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const;
   void look_for_work();
   void make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid);
   void give_up(std::int64_t id, const std::string& why);
-  void take_knob(const BookTrial& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
-  void take_up(const BookTrial& trial);
+  void take_knob(const TrialEntry& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
+  void take_up(const TrialEntry& trial);
   void end_measuring(std::int64_t id);
   void give_back(std::int64_t id);
   std::string knob_text(std::int64_t id) const;
   void keep_profile(const Meter& meter, const TuningState& state);
-  TrialPaid paid(const BookTrial& trial, std::optional<double> epochs);
+  TrialPaid paid(const TrialEntry& trial, std::optional<double> epochs);
   bool may_turn(std::uint32_t uid) const;
   void load();
   void look_after();
@@ -134,14 +135,14 @@ class TuneDesk {
   void keep_soon();
   Result<void> check_room(std::uint32_t uid);
   void note(const Result<void>& done);
-  TrialView view(const BookTrial& trial) const;
-  JobView view(const BookJob& job) const;
+  TrialView view(const TrialEntry& trial) const;
+  JobView view(const JobEntry& job) const;
 
   Clock& clock_;
-  EnergyDesk& energy_;
-  TuneDeskOptions options_;
+  EnergyService& energy_;
+  TuneServiceOptions options_;
   TuneRules rules_;
-  TrialBook book_;
+  TrialRegistry book_;
   std::unique_ptr<TuneStore> store_;  // null: nothing is kept
   int generation_ = 0;
   bool failing_ = false;

@@ -24,17 +24,17 @@ std::string plain_name(const std::string& name) {
 
 }  // namespace
 
-WorkDesk::WorkDesk(Clock& clock, Options options)
+WorkloadTracker::WorkloadTracker(Clock& clock, Options options)
     : clock_(clock),
       options_(std::move(options)),
-      speakers_(std::make_shared<KnownSpeakers>(options_.readers)),
+      speakers_(std::make_shared<KnownSenders>(options_.readers)),
       facts_aside_(options_.where),
       users_aside_(options_.where),
-      words_aside_(std::make_shared<Aside>(options_.where)) {}
+      words_aside_(std::make_shared<BackgroundWorker>(options_.where)) {}
 
 // --- users of the rules --------------------------------------------------------------------------
 
-void WorkDesk::rules(const Settings& settings) {
+void WorkloadTracker::rules(const Settings& settings) {
   rules_ = promise_rules(settings);
   // Who was nobody may have been made since.
   std::erase_if(users_, [](const auto& user) { return !user.second; });
@@ -45,7 +45,7 @@ void WorkDesk::rules(const Settings& settings) {
   news_ = true;
 }
 
-void WorkDesk::apply_users() {
+void WorkloadTracker::apply_users() {
   for (const auto& user : rules_.users) {
     const auto known = users_.find(user.name);
     JobRule& rule = rules_.rules.rules[user.rule];
@@ -55,7 +55,7 @@ void WorkDesk::apply_users() {
   }
 }
 
-void WorkDesk::ask_users() {
+void WorkloadTracker::ask_users() {
   if (asked_users_.valid() || !users_again_ || clock_.now() < *users_again_) return;
   users_again_.reset();
   std::set<std::string> names;
@@ -68,8 +68,8 @@ void WorkDesk::ask_users() {
   });
 }
 
-void WorkDesk::collect_users() {
-  if (!is_there(asked_users_)) return;
+void WorkloadTracker::collect_users() {
+  if (!is_ready(asked_users_)) return;
   for (auto& [name, found] : asked_users_.get()) {
     const auto rule = std::find_if(rules_.users.begin(), rules_.users.end(),
                                    [&, &of = name](const auto& user) { return user.name == of; });
@@ -91,14 +91,14 @@ void WorkDesk::collect_users() {
   news_ = true;
 }
 
-void WorkDesk::await_users(Duration patience) {
+void WorkloadTracker::await_users(Duration patience) {
   if (asked_users_.valid()) asked_users_.wait_for(patience);
   collect_users();
 }
 
 // --- who speaks ----------------------------------------------------------------------------------
 
-void WorkDesk::hear(std::string_view text, const BeatServer::Sender& sender) {
+void WorkloadTracker::hear(std::string_view text, const BeatServer::Sender& sender) {
   if (!book_.admit(sender.uid, clock_.now())) return;
   auto message = parse_beat(text);
   if (!message.ok()) return book_.note_malformed();
@@ -115,11 +115,11 @@ void WorkDesk::hear(std::string_view text, const BeatServer::Sender& sender) {
   ask_senders();
 }
 
-void WorkDesk::ask_senders() {
+void WorkloadTracker::ask_senders() {
   collect_senders();
   if (senders_.valid() || waiting_.empty()) return;
   asked_for_ = waiting_.size();
-  std::map<std::int64_t, KnownSpeakers::Question> questions;
+  std::map<std::int64_t, KnownSenders::Question> questions;
   for (const Heard& one : waiting_) {
     auto& question = questions[one.pid];
     const bool environment = !one.message.asked.empty() || !one.message.job.empty();
@@ -137,8 +137,8 @@ void WorkDesk::ask_senders() {
   collect_senders();
 }
 
-void WorkDesk::collect_senders() {
-  if (!is_there(senders_)) return;
+void WorkloadTracker::collect_senders() {
+  if (!is_ready(senders_)) return;
   const Facts facts = senders_.get();
   for (; asked_for_ > 0; --asked_for_) {
     const Heard heard = std::move(waiting_.front());
@@ -152,7 +152,7 @@ void WorkDesk::collect_senders() {
 
 // --- who works on the GPUs -----------------------------------------------------------------------
 
-void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
+void WorkloadTracker::begin_listing(std::span<const Gpu> gpus) {
   const Instant now = clock_.now();
   if (next_listing_ && now < *next_listing_) return;
   next_listing_ = now + list_every_;
@@ -166,7 +166,7 @@ void WorkDesk::begin_listing(std::span<const Gpu> gpus) {
   }
 }
 
-void WorkDesk::collect(std::span<const Gpu> gpus) {
+void WorkloadTracker::collect(std::span<const Gpu> gpus) {
   const Instant now = clock_.now();
   listings_.resize(gpus.size());
   bool listed_anew = false;
@@ -191,12 +191,12 @@ void WorkDesk::collect(std::span<const Gpu> gpus) {
   news_ = true;
 }
 
-void WorkDesk::command(std::int64_t pid) {
+void WorkloadTracker::command(std::int64_t pid) {
   command_ = pid;
   ask_listed();
 }
 
-std::vector<std::int64_t> WorkDesk::listed_pids() const {
+std::vector<std::int64_t> WorkloadTracker::listed_pids() const {
   std::vector<std::int64_t> out;
   for (const Listing& listing : listings_)
     for (const GpuProcess& process : listing.processes)
@@ -207,7 +207,7 @@ std::vector<std::int64_t> WorkDesk::listed_pids() const {
   return out;
 }
 
-void WorkDesk::forget_unlisted() {
+void WorkloadTracker::forget_unlisted() {
   const auto listed = listed_pids();
   std::erase_if(known_, [&](const auto& known) {
     return !std::binary_search(listed.begin(), listed.end(), known.first);
@@ -216,7 +216,7 @@ void WorkDesk::forget_unlisted() {
 
 // What the kernel knows of each is read once: one that is still listed is still the same, and its
 // environment is that of its start.
-void WorkDesk::ask_listed() {
+void WorkloadTracker::ask_listed() {
   collect_listed();
   if (listed_.valid()) return;
   std::vector<std::int64_t> wanted = listed_pids();
@@ -239,8 +239,8 @@ void WorkDesk::ask_listed() {
   collect_listed();
 }
 
-void WorkDesk::collect_listed() {
-  if (!is_there(listed_)) return;
+void WorkloadTracker::collect_listed() {
+  if (!is_ready(listed_)) return;
   for (NewlyListed& one : listed_.get()) {
     const auto pid = one.facts.pid;
     const auto started = one.facts.started;
@@ -257,7 +257,7 @@ void WorkDesk::collect_listed() {
 
 // --- what their environments say -----------------------------------------------------------------
 
-void WorkDesk::ask_words() {
+void WorkloadTracker::ask_words() {
   for (auto& [pid, known] : known_) {
     if (words_.size() >= kMostWords) break;
     if (known.environment != Known::Reading::wanted) continue;
@@ -270,13 +270,13 @@ void WorkDesk::ask_words() {
   collect_words();
 }
 
-void WorkDesk::collect_words() {
+void WorkloadTracker::collect_words() {
   const Instant now = clock_.now();
   const auto of = [&](const Word& word) -> Known* {
     const auto at = known_.find(word.pid);
     return at != known_.end() && at->second.facts.started == word.started ? &at->second : nullptr;
   };
-  for (; !words_.empty() && is_there(words_.front().asked); words_.pop_front()) {
+  for (; !words_.empty() && is_ready(words_.front().asked); words_.pop_front()) {
     std::string said = words_.front().asked.get();
     if (Known* known = of(words_.front())) {
       known->environment = Known::Reading::over;
@@ -289,7 +289,7 @@ void WorkDesk::collect_words() {
   if (!stuck || stuck_ >= kMostStuck) return;
   // The process that hangs is given up, the others behind it are asked anew.
   ++stuck_;
-  words_aside_ = std::make_shared<Aside>(options_.where);
+  words_aside_ = std::make_shared<BackgroundWorker>(options_.where);
   const auto waiting = std::exchange(words_, {});
   for (const Word& word : waiting)
     if (Known* known = of(word))
@@ -299,7 +299,7 @@ void WorkDesk::collect_words() {
 }
 
 // That of its environment holds, where it can be read, before what was said of it.
-void WorkDesk::settle_word(Known& known) {
+void WorkloadTracker::settle_word(Known& known) {
   const std::string& word = known.own_word.empty() ? known.said.asked : known.own_word;
   if (word == known.facts.asked) return;
   known.facts.asked = word;
@@ -310,7 +310,7 @@ void WorkDesk::settle_word(Known& known) {
 }
 
 // What was said is kept while the process is listed, whoever pushes it out of the book.
-void WorkDesk::take_announcements() {
+void WorkloadTracker::take_announcements() {
   for (auto& [pid, known] : known_) {
     auto said = book_.announced(known.facts);
     if (!said.job.empty()) known.said.job = std::move(said.job);
@@ -319,23 +319,23 @@ void WorkDesk::take_announcements() {
   }
 }
 
-std::string WorkDesk::job_of(std::int64_t pid) const {
+std::string WorkloadTracker::job_of(std::int64_t pid) const {
   const auto known = known_.find(pid);
   return known != known_.end() ? known->second.said.job : "";
 }
 
 // --- what follows --------------------------------------------------------------------------------
 
-const ProcessFacts* WorkDesk::command_facts() const {
+const ProcessFacts* WorkloadTracker::command_facts() const {
   const auto known = known_.find(command_);
   return command_ != 0 && known != known_.end() ? &known->second.facts : nullptr;
 }
 
-std::vector<Tenant> WorkDesk::tenants_of(const Listing& listing) const {
-  std::vector<Tenant> out;
+std::vector<GpuProcessTenant> WorkloadTracker::tenants_of(const Listing& listing) const {
+  std::vector<GpuProcessTenant> out;
   const ProcessFacts* command = command_facts();
   for (const GpuProcess& process : listing.processes) {
-    Tenant tenant;
+    GpuProcessTenant tenant;
     if (const auto at = known_.find(process.pid); at != known_.end())
       tenant.process = at->second.facts;
     else if (process.pid <= 0 && command != nullptr)
@@ -347,10 +347,10 @@ std::vector<Tenant> WorkDesk::tenants_of(const Listing& listing) const {
   return out;
 }
 
-void WorkDesk::add_command(std::vector<GpuTenants>& gpus) const {
+void WorkloadTracker::add_command(std::vector<GpuTenants>& gpus) const {
   const ProcessFacts* command = command_facts();
   if (command == nullptr) return;
-  const auto of_command = [&](const Tenant& tenant) {
+  const auto of_command = [&](const GpuProcessTenant& tenant) {
     const auto& above = tenant.process.ancestors;
     return tenant.process.pid == command->pid ||
            std::find(above.begin(), above.end(), command->pid) != above.end();
@@ -360,7 +360,7 @@ void WorkDesk::add_command(std::vector<GpuTenants>& gpus) const {
   for (GpuTenants& gpu : gpus) gpu.tenants.push_back({*command, std::nullopt});
 }
 
-std::vector<GpuTenants> WorkDesk::tenants(std::span<const Gpu> gpus) const {
+std::vector<GpuTenants> WorkloadTracker::tenants(std::span<const Gpu> gpus) const {
   std::vector<GpuTenants> out;
   for (std::size_t i = 0; i < gpus.size(); ++i)
     out.push_back(
@@ -369,7 +369,7 @@ std::vector<GpuTenants> WorkDesk::tenants(std::span<const Gpu> gpus) const {
   return out;
 }
 
-const std::vector<GpuWork>& WorkDesk::update(std::span<const Gpu> gpus) {
+const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   collect_users();
   ask_users();
   collect(gpus);
@@ -385,14 +385,14 @@ const std::vector<GpuWork>& WorkDesk::update(std::span<const Gpu> gpus) {
   return work_;
 }
 
-bool WorkDesk::works_on(const std::string& gpu, std::uint32_t uid) const {
-  const auto is_his = [&](const Tenant& tenant) { return tenant.process.uid == uid; };
+bool WorkloadTracker::works_on(const std::string& gpu, std::uint32_t uid) const {
+  const auto is_his = [&](const GpuProcessTenant& tenant) { return tenant.process.uid == uid; };
   return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
     return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), is_his);
   });
 }
 
-Json WorkDesk::beats_json() const {
+Json WorkloadTracker::beats_json() const {
   const BeatCounts& counts = book_.counts();
   return {{"heard", counts.heard},
           {"malformed", counts.malformed},

@@ -1,6 +1,7 @@
 // Brings together who works on the GPUs, what they say and what they were promised, and tells the
-// governor: the edge of govern/beat_book and govern/job_classes. One thread; nothing here waits:
-// what the machine is asked is asked beside it, and what is not known yet comes in a later round.
+// governor: the edge of govern/heartbeat_registry and govern/job_classes. One thread; nothing here
+// waits: what the machine is asked is asked beside it, and what is not known yet comes in a later
+// round.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +20,20 @@
 #include "base/background_worker.h"
 #include "base/clock.h"
 #include "device/telemetry_source.h"
-#include "govern/beat_book.h"
+#include "govern/heartbeat_registry.h"
 #include "integ/process_facts.h"
 #include "service/beat_socket.h"
 
 namespace derate {
 
-class WorkDesk {
+class WorkloadTracker {
  public:
   struct Options {
     // Asked beside this thread, which never waits for them; they may outlive the desk.
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
-    Aside::Where where = Aside::Where::on_a_thread;
+    BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   static constexpr Duration kListEvery = std::chrono::seconds(1);
   // Beats that wait until it is known who sent them.
@@ -52,8 +53,8 @@ class WorkDesk {
     std::optional<Fraction> policy_delta = {};
   };
 
-  explicit WorkDesk(Clock& clock) : WorkDesk(clock, Options{}) {}
-  WorkDesk(Clock& clock, Options options);
+  explicit WorkloadTracker(Clock& clock) : WorkloadTracker(clock, Options{}) {}
+  WorkloadTracker(Clock& clock, Options options);
 
   // Those of the settings. Users are looked up anew; meanwhile a user who was known stays that.
   void rules(const Settings& settings);
@@ -91,7 +92,7 @@ class WorkDesk {
     ProcessFacts facts;  // `asked`: its environment's word, else what was said of it
     enum class Reading { wanted, under_way, over } environment = Reading::wanted;
     std::string own_word;
-    BeatBook::Announced said;
+    HeartbeatRegistry::Announced said;
     std::string told;  // a word that is not understood
   };
   struct Word {
@@ -127,7 +128,7 @@ class WorkDesk {
   void apply_users();
   std::vector<std::int64_t> listed_pids() const;
   std::vector<GpuTenants> tenants(std::span<const Gpu> gpus) const;
-  std::vector<Tenant> tenants_of(const Listing& listing) const;
+  std::vector<GpuProcessTenant> tenants_of(const Listing& listing) const;
   const ProcessFacts* command_facts() const;
   void add_command(std::vector<GpuTenants>& gpus) const;
 
@@ -139,24 +140,24 @@ class WorkDesk {
   std::optional<Instant> users_again_;
   Duration list_every_ = kListEvery;
   std::int64_t command_ = 0;
-  BeatBook book_;
+  HeartbeatRegistry book_;
   std::vector<Listing> listings_;
   std::map<std::int64_t, Known> known_;
-  std::future<std::vector<NewlyListed>> listed_;  // processes that are new in the lists
-  std::shared_ptr<Aside> listed_words_;           // where their environments were asked for
-  std::deque<Word> words_;                        // as they are being read
+  std::future<std::vector<NewlyListed>> listed_;    // processes that are new in the lists
+  std::shared_ptr<BackgroundWorker> listed_words_;  // where their environments were asked for
+  std::deque<Word> words_;                          // as they are being read
   int stuck_ = 0;
   std::deque<Heard> waiting_;
   std::size_t asked_for_ = 0;  // of `waiting_`, from its front, in `senders_`
   std::future<Facts> senders_;
-  std::shared_ptr<KnownSpeakers> speakers_;  // for `facts_aside_` alone
+  std::shared_ptr<KnownSenders> speakers_;  // for `facts_aside_` alone
   std::optional<Instant> next_listing_;
   std::vector<GpuTenants> tenants_;  // that `work_` was made of
   std::vector<GpuWork> work_;
   bool news_ = true;  // since `work_` was made
   // What may hang holds up no other: what stat and status say, environments, names of users.
-  Aside facts_aside_, users_aside_;
-  std::shared_ptr<Aside> words_aside_;
+  BackgroundWorker facts_aside_, users_aside_;
+  std::shared_ptr<BackgroundWorker> words_aside_;
 };
 
 }  // namespace derate

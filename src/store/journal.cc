@@ -88,7 +88,7 @@ std::optional<std::string> foreign_file(const std::string& path) {
   return std::nullopt;
 }
 
-Result<JournalEntry> read_entry(const std::string& path, const MachineLife& now) {
+Result<JournalEntry> read_entry(const std::string& path, const BootIdentity& now) {
   if (const auto why = foreign_file(path)) return Error{Errc::bad_data, *why};
   JournalEntry entry = TRY(parse_journal(TRY(read_file(path))));
   if (fs::path(path).stem() != entry.uuid)
@@ -102,8 +102,8 @@ Result<JournalEntry> read_entry(const std::string& path, const MachineLife& now)
 
 }  // namespace
 
-MachineLife current_life() {
-  MachineLife out;
+BootIdentity current_boot() {
+  BootIdentity out;
   if (const auto text = read_file("/proc/sys/kernel/random/boot_id"); text.ok())
     out.boot_id = trim(text->substr(0, text->find('\n')));
   // The module's folder in sysfs gets a new inode each time that the module is loaded.
@@ -191,7 +191,7 @@ Result<void> Journal::remove(const std::string& uuid) const {
   return {};
 }
 
-Result<Leftovers> Journal::read(const MachineLife& now) const {
+Result<Leftovers> Journal::read(const BootIdentity& now) const {
   Leftovers out;
   std::error_code error;
   if (!fs::exists(folder_, error) && !error) return out;

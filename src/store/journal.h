@@ -16,17 +16,17 @@ namespace derate {
 
 // Which life of the machine and of its driver: settings do not outlive either, so a journal of
 // another life is never applied.
-struct MachineLife {
+struct BootIdentity {
   std::string boot_id;      // /proc/sys/kernel/random/boot_id
   std::string driver_load;  // changes whenever the nvidia module is loaded; empty without one
 
-  bool operator==(const MachineLife&) const = default;
+  bool operator==(const BootIdentity&) const = default;
 };
-MachineLife current_life();
+BootIdentity current_boot();
 
 struct JournalEntry {
   std::string uuid;
-  MachineLife life;
+  BootIdentity life;
   std::string owner;  // "derated", "derate run"
   pid_t pid = 0;      // of the process that writes to the GPU
   WallTime time{};    // when the settings were read
@@ -62,7 +62,7 @@ class Journal {
   Result<void> remove(const std::string& uuid) const;
   // Everything there is. A file that does not parse, was written by another user, or belongs to
   // another life is unusable. Errors: io when the folder is there and cannot be read.
-  Result<Leftovers> read(const MachineLife& now) const;
+  Result<Leftovers> read(const BootIdentity& now) const;
   // Removes what writers that are gone had begun to write: never an entry. A failure leaves litter.
   void remove_unfinished() const;
   // Renames an unusable file so that it is found once, and can still be looked at.

@@ -18,7 +18,7 @@ namespace {
 using namespace literals;
 namespace fs = std::filesystem;
 
-const MachineLife kLife{"boot-1", "4711"};
+const BootIdentity kLife{"boot-1", "4711"};
 
 JournalEntry sample_entry(const std::string& uuid = "GPU-1") {
   JournalEntry entry;
@@ -87,14 +87,15 @@ TEST_F(JournalTest, WhatIsWrittenIsReadAndRemoved) {
 
 TEST_F(JournalTest, AnotherLifeIsNeverApplied) {
   ASSERT_TRUE(journal_.write(sample_entry()).ok());
-  for (const MachineLife& other : {MachineLife{"boot-2", "4711"}, MachineLife{"boot-1", "4712"}}) {
+  for (const BootIdentity& other :
+       {BootIdentity{"boot-2", "4711"}, BootIdentity{"boot-1", "4712"}}) {
     const auto left = *journal_.read(other);
     EXPECT_TRUE(left.entries.empty());
     ASSERT_EQ(left.unusable.size(), 1u);
     EXPECT_NE(left.unusable[0].why.find("earlier"), std::string::npos);
   }
   ASSERT_TRUE(journal_.set_aside(folder() + "/GPU-1.json").ok());
-  EXPECT_TRUE(journal_.read(MachineLife{"boot-2", ""})->unusable.empty());
+  EXPECT_TRUE(journal_.read(BootIdentity{"boot-2", ""})->unusable.empty());
 }
 
 // Cut anywhere, a journal is unusable or whole: nothing in between is believed.
@@ -171,9 +172,9 @@ RC_GTEST_PROP(JournalProperty, TextComesBack, ()) {
   RC_ASSERT(*back == entry);
 }
 
-TEST(MachineLife, IsTheSameAsLongAsTheMachineRuns) {
-  EXPECT_EQ(current_life(), current_life());
-  EXPECT_EQ(current_life().boot_id.size(), 36u);
+TEST(BootIdentity, IsTheSameAsLongAsTheMachineRuns) {
+  EXPECT_EQ(current_boot(), current_boot());
+  EXPECT_EQ(current_boot().boot_id.size(), 36u);
 }
 
 }  // namespace

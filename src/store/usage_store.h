@@ -21,7 +21,7 @@ namespace derate {
 
 class SqliteFile;
 
-// Millijoules and milliseconds, none negative; what they mean: attrib/account_book.h.
+// Millijoules and milliseconds, none negative; what they mean: attrib/energy_accounts.h.
 struct UsageSums {
   std::int64_t base_mj = 0, context_mj = 0, dynamic_mj = 0;
   std::int64_t sigma_mj = 0, unsure_mj = 0;

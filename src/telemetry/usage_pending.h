@@ -5,8 +5,8 @@
 #include <string>
 #include <tuple>
 
+#include "attrib/allocate_energy.h"
 #include "attrib/gpu_attribution.h"
-#include "attrib/settle.h"
 #include "store/usage_store.h"
 
 namespace derate {

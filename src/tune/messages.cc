@@ -159,12 +159,12 @@ Json json_of(const std::vector<M>& value) {
 }
 
 template <class T>
-bool is_there(const T&) {
+bool is_ready(const T&) {
   return true;
 }
-bool is_there(const std::string& value) { return !value.empty(); }
+bool is_ready(const std::string& value) { return !value.empty(); }
 template <class T>
-bool is_there(const std::optional<T>& value) {
+bool is_ready(const std::optional<T>& value) {
   return value.has_value();
 }
 template <class T>
@@ -194,7 +194,7 @@ Json object_of(const M& message) {
   static const auto kWritten = texts_with_default<M>();
   Json out = Json::object();
   visit_fields(message, [&](const MessageField& field, const auto& value) {
-    if (field.need == Need::yes || is_there(value) || kWritten.contains(field.key))
+    if (field.need == Need::yes || is_ready(value) || kWritten.contains(field.key))
       out[field.key] = json_of(held(value));
   });
   return out;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "attrib/account_book.h"
+#include "attrib/energy_accounts.h"
 #include "attrib/online_split.h"
 #include "attrib/tick_source.h"
 
@@ -76,7 +76,7 @@ ChurnCounts run_churn(const Churn& churn) {
   Hotel hotel(churn);
   TickSource source;
   const auto method = make_online_split({.chip = "H200", .highest_clock = Megahertz(1980)});
-  AccountBook book;
+  EnergyAccounts book;
   ChurnCounts out;
   for (Instant now{}; now < Instant{} + churn.length; now += 1s) {
     hotel.live(now);

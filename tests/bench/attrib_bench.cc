@@ -6,8 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "attrib/allocate_energy.h"
 #include "attrib/online_split.h"
-#include "attrib/settle.h"
 #include "attrib/training.h"
 #include "base/check.h"
 

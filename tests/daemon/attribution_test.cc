@@ -22,7 +22,7 @@ class Attribution : public testing::Test {
  protected:
   Attribution() {
     house.attribution.file = file;
-    house.attribution.where = Aside::Where::at_once;
+    house.attribution.where = BackgroundWorker::Where::at_once;
     house.attribution.name = [this](const GpuId&, const Tenancy& tenancy, const SaidJobs& jobs) {
       TenantNames out;
       for (const GpuProcess& process : tenancy.processes) {
@@ -36,7 +36,7 @@ class Attribution : public testing::Test {
       return out;
     };
     house.attribution.note = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&,
-                                    const Watched& watched) {
+                                    const ClockSummary& watched) {
       clocks += watched.clocks;
       ++readings;
       if (!first_mj) first_mj = millijoules(tenancy);
@@ -166,7 +166,7 @@ TEST_F(Attribution, AGpuThatComesAndGoesFillsNoLog) {
 // Whole GPUs, until an answer has enough tenants.
 TEST(AttributionPages, HoldSomeGpusAtATime) {
   House house(3);
-  house.attribution.where = Aside::Where::at_once;
+  house.attribution.where = BackgroundWorker::Where::at_once;
   house.attribution.name = [](const GpuId&, const Tenancy& tenancy, const SaidJobs&) {
     TenantNames out;
     for (const GpuProcess& process : tenancy.processes)
@@ -347,7 +347,7 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
     tenancy.processes.push_back({.pid = *rc::gen::arbitrary<std::int64_t>(), .name = "x"});
     tenancy.processes.back().sm_utilisation = maybe<Fraction>();
   }
-  // Text that is no UTF-8 is replaced: names are ASCII (integ/tenant_book.h).
+  // Text that is no UTF-8 is replaced: names are ASCII (integ/tenant_resolver.h).
   for (GpuInstance& instance : tenancy.instances)
     for (char& c : instance.uuid) c = static_cast<char>(c & 0x7f);
   const auto back = tenancy_of(parse_json(json_text(tenancy_json(tenancy))));
@@ -356,7 +356,7 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
 }
 
 RC_GTEST_PROP(WatchedJsonProperty, ComesBackAsItWas, ()) {
-  Watched watched{.readings = *rc::gen::inRange(0, 1 + int{GpuAttribution::kMostWatched})};
+  ClockSummary watched{.readings = *rc::gen::inRange(0, 1 + int{GpuAttribution::kMostWatched})};
   watched.clocks = *rc::gen::inRange(0, watched.readings + 1);
   watched.capped = *rc::gen::inRange(0, watched.readings + 1);
   watched.clock_mhz = *rc::gen::inRange(0, 4'000'000) / 7.0;

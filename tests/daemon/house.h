@@ -240,7 +240,7 @@ class House {
   }
   static std::string uuid(int i) { return sim_capability(sim_chips().front(), i).id.uuid; }
 
-  MachineLife life{"boot", "load"};
+  BootIdentity life{"boot", "load"};
   std::string folder;
   FakeClock clock;
   int rounds = 0, opens_later = 0;
@@ -248,9 +248,9 @@ class House {
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
   std::vector<std::string> told;
   std::function<void(const Record&)> note = [](const Record&) {};
-  std::map<std::int64_t, ProcessFacts> people;  // the processes of this machine
-  AttributionDesk::Options attribution = {};    // without a namer: none
-  WorkDesk::Options desk{.readers = readers(), .where = Aside::Where::at_once};
+  std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
+  AttributionService::Options attribution = {};  // without a namer: none
+  WorkloadTracker::Options desk{.readers = readers(), .where = BackgroundWorker::Where::at_once};
   std::unique_ptr<Worker> worker;
 
  private:

@@ -26,7 +26,7 @@ struct Scene : House {
   Scene(const char* chip, const Settings& settings) : House(3, chip) {
     for (const int gpu : {0, 1}) work(gpu, std::string_view(chip) == "H200" ? "gemm_bf16" : "GeMM");
     person(0, 17, 1000);
-    attribution.where = Aside::Where::at_once;
+    attribution.where = BackgroundWorker::Where::at_once;
     attribution.file = folder + "/state/usage.db";
     attribution.name = [](const GpuId&, const Tenancy& tenancy, const SaidJobs&) {
       return TenantNames{.processes =

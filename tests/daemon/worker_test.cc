@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Rounds, LateWorker, testing::Values(0, 1, 3, 12));
 struct LateHouse : House {
   LateHouse(int gpus, int rounds_later) : House(gpus) {
     answer_later(rounds_later);
-    attribution.where = Aside::Where::at_once;
+    attribution.where = BackgroundWorker::Where::at_once;
     attribution.name = [](const GpuId&, const Tenancy&, const SaidJobs&) { return TenantNames(); };
   }
 };

@@ -5,13 +5,13 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "govern/beat_book.h"
+#include "govern/heartbeat_registry.h"
 #include "govern/job_classes.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace derate;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  BeatBook book;
+  HeartbeatRegistry book;
   std::vector<GpuTenants> gpus(2);
   gpus[1].id.index = 1;
   ProcessFacts process;
@@ -32,7 +32,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(back.ok() && *back == *message);
     const auto uid = static_cast<std::uint32_t>(line.size() % 3);
     book.hear(*message, {uid, 7}, process, now);
-    CHECK(book.speakers() <= BeatBook::kMostSpeakers);
+    CHECK(book.speakers() <= HeartbeatRegistry::kMostSpeakers);
     for (const GpuWork& work : book.status(gpus, rules, now))
       CHECK(!work.status.max_loss || *work.status.max_loss <= rules.max_delta);
   }

@@ -19,7 +19,7 @@ void check_answer(const std::string& text) {
 }
 
 // A tick of both GPUs; the second has no counter.
-void tick(EnergyDesk& desk, FakeClock& clock, Duration step) {
+void tick(EnergyService& desk, FakeClock& clock, Duration step) {
   clock.advance(step);
   Sample sample;
   sample.time = clock.now();
@@ -35,8 +35,8 @@ void tick(EnergyDesk& desk, FakeClock& clock, Duration step) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   FakeClock clock;
-  ClientDesk clients;
-  EnergyDesk desk(clock, clients);
+  CommandRouter clients;
+  EnergyService desk(clock, clients);
   desk.here({{0, "GPU-a", "", "A"}, {1, "GPU-b", "", "B"}});
   std::uint64_t connection = 0;
   std::size_t waiting = 0;
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(desk.windows().size() <= 2 * EnergyWindows::kMostWindows);
   }
   // Who waits is answered in the end.
-  tick(desk, clock, EnergyDesk::kPatience);
+  tick(desk, clock, EnergyService::kPatience);
   CHECK(clients.take_late().size() == waiting);
   for (const std::uint64_t gone : {1, 2}) clients.closed({7, 1000, gone});
   CHECK(desk.windows().size() == 0);

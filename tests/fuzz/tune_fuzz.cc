@@ -6,17 +6,17 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "tune/messages.h"
-#include "tune/trial_book.h"
+#include "tune/trial_registry.h"
 
 namespace derate {
 namespace {
 
 struct Clerk {
-  TrialBook book{std::chrono::seconds(60)};
+  TrialRegistry book{std::chrono::seconds(60)};
   Instant now{};
 
   void obey(const JobCreate& m) {
-    const auto how = m.replace ? TrialBook::Replace::yes : TrialBook::Replace::no;
+    const auto how = m.replace ? TrialRegistry::Replace::yes : TrialRegistry::Replace::no;
     (void)book.create(m.spec, 1, how, {}).ok();
   }
   void obey(const JobShow& m) { (void)book.job(m.job).ok(); }

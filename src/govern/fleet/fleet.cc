@@ -228,9 +228,9 @@ void Fleet::read_counter_next(const std::string& uuid) {
 
 // --- seats ---------------------------------------------------------------------------------------
 
-Keeping Fleet::keeping_for(const ManagedGpu& gpu) const {
+JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
   if (gpu.leftover.owed) {
-    Keeping out = *gpu.leftover.owed;
+    JournalHandle out = *gpu.leftover.owed;
     out.entry.pid = ::getpid();
     return out;
   }
@@ -268,7 +268,7 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
     }
     if (!gpu.leftover.owed) leftovers_.look_again(gpu);
   }
-  out.keeping = keeping_for(gpu);
+  out.keeping = journal_handle_for(gpu);
   return out;
 }
 

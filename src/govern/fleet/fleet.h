@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "config/settings.h"
-#include "govern/beat_book.h"
 #include "govern/fleet/assignments.h"
 #include "govern/fleet/audit_trail.h"
 #include "govern/fleet/fleet_opener.h"
@@ -24,6 +23,7 @@
 #include "govern/fleet/record_sink.h"
 #include "govern/fleet/tuned_gpus.h"
 #include "govern/governor.h"
+#include "govern/heartbeat_registry.h"
 #include "govern/model_cache_provider.h"
 
 namespace derate {
@@ -33,7 +33,7 @@ struct FleetOptions {
   // Where what is found on a GPU is written down before the first write. Empty: nowhere, which is
   // for simulated GPUs and dry runs.
   std::optional<Journal> journal;
-  MachineLife life;
+  BootIdentity life;
   std::string run_folder;  // of the leases
   std::optional<AuditLog> audit;
   OpenFleet open;     // empty: open() is given the GPUs, and none is opened again
@@ -128,7 +128,7 @@ class Fleet : public TunedGpus {
   Result<GovernedGpu> assigned_seat(const ManagedGpu& gpu) const;
   Result<GovernedGpu> governed(ManagedGpu& gpu);
   GovernedGpu seat(ManagedGpu& gpu);
-  Keeping keeping_for(const ManagedGpu& gpu) const;
+  JournalHandle journal_handle_for(const ManagedGpu& gpu) const;
   Result<void> vacate(std::size_t at, const char* why);
   Result<void> reseat(std::size_t at, const char* why);
   void release_lease(const ManagedGpu& gpu);

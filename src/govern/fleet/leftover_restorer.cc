@@ -51,7 +51,7 @@ void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
         fmt::format("{}: restored what {} (pid {}) left", entry.uuid, entry.owner, entry.pid));
   options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
   leftover.failure = restored.error().message;
-  leftover.owed = Keeping{options_.journal, entry};
+  leftover.owed = JournalHandle{options_.journal, entry};
 }
 
 // It is looked for again: the governor that has the GPU may die before it has restored it.

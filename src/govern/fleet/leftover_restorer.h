@@ -20,7 +20,7 @@ class LeftoverRestorer {
 
   struct Options {
     Journal journal;
-    MachineLife life;
+    BootIdentity life;
     std::string run_folder;  // of the leases
     std::function<void(const std::string& text)> tell = [](const std::string&) {};
   };

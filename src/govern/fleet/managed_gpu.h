@@ -19,7 +19,7 @@ namespace derate {
 
 // What an earlier process, or an earlier source of this one, left to be restored on a GPU.
 struct Leftover {
-  std::optional<Keeping> owed;           // to what the GPU must be restored; empty: to nothing
+  std::optional<JournalHandle> owed;     // to what the GPU must be restored; empty: to nothing
   std::string failure;                   // why it is not restored
   std::optional<Instant> restore_again;  // then it is tried again
   std::string left_alone;                // why a journal of another process is left; empty: none is

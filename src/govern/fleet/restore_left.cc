@@ -63,7 +63,7 @@ Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& 
 
 int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
                     const std::string& why) {
-  const auto left = Journal(journal_directory()).read(current_life());
+  const auto left = Journal(journal_directory()).read(current_boot());
   if (!left.ok()) {
     tell_line("derate", left.error().message);
     return exit_code_of(left.error().code);
@@ -81,7 +81,7 @@ int restore_process(const std::string& uuid, const OpenToRestore& open, const st
 std::vector<std::string> left_by(pid_t writer) {
   std::vector<std::string> uuids;
   Journal(journal_directory()).remove_unfinished();
-  const auto left = Journal(journal_directory()).read(current_life());
+  const auto left = Journal(journal_directory()).read(current_boot());
   if (!left.ok()) return uuids;
   for (const JournalEntry& entry : left->entries)
     if (entry.pid == writer) uuids.push_back(entry.uuid);
@@ -90,7 +90,7 @@ std::vector<std::string> left_by(pid_t writer) {
 
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
   const Instant deadline = clock.now() + request.wait;
-  const Leftovers left = TRY(Journal(journal_directory()).read(current_life()));
+  const Leftovers left = TRY(Journal(journal_directory()).read(current_boot()));
   set_unusable_aside(left);
   std::vector<Restored> out;
   std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too

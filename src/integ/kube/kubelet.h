@@ -53,7 +53,7 @@ class PodWatch {
   PodWatch(const PodWatch&) = delete;
   PodWatch& operator=(const PodWatch&) = delete;
 
-  // For TenantBook::know_pods(); empty before the first answer and outside Kubernetes.
+  // For TenantResolver::know_pods(); empty before the first answer and outside Kubernetes.
   std::vector<PodDevice> devices() const;
 
  private:

@@ -1,0 +1,324 @@
+// The verbs of the command line: options in, exit code out. command_line.cc is the one place that
+// turns arguments into these structs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "apps/common/options.h"
+#include "base/result.h"
+#include "policy/policy_options.h"
+#include "tune/job.h"
+
+namespace derate::cli {
+
+// What every verb takes.
+struct Common {
+  bool json = false;
+};
+
+struct DemoOptions : Common {
+  std::string data = "../shared/data";
+  bool data_given = false;
+  double delta = 0.10;
+  int seeds = 0;  // 0: 1 for the built-in workloads, 10 for the tables
+  double job_seconds = 120;
+  bool apps = false;  // every application, not only the means
+};
+
+struct RunOptions : Common {
+  PolicyOptions policy;
+  SimCliOptions sim;
+  std::string gpus;
+  bool dry_run = false;
+  bool as_root = false;
+  std::string records;  // a JSON line a tick and GPU
+  std::string report;   // the summary goes there; empty: standard error (JSON: standard output)
+  std::vector<std::string> command;
+};
+
+struct EnergyOptions : Common {
+  SimCliOptions sim;
+  std::string gpus;
+  double interval_s = 0.1;
+  std::string time;  // seconds, or 10s, 2m, 1h; empty: until Ctrl-C
+  bool as_root = false;
+  std::string log;     // a line of CSV a window
+  std::string report;  // as of RunOptions
+  std::vector<std::string> command;
+};
+
+struct AttributeOptions : Common {
+  SimCliOptions sim;
+  std::string gpus;
+  double interval_s = 1;
+  std::string time;  // as of EnergyOptions
+  bool watch = false;
+  std::string method, idle_rule;  // empty: the configuration's
+  std::string ticks, replay;      // files of readings, to write and to read
+};
+struct AttributeMethodsOptions : Common {};
+
+struct BillOptions : Common {
+  std::string from, to = "now";  // empty: the beginning of the month
+  std::string by = "user";
+  std::string gpus, file, config;
+  std::optional<double> price;
+  bool csv = false;
+};
+
+// With a job, or where a daemon runs, the daemon tunes; else this process does.
+struct TuneRunOptions : RunOptions {
+  std::string job;                    // empty: none, only the knob is tuned
+  std::string selector, knob, model;  // of no job; empty: the defaults
+  std::optional<double> highest_w;    // limit; empty: as found
+  std::optional<double> guard;
+  std::string metric_pattern, epoch_pattern, metric_file;
+  std::vector<std::string> oom_patterns;  // beside those that are known
+  double grace_s = 10;
+  bool no_retry = false;
+};
+
+struct StatusOptions : Common {
+  std::string gpus;
+};
+
+struct BeatOptions {
+  std::optional<double> done, max_loss;
+  std::string phase, gpu;
+  bool from_stdin = false, announce = false;
+  std::int32_t pid = 0;  // 0: the caller
+};
+
+struct TuneReplayOptions : Common {
+  std::string train;
+  std::vector<std::string> power, workloads, policies;
+  std::string targets = "reported", selector = "cost:0.5";
+  double eta = 0.5, beta = 2;
+  int seeds = 100, recurrences = 0;
+  std::optional<double> budget;
+  bool brief = false;
+};
+
+struct PolicyListOptions : Common {};
+struct PolicyShowOptions : Common {
+  std::string name;
+};
+
+struct PolicySetOptions : Common {
+  PolicyOptions policy;
+  std::string gpus;
+  bool dry_run = false;
+};
+
+struct PolicyModelsOptions : Common {
+  bool simulated = false;
+};
+struct PolicyForgetOptions : PolicyModelsOptions {
+  std::vector<std::int64_t> ids;
+  bool all = false;
+};
+
+struct TuneJobCreateOptions : Common {
+  JobSpec spec;
+  bool replace = false;
+};
+struct TuneJobShowOptions : Common {
+  std::string name;
+};
+struct TuneJobListOptions : Common {};
+struct TuneJobRemoveOptions : Common {
+  std::string name;
+};
+struct TopOptions : Common {
+  std::string gpus;
+  double interval_s = 1;
+  int rounds = 0;  // 0: until q or Ctrl-C
+};
+
+struct RestoreOptions : Common {
+  std::string gpus;
+  double wait_s = 0;
+};
+
+struct ReleaseOptions : Common {
+  std::string gpus;
+  bool all = false;
+};
+struct PauseOptions : Common {};
+struct ResumeOptions : Common {};
+
+struct RecordOptions : Common {
+  SimCliOptions sim;
+  std::string gpu = "0";
+  std::string output;
+  double seconds = 0;  // 0: until Ctrl-C
+  double interval_s = 0.1;
+  bool force = false;
+};
+
+struct ReplayOptions : Common {
+  PolicyOptions policy;
+  std::string trace;
+  std::string chip;
+  std::string records;
+};
+
+struct SimListOptions : Common {
+  std::string chip;
+};
+
+// A server of simulated GPUs, wherever it is.
+struct SimDirectory {
+  std::string directory;  // empty: $DERATE_SIM, else in the run directory
+};
+struct SimServeOptions : Common, SimDirectory {
+  std::vector<std::string> chips;
+  int gpus = 0;  // 0: one of each chip
+  int seed = 1;
+  double speed = 1;
+  std::string mig;  // a layout; "none": MIG mode without instances
+};
+struct SimJobOptions : Common, SimDirectory {
+  std::string workload;
+  std::string work = "0";  // reference seconds, or 60s, 2m, 1h; 0: until Ctrl-C
+  std::string gpu = "0";
+  std::string tables;
+  bool beat = false;
+  int instance = 0;  // with MIG; 0: none named
+};
+struct SimShowOptions : Common, SimDirectory {
+  std::string gpus;
+};
+struct SimFaultOptions : SimDirectory {
+  std::string gpus;
+  std::string call, fails;
+  bool hangs = false;
+  int skip = 0, times = 0;  // times 0: always
+  bool lost = false, writes_ignored = false, absurd = false, mig = false;
+  std::string counters;
+  std::string kill_writer;
+  int at = 1;
+  bool clear = false;
+};
+
+struct DoctorOptions : Common {};
+
+struct ConfigOptions : Common {
+  std::string file;  // empty: the default file
+};
+struct ConfigCheckOptions : ConfigOptions {};
+struct ConfigPrintOptions : ConfigOptions {};
+
+// An experiment's results lie in one file.
+struct LabResults : Common {
+  std::string results;
+  std::string data;  // folder of the measured tables; empty: as when it was run
+};
+struct LabRunOptions : LabResults {
+  std::string experiment;
+  unsigned threads = 0;  // 0: as many as there are cores
+  bool fresh = false;    // what is in the results is dropped
+  bool dry_run = false;  // of a real GPU, policies decide and write nothing
+  bool apps = false, cells = false;
+};
+struct LabCheckOptions : Common {
+  std::string experiment, data;
+};
+struct LabShowOptions : LabResults {
+  bool apps = false, cells = false;
+  std::vector<std::string> policies;  // only these; empty: all
+};
+struct ReportOptions : LabResults {
+  std::string output;
+  std::optional<std::int64_t> job;  // this one's ticks instead of a page
+};
+struct LabExportOptions : LabResults {
+  std::string folder;
+};
+struct LabImportOptions : Common {
+  std::string performance, power, utilisation;  // files; utilisation may be empty
+  std::string chip = "V100-SXM2";
+  std::string folder;
+};
+struct LabLogOptions : Common {
+  std::string log;
+};
+struct LabAttributionOptions : Common {
+  std::vector<std::string> scenarios, methods;  // empty: all
+  int seeds = 8;
+  std::uint64_t first_seed = 1;
+  int minutes = 30;
+  unsigned threads = 0;  // 0: as many as there are cores
+};
+struct LabExampleOptions {};
+struct LabWorkloadsOptions : Common {};
+
+struct CompletionOptions {
+  std::string shell;
+};
+struct ManualOptions {};
+
+using Verb = std::variant<
+    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
+    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
+    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions, ManualOptions,
+    PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
+    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
+    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
+    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
+    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
+    AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions>;
+
+// Each prints its result and returns the exit code; an Error is printed by main().
+Result<int> run_verb(const DemoOptions& options);
+Result<int> run_verb(const RunOptions& options);
+Result<int> run_verb(const EnergyOptions& options);
+Result<int> run_verb(const AttributeOptions& options);
+Result<int> run_verb(const AttributeMethodsOptions& options);
+Result<int> run_verb(const BillOptions& options);
+Result<int> run_verb(const StatusOptions& options);
+Result<int> run_verb(const TopOptions& options);
+Result<int> run_verb(const BeatOptions& options);
+Result<int> run_verb(const TuneReplayOptions& options);
+Result<int> run_verb(const RestoreOptions& options);
+Result<int> run_verb(const ReleaseOptions& options);
+Result<int> run_verb(const PauseOptions& options);
+Result<int> run_verb(const ResumeOptions& options);
+Result<int> run_verb(const PolicySetOptions& options);
+Result<int> run_verb(const PolicyListOptions& options);
+Result<int> run_verb(const PolicyShowOptions& options);
+Result<int> run_verb(const PolicyModelsOptions& options);
+Result<int> run_verb(const PolicyForgetOptions& options);
+Result<int> run_verb(const TuneJobCreateOptions& options);
+Result<int> run_verb(const TuneJobShowOptions& options);
+Result<int> run_verb(const TuneJobListOptions& options);
+Result<int> run_verb(const TuneJobRemoveOptions& options);
+Result<int> run_verb(const TuneRunOptions& options);
+Result<int> run_verb(const RecordOptions& options);
+Result<int> run_verb(const ReplayOptions& options);
+Result<int> run_verb(const SimListOptions& options);
+Result<int> run_verb(const SimServeOptions& options);
+Result<int> run_verb(const SimJobOptions& options);
+Result<int> run_verb(const SimShowOptions& options);
+Result<int> run_verb(const SimFaultOptions& options);
+Result<int> run_verb(const DoctorOptions& options);
+Result<int> run_verb(const ConfigCheckOptions& options);
+Result<int> run_verb(const ConfigPrintOptions& options);
+Result<int> run_verb(const LabRunOptions& options);
+Result<int> run_verb(const LabCheckOptions& options);
+Result<int> run_verb(const LabShowOptions& options);
+Result<int> run_verb(const ReportOptions& options);
+Result<int> run_verb(const LabExportOptions& options);
+Result<int> run_verb(const LabImportOptions& options);
+Result<int> run_verb(const LabLogOptions& options);
+Result<int> run_verb(const LabAttributionOptions& options);
+Result<int> run_verb(const LabExampleOptions& options);
+Result<int> run_verb(const LabWorkloadsOptions& options);
+Result<int> run_verb(const CompletionOptions& options);
+Result<int> run_verb(const ManualOptions& options);
+
+}  // namespace derate::cli

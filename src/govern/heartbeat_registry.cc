@@ -1,0 +1,342 @@
+#include "govern/heartbeat_registry.h"
+
+#include <algorithm>
+#include <set>
+
+namespace derate {
+namespace {
+
+// How near a speaker stands to a tenant; beyond kSameUser only a GPU that root names is meant.
+constexpr int kItself = 0, kKin = 1, kSameGroup = 2, kSameUser = 3, kRootOnly = 4, kStranger = 5;
+
+constexpr std::size_t kMostNames = 4;
+
+bool contains(const std::vector<std::int64_t>& list, std::int64_t value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string out;
+  std::size_t count = 0;
+  for (const std::string& name : names) {
+    if (name.empty()) continue;
+    if (++count > kMostNames) return out + "+...";
+    out += (out.empty() ? "" : "+") + name;
+  }
+  return out;
+}
+
+// One more speaker pushes out the user's own longest silent one first, then anybody's.
+template <class T>
+void make_room(std::vector<T>& speakers, std::uint32_t uid) {
+  const auto mine = [&](const T& one) { return one.uid == uid; };
+  const auto longest_silent = [&](bool only_mine) {
+    auto out = speakers.end();
+    for (auto at = speakers.begin(); at != speakers.end(); ++at)
+      if ((!only_mine || mine(*at)) && (out == speakers.end() || at->heard < out->heard)) out = at;
+    return out;
+  };
+  if (static_cast<std::size_t>(std::count_if(speakers.begin(), speakers.end(), mine)) >=
+      HeartbeatRegistry::kMostOfAUser)
+    speakers.erase(longest_silent(true));
+  else if (speakers.size() >= HeartbeatRegistry::kMostSpeakers)
+    speakers.erase(longest_silent(false));
+}
+
+}  // namespace
+
+bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
+  auto at = std::find_if(allowances_.begin(), allowances_.end(),
+                         [&](const Allowance& one) { return one.uid == uid; });
+  if (at == allowances_.end()) {
+    if (allowances_.size() >= kMostSpeakers)
+      allowances_.erase(std::min_element(
+          allowances_.begin(), allowances_.end(),
+          [](const Allowance& a, const Allowance& b) { return a.since < b.since; }));
+    allowances_.push_back({uid, kAtOnce, now});
+    at = allowances_.end() - 1;
+  }
+  const double more = seconds(now - at->since) * kPerSecond;
+  at->left = std::min(kAtOnce, at->left + std::max(0.0, more));
+  at->since = now;
+  if (at->left < 1) {
+    ++counts_.too_many;
+    return false;
+  }
+  at->left -= 1;
+  return true;
+}
+
+HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::speaker_for(
+    const BeatMessage& message, const Sender& sender, const std::optional<ProcessFacts>& process,
+    Instant time) {
+  // A sender that is gone already and names no process is the same as the user's last such one.
+  const std::int64_t pid = message.pid != 0 ? message.pid : process ? sender.pid : 0;
+  const auto known =
+      std::find_if(speakers_.begin(), speakers_.end(), [&](const HeartbeatSource& one) {
+        return one.uid == sender.uid && one.pid == pid && one.gpu == message.gpu;
+      });
+  if (known != speakers_.end()) {
+    const bool another = known->process && process && known->process->started != process->started;
+    if (!another) return *known;
+    speakers_.erase(known);
+  }
+  make_room(speakers_, sender.uid);
+  HeartbeatSource made;
+  made.uid = sender.uid;
+  made.pid = pid;
+  made.gpu = message.gpu;
+  made.heard = time;
+  speakers_.push_back(std::move(made));
+  return speakers_.back();
+}
+
+void HeartbeatRegistry::hear(const BeatMessage& message, const Sender& sender,
+                             const std::optional<ProcessFacts>& process, Instant time) {
+  ++counts_.heard;
+  const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
+  const auto believed = own ? process : std::nullopt;
+  if (believed) announce(message, sender, *believed, time);
+  if (!message.is_beat()) return;
+  HeartbeatSource& speaker = speaker_for(message, sender, believed, time);
+  if (believed) speaker.process = believed;
+  if (message.done) {
+    const bool anew = !speaker.beat || *message.done < speaker.beat->done;
+    // A stepped time of day must not turn the order of two beats around.
+    if (speaker.beat) time = std::max(time, speaker.beat->time);
+    if (!anew) speaker.interval = std::max(speaker.interval / 2, time - speaker.beat->time);
+    const std::uint64_t source = anew ? ++last_source_ : speaker.beat->source;
+    speaker.beat = Beat{source, *message.done, time};
+  }
+  speaker.heard = time;
+  if (!message.phase.empty()) speaker.phase = message.phase;
+  if (message.max_loss) speaker.max_loss = message.max_loss;
+}
+
+void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
+                                 const ProcessFacts& process, Instant time) {
+  if (message.asked.empty() && message.job.empty()) return;
+  auto known = std::find_if(announcements_.begin(), announcements_.end(), [&](const auto& one) {
+    return one.uid == sender.uid && one.process.pid == process.pid &&
+           one.process.started == process.started;
+  });
+  if (known == announcements_.end()) {
+    make_room(announcements_, sender.uid);
+    announcements_.push_back({sender.uid, {}, {}, {}});
+    known = announcements_.end() - 1;
+  }
+  known->process = process;
+  known->heard = time;
+  if (!message.asked.empty()) known->said.asked = message.asked;
+  if (!message.job.empty()) known->said.job = message.job;
+}
+
+// How far above or below the process the one stands that was spoken of; empty: it is no kin.
+std::optional<std::size_t> HeartbeatRegistry::steps_between(const Announcement& from,
+                                                            const ProcessFacts& process) {
+  if (from.uid != 0 && process.uid != from.uid) return std::nullopt;
+  const ProcessFacts& other = from.process;
+  if (other.pid == process.pid)
+    return other.started == process.started ? std::optional<std::size_t>(0) : std::nullopt;
+  if (other.session != process.session) return std::nullopt;
+  const auto steps = [](const ProcessFacts& below,
+                        const ProcessFacts& above) -> std::optional<std::size_t> {
+    const auto& list = below.ancestors;
+    const auto at = std::find(list.begin(), list.end(), above.pid);
+    if (at == list.end() || above.started > below.started) return std::nullopt;
+    return static_cast<std::size_t>(at - list.begin()) + 1;
+  };
+  const auto up = steps(process, other);
+  return up ? up : steps(other, process);
+}
+
+HeartbeatRegistry::Announced HeartbeatRegistry::announced(const ProcessFacts& process) const {
+  Announced out;
+  std::optional<std::size_t> asked_from, job_from;
+  const auto take = [](std::string& text, std::optional<std::size_t>& from, const std::string& said,
+                       std::size_t steps) {
+    if (said.empty() || (from && *from <= steps)) return;
+    text = said;
+    from = steps;
+  };
+  for (const Announcement& one : announcements_) {
+    const auto steps = steps_between(one, process);
+    if (!steps) continue;
+    take(out.asked, asked_from, one.said.asked, *steps);
+    take(out.job, job_from, one.said.job, *steps);
+  }
+  return out;
+}
+
+Duration HeartbeatRegistry::patience(const HeartbeatSource& speaker) {
+  return std::max(kStale, 5 * std::min(speaker.interval, kLongestInterval));
+}
+
+int HeartbeatRegistry::distance(const HeartbeatSource& speaker, const GpuProcessTenant& tenant) {
+  const ProcessFacts& theirs = tenant.process;
+  const bool same_user = theirs.uid && *theirs.uid == speaker.uid;
+  if (!same_user && speaker.uid != 0) return kStranger;
+  if (speaker.process && theirs.pid > 0) {
+    const ProcessFacts& mine = *speaker.process;
+    if (mine.pid == theirs.pid) return kItself;
+    const bool one_session = mine.session == theirs.session;
+    if (one_session &&
+        (contains(mine.ancestors, theirs.pid) || contains(theirs.ancestors, mine.pid)))
+      return kKin;
+    if (one_session && mine.group == theirs.group) return kSameGroup;
+  }
+  return same_user ? kSameUser : kRootOnly;
+}
+
+// Adds the speaker's voice to each GPU that it may speak of; false: there is none.
+bool HeartbeatRegistry::place(HeartbeatSource& speaker, const GpuHeartbeat& said,
+                              std::span<const GpuTenants> gpus,
+                              std::vector<std::vector<GpuHeartbeat>>& voices) {
+  const bool fresh = said.fresh;
+  std::vector<bool> meant(gpus.size(), speaker.gpu.empty());
+  if (!speaker.gpu.empty()) {
+    std::vector<GpuId> ids;
+    for (const GpuTenants& gpu : gpus) ids.push_back(gpu.id);
+    const auto named = select_gpus(ids, speaker.gpu);
+    if (!named.ok()) return false;
+    for (const int at : *named) meant[static_cast<std::size_t>(at)] = true;
+  }
+  const auto key = [](const GpuProcessTenant& tenant) {
+    return ProcessKey{tenant.process.pid, tenant.process.started};
+  };
+  // Who is silent speaks of those that it spoke of, and of nobody who came later.
+  const auto how_far = [&](const GpuProcessTenant& tenant) {
+    if (fresh) return distance(speaker, tenant);
+    const bool one =
+        std::find(speaker.of.begin(), speaker.of.end(), key(tenant)) != speaker.of.end();
+    return one ? kItself : kStranger;
+  };
+  const bool named = !speaker.gpu.empty();
+  const int farthest = named ? kRootOnly : kSameUser;
+  int best = kStranger;
+  std::vector<int> best_of(gpus.size(), kStranger);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    if (!meant[i]) continue;
+    for (const GpuProcessTenant& tenant : gpus[i].tenants)
+      best_of[i] = std::min(best_of[i], how_far(tenant));
+    best = std::min(best, best_of[i]);
+  }
+  // That it has the same user says which GPU only where that user has a single one.
+  const auto with_user = std::count(best_of.begin(), best_of.end(), kSameUser);
+  if (!named && best == kSameUser && with_user != 1) return false;
+  std::vector<ProcessKey> of;
+  bool placed = false;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const int wanted = named ? best_of[i] : best;
+    GpuHeartbeat voice = said;
+    voice.distance = wanted;
+    for (std::size_t t = 0; meant[i] && wanted <= farthest && t < gpus[i].tenants.size(); ++t) {
+      if (how_far(gpus[i].tenants[t]) != wanted) continue;
+      voice.tenants.push_back(t);
+      of.push_back(key(gpus[i].tenants[t]));
+    }
+    const bool by_root = named && meant[i] && fresh && speaker.uid == 0;
+    if (voice.tenants.empty() && !by_root) continue;
+    voices[i].push_back(std::move(voice));
+    placed = true;
+  }
+  if (fresh) speaker.of = std::move(of);
+  return placed;
+}
+
+// The voice whose count is the GPU's progress; null: there is none, or counts that cannot be added.
+const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
+    const GpuTenants& gpu, std::span<const GpuHeartbeat> voices) {
+  // The nearest, and of equally near ones the first that spoke.
+  const auto nearer = [](const GpuHeartbeat* a, const GpuHeartbeat& b) {
+    return a == nullptr || b.distance < a->distance ||
+           (b.distance == a->distance && b.speaker->beat->source < a->speaker->beat->source);
+  };
+  const GpuHeartbeat* nearest = nullptr;
+  std::size_t counting = 0;
+  for (const GpuHeartbeat& voice : voices) {
+    if (!voice.counts) continue;
+    ++counting;
+    if (nearer(nearest, voice)) nearest = &voice;
+  }
+  if (counting == 0 || gpu.tenants.size() <= 1) return nearest;
+  const bool one_user =
+      std::all_of(gpu.tenants.begin(), gpu.tenants.end(), [&](const GpuProcessTenant& one) {
+        return one.process.uid == gpu.tenants.front().process.uid;
+      });
+  if (counting == 1 && one_user) return nearest;
+  // Among several, or beside another user's work: that of the process that has most of the SMs. The
+  // driver tells nothing of a process that did not work.
+  const auto share = [](const GpuProcessTenant& one) {
+    return one.sm_utilisation.value_or(Fraction(0));
+  };
+  std::size_t first = 0;
+  for (std::size_t t = 1; t < gpu.tenants.size(); ++t)
+    if (share(gpu.tenants[t]) > share(gpu.tenants[first])) first = t;
+  for (std::size_t t = 0; t < gpu.tenants.size(); ++t)
+    if (t != first && share(gpu.tenants[first]) - share(gpu.tenants[t]) < kLead) return nullptr;
+  const GpuHeartbeat* out = nullptr;
+  for (const GpuHeartbeat& voice : voices) {
+    const bool its =
+        std::find(voice.tenants.begin(), voice.tenants.end(), first) != voice.tenants.end();
+    if (its && voice.counts && nearer(out, voice)) out = &voice;
+  }
+  return out;
+}
+
+GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices,
+                                   const PromiseRules& rules) {
+  std::vector<std::optional<Fraction>> told(gpu.tenants.size());
+  std::vector<std::optional<Promise>> promises;
+  const auto stricter = [](std::optional<Fraction>& of, std::optional<Fraction> other) {
+    if (other && (!of || *other < *of)) of = other;
+  };
+  std::set<std::string> names, phases;
+  for (const GpuHeartbeat& voice : voices) {
+    for (const std::size_t tenant : voice.tenants) stricter(told[tenant], voice.speaker->max_loss);
+    if (voice.tenants.empty() && voice.speaker->max_loss)
+      promises.push_back(promise_of({}, voice.speaker->max_loss, {{}, rules.max_delta}));
+    if (voice.fresh) phases.insert(voice.speaker->phase);
+  }
+  for (std::size_t t = 0; t < gpu.tenants.size(); ++t) {
+    promises.push_back(promise_of(gpu.tenants[t].process, told[t], rules));
+    names.insert(gpu.tenants[t].process.name);
+  }
+  GpuWork out;
+  if (const auto promise = strictest(promises, gpu.policy_delta)) {
+    out.status.max_loss = promise->max_loss;
+    out.status.every_phase = promise->every_phase;
+    out.promise_from = promise->from;
+  }
+  out.status.name = joined(names);
+  out.status.phase = joined(phases);
+  if (const GpuHeartbeat* lead = leading(gpu, voices)) {
+    out.status.beat = lead->speaker->beat;
+    if (!lead->speaker->phase.empty()) out.status.phase = lead->speaker->phase;
+  }
+  return out;
+}
+
+std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
+                                               const PromiseRules& rules, Instant now) {
+  counts_.unplaced = 0;
+  std::vector<std::vector<GpuHeartbeat>> voices(gpus.size());
+  std::vector<std::size_t> gone;
+  for (std::size_t i = 0; i < speakers_.size(); ++i) {
+    HeartbeatSource& speaker = speakers_[i];
+    const Duration patience = this->patience(speaker);
+    const bool fresh = now - speaker.heard <= patience;
+    const bool counts = speaker.beat && now - speaker.beat->time <= patience;
+    const bool keeps = fresh || (speaker.max_loss && !speaker.of.empty());
+    const bool placed = keeps && place(speaker, {&speaker, {}, 0, fresh, counts}, gpus, voices);
+    if (!placed && !fresh) gone.push_back(i);
+    if (!placed && fresh) ++counts_.unplaced;
+  }
+  std::vector<GpuWork> out;
+  for (std::size_t i = 0; i < gpus.size(); ++i) out.push_back(work_of(gpus[i], voices[i], rules));
+  for (auto at = gone.rbegin(); at != gone.rend(); ++at)
+    speakers_.erase(speakers_.begin() + static_cast<std::ptrdiff_t>(*at));
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,133 @@
+// Who said what of which work: beats are believed where their sender may speak, forgotten when he
+// falls silent, and become what the governor is told of each GPU. Values in, values out.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/gpu_id.h"
+#include "core/work_status.h"
+#include "govern/beat_message.h"
+#include "govern/job_classes.h"
+#include "govern/tenant.h"
+
+namespace derate {
+
+// A GPU, who works there, and what its policy allows itself (empty: it promises nothing).
+struct GpuTenants {
+  GpuId id;
+  std::vector<GpuProcessTenant> tenants;
+  std::optional<Fraction> policy_delta;
+};
+
+// What the governor is told, and where its promise comes from; empty: the policy's own.
+struct GpuWork {
+  WorkStatus status;
+  std::string promise_from;
+};
+
+struct BeatCounts {
+  std::uint64_t heard = 0, malformed = 0, too_many = 0;
+  std::size_t unplaced = 0;  // speakers at present who work on no GPU that they may speak of
+};
+
+class HeartbeatRegistry {
+ public:
+  // A count is dropped when it is older than this and than five of its intervals ...
+  static constexpr Duration kStale = std::chrono::seconds(10);
+  // ... which are taken to be no longer than this.
+  static constexpr Duration kLongestInterval = std::chrono::minutes(2);
+  static constexpr std::size_t kMostSpeakers = 256, kMostOfAUser = 64;
+  static constexpr double kPerSecond = 200, kAtOnce = 400;  // messages of one user
+  // A count stands for a shared GPU when its process leads by this share of the SMs' time.
+  static constexpr Fraction kLead{0.10};
+
+  // Who sends it, as the kernel says.
+  struct Sender {
+    std::uint32_t uid = 0;
+    std::int64_t pid = 0;
+  };
+  // False: the user has sent too many; nobody need look at it.
+  bool admit(std::uint32_t uid, Instant now);
+  void note_malformed() { ++counts_.malformed; }
+  void note_too_many() { ++counts_.too_many; }
+  // `process`: of `message.pid`, else of the sender; empty when it is gone already.
+  void hear(const BeatMessage& message, const Sender& sender,
+            const std::optional<ProcessFacts>& process, Instant time);
+  // What is known of each GPU, in their order. Drops who has been silent.
+  std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
+                              Instant now);
+  // What was said of the environment of the process, or of one above or below it in its session,
+  // the nearest; by its own user, or by root. Empty texts: nothing. Kept while others do not push
+  // it out: processes announce themselves before they come to a GPU.
+  struct Announced {
+    std::string asked, job;
+    bool operator==(const Announced&) const = default;
+  };
+  Announced announced(const ProcessFacts& process) const;
+  const BeatCounts& counts() const { return counts_; }
+  std::size_t speakers() const { return speakers_.size(); }
+
+ private:
+  using ProcessKey = std::pair<std::int64_t, std::uint64_t>;  // pid, start
+
+  // One who counts: a process, or for each GPU that it names another one.
+  struct HeartbeatSource {
+    std::uint32_t uid = 0;
+    std::int64_t pid = 0;
+    std::string gpu;
+    std::optional<ProcessFacts> process;
+    std::optional<Beat> beat;
+    Duration interval{};               // between beats, the longest of late
+    std::string phase;                 // until it names another
+    std::optional<Fraction> max_loss;  // until it asks for another
+    Instant heard{};
+    std::vector<ProcessKey> of;  // the tenants that it spoke of when it was last placed
+  };
+  // On one GPU, a speaker and the tenants that it speaks of; none: root speaks of the GPU itself.
+  struct GpuHeartbeat {
+    const HeartbeatSource* speaker = nullptr;
+    std::vector<std::size_t> tenants;
+    int distance = 0;
+    bool fresh = true;   // it spoke not long ago ...
+    bool counts = true;  // ... and of how far it is
+  };
+  struct Announcement {
+    std::uint32_t uid = 0;  // of who said it
+    ProcessFacts process;
+    Announced said;
+    Instant heard{};
+  };
+  struct Allowance {
+    std::uint32_t uid = 0;
+    double left = 0;
+    Instant since{};
+  };
+
+  HeartbeatSource& speaker_for(const BeatMessage& message, const Sender& sender,
+                               const std::optional<ProcessFacts>& process, Instant time);
+  void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
+                Instant time);
+  static std::optional<std::size_t> steps_between(const Announcement& from,
+                                                  const ProcessFacts& process);
+  static Duration patience(const HeartbeatSource& speaker);
+  static bool place(HeartbeatSource& speaker, const GpuHeartbeat& said,
+                    std::span<const GpuTenants> gpus,
+                    std::vector<std::vector<GpuHeartbeat>>& voices);
+  static int distance(const HeartbeatSource& speaker, const GpuProcessTenant& tenant);
+  static const GpuHeartbeat* leading(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices);
+  static GpuWork work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices,
+                         const PromiseRules& rules);
+
+  std::vector<HeartbeatSource> speakers_;
+  std::vector<Announcement> announcements_;
+  std::vector<Allowance> allowances_;
+  BeatCounts counts_;
+  std::uint64_t last_source_ = 0;
+};
+
+}  // namespace derate

@@ -1,0 +1,515 @@
+// Jobs that recur, through the worker's client desk, on simulated GPUs and virtual time.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "base/json.h"
+#include "house.h"
+
+namespace derate::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+class WorkerTune : public testing::Test {
+ protected:
+  explicit WorkerTune(int gpus = 1) : house(gpus) {
+    for (int i = 0; i < gpus; ++i) house.work(i, "GeMM");
+    settings.tune_lease_s = 30;
+    house.start(settings);
+    house.run(2s);
+  }
+
+  Json ask(const Json& request, std::uint32_t uid = 1000) {
+    return parse_json(house.worker->clients().handle(json_text(request), {7, uid, 1}).value_or(""));
+  }
+  Json create(Json over = Json::object()) {
+    Json spec = {{"name", "bert"},  {"batch_sizes", {8, 16, 32}},
+                 {"default", 16},   {"target", 0.6},
+                 {"max_epochs", 5}, {"policy", "zeus"}};
+    spec.update(over);
+    return ask({{"command", "tune-job-create"}, {"spec", spec}});
+  }
+  Json begin(Json over = Json::object(), std::uint32_t uid = 1000) {
+    Json request = {{"command", "tune-trial-begin"}, {"job", "bert"}};
+    if (over.is_object()) request.update(over);
+    return ask(request, uid);
+  }
+  Json report(const Json& trial, double epoch, std::optional<double> metric = {}) {
+    Json request = {{"command", "tune-trial-report"},
+                    {"trial", trial["trial"]},
+                    {"token", trial["token"]},
+                    {"epoch", epoch}};
+    if (metric) request["metric"] = *metric;
+    return ask(request);
+  }
+  Json end(const Json& trial, const char* outcome) {
+    return ask({{"command", "tune-trial-end"},
+                {"trial", trial["trial"]},
+                {"token", trial["token"]},
+                {"outcome", outcome}});
+  }
+  Json history() { return ask({{"command", "tune-job-show"}, {"job", "bert"}})["history"]; }
+  static std::string error_of(const Json& answer) { return answer.value("error", ""); }
+
+  House house;
+  Settings settings;
+};
+
+class WorkerTuneOfTwo : public WorkerTune {
+ protected:
+  WorkerTuneOfTwo() : WorkerTune(2) {}
+};
+
+TEST_F(WorkerTune, ATrialIsMeasuredByTheGpusCounter) {
+  ASSERT_TRUE(create()["ok"]);
+  const Json trial = begin();
+  ASSERT_TRUE(trial["ok"]) << trial;
+  EXPECT_EQ(trial["batch_size"], 16);
+  EXPECT_EQ(trial["gpus"], House::uuid(0));
+  const Joules before = house.sim(0).energy();
+  house.run(10s);
+  EXPECT_FALSE(report(trial, 1, 0.3)["stop"]);
+  house.run(10s);
+  const Json last = report(trial, 2, 0.7);
+  EXPECT_TRUE(last["stop"]);
+  EXPECT_EQ(last["verdict"], "reached");
+  const Json ended = end(trial, "reached");
+  EXPECT_EQ(ended["state"], "reached");
+  const double truth = (house.sim(0).energy() - before).value();
+  EXPECT_NEAR(ended["energy_joules"].get<double>(), truth, 0.03 * truth);
+  EXPECT_NEAR(ended["time_seconds"].get<double>(), 20, 0.5);
+  // eta 0.5, and 300 W is the highest limit of a V100.
+  EXPECT_NEAR(
+      ended["cost_joules"].get<double>(),
+      0.5 * ended["energy_joules"].get<double>() + 0.5 * 300 * ended["time_seconds"].get<double>(),
+      1e-6);
+  EXPECT_NEAR(ended["epoch_cost_joules"].get<double>(), ended["cost_joules"].get<double>() / 2,
+              0.05 * ended["cost_joules"].get<double>());
+}
+
+TEST_F(WorkerTune, ARestartLosesNoTrial) {
+  ASSERT_TRUE(create()["ok"]);
+  const Json trial = begin();
+  house.run(10s);
+  const Json before = report(trial, 1, 0.3);
+  house.start(settings);
+  house.run(20s);
+  EXPECT_EQ(history().size(), 1u);
+  const Json after = report(trial, 2, 0.4);
+  ASSERT_TRUE(after["ok"]) << after;
+  EXPECT_GT(after["energy_joules"].get<double>(), 2 * before["energy_joules"].get<double>());
+  EXPECT_NEAR(after["time_seconds"].get<double>(), 30, 1);
+  house.start(settings);
+  house.run(31s);  // its client is gone: a fresh lease, and no more
+  EXPECT_EQ(history()[0]["state"], "lost");
+  EXPECT_NE(error_of(report(trial, 3, 0.9)).find("trial 1 was given up: nothing was heard"),
+            std::string::npos);
+  EXPECT_TRUE(house.was_told("trial 1 (lost)"));
+  EXPECT_TRUE(begin({{"retry_of", 1}})["ok"]);
+}
+
+TEST_F(WorkerTune, AConnectionThatEndsEndsNoTrial) {
+  ASSERT_TRUE(create()["ok"]);
+  const Json trial = begin();
+  house.worker->clients().closed({7, 1000, 1});
+  house.run(5s);
+  EXPECT_TRUE(report(trial, 1, 0.1)["ok"]);
+}
+
+TEST_F(WorkerTune, WhatMakesNoSenseIsRefused) {
+  EXPECT_EQ(error_of(create({{"default", 24}})), "default 24: allowed are 8, 16, 32");
+  EXPECT_EQ(error_of(create({{"batch_sizes", "8"}})),
+            "tune-job-create: spec: batch_sizes \"8\": wanted a list");
+  EXPECT_EQ(error_of(begin()), "there is no job 'bert'; there are none");
+  ASSERT_TRUE(create()["ok"]);
+  EXPECT_EQ(error_of(begin({{"gpus", "3"}})).find("GPU '3' is not here"), 0u);
+  EXPECT_EQ(error_of(begin({{"selector", "energy"}})),
+            "job 'bert' has a selector, a knob and a model of its own");
+  EXPECT_EQ(error_of(begin({{"job", ""}, {"selector", "cheap"}})).substr(0, 17),
+            "selector 'cheap':");
+  const Json trial = begin();
+  EXPECT_EQ(error_of(begin({}, 0)).find(House::uuid(0) + " has trial 1 of job 'bert'"), 0u);
+  EXPECT_EQ(error_of(end(trial, "fine")), "outcome 'fine': allowed are missed, infeasible, lost");
+  EXPECT_FALSE(end(trial, "reached")["ok"]);
+  EXPECT_EQ(begin({}, 1001)["exit_code"], 4);
+  EXPECT_EQ(begin({}, 1001)["code"], "no_permission");
+}
+
+TEST_F(WorkerTuneOfTwo, WhichGpusHasToBeSaid) {
+  ASSERT_TRUE(create()["ok"]);
+  EXPECT_EQ(error_of(begin()).find("which GPUs the trial runs on has to be said; there are 0 ("),
+            0u);
+  ASSERT_TRUE(begin({{"gpus", "0"}})["ok"]);
+  EXPECT_EQ(begin({{"gpus", "0,1"}})["exit_code"], 75);
+  EXPECT_TRUE(begin({{"gpus", "1"}})["ok"]);
+}
+
+// GPUs that are never tuned, and remember what was asked of them.
+struct Hands final : TunedGpus {
+  std::vector<std::string> said;
+  Result<void> take_for_tuning(const std::string&, const TuningPlan& plan) override {
+    said.push_back(std::string("begin ") + to_string(plan.knob) + " " +
+                   std::to_string(plan.known.size()));
+    return {};
+  }
+  Result<void> give_back_tuned(const std::string&) override {
+    said.emplace_back("end");
+    return {};
+  }
+  Result<void> tell_work(const std::string&, const Beat& done) override {
+    const auto unit = static_cast<WorkUnit>(done.source);
+    said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
+                   std::to_string(static_cast<int>(done.done)));
+    return {};
+  }
+  std::optional<TuningState> tuning(const std::string&) const override {
+    TuningState state{.what = "150 W", .unit_cost = 2, .highest_unit_cost = 3};
+    state.readings = {{150, 1, Watts(140)}, {300, 1.1, Watts(250)}};
+    return state;
+  }
+};
+
+TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
+  FakeClock clock;
+  CommandRouter clients;
+  EnergyService energy(clock, clients);
+  Hands hands;
+  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  {
+    TuneService desk(clock, clients, energy, {.file = folder + "/tune.db", .gpus = &hands});
+    const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
+    energy.here({id});
+    desk.here({{id, "V100", Watts(300)}});
+    const auto ask = [&](const Json& request, std::uint32_t uid) {
+      return parse_json(*clients.handle(json_text(request), {7, uid, 1}));
+    };
+    const Json mine = {{"command", "tune-trial-begin"}, {"model", "lm"}};
+    // A user's limit is left alone, unless everybody may have it turned.
+    Json trial = ask(mine, 1234);
+    EXPECT_EQ(trial["knob"],
+              "left alone: user 1234 may have none turned ([tune] users = \"root\" in the "
+              "configuration)");
+    EXPECT_TRUE(hands.said.empty());
+    const auto end = [&](std::uint32_t uid) {
+      return ask({{"command", "tune-trial-end"},
+                  {"trial", trial["trial"]},
+                  {"token", trial["token"]},
+                  {"outcome", "missed"}},
+                 uid);
+    };
+    ASSERT_TRUE(end(1234)["ok"]);
+    desk.rules({.everyone = true});
+    for (const char* known : {"0", "2"}) {  // the second run knows what the first has measured
+      hands.said.clear();
+      trial = ask(mine, 1234);
+      EXPECT_EQ(trial["knob"], "150 W");
+      const Json view = ask({{"command", "tune-trial-report"},
+                             {"trial", trial["trial"]},
+                             {"token", trial["token"]},
+                             {"epoch", 2},
+                             {"steps", 100}},
+                            1234);
+      EXPECT_EQ(view["epoch_cost_joules"], 100);  // 50 steps an epoch, 2 J each
+      ASSERT_TRUE(end(1234)["ok"]);
+      const std::vector<std::string> wanted{std::string("begin power-limit ") + known, "steps 100",
+                                            "end"};
+      EXPECT_EQ(hands.said, wanted);
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// One user, his process or none, on a GPU whose knob everybody may have turned.
+struct Place {
+  FakeClock clock;
+  CommandRouter clients;
+  EnergyService energy{clock, clients};
+  Hands hands;
+  std::set<std::pair<std::string, std::uint32_t>> working;
+  std::vector<std::string> told;
+  TuneService desk{clock, clients, energy, options()};
+
+  explicit Place(int gpus = 1) {
+    std::vector<GpuId> ids;
+    std::vector<TuneGpu> all;
+    for (int i = 0; i < gpus; ++i) {
+      ids.push_back(
+          {.index = i, .uuid = "GPU-" + std::to_string(i), .pci_bus_id = {}, .name = "V100"});
+      all.push_back({ids.back(), "V100", Watts(300)});
+    }
+    energy.here(ids);
+    desk.here(all);
+  }
+  TuneServiceOptions options() {
+    return {.rules = {.everyone = true, .lease = std::chrono::hours(1)},
+            .tell = [this](const std::string& text) { told.push_back(text); },
+            .works_on =
+                [this](const std::string& gpu, std::uint32_t uid) {
+                  return working.contains({gpu, uid});
+                },
+            .gpus = &hands};
+  }
+  Json ask(const Json& request, std::uint32_t uid) {
+    return parse_json(*clients.handle(json_text(request), {7, uid, uid}));
+  }
+  Json begin(std::uint32_t uid, const char* gpus = "0") {
+    return ask({{"command", "tune-trial-begin"}, {"gpus", gpus}}, uid);
+  }
+  Json renew(const Json& trial, std::uint32_t uid) {
+    return ask(
+        {{"command", "tune-trial-renew"}, {"trial", trial["trial"]}, {"token", trial["token"]}},
+        uid);
+  }
+};
+
+// Nothing is turned before its user works there, and a trial that nobody works for is given up,
+// however well its lease is kept.
+TEST(TuneDeskWork, ATrialNeedsAProcessOfItsUser) {
+  Place place;
+  const Json trial = place.begin(1234);
+  ASSERT_TRUE(trial["ok"]) << trial;
+  EXPECT_EQ(trial["knob"],
+            "left alone: until user 1234 has a process on each of the GPUs, for 60 s");
+  EXPECT_TRUE(place.hands.said.empty());
+  for (int i = 0; i < 59; ++i) {
+    place.clock.advance(1s);
+    place.desk.step();
+    EXPECT_TRUE(place.renew(trial, 1234)["ok"]);
+  }
+  place.working = {{"GPU-0", 1234}};
+  place.desk.step();
+  EXPECT_EQ(place.hands.said, std::vector<std::string>{"begin power-limit 0"});
+  EXPECT_EQ(place.renew(trial, 1234)["knob"], "150 W");
+  place.clock.advance(1h - 1s);
+  place.desk.step();
+  place.working.clear();
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_TRUE(place.renew(trial, 1234)["ok"]) << i;
+    place.clock.advance(1s);
+    place.desk.step();
+  }
+  EXPECT_EQ(place.hands.said, (std::vector<std::string>{"begin power-limit 0", "end"}));
+  EXPECT_FALSE(place.renew(trial, 1234)["ok"]);
+  EXPECT_EQ(place.told, std::vector<std::string>{"trial 1 (lost): user 1234 had no process on each "
+                                                 "of its GPUs for 60 s"});
+}
+
+TEST(TuneDeskWork, EachOfItsGpusCounts) {
+  Place place(2);
+  place.working = {{"GPU-0", 1234}, {"GPU-1", 99}};
+  const Json trial = place.begin(1234, "0,1");
+  place.clock.advance(60s);
+  place.desk.step();
+  EXPECT_FALSE(place.renew(trial, 1234)["ok"]);
+}
+
+// Of GPUs that are not open nobody knows who works there.
+TEST(TuneDeskWork, APauseGivesNobodyUp) {
+  Place place;
+  place.working = {{"GPU-0", 1234}};
+  const Json trial = place.begin(1234);
+  place.working.clear();
+  place.desk.let_go();
+  place.desk.here({});
+  place.clock.advance(10min);
+  place.desk.step();
+  EXPECT_TRUE(place.renew(trial, 1234)["ok"]);
+}
+
+TEST(TuneDeskWork, RootNeedsNone) {
+  Place place;
+  const Json trial = place.begin(0);
+  EXPECT_EQ(trial["knob"], "150 W");
+  place.clock.advance(10min);
+  place.desk.step();
+  EXPECT_TRUE(place.renew(trial, 0)["ok"]);
+}
+
+// Who works on a GPU is not kept from it by who does not.
+TEST(TuneDeskWork, WhoWorksThereGoesFirst) {
+  Place place;
+  const Json idle = place.begin(1234);
+  EXPECT_EQ(place.begin(1235)["code"], "busy");  // works there as little
+  place.working = {{"GPU-0", 1000}};
+  const Json owner = place.begin(1000);
+  EXPECT_TRUE(owner["ok"]) << owner;
+  EXPECT_FALSE(place.renew(idle, 1234)["ok"]);
+  EXPECT_EQ(place.begin(1234)["code"], "busy");
+}
+
+// --- what answers cost ---------------------------------------------------------------------------
+
+TEST(TuneDeskPages, AJobListComesInPages) {
+  Place place;
+  std::set<std::string> wanted, got;
+  for (int i = 0; i < 120; ++i) {
+    const Json spec = {{"name", "job" + std::to_string(i)},
+                       {"batch_sizes", {8}},
+                       {"default", 8},
+                       {"target", 1},
+                       {"max_epochs", 2}};
+    ASSERT_TRUE(place.ask({{"command", "tune-job-create"}, {"spec", spec}}, 0)["ok"]);
+    wanted.insert(spec["name"].get<std::string>());
+  }
+  Json request = {{"command", "tune-job-list"}};
+  int pages = 0;
+  while (true) {
+    const Json page = place.ask(request, 1234);
+    ASSERT_TRUE(page["ok"]) << page;
+    EXPECT_LE(page["jobs"].size(), 50u);
+    ++pages;
+    for (const Json& job : page["jobs"]) got.insert(job["spec"]["name"].get<std::string>());
+    if (!page.contains("more_after")) break;
+    request["after"] = page["more_after"];
+  }
+  EXPECT_EQ(pages, 3);
+  EXPECT_EQ(got, wanted);
+}
+
+TEST(TuneDeskPages, AHistoryComesInPages) {
+  Place place;
+  const Json spec = {
+      {"name", "a"}, {"batch_sizes", {8}}, {"default", 8}, {"target", 1}, {"max_epochs", 2}};
+  ASSERT_TRUE(place.ask({{"command", "tune-job-create"}, {"spec", spec}}, 0)["ok"]);
+  for (int i = 0; i < 130; ++i) {
+    const Json trial = place.ask({{"command", "tune-trial-begin"}, {"job", "a"}}, 0);
+    ASSERT_TRUE(trial["ok"]) << trial;
+    ASSERT_TRUE(place.ask({{"command", "tune-trial-end"},
+                           {"trial", trial["trial"]},
+                           {"token", trial["token"]},
+                           {"outcome", "lost"}},
+                          0)["ok"]);
+  }
+  std::vector<std::int64_t> got;
+  Json request = {{"command", "tune-job-show"}, {"job", "a"}};
+  while (true) {
+    const Json page = place.ask(request, 1234);
+    ASSERT_TRUE(page["ok"]) << page;
+    EXPECT_LE(page["history"].size(), 50u);
+    EXPECT_EQ(page["job"]["trials"], 130);
+    for (auto trial = page["history"].rbegin(); trial != page["history"].rend(); ++trial)
+      got.push_back((*trial)["trial"]);
+    if (!page.contains("more_before")) break;
+    request["before"] = page["more_before"];
+  }
+  std::vector<std::int64_t> wanted;
+  for (std::int64_t id = 130; id > 0; --id) wanted.push_back(id);
+  EXPECT_EQ(got, wanted);
+}
+
+// A spec has more room than other requests, and no request has many keys or levels.
+TEST(TuneDeskPages, RequestsAreSmall) {
+  Place place;
+  const auto spec = [](std::size_t blanks) {
+    return R"({"command":"tune-job-create","spec":{"name":"a","batch_sizes":[8],"default":8,)"
+           R"("target":1,"max_epochs":2}})" +
+           std::string(blanks, ' ');
+  };
+  const auto said = [&](const std::string& text) {
+    return parse_json(*place.clients.handle(text, {7, 0, 1}));
+  };
+  EXPECT_EQ(said(spec(5000))["ok"], true);
+  EXPECT_EQ(said(spec(9000))["code"], "invalid_argument");
+  EXPECT_EQ(said(R"({"command":"gpus"})" + std::string(3000, ' '))["ok"], true);
+  EXPECT_EQ(said(R"({"command":"gpus"})" + std::string(5000, ' '))["error"],
+            "gpus: has 5018 bytes, allowed are 4096");
+  std::string wide = R"({"command":"gpus")";
+  for (int i = 0; i < 300; ++i) wide += ",\"" + std::to_string(i) + "\":1";
+  EXPECT_EQ(said(wide + "}")["error"],
+            "the request: more than 32 keys or 8 levels: no more are allowed");
+}
+
+// What a refused report says of its work counts nowhere: not in what an epoch costs.
+TEST(TuneService, ARefusedReportChangesNothing) {
+  const auto epoch_cost = [](bool with_refused) {
+    Place place;
+    place.desk.rules({});
+    const Json trial = place.begin(1000);
+    place.working = {{"GPU-0", 1000}};
+    const auto report = [&](double epoch) {
+      return place.ask({{"command", "tune-trial-report"},
+                        {"trial", trial["trial"]},
+                        {"token", trial["token"]},
+                        {"epoch", epoch}},
+                       1000);
+    };
+    place.clock.advance(10s);
+    if (with_refused) {
+      EXPECT_FALSE(report(2e9)["ok"]);
+    }
+    place.clock.advance(10s);
+    EXPECT_TRUE(report(1)["ok"]);
+    place.clock.advance(20s);
+    return report(3)["epoch_cost_joules"].get<double>();
+  };
+  EXPECT_GT(epoch_cost(false), 0);
+  EXPECT_EQ(epoch_cost(true), epoch_cost(false));
+}
+
+// A file that cannot be written is told of once, and gets what it missed when it can.
+TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
+  FakeClock clock;
+  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string later = folder + "/later", file = later + "/tune.db";
+  ASSERT_EQ(::close(::creat(later.c_str(), 0600)), 0);  // no folder yet
+  std::vector<std::string> told;
+  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  const auto names = [&](const char* more) {
+    CommandRouter clients;
+    EnergyService energy(clock, clients);
+    TuneService desk(clock, clients, energy, {.file = file, .tell = tell});
+    for (std::string name = "a"; name <= "c" && *more != 0; ++name[0]) {
+      if (name == more) std::filesystem::remove(later);
+      const Json spec = {
+          {"name", name}, {"batch_sizes", {8}}, {"default", 8}, {"target", 1}, {"max_epochs", 2}};
+      const Json request = {{"command", "tune-job-create"}, {"spec", spec}};
+      EXPECT_TRUE(parse_json(*clients.handle(json_text(request), {7, 0, 1}))["ok"]);
+      for (int round = 0; round < 3; ++round) desk.step();
+    }
+    std::string out;
+    for (const auto& [name, job] : desk.book().jobs()) out += name;
+    return out;
+  };
+  EXPECT_EQ(names("c"), "abc");
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_EQ(names(""), "abc");
+  std::filesystem::remove_all(folder);
+}
+
+// "steps=100", "epoch=1 metric=0.3", "steps=120" on lines of their own.
+TEST(TuneService, EpochsBetweenStepsAreNoCountOfTheWork) {
+  FakeClock clock;
+  CommandRouter clients;
+  EnergyService energy(clock, clients);
+  Hands hands;
+  TuneService desk(clock, clients, energy, {.rules = {.everyone = true}, .gpus = &hands});
+  const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
+  energy.here({id});
+  desk.here({{id, "V100", Watts(300)}});
+  const auto ask = [&](const Json& request) {
+    return parse_json(*clients.handle(json_text(request), {7, 1234, 1}));
+  };
+  const Json trial = ask({{"command", "tune-trial-begin"}});
+  const Json reports = {{{"epoch", 0.5}},
+                        {{"epoch", 1}},
+                        {{"steps", 100}},
+                        {{"epoch", 2}, {"metric", 0.3}},
+                        {{"steps", 120}, {"epoch", 2.5}}};
+  for (Json report : reports) {
+    report.update(
+        {{"command", "tune-trial-report"}, {"trial", trial["trial"]}, {"token", trial["token"]}});
+    const Json answer = ask(report);
+    ASSERT_TRUE(answer["ok"]) << answer;
+  }
+  const std::vector<std::string> wanted{"begin power-limit 0", "epochs 0", "epochs 1", "steps 100",
+                                        "steps 120"};
+  EXPECT_EQ(hands.said, wanted);
+}
+
+}  // namespace
+}  // namespace derate::cli
