@@ -107,6 +107,12 @@ Result<AttributionRules> chosen_rules(const AttributeOptions& options, const Set
                            options.idle_rule.empty() ? settings.idle_rule : options.idle_rule);
 }
 
+Json pictures_json(AttributionService& service) {
+  Json out = Json::array();
+  for (const auto& picture : service.pictures()) out.push_back(picture_json(*picture));
+  return out;
+}
+
 // Read from the GPUs by this process.
 class DirectFeed final : public Feed {
  public:
@@ -128,7 +134,7 @@ class DirectFeed final : public Feed {
     if (failed_.size() == seats_.size()) return Error{Errc::query_failed, failed_.front()};
     if (desk_->ticks() < seen_ + seats_.size() - failed_.size()) return std::optional<Json>();
     seen_ = desk_->ticks();
-    return std::optional(Json{{"source", "read directly"}, {"gpus", desk_->json()}});
+    return std::optional(Json{{"source", "read directly"}, {"gpus", pictures_json(*desk_)}});
   }
   Duration pace() const override { return std::chrono::milliseconds(20); }
 
@@ -244,7 +250,7 @@ Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, C
 
 Json picture_of(const std::vector<GpuAttribution>& boards) {
   Json gpus = Json::array();
-  for (const GpuAttribution& board : boards) gpus.push_back(board.json());
+  for (const GpuAttribution& board : boards) gpus.push_back(picture_json(board.picture()));
   return {{"source", "replayed"}, {"gpus", std::move(gpus)}};
 }
 

@@ -191,10 +191,10 @@ void start_simulated_work(RunSession& session) {
 
 void publish(const RunSession& session, StateFile& state) {
   if (!state.due()) return;
-  Json gpus = Json::array();
+  Snapshot now{.beats = session.desk->beats()};
   for (const ManagedGpu& gpu : session.gpus())
-    if (gpu.last) gpus.push_back(gpu_state(gpu));
-  state.publish(std::move(gpus), {{"beats", session.desk->beats_json()}});
+    if (auto known = snapshot_of(gpu)) now.gpus.push_back(*std::move(known));
+  state.publish(now);
 }
 
 Result<void> tick(RunSession& session, StateFile& state, bool everything) {

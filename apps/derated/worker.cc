@@ -67,7 +67,10 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       attribution_(clock, told_by(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });
-  attribution_.serve(clients_);
+  clients_.add(
+      {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
+         return attribution_page(*board_.latest(), request.value("after", ""));
+       }});
   fleet_.add_sink([this](const GpuRecord& each) {
     if (!each.record.sample) return;
     energy_.take(each.gpu.uuid(), *each.record.sample);
@@ -92,7 +95,9 @@ Result<void> Worker::step() {
   attribute();
   energy_.settle();
   tune_.step();
-  if ((commands_.paused() || fleet_.is_open()) && state_.due()) publish();
+  const bool shown = (commands_.paused() || fleet_.is_open()) && state_.due();
+  take_snapshot(shown ? Figures::counted_anew : Figures::as_before);
+  if (shown) state_.publish(*board_.latest());
   return {};
 }
 
@@ -138,20 +143,14 @@ void Worker::attribute() {
   attribution_.step(gpus);
 }
 
-void Worker::publish() {
-  Json gpus = Json::array();
-  for (const ManagedGpu& gpu : fleet_.gpus()) {
-    if (!gpu.last) continue;
-    gpus.push_back(gpu_state(gpu));
-    if (const auto* split = attribution_.gpu(gpu.uuid()))
-      gpus.back()["attribution"] = split->json();
-  }
-  Json loop = {{"rounds", lateness_.rounds()}};
-  if (const auto late = lateness_.quantile(0.99)) loop["late_p99_seconds"] = seconds(*late);
-  if (const auto late = lateness_.quantile(1)) loop["late_max_seconds"] = seconds(*late);
-  state_.publish(
-      std::move(gpus),
-      {{"paused", commands_.paused()}, {"loop", std::move(loop)}, {"beats", work_.beats_json()}});
+void Worker::take_snapshot(Figures loop) {
+  Snapshot now{.beats = work_.beats(), .paused = commands_.paused()};
+  for (const ManagedGpu& gpu : fleet_.gpus())
+    if (auto known = snapshot_of(gpu)) now.gpus.push_back(*std::move(known));
+  now.loop = loop == Figures::counted_anew ? lateness_.figures() : board_.latest()->loop;
+  now.attributes = attribution_.enabled();
+  now.attribution = attribution_.pictures();
+  board_.publish(std::move(now));
 }
 
 void Worker::take_settings() {
@@ -174,7 +173,8 @@ std::string Worker::handle(std::string_view text, const Peer& peer) {
                     ? commands_.obey(request, peer)
                     : Result<Json>(Error{Errc::invalid_argument, "wanted a JSON object"});
   take_changes();
-  publish();  // who asked wants to see it
+  take_snapshot(Figures::counted_anew);
+  state_.publish(*board_.latest());  // who asked wants to see it
   return answer_text(answer);
 }
 

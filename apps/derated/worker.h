@@ -18,6 +18,7 @@
 #include "service/control_socket.h"
 #include "service/energy_service.h"
 #include "service/fleet_service.h"
+#include "service/snapshot.h"
 #include "service/state_file.h"
 #include "service/tune_service.h"
 #include "service/workload_tracker.h"
@@ -57,6 +58,8 @@ class Worker {
   // What programs ask over the client socket (docs/energy.md).
   CommandRouter& clients() { return clients_; }
   Fleet& fleet() { return fleet_; }
+  // What is known now, of the last round; for any thread.
+  const SnapshotBoard& board() const { return board_; }
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
 
@@ -66,7 +69,8 @@ class Worker {
   void take_settings();
   std::vector<WorkloadTracker::Gpu> work_gpus() const;
   void attribute();
-  void publish();
+  enum class Figures : std::uint8_t { as_before, counted_anew };
+  void take_snapshot(Figures loop);
 
   std::function<void(const std::string& text)> tell_;
   Clock& clock_;
@@ -75,6 +79,7 @@ class Worker {
   Fleet fleet_;
   FleetService commands_;
   Lateness lateness_;
+  SnapshotBoard board_;
   WorkloadTracker work_;
   CommandRouter clients_;
   EnergyService energy_;

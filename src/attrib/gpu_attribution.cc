@@ -133,37 +133,46 @@ TenantLabels GpuAttribution::labels(const std::string& key) const {
   return at != labels_.end() ? at->second : TenantLabels{};
 }
 
-Json GpuAttribution::json() const {
-  const BoardSums& board = book_.board();
-  Json out = {{"index", id_.index},
-              {"uuid", id_.uuid},
-              {"name", id_.name},
-              {"method", rules_.method->name},
-              {"idle_rule", to_string(rules_.idle_rule)},
+AttributionPicture GpuAttribution::picture() const {
+  AttributionPicture out{.id = id_, .method = rules_.method, .idle_rule = rules_.idle_rule};
+  out.board = book_.board();
+  out.ended_mj = out.board.board_mj - out.board.unallocated_mj;
+  out.reason = !trouble_.empty() ? trouble_
+               : newest_         ? newest_->sourced.reason()
+                                 : "nothing is known yet";
+  if (!newest_ || !newest_->split) return out;
+  const Split& split = *newest_->split;
+  out.newest = {split.length, split.board_mj, split.unallocated_mj};
+  for (const TenantEnergy& energy : split.tenants) {
+    out.tenants.push_back({energy, labels(energy.key), book_.open().at(energy.key).sums});
+    out.ended_mj -= out.tenants.back().sums.total_mj();
+  }
+  return out;
+}
+
+Json picture_json(const AttributionPicture& picture) {
+  const BoardSums& board = picture.board;
+  Json out = {{"index", picture.id.index},
+              {"uuid", picture.id.uuid},
+              {"name", picture.id.name},
+              {"method", picture.method->name},
+              {"idle_rule", to_string(picture.idle_rule)},
               {"energy_joules", joules(board.board_mj)},
               {"unallocated_joules", joules(board.unallocated_mj)},
               {"by_power_joules", joules(board.by_power_mj)},
               {"seconds", seconds(board.time)},
               {"lost_seconds", seconds(board.lost)}};
-  std::int64_t ended = board.board_mj - board.unallocated_mj;
   Json tenants = Json::array();
-  if (newest_ && newest_->split) {
-    const Split& split = *newest_->split;
-    out["tick_seconds"] = seconds(split.length);
-    out["power_watts"] = watts_of(split.board_mj, split.length);
-    out["unallocated_watts"] = watts_of(split.unallocated_mj, split.length);
-    for (const TenantEnergy& energy : split.tenants) {
-      const TenantSums& sums = book_.open().at(energy.key).sums;
-      ended -= sums.total_mj();
+  if (const auto& tick = picture.newest) {
+    out["tick_seconds"] = seconds(tick->length);
+    out["power_watts"] = watts_of(tick->board_mj, tick->length);
+    out["unallocated_watts"] = watts_of(tick->unallocated_mj, tick->length);
+    for (const AttributionPicture::Tenant& tenant : picture.tenants)
       tenants.push_back(
-          tenant_json(energy, split.length, labels(energy.key), sums, split.board_mj));
-    }
+          tenant_json(tenant.newest, tick->length, tenant.who, tenant.sums, tick->board_mj));
   }
-  out["ended_joules"] = joules(ended);  // of tenants that are not here now
-  const std::string reason = !trouble_.empty() ? trouble_
-                             : newest_         ? newest_->sourced.reason()
-                                               : "nothing is known yet";
-  if (!reason.empty()) out["reason"] = reason;
+  out["ended_joules"] = joules(picture.ended_mj);
+  if (!picture.reason.empty()) out["reason"] = picture.reason;
   out["tenants"] = std::move(tenants);
   return out;
 }

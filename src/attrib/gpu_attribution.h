@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attrib/allocate_energy.h"
 #include "attrib/energy_accounts.h"
@@ -29,6 +30,29 @@ Result<AttributionRules> attribution_rules(const std::string& method, const std:
 
 // What a method may know of the board beforehand.
 BoardFacts board_facts(const Capability& capability);
+
+// Who used what of one GPU, as it is known at one time.
+struct AttributionPicture {
+  struct Tenant {
+    TenantEnergy newest;  // of the newest tick
+    TenantLabels who;
+    TenantSums sums;  // since it was first seen
+  };
+  struct Tick {
+    Duration length{};
+    std::int64_t board_mj = 0, unallocated_mj = 0;
+  };
+  GpuId id;
+  const SplitMethodInfo* method = nullptr;
+  IdleRule idle_rule = IdleRule::unallocated;
+  BoardSums board;
+  std::int64_t ended_mj = 0;   // of tenants that are not here now
+  std::optional<Tick> newest;  // empty: none yet, or one without energy
+  std::vector<Tenant> tenants;
+  std::string reason;  // why something is missing; empty: nothing is
+};
+// docs/attribute.md.
+nlohmann::ordered_json picture_json(const AttributionPicture& picture);
 
 class GpuAttribution {
  public:
@@ -61,8 +85,7 @@ class GpuAttribution {
   const std::string& trouble() const { return trouble_; }
   // Empty labels for a key that is not known.
   TenantLabels labels(const std::string& key) const;
-  // What is known now (docs/attribute.md).
-  nlohmann::ordered_json json() const;
+  AttributionPicture picture() const;
 
  private:
   GpuId id_;

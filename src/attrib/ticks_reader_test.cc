@@ -47,7 +47,8 @@ std::string read_all(const std::vector<Json>& lines) {
   for (std::size_t i = 1; i < lines.size(); ++i)
     if (const auto taken = ticks->take(json_text(lines[i])); !taken.ok())
       return taken.error().message;
-  for (const GpuAttribution& board : ticks->boards()) (void)json_text(board.json());
+  for (const GpuAttribution& board : ticks->boards())
+    (void)json_text(picture_json(board.picture()));
   return "";
 }
 

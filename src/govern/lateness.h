@@ -9,6 +9,11 @@
 
 namespace derate {
 
+struct LatenessFigures {
+  std::uint64_t rounds = 0;           // in all
+  std::optional<Duration> p99, most;  // of the last ones; empty before the first
+};
+
 // Of the last rounds.
 class Lateness {
  public:
@@ -17,6 +22,7 @@ class Lateness {
   std::uint64_t rounds() const { return rounds_; }
   // Empty before the first round.
   std::optional<Duration> quantile(double share) const;
+  LatenessFigures figures() const { return {rounds_, quantile(0.99), quantile(1)}; }
 
  private:
   std::vector<Duration> kept_;

@@ -245,7 +245,7 @@ Result<std::vector<AttributionScore>> judge(const AttributionRun& run,
     if (!sourced) continue;
     for (std::size_t i = 0; i < made.size(); ++i) {
       const PowerEstimate estimate = made[i]->step(sourced->tick);
-      if (const auto split = settle(sourced->tick, estimate, IdleRule::unallocated))
+      if (const auto split = allocate_energy(sourced->tick, estimate, IdleRule::unallocated))
         note(*split, *world, seconds(world->elapsed()), accounts[i]);
     }
   }

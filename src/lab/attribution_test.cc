@@ -100,7 +100,7 @@ TEST(Misattributed, EqualSplitByHand) {
   const auto equal = (*find_split_method("equal"))->make({.base = Watts(20), .context = Watts(4)});
   AttribTick tick{.length = std::chrono::seconds(1), .energy_mj = 60'000};
   tick.tenants = {{.key = "0"}, {.key = "1"}};
-  const auto split = settle(tick, equal->step(tick), IdleRule::unallocated);
+  const auto split = allocate_energy(tick, equal->step(tick), IdleRule::unallocated);
   ASSERT_TRUE(split);
   const StretchScore score = misattributed(*split, truth_of({30, 10}));
   EXPECT_NEAR(score.wrong_j, 10, 1e-9);

@@ -43,37 +43,10 @@ void AttributionService::rules(std::optional<Rules> rules) {
     run_begun_ = false;
     return;
   }
-  for (const auto& seat : seats_) seat->gpu.rules(rules_->how);
-}
-
-void AttributionService::serve(CommandRouter& clients) {
-  clients.add(
-      {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
-         return page(request.value("after", ""));
-       }});
-}
-
-Result<Json> AttributionService::page(const std::string& after) const {
-  auto seat = seats_.begin();
-  if (!after.empty()) {
-    seat = std::find_if(seat, seats_.end(),
-                        [&](const auto& each) { return each->gpu.id().uuid == after; });
-    if (seat == seats_.end())
-      return Error{Errc::not_found, fmt::format("after '{}': no GPU of that UUID is known", after)};
-    ++seat;
+  for (const auto& seat : seats_) {
+    seat->gpu.rules(rules_->how);
+    seat->picture.reset();
   }
-  Json out = {{"enabled", rules_.has_value()}, {"gpus", Json::array()}};
-  std::size_t tenants = 0;
-  for (; seat != seats_.end(); ++seat) {
-    if (tenants >= kMostTenants) {
-      out["more_after"] = out["gpus"].back()["uuid"];
-      break;
-    }
-    Json gpu = (*seat)->gpu.json();
-    tenants += gpu["tenants"].size();
-    out["gpus"].push_back(std::move(gpu));
-  }
-  return out;
 }
 
 AttributionService::Seat& AttributionService::seat_of(const TelemetrySource& source) {
@@ -105,6 +78,7 @@ void AttributionService::collect(Seat& seat, const Gpu& gpu) {
   if (!answer) return;
   seat.reading = false;
   if (!answer->ok()) {
+    seat.picture.reset();
     seat.gpu.failed(answer->error().message);
     if (seat.told && clock_.now() - *seat.told < kTellEvery) return;
     seat.told = clock_.now();
@@ -126,6 +100,7 @@ void AttributionService::take(Seat& seat) {
   const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
   const ClockSummary watched = seat.gpu.watched(tenancy.board.time);
   options_.note(seat.gpu.id(), tenancy, names, watched);
+  seat.picture.reset();
   const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
@@ -211,15 +186,13 @@ void AttributionService::stop() {
   aside_.post([] {}).wait_for(kEndPatience);
 }
 
-const GpuAttribution* AttributionService::gpu(const std::string& uuid) const {
-  for (const auto& seat : seats_)
-    if (seat->gpu.id().uuid == uuid) return &seat->gpu;
-  return nullptr;
-}
-
-Json AttributionService::json() const {
-  Json out = Json::array();
-  for (const auto& seat : seats_) out.push_back(seat->gpu.json());
+std::vector<std::shared_ptr<const AttributionPicture>> AttributionService::pictures() {
+  std::vector<std::shared_ptr<const AttributionPicture>> out;
+  for (const auto& seat : seats_) {
+    if (seat->picture == nullptr)
+      seat->picture = std::make_shared<const AttributionPicture>(seat->gpu.picture());
+    out.push_back(seat->picture);
+  }
   return out;
 }
 

@@ -17,7 +17,6 @@
 #include "config/settings.h"
 #include "core/tenant_names.h"
 #include "device/telemetry_source.h"
-#include "service/command_router.h"
 #include "telemetry/usage_pending.h"
 
 namespace derate {
@@ -55,8 +54,6 @@ class AttributionService {
   void rules(std::optional<Rules> rules);
   // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
   void jobs(std::function<std::string(std::int64_t pid)> said) { said_job_ = std::move(said); }
-  // Adds its command, which outlives neither.
-  void serve(CommandRouter& clients);
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
@@ -67,14 +64,10 @@ class AttributionService {
 
   // How many ticks were made of all GPUs.
   std::uint64_t ticks() const { return ticks_; }
-  // Of the GPU with that UUID; null when it was never read.
-  const GpuAttribution* gpu(const std::string& uuid) const;
-  // Of all that were ever read.
-  nlohmann::ordered_json json() const;
-  // An answer of the client socket: GPUs after the one with that UUID (empty: from the first), as
-  // many as have kMostTenants, and at least one; `more_after` where there are more.
-  static constexpr std::size_t kMostTenants = 64;
-  Result<nlohmann::ordered_json> page(const std::string& after) const;
+  // Of all GPUs that were ever read, as each was known last; none of them changes.
+  std::vector<std::shared_ptr<const AttributionPicture>> pictures();
+  // Ticks are made of what is read.
+  bool enabled() const { return rules_.has_value(); }
 
  private:
   struct Seat {
@@ -82,8 +75,9 @@ class AttributionService {
     std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
     std::optional<Tenancy> read;
-    std::future<TenantNames> names;  // of `read`
-    std::optional<Instant> told;     // that readings fail
+    std::future<TenantNames> names;                     // of `read`
+    std::optional<Instant> told;                        // that readings fail
+    std::shared_ptr<const AttributionPicture> picture;  // null: it has changed since
   };
   using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
 

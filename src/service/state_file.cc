@@ -27,11 +27,6 @@ constexpr double kStaleSeconds = 5;
 
 double wall_seconds(Clock& clock) { return seconds(clock.wall_now().time_since_epoch()); }
 
-template <class Q>
-void put(Json& json, const char* key, const std::optional<Q>& quantity) {
-  if (quantity) json[key] = quantity->value();
-}
-
 // A governor that died leaves its file behind; a number that another process has now got is told
 // from it by the age of the file.
 bool alive(pid_t pid) { return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM); }
@@ -68,80 +63,6 @@ double number_of(const Json& json, const char* key) {
 
 }  // namespace
 
-std::string driver_reason(const Sample& sample) {
-  if (!sample.sm_clock) return "the GPU does not tell its clock";
-  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
-  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
-  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
-  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
-  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
-}
-
-namespace {
-
-// What is known of the work. A beat's age is that at the record's time.
-void put_work(Json& json, const Record& record) {
-  const WorkStatus& work = record.estimate.work;
-  if (!work.name.empty()) json["work"] = work.name;
-  if (!work.phase.empty()) json["phase"] = work.phase;
-  put(json, "max_loss_ratio", work.max_loss);
-  if (work.every_phase) json["every_phase"] = true;
-  if (!work.beat) return;
-  json["beat_done"] = work.beat->done;
-  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
-}
-
-void put_promise(Json& json, const ManagedGpu& gpu) {
-  const ChosenPolicy& policy = gpu.policy()->policy;
-  const auto promise = promised_performance(policy, gpu.last->estimate.work);
-  if (!promise) return;
-  json["promised_performance_ratio"] = *promise;
-  if (!policy.info->as_published && !gpu.promise_from.empty())
-    json["promise_from"] = gpu.promise_from;
-}
-
-void put_trouble(Json& json, const ManagedGpu& gpu) {
-  if (gpu.trouble)
-    json["trouble"] = gpu.trouble->message;
-  else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
-    json["trouble"] = gpu.leftover.left_alone;
-}
-
-}  // namespace
-
-Json gpu_state(const ManagedGpu& gpu) {
-  const Record& record = *gpu.last;
-  Json json = {{"index", gpu.id().index}, {"uuid", gpu.uuid()}, {"name", gpu.id().name}};
-  if (!gpu.governed) {
-    json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
-  } else {
-    json["policy"] = gpu.policy_name();
-    json["dry_run"] = gpu.policy() != nullptr && gpu.policy()->dry_run;
-    json["rule"] = to_string(record.clamped.rule);
-    json["reason"] =
-        describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
-                                                            : record.clamped.decision.reason);
-    put(json, "asked_clock_mhz", record.actuation.locked);
-    put(json, "set_power_limit_watts", record.actuation.power_limit);
-    if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
-    if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
-    put(json, "expected_performance_ratio", record.decision.expected_performance);
-    if (gpu.policy() != nullptr) put_promise(json, gpu);
-  }
-  if (record.sample) {
-    put(json, "sm_clock_mhz", record.sample->sm_clock);
-    put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
-    put(json, "memory_utilisation_ratio", record.sample->memory_utilisation);
-    put(json, "power_watts", record.estimate.power);
-    put(json, "temperature_celsius", record.sample->temperature);
-  } else {
-    json["error"] = record.sample_error;
-  }
-  put_work(json, record);
-  put_trouble(json, gpu);
-  return json;
-}
-
 StateFile::StateFile(Clock& clock, std::string owner, const std::string& name)
     : clock_(clock),
       owner_(std::move(owner)),
@@ -161,11 +82,10 @@ bool StateFile::due() {
   return true;
 }
 
-void StateFile::publish(Json gpus, const Json& extra) {
+void StateFile::publish(const Snapshot& snapshot) {
   Json state = {
       {"owner", owner_}, {"pid", ::getpid()}, {"time_unix_seconds", wall_seconds(clock_)}};
-  if (extra.is_object()) state.update(extra);
-  state["gpus"] = std::move(gpus);
+  state.update(snapshot_json(snapshot));
   auto written = make_run_directory();
   if (written.ok()) written = write_file_atomically(path_, json_text(state, 2) + "\n", Durable::no);
   written_ = written_ || written.ok();

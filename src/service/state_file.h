@@ -10,15 +10,9 @@
 
 #include "base/clock.h"
 #include "core/record.h"
-#include "govern/fleet/managed_gpu.h"
+#include "service/snapshot.h"
 
 namespace derate {
-
-// Why an ungoverned GPU runs at its clock, from what the driver says.
-std::string driver_reason(const Sample& sample);
-
-// One GPU as its governor sees it now; it has had a record.
-nlohmann::ordered_json gpu_state(const ManagedGpu& gpu);
 
 class StateFile {
  public:
@@ -30,9 +24,8 @@ class StateFile {
 
   // True once a second: time to publish.
   bool due();
-  // `extra`: keys beside "gpus". A failure to write is told once on standard error and is not an
-  // error of the governor.
-  void publish(nlohmann::ordered_json gpus, const nlohmann::ordered_json& extra);
+  // A failure to write is told once on standard error and is not an error of the governor.
+  void publish(const Snapshot& snapshot);
 
  private:
   Clock& clock_;

@@ -392,12 +392,4 @@ bool WorkloadTracker::works_on(const std::string& gpu, std::uint32_t uid) const 
   });
 }
 
-Json WorkloadTracker::beats_json() const {
-  const BeatCounts& counts = book_.counts();
-  return {{"heard", counts.heard},
-          {"malformed", counts.malformed},
-          {"too_many", counts.too_many},
-          {"unplaced", counts.unplaced}};
-}
-
 }  // namespace derate

@@ -77,8 +77,7 @@ class WorkloadTracker {
 
   // The batch job that a listed process is said to be of; empty: nobody said.
   std::string job_of(std::int64_t pid) const;
-  // Counts of beats, for the state file.
-  nlohmann::ordered_json beats_json() const;
+  const BeatCounts& beats() const { return book_.counts(); }
 
  private:
   struct Listing {

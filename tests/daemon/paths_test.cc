@@ -123,7 +123,7 @@ TEST_F(Paths, ALinkIsNotFollowed) {
     as_victim([] {
       SystemClock clock;
       StateFile state(clock, "run");
-      state.publish(Json::array(), Json());
+      state.publish(Snapshot{});
       return std::string();
     });
     std::size_t files = 0;

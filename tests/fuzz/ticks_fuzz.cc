@@ -32,6 +32,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto ticked = ticks->take(lines[i]);
     CHECK(ticked.ok() || ticked.error().code == Errc::bad_data);
   }
-  for (const GpuAttribution& board : ticks->boards()) check_picture(board.json());
+  for (const GpuAttribution& board : ticks->boards()) check_picture(picture_json(board.picture()));
   return 0;
 }

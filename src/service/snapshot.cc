@@ -1,0 +1,152 @@
+#include "service/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "govern/fleet/policy_choice.h"
+
+namespace derate {
+
+std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu) {
+  if (!gpu.last) return std::nullopt;
+  GpuSnapshot out{.id = gpu.id(), .record = *gpu.last, .policy = gpu.policy_name()};
+  if (const PolicyAssignment* by = gpu.policy()) {
+    out.dry_run = by->dry_run;
+    out.promise = promised_performance(by->policy, gpu.last->estimate.work);
+    if (!by->policy.info->as_published) out.promise_from = gpu.promise_from;
+  }
+  if (gpu.trouble)
+    out.trouble = gpu.trouble->message;
+  else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
+    out.trouble = gpu.leftover.left_alone;
+  if (gpu.assigned) {
+    out.assigned_by = to_string(gpu.assigned->source);
+    out.assigned_for = gpu.assigned->who;
+    out.assigned_until = gpu.assigned->until;
+  }
+  return out;
+}
+
+void SnapshotBoard::publish(Snapshot snapshot) {
+  auto next = std::make_shared<const Snapshot>(std::move(snapshot));
+  const std::lock_guard lock(mutex_);
+  latest_.swap(next);  // the one before is freed without the lock
+}
+
+std::shared_ptr<const Snapshot> SnapshotBoard::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+std::string driver_reason(const Sample& sample) {
+  if (!sample.sm_clock) return "the GPU does not tell its clock";
+  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
+  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
+  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
+  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
+  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
+}
+
+namespace {
+
+template <class Q>
+void put(Json& json, const char* key, const std::optional<Q>& quantity) {
+  if (quantity) json[key] = quantity->value();
+}
+
+// What is known of the work. A beat's age is that at the record's time.
+void put_work(Json& json, const Record& record) {
+  const WorkStatus& work = record.estimate.work;
+  if (!work.name.empty()) json["work"] = work.name;
+  if (!work.phase.empty()) json["phase"] = work.phase;
+  put(json, "max_loss_ratio", work.max_loss);
+  if (work.every_phase) json["every_phase"] = true;
+  if (!work.beat) return;
+  json["beat_done"] = work.beat->done;
+  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+}
+
+}  // namespace
+
+Json gpu_json(const GpuSnapshot& gpu) {
+  const Record& record = gpu.record;
+  Json json = {{"index", gpu.id.index}, {"uuid", gpu.id.uuid}, {"name", gpu.id.name}};
+  if (gpu.policy.empty()) {
+    json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
+  } else {
+    json["policy"] = gpu.policy;
+    json["dry_run"] = gpu.dry_run;
+    json["rule"] = to_string(record.clamped.rule);
+    json["reason"] =
+        describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
+                                                            : record.clamped.decision.reason);
+    put(json, "asked_clock_mhz", record.actuation.locked);
+    put(json, "set_power_limit_watts", record.actuation.power_limit);
+    if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
+    if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
+    put(json, "expected_performance_ratio", record.decision.expected_performance);
+    if (gpu.promise) json["promised_performance_ratio"] = *gpu.promise;
+    if (gpu.promise && !gpu.promise_from.empty()) json["promise_from"] = gpu.promise_from;
+  }
+  if (record.sample) {
+    put(json, "sm_clock_mhz", record.sample->sm_clock);
+    put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
+    put(json, "memory_utilisation_ratio", record.sample->memory_utilisation);
+    put(json, "power_watts", record.estimate.power);
+    put(json, "temperature_celsius", record.sample->temperature);
+  } else {
+    json["error"] = record.sample_error;
+  }
+  put_work(json, record);
+  if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;
+  return json;
+}
+
+Json snapshot_json(const Snapshot& snapshot) {
+  Json out = Json::object();
+  if (snapshot.paused) out["paused"] = *snapshot.paused;
+  if (snapshot.loop) {
+    Json loop = {{"rounds", snapshot.loop->rounds}};
+    if (const auto late = snapshot.loop->p99) loop["late_p99_seconds"] = seconds(*late);
+    if (const auto late = snapshot.loop->most) loop["late_max_seconds"] = seconds(*late);
+    out["loop"] = std::move(loop);
+  }
+  out["beats"] = {{"heard", snapshot.beats.heard},
+                  {"malformed", snapshot.beats.malformed},
+                  {"too_many", snapshot.beats.too_many},
+                  {"unplaced", snapshot.beats.unplaced}};
+  out["gpus"] = Json::array();
+  for (const GpuSnapshot& gpu : snapshot.gpus) {
+    Json json = gpu_json(gpu);
+    for (const auto& picture : snapshot.attribution)
+      if (picture->id.uuid == gpu.id.uuid) json["attribution"] = picture_json(*picture);
+    out["gpus"].push_back(std::move(json));
+  }
+  return out;
+}
+
+Result<Json> attribution_page(const Snapshot& snapshot, const std::string& after) {
+  const auto& all = snapshot.attribution;
+  auto at = all.begin();
+  if (!after.empty()) {
+    at = std::find_if(at, all.end(), [&](const auto& each) { return each->id.uuid == after; });
+    if (at == all.end())
+      return Error{Errc::not_found, fmt::format("after '{}': no GPU of that UUID is known", after)};
+    ++at;
+  }
+  Json out = {{"enabled", snapshot.attributes}, {"gpus", Json::array()}};
+  std::size_t tenants = 0;
+  for (; at != all.end(); ++at) {
+    if (tenants >= kMostTenants) {
+      out["more_after"] = out["gpus"].back()["uuid"];
+      break;
+    }
+    tenants += (*at)->tenants.size();
+    out["gpus"].push_back(picture_json(**at));
+  }
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,72 @@
+// All that a program knows of its GPUs, as a value that never changes: made once a round, and read
+// by whoever shows or serves it, on any thread. Nobody asks the loop.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attrib/gpu_attribution.h"
+#include "core/record.h"
+#include "govern/fleet/managed_gpu.h"
+#include "govern/heartbeat_registry.h"
+#include "govern/lateness.h"
+
+namespace derate {
+
+struct GpuSnapshot {
+  GpuId id;
+  Record record;       // its last
+  std::string policy;  // empty: it is only observed
+  bool dry_run = false;
+  std::optional<double> promise;  // performance; empty: none
+  std::string promise_from;       // empty: the policy's own
+  std::string trouble;            // why it is not governed, or not restored; empty: nothing
+  std::string assigned_by;        // who says what it is governed by: "configuration", ...
+  std::string assigned_for;       // in whose name
+  std::optional<Instant> assigned_until;
+};
+
+struct Snapshot {
+  std::vector<GpuSnapshot> gpus;  // those that have had a record
+  BeatCounts beats;
+  // Of a daemon; empty where there is none.
+  std::optional<bool> paused;
+  std::optional<LatenessFigures> loop;
+  bool attributes = false;                                             // whose watts is asked
+  std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read
+};
+
+// Empty before its first record.
+std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu);
+
+// The newest, for any thread.
+class SnapshotBoard {
+ public:
+  void publish(Snapshot snapshot);
+  // Never null: an empty one before the first.
+  std::shared_ptr<const Snapshot> latest() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const Snapshot> latest_ = std::make_shared<const Snapshot>();
+};
+
+// Why an ungoverned GPU runs at its clock, from what the driver says.
+std::string driver_reason(const Sample& sample);
+
+// As the state file and `derate status --json` have them (docs/operations.md).
+nlohmann::ordered_json gpu_json(const GpuSnapshot& gpu);
+nlohmann::ordered_json snapshot_json(const Snapshot& snapshot);
+
+// The answer to `attribution`: GPUs after the one with that UUID (empty: from the first), as many
+// as have kMostTenants, and at least one; `more_after` where there are more. Errors: not_found.
+inline constexpr std::size_t kMostTenants = 64;
+Result<nlohmann::ordered_json> attribution_page(const Snapshot& snapshot, const std::string& after);
+
+}  // namespace derate
