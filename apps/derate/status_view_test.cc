@@ -1,0 +1,68 @@
+#include "status_view.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+
+namespace derate::cli {
+namespace {
+
+Json governed() {
+  return {{"index", 0},
+          {"uuid", "GPU-0"},
+          {"name", "H200"},
+          {"policy", "assure"},
+          {"dry_run", false},
+          {"reason", "the clock of least energy"},
+          {"promised_performance_ratio", 0.9},
+          {"sm_clock_mhz", 1410.0},
+          {"gpu_utilisation_ratio", 0.97},
+          {"power_watts", 402.4}};
+}
+
+bool has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
+
+TEST(StatusText, OfAGovernedGpu) {
+  const std::string text = status_text({governed()}, false);
+  for (const char* part :
+       {"1410 MHz", "97 %", "402 W", "90 %", "assure", "the clock of least energy"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+}
+
+TEST(StatusText, TroubleComesBeforeTheReason) {
+  Json gpu = governed();
+  gpu["trouble"] = "cannot lock its clock";
+  const std::string text = status_text({gpu}, false);
+  EXPECT_TRUE(has(text, "cannot lock its clock"));
+  EXPECT_FALSE(has(text, "the clock of least energy"));
+}
+
+TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
+  Json gpu = governed();
+  gpu["dry_run"] = true;
+  gpu["every_phase"] = true;
+  gpu["drifts"] = 3;
+  gpu["beat_age_seconds"] = 4.2;
+  const std::string text = status_text({gpu}, false);
+  for (const char* part : {"assure (dry run)", "90 % each", "another tool changed it 3", "4 s ago"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+}
+
+// What another program wrote into the file, or an older version did not.
+TEST(StatusText, FieldsOfAnotherTypeOrNoneAreDashes) {
+  const Json odd = {
+      {"index", "zero"},         {"name", 7},        {"sm_clock_mhz", "fast"}, {"dry_run", 1},
+      {"policy", Json::array()}, {"drifts", "many"}, {"power_watts", nullptr}};
+  const std::string text = status_text({odd, Json::object()}, false);
+  EXPECT_TRUE(has(text, "nobody"));
+  EXPECT_TRUE(has(text, "-"));
+  EXPECT_FALSE(has(text, "fast"));
+}
+
+TEST(StatusText, APausedDaemonSaysSo) {
+  EXPECT_TRUE(has(status_text(Json::array(), true), "derated is paused"));
+  EXPECT_FALSE(has(status_text({governed()}, true), "derated is paused"));
+}
+
+}  // namespace
+}  // namespace derate::cli
