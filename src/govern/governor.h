@@ -50,6 +50,11 @@ class Governor {
   // What is known of the work at `seat` from now on.
   void tell(std::size_t seat, WorkStatus work) { seats_[seat]->work = std::move(work); }
 
+  // No clock above that at `seat` from now on (govern/safety.h); empty: its envelope alone counts.
+  void bound(std::size_t seat, std::optional<Megahertz> highest) {
+    seats_[seat]->safety.bound(highest);
+  }
+
   // One more GPU, in the last seat.
   void add(GovernedGpu gpu);
   // Puts another policy, source or control on the GPU at `seat`. What was there makes no further

@@ -3,21 +3,37 @@
 #include <algorithm>
 
 namespace derate {
+namespace {
+
+// The highest clock that is not above the bound; the lowest of the envelope where all are.
+Megahertz highest_within(const Envelope& envelope, Megahertz bound) {
+  const auto clocks = envelope.clocks();
+  const auto above = std::upper_bound(clocks.begin(), clocks.end(), bound);
+  return above == clocks.begin() ? envelope.lowest() : std::max(envelope.lowest(), *(above - 1));
+}
+
+}  // namespace
 
 Safety::Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published)
     : rules_(rules), full_(envelope), now_(envelope), as_published_(as_published) {}
 
 // While hot the top of the envelope comes down by a twentieth a second, and goes back up the same
 // way: the GPU's own slowdown is blunter and costs more.
-const Envelope& Safety::envelope(const Estimate& estimate) {
+void Safety::step_by_heat(const Estimate& estimate) {
   const bool due =
       !thermal_step_at_ || estimate.time - *thermal_step_at_ >= rules_.thermal_step_every;
-  if (!due || (!estimate.hot && thermal_steps_ == 0)) return now_;
+  if (!due || (!estimate.hot && thermal_steps_ == 0)) return;
   thermal_step_at_ = estimate.time;
   const int places = static_cast<int>(full_.clocks().size());
   const int step = std::max(1, places / 20);
   thermal_steps_ = std::clamp(thermal_steps_ + (estimate.hot ? step : -step), 0, places - 1);
-  const Megahertz top = full_.stepped(full_.highest(), -thermal_steps_);
+}
+
+const Envelope& Safety::envelope(const Estimate& estimate) {
+  step_by_heat(estimate);
+  Megahertz top = full_.stepped(full_.highest(), -thermal_steps_);
+  if (bound_) top = std::min(top, highest_within(full_, *bound_));
+  if (top == now_.highest()) return now_;
   if (auto narrowed = Envelope::create(full_.clocks(), full_.lowest(), top); narrowed.ok())
     now_ = *std::move(narrowed);
   return now_;
@@ -59,17 +75,21 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   return std::nullopt;
 }
 
-// A hot GPU does not keep a clock above the lowered top, whether the policy speaks or not. A power
-// limit that is in force stays beside that clock; one that is not waits until the GPU is cool.
-std::optional<Clamped> Safety::by_heat(const Decision& decision, std::optional<Megahertz> locked) {
-  if (thermal_steps_ == 0) return std::nullopt;
+// A GPU that is hot or bounded does not keep a clock above the lowered top, whether the policy
+// speaks or not. A power limit that is in force stays beside that clock; one that is not waits
+// until the top is the envelope's again.
+std::optional<Clamped> Safety::by_top(const Decision& decision, std::optional<Megahertz> locked) {
   const Megahertz top = now_.highest();
+  if (thermal_steps_ == 0 && top == full_.highest()) return std::nullopt;
   const std::optional<Megahertz> comes = decision.kind == Decision::Kind::set    ? decision.clock
                                          : decision.kind == Decision::Kind::hold ? locked
                                                                                  : std::nullopt;
   if (comes && *comes <= top) return std::nullopt;
-  return Clamped{Decision::set(top, {"too hot: at most {0:.0f} MHz", {top.value()}}),
-                 Clamped::Rule::thermal};
+  if (thermal_steps_ > 0)
+    return Clamped{Decision::set(top, {"too hot: at most {0:.0f} MHz", {top.value()}}),
+                   Clamped::Rule::thermal};
+  return Clamped{Decision::set(top, {"bounded: at most {0:.0f} MHz", {top.value()}}),
+                 Clamped::Rule::envelope};
 }
 
 // Lowering is limited, and what was put off stays wanted until the policy says otherwise. Coming
@@ -98,7 +118,7 @@ Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
   const bool speaks = decision.kind != Decision::Kind::hold;
   Clamped out{!speaks && put_off_ ? *put_off_ : decision, Clamped::Rule::none};
   put_off_.reset();
-  if (const auto clamped = by_heat(out.decision, locked)) return *clamped;
+  if (const auto clamped = by_top(out.decision, locked)) return *clamped;
   if (out.decision.kind != Decision::Kind::set) return out;
   const Megahertz allowed = now_.clamp(out.decision.clock);
   if (allowed != out.decision.clock) out.rule = Clamped::Rule::envelope;

@@ -25,7 +25,10 @@ class Safety {
   // stay.
   Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published);
 
-  // What is allowed now: the envelope, narrowed from above while the GPU is too hot.
+  // No clock above that from now on, but the envelope's lowest; empty: the envelope alone counts.
+  void bound(std::optional<Megahertz> highest) { bound_ = highest; }
+  // What is allowed now: the envelope, narrowed from above by the bound and while the GPU is too
+  // hot.
   const Envelope& envelope(const Estimate& estimate);
 
   // The decision as it may be carried out. `locked`: the clock locked now, if any.
@@ -35,7 +38,8 @@ class Safety {
  private:
   std::optional<Clamped> by_freshness(const Estimate& estimate);
   std::optional<Clamped> by_idleness(const Decision& decision, const Estimate& estimate);
-  std::optional<Clamped> by_heat(const Decision& decision, std::optional<Megahertz> locked);
+  void step_by_heat(const Estimate& estimate);
+  std::optional<Clamped> by_top(const Decision& decision, std::optional<Megahertz> locked);
   std::optional<Clamped> by_rate(const Decision& decision, const Estimate& estimate,
                                  std::optional<Megahertz> locked);
 
@@ -44,6 +48,7 @@ class Safety {
   bool as_published_;
   std::optional<Instant> thermal_step_at_;
   int thermal_steps_ = 0;  // how far the top is lowered
+  std::optional<Megahertz> bound_;
   bool parked_ = false;
   bool waking_ = false;             // woken, and the policy has not set a clock since
   bool clock_is_the_gpus_ = false;  // the policy's newest word was a power limit

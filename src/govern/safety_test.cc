@@ -230,6 +230,42 @@ RC_GTEST_PROP(SafetyProperty, NeverAboveTheLoweredTop, (unsigned seed)) {
   }
 }
 
+// --- Bounds --------------------------------------------------------------------------------------
+
+TEST(Safety, ABoundIsTheNextLowerClockAndNeverBelowTheEnvelope) {
+  Rig rig(false);
+  rig.tick(set(1500), at(0s));
+  rig.safety.bound(1234_MHz);
+  const Clamped out = rig.tick(kHold, at(1s));
+  EXPECT_EQ(out.rule, Rule::envelope);
+  EXPECT_EQ(rig.locked, 1230_MHz);
+  rig.safety.bound(1_MHz);
+  rig.tick(kHold, at(2s));
+  EXPECT_EQ(rig.locked, 1000_MHz);
+  rig.safety.bound(std::nullopt);
+  rig.tick(set(1500), at(3s));
+  EXPECT_EQ(rig.locked, 1500_MHz);
+}
+
+// Whatever the policy says, a GPU that is released or capped by power, too.
+RC_GTEST_PROP(SafetyProperty, NeverAboveTheBound, (unsigned seed)) {
+  std::mt19937_64 random(seed);
+  Rig rig(seed % 2 == 0);
+  for (int tick = 0; tick < 300; ++tick) {
+    const std::optional<Megahertz> bound =
+        random() % 3 == 0 ? std::nullopt
+                          : std::optional(Megahertz(static_cast<double>(900 + random() % 700)));
+    rig.safety.bound(bound);
+    Decision decision = kHold;
+    if (random() % 3 == 0) decision = set(static_cast<double>(900 + random() % 700));
+    if (random() % 10 == 0) decision = random() % 2 == 0 ? kRelease : kCap;
+    rig.tick(decision, at(tick * 200ms, random() % 10 == 0, random() % 7 == 0));
+    if (!bound || *bound >= 1500_MHz) continue;
+    RC_ASSERT(rig.locked);
+    RC_ASSERT(*rig.locked <= std::max(*bound, 1000_MHz));
+  }
+}
+
 // --- Rate ----------------------------------------------------------------------------------------
 
 TEST(Safety, LoweringIsLimitedAndRaisingIsNot) {

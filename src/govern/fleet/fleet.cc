@@ -119,6 +119,11 @@ void Fleet::close() {
 // --- the round -----------------------------------------------------------------------------------
 
 std::size_t Fleet::tick(bool everything) {
+  for (std::size_t at = 0; at < gpus_.size(); ++at) {
+    const EnvelopeBound* bound = bounds_.lowest(gpus_[at].uuid(), clock_.now());
+    gpus_[at].bounded = bound == nullptr ? std::nullopt : std::optional(*bound);
+    governor_->bound(at, bound == nullptr ? std::nullopt : std::optional(bound->highest));
+  }
   const auto records = governor_->tick(everything);
   for (const Record& record : records) take(record);
   return records.size();

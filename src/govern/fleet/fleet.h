@@ -16,6 +16,7 @@
 #include "config/settings.h"
 #include "govern/fleet/assignments.h"
 #include "govern/fleet/audit_trail.h"
+#include "govern/fleet/envelope_bounds.h"
 #include "govern/fleet/fleet_opener.h"
 #include "govern/fleet/lease_keeper.h"
 #include "govern/fleet/leftover_restorer.h"
@@ -104,6 +105,8 @@ class Fleet : public TunedGpus {
   // --- who governs what
 
   const Assignments& assignments() const { return assignments_; }
+  // Who bounds the clocks of a GPU that is governed, whatever governs it.
+  EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
@@ -148,6 +151,7 @@ class Fleet : public TunedGpus {
   LeaseKeeper leases_;
   LeftoverRestorer leftovers_;
   Assignments assignments_;
+  EnvelopeBounds bounds_;
   FleetOpener opener_;
   std::vector<ManagedGpu> gpus_;
   std::unique_ptr<Governor> governor_;  // its seats are `gpus_`, in order

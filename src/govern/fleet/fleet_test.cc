@@ -153,6 +153,33 @@ TEST_F(FleetOfTwo, ANewSinkSeesEachRecordWithItsGpuAndTheOneBefore) {
   EXPECT_TRUE(in_order);
 }
 
+// All bounds hold, whatever governs; when they have ended the policy has its envelope again.
+TEST_F(FleetOfTwo, TheLowestBoundCounts) {
+  open();
+  for (const std::size_t at : {0u, 1u})
+    ASSERT_TRUE(fleet->assign(at, policy("max-freq"), "root").ok());
+  run(3s);
+  const std::string& gpu = fleet->gpus()[0].uuid();
+  fleet->bounds().put(gpu, {.source = "budget", .who = "rack 3", .highest = Megahertz(1300)});
+  fleet->bounds().put(gpu, {.source = "annotation",
+                            .who = "job 17",
+                            .highest = Megahertz(1000),
+                            .until = clock.now() + 10s});
+  run(5s);
+  const auto locked = [&](std::size_t at) { return fleet->gpus()[at].last->actuation.locked; };
+  EXPECT_LE(*locked(0), Megahertz(1000));
+  EXPECT_GT(*locked(0), Megahertz(980));
+  EXPECT_EQ(fleet->gpus()[0].bounded->who, "job 17");
+  EXPECT_EQ(*locked(1), gpus.sim(1).chip().sm_clocks.back());
+  run(10s);
+  EXPECT_LE(*locked(0), Megahertz(1300));
+  EXPECT_GT(*locked(0), Megahertz(1280));
+  fleet->bounds().withdraw(gpu, "budget");
+  run(5s);
+  EXPECT_EQ(*locked(0), gpus.sim(0).chip().sm_clocks.back());
+  EXPECT_FALSE(fleet->gpus()[0].bounded);
+}
+
 TEST_F(FleetOfTwo, NothingIsLeftSetWhenItIsClosed) {
   open();
   for (const std::size_t at : {0u, 1u})

@@ -1,0 +1,26 @@
+#include "govern/fleet/envelope_bounds.h"
+
+namespace derate {
+
+void EnvelopeBounds::put(const std::string& uuid, EnvelopeBound bound) {
+  auto& of = bounds_[uuid];
+  const std::string source = bound.source;
+  of.insert_or_assign(source, std::move(bound));
+}
+
+void EnvelopeBounds::withdraw(const std::string& uuid, const std::string& source) {
+  if (const auto at = bounds_.find(uuid); at != bounds_.end()) at->second.erase(source);
+}
+
+const EnvelopeBound* EnvelopeBounds::lowest(const std::string& uuid, Instant now) const {
+  const auto gpu = bounds_.find(uuid);
+  if (gpu == bounds_.end()) return nullptr;
+  const EnvelopeBound* out = nullptr;
+  for (const auto& [source, bound] : gpu->second) {
+    if (bound.until && now >= *bound.until) continue;
+    if (out == nullptr || bound.highest < out->highest) out = &bound;
+  }
+  return out;
+}
+
+}  // namespace derate
