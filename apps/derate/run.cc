@@ -22,10 +22,6 @@
 namespace derate::cli {
 namespace {
 
-constexpr const char* kOwner = "derate run";
-
-void tell(const std::string& text) { tell_line("derate", text); }
-
 // Takes beats in until then; a signal or the command's end comes first.
 void listen(RunSession& session, Instant deadline) {
   std::vector<PollSource> ears{signal_source()};
@@ -135,7 +131,7 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
   TRY(make_run_directory());
   TRY(check_state_directory());
   GuardOptions guard{
-      .run_folder = run_directory(), .owner = kOwner, .ends_process = true, .adopt = true};
+      .run_folder = run_directory(), .owner = kRunOwner, .ends_process = true, .adopt = true};
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
     return run_outermost("derate", [&] {

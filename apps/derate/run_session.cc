@@ -18,12 +18,8 @@
 namespace derate::cli {
 namespace {
 
-constexpr const char* kOwner = "derate run";
-
 // What the run's GPUs are called among those that are tuned.
 constexpr const char* kTuning = "run";
-
-void tell(const std::string& text) { tell_line("derate", text); }
 
 Result<OpenGpus> open_gpus(RunSession& session, const Settings& settings, const RunOptions& options,
                            GuardLink* link) {
@@ -59,7 +55,7 @@ ModelFiles files_of_models() {
 
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 FleetOptions fleet_options(RunSession& session, GuardLink* link) {
-  FleetOptions out{.owner = kOwner, .life = current_boot(), .run_folder = run_directory()};
+  FleetOptions out{.owner = kRunOwner, .life = current_boot(), .run_folder = run_directory()};
   out.tell = tell;
   out.models = &*session.models;
   out.every_round = true;
@@ -83,7 +79,7 @@ Result<void> check_restored(const RunSession& session) {
 Result<void> assign(RunSession& session, const std::optional<TuningPlan>& tuning) {
   if (!tuning) {
     for (std::size_t at = 0; at < session.gpus().size(); ++at)
-      TRY(session.fleet->assign(at, {session.policy, session.dry_run}, kOwner));
+      TRY(session.fleet->assign(at, {session.policy, session.dry_run}, kRunOwner));
     return {};
   }
   TuningPlan plan = *tuning;
@@ -132,6 +128,8 @@ GpuSummary summary_of(RunSession& session, std::size_t at) {
 }
 
 }  // namespace
+
+void tell(const std::string& text) { tell_line("derate", text); }
 
 void give_back(RunSession& session) {
   if (!session.fleet || std::exchange(session.given_back, true)) return;

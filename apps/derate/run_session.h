@@ -20,6 +20,11 @@
 
 namespace derate::cli {
 
+// In leases, journals and the audit log.
+inline constexpr const char* kRunOwner = "derate run";
+// A line of standard error.
+void tell(const std::string& text);
+
 // Everything that lives while the command runs.
 struct RunSession {
   SystemClock clock;

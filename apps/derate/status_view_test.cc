@@ -23,7 +23,7 @@ Json governed() {
 bool has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
 
 TEST(StatusText, OfAGovernedGpu) {
-  const std::string text = status_text({governed()}, false);
+  const std::string text = status_text(Json::array({governed()}), false);
   for (const char* part :
        {"1410 MHz", "97 %", "402 W", "90 %", "assure", "the clock of least energy"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
@@ -32,7 +32,7 @@ TEST(StatusText, OfAGovernedGpu) {
 TEST(StatusText, TroubleComesBeforeTheReason) {
   Json gpu = governed();
   gpu["trouble"] = "cannot lock its clock";
-  const std::string text = status_text({gpu}, false);
+  const std::string text = status_text(Json::array({gpu}), false);
   EXPECT_TRUE(has(text, "cannot lock its clock"));
   EXPECT_FALSE(has(text, "the clock of least energy"));
 }
@@ -43,7 +43,7 @@ TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
   gpu["every_phase"] = true;
   gpu["drifts"] = 3;
   gpu["beat_age_seconds"] = 4.2;
-  const std::string text = status_text({gpu}, false);
+  const std::string text = status_text(Json::array({gpu}), false);
   for (const char* part : {"assure (dry run)", "90 % each", "another tool changed it 3", "4 s ago"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
@@ -53,7 +53,7 @@ TEST(StatusText, FieldsOfAnotherTypeOrNoneAreDashes) {
   const Json odd = {
       {"index", "zero"},         {"name", 7},        {"sm_clock_mhz", "fast"}, {"dry_run", 1},
       {"policy", Json::array()}, {"drifts", "many"}, {"power_watts", nullptr}};
-  const std::string text = status_text({odd, Json::object()}, false);
+  const std::string text = status_text(Json::array({odd, Json::object()}), false);
   EXPECT_TRUE(has(text, "nobody"));
   EXPECT_TRUE(has(text, "-"));
   EXPECT_FALSE(has(text, "fast"));

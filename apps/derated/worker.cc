@@ -165,6 +165,7 @@ void Worker::take_settings() {
 void Worker::reload(const Settings& settings) {
   fleet_.reload(settings);
   take_settings();
+  take_snapshot(Figures::as_before);
 }
 
 std::string Worker::handle(std::string_view text, const Peer& peer) {

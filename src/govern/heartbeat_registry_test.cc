@@ -293,7 +293,7 @@ TEST(HeartbeatRegistry, OneUserCannotCrowdOutTheOthers) {
 
 // --- whatever is said by whom --------------------------------------------------------------------
 
-RC_GTEST_PROP(BeatBookProperty, NothingLooserThanMaxDeltaAndNoGrowth, ()) {
+RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, ()) {
   Desk desk;
   desk.rules.max_delta = Fraction(*rc::gen::inRange(0, 51) / 100.0);
   const auto any_process = [] {

@@ -56,7 +56,7 @@ TEST(ProcessFacts, OfThisProcess) {
   EXPECT_EQ(mine->group, ::getpgrp());
   EXPECT_EQ(mine->session, ::getsid(0));
   EXPECT_GT(mine->started, 0u);
-  EXPECT_EQ(mine->name, "daemon_test");
+  EXPECT_EQ(mine->name, "integ_test");
 }
 
 TEST(ProcessFacts, AncestorsAreThoseOfTheSession) {

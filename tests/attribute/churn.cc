@@ -83,7 +83,7 @@ ChurnCounts run_churn(const Churn& churn) {
     const auto sourced = source.next(hotel.reading(now), hotel.keys());
     if (!sourced) continue;
     const PowerEstimate estimate = method->step(sourced->tick);
-    if (const auto split = settle(sourced->tick, estimate, IdleRule::unallocated))
+    if (const auto split = allocate_energy(sourced->tick, estimate, IdleRule::unallocated))
       book.add(*split, now);
     out.closed += book.close_unseen(now - churn.forget_after).size();
     if (++out.ticks % 3600 == 0) out.in_use.push_back(::mallinfo2().uordblks);

@@ -82,7 +82,7 @@ void split_tick(benchmark::State& state, const SplitMethodInfo* info) {
   std::size_t at = 0;
   for (auto _ : state) {
     const AttribTick& tick = ticks[at++ % ticks.size()];
-    benchmark::DoNotOptimize(settle(tick, method->step(tick), IdleRule::unallocated));
+    benchmark::DoNotOptimize(allocate_energy(tick, method->step(tick), IdleRule::unallocated));
   }
 }
 

@@ -105,22 +105,22 @@ TEST(TunedWorker, AnOperatorsReleaseEndsIt) {
 TEST(TunedWorker, RefusesWhatItCannotTakeAndLeavesItAsItWas) {
   TunedHouse house(2, "V100-SXM2", "GeMM");
   TuningPlan plan = house.plan(2);
-  Worker& worker = *house.worker;
+  Fleet& fleet = house.worker->fleet();
   auto other = take_lease(house.folder + "/run", House::uuid(1), "derate run, pid 9");
-  EXPECT_EQ(worker.take_for_tuning("job", plan).error().code, Errc::busy);
-  EXPECT_EQ(worker.tuned("job"), nullptr);
+  EXPECT_EQ(fleet.take_for_tuning("job", plan).error().code, Errc::busy);
+  EXPECT_EQ(fleet.tuned("job"), nullptr);
   EXPECT_TRUE(take_lease(house.folder + "/run", House::uuid(0), "another").ok());
   *other = UniqueFd();
   plan.highest = 900_W;
-  EXPECT_EQ(worker.take_for_tuning("job", plan).error().code, Errc::invalid_argument);
+  EXPECT_EQ(fleet.take_for_tuning("job", plan).error().code, Errc::invalid_argument);
   plan.highest.reset();
   plan.gpus.push_back("GPU-gone");
-  EXPECT_EQ(worker.take_for_tuning("job", plan).error().code, Errc::not_found);
+  EXPECT_EQ(fleet.take_for_tuning("job", plan).error().code, Errc::not_found);
   plan.gpus.pop_back();
-  ASSERT_TRUE(worker.take_for_tuning("job", plan).ok());
-  EXPECT_EQ(worker.take_for_tuning("job", plan).error().code, Errc::invalid_argument);
-  EXPECT_EQ(worker.take_for_tuning("two", plan).error().code, Errc::busy);
-  EXPECT_EQ(worker.tell_work("two", {}).error().code, Errc::not_found);
+  ASSERT_TRUE(fleet.take_for_tuning("job", plan).ok());
+  EXPECT_EQ(fleet.take_for_tuning("job", plan).error().code, Errc::invalid_argument);
+  EXPECT_EQ(fleet.take_for_tuning("two", plan).error().code, Errc::busy);
+  EXPECT_EQ(fleet.tell_work("two", {}).error().code, Errc::not_found);
 }
 
 TEST(TunedWorker, GoesOnAfterAPauseAndAfterALostGpu) {

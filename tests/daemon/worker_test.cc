@@ -152,7 +152,7 @@ TEST(Worker, APartialFailureIsToldForEachGpuAndKept) {
   }
   // The one that failed is as before: it is not taken when the other lets go.
   *other = UniqueFd();
-  house.run(Worker::kLeaseEvery + 1s);
+  house.run(Fleet::kLeaseEvery + 1s);
   EXPECT_FALSE(house.sim(1).locked());
 }
 
@@ -193,7 +193,7 @@ TEST(Worker, AReleaseTellsOfEachGpu) {
   EXPECT_TRUE(said["gpus"][0]["error"].get<std::string>().starts_with("GPU 0: not restored: "));
   EXPECT_EQ(said["gpus"][0]["exit_code"], 4);
   house.trouble(0).faults.no_permission = false;
-  house.run(Worker::kRestoreEvery + 1s);
+  house.run(LeftoverRestorer::kAgain + 1s);
   EXPECT_FALSE(house.sim(0).locked());  // tried again, as told
   said = answer(house, {{"command", "release"}});
   EXPECT_EQ(said["ok"], true) << said;
@@ -209,7 +209,7 @@ TEST(Worker, AGpuThatAnotherGovernsIsObservedAndTakenLater) {
   EXPECT_FALSE(house.sim(0).locked());
   EXPECT_TRUE(house.was_told("governed by derate run, pid 9"));
   *other = UniqueFd();
-  house.run(Worker::kLeaseEvery + 1s);
+  house.run(Fleet::kLeaseEvery + 1s);
   EXPECT_TRUE(house.sim(0).locked());
 }
 
@@ -257,10 +257,10 @@ TEST_P(LateWorker, AGpuThatIsMissingAtTheStartIsFoundLater) {
   LateHouse house(2, GetParam());
   house.trouble(1).faults.gpu_lost = true;
   house.start(governing());
-  house.run(Worker::kRescanEvery + 10s);
+  house.run(FleetOpener::kRescanEvery + 10s);
   EXPECT_FALSE(house.was_told("GPU 1 is here now"));
   house.trouble(1).faults.gpu_lost = false;
-  house.run(2 * Worker::kRescanEvery);
+  house.run(2 * FleetOpener::kRescanEvery);
   EXPECT_TRUE(house.was_told("GPU 1 is here now"));
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_TRUE(house.sim(1).locked());
@@ -397,7 +397,7 @@ TEST(WorkerLeftovers, AreRestoredOnceTheLeaseIsFree) {
   EXPECT_EQ(std::count(house.told.begin(), house.told.end(), house.told.front()), 1);
   EXPECT_NE(trouble_of(house).find("is held by an unknown process"), std::string::npos);
   other = UniqueFd();
-  house.run(Worker::kLeaseEvery + 2s);
+  house.run(Fleet::kLeaseEvery + 2s);
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
   EXPECT_TRUE(house.left().empty());
   EXPECT_EQ(trouble_of(house), "");

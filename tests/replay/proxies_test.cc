@@ -43,8 +43,8 @@ bool on_the_page(const std::string& row) {
 // The tensor cores are the heat's where there is one.
 enum class HeatSeen { no, yes };
 
-// The window in the policy's terms. What `look` knows of the counters' noise stays.
-void look_at(const ProxyWindow& window, Megahertz highest, bool tensor, Look& look) {
+// The window in the policy's terms. What `batch` knows of the counters' noise stays.
+void look_at(const ProxyWindow& window, Megahertz highest, bool tensor, ReadingBatch& batch) {
   for (const Sample& sample : window.samples) {
     Estimate estimate;
     estimate.sm_clock = sample.sm_clock;
@@ -53,13 +53,13 @@ void look_at(const ProxyWindow& window, Megahertz highest, bool tensor, Look& lo
     if (!tensor) estimate.activity.tensor.reset();
     const SignalValues values = read_signals(estimate, highest);
     for (std::size_t i = 0; i < kSignals; ++i)
-      if (values[i]) look.signals[i].add(*values[i]);
-    look.signals[static_cast<std::size_t>(Signal::power)].add(sample.power_average->value());
-    look.capped |= (sample.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
-    look.clock.add(sample.sm_clock->value());
-    look.gpu_utilisation.add(sample.gpu_utilisation->value());
+      if (values[i]) batch.signals[i].add(*values[i]);
+    batch.signals[static_cast<std::size_t>(Signal::power)].add(sample.power_average->value());
+    batch.capped |= (sample.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+    batch.clock.add(sample.sm_clock->value());
+    batch.gpu_utilisation.add(sample.gpu_utilisation->value());
   }
-  look.x = std::max(0.0, std::log(highest.value() / look.clock.mean()));
+  batch.x = std::max(0.0, std::log(highest.value() / batch.clock.mean()));
 }
 
 // Of one way to learn, at the clock of each window, in percentage points of performance.
@@ -115,38 +115,38 @@ double median(std::vector<double> values) {
 
 void judge(const WorkPhase& phase, double x, double truth, Judgement& out) {
   const Belief belief = phase.performance(x);
-  out.add(std::exp(belief.mean), std::exp(phase.surely(x, kZ)), truth);
+  out.add(std::exp(belief.mean), std::exp(phase.lower_bound(x, kZ)), truth);
 }
 
 JudgedRun judged(const ProxyRun& run, Megahertz highest, HeatSeen heat) {
   const bool tensor = !run.heated || heat == HeatSeen::yes;
   const std::vector<ProxyWindow> references = reference_of(run);
-  Look look;
+  ReadingBatch batch;
   std::vector<double> rates;
   for (const ProxyWindow& window : references) {
-    look_at(window, highest, tensor, look);
+    look_at(window, highest, tensor, batch);
     rates.push_back(window.rate);
   }
-  WorkPhase phase = make_phase(look, highest, curve_priors("H200"));
-  learn(phase, look);
+  WorkPhase phase = make_phase(batch, highest, curve_priors("H200"));
+  learn(phase, batch);
   WorkPhase in_turn = phase, selected = phase;
   JudgedRun out{phase.signals};
   for (const ProxyWindow& window : lower_of(run)) {
-    look.clear();
-    look_at(window, highest, tensor, look);
+    batch.clear();
+    look_at(window, highest, tensor, batch);
     const double truth = window.rate / median(rates);
-    const double ratio = std::exp(std::min(0.0, phase.reference_x - look.x));
+    const double ratio = std::exp(std::min(0.0, phase.reference_x - batch.x));
     out.ratio.add(ratio, ratio, truth);
     WorkPhase alone = phase;
-    learn(alone, look);
-    judge(alone, look.x, truth, out.alone);
-    learn(in_turn, look);
-    judge(in_turn, look.x, truth, out.in_turn);
-    if (counters_fit(selected, look))
-      learn(selected, look);
+    learn(alone, batch);
+    judge(alone, batch.x, truth, out.alone);
+    learn(in_turn, batch);
+    judge(in_turn, batch.x, truth, out.in_turn);
+    if (counters_fit(selected, batch))
+      learn(selected, batch);
     else
       ++out.refused;
-    judge(selected, look.x, truth, out.selected);
+    judge(selected, batch.x, truth, out.selected);
   }
   return out;
 }

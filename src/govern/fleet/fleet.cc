@@ -84,12 +84,12 @@ void Fleet::add(OpenGpus opened) {
   for (std::size_t at = first; at < gpus_.size(); ++at) fresh.push_back(&gpus_[at]);
   if (options_.journal) leftovers_.restore(fresh, known_);
   configure();
-  // A configuration that named one of the new ones says something of all from now on.
-  if (first > 0) take_assignments(false, false);
   for (ManagedGpu* gpu : fresh) {
     governor_->add(seat(*gpu));
     release_lease(*gpu);
   }
+  // A configuration that named one of the new ones says something of all from now on.
+  if (first > 0) take_assignments(false, false);
 }
 
 Result<void> Fleet::restore(const char* why) {

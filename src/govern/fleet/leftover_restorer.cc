@@ -47,8 +47,8 @@ void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
               fmt::format("left by {}, pid {}", entry.owner, entry.pid),
               restored.ok() ? "" : restored.error().message});
   if (restored.ok())
-    return options_.tell(
-        fmt::format("{}: restored what {} (pid {}) left", entry.uuid, entry.owner, entry.pid));
+    return options_.tell(fmt::format("{}: restored what an earlier process left: {}, pid {}",
+                                     entry.uuid, entry.owner, entry.pid));
   options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
   leftover.failure = restored.error().message;
   leftover.owed = JournalHandle{options_.journal, entry};
