@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "api/requests.h"
 #include "apps/common/open_gpus.h"
 #include "attrib/tenancy_json.h"
 #include "attrib/ticks_reader.h"
@@ -57,12 +58,12 @@ class DaemonFeed final : public Feed {
   // The daemon answers some GPUs at a time.
   Result<Json> all_gpus() const {
     Json out = Json::array();
-    Json request = {{"command", "attribution"}};
+    AttributionRead request;
     while (true) {
-      const Json answer = TRY(ask(line_, json_text(request)));
+      const Json answer = TRY(ask(line_, request_text(request)));
       for (const Json& gpu : answer.value("gpus", Json::array())) out.push_back(gpu);
       if (!answer.contains("more_after")) return out;
-      request["after"] = answer["more_after"];
+      request.after = TRY(answer_of<AttributionPage>(answer)).more_after;
     }
   }
 
@@ -198,7 +199,7 @@ Result<std::unique_ptr<Feed>> open_feed(const AttributeOptions& options, Clock& 
     // One that hangs has the GPUs, and the time that was to be measured went by waiting for it.
     if (!line.ok() && line.error().code == Errc::gpu_stuck) return line.error();
     if (line.ok()) {
-      const auto answer = ask(*line, R"({"command":"attribution"})");
+      const auto answer = ask(*line, request_text(AttributionRead{}));
       if (answer.ok() && answer->value("enabled", false))
         return std::unique_ptr<Feed>(std::make_unique<DaemonFeed>(*line, options));
     }

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "api/operations.h"
 #include "base/exit_code.h"
 #include "base/text.h"
 #include "govern/beat_message.h"
@@ -354,7 +355,7 @@ void add_policy_verbs(CommandLine& line) {
   auto& options = line.add_options<PolicyShowOptions>(*show);
   show->add_option("name", options.name, "The policy")->required();
   add_json(*show, options);
-  CLI::App* set = group->add_subcommand("set", "Have the running daemon govern GPUs by a policy");
+  CLI::App* set = group->add_subcommand("set", operation<PolicySet>().what);
   auto& set_options = line.add_options<PolicySetOptions>(*set);
   set->add_option("name", set_options.policy.policy, "The policy")->required();
   add_gpu_choice(*set, set_options.gpus);
@@ -390,7 +391,7 @@ std::string option_of(const JobField& field) {
 }
 
 void add_job_create(CommandLine& line, CLI::App& job) {
-  CLI::App* create = job.add_subcommand("create", "Declare a job that recurs, once");
+  CLI::App* create = job.add_subcommand("create", operation<JobCreate>().what);
   auto& options = line.add_options<TuneJobCreateOptions>(*create);
   visit_job_spec(options.spec, [&]<class T>(const JobField& field, T& value) {
     CLI::Option* option = nullptr;
@@ -418,15 +419,15 @@ void add_tune_job_verbs(CommandLine& line, CLI::App& tune) {
   CLI::App* job = tune.add_subcommand("job", "Jobs that recur, and their history");
   job->require_subcommand(1);
   add_job_create(line, *job);
-  CLI::App* list = job->add_subcommand("list", "List the jobs");
+  CLI::App* list = job->add_subcommand("list", operation<JobList>().what);
   add_json(*list, line.add_options<TuneJobListOptions>(*list));
   list->footer(examples({"derate tune job list", "derate tune job list --json"}));
-  CLI::App* show = job->add_subcommand("show", "Show a job, its trials and what they came to");
+  CLI::App* show = job->add_subcommand("show", operation<JobShow>().what);
   auto& show_options = line.add_options<TuneJobShowOptions>(*show);
   show->add_option("name", show_options.name, "The job")->required();
   add_json(*show, show_options);
   show->footer(examples({"derate tune job show bert"}));
-  CLI::App* remove = job->add_subcommand("remove", "Forget a job and its history");
+  CLI::App* remove = job->add_subcommand("remove", operation<JobRemove>().what);
   auto& remove_options = line.add_options<TuneJobRemoveOptions>(*remove);
   remove->add_option("name", remove_options.name, "The job")->required();
   add_json(*remove, remove_options);
@@ -461,8 +462,7 @@ void add_safety_verbs(CommandLine& line) {
       "A GPU that a living governor holds is left alone (exit code 75). While a journal is left\n"
       "that nobody would restore the exit code is 1.\n");
 
-  CLI::App* release =
-      line.app.add_subcommand("release", "Have the daemon give GPUs back and only observe them");
+  CLI::App* release = line.app.add_subcommand("release", operation<Release>().what);
   auto& release_options = line.add_options<ReleaseOptions>(*release);
   release->add_option("-i,--gpu", release_options.gpus,
                       "GPUs by index, UUID or PCI bus id, comma-separated");
@@ -470,11 +470,10 @@ void add_safety_verbs(CommandLine& line) {
   add_json(*release, release_options);
   release->footer(examples({"derate release -i 0", "derate release --all"}));
 
-  CLI::App* pause = line.app.add_subcommand(
-      "pause", "Have the daemon give everything back and close every GPU handle");
+  CLI::App* pause = line.app.add_subcommand("pause", operation<Pause>().what);
   add_json(*pause, line.add_options<PauseOptions>(*pause));
   pause->footer(examples({"derate pause && nvidia-smi -i 0 -mig 1; derate resume"}));
-  CLI::App* resume = line.app.add_subcommand("resume", "Have a paused daemon go on");
+  CLI::App* resume = line.app.add_subcommand("resume", operation<Resume>().what);
   add_json(*resume, line.add_options<ResumeOptions>(*resume));
   resume->footer(examples({"derate resume"}));
 }

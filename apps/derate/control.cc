@@ -1,5 +1,6 @@
 // derate policy set, release, pause, resume: what the running daemon is told to do.
 
+#include "api/requests.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "command_options.h"
@@ -7,13 +8,11 @@
 #include "govern/fleet/policy_choice.h"
 #include "policy/modes.h"
 #include "service/control_socket.h"
+#include "service/fleet_service.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
 namespace {
-
-// Giving eight GPUs back takes seconds when some of them hang.
-constexpr Duration kPatience = std::chrono::seconds(30);
 
 // One line for each GPU that failed; what failed before it came to the GPUs has one alone.
 void tell_failures(const Json& answer) {
@@ -26,8 +25,8 @@ void tell_failures(const Json& answer) {
   if (!any) warn("derate: {}\n", answer.value("error", "refused"));
 }
 
-Result<int> tell_daemon(const Json& request, bool as_json) {
-  auto text = control_call(control_socket(), json_text(request), kPatience);
+Result<int> tell_daemon(const AnyRequest& request, bool as_json) {
+  auto text = control_call(control_socket(), request_text(request), FleetService::kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
   const Json answer = parse_json(TRY(std::move(text)));
@@ -49,27 +48,21 @@ Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
   const auto pick = TRY(pick_policy(options.policy.policy));
   TRY(policy_params(*pick.info, options.policy.assignments));
-  return tell_daemon({{"command", "policy-set"},
-                      {"policy", options.policy.policy},
-                      {"set", options.policy.assignments},
-                      {"gpus", options.gpus},
-                      {"dry_run", options.dry_run}},
+  return tell_daemon(PolicySet{.policy = options.policy.policy,
+                               .set = options.policy.assignments,
+                               .gpus = options.gpus,
+                               .dry_run = options.dry_run},
                      options.json);
 }
 
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
-  return tell_daemon({{"command", "release"}, {"gpus", options.all ? "" : options.gpus}},
-                     options.json);
+  return tell_daemon(Release{options.all ? "" : options.gpus}, options.json);
 }
 
-Result<int> run_verb(const PauseOptions& options) {
-  return tell_daemon({{"command", "pause"}}, options.json);
-}
+Result<int> run_verb(const PauseOptions& options) { return tell_daemon(Pause{}, options.json); }
 
-Result<int> run_verb(const ResumeOptions& options) {
-  return tell_daemon({{"command", "resume"}}, options.json);
-}
+Result<int> run_verb(const ResumeOptions& options) { return tell_daemon(Resume{}, options.json); }
 
 }  // namespace derate::cli

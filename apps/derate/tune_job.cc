@@ -1,11 +1,11 @@
 // derate tune job create|show|list|remove: jobs that recur, as the daemon keeps them.
 #include <fmt/format.h>
 
+#include "api/requests.h"
 #include "base/json.h"
 #include "command_options.h"
 #include "service/daemon_call.h"
 #include "terminal/output.h"
-#include "tune/messages.h"
 
 namespace derate::cli {
 namespace {
@@ -49,11 +49,11 @@ void print_history(const std::vector<TrialView>& history) {
 Result<Json> whole_job(const DaemonLine& daemon, const std::string& name) {
   constexpr std::size_t kMostShown = 200;
   JobShow request{name, {}};
-  Json out = TRY(ask(daemon, format_tune_request(request)));
+  Json out = TRY(ask(daemon, request_text(request)));
   while (true) {
-    request.before = TRY(job_answer_of(out)).more_before;
+    request.before = TRY(answer_of<JobAnswer>(out)).more_before;
     if (!request.before || out["history"].size() >= kMostShown) return out;
-    Json page = TRY(ask(daemon, format_tune_request(request)));
+    Json page = TRY(ask(daemon, request_text(request)));
     for (const Json& trial : out["history"]) page["history"].push_back(trial);
     out = std::move(page);
   }
@@ -61,12 +61,12 @@ Result<Json> whole_job(const DaemonLine& daemon, const std::string& name) {
 
 Result<Json> all_jobs(const DaemonLine& daemon) {
   JobList request;
-  Json out = TRY(ask(daemon, format_tune_request(request)));
+  Json out = TRY(ask(daemon, request_text(request)));
   while (true) {
-    request.after = TRY(jobs_answer_of(out)).more_after;
+    request.after = TRY(answer_of<JobsAnswer>(out)).more_after;
     if (request.after.empty()) return out;
-    const Json page = TRY(ask(daemon, format_tune_request(request)));
-    TRY(jobs_answer_of(page));
+    const Json page = TRY(ask(daemon, request_text(request)));
+    TRY(answer_of<JobsAnswer>(page));
     for (const Json& job : page["jobs"]) out["jobs"].push_back(job);
     out.erase("more_after");
     if (const auto more = page.find("more_after"); more != page.end()) out["more_after"] = *more;
@@ -88,22 +88,21 @@ void print_job(const JobView& job) {
 Result<int> run_verb(const TuneJobCreateOptions& options) {
   TRY(check_job(options.spec));  // here where it can be: without a daemon, and in its own words
   const DaemonLine daemon = TRY(find_daemon());
-  const Json answer =
-      TRY(ask(daemon, format_tune_request(JobCreate{options.spec, options.replace})));
+  const Json answer = TRY(ask(daemon, request_text(JobCreate{options.spec, options.replace})));
   if (options.json)
     print_json(answer);
   else
-    print("{}\n", TRY(job_answer_of(answer)).message);
+    print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
 }
 
 Result<int> run_verb(const TuneJobRemoveOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
-  const Json answer = TRY(ask(daemon, format_tune_request(JobRemove{options.name})));
+  const Json answer = TRY(ask(daemon, request_text(JobRemove{options.name})));
   if (options.json)
     print_json(answer);
   else
-    print("{}\n", TRY(job_answer_of(answer)).message);
+    print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
 }
 
@@ -114,7 +113,7 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
     print_json(answer);
     return 0;
   }
-  const JobAnswer shown = TRY(job_answer_of(answer));
+  const JobAnswer shown = TRY(answer_of<JobAnswer>(answer));
   if (shown.job) print_job(*shown.job);
   print_history(shown.history);
   if (shown.job && shown.job->cheapest_joules)
@@ -131,7 +130,7 @@ Result<int> run_verb(const TuneJobListOptions& options) {
     print_json(answer);
     return 0;
   }
-  const auto jobs = TRY(jobs_answer_of(answer)).jobs;
+  const auto jobs = TRY(answer_of<JobsAnswer>(answer)).jobs;
   if (jobs.empty()) {
     print("No jobs are kept; `derate tune job create` declares one.\n");
     return 0;

@@ -13,6 +13,7 @@
 #include <deque>
 #include <filesystem>
 
+#include "api/requests.h"
 #include "base/child_process.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -22,7 +23,6 @@
 #include "service/daemon_call.h"
 #include "service/signals.h"
 #include "terminal/output.h"
-#include "tune/messages.h"
 #include "tune/metric_reader.h"
 
 namespace derate::cli {
@@ -125,7 +125,7 @@ void note_signals(Run& run) {
 // request is under way at a time, and nothing waits for its answer.
 
 void take_view(Run& run, const Json& answer) {
-  const auto view = trial_view_of(answer);
+  const auto view = answer_of<TrialView>(answer);
   if (!view.ok()) return;
   run.trial = *view;
   run.verdict = view->stop;
@@ -138,7 +138,7 @@ void take_view(Run& run, const Json& answer) {
 // The trial is over, and not by us: by the command itself, which goes on with what comes after
 // training, or because nothing was heard of it. How it ended tells which.
 void take_end(const Json& answer) {
-  const auto view = trial_view_of(answer);
+  const auto view = answer_of<TrialView>(answer);
   if (view.ok() && view->state == "lost")
     warn(
         "derate: trial {} was given up: {}; what it does now does not count; the command goes on\n",
@@ -176,7 +176,7 @@ bool ask_next(Run& run) {
   const Instant now = run.clock.now();
   if (std::exchange(run.ask_for_end, false)) {
     run.asked = Asked::end;
-    run.call.begin(format_tune_request(TrialEnd{run.trial.trial, run.token, "lost"}));
+    run.call.begin(request_text(TrialEnd{run.trial.trial, run.token, "lost"}));
     return true;
   }
   if (run.given_up || now < run.ask_again_at) return false;
@@ -184,7 +184,7 @@ bool ask_next(Run& run) {
     run.told = run.news.front();
     run.news.pop_front();
     run.asked = Asked::report;
-    run.call.begin(format_tune_request(
+    run.call.begin(request_text(
         TrialReport{run.trial.trial, run.token, run.told.epoch, run.told.steps, run.told.metric}));
     return true;
   }
@@ -193,7 +193,7 @@ bool ask_next(Run& run) {
   const double lease = run.trial.lease_seconds > 0 ? run.trial.lease_seconds : 60;
   run.renew_at = now + from_seconds(std::min(10.0, lease / 4));
   run.asked = Asked::renew;
-  run.call.begin(format_tune_request(TrialRenew{run.trial.trial, run.token}));
+  run.call.begin(request_text(TrialRenew{run.trial.trial, run.token}));
   return true;
 }
 
@@ -376,7 +376,7 @@ bool told_nothing(Run& run) {
   if (run.options.job.empty() || run.given_up) return false;
   // The command may have reported by itself.
   run.asked = Asked::renew;
-  take_answer(run, ask_now(run, format_tune_request(TrialRenew{run.trial.trial, run.token})));
+  take_answer(run, ask_now(run, request_text(TrialRenew{run.trial.trial, run.token})));
   return !run.given_up && !run.verdict && !run.trial.metric;
 }
 
@@ -394,13 +394,12 @@ const char* outcome_of(Run& run, int code) {
 
 // Null where the daemon does not answer any more: its lease ends the trial.
 std::optional<TrialView> end_trial(Run& run, const std::string& outcome) {
-  const auto answer =
-      ask_now(run, format_tune_request(TrialEnd{run.trial.trial, run.token, outcome}));
+  const auto answer = ask_now(run, request_text(TrialEnd{run.trial.trial, run.token, outcome}));
   if (!answer.ok()) {
     if (!run.given_up) warn("derate: {}\n", answer.error().message);
     return std::nullopt;
   }
-  const auto view = trial_view_of(*answer);
+  const auto view = answer_of<TrialView>(*answer);
   return view.ok() ? std::optional(*view) : std::nullopt;
 }
 
@@ -479,13 +478,13 @@ Result<int> run_job(const TuneRunOptions& options) {
   Outcome outcome;
   do {
     Run run(options, daemon, reader);
-    const auto begun = ask(daemon, format_tune_request(start));
+    const auto begun = ask(daemon, request_text(start));
     if (!begun.ok() && tries.empty()) return begun.error();
     if (!begun.ok()) {  // no further try; what was tried stands
       warn("derate: {}\n", begun.error().message);
       break;
     }
-    run.trial = TRY(trial_view_of(*begun));
+    run.trial = TRY(answer_of<TrialView>(*begun));
     run.token = run.trial.token;
     tell_begin(run.trial);
     outcome = TRY(run_once(run, as));

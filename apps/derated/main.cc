@@ -90,16 +90,12 @@ std::unique_ptr<ControlServer> listen_to_programs(Clock& clock) {
   return nullptr;
 }
 
-void serve(Worker& worker, ControlServer& commands) {
-  commands.serve(
-      [&](std::string_view text, const Peer& peer) { return worker.handle(text, peer); });
-}
-
 // What is served between two rounds. A signal and a command end the wait for the next one.
 std::vector<PollSource> poll_sources(Worker& worker, ControlServer& commands, BeatServer* beats,
                                      ControlServer* programs) {
   std::vector<PollSource> out{
-      signal_source(), {commands.fd(), [&worker, &commands] { serve(worker, commands); }, true}};
+      signal_source(),
+      {commands.fd(), [&worker, &commands] { worker.operators().serve(commands); }, true}};
   if (beats != nullptr)
     out.push_back({beats->fd(), [&worker, beats] {
                      beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -140,7 +136,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
     else if (signal != 0)
       break;
     TRY(worker.step());
-    serve(worker, *commands);
+    worker.operators().serve(*commands);
     link.beat();
     if (worker.running() && !std::exchange(ready, true)) link.ready();
     // Answers that a round has settled, and callers that wait for another one.

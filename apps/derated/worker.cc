@@ -4,7 +4,6 @@
 
 #include "base/json.h"
 #include "core/chip_facts.h"
-#include "service/request.h"
 
 namespace derate::cli {
 namespace {
@@ -54,7 +53,7 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       models_(options.models, clock,
               [tell = tell_](const Error& error) { tell("models of work: " + error.message); }),
       fleet_(with_models(options.fleet, models_), settings, clock),
-      commands_(fleet_, tell_),
+      commands_(clock, fleet_, operators_, tell_),
       work_(clock, told_by(options, options.desk)),
       energy_(clock, clients_, held_for(settings)),
       tune_(clock, clients_, energy_,
@@ -67,10 +66,9 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       attribution_(clock, told_by(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });
-  clients_.add(
-      {"attribution", {{"after", FieldType::text}}, [this](const Json& request, const Peer&) {
-         return attribution_page(*board_.latest(), request.value("after", ""));
-       }});
+  clients_.add<AttributionRead>([this](const AttributionRead& request, const Peer&) {
+    return attribution_page(*board_.latest(), request.after);
+  });
   fleet_.add_sink([this](const GpuRecord& each) {
     if (!each.record.sample) return;
     energy_.take(each.gpu.uuid(), *each.record.sample);
@@ -85,7 +83,17 @@ Instant Worker::next_due() const {
   return std::min(fleet_.next_due(), clock_.now() + kLongestWait);
 }
 
+// state.json is new before the answers come: who asked wants to see it there.
+void Worker::obey() {
+  if (!commands_.drain()) return;
+  take_changes();
+  take_snapshot(Figures::counted_anew);
+  state_.publish(*board_.latest());
+  commands_.answer();
+}
+
 Result<void> Worker::step() {
+  obey();
   if (auto opened = fleet_.poll_opening(); !opened.ok()) {
     if (fleet_.changes() == 0) return opened;  // at the start
     tell_("cannot open the GPUs: " + opened.error().message);
@@ -166,17 +174,6 @@ void Worker::reload(const Settings& settings) {
   fleet_.reload(settings);
   take_settings();
   take_snapshot(Figures::as_before);
-}
-
-std::string Worker::handle(std::string_view text, const Peer& peer) {
-  const Json request = parse_json(text);
-  auto answer = request.is_object()
-                    ? commands_.obey(request, peer)
-                    : Result<Json>(Error{Errc::invalid_argument, "wanted a JSON object"});
-  take_changes();
-  take_snapshot(Figures::counted_anew);
-  state_.publish(*board_.latest());  // who asked wants to see it
-  return answer_text(answer);
 }
 
 Result<void> Worker::stop() {

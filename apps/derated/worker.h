@@ -51,10 +51,10 @@ class Worker {
   // a policy keeps it, in the new envelope. What each setting changes is its scope
   // (setting_info.h).
   void reload(const Settings& settings);
-  // A request of the control socket, answered with a line of JSON (docs/control.md).
-  std::string handle(std::string_view request, const Peer& peer);
   // What came to the beat socket (docs/heartbeats.md).
   void hear(std::string_view text, const BeatServer::Sender& sender) { work_.hear(text, sender); }
+  // What operators ask over the control socket (docs/control.md): done by the next step().
+  CommandRouter& operators() { return operators_; }
   // What programs ask over the client socket (docs/energy.md).
   CommandRouter& clients() { return clients_; }
   Fleet& fleet() { return fleet_; }
@@ -64,6 +64,7 @@ class Worker {
   Result<void> stop();
 
  private:
+  void obey();
   void round();
   void take_changes();
   void take_settings();
@@ -77,11 +78,11 @@ class Worker {
   StateFile state_;
   ModelCacheProvider models_;  // outlives the fleet's policies
   Fleet fleet_;
+  CommandRouter operators_{Role::admin}, clients_{Role::user};
   FleetService commands_;
   Lateness lateness_;
   SnapshotBoard board_;
   WorkloadTracker work_;
-  CommandRouter clients_;
   EnergyService energy_;
   TuneService tune_;
   AttributionService attribution_;

@@ -2,35 +2,64 @@
 
 #include <fmt/format.h>
 
+#include "base/errc_word.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/json_limits.h"
 
 namespace derate {
 
+std::string answer_text(const Result<Json>& answer) {
+  Json out = {{"ok", answer.ok()}};
+  if (answer.ok()) {
+    out.update(*answer);
+  } else {
+    out["error"] = answer.error().message;
+    out["exit_code"] = exit_code_of(answer.error().code);
+    out["code"] = word_of(answer.error().code);
+  }
+  return json_text(out);
+}
+
+CommandRouter::CommandRouter(Role granted) : granted_(granted) {}
+CommandRouter::~CommandRouter() = default;
+
+void CommandRouter::add(const Operation& operation,
+                        std::function<Answer(const Json& request, const Peer& peer)> handler) {
+  handlers_.push_back({&operation, std::move(handler)});
+}
+
 void CommandRouter::later(std::uint64_t connection, const Result<Json>& answer) {
   late_.emplace_back(connection, answer_text(answer));
 }
 
-std::optional<Result<CommandRouter::Json>> CommandRouter::obey(std::string_view text,
-                                                               const Peer& peer) const {
+Error CommandRouter::unknown(const std::string& name) const {
+  const Operation* operation = find_operation(name);
+  if (operation != nullptr && operation->role > granted_)
+    return {Errc::no_permission,
+            fmt::format("command '{}': wants the role {}, callers of this socket have {}", name,
+                        to_string(operation->role), to_string(granted_))};
+  std::string known;
+  for (const auto& [each, handler] : handlers_)
+    known += (known.empty() ? "" : ", ") + std::string(each->name);
+  return {Errc::invalid_argument, fmt::format("command '{}': allowed are {}", name, known)};
+}
+
+CommandRouter::Answer CommandRouter::obey(std::string_view text, const Peer& peer) const {
   auto parsed = parse_json(text, JsonLimits{});
   if (!parsed.ok()) return std::move(parsed).error().with("the request");
   const Json& request = *parsed;
   if (!request.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   const auto at = request.find("command");
   const std::string name = at != request.end() && at->is_string() ? at->get<std::string>() : "";
-  std::string known;
-  for (const Command& command : commands_) {
-    known += (known.empty() ? "" : ", ") + command.name;
-    if (command.name != name) continue;
-    if (text.size() > command.longest)
+  for (const auto& [operation, handler] : handlers_) {
+    if (operation->name != name || operation->role > granted_) continue;
+    if (text.size() > operation->longest)
       return Error{Errc::invalid_argument, fmt::format("{}: has {} bytes, allowed are {}", name,
-                                                       text.size(), command.longest)};
-    if (auto checked = check_fields(request, command.fields); !checked.ok())
-      return std::move(checked).error();
-    return command.handler(request, peer);
+                                                       text.size(), operation->longest)};
+    return handler(request, peer);
   }
-  return Error{Errc::invalid_argument, fmt::format("command '{}': allowed are {}", name, known)};
+  return unknown(name);
 }
 
 std::optional<std::string> CommandRouter::handle(std::string_view text, const Peer& peer) {

@@ -1,5 +1,5 @@
-// What unprivileged programs ask over the client socket (docs/energy.md): finds the handler of each
-// command, and brings answers that take a round or more to who waits for them.
+// What callers ask over a socket (api/operations.h): finds who answers each operation, checks what
+// the table says of it, and brings answers that take a round or more to who waits for them.
 #pragma once
 
 #include <functional>
@@ -10,31 +10,37 @@
 #include <utility>
 #include <vector>
 
+#include "api/operations.h"
 #include "service/control_socket.h"
-#include "service/request.h"
 
 namespace derate {
+
+// The line that answers: ok and the answer's fields, or what was wrong, its exit code and the word
+// for its kind (word_of()).
+std::string answer_text(const Result<nlohmann::ordered_json>& answer);
 
 class CommandRouter {
  public:
   using Json = nlohmann::ordered_json;
-  // Bytes of a request, where its command allows no more.
-  static constexpr std::size_t kLongestRequest = 4 << 10;
   // The fields of the answer beside ok. Empty: later() has it, and it must come.
-  using Handler = std::function<std::optional<Result<Json>>(const Json& request, const Peer& peer)>;
-  struct Command {
-    std::string name;
-    std::vector<Field> fields;
-    Handler handler;
-    std::size_t longest = kLongestRequest;
-  };
+  using Answer = std::optional<Result<Json>>;
 
-  CommandRouter() = default;
+  // `granted`: what callers of the socket may do.
+  explicit CommandRouter(Role granted = Role::user);
+  ~CommandRouter();
+  Role granted() const { return granted_; }
   CommandRouter(const CommandRouter&) = delete;
   CommandRouter& operator=(const CommandRouter&) = delete;
 
-  // What handlers refer to outlives the desk, or its last request.
-  void add(Command command) { commands_.push_back(std::move(command)); }
+  // Who answers the operation: handler(const Request&, const Peer&) gives an Answer, or what makes
+  // one. What it refers to outlives the router, or its last request.
+  template <class Request, class Handler>
+  void add(Handler handler) {
+    add(operation<Request>(), Typed<Request, Handler>{std::move(handler)});
+  }
+  // The same of an operation that the table does not have; it outlives the router.
+  void add(const Operation& operation,
+           std::function<Answer(const Json& request, const Peer& peer)> handler);
   // A connection has ended: what it opened goes.
   void on_closed(std::function<void(const Peer&)> hook) { hooks_.push_back(std::move(hook)); }
   // The answer to the request that the connection waits for.
@@ -54,9 +60,25 @@ class CommandRouter {
   }
 
  private:
-  std::optional<Result<Json>> obey(std::string_view text, const Peer& peer) const;
+  // Out, which is Answer, is a parameter because Json is no complete type here.
+  template <class Request, class Handler, class Out = Answer>
+  struct Typed {
+    Out operator()(const Json& json, const Peer& peer) const {
+      const auto request = request_of<Request>(json);
+      if (!request.ok()) return Out(request.error());
+      return handler(*request, peer);
+    }
+    Handler handler;
+  };
+  Answer obey(std::string_view text, const Peer& peer) const;
+  Error unknown(const std::string& name) const;
 
-  std::vector<Command> commands_;
+  Role granted_;
+  struct Handled {
+    const Operation* operation;
+    std::function<Answer(const Json& request, const Peer& peer)> handler;
+  };
+  std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
   std::vector<std::pair<std::uint64_t, std::string>> late_;
 };

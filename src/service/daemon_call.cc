@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "api/requests.h"
 #include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -53,7 +54,7 @@ Result<DaemonLine> find_daemon() {
   const auto sockets = client_sockets();
   std::optional<Error> refused;
   for (const std::string& socket : sockets) {
-    const auto answer = control_call(socket, R"({"command":"gpus"})", kDaemonPatience);
+    const auto answer = control_call(socket, request_text(GpuList{}), kDaemonPatience);
     if (answer.ok() && refused) tell_line("derate", refused->message);
     if (answer.ok()) return DaemonLine{socket};
     if (answer.error().code == Errc::no_permission && !refused)

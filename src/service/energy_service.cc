@@ -9,59 +9,53 @@ namespace derate {
 namespace {
 
 template <class T>
-Json value_or_null(const std::optional<T>& value) {
-  return value ? Json(value->value()) : Json();
+std::optional<double> number(const std::optional<T>& value) {
+  return value ? std::optional(value->value()) : std::nullopt;
 }
 
-template <class T>
-Json plain_or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
+WindowGpuView view(const GpuEnergy& energy, const GpuId& id, Duration time) {
+  return {.index = id.index,
+          .uuid = id.uuid,
+          .energy_joules = number(energy.energy),
+          .mean_power_watts = number(energy.mean_power(time)),
+          .source = to_string(energy.source),
+          .uncovered_seconds = seconds(energy.uncovered),
+          .integrated_joules = number(energy.integrated),
+          .integrated_uncovered_seconds = seconds(energy.dark),
+          .integrated_to_counter_ratio = energy.check_ratio,
+          .agree = energy.agrees(),
+          .counter_resets = energy.counter_resets,
+          .settled = energy.settled};
 }
 
-Json gpu_json(const GpuEnergy& energy, const GpuId& id, Duration time) {
-  return {{"index", id.index},
-          {"uuid", id.uuid},
-          {"energy_joules", value_or_null(energy.energy)},
-          {"mean_power_watts", value_or_null(energy.mean_power(time))},
-          {"source", to_string(energy.source)},
-          {"uncovered_seconds", seconds(energy.uncovered)},
-          {"integrated_joules", value_or_null(energy.integrated)},
-          {"integrated_uncovered_seconds", seconds(energy.dark)},
-          {"integrated_to_counter_ratio", plain_or_null(energy.check_ratio)},
-          {"agree", plain_or_null(energy.agrees())},
-          {"counter_resets", energy.counter_resets},
-          {"settled", energy.settled}};
+WindowView view(const WindowEnergy& window, std::span<const GpuId> gpus) {
+  WindowView out{.name = window.name, .time_seconds = seconds(window.time), .energy_joules = 0.0};
+  for (const GpuEnergy& gpu : window.gpus) {
+    out.gpus.push_back(view(gpu, gpus[gpu.gpu], window.time));
+    if (gpu.energy && out.energy_joules)
+      *out.energy_joules += gpu.energy->value();
+    else
+      out.energy_joules.reset();
+  }
+  return out;
 }
 
 }  // namespace
 
 Json window_json(const WindowEnergy& window, std::span<const GpuId> gpus) {
-  std::optional<Joules> sum = Joules(0);
-  Json list = Json::array();
-  for (const GpuEnergy& gpu : window.gpus) {
-    list.push_back(gpu_json(gpu, gpus[gpu.gpu], window.time));
-    sum = sum && gpu.energy ? std::optional(*sum + *gpu.energy) : std::nullopt;
-  }
-  return {{"name", window.name},
-          {"time_seconds", seconds(window.time)},
-          {"energy_joules", value_or_null(sum)},
-          {"gpus", std::move(list)}};
+  return answer_json(view(window, gpus));
 }
 
 EnergyService::EnergyService(Clock& clock, CommandRouter& clients, Duration max_gap)
     : clock_(clock), clients_(clients), windows_(max_gap) {
-  constexpr Field kName{"name", FieldType::text, Need::required};
-  const auto add = [&](const char* command, std::vector<Field> fields, auto handler) {
-    clients.add({command, std::move(fields), std::move(handler)});
-  };
-  add("window-begin", {kName, {"gpus", FieldType::text}, {"restart", FieldType::flag}},
-      [this](const Json& request, const Peer& peer) { return begin(request, peer); });
-  add("window-end", {kName, {"wait", FieldType::flag}},
-      [this](const Json& request, const Peer& peer) { return end(request, peer); });
-  add("window-cancel", {kName},
-      [this](const Json& request, const Peer& peer) { return cancel(request, peer); });
-  add("windows", {}, [this](const Json&, const Peer& peer) { return list(peer); });
-  add("gpus", {}, [this](const Json&, const Peer&) { return list_gpus(); });
+  clients.add<WindowBegin>(
+      [this](const auto& request, const Peer& peer) { return begin(request, peer); });
+  clients.add<WindowEnd>(
+      [this](const auto& request, const Peer& peer) { return end(request, peer); });
+  clients.add<WindowCancel>(
+      [this](const auto& request, const Peer& peer) { return cancel(request, peer); });
+  clients.add<WindowList>([this](const auto&, const Peer& peer) { return list(peer); });
+  clients.add<GpuList>([this](const auto&, const Peer&) { return list_gpus(); });
   clients.on_closed([this](const Peer& peer) { forget(peer); });
 }
 
@@ -98,25 +92,22 @@ Result<std::vector<std::size_t>> EnergyService::choose(std::string_view choice) 
 
 Json EnergyService::told(const WindowEnergy& window) const { return window_json(window, gpus_); }
 
-Result<Json> EnergyService::begin(const Json& request, const Peer& peer) {
-  const auto if_open = request.value("restart", false) ? EnergyWindows::IfOpen::restart
-                                                       : EnergyWindows::IfOpen::refuse;
-  const std::string name = request.value("name", "");
-  const auto gpus = TRY(choose(request.value("gpus", "")));
-  Json list = Json::array();
-  for (const std::size_t gpu : gpus)
-    list.push_back({{"index", gpus_[gpu].index}, {"uuid", gpus_[gpu].uuid}});
-  TRY(windows_.begin(peer.connection, name, clock_.now(), gpus, if_open));
+Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) {
+  const auto if_open =
+      request.restart ? EnergyWindows::IfOpen::restart : EnergyWindows::IfOpen::refuse;
+  const auto gpus = TRY(choose(request.gpus));
+  TRY(windows_.begin(peer.connection, request.name, clock_.now(), gpus, if_open));
   begun_.insert(gpus.begin(), gpus.end());
-  return Json{{"name", name}, {"gpus", std::move(list)}};
+  WindowNamed answer{.name = request.name};
+  for (const std::size_t gpu : gpus) answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid, ""});
+  return answer_json(answer);
 }
 
-std::optional<Result<Json>> EnergyService::end(const Json& request, const Peer& peer) {
+std::optional<Result<Json>> EnergyService::end(const WindowEnd& request, const Peer& peer) {
   const Instant now = clock_.now();
-  auto ended = windows_.end(peer.connection, request.value("name", ""), now);
+  auto ended = windows_.end(peer.connection, request.name, now);
   if (!ended.ok()) return std::move(ended).error();
-  const auto wait =
-      request.value("wait", true) ? EnergyWindows::Wait::until_settled : EnergyWindows::Wait::no;
+  const auto wait = request.wait ? EnergyWindows::Wait::until_settled : EnergyWindows::Wait::no;
   if (const auto window = windows_.take(*ended, wait)) {
     on_ended_(*window);
     return told(*window);
@@ -125,25 +116,23 @@ std::optional<Result<Json>> EnergyService::end(const Json& request, const Peer& 
   return std::nullopt;
 }
 
-Result<Json> EnergyService::cancel(const Json& request, const Peer& peer) {
-  const std::string name = request.value("name", "");
-  TRY(windows_.cancel(peer.connection, name));
-  return Json{{"name", name}};
+Result<Json> EnergyService::cancel(const WindowCancel& request, const Peer& peer) {
+  TRY(windows_.cancel(peer.connection, request.name));
+  return answer_json(WindowNamed{.name = request.name});
 }
 
 Json EnergyService::list(const Peer& peer) {
-  Json open = Json::array();
+  WindowsAnswer answer;
   for (const WindowEnergy& window : windows_.open(peer.connection, clock_.now()))
-    open.push_back(told(window));
-  return {{"windows", std::move(open)}};
+    answer.windows.push_back(view(window, gpus_));
+  return answer_json(answer);
 }
 
 Json EnergyService::list_gpus() const {
-  Json list = Json::array();
+  GpusAnswer answer;
   for (const std::size_t gpu : here_)
-    list.push_back(
-        {{"index", gpus_[gpu].index}, {"uuid", gpus_[gpu].uuid}, {"name", gpus_[gpu].name}});
-  return {{"gpus", std::move(list)}};
+    answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid, gpus_[gpu].name});
+  return answer_json(answer);
 }
 
 std::vector<std::string> EnergyService::take_wanted() {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/requests.h"
 #include "base/clock.h"
 #include "core/gpu_id.h"
 #include "service/command_router.h"
@@ -58,9 +59,9 @@ class EnergyService {
     Instant until{};
   };
   std::size_t number_of(const GpuId& id);
-  Result<Json> begin(const Json& request, const Peer& peer);
-  std::optional<Result<Json>> end(const Json& request, const Peer& peer);
-  Result<Json> cancel(const Json& request, const Peer& peer);
+  Result<Json> begin(const WindowBegin& request, const Peer& peer);
+  std::optional<Result<Json>> end(const WindowEnd& request, const Peer& peer);
+  Result<Json> cancel(const WindowCancel& request, const Peer& peer);
   Json list(const Peer& peer);
   Json list_gpus() const;
   void forget(const Peer& peer);

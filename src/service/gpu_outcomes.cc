@@ -1,7 +1,6 @@
 #include "service/gpu_outcomes.h"
 
-#include <optional>
-
+#include "api/requests.h"
 #include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -9,19 +8,18 @@
 namespace derate {
 namespace {
 
-void append(Json& answer, const char* key, const char* between, const std::string& text) {
-  std::string all = answer.value(key, "");
-  answer[key] = all.empty() ? text : all + between + text;
+void append(std::string& all, const char* between, const std::string& text) {
+  all += (all.empty() ? "" : between) + text;
 }
 
-Json outcome_json(const GpuOutcome& outcome) {
-  Json out = {{"index", outcome.id.index}, {"uuid", outcome.id.uuid}, {"ok", outcome.done.ok()}};
+GpuOutcomeView view(const GpuOutcome& outcome) {
+  GpuOutcomeView out{.index = outcome.id.index, .uuid = outcome.id.uuid, .ok = outcome.done.ok()};
   if (outcome.done.ok()) {
-    out["message"] = *outcome.done;
+    out.message = *outcome.done;
   } else {
-    out["error"] = outcome.done.error().message;
-    out["exit_code"] = exit_code_of(outcome.done.error().code);
-    out["code"] = word_of(outcome.done.error().code);
+    out.error = outcome.done.error().message;
+    out.exit_code = exit_code_of(outcome.done.error().code);
+    out.code = word_of(outcome.done.error().code);
   }
   return out;
 }
@@ -29,24 +27,19 @@ Json outcome_json(const GpuOutcome& outcome) {
 }  // namespace
 
 Json outcomes_json(std::span<const GpuOutcome> outcomes) {
-  Json out = {{"ok", true}}, gpus = Json::array();
-  std::optional<Errc> failure;
+  OutcomesAnswer out;
   for (const GpuOutcome& outcome : outcomes) {
-    gpus.push_back(outcome_json(outcome));
-    if (outcome.done.ok()) {
-      append(out, "message", ", ", *outcome.done);
+    const GpuOutcomeView& gpu = out.gpus.emplace_back(view(outcome));
+    if (gpu.ok) {
+      append(out.message, ", ", gpu.message);
       continue;
     }
-    append(out, "error", "; ", outcome.done.error().message);
-    if (!failure) failure = outcome.done.error().code;
+    append(out.error, "; ", gpu.error);
+    if (out.ok) out.code = gpu.code, out.exit_code = gpu.exit_code;
+    out.ok = false;
   }
-  if (failure) {
-    out["ok"] = false;
-    out["exit_code"] = out.contains("message") ? exit_code::kPartial : exit_code_of(*failure);
-    out["code"] = word_of(*failure);
-  }
-  out["gpus"] = std::move(gpus);
-  return out;
+  if (!out.ok && !out.message.empty()) out.exit_code = exit_code::kPartial;
+  return answer_json(out);
 }
 
 }  // namespace derate

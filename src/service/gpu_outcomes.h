@@ -15,9 +15,8 @@ struct GpuOutcome {
   Result<std::string> done;  // a sentence that names the GPU, as the error does
 };
 
-// The fields of the answer: ok when all went well; each GPU's own outcome; message and error, the
-// sentences of those that did and did not. The exit code is the first failure's where none went
-// well, else exit_code::kPartial.
+// An OutcomesAnswer. The exit code is the first failure's where none went well, else
+// exit_code::kPartial.
 nlohmann::ordered_json outcomes_json(std::span<const GpuOutcome> outcomes);
 
 }  // namespace derate

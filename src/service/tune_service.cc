@@ -21,8 +21,6 @@ std::string tuning_name(std::int64_t trial) { return fmt::format("trial {}", tri
 // Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
 // and everybody may ask.
 constexpr std::size_t kMostShown = 50;
-// A job's spec has 64 batch sizes and names at most.
-constexpr std::size_t kLongestSpec = 8 << 10;
 // What fails again is told again after that.
 constexpr Duration kTellEvery = std::chrono::minutes(10);
 
@@ -59,17 +57,14 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
       options_(std::move(options)),
       rules_(options_.rules),
       book_(rules_.lease) {
-  for (const TuneCommand& command : tune_commands()) {
-    std::vector<Field> fields;
-    for (const char* field : command.fields) fields.push_back({field, FieldType::any});
-    clients.add({command.name, std::move(fields),
-                 [this](const Json& request, const Peer& peer) -> std::optional<Result<Json>> {
-                   return handle(request, peer);
-                 },
-                 std::string_view(command.name) == "tune-job-create"
-                     ? kLongestSpec
-                     : CommandRouter::kLongestRequest});
-  }
+  add<JobCreate>(clients);
+  add<JobShow>(clients);
+  add<JobList>(clients);
+  add<JobRemove>(clients);
+  add<TrialStart>(clients);
+  add<TrialReport>(clients);
+  add<TrialEnd>(clients);
+  add<TrialRenew>(clients);
   load();
 }
 
@@ -391,12 +386,14 @@ void TuneService::look_after() {
 
 // --- requests ------------------------------------------------------------------------------------
 
-Result<TuneService::Json> TuneService::handle(const Json& request, const Peer& peer) {
-  const TuneRequest message = TRY(tune_request_of(request));
-  look_after();  // who is gone holds no GPU
-  auto answer = std::visit([&](const auto& one) { return obey(one, peer); }, message);
-  keep_soon();
-  return answer;
+template <class Request>
+void TuneService::add(CommandRouter& clients) {
+  clients.add<Request>([this](const Request& request, const Peer& peer) {
+    look_after();  // who is gone holds no GPU
+    auto answer = obey(request, peer);
+    keep_soon();
+    return answer;
+  });
 }
 
 Result<TuneService::Json> TuneService::obey(const JobCreate& request, const Peer& peer) {

@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "api/requests.h"
 #include "base/clock.h"
 #include "govern/fleet/tuned_gpus.h"
 #include "service/command_router.h"
 #include "service/energy_service.h"
 #include "store/tune_store.h"
-#include "tune/messages.h"
 #include "tune/trial_rate.h"
 #include "tune/trial_registry.h"
 
@@ -101,7 +101,8 @@ class TuneService {
     std::optional<TuneProfileKey> profile;  // what is measured of the knob is kept under
   };
 
-  Result<Json> handle(const Json& request, const Peer& peer);
+  template <class Request>
+  void add(CommandRouter& clients);
   Result<Json> obey(const JobCreate& request, const Peer& peer);
   Result<Json> obey(const JobShow& request, const Peer& peer);
   Result<Json> obey(const JobList& request, const Peer& peer);

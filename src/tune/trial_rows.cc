@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "tune/messages.h"
+#include "tune/job_json.h"
 
 namespace derate {
 namespace {

@@ -214,7 +214,7 @@ class OfTheDaemon(Machine):
             except derate_client.Refused as error:
                 return f"{w.time is not None} {error}"
         said = self.in_a_child(measure)
-        self.assertTrue(said.startswith("True command 'pause': allowed are window-begin"), said)
+        self.assertTrue(said.startswith("True command 'pause': wants the role operator"), said)
 
     def test_names_are_checked(self):
         derate_client.begin_window("one")

@@ -105,10 +105,10 @@ TEST(Worker, RefusesWhatItCannotDoAndSaysWhy) {
   EXPECT_NE(refused({{"command", "release"}, {"gpus", "7"}}).find("7"), std::string::npos);
   EXPECT_NE(refused(Json::array()).find("JSON object"), std::string::npos);
   // A field that is not understood never means all GPUs.
-  EXPECT_EQ(refused({{"command", "release"}, {"gpus", 0}}), "gpus: wanted a text");
+  EXPECT_EQ(refused({{"command", "release"}, {"gpus", 0}}), "release: gpus 0: wanted a text");
   EXPECT_EQ(refused({{"command", "policy-set"}, {"dry_run", "yes"}}),
-            "dry_run: wanted true or false");
-  EXPECT_NE(refused({{"command", "policy-set"}, {"set", "delta=0.1"}}).find("set: wanted a list"),
+            "policy-set: dry_run \"yes\": wanted true or false");
+  EXPECT_NE(refused({{"command", "policy-set"}, {"set", "delta=0.1"}}).find("wanted a list"),
             std::string::npos);
   EXPECT_NE(refused({{"command", "release"}, {"gpu", "0"}}).find("unknown field 'gpu'"),
             std::string::npos);
@@ -828,17 +828,20 @@ TEST(WorkerWindows, WhatMakesNoSenseIsRefused) {
     return said["error"].get<std::string>();
   };
   EXPECT_EQ(refused(Json::array()), "wanted a JSON object");
-  EXPECT_TRUE(refused({{"command", "pause"}})
-                  .starts_with("command 'pause': allowed are window-begin, window-end, "
+  EXPECT_TRUE(refused({{"command", "window"}})
+                  .starts_with("command 'window': allowed are window-begin, window-end, "
                                "window-cancel, windows, gpus, "));
-  EXPECT_EQ(refused({{"command", "window-begin"}}), "name: wanted a text, and it is not there");
-  EXPECT_EQ(refused({{"command", "window-begin"}, {"name", 7}}), "name: wanted a text");
+  EXPECT_EQ(refused({{"command", "pause"}}),
+            "command 'pause': wants the role operator, callers of this socket have user");
+  EXPECT_EQ(refused({{"command", "window-begin"}}), "window-begin: name: is missing");
+  EXPECT_EQ(refused({{"command", "window-begin"}, {"name", 7}}),
+            "window-begin: name 7: wanted a text");
   EXPECT_EQ(refused({{"command", "window-begin"}, {"name", "a"}, {"restart", 1}}),
-            "restart: wanted true or false");
+            "window-begin: restart 1: wanted true or false");
   EXPECT_NE(refused({{"command", "window-begin"}, {"name", "a"}, {"gpus", "7"}}).find("'7'"),
             std::string::npos);
   EXPECT_EQ(refused({{"command", "windows"}, {"name", "a"}}),
-            "unknown field 'name'; there are command");
+            "windows: unknown field 'name'; there are none");
   EXPECT_EQ(refused({{"command", "window-end"}, {"name", "a"}}), "no window 'a' is open; none is");
   answer(house, {{"command", "pause"}});
   EXPECT_EQ(refused({{"command", "window-begin"}, {"name", "a"}}),

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string_view>
 
+#include "api/requests.h"
 #include "base/check.h"
 #include "base/text.h"
-#include "tune/messages.h"
 #include "tune/trial_registry.h"
 
 namespace derate {
@@ -43,14 +43,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   Clerk clerk;
   for (const std::string_view line : split(text, '\n')) {
-    const auto request = parse_tune_request(line);
+    const auto request = parse_request(line);
     if (!request.ok()) {
       CHECK(request.error().code == Errc::invalid_argument);
       continue;
     }
-    const std::string written = format_tune_request(*request);
-    const auto back = parse_tune_request(written);
-    CHECK(back.ok() && format_tune_request(*back) == written);
+    const std::string written = request_text(*request);
+    const auto back = parse_request(written);
+    CHECK(back.ok() && request_text(*back) == written);
     clerk.now += std::chrono::seconds(line.size() % 40);
     std::visit([&](const auto& message) { clerk.obey(message); }, *request);
     for (const auto& [name, job] : clerk.book.jobs())

@@ -1,4 +1,4 @@
-#include "tune/messages.h"
+#include "api/requests.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -29,7 +29,7 @@ JobSpec some_spec() {
   return out;
 }
 
-TuneRequest some_request() {
+AnyRequest some_request() {
   const auto id = *rc::gen::arbitrary<std::int64_t>();
   switch (*rc::gen::inRange(0, 8)) {
     case 0:
@@ -51,32 +51,32 @@ TuneRequest some_request() {
   }
 }
 
-RC_GTEST_PROP(TuneMessages, ReadsWhatItWrites, ()) {
-  const TuneRequest request = some_request();
-  RC_ASSERT(*parse_tune_request(format_tune_request(request)) == request);
+RC_GTEST_PROP(Requests, ReadsWhatItWrites, ()) {
+  const AnyRequest request = some_request();
+  RC_ASSERT(*parse_request(request_text(request)) == request);
   TrialView view{.trial = 7, .token = some_text(), .state = "running", .batch_size = 8};
   view.energy_joules = maybe();
-  RC_ASSERT(*trial_view_of(answer_json(view)) == view);
+  RC_ASSERT(*answer_of<TrialView>(answer_json(view)) == view);
   JobView job{.spec = some_spec(), .uid = 3};
   job.cheapest_joules = maybe();
   const JobAnswer answer{some_text(), job, {view, view}, 7};
-  RC_ASSERT(*job_answer_of(answer_json(answer)) == answer);
+  RC_ASSERT(*answer_of<JobAnswer>(answer_json(answer)) == answer);
   const JobsAnswer jobs{{job}, some_text()};
-  RC_ASSERT(*jobs_answer_of(answer_json(jobs)) == jobs);
+  RC_ASSERT(*answer_of<JobsAnswer>(answer_json(jobs)) == jobs);
 }
 
 std::string error_of(const char* text) {
-  const auto request = parse_tune_request(text);
+  const auto request = parse_request(text);
   return request.ok() ? "" : request.error().message;
 }
 
-TEST(TuneMessages, AreStrict) {
+TEST(Requests, AreStrict) {
   EXPECT_EQ(error_of(R"({"command":"tune-job-list"})"), "");
   EXPECT_EQ(error_of("[]"), "wanted a JSON object");
   EXPECT_EQ(error_of(R"({"command":"tune-trial-report","trial":1,"token":"a","metric":NaN})"),
             "wanted a JSON object");
   EXPECT_EQ(error_of(R"({"command":"tune-jobs"})").substr(0, 48),
-            "command 'tune-jobs': allowed are tune-job-create");
+            "command 'tune-jobs': allowed are policy-set, rel");
   EXPECT_EQ(error_of(R"({"command":"tune-job-show"})"), "tune-job-show: job: is missing");
   EXPECT_EQ(error_of(R"({"command":"tune-job-show","job":3})"),
             "tune-job-show: job 3: wanted a text");
@@ -94,9 +94,10 @@ TEST(TuneMessages, AreStrict) {
             "tune-job-create: spec: batch_sizes \"9\": wanted an integer");
 }
 
-TEST(TuneMessages, AnAnswerMaySayMore) {
-  EXPECT_TRUE(trial_view_of(parse_json(R"({"trial":1,"state":"lost","stop":true,"new":1})")).ok());
-  EXPECT_EQ(trial_view_of(parse_json(R"({"trial":1,"state":"lost"})")).error().code,
+TEST(Requests, AnAnswerMaySayMore) {
+  EXPECT_TRUE(
+      answer_of<TrialView>(parse_json(R"({"trial":1,"state":"lost","stop":true,"new":1})")).ok());
+  EXPECT_EQ(answer_of<TrialView>(parse_json(R"({"trial":1,"state":"lost"})")).error().code,
             Errc::bad_data);
 }
 

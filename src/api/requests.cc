@@ -1,0 +1,350 @@
+#include "api/requests.h"
+
+#include <fmt/format.h>
+
+#include "base/json_fields.h"
+#include "tune/job_fields.h"
+
+namespace derate {
+namespace {
+
+constexpr const char* kGpus = "indices, UUIDs or PCI bus ids, comma-separated; absent: all";
+
+}  // namespace
+
+// --- what each request has: visit(field, value) --------------------------------------------------
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
+  visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
+  visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
+  visit(optional_field("gpus", kGpus), m.gpus);
+  visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> {
+  visit(optional_field("gpus", kGpus), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M&, V&&) requires FieldsOf<M, Pause> || FieldsOf<M, Resume> ||
+    FieldsOf<M, WindowList> || FieldsOf<M, GpuList> {}
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowBegin> {
+  visit(required_field("name", "1 to 128 printing bytes"), m.name);
+  visit(optional_field("gpus", kGpus), m.gpus);
+  visit(optional_field("restart", "one that is open begins anew"), m.restart);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowEnd> {
+  visit(required_field("name", "of an open window"), m.name);
+  visit(optional_field("wait", "for a reading of the counter, 1 s at most"), m.wait);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowCancel> {
+  visit(required_field("name", "of an open window"), m.name);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionRead> {
+  visit(optional_field("after", "a GPU's UUID, for those after it"), m.after);
+}
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobCreate> {
+  visit(required_field("spec", "the job"), m.spec);
+  visit(optional_field("replace", "another of that name, and its history, are forgotten"),
+        m.replace);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobShow> {
+  visit(required_field("job", "its name"), m.job);
+  visit(optional_field("before", "a trial, for those before it"), m.before);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobList> {
+  visit(optional_field("after", "a job's name, for those after it"), m.after);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobRemove> {
+  visit(required_field("job", "its name"), m.job);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialStart> {
+  visit(optional_field("job", "its name; absent: of none, only the knob is tuned"), m.job);
+  visit(optional_field("gpus",
+                       "indices, UUIDs or PCI bus ids, comma-separated; absent: the only one"),
+        m.gpus);
+  visit(optional_field("retry_of", "another try of that trial's run"), m.retry_of);
+  visit(optional_field("selector", "of a trial of no job: what is best"), m.selector);
+  visit(optional_field("knob", "of a trial of no job: power-limit, clock or none"), m.knob);
+  visit(optional_field("model", "of a trial of no job: what its readings are kept under"), m.model);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialReport> {
+  visit(required_field("trial", "its number"), m.trial);
+  visit(required_field("token", "what its beginning was answered with"), m.token);
+  visit(optional_field("epoch", "done since its begin").in("epochs"), m.epoch);
+  visit(optional_field("steps", "done since its begin").in("steps"), m.steps);
+  visit(optional_field("metric", "what the target is compared with"), m.metric);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialEnd> {
+  visit(required_field("trial", "its number"), m.trial);
+  visit(required_field("token", "what its beginning was answered with"), m.token);
+  visit(required_field("outcome", "missed, infeasible or lost, or as the verdict says"), m.outcome);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+  visit(required_field("trial", "its number"), m.trial);
+  visit(required_field("token", "what its beginning was answered with"), m.token);
+}
+
+// --- what each answer has ------------------------------------------------------------------------
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, MessageAnswer> {
+  visit(required_field("message", "what was done"), m.message);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuOutcomeView> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(required_field("ok", "it was done"), m.ok);
+  visit(optional_field("message", "what was done"), m.message);
+  visit(optional_field("error", "why it was not"), m.error);
+  visit(optional_field("exit_code", "of derate"), m.exit_code);
+  visit(optional_field("code", "the kind of failure"), m.code);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
+  visit(required_field("ok", "all was done"), m.ok);
+  visit(optional_field("message", "what was done; absent: nothing"), m.message);
+  visit(optional_field("error", "what was not, and why"), m.error);
+  visit(optional_field("exit_code", "of derate"), m.exit_code);
+  visit(optional_field("code", "the first failure's kind"), m.code);
+  visit(required_field("gpus", "each GPU that was named, in order"), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(optional_field("name", "its product"), m.name);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpusAnswer> {
+  visit(required_field("gpus", "those that can be measured now"), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowNamed> {
+  visit(required_field("name", "the window's"), m.name);
+  visit(optional_field("gpus", "that it is of"), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(optional_field("energy_joules", "used in the window").in("J").or_null(), m.energy_joules);
+  visit(optional_field("mean_power_watts", "over the time that is covered").in("W").or_null(),
+        m.mean_power_watts);
+  visit(required_field("source", "counter or power"), m.source);
+  visit(required_field("uncovered_seconds", "of which nothing is known").in("s"),
+        m.uncovered_seconds);
+  visit(optional_field("integrated_joules", "by power alone").in("J").or_null(),
+        m.integrated_joules);
+  visit(required_field("integrated_uncovered_seconds", "that power does not cover").in("s"),
+        m.integrated_uncovered_seconds);
+  visit(optional_field("integrated_to_counter_ratio", "of what both cover").or_null(),
+        m.integrated_to_counter_ratio);
+  visit(optional_field("agree", "both do, within their errors").or_null(), m.agree);
+  visit(required_field("counter_resets", "how often the counter began anew"), m.counter_resets);
+  visit(required_field("settled", "the end was a reading of the counter, or there is none"),
+        m.settled);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowView> {
+  visit(required_field("name", "the window's"), m.name);
+  visit(required_field("time_seconds", "since its begin").in("s"), m.time_seconds);
+  visit(optional_field("energy_joules", "of all its GPUs").in("J").or_null(), m.energy_joules);
+  visit(required_field("gpus", "that it is of"), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowsAnswer> {
+  visit(required_field("windows", "the connection's open ones, as they stand"), m.windows);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionPage> {
+  visit(required_field("enabled", "energy is split"), m.enabled);
+  visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
+}
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
+  visit(required_field("trial", "its number"), m.trial);
+  visit(optional_field("token", "what to name in each later request"), m.token);
+  visit(optional_field("job", "its name"), m.job);
+  visit(required_field("state", "running, reached, missed, infeasible or lost"), m.state);
+  visit(required_field("stop", "it is to end"), m.stop);
+  visit(optional_field("verdict", "how it has ended, or is to end"), m.verdict);
+  visit(optional_field("why", "a sentence"), m.why);
+  visit(optional_field("recurrence", "the run's number"), m.recurrence);
+  visit(optional_field("attempt", "which try of that run"), m.attempt);
+  visit(optional_field("batch_size", "to run with; 0: of no job"), m.batch_size);
+  visit(optional_field("exploring", "to learn, not because it is thought best"), m.exploring);
+  visit(optional_field("epochs", "done").in("epochs"), m.epochs);
+  visit(optional_field("metric", "as last told"), m.metric);
+  visit(optional_field("cost_joules", "energy and time, by the job's eta").in("J"), m.cost_joules);
+  visit(optional_field("energy_joules", "used").in("J"), m.energy_joules);
+  visit(optional_field("time_seconds", "since its begin").in("s"), m.time_seconds);
+  visit(optional_field("epoch_cost_joules", "of an epoch, at the setting chosen").in("J"),
+        m.epoch_cost_joules);
+  visit(optional_field("stop_cost_joules", "where it is stopped").in("J"), m.stop_cost_joules);
+  visit(optional_field("gpus", "UUIDs, comma-separated"), m.gpus);
+  visit(optional_field("lease_seconds", "within which to say something").in("s"), m.lease_seconds);
+  visit(optional_field("knob", "what happens to it"), m.knob);
+  visit(optional_field("may_retry", "another try of the run is allowed"), m.may_retry);
+  visit(optional_field("began_unix_seconds", "when").in("s"), m.began_unix_seconds);
+  visit(optional_field("ended_unix_seconds", "when").in("s"), m.ended_unix_seconds);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobView> {
+  visit(required_field("spec", "the job"), m.spec);
+  visit(optional_field("uid", "whose"), m.uid);
+  visit(optional_field("trials", "how many"), m.trials);
+  visit(optional_field("recurrences", "runs"), m.recurrences);
+  visit(optional_field("reached", "runs that reached the target"), m.reached);
+  visit(optional_field("cheapest_joules", "a run that reached it, all its tries counted").in("J"),
+        m.cheapest_joules);
+  visit(optional_field("cheapest_batch_size", "that run's"), m.cheapest_batch_size);
+  visit(optional_field("running", "a trial"), m.running);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobAnswer> {
+  visit(optional_field("message", "what was done"), m.message);
+  visit(optional_field("job", "as it is known"), m.job);
+  visit(optional_field("history", "its newest trials, or those before one"), m.history);
+  visit(optional_field("more_before", "there are older ones: what to ask for next"), m.more_before);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobsAnswer> {
+  visit(required_field("jobs", "by name"), m.jobs);
+  visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
+}
+
+// --- one encoding of all of them -----------------------------------------------------------------
+
+using json_fields::Unknown;
+
+std::string request_text(const AnyRequest& request) {
+  return std::visit(
+      []<class Request>(const Request& one) {
+        Json out = {{"command", Request::kOperation}};
+        out.update(json_fields::object_of(one));
+        return json_text(out);
+      },
+      request);
+}
+
+namespace {
+
+// Calls visit(an empty request) for the operation of that name. Whether there is one.
+template <class Visit, class... Request>
+bool visit_request(std::string_view operation, Visit&& visit, const std::variant<Request...>*) {
+  const auto try_one = [&]<class One>(const One& one) {
+    if (operation != One::kOperation) return false;
+    visit(one);
+    return true;
+  };
+  return (try_one(Request{}) || ...);
+}
+template <class Visit>
+bool visit_request(std::string_view operation, Visit&& visit) {
+  return visit_request(operation, visit, static_cast<const AnyRequest*>(nullptr));
+}
+
+template <class... Request>
+std::string list_operations(const std::variant<Request...>*) {
+  const std::vector<const char*> names{Request::kOperation...};
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Result<AnyRequest> request_named(std::string_view operation, const Json& json) {
+  if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
+  Json fields = json;
+  fields.erase("command");
+  std::optional<Result<AnyRequest>> out;
+  visit_request(operation, [&]<class Request>(const Request&) {
+    auto request = json_fields::message_of<Request>(fields, Unknown::refused);
+    if (request.ok())
+      out = AnyRequest(*std::move(request));
+    else
+      out = std::move(request).error().with(std::string(operation));
+  });
+  if (out) return *std::move(out);
+  return Error{Errc::invalid_argument,
+               fmt::format("command '{}': allowed are {}", operation,
+                           list_operations(static_cast<const AnyRequest*>(nullptr)))};
+}
+
+Result<AnyRequest> parse_request(std::string_view text) {
+  const Json json = parse_json(text);
+  if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
+  const auto at = json.find("command");
+  return request_named(at != json.end() && at->is_string() ? at->get<std::string>() : "", json);
+}
+
+std::vector<FieldInfo> request_fields(std::string_view operation) {
+  std::vector<FieldInfo> out;
+  visit_request(operation, [&]<class Request>(const Request&) {
+    out = json_fields::describe_fields<Request>();
+  });
+  return out;
+}
+
+template <class Answer>
+Json answer_json(const Answer& answer) {
+  return json_fields::object_of(answer);
+}
+
+template <class Answer>
+Result<Answer> answer_of(const Json& json) {
+  auto out = json_fields::message_of<Answer>(json, Unknown::left_out);
+  if (out.ok()) return out;
+  return Error{Errc::bad_data, "the daemon's answer: " + out.error().message};
+}
+
+template <class Answer>
+std::vector<FieldInfo> answer_fields() {
+  return json_fields::describe_fields<Answer>();
+}
+
+template Json answer_json(const MessageAnswer&);
+template Json answer_json(const OutcomesAnswer&);
+template Json answer_json(const GpusAnswer&);
+template Json answer_json(const WindowNamed&);
+template Json answer_json(const WindowView&);
+template Json answer_json(const WindowsAnswer&);
+template Json answer_json(const AttributionPage&);
+template Json answer_json(const TrialView&);
+template Json answer_json(const JobAnswer&);
+template Json answer_json(const JobsAnswer&);
+template Result<OutcomesAnswer> answer_of(const Json&);
+template Result<GpusAnswer> answer_of(const Json&);
+template Result<WindowView> answer_of(const Json&);
+template Result<AttributionPage> answer_of(const Json&);
+template Result<TrialView> answer_of(const Json&);
+template Result<JobAnswer> answer_of(const Json&);
+template Result<JobsAnswer> answer_of(const Json&);
+template std::vector<FieldInfo> answer_fields<MessageAnswer>();
+template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
+template std::vector<FieldInfo> answer_fields<GpusAnswer>();
+template std::vector<FieldInfo> answer_fields<WindowNamed>();
+template std::vector<FieldInfo> answer_fields<WindowView>();
+template std::vector<FieldInfo> answer_fields<WindowsAnswer>();
+template std::vector<FieldInfo> answer_fields<AttributionPage>();
+template std::vector<FieldInfo> answer_fields<TrialView>();
+template std::vector<FieldInfo> answer_fields<JobAnswer>();
+template std::vector<FieldInfo> answer_fields<JobsAnswer>();
+
+}  // namespace derate

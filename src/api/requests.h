@@ -1,0 +1,278 @@
+// What others ask of a program that governs, and what they are answered: plain structs, and their
+// JSON. Whoever carries the text, it is the same; api/operations.h tells what each does.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/field_info.h"
+#include "base/result.h"
+#include "tune/job.h"
+
+namespace derate {
+
+// --- requests: one struct an operation -----------------------------------------------------------
+
+// GPUs are named by index, UUID or PCI bus id, comma-separated; empty: all.
+struct PolicySet {
+  static constexpr const char* kOperation = "policy-set";
+  std::string policy;            // empty: the configuration's
+  std::vector<std::string> set;  // NAME=VALUE
+  std::string gpus;
+  bool dry_run = false;
+  bool operator==(const PolicySet&) const = default;
+};
+struct Release {
+  static constexpr const char* kOperation = "release";
+  std::string gpus;
+  bool operator==(const Release&) const = default;
+};
+struct Pause {
+  static constexpr const char* kOperation = "pause";
+  bool operator==(const Pause&) const = default;
+};
+struct Resume {
+  static constexpr const char* kOperation = "resume";
+  bool operator==(const Resume&) const = default;
+};
+
+struct WindowBegin {
+  static constexpr const char* kOperation = "window-begin";
+  std::string name, gpus;
+  bool restart = false;  // one that is open
+  bool operator==(const WindowBegin&) const = default;
+};
+struct WindowEnd {
+  static constexpr const char* kOperation = "window-end";
+  std::string name;
+  bool wait = true;  // for a reading of the counter
+  bool operator==(const WindowEnd&) const = default;
+};
+struct WindowCancel {
+  static constexpr const char* kOperation = "window-cancel";
+  std::string name;
+  bool operator==(const WindowCancel&) const = default;
+};
+struct WindowList {
+  static constexpr const char* kOperation = "windows";
+  bool operator==(const WindowList&) const = default;
+};
+struct GpuList {
+  static constexpr const char* kOperation = "gpus";
+  bool operator==(const GpuList&) const = default;
+};
+struct AttributionRead {
+  static constexpr const char* kOperation = "attribution";
+  std::string after;  // a GPU's UUID: the ones after it; empty: the first
+  bool operator==(const AttributionRead&) const = default;
+};
+
+struct JobCreate {
+  static constexpr const char* kOperation = "tune-job-create";
+  JobSpec spec;
+  bool replace = false;  // another of that name, and its history, are forgotten
+  bool operator==(const JobCreate&) const = default;
+};
+struct JobShow {
+  static constexpr const char* kOperation = "tune-job-show";
+  std::string job;
+  std::optional<std::int64_t> before;  // a trial: the ones before it; empty: the newest
+  bool operator==(const JobShow&) const = default;
+};
+struct JobList {
+  static constexpr const char* kOperation = "tune-job-list";
+  std::string after;  // a job's name: the ones after it; empty: the first
+  bool operator==(const JobList&) const = default;
+};
+struct JobRemove {
+  static constexpr const char* kOperation = "tune-job-remove";
+  std::string job;
+  bool operator==(const JobRemove&) const = default;
+};
+struct TrialStart {
+  static constexpr const char* kOperation = "tune-trial-begin";
+  std::string job;   // empty: of none, only the knob is tuned
+  std::string gpus;  // empty: the only one
+  std::optional<std::int64_t> retry_of;
+  // Of no job; a job has its own.
+  std::string selector, knob, model;
+  bool operator==(const TrialStart&) const = default;
+};
+struct TrialReport {
+  static constexpr const char* kOperation = "tune-trial-report";
+  std::int64_t trial = 0;
+  std::string token;
+  std::optional<double> epoch, steps, metric;
+  bool operator==(const TrialReport&) const = default;
+};
+struct TrialEnd {
+  static constexpr const char* kOperation = "tune-trial-end";
+  std::int64_t trial = 0;
+  std::string token;
+  std::string outcome;  // missed, infeasible or lost; or as the verdict said
+  bool operator==(const TrialEnd&) const = default;
+};
+struct TrialRenew {
+  static constexpr const char* kOperation = "tune-trial-renew";
+  std::int64_t trial = 0;
+  std::string token;
+  bool operator==(const TrialRenew&) const = default;
+};
+
+using AnyRequest = std::variant<PolicySet, Release, Pause, Resume, GpuList, WindowBegin, WindowEnd,
+                                WindowCancel, WindowList, AttributionRead, JobCreate, JobShow,
+                                JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
+
+// The line of a request, without its end.
+std::string request_text(const AnyRequest& request);
+
+// The fields of that operation's request, which has "command" beside them. Errors:
+// invalid_argument, naming the field, its value and what is wanted: one of another type, out of its
+// range, or that is not listed is refused. "0" is not 0, and neither is all GPUs.
+Result<AnyRequest> request_named(std::string_view operation, const nlohmann::ordered_json& json);
+Result<AnyRequest> parse_request(std::string_view text);
+template <class Request>
+Result<Request> request_of(const nlohmann::ordered_json& json) {
+  return std::get<Request>(TRY(request_named(Request::kOperation, json)));
+}
+
+// --- answers: their fields beside ok -------------------------------------------------------------
+
+struct MessageAnswer {
+  std::string message;  // what was done
+  bool operator==(const MessageAnswer&) const = default;
+};
+
+// What a command did to one GPU.
+struct GpuOutcomeView {
+  int index = 0;
+  std::string uuid;
+  bool ok = false;
+  std::string message;  // what was done
+  std::string error, code;
+  std::optional<int> exit_code;
+  bool operator==(const GpuOutcomeView&) const = default;
+};
+// `ok` when all went well; message and error are the sentences of those that did and did not.
+struct OutcomesAnswer {
+  bool ok = true;
+  std::string message, error, code;
+  std::optional<int> exit_code;
+  std::vector<GpuOutcomeView> gpus;
+  bool operator==(const OutcomesAnswer&) const = default;
+};
+
+struct GpuView {
+  int index = 0;
+  std::string uuid, name;
+  bool operator==(const GpuView&) const = default;
+};
+struct GpusAnswer {
+  std::vector<GpuView> gpus;
+  bool operator==(const GpusAnswer&) const = default;
+};
+struct WindowNamed {
+  std::string name;
+  std::vector<GpuView> gpus;
+  bool operator==(const WindowNamed&) const = default;
+};
+
+struct WindowGpuView {
+  int index = 0;
+  std::string uuid;
+  std::optional<double> energy_joules, mean_power_watts;
+  std::string source;
+  double uncovered_seconds = 0;
+  std::optional<double> integrated_joules;
+  double integrated_uncovered_seconds = 0;
+  std::optional<double> integrated_to_counter_ratio;
+  std::optional<bool> agree;
+  int counter_resets = 0;
+  bool settled = false;
+  bool operator==(const WindowGpuView&) const = default;
+};
+struct WindowView {
+  std::string name;
+  double time_seconds = 0;
+  std::optional<double> energy_joules;
+  std::vector<WindowGpuView> gpus;
+  bool operator==(const WindowView&) const = default;
+};
+struct WindowsAnswer {
+  std::vector<WindowView> windows;
+  bool operator==(const WindowsAnswer&) const = default;
+};
+
+// A trial as its client is told of it, and as a job's history shows it.
+struct TrialView {
+  std::int64_t trial = 0;
+  std::string token;  // only where it has just begun
+  std::string job;
+  std::string state;
+  bool stop = false;  // a running one is to end
+  std::string verdict, why;
+  int recurrence = 0, attempt = 1;
+  int batch_size = 0;  // 0: of no job
+  bool exploring = false;
+  double epochs = 0;
+  std::optional<double> metric;
+  double cost_joules = 0;
+  std::optional<double> energy_joules;  // while it runs, and as it ends
+  std::optional<double> time_seconds;
+  std::optional<double> epoch_cost_joules, stop_cost_joules;
+  std::string gpus;  // UUIDs
+  double lease_seconds = 0;
+  std::string knob;  // what happens to it
+  bool may_retry = false;
+  std::optional<double> began_unix_seconds, ended_unix_seconds;
+  bool operator==(const TrialView&) const = default;
+};
+
+struct JobView {
+  JobSpec spec;
+  std::int64_t uid = 0;
+  std::int64_t trials = 0;
+  std::int64_t recurrences = 0, reached = 0;
+  std::optional<double> cheapest_joules;  // a run that reached the target, all its tries counted
+  std::optional<std::int64_t> cheapest_batch_size;
+  std::optional<std::int64_t> running;
+  bool operator==(const JobView&) const = default;
+};
+
+struct JobAnswer {
+  std::string message;
+  std::optional<JobView> job;
+  std::vector<TrialView> history;           // of one that is shown: its newest, or those before one
+  std::optional<std::int64_t> more_before;  // there are older ones: what to ask for next
+  bool operator==(const JobAnswer&) const = default;
+};
+struct JobsAnswer {
+  std::vector<JobView> jobs;
+  std::string more_after;  // there are more: what to ask for next
+  bool operator==(const JobsAnswer&) const = default;
+};
+
+// What an answer of attribution has beside ok; its GPUs are picture_json()'s (attrib).
+struct AttributionPage {
+  bool enabled = false;
+  std::string more_after;
+  bool operator==(const AttributionPage&) const = default;
+};
+
+template <class Answer>
+nlohmann::ordered_json answer_json(const Answer& answer);
+// What is unknown is left out: a newer daemon may say more. Errors: bad_data.
+template <class Answer>
+Result<Answer> answer_of(const nlohmann::ordered_json& json);
+
+// The fields in the order in which they are written; empty for an operation that there is not.
+std::vector<FieldInfo> request_fields(std::string_view operation);
+template <class Answer>
+std::vector<FieldInfo> answer_fields();
+
+}  // namespace derate

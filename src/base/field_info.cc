@@ -1,0 +1,33 @@
+#include "base/field_info.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace derate {
+
+std::string describe_range(double lowest, double highest) {
+  if (std::isfinite(lowest) && std::isfinite(highest))
+    return fmt::format("a number from {} to {}", lowest, highest);
+  if (std::isfinite(lowest)) return fmt::format("a number of at least {}", lowest);
+  if (std::isfinite(highest)) return fmt::format("a number of at most {}", highest);
+  return "a number";
+}
+
+std::string describe_type(const FieldInfo& field) {
+  switch (field.type) {
+    case FieldType::text:
+      return field.list ? "list of texts" : "text";
+    case FieldType::flag:
+      return field.list ? "list of booleans" : "boolean";
+    case FieldType::integer:
+      return field.list ? "list of integers" : "integer";
+    case FieldType::number:
+      return field.list ? "list of numbers" : "number";
+    case FieldType::object:
+      return field.list ? "list of objects" : "object";
+  }
+  return "";
+}
+
+}  // namespace derate

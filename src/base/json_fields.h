@@ -1,0 +1,282 @@
+// Plain structs as JSON objects: one declaration of a struct's fields writes it, reads it with
+// checks, and describes it. A struct is declared by a function that argument-dependent lookup
+// finds:
+//
+//   template <class M, class V>
+//   void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+//     visit(required_field("trial", "which"), m.trial);
+//     visit(optional_field("epoch", "how far it is").in("epochs").within(0, 1e9), m.epoch);
+//   }
+//
+// A value is a string, bool, int, int64_t, double, such a struct, or an optional or a vector of
+// these. What is empty is left out when it is written: a default that is not empty never is.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <concepts>
+#include <limits>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/field_info.h"
+#include "base/json.h"
+#include "base/result.h"
+
+namespace derate {
+
+template <class M, class Message>
+concept FieldsOf = std::is_same_v<std::remove_const_t<M>, Message>;
+
+struct JsonField {
+  const char* key;
+  const char* what;       // for people: a phrase
+  bool required = false;  // when it is read; when it is written it is always there
+  const char* unit = "";
+  double lowest = -std::numeric_limits<double>::infinity();
+  double highest = std::numeric_limits<double>::infinity();
+  bool checked = true;    // its range is checked here, not by whom it is for
+  bool nullable = false;  // one that is empty is null, not absent
+
+  constexpr JsonField in(const char* its_unit) const {
+    JsonField out = *this;
+    out.unit = its_unit;
+    return out;
+  }
+  // A number, or each number of a list.
+  constexpr JsonField within(double low, double high) const {
+    JsonField out = *this;
+    out.lowest = low;
+    out.highest = high;
+    return out;
+  }
+  constexpr JsonField or_null() const {
+    JsonField out = *this;
+    out.nullable = true;
+    return out;
+  }
+};
+
+constexpr JsonField required_field(const char* key, const char* what) { return {key, what, true}; }
+constexpr JsonField optional_field(const char* key, const char* what) { return {key, what}; }
+
+namespace json_fields {
+
+template <class T>
+constexpr bool kIsOptional = false;
+template <class T>
+constexpr bool kIsOptional<std::optional<T>> = true;
+template <class T>
+constexpr bool kIsVector = false;
+template <class T>
+constexpr bool kIsVector<std::vector<T>> = true;
+template <class T>
+concept Message =
+    std::is_class_v<T> && !std::is_same_v<T, std::string> && !kIsOptional<T> && !kIsVector<T>;
+template <class T>
+concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
+
+// --- writing -------------------------------------------------------------------------------------
+
+template <class M>
+Json object_of(const M& message);
+
+template <class T>
+Json json_of(const T& value) {
+  if constexpr (kIsOptional<T>) {
+    return value ? json_of(*value) : Json();
+  } else if constexpr (kIsVector<T>) {
+    Json out = Json::array();
+    for (const auto& each : value) out.push_back(json_of(each));
+    return out;
+  } else if constexpr (Message<T>) {
+    return object_of(value);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+bool is_empty(const T& value) {
+  if constexpr (kIsOptional<T>)
+    return !value.has_value();
+  else if constexpr (std::is_same_v<T, std::string>)
+    return value.empty();
+  else
+    return false;
+}
+
+// The texts that are read as something else than empty where they are absent.
+template <class M>
+std::set<std::string_view> texts_with_default() {
+  std::set<std::string_view> out;
+  const M absent{};
+  visit_fields(absent, [&](const JsonField& field, const auto& value) {
+    if constexpr (std::is_same_v<decltype(value), const std::string&>)
+      if (!value.empty()) out.insert(field.key);
+  });
+  return out;
+}
+
+template <class M>
+Json object_of(const M& message) {
+  static const auto kWritten = texts_with_default<M>();
+  Json out = Json::object();
+  visit_fields(message, [&](const JsonField& field, const auto& value) {
+    if (field.required || field.nullable || !is_empty(value) || kWritten.contains(field.key))
+      out[field.key] = json_of(value);
+  });
+  return out;
+}
+
+// --- reading -------------------------------------------------------------------------------------
+
+enum class Unknown : std::uint8_t { refused, left_out };
+
+template <class M>
+Result<M> message_of(const Json& json, Unknown unknown);
+
+inline Error wanted(const char* key, const Json& value, const std::string& what) {
+  constexpr std::size_t kShown = 40;
+  std::string shown = json_text(value);
+  if (shown.size() > kShown) shown = shown.substr(0, kShown) + "...";
+  return {Errc::invalid_argument, fmt::format("{} {}: wanted {}", key, shown, what)};
+}
+
+template <Number T>
+Result<void> check_range(const JsonField& field, const Json& json, T value) {
+  const auto number = static_cast<double>(value);
+  if (!field.checked || (number >= field.lowest && number <= field.highest)) return {};
+  return wanted(field.key, json, describe_range(field.lowest, field.highest));
+}
+
+inline Result<void> read(const JsonField& field, const Json& json, std::string& out, Unknown) {
+  if (!json.is_string()) return wanted(field.key, json, "a text");
+  out = json.get<std::string>();
+  return {};
+}
+inline Result<void> read(const JsonField& field, const Json& json, bool& out, Unknown) {
+  if (!json.is_boolean()) return wanted(field.key, json, "true or false");
+  out = json.get<bool>();
+  return {};
+}
+inline Result<void> read(const JsonField& field, const Json& json, std::int64_t& out, Unknown) {
+  const bool large = json.is_number_unsigned() &&
+                     json.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max();
+  if (!json.is_number_integer() || large) return wanted(field.key, json, "an integer");
+  out = json.get<std::int64_t>();
+  return check_range(field, json, out);
+}
+inline Result<void> read(const JsonField& field, const Json& json, int& out, Unknown unknown) {
+  std::int64_t value = 0;
+  TRY(read(field, json, value, unknown));
+  if (value != static_cast<int>(value)) return wanted(field.key, json, "an integer of 32 bits");
+  out = static_cast<int>(value);
+  return {};
+}
+inline Result<void> read(const JsonField& field, const Json& json, double& out, Unknown) {
+  if (!json.is_number()) return wanted(field.key, json, "a number");
+  out = json.get<double>();
+  return check_range(field, json, out);
+}
+template <Message M>
+Result<void> read(const JsonField& field, const Json& json, M& out, Unknown unknown) {
+  out = TRY(message_of<M>(json, unknown).with(field.key));
+  return {};
+}
+template <class T>
+Result<void> read(const JsonField& field, const Json& json, std::optional<T>& out,
+                  Unknown unknown) {
+  if (field.nullable && json.is_null()) {
+    out.reset();
+    return {};
+  }
+  return read(field, json, out.emplace(), unknown);
+}
+template <class T>
+Result<void> read(const JsonField& field, const Json& json, std::vector<T>& out, Unknown unknown) {
+  if (!json.is_array()) return wanted(field.key, json, "a list");
+  out.clear();
+  for (const Json& each : json) TRY(read(field, each, out.emplace_back(), unknown));
+  return {};
+}
+
+template <class M>
+Result<M> message_of(const Json& json, Unknown unknown) {
+  if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
+  M out;
+  Result<void> good;
+  std::vector<std::string> known;
+  visit_fields(out, [&](const JsonField& field, auto& value) {
+    known.push_back(field.key);
+    if (!good.ok()) return;
+    const auto at = json.find(field.key);
+    if (at != json.end())
+      good = read(field, *at, value, unknown);
+    else if (field.required)
+      good = Error{Errc::invalid_argument, fmt::format("{}: is missing", field.key)};
+  });
+  TRY(std::move(good));
+  if (unknown == Unknown::left_out) return out;
+  for (const auto& [key, value] : json.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      return Error{Errc::invalid_argument,
+                   fmt::format("unknown field '{}'; there are {}", key,
+                               known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")))};
+  return out;
+}
+
+// --- describing ----------------------------------------------------------------------------------
+
+template <class M>
+std::vector<FieldInfo> describe_fields();
+
+template <class T>
+void describe_type(FieldInfo& out, const T& absent) {
+  if constexpr (kIsOptional<T>) {
+    describe_type(out, typename T::value_type{});
+    out.absent.clear();
+  } else if constexpr (kIsVector<T>) {
+    describe_type(out, typename T::value_type{});
+    out.list = true;
+    out.absent.clear();
+  } else if constexpr (Message<T>) {
+    out.type = FieldType::object;
+    out.fields = describe_fields<T>();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    out.type = FieldType::text;
+    out.absent = absent;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    out.type = FieldType::flag;
+    out.absent = absent ? "true" : "false";
+  } else {
+    out.type = std::is_integral_v<T> ? FieldType::integer : FieldType::number;
+    out.absent = fmt::format("{}", absent);
+  }
+}
+
+template <class M>
+std::vector<FieldInfo> describe_fields() {
+  std::vector<FieldInfo> out;
+  const M absent{};
+  visit_fields(absent, [&](const JsonField& field, const auto& value) {
+    FieldInfo info{.key = field.key, .what = field.what, .unit = field.unit};
+    info.required = field.required;
+    info.nullable = field.nullable;
+    describe_type(info, value);
+    if (field.required) info.absent.clear();
+    const bool number = info.type == FieldType::integer || info.type == FieldType::number;
+    if (number && field.lowest > -1e300) info.lowest = field.lowest;
+    if (number && field.highest < 1e300) info.highest = field.highest;
+    out.push_back(std::move(info));
+  });
+  return out;
+}
+
+}  // namespace json_fields
+}  // namespace derate

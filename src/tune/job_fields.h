@@ -1,0 +1,20 @@
+// The fields of a job's spec as JSON, for those who put it into messages.
+#pragma once
+
+#include "base/json_fields.h"
+#include "tune/job.h"
+
+namespace derate {
+
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobSpec> {
+  visit_job_spec(m, [&](const JobField& field, auto& value) {
+    JsonField out{field.key, field.summary, field.required};
+    out.lowest = field.lowest;
+    out.highest = field.highest;
+    out.checked = false;  // check_job() does, which knows the other fields
+    visit(out, value);
+  });
+}
+
+}  // namespace derate
