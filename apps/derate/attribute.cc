@@ -123,8 +123,7 @@ class DirectFeed final : public Feed {
     auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, TRY(open_gpus(options, clock))));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
-    const auto tell = [](const std::string& text) { tell_line("derate", text); };
-    out->begin(machine_tenant_resolver(settings.pod_resources, tell),
+    out->begin(machine_tenant_resolver(settings.pod_resources, out->log_),
                {how, from_seconds(options.interval_s)});
     return out;
   }
@@ -164,10 +163,10 @@ class DirectFeed final : public Feed {
 
   void begin(ResolveTenants namer, AttributionService::Rules rules) {
     AttributionService::Options how{.name = std::move(namer)};
-    how.tell = [this](const std::string& text) {
-      tell_line("derate", text);
-      failed_.push_back(text);
-    };
+    how.log = Log([this](const LogRecord& record) {
+      log_.write(record);
+      failed_.push_back(record.text);
+    });
     how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
                       const ClockSummary& watched) {
       if (ticks_) ticks_->add(gpu, tenancy, names, watched);
@@ -181,6 +180,7 @@ class DirectFeed final : public Feed {
 
   Clock& clock_;
   OpenGpus gpus_;
+  Log log_ = program_log("derate");
   std::optional<TicksFile> ticks_;
   std::unique_ptr<AttributionService> desk_;
   std::vector<AttributionService::Gpu> seats_;

@@ -33,6 +33,7 @@ Result<int> run_verb(const RestoreOptions& options) {
   RestoreRequest request{.open = open_to_restore, .gpus = options.gpus, .why = "asked to"};
   request.who = fmt::format("derate restore, pid {}", ::getpid());
   request.wait = from_seconds(options.wait_s);
+  request.log = program_log("derate");
   const auto rows = TRY(restore_left(request, clock));
   print_rows(rows, options.json);
   return exit_code_of(rows);

@@ -83,11 +83,11 @@ int wait_ungoverned(RunSession& session, Child& child, GuardLink* link) {
 }
 
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
-                         const std::optional<RunAs>& as, GuardLink* link) {
-  RunSession session;
+                         const std::optional<RunAs>& as, GuardLink* link, const Log& log) {
+  RunSession session{.log = log};
   TRY(prepare(session, options, tuning, link));
   const Defer at_the_latest([&] { give_back(session); });
-  StateFile state(session.clock, "run");
+  StateFile state(session.clock, "run", log);
   listen_for_beats(session);
   watch_signals();
   const Instant begin = session.clock.now();
@@ -98,36 +98,36 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
     how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
   auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
-    tell(started.message);
+    log.error(started.message);
     return started.exit_code;
   }
   session.desk->command(started.child->pid());
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
-    tell(code.error().message + "; governing ends, the command goes on");
+    log.error(code.error().message + "; governing ends, the command goes on");
     return wait_ungoverned(session, *started.child, link);
   }
   const auto promised = session.work;  // while it was there
   // From here on nothing costs the command its exit code.
-  if (const auto last = tick(session, state, true); !last.ok()) tell(last.error().message);
+  if (const auto last = tick(session, state, true); !last.ok()) log.warning(last.error().message);
   session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);
   if (const auto reported = report(session, options, *code, time); !reported.ok())
-    tell(reported.error().message);
+    log.error(reported.error().message);
   return *code;
 }
 
 // Prints why Derate itself failed; the code that env(1) has for that.
-int run_failed(const Error& error) {
-  tell(error.message);
+int run_failed(const Error& error, const Log& log) {
+  log.error(error.message);
   return exit_code::kRunFailed;
 }
 
 // Governs real GPUs in a worker process, so that whatever ends it, its guard restores them.
 Result<int> run_under_guard(const RunOptions& options, const std::optional<TuningPlan>& tuning,
-                            const std::optional<RunAs>& as) {
+                            const std::optional<RunAs>& as, const Log& log) {
   TRY(make_run_directory());
   TRY(check_state_directory());
   GuardOptions guard{
@@ -135,17 +135,17 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
   GuardHooks hooks;
   hooks.work = [&](GuardLink& link) {
     return run_outermost("derate", [&] {
-      const auto code = run_governed(options, tuning, as, &link);
+      const auto code = run_governed(options, tuning, as, &link, log);
       const auto shown = finish_output();
-      if (!code.ok()) return run_failed(code.error());
-      return *code == 0 && !shown.ok() ? run_failed(shown.error()) : *code;
+      if (!code.ok()) return run_failed(code.error(), log);
+      return *code == 0 && !shown.ok() ? run_failed(shown.error(), log) : *code;
     });
   };
   hooks.left_over = left_by;
-  hooks.restore = [](const std::string& uuid) {
-    return restore_process(uuid, open_to_restore, "derate run's guard", "the worker is gone");
+  hooks.restore = [&log](const std::string& uuid) {
+    return restore_process(uuid, open_to_restore, "derate run's guard", "the worker is gone", log);
   };
-  hooks.tell = tell;
+  hooks.log = log;
   SystemClock clock;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   return outcome.child_lost ? exit_code::kRunFailed : outcome.exit_code;
@@ -159,14 +159,15 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
 }  // namespace
 
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
+  const Log log = program_log("derate");
   const auto real = writes_to_real_gpus(options);
-  if (!real.ok()) return run_failed(real.error());
+  if (!real.ok()) return run_failed(real.error(), log);
   // Before any GPU is taken: the users' database may keep us waiting.
   const auto as = options.as_root ? Result<std::optional<RunAs>>(std::nullopt) : user_behind_sudo();
-  if (!as.ok()) return run_failed(as.error());
-  const auto code =
-      *real ? run_under_guard(options, tuning, *as) : run_governed(options, tuning, *as, nullptr);
-  return code.ok() ? *code : run_failed(code.error());
+  if (!as.ok()) return run_failed(as.error(), log);
+  const auto code = *real ? run_under_guard(options, tuning, *as, log)
+                          : run_governed(options, tuning, *as, nullptr, log);
+  return code.ok() ? *code : run_failed(code.error(), log);
 }
 
 Result<int> run_verb(const RunOptions& options) { return run_command(options, {}); }

@@ -7,7 +7,6 @@
 #include <cstdio>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "run_command.h"
@@ -40,14 +39,16 @@ Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
 }
 
 // Who may not keep models does without.
-void tell_of_models(const Error& error) {
-  if (error.code != Errc::no_permission) tell("models of work: " + error.message);
+SqliteModelCache::Tell log_of_models(const Log& log) {
+  return [log](const Error& error) {
+    if (error.code != Errc::no_permission) log.warning("models of work: " + error.message);
+  };
 }
 
 // None in a folder that another user could have put there.
-ModelFiles files_of_models() {
+ModelFiles files_of_models(const Log& log) {
   if (const auto state = check_state_directory(); !state.ok()) {
-    tell("models of work: " + state.error().message);
+    log.warning("models of work: " + state.error().message);
     return {};
   }
   return {model_file(), simulated_model_file()};
@@ -56,7 +57,7 @@ ModelFiles files_of_models() {
 // `link` is null where nothing real is written: simulated GPUs, dry runs.
 FleetOptions fleet_options(RunSession& session, GuardLink* link) {
   FleetOptions out{.owner = kRunOwner, .life = current_boot(), .run_folder = run_directory()};
-  out.tell = tell;
+  out.log = session.log;
   out.models = &*session.models;
   out.every_round = true;
   if (link == nullptr) return out;
@@ -129,17 +130,15 @@ GpuSummary summary_of(RunSession& session, std::size_t at) {
 
 }  // namespace
 
-void tell(const std::string& text) { tell_line("derate", text); }
-
 void give_back(RunSession& session) {
   if (!session.fleet || std::exchange(session.given_back, true)) return;
   const auto restored = session.fleet->restore("the run has ended");
-  if (!restored.ok()) tell("not restored: " + restored.error().message);
+  if (!restored.ok()) session.log.error("not restored: " + restored.error().message);
 }
 
 void listen_for_beats(RunSession& session) {
   WorkloadTracker::Options how;
-  how.tell = tell;
+  how.log = session.log;
   session.desk.emplace(session.clock, how);
   session.desk->list_every(from_seconds(session.fleet->settings().processes_every_s));
   session.desk->rules(session.fleet->settings());
@@ -148,7 +147,7 @@ void listen_for_beats(RunSession& session) {
   if (auto server = beat_server(session.clock); server.ok())
     session.beats = *std::move(server);
   else
-    tell("no heartbeats: " + server.error().message);
+    session.log.warning("no heartbeats: " + server.error().message);
 }
 
 Result<void> prepare(RunSession& session, const RunOptions& options,
@@ -161,7 +160,7 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
   // Told before a GPU is opened.
   if (!session.tuned) session.policy = TRY(choose_policy(options.policy, settings));
   OpenGpus opened = TRY(open_gpus(session, settings, options, link));
-  session.models.emplace(files_of_models(), session.clock, tell_of_models);
+  session.models.emplace(files_of_models(session.log), session.clock, log_of_models(session.log));
   settings.govern = false;  // these are governed for the command alone
   session.fleet.emplace(fleet_options(session, link), settings, session.clock);
   session.fleet->open(std::move(opened));

@@ -22,11 +22,10 @@ namespace derate::cli {
 
 // In leases, journals and the audit log.
 inline constexpr const char* kRunOwner = "derate run";
-// A line of standard error.
-void tell(const std::string& text);
 
 // Everything that lives while the command runs.
 struct RunSession {
+  Log log;
   SystemClock clock;
   ChosenPolicy policy;
   bool tuned = false;  // in place of the policy
@@ -61,7 +60,7 @@ void start_simulated_work(RunSession& session);
 Result<void> tick(RunSession& session, StateFile& state, bool everything);
 // For `derate status`, each second: a state that is older is nobody's.
 void publish(const RunSession& session, StateFile& state);
-// Gives everything back, once; what could not be is told.
+// Gives everything back, once; what could not be is logged.
 void give_back(RunSession& session);
 // What came of it, where the options want it. Errors: it could not be written there.
 Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time);

@@ -2,6 +2,7 @@
 // has the GPUs, is its child.
 #include <fmt/format.h>
 #include <systemd/sd-daemon.h>
+#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,6 +15,7 @@
 
 #include "apps/common/open_gpus.h"
 #include "base/exit_code.h"
+#include "base/journald.h"
 #include "base/log.h"
 #include "base/outermost.h"
 #include "base/text.h"
@@ -37,9 +39,7 @@ struct DaemonOptions {
   double silence_s = 10, restore_s = 10;
 };
 
-void tell(const std::string& text) { tell_line("derated", text); }
-
-WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
+WorkerOptions worker_options(const Settings& settings, GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
   out.fleet.journal = Journal(journal_directory());
   out.fleet.life = current_boot();
@@ -51,9 +51,9 @@ WorkerOptions worker_options(const Settings& settings, GuardLink& link) {
   };
   out.fleet.leases = {[&link](const std::string& uuid) { return link.lease(uuid); },
                       [&link](const std::string& uuid) { link.release(uuid); }};
-  out.fleet.tell = tell;
+  out.fleet.log = log;
   out.tune_file = tune_file();
-  out.attribution.name = machine_tenant_resolver(settings.pod_resources, tell);
+  out.attribution.name = machine_tenant_resolver(settings.pod_resources, log);
   out.attribution.file = usage_file();
   return out;
 }
@@ -66,27 +66,27 @@ Result<Records> open_records(const std::string& path) {
   return Records(TRY(RecordsFile::create(path, Instant{})));
 }
 
-void note_records(WorkerOptions& worker, Records& records) {
+void note_records(WorkerOptions& worker, Records& records, const Log& log) {
   if (!records) return;
-  worker.sinks.push_back([&records, failed = false](const GpuRecord& each) mutable {
+  worker.sinks.push_back([&records, log, failed = false](const GpuRecord& each) mutable {
     const auto written = records->add(each.record);
-    if (!written.ok() && !std::exchange(failed, true)) tell(written.error().message);
+    if (!written.ok() && !std::exchange(failed, true)) log.error(written.error().message);
   });
 }
 
 // Without it everything goes on but heartbeats.
-std::unique_ptr<BeatServer> listen_for_beats(Clock& clock) {
+std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const Log& log) {
   auto server = BeatServer::create(beat_socket(), clock);
   if (server.ok()) return *std::move(server);
-  tell("no heartbeats: " + server.error().message);
+  log.warning("no heartbeats: " + server.error().message);
   return nullptr;
 }
 
 // Without it everything goes on but what programs ask (docs/energy.md).
-std::unique_ptr<ControlServer> listen_to_programs(Clock& clock) {
+std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) {
   auto server = ControlServer::create(client_socket(), clock, Audience::everyone);
   if (server.ok()) return *std::move(server);
-  tell("no client socket: " + server.error().message);
+  log.warning("no client socket: " + server.error().message);
   return nullptr;
 }
 
@@ -108,31 +108,32 @@ std::vector<PollSource> poll_sources(Worker& worker, ControlServer& commands, Be
 }
 
 // A bad file keeps what is in force.
-void reload(Worker& worker, const std::string& config) {
+void reload(Worker& worker, const std::string& config, const Log& log) {
   auto settings = load_settings(config);
   if (settings.ok()) {
     worker.reload(*settings);
-    tell("the configuration is reloaded");
+    log.info("the configuration is reloaded");
   } else {
-    tell("the old configuration stays: " + settings.error().message);
+    log.error("the old configuration stays: " + settings.error().message);
   }
 }
 
-Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link) {
+Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link,
+                                const Log& log) {
   SystemClock clock;
   const Settings settings = TRY(load_settings(options.config));
   const auto commands = TRY(ControlServer::create(control_socket(), clock));
-  const auto beats = listen_for_beats(clock);
-  const auto programs = listen_to_programs(clock);
-  WorkerOptions how = worker_options(settings, link);
-  note_records(how, records);
+  const auto beats = listen_for_beats(clock, log);
+  const auto programs = listen_to_programs(clock, log);
+  WorkerOptions how = worker_options(settings, link, log);
+  note_records(how, records, log);
   Worker worker(std::move(how), settings, clock);
   const std::vector<PollSource> ears = poll_sources(worker, *commands, beats.get(), programs.get());
   bool ready = false;
   while (!link.guard_gone()) {
     const int signal = take_stop_signal();
     if (signal == SIGHUP)
-      reload(worker, options.config);
+      reload(worker, options.config, log);
     else if (signal != 0)
       break;
     TRY(worker.step());
@@ -143,15 +144,15 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
     if (programs != nullptr) worker.clients().serve(*programs);
     listen_until(ears, clock, std::min(worker.next_due(), clock.now() + link.beat_every()));
   }
-  if (link.guard_gone()) tell("the guard is gone: giving everything back");
+  if (link.guard_gone()) log.error("the guard is gone: giving everything back");
   return worker.stop();
 }
 
-int work(const DaemonOptions& options, Records& records, GuardLink& link) {
+int work(const DaemonOptions& options, Records& records, GuardLink& link, const Log& log) {
   watch_signals();
-  const auto done = work_until_stopped(options, records, link);
+  const auto done = work_until_stopped(options, records, link, log);
   if (done.ok()) return exit_code::kOk;
-  tell(done.error().message);
+  log.error(done.error().message);
   return exit_code_of(done.error().code);
 }
 
@@ -162,21 +163,24 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
   request.who = fmt::format("derated's guard, pid {}", ::getpid());
   request.patience = guard.restore_time;
   request.alive = hooks.alive;
+  request.log = hooks.log;
   const auto all = restore_left(request, clock);
   if (!all.ok()) {
-    tell(all.error().message);
+    hooks.log.error(all.error().message);
     return exit_code_of(all.error().code);
   }
   for (const auto& [uuid, outcome, detail] : *all)
-    tell(outcome == Restored::Outcome::restored
-             ? fmt::format("{}: restored what an earlier process left: {}", uuid, detail)
-             : fmt::format("{}: a journal is left: {}", uuid, detail));
+    if (outcome == Restored::Outcome::restored)
+      hooks.log.info(fmt::format("{}: restored what an earlier process left: {}", uuid, detail),
+                     {{"gpu", uuid}});
+    else
+      hooks.log.warning(fmt::format("{}: a journal is left: {}", uuid, detail), {{"gpu", uuid}});
   const int code = exit_code_of(*all);
   // What a governor that lives has is its own to give back.
   return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
 }
 
-Result<int> run_daemon(const DaemonOptions& options) {
+Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
   TRY(make_run_directory());
   TRY(check_state_directory());
@@ -193,20 +197,20 @@ Result<int> run_daemon(const DaemonOptions& options) {
   GuardHooks hooks;
   auto records = TRY(open_records(options.records));
   hooks.work = [&](GuardLink& link) {
-    return run_outermost("derated", [&] { return work(options, records, link); });
+    return run_outermost("derated", [&] { return work(options, records, link, log); });
   };
   hooks.left_over = left_by;
-  hooks.restore = [](const std::string& uuid) {
-    return restore_process(uuid, open_to_restore, "derated's guard", "the worker is gone");
+  hooks.restore = [&log](const std::string& uuid) {
+    return restore_process(uuid, open_to_restore, "derated's guard", "the worker is gone", log);
   };
   hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
   bool ready = false;
-  hooks.ready = [&ready] {
+  hooks.ready = [&ready, &log] {
     ready = true;
     ::sd_notify(0, "READY=1");
-    tell("ready");
+    log.info("ready");
   };
-  hooks.tell = tell;
+  hooks.log = log;
   SystemClock clock;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   int code = outcome.exit_code;
@@ -246,15 +250,16 @@ int main_of(int argc, char** argv) {
     write_text(stderr, complaint.str());
     return code == 0 ? exit_code::kOk : exit_code::kUsage;
   }
+  const Log log = program_log("derated", journald_writer("derated", ::sd_journal_sendv));
   if (check) {
     const auto settings = load_settings(options.config);
     if (settings.ok()) return exit_code::kOk;
-    tell(settings.error().message);
+    log.error(settings.error().message);
     return exit_code_of(settings.error().code);
   }
-  const auto code = run_daemon(options);
+  const auto code = run_daemon(options, log);
   if (code.ok()) return *code;
-  tell(code.error().message);
+  log.error(code.error().message);
   return exit_code_of(code.error().code);
 }
 

@@ -23,8 +23,8 @@ TuneRules tune_rules(const Settings& settings) {
 }
 
 template <class Options>
-Options told_by(const WorkerOptions& all, Options options) {
-  options.tell = all.fleet.tell;
+Options logging_to(const WorkerOptions& all, Options options) {
+  options.log = all.fleet.log;
   return options;
 }
 
@@ -47,23 +47,24 @@ TuneGpu tune_gpu(const Capability& capability) {
 }  // namespace
 
 Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
-    : tell_(options.fleet.tell),
+    : log_(options.fleet.log),
       clock_(clock),
-      state_(clock, "derated", options.state_file),
-      models_(options.models, clock,
-              [tell = tell_](const Error& error) { tell("models of work: " + error.message); }),
+      state_(clock, "derated", log_, options.state_file),
+      models_(
+          options.models, clock,
+          [log = log_](const Error& error) { log.warning("models of work: " + error.message); }),
       fleet_(with_models(options.fleet, models_), settings, clock),
-      commands_(clock, fleet_, operators_, tell_),
-      work_(clock, told_by(options, options.desk)),
+      commands_(clock, fleet_, operators_, log_),
+      work_(clock, logging_to(options, options.desk)),
       energy_(clock, clients_, held_for(settings)),
       tune_(clock, clients_, energy_,
             {.file = options.tune_file,
              .rules = tune_rules(settings),
-             .tell = tell_,
+             .log = log_,
              .works_on = [this](const std::string& gpu,
                                 std::uint32_t uid) { return work_.works_on(gpu, uid); },
              .gpus = &fleet_}),
-      attribution_(clock, told_by(options, options.attribution), std::nullopt),
+      attribution_(clock, logging_to(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });
   clients_.add<AttributionRead>([this](const AttributionRead& request, const Peer&) {
@@ -96,7 +97,7 @@ Result<void> Worker::step() {
   obey();
   if (auto opened = fleet_.poll_opening(); !opened.ok()) {
     if (fleet_.changes() == 0) return opened;  // at the start
-    tell_("cannot open the GPUs: " + opened.error().message);
+    log_.error("cannot open the GPUs: " + opened.error().message);
   }
   take_changes();
   if (fleet_.is_open()) round();

@@ -30,7 +30,7 @@ struct WorkerOptions {
   std::string state_file;
   ModelFiles models = {};
   std::string tune_file = {};                    // of jobs that recur; empty: they are not kept
-  WorkloadTracker::Options desk = {};            // its `tell` is the fleet's
+  WorkloadTracker::Options desk = {};            // its log is the fleet's
   AttributionService::Options attribution = {};  // without a namer nothing is attributed
   std::vector<RecordSink> sinks = {};            // beside those of the services
 };
@@ -73,7 +73,7 @@ class Worker {
   enum class Figures : std::uint8_t { as_before, counted_anew };
   void take_snapshot(Figures loop);
 
-  std::function<void(const std::string& text)> tell_;
+  Log log_;
   Clock& clock_;
   StateFile state_;
   ModelCacheProvider models_;  // outlives the fleet's policies

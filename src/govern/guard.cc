@@ -199,7 +199,8 @@ void Guard::reap_worker() {
 }
 
 void Guard::kill_worker(const std::string& why) {
-  hooks_.tell(fmt::format("the worker (pid {}) {}: killing it", worker_, why));
+  hooks_.log.error(fmt::format("the worker (pid {}) {}: killing it", worker_, why),
+                   {{"pid", worker_}});
   ::kill(worker_, SIGKILL);
   killed_at_ = clock_.now();
 }
@@ -229,6 +230,7 @@ void Guard::answer_lease(const Message& request) {
   if (!lease.ok()) {
     reply.number = static_cast<std::int32_t>(lease.error().code);
     put(reply.text, lease.error().message);
+    hooks_.log.debug("no lease: " + lease.error().message, {{"gpu", uuid}});
   }
   // A lease that the worker does not hear of is none.
   if (send(link_.get(), reply, lease.ok() ? lease->get() : -1) && lease.ok())
@@ -272,7 +274,9 @@ void Guard::supervise() {
     if (killed_at_) {
       // A driver call that cannot be killed: its process will never go, its GPUs cannot wait.
       if (now - *killed_at_ > kDeathTime) {
-        hooks_.tell(fmt::format("the worker (pid {}) does not die: going on without it", worker_));
+        hooks_.log.error(
+            fmt::format("the worker (pid {}) does not die: going on without it", worker_),
+            {{"pid", worker_}});
         return;
       }
     } else if (now - last_beat_ > options_.silence) {
@@ -294,8 +298,9 @@ void Guard::restore_what_is_left() {
   const auto list = [](const std::vector<std::string>& uuids) {
     return uuids.empty() ? "none" : fmt::format("{}", fmt::join(uuids, ", "));
   };
-  hooks_.tell(fmt::format("restored after the worker's end: {}; not restored: {}",
-                          list(done.restored), list(done.not_restored)));
+  const std::string text = fmt::format("restored after the worker's end: {}; not restored: {}",
+                                       list(done.restored), list(done.not_restored));
+  done.not_restored.empty() ? hooks_.log.warning(text) : hooks_.log.error(text);
   outcome_.restored = std::move(done.restored);
   outcome_.not_restored = std::move(done.not_restored);
 }
@@ -323,7 +328,8 @@ void Guard::wait_for_adopted() {
     if (dead == adopted_) outcome_.exit_code = code_of_status(status);
     if (dead != 0) return;
     if (!std::exchange(told, true))
-      hooks_.tell(fmt::format("governing has ended; the command (pid {}) goes on", adopted_));
+      hooks_.log.warning(fmt::format("governing has ended; the command (pid {}) goes on", adopted_),
+                         {{"pid", adopted_}});
     signalfd_siginfo info{};
     if (wait_for(signals_.get(), 500) && ::read(signals_.get(), &info, sizeof info) > 0 &&
         info.ssi_signo != SIGCHLD && info.ssi_code != SI_KERNEL)
@@ -340,8 +346,9 @@ Result<GuardOutcome> Guard::run() {
   outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
   outcome_.worker_failed = killed;
   if (killed)
-    hooks_.tell(fmt::format("the worker (pid {}) was killed by signal {}", worker_,
-                            outcome_.exit_code - 128));
+    hooks_.log.error(fmt::format("the worker (pid {}) was killed by signal {}", worker_,
+                                 outcome_.exit_code - 128),
+                     {{"pid", worker_}});
   if (killed && adopted_ <= 0) adopted_ = inherited_child(worker_);  // before any restorer is one
   restore_what_is_left();
   leases_.clear();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -85,8 +86,7 @@ struct GuardHooks {
   // In the guard: each time around its loop, at least once a second.
   std::function<void()> alive = [] {};
   std::function<void()> ready = [] {};
-  // In the guard: for the log.
-  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  Log log = {};  // of the guard itself
 };
 
 struct GuardOutcome {

@@ -38,7 +38,7 @@ class GuardTest : public testing::Test {
     options.silence = 500ms;
     hooks.left_over = [](pid_t) { return std::vector<std::string>{"GPU-1", "GPU-2"}; };
     hooks.restore = [this](const std::string& uuid) { return note("restored " + uuid); };
-    hooks.tell = [this](const std::string& text) { note(text); };
+    hooks.log = Log([this](const LogRecord& record) { note(record.text); });
   }
   ~GuardTest() override { std::filesystem::remove_all(folder); }
 

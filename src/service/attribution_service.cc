@@ -11,8 +11,8 @@ namespace derate {
 namespace {
 
 constexpr Duration kTidyEvery = std::chrono::hours(1);
-// Readings that fail now and then are told of as seldom as those that always do.
-constexpr Duration kTellEvery = std::chrono::minutes(10);
+// Readings that fail now and then are logged as seldom as those that always do.
+constexpr Duration kLogEvery = std::chrono::minutes(10);
 
 }  // namespace
 
@@ -33,7 +33,7 @@ AttributionService::AttributionService(Clock& clock, Options options, std::optio
       aside_(options_.where) {
   if (!options_.file.empty())
     store_ = std::make_shared<UsageStore>(
-        options_.file, [tell = options_.tell](const Error& error) { tell(error.message); });
+        options_.file, [log = options_.log](const Error& error) { log.warning(error.message); });
 }
 
 void AttributionService::rules(std::optional<Rules> rules) {
@@ -80,10 +80,11 @@ void AttributionService::collect(Seat& seat, const Gpu& gpu) {
   if (!answer->ok()) {
     seat.picture.reset();
     seat.gpu.failed(answer->error().message);
-    if (seat.told && clock_.now() - *seat.told < kTellEvery) return;
-    seat.told = clock_.now();
-    options_.tell(
-        fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message));
+    if (seat.logged && clock_.now() - *seat.logged < kLogEvery) return;
+    seat.logged = clock_.now();
+    options_.log.warning(
+        fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message),
+        {{"gpu", seat.gpu.id().uuid}});
     return;
   }
   seat.read = **std::move(answer);
@@ -169,7 +170,7 @@ void AttributionService::collect_written() {
   const bool failed = !written.ok();
   if (failed) pending_.add(std::move(*rows));
   if (failed && !write_failed_)
-    options_.tell("what was used is not kept: " + written.error().message);
+    options_.log.error("what was used is not kept: " + written.error().message);
   write_failed_ = failed;
 }
 

@@ -14,6 +14,7 @@
 #include "attrib/gpu_attribution.h"
 #include "base/background_worker.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "config/settings.h"
 #include "core/tenant_names.h"
 #include "device/telemetry_source.h"
@@ -26,7 +27,7 @@ class AttributionService {
   struct Options {
     ResolveTenants name;
     std::string file = {};  // of what was used; empty: it is not kept
-    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    Log log = {};
     // Each reading with its names and what was watched before it, before it is split.
     std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
                        const ClockSummary& watched)>
@@ -76,7 +77,7 @@ class AttributionService {
     bool reading = false;
     std::optional<Tenancy> read;
     std::future<TenantNames> names;                     // of `read`
-    std::optional<Instant> told;                        // that readings fail
+    std::optional<Instant> logged;                      // that readings fail
     std::shared_ptr<const AttributionPicture> picture;  // null: it has changed since
   };
   using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
@@ -103,7 +104,7 @@ class AttributionService {
   bool run_begun_ = false;
   std::optional<Instant> tidied_;
   std::future<Written> writing_;
-  bool write_failed_ = false;  // and was told
+  bool write_failed_ = false;  // and was logged
   BackgroundWorker aside_;
 };
 

@@ -15,9 +15,8 @@ struct FleetService::Asked {
 
 FleetService::~FleetService() = default;
 
-FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators,
-                           std::function<void(const std::string& text)> tell)
-    : clock_(clock), fleet_(fleet), operators_(operators), tell_(std::move(tell)) {
+FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log)
+    : clock_(clock), fleet_(fleet), operators_(operators), log_(std::move(log)) {
   add<PolicySet>();
   add<Release>();
   add<Pause>();
@@ -28,7 +27,8 @@ template <class Request>
 void FleetService::add() {
   operators_.add<Request>(
       [this](const Request& request, const Peer& peer) -> CommandRouter::Answer {
-        tell_(fmt::format("'{}' from pid {}, uid {}", Request::kOperation, peer.pid, peer.uid));
+        log_.info(fmt::format("'{}' from pid {}, uid {}", Request::kOperation, peer.pid, peer.uid),
+                  {{"pid", peer.pid}, {"uid", peer.uid}});
         const std::string who = fmt::format("uid {}", peer.uid);
         auto asked = queue_.put({.requester = who,
                                  .role = operators_.granted(),

@@ -1,7 +1,6 @@
 // What operators ask of the fleet over the control socket (docs/control.md).
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "api/requests.h"
+#include "base/log.h"
 #include "govern/fleet/fleet.h"
 #include "service/command_queue.h"
 #include "service/command_router.h"
@@ -21,10 +21,9 @@ class FleetService {
   // `derate` waits no longer: giving eight GPUs back takes seconds when some of them hang.
   static constexpr Duration kPatience = std::chrono::seconds(30);
 
-  // Adds its commands to `operators`; they are done by drain(). All outlive it. `tell`: who asked
+  // Adds its commands to `operators`; they are done by drain(). All outlive it. `log`: who asked
   // for what.
-  FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators,
-               std::function<void(const std::string& text)> tell);
+  FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log);
   ~FleetService();
   FleetService(const FleetService&) = delete;
   FleetService& operator=(const FleetService&) = delete;
@@ -51,7 +50,7 @@ class FleetService {
   Clock& clock_;
   Fleet& fleet_;
   CommandRouter& operators_;
-  std::function<void(const std::string& text)> tell_;
+  Log log_;
   CommandQueue queue_;
   std::vector<std::unique_ptr<Asked>> asked_;
   bool paused_ = false;

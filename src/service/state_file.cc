@@ -12,7 +12,6 @@
 #include <filesystem>
 
 #include "base/json.h"
-#include "base/log.h"
 #include "base/number.h"
 #include "base/safe_path.h"
 #include "base/text.h"
@@ -63,11 +62,12 @@ double number_of(const Json& json, const char* key) {
 
 }  // namespace
 
-StateFile::StateFile(Clock& clock, std::string owner, const std::string& name)
+StateFile::StateFile(Clock& clock, std::string owner, Log log, const std::string& name)
     : clock_(clock),
       owner_(std::move(owner)),
       path_(run_directory() + "/" +
             (name.empty() ? fmt::format("{}-{}.json", owner_, ::getpid()) : name)),
+      log_(std::move(log)),
       next_(clock.now()) {
   remove_leftovers();
 }
@@ -91,7 +91,7 @@ void StateFile::publish(const Snapshot& snapshot) {
   written_ = written_ || written.ok();
   if (!written.ok() && !complained_) {
     complained_ = true;
-    tell_line("derate", "no state for `derate status`: " + written.error().message);
+    log_.warning("no state for `derate status`: " + written.error().message, {{"path", path_}});
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "core/record.h"
 #include "service/snapshot.h"
 
@@ -17,19 +18,20 @@ namespace derate {
 class StateFile {
  public:
   // In the run directory: `name`, or "OWNER-PID.json".
-  StateFile(Clock& clock, std::string owner, const std::string& name = {});
+  StateFile(Clock& clock, std::string owner, Log log, const std::string& name = {});
   StateFile(const StateFile&) = delete;
   StateFile& operator=(const StateFile&) = delete;
   ~StateFile();  // removes the file
 
   // True once a second: time to publish.
   bool due();
-  // A failure to write is told once on standard error and is not an error of the governor.
+  // A failure to write is logged once and is not an error of the governor.
   void publish(const Snapshot& snapshot);
 
  private:
   Clock& clock_;
   std::string owner_, path_;
+  Log log_;
   Instant next_{};
   bool written_ = false, complained_ = false;
 };

@@ -21,8 +21,8 @@ std::string tuning_name(std::int64_t trial) { return fmt::format("trial {}", tri
 // Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
 // and everybody may ask.
 constexpr std::size_t kMostShown = 50;
-// What fails again is told again after that.
-constexpr Duration kTellEvery = std::chrono::minutes(10);
+// What fails again is logged again after that.
+constexpr Duration kLogEvery = std::chrono::minutes(10);
 
 std::string window_name(std::int64_t trial) { return fmt::format("trial {}", trial); }
 
@@ -78,20 +78,20 @@ TuneService::~TuneService() {
 void TuneService::load() {
   if (options_.file.empty()) return;
   store_ = std::make_unique<TuneStore>(options_.file, [this](const Error& error) {
-    options_.tell("jobs that recur: " + error.message);
+    options_.log.warning("jobs that recur: " + error.message);
   });
   std::vector<std::string> told;
   note(store_->load([&](const TuneRows& rows) { told = restore_book(book_, rows, clock_.now()); }));
   generation_ = store_->generation();
-  for (const std::string& text : told) options_.tell(text);
+  for (const std::string& text : told) options_.log.warning(text);
 }
 
-// One that fails now and then is told of as seldom as one that always does.
+// One that fails now and then is logged as seldom as one that always does.
 void TuneService::note(const Result<void>& done) {
   failing_ = !done.ok();
-  if (done.ok() || clock_.now() < tell_again_) return;
-  tell_again_ = clock_.now() + kTellEvery;
-  options_.tell("jobs that recur are not kept: " + done.error().message);
+  if (done.ok() || clock_.now() < log_again_) return;
+  log_again_ = clock_.now() + kLogEvery;
+  options_.log.error("jobs that recur are not kept: " + done.error().message);
 }
 
 void TuneService::keep() {
@@ -181,7 +181,8 @@ void TuneService::begin_measuring(const TrialEntry& trial, Meter meter) {
                      .begin(EnergyService::kOwn, window_name(id), clock_.now(), *std::move(numbers),
                             EnergyWindows::IfOpen::restart)
                      .ok();
-  if (!meter.open) options_.tell(fmt::format("trial {} is not measured", id));
+  if (!meter.open)
+    options_.log.warning(fmt::format("trial {} is not measured", id), {{"trial", id}});
   meters_[id] = std::move(meter);
 }
 
@@ -298,9 +299,15 @@ void TuneService::make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid) 
   }
 }
 
+void TuneService::log_lost(const TrialEntry& gone) const {
+  options_.log.warning(
+      fmt::format("trial {} ({}): {}", gone.trial.id, to_string(gone.trial.state), gone.ended_why),
+      {{"trial", gone.trial.id}, {"uid", gone.uid}});
+}
+
 void TuneService::give_up(std::int64_t id, const std::string& why) {
   const TrialEntry gone = book_.give_up(id, why, clock_.wall_now());
-  options_.tell(fmt::format("trial {} ({}): {}", id, to_string(gone.trial.state), gone.ended_why));
+  log_lost(gone);
   end_measuring(id);
 }
 
@@ -375,8 +382,7 @@ void TuneService::step() {
 
 void TuneService::look_after() {
   for (const TrialEntry& gone : book_.expire(clock_.now(), clock_.wall_now())) {
-    options_.tell(fmt::format("trial {} ({}): {}", gone.trial.id, to_string(gone.trial.state),
-                              gone.ended_why));
+    log_lost(gone);
     end_measuring(gone.trial.id);
   }
   for (const std::int64_t id : book_.running())

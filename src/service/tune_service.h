@@ -13,6 +13,7 @@
 
 #include "api/requests.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "govern/fleet/tuned_gpus.h"
 #include "service/command_router.h"
 #include "service/energy_service.h"
@@ -43,7 +44,7 @@ struct TuneServiceOptions {
   TuneRules rules = {};
   // Draws what nobody can guess.
   std::function<std::string()> token = random_token;
-  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  Log log = {};
   // Whether a GPU, by its UUID, has a process of the user; empty: nobody is asked for one.
   std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
   // Who has the GPUs and outlives the desk; null: limits and clocks are left alone.
@@ -121,6 +122,7 @@ class TuneService {
   bool works_on(std::uint32_t uid, const std::vector<std::string>& gpus) const;
   void look_for_work();
   void make_way(const std::vector<TuneGpu>& gpus, std::uint32_t uid);
+  void log_lost(const TrialEntry& gone) const;
   void give_up(std::int64_t id, const std::string& why);
   void take_knob(const TrialEntry& trial, const std::vector<TuneGpu>& gpus, Meter& meter);
   void take_up(const TrialEntry& trial);
@@ -147,7 +149,7 @@ class TuneService {
   std::unique_ptr<TuneStore> store_;  // null: nothing is kept
   int generation_ = 0;
   bool failing_ = false;
-  Instant tell_again_ = Instant::min();
+  Instant log_again_ = Instant::min();
   std::optional<Instant> kept_, busy_since_;
   TrialRate rate_;
   std::vector<TuneGpu> gpus_;

@@ -76,12 +76,12 @@ void WorkloadTracker::collect_users() {
     const std::string where = rule != rules_.users.end() ? rule->where : "";
     if (!found.ok()) {
       users_again_ = clock_.now() + kUsersAgain;
-      options_.tell(fmt::format("{}: {}: tried again", where, found.error().message));
+      options_.log.warning(fmt::format("{}: {}: tried again", where, found.error().message));
       continue;
     }
     users_[name] = *found;
     if (!*found && rule != rules_.users.end())
-      options_.tell(
+      options_.log.warning(
           fmt::format("{}: this machine has no user '{}': the rule holds for nobody", where, name));
   }
   // The rules may have been replaced meanwhile.
@@ -305,8 +305,9 @@ void WorkloadTracker::settle_word(Known& known) {
   known.facts.asked = word;
   news_ = true;
   const auto asked = parse_asked_loss(word);
-  if (!asked.ok() && std::exchange(known.told, word) != word)
-    options_.tell(fmt::format("process {}: {}", known.facts.pid, asked.error().message));
+  if (!asked.ok() && std::exchange(known.logged, word) != word)
+    options_.log.warning(fmt::format("process {}: {}", known.facts.pid, asked.error().message),
+                         {{"pid", known.facts.pid}});
 }
 
 // What was said is kept while the process is listed, whoever pushes it out of the book.

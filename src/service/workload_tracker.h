@@ -19,6 +19,7 @@
 
 #include "base/background_worker.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "device/telemetry_source.h"
 #include "govern/heartbeat_registry.h"
 #include "integ/process_facts.h"
@@ -32,7 +33,7 @@ class WorkloadTracker {
     // Asked beside this thread, which never waits for them; they may outlive the desk.
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
-    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    Log log = {};
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   static constexpr Duration kListEvery = std::chrono::seconds(1);
@@ -92,7 +93,7 @@ class WorkloadTracker {
     enum class Reading { wanted, under_way, over } environment = Reading::wanted;
     std::string own_word;
     HeartbeatRegistry::Announced said;
-    std::string told;  // a word that is not understood
+    std::string logged;  // a word that is not understood
   };
   struct Word {
     std::int64_t pid = 0;

@@ -131,7 +131,7 @@ TEST_F(Attribution, AGpuThatIsLostIsToldOnceAndMissedTimeIsNotLost) {
   house.run(30s);
   house.trouble(0).faults.gpu_lost = false;
   house.run(30s);
-  EXPECT_EQ(std::count_if(house.told.begin(), house.told.end(),
+  EXPECT_EQ(std::count_if(house.logged.begin(), house.logged.end(),
                           [](const std::string& text) {
                             return text.find("not attributed") != std::string::npos;
                           }),
@@ -145,7 +145,7 @@ TEST_F(Attribution, AGpuThatComesAndGoesFillsNoLog) {
   house.start();
   house.run(10s);
   const auto told = [&] {
-    return std::count_if(house.told.begin(), house.told.end(), [](const std::string& text) {
+    return std::count_if(house.logged.begin(), house.logged.end(), [](const std::string& text) {
       return text.find("not attributed") != std::string::npos;
     });
   };
@@ -196,9 +196,9 @@ TEST_F(Attribution, WhatCannotBeWrittenIsWrittenLater) {
   std::ofstream(house.folder + "/place") << "in the way";
   house.start();
   house.run(200s);
-  EXPECT_TRUE(house.was_told("what was used is not kept"));
+  EXPECT_TRUE(house.has_logged("what was used is not kept"));
   EXPECT_EQ(std::count_if(
-                house.told.begin(), house.told.end(),
+                house.logged.begin(), house.logged.end(),
                 [](const std::string& text) { return text.find("not kept") != std::string::npos; }),
             1);
   std::filesystem::remove(house.folder + "/place");
@@ -254,7 +254,7 @@ class LateAttribution : public Attribution, public testing::WithParamInterface<i
   LateAttribution() { house.answer_later(GetParam()); }
   int told_failures() const {
     return static_cast<int>(std::count_if(
-        house.told.begin(), house.told.end(),
+        house.logged.begin(), house.logged.end(),
         [](const std::string& text) { return text.find("not attributed") != std::string::npos; }));
   }
   // What was billed is what the counter counted between the first reading and the last, once.

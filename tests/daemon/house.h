@@ -176,7 +176,7 @@ class House {
       return take_lease(folder + "/run", uuid, "the worker");
     };
     options.attribution = attribution;
-    options.fleet.tell = [this](const std::string& text) { told.push_back(text); };
+    options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.desk = desk;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
@@ -236,8 +236,8 @@ class House {
   std::vector<JournalEntry> left() const { return journal().read(life)->entries; }
   SimGpu& sim(int i) { return *sims[static_cast<std::size_t>(i)]; }
   GpuTrouble& trouble(int i) { return *troubles[static_cast<std::size_t>(i)]; }
-  bool was_told(const std::string& part) const {
-    for (const std::string& text : told)
+  bool has_logged(const std::string& part) const {
+    for (const std::string& text : logged)
       if (text.find(part) != std::string::npos) return true;
     return false;
   }
@@ -252,7 +252,7 @@ class House {
   int rounds = 0, opens_later = 0;
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
-  std::vector<std::string> told;
+  std::vector<std::string> logged;
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none

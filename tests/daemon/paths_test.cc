@@ -122,7 +122,7 @@ TEST_F(Paths, ALinkIsNotFollowed) {
     // Nothing of it is taken for what a governor left.
     as_victim([] {
       SystemClock clock;
-      StateFile state(clock, "run");
+      StateFile state(clock, "run", {});
       state.publish(Snapshot{});
       return std::string();
     });

@@ -112,7 +112,7 @@ std::string trial(Scene& scene) {
 std::string forgotten_trial(Scene& scene) {
   (void)trial(scene);
   scene.run(20s);
-  return scene.was_told("(lost)") ? "given up" : "goes on";
+  return scene.has_logged("(lost)") ? "given up" : "goes on";
 }
 std::string attributed(Scene& scene, const char* key) {
   scene.run(3s);

@@ -47,7 +47,7 @@ void live_an_hour(House& house, int gpus, int hour) {
     house.ask(R"({"command":"resume"})");
   }
   house.run(1h);
-  house.told.clear();
+  house.logged.clear();
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST_F(WorkerTune, ARestartLosesNoTrial) {
   EXPECT_EQ(history()[0]["state"], "lost");
   EXPECT_NE(error_of(report(trial, 3, 0.9)).find("trial 1 was given up: nothing was heard"),
             std::string::npos);
-  EXPECT_TRUE(house.was_told("trial 1 (lost)"));
+  EXPECT_TRUE(house.has_logged("trial 1 (lost)"));
   EXPECT_TRUE(begin({{"retry_of", 1}})["ok"]);
 }
 
@@ -230,7 +230,7 @@ struct Place {
   EnergyService energy{clock, clients};
   Hands hands;
   std::set<std::pair<std::string, std::uint32_t>> working;
-  std::vector<std::string> told;
+  std::vector<std::string> logged;
   TuneService desk{clock, clients, energy, options()};
 
   explicit Place(int gpus = 1) {
@@ -246,7 +246,7 @@ struct Place {
   }
   TuneServiceOptions options() {
     return {.rules = {.everyone = true, .lease = std::chrono::hours(1)},
-            .tell = [this](const std::string& text) { told.push_back(text); },
+            .log = Log([this](const LogRecord& record) { logged.push_back(record.text); }),
             .works_on =
                 [this](const std::string& gpu, std::uint32_t uid) {
                   return working.contains({gpu, uid});
@@ -294,8 +294,9 @@ TEST(TuneDeskWork, ATrialNeedsAProcessOfItsUser) {
   }
   EXPECT_EQ(place.hands.said, (std::vector<std::string>{"begin power-limit 0", "end"}));
   EXPECT_FALSE(place.renew(trial, 1234)["ok"]);
-  EXPECT_EQ(place.told, std::vector<std::string>{"trial 1 (lost): user 1234 had no process on each "
-                                                 "of its GPUs for 60 s"});
+  EXPECT_EQ(place.logged,
+            std::vector<std::string>{"trial 1 (lost): user 1234 had no process on each "
+                                     "of its GPUs for 60 s"});
 }
 
 TEST(TuneDeskWork, EachOfItsGpusCounts) {
@@ -457,12 +458,12 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   const std::string later = folder + "/later", file = later + "/tune.db";
   ASSERT_EQ(::close(::creat(later.c_str(), 0600)), 0);  // no folder yet
-  std::vector<std::string> told;
-  const auto tell = [&](const std::string& text) { told.push_back(text); };
+  std::vector<std::string> logged;
+  const Log log([&](const LogRecord& record) { logged.push_back(record.text); });
   const auto names = [&](const char* more) {
     CommandRouter clients;
     EnergyService energy(clock, clients);
-    TuneService desk(clock, clients, energy, {.file = file, .tell = tell});
+    TuneService desk(clock, clients, energy, {.file = file, .log = log});
     for (std::string name = "a"; name <= "c" && *more != 0; ++name[0]) {
       if (name == more) std::filesystem::remove(later);
       const Json spec = {
@@ -476,7 +477,7 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
     return out;
   };
   EXPECT_EQ(names("c"), "abc");
-  EXPECT_EQ(told.size(), 1u);
+  EXPECT_EQ(logged.size(), 1u);
   EXPECT_EQ(names(""), "abc");
   std::filesystem::remove_all(folder);
 }

@@ -207,7 +207,7 @@ TEST(Worker, AGpuThatAnotherGovernsIsObservedAndTakenLater) {
   house.start(governing());
   house.run(1s);
   EXPECT_FALSE(house.sim(0).locked());
-  EXPECT_TRUE(house.was_told("governed by derate run, pid 9"));
+  EXPECT_TRUE(house.has_logged("governed by derate run, pid 9"));
   *other = UniqueFd();
   house.run(Fleet::kLeaseEvery + 1s);
   EXPECT_TRUE(house.sim(0).locked());
@@ -244,7 +244,7 @@ TEST_P(LateWorker, AGpuThatWasLostIsOpenedAnewAndStillRestored) {
   house.sim(0).unlock();  // a reset took the lock with it
   house.trouble(0).faults.gpu_lost = false;
   house.run(20s);
-  EXPECT_TRUE(house.was_told("GPU 0 is back"));
+  EXPECT_TRUE(house.has_logged("GPU 0 is back"));
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_EQ(house.trouble(0).open, 1);
   EXPECT_TRUE(house.worker->stop().ok());
@@ -258,10 +258,10 @@ TEST_P(LateWorker, AGpuThatIsMissingAtTheStartIsFoundLater) {
   house.trouble(1).faults.gpu_lost = true;
   house.start(governing());
   house.run(FleetOpener::kRescanEvery + 10s);
-  EXPECT_FALSE(house.was_told("GPU 1 is here now"));
+  EXPECT_FALSE(house.has_logged("GPU 1 is here now"));
   house.trouble(1).faults.gpu_lost = false;
   house.run(2 * FleetOpener::kRescanEvery);
-  EXPECT_TRUE(house.was_told("GPU 1 is here now"));
+  EXPECT_TRUE(house.has_logged("GPU 1 is here now"));
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_TRUE(house.sim(1).locked());
   EXPECT_EQ(house.trouble(0).open, 1);  // the rescan's own handle is closed again
@@ -308,7 +308,7 @@ TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
   ASSERT_EQ(house.left().size(), 1u);
   EXPECT_EQ(house.left()[0].uuid, "GPU-gone");
-  EXPECT_TRUE(house.was_told("GPU-gone: a journal is left of a GPU that is not here"));
+  EXPECT_TRUE(house.has_logged("GPU-gone: a journal is left of a GPU that is not here"));
 }
 
 // What could not be restored at the start is still what the GPU is restored to in the end.
@@ -394,7 +394,7 @@ TEST(WorkerLeftovers, AreRestoredOnceTheLeaseIsFree) {
   house.start();
   house.run(12s);
   EXPECT_EQ(house.sim(0).power_limit(), 200_W);
-  EXPECT_EQ(std::count(house.told.begin(), house.told.end(), house.told.front()), 1);
+  EXPECT_EQ(std::count(house.logged.begin(), house.logged.end(), house.logged.front()), 1);
   EXPECT_NE(trouble_of(house).find("is held by an unknown process"), std::string::npos);
   other = UniqueFd();
   house.run(Fleet::kLeaseEvery + 2s);
@@ -451,7 +451,7 @@ TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
   left_by(house, "derate run");
   EXPECT_EQ(answer(house, {{"command", "policy-set"}, {"policy", "power-cap"}})["ok"], true);
   house.run(1s);
-  EXPECT_TRUE(house.was_told("restored what an earlier process left"));
+  EXPECT_TRUE(house.has_logged("restored what an earlier process left"));
   EXPECT_TRUE(house.worker->stop().ok());
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
   EXPECT_TRUE(house.left().empty());
@@ -583,7 +583,7 @@ TEST(Worker, ModelsThatCannotBeKeptAreToldOnce) {
   std::filesystem::create_symlink("/proc/derate/models.db", house.models().simulated);
   house.start(governing("assure"));
   for (int i = 0; i < 2; ++i) run_job(house, 0);
-  EXPECT_EQ(std::count_if(house.told.begin(), house.told.end(),
+  EXPECT_EQ(std::count_if(house.logged.begin(), house.logged.end(),
                           [](const auto& text) { return text.starts_with("models of work"); }),
             1);
   EXPECT_FALSE(house.left().empty());  // governed all the same
@@ -626,7 +626,7 @@ TEST_P(LateWorker, RulesAndTheEnvironmentPromise) {
   house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.7);
   EXPECT_EQ(first_gpu(house)["promise_from"], "ours");
-  const std::size_t told = house.told.size();
+  const std::size_t told = house.logged.size();
   house.person(0, 18, 1001).asked = "inference";
   house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
@@ -634,8 +634,8 @@ TEST_P(LateWorker, RulesAndTheEnvironmentPromise) {
   house.person(0, 19, 1001).asked = "5%";
   house.run(listed());
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.95);
-  EXPECT_EQ(house.told.size(), told + 1);
-  EXPECT_TRUE(house.was_told("process 19: DERATE_DELTA '5%'"));
+  EXPECT_EQ(house.logged.size(), told + 1);
+  EXPECT_TRUE(house.has_logged("process 19: DERATE_DELTA '5%'"));
   // New rules do not begin anything anew.
   house.trouble(0).processes->resize(1);
   const std::size_t writes = read_file(house.audit_file())->size();
@@ -711,7 +711,7 @@ RC_GTEST_PROP(WorkerProperty, EveryLifeEndsAsItBegan, (unsigned seed)) {
   house.run(1s);
   for (int i = 0; i < 3; ++i) {
     RC_LOG() << "GPU " << i << ", journals " << house.left().size() << "\n";
-    for (const std::string& text : house.told) RC_LOG() << text << "\n";
+    for (const std::string& text : house.logged) RC_LOG() << text << "\n";
     RC_ASSERT(!house.sim(i).locked());
     RC_ASSERT(house.sim(i).power_limit() == house.sim(i).chip().power_limits.factory);
   }

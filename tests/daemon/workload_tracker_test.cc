@@ -160,7 +160,7 @@ TEST_F(StuckMachine, AUserWhoIsNotKnownYetComesLater) {
   house.run(2s);
   swamp->drain();
   ASSERT_TRUE(
-      comes([&] { return house.was_told("derate.toml:5:1: this machine has no user 'bob'"); }));
+      comes([&] { return house.has_logged("derate.toml:5:1: this machine has no user 'bob'"); }));
   ASSERT_TRUE(comes([&] { return gpu()["promise_from"] == "rest"; }));  // it is not Ann's
 }
 
@@ -189,7 +189,7 @@ TEST_F(StuckMachine, AUserWhoCannotBeLookedUpIsTriedAgain) {
   with.jobs = {{"ann's", "ann", "", "", 0.02, "derate.toml:1:1"}};
   house.start(with);
   house.run(5s);
-  EXPECT_TRUE(house.was_told("derate.toml:1:1: user 'ann' cannot be looked up: no answer"));
+  EXPECT_TRUE(house.has_logged("derate.toml:1:1: user 'ann' cannot be looked up: no answer"));
   EXPECT_FALSE(gpu().contains("promise_from") && gpu()["promise_from"] == "ann's");
   house.run(WorkloadTracker::kUsersAgain + 2s);
   EXPECT_EQ(gpu()["promise_from"], "ann's");
@@ -253,7 +253,7 @@ TEST(WorkDeskAnnouncements, StandInForAnEnvironmentThatMayNotBeRead) {
   house.beat(1000, 17, "delta=5%");
   house.beat(1000, 17, "delta=5%");
   house.run(3s);
-  EXPECT_EQ(std::count_if(house.told.begin(), house.told.end(),
+  EXPECT_EQ(std::count_if(house.logged.begin(), house.logged.end(),
                           [](const auto& text) {
                             return text.find("process 17: DERATE_DELTA '5%'") != std::string::npos;
                           }),

@@ -8,11 +8,11 @@
 namespace derate {
 
 void AuditTrail::add(AuditEntry entry) {
-  if (!log_) return;
+  if (!file_) return;
   entry.who = fmt::format("{}, pid {}", who_, ::getpid());
-  const auto kept = log_->append(entry);
+  const auto kept = file_->append(entry);
   if (!std::exchange(failed_, !kept.ok()) && failed_)
-    tell_("no audit log: " + kept.error().message);
+    log_.error("no audit log: " + kept.error().message);
 }
 
 }  // namespace derate

@@ -36,10 +36,10 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
     : options_(std::move(options)),
       settings_(std::move(settings)),
       clock_(clock),
-      audit_(options_.audit, options_.owner, options_.tell),
+      audit_(options_.audit, options_.owner, options_.log),
       leases_(options_.leases),
       leftovers_({options_.journal.value_or(Journal("")), options_.life, options_.run_folder,
-                  options_.tell},
+                  options_.log},
                  leases_, audit_, clock),
       opener_(options_.open, clock) {
   add_sink([this](const GpuRecord& each) {
@@ -63,13 +63,13 @@ Result<void> Fleet::poll_opening() {
 }
 
 void Fleet::open(OpenGpus opened) {
-  for (const std::string& note : opened.notes) options_.tell(note);
+  for (const std::string& note : opened.notes) options_.log.warning(note);
   governor_.reset();
   gpus_.clear();
   governor_ =
       std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, governor_options(settings_));
   add(std::move(opened));
-  tell_unknown_gpus();
+  log_unknown_gpus();
 }
 
 // Those of them that are not here.
@@ -152,7 +152,8 @@ void Fleet::maintain() {
     const std::size_t before = gpus_.size();
     add(*std::move(more));
     for (std::size_t at = before; at < gpus_.size(); ++at)
-      options_.tell(fmt::format("GPU {} is here now", gpus_[at].id().index));
+      options_.log.info(fmt::format("GPU {} is here now", gpus_[at].id().index),
+                        {{"gpu", gpus_[at].uuid()}});
   }
 }
 
@@ -181,6 +182,7 @@ void Fleet::maintain(std::size_t at) {
   }
   if (!gpu.reopening && now - *gpu.expired_since >= kExpiredBeforeReopen &&
       now >= gpu.reopen_at.value_or(now)) {
+    options_.log.debug(fmt::format("GPU {} is opened anew", gpu.id().index), {{"gpu", gpu.uuid()}});
     gpu.reopening = opener_.reopen(gpu.uuid());
     gpu.reopen_at = now + kReopenEvery;
   }
@@ -195,7 +197,8 @@ void Fleet::reopen(std::size_t at) {
   if (!opened->ok() || (*opened)->gpus.size() != 1) return;
   OpenGpu fresh = std::move((*opened)->gpus.front());
   if (!fresh.source->read({.energy = true, .activity = false}).ok()) return;
-  options_.tell(fmt::format("GPU {} is back", fresh.source->capability().id.index));
+  options_.log.info(fmt::format("GPU {} is back", fresh.source->capability().id.index),
+                    {{"gpu", fresh.source->capability().id.uuid}});
   // What was written before it was lost must still be restored in the end.
   if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
   const OpenGpu old = std::exchange(gpu.open, std::move(fresh));  // until its seat is another's
@@ -294,7 +297,8 @@ GovernedGpu Fleet::seat(ManagedGpu& gpu) {
   }
   gpu.trouble = std::move(made).error();
   gpu.trouble->message = "not governed: " + gpu.trouble->message;
-  options_.tell(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message));
+  options_.log.warning(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message),
+                       {{"gpu", gpu.uuid()}});
   return observed_seat(*gpu.open.source, settings_);
 }
 
@@ -337,17 +341,17 @@ void Fleet::configure() {
                       .policy = PolicyAssignment{*policy, settings_.dry_run}});
 }
 
-void Fleet::tell_unknown_gpus() const {
+void Fleet::log_unknown_gpus() const {
   if (!settings_.govern) return;
   if (const auto named = select_gpus(ids(), settings_.gpus); !named.ok())
-    options_.tell("governor.gpus: " + named.error().message + ": no GPU is governed by it");
+    options_.log.warning("governor.gpus: " + named.error().message + ": no GPU is governed by it");
 }
 
 void Fleet::reload(const Settings& settings) {
   const std::set<Scope> changed = changed_scopes(settings_, settings);
   settings_ = settings;
   if (governor_ == nullptr) return;
-  tell_unknown_gpus();
+  log_unknown_gpus();
   configure();
   if (changed.contains(Scope::governor)) return begin_anew();
   take_assignments(changed.contains(Scope::gpu), changed.contains(Scope::observer));
@@ -363,7 +367,8 @@ void Fleet::take_assignments(bool all, bool observers) {
     const bool wanted = now != nullptr && now->governs();
     if (!is_same(gpu.assigned, now) || (all && wanted)) {
       const auto done = reseat(at, wanted ? "another policy comes" : "released");
-      if (!done.ok()) options_.tell("not restored: " + done.error().message);
+      if (!done.ok())
+        options_.log.error("not restored: " + done.error().message, {{"gpu", gpu.uuid()}});
     } else if (observers && !gpu.governed) {
       (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
     }
@@ -373,7 +378,7 @@ void Fleet::take_assignments(bool all, bool observers) {
 // The rules are the governor's own: everything is given back and begun anew.
 void Fleet::begin_anew() {
   if (const auto restored = governor_->restore(); !restored.ok())
-    options_.tell("not restored: " + restored.error().message);
+    options_.log.error("not restored: " + restored.error().message);
   std::vector<GovernedGpu> seats;
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     ManagedGpu& gpu = gpus_[at];
@@ -473,7 +478,8 @@ Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan
                                   .tuned = TunedPlace{run, i}});
     (void)governor_->replace(places[i], seat(gpu));
     if (!gpu.governed) return trouble_of(gpu);
-    options_.tell(fmt::format("GPU {} is tuned for '{}'", gpu.id().index, name));
+    options_.log.info(fmt::format("GPU {} is tuned for '{}'", gpu.id().index, name),
+                      {{"gpu", gpu.uuid()}, {"tuning", name}});
   }
   return {};
 }
@@ -489,7 +495,7 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
     auto restored = reseat(static_cast<std::size_t>(gpu - gpus_.data()), "its tuning has ended");
     if (!restored.ok() && done.ok()) done = std::move(restored).error().with(uuid);
   }
-  options_.tell(fmt::format("tuning '{}' has ended", name));
+  options_.log.info(fmt::format("tuning '{}' has ended", name), {{"tuning", name}});
   return done;
 }
 

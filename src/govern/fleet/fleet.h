@@ -4,7 +4,6 @@
 // patience.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "config/settings.h"
 #include "govern/fleet/assignments.h"
 #include "govern/fleet/audit_trail.h"
@@ -39,7 +39,7 @@ struct FleetOptions {
   std::optional<AuditLog> audit;
   OpenFleet open;     // empty: open() is given the GPUs, and none is opened again
   LeaseHooks leases;  // one governor a GPU
-  std::function<void(const std::string& text)> tell = [](const std::string&) {};
+  Log log = {};
   ModelCacheProvider* models = nullptr;  // outlives the fleet; null: nothing is kept of work
   // Ticks every GPU in every round, whatever its policy's period: for a loop that has that period.
   bool every_round = false;
@@ -127,7 +127,7 @@ class Fleet : public TunedGpus {
 
  private:
   void configure();
-  void tell_unknown_gpus() const;
+  void log_unknown_gpus() const;
   Result<GovernedGpu> assigned_seat(const ManagedGpu& gpu) const;
   Result<GovernedGpu> governed(ManagedGpu& gpu);
   GovernedGpu seat(ManagedGpu& gpu);

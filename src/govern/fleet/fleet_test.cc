@@ -61,7 +61,7 @@ class FleetOfTwo : public testing::Test {
  protected:
   Fleet& open(const Settings& settings = {}) {
     FleetOptions options{.open = gpus.opener()};
-    options.tell = [this](const std::string& text) { told += text + "\n"; };
+    options.log = Log([this](const LogRecord& record) { logged += record.text + "\n"; });
     fleet.emplace(std::move(options), settings, clock);
     fleet->begin_opening();
     EXPECT_TRUE(fleet->poll_opening().ok());
@@ -82,7 +82,7 @@ class FleetOfTwo : public testing::Test {
 
   FakeClock clock;
   Gpus gpus{2, clock};
-  std::string told;
+  std::string logged;
   std::optional<Fleet> fleet;
 };
 
@@ -115,7 +115,7 @@ TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
   settings.govern = true;
   settings.gpus = "0,1";
   open(settings);
-  EXPECT_NE(told.find("no GPU is governed by it"), std::string::npos);
+  EXPECT_NE(logged.find("no GPU is governed by it"), std::string::npos);
   EXPECT_EQ(governed(0), "");
   gpus.missing.clear();
   OpenGpus late;
@@ -132,7 +132,7 @@ TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
   const std::uint64_t opening = fleet->gpus()[0].opening;
   gpus.faults(0).gpu_lost = true;
   run(30s);
-  EXPECT_NE(told.find("GPU 0 is back"), std::string::npos);
+  EXPECT_NE(logged.find("GPU 0 is back"), std::string::npos);
   EXPECT_NE(fleet->gpus()[0].opening, opening);
   EXPECT_EQ(governed(0), "efficient-fix");
 }

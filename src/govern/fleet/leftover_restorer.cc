@@ -11,12 +11,13 @@ namespace derate {
 void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
                                const std::set<std::string>& known) {
   const auto left = options_.journal.read(options_.life);
-  if (!left.ok()) return options_.tell(left.error().message);
+  if (!left.ok()) return options_.log.error(left.error().message);
   options_.journal.remove_unfinished();
   for (const UnusableJournal& bad : left->unusable) {
     const auto aside = options_.journal.set_aside(bad.path);
-    options_.tell(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
-                              aside.ok() ? "set aside, not applied" : aside.error().message));
+    options_.log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                                   aside.ok() ? "set aside, not applied" : aside.error().message),
+                       {{"path", bad.path}});
   }
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
@@ -25,7 +26,8 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
     if (gpu != gpus.end())
       restore(**gpu, entry);
     else if (!known.contains(entry.uuid))
-      options_.tell(entry.uuid + ": a journal is left of a GPU that is not here: kept");
+      options_.log.warning(entry.uuid + ": a journal is left of a GPU that is not here: kept",
+                           {{"gpu", entry.uuid}});
   }
 }
 
@@ -47,9 +49,11 @@ void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
               fmt::format("left by {}, pid {}", entry.owner, entry.pid),
               restored.ok() ? "" : restored.error().message});
   if (restored.ok())
-    return options_.tell(fmt::format("{}: restored what an earlier process left: {}, pid {}",
-                                     entry.uuid, entry.owner, entry.pid));
-  options_.tell(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message));
+    return options_.log.info(fmt::format("{}: restored what an earlier process left: {}, pid {}",
+                                         entry.uuid, entry.owner, entry.pid),
+                             {{"gpu", entry.uuid}, {"pid", entry.pid}});
+  options_.log.error(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message),
+                     {{"gpu", entry.uuid}});
   leftover.failure = restored.error().message;
   leftover.owed = JournalHandle{options_.journal, entry};
 }
@@ -60,14 +64,15 @@ void LeftoverRestorer::leave_alone(ManagedGpu& gpu, const Error& why) {
   leftover.left_by_nobody = !lease_holder(options_.run_folder, gpu.uuid()).lives;
   leftover.look_again = clock_.now() + kAgain;
   const std::string text = "a journal is left alone: " + why.message;
-  if (text != std::exchange(leftover.left_alone, text)) options_.tell(text);
+  if (text != std::exchange(leftover.left_alone, text))
+    options_.log.warning(text, {{"gpu", gpu.uuid()}});
 }
 
 void LeftoverRestorer::look_again(ManagedGpu& gpu) {
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) {
     gpu.leftover.look_again = clock_.now() + kAgain;
-    return options_.tell(left.error().message);
+    return options_.log.error(left.error().message, {{"gpu", gpu.uuid()}});
   }
   for (const JournalEntry& entry : left->entries)
     if (entry.uuid == gpu.uuid()) return restore(gpu, entry);
@@ -83,9 +88,9 @@ void LeftoverRestorer::try_again(ManagedGpu& gpu) {
   JournalEntry& entry = leftover.owed->entry;
   if (!restore_settings(*gpu.open.control, entry).ok()) return;
   if (const auto removed = options_.journal.remove(entry.uuid); !removed.ok())
-    return options_.tell(removed.error().message);
+    return options_.log.error(removed.error().message, {{"gpu", entry.uuid}});
   audit_.add({clock_.wall_now(), {}, entry.uuid, "restore", {}, {}, "tried again", {}});
-  options_.tell(entry.uuid + ": restored at last");
+  options_.log.info(entry.uuid + ": restored at last", {{"gpu", entry.uuid}});
   leftover.owed.reset();
   leftover.restore_again.reset();
 }

@@ -1,12 +1,12 @@
 // Restores what journals say before anything else is written to a GPU, and again until it is done.
 #pragma once
 
-#include <functional>
 #include <set>
 #include <span>
 #include <string>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "govern/fleet/audit_trail.h"
 #include "govern/fleet/lease_keeper.h"
 #include "govern/fleet/managed_gpu.h"
@@ -22,7 +22,7 @@ class LeftoverRestorer {
     Journal journal;
     BootIdentity life;
     std::string run_folder;  // of the leases
-    std::function<void(const std::string& text)> tell = [](const std::string&) {};
+    Log log = {};
   };
 
   // All of them outlive it.
@@ -30,7 +30,7 @@ class LeftoverRestorer {
       : options_(std::move(options)), leases_(leases), audit_(audit), clock_(clock) {}
 
   // What is left on these GPUs, each under its lease. Journals that may not be applied are set
-  // aside; those of GPUs that are neither among these nor `known` (UUIDs) are told and kept.
+  // aside; those of GPUs that are neither among these nor `known` (UUIDs) are logged and kept.
   void restore(std::span<ManagedGpu* const> gpus, const std::set<std::string>& known);
   // A journal of another process that was left alone: it may have died since.
   void look_again(ManagedGpu& gpu);

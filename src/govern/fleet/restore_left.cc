@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "base/exit_code.h"
-#include "base/log.h"
 #include "config/paths.h"
 #include "device/clock_control.h"
 #include "govern/actuator.h"
@@ -48,7 +47,7 @@ Restored refused(const JournalEntry& entry, const Error& why) {
 }  // namespace
 
 Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
-                                const std::string& who, const std::string& why) {
+                                const std::string& who, const std::string& why, const Log& log) {
   SystemClock clock;
   JournalEntry left = entry;
   auto device = open(entry.uuid);
@@ -56,22 +55,22 @@ Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& 
   AuditEntry told{clock.wall_now(), who, entry.uuid, "restore", {}, {}, why, {}};
   if (!restored.ok()) told.error = restored.error().message;
   if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
-    tell_line("derate", kept.error().message);
+    log.error("no audit log: " + kept.error().message, {{"gpu", entry.uuid}});
   TRY(std::move(restored));
   return Journal(journal_directory()).remove(entry.uuid);
 }
 
 int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
-                    const std::string& why) {
+                    const std::string& why, const Log& log) {
   const auto left = Journal(journal_directory()).read(current_boot());
   if (!left.ok()) {
-    tell_line("derate", left.error().message);
+    log.error(left.error().message, {{"gpu", uuid}});
     return exit_code_of(left.error().code);
   }
   for (const JournalEntry& entry : left->entries) {
     if (entry.uuid != uuid) continue;
-    if (const auto done = restore_journalled(entry, open, who, why); !done.ok()) {
-      tell_line("derate", fmt::format("{}: not restored: {}", uuid, done.error().message));
+    if (const auto done = restore_journalled(entry, open, who, why, log); !done.ok()) {
+      log.error(fmt::format("{}: not restored: {}", uuid, done.error().message), {{"gpu", uuid}});
       return exit_code_of(done.error().code);
     }
   }
@@ -91,7 +90,7 @@ std::vector<std::string> left_by(pid_t writer) {
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
   const Instant deadline = clock.now() + request.wait;
   const Leftovers left = TRY(Journal(journal_directory()).read(current_boot()));
-  set_unusable_aside(left);
+  set_unusable_aside(left, request.log);
   std::vector<Restored> out;
   std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
   std::vector<std::string> uuids;
@@ -108,7 +107,7 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
   const RestoreOutcome done = restore_side_by_side(
       uuids,
       [&](const std::string& uuid) {
-        return restore_process(uuid, request.open, request.who, request.why);
+        return restore_process(uuid, request.open, request.who, request.why, request.log);
       },
       request.patience, clock, request.alive);
   for (const JournalEntry& entry : left.entries) {
@@ -133,13 +132,14 @@ int exit_code_of(std::span<const Restored> all) {
   return any(Restored::Outcome::governed) ? exit_code_of(Errc::busy) : exit_code::kOk;
 }
 
-void set_unusable_aside(const Leftovers& left) {
+void set_unusable_aside(const Leftovers& left, const Log& log) {
   const Journal journal(journal_directory());
   journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
     const auto moved = journal.set_aside(bad.path);
-    tell_line("derate", fmt::format("journal '{}' {}: {}", bad.path, bad.why,
-                                    moved.ok() ? "set aside, not applied" : moved.error().message));
+    log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                          moved.ok() ? "set aside, not applied" : moved.error().message),
+              {{"path", bad.path}});
   }
 }
 

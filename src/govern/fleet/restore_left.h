@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "store/journal.h"
 
@@ -22,12 +23,12 @@ using OpenToRestore = std::function<Result<std::unique_ptr<ClockControl>>(const 
 // Opens the entry's GPU, puts back what was written and removes the entry; the audit log tells.
 // Errors: those of opening the GPU and of its writes. The entry stays then.
 Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
-                                const std::string& who, const std::string& why);
+                                const std::string& who, const std::string& why, const Log& log);
 
-// The exit code of a process that restores the GPU of that UUID, telling on standard error; 0 also
-// when there is nothing to restore.
+// The exit code of a process that restores the GPU of that UUID; 0 also when there is nothing to
+// restore.
 int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
-                    const std::string& why);
+                    const std::string& why, const Log& log);
 
 // The GPUs whose entries the process `writer` has left.
 std::vector<std::string> left_by(pid_t writer);
@@ -39,6 +40,7 @@ struct RestoreRequest {
   Duration wait{};                               // for a lease that another has
   Duration patience = std::chrono::seconds(10);  // for each GPU; they are restored side by side
   std::function<void()> alive = [] {};           // called now and then
+  Log log = {};
 };
 
 // What became of a journal.
@@ -61,7 +63,7 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
 // have all that is left.
 int exit_code_of(std::span<const Restored> all);
 
-// Sets unusable journals aside, saying so on standard error, and removes unfinished ones.
-void set_unusable_aside(const Leftovers& left);
+// Sets unusable journals aside, and logs each; removes unfinished ones.
+void set_unusable_aside(const Leftovers& left, const Log& log);
 
 }  // namespace derate

@@ -63,13 +63,13 @@ std::string PodMemory::learn(Result<std::optional<std::vector<PodDevice>>> answe
   return text;
 }
 
-PodWatch::PodWatch(KubeletOptions options, Duration period, const Clock& clock,
-                   std::function<void(const std::string& text)> tell) {
+PodWatch::PodWatch(KubeletOptions options, Duration period, const Clock& clock, Log log) {
   stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   CHECK(stop_.valid());
   options.stop_fd = stop_.get();
-  thread_ = std::thread([this, options = std::move(options), period, &clock,
-                         tell = std::move(tell)] { run(options, period, clock, tell); });
+  thread_ = std::thread([this, options = std::move(options), period, &clock, log = std::move(log)] {
+    run(options, period, clock, log);
+  });
 }
 
 PodWatch::~PodWatch() {
@@ -83,17 +83,18 @@ std::vector<PodDevice> PodWatch::devices() const {
 }
 
 void PodWatch::run(const KubeletOptions& options, Duration period, const Clock& clock,
-                   const std::function<void(const std::string& text)>& tell) {
+                   const Log& log) {
   const auto wait = std::chrono::ceil<std::chrono::milliseconds>(period).count();
   for (;;) {
     auto answer = list_pods(options, clock);
+    const bool well = answer.ok();
     if (!answer.ok() && answer.error().code == Errc::interrupted) return;
     std::string news;
     {
       const std::lock_guard lock(mutex_);
       news = memory_.learn(std::move(answer), clock.now());
     }
-    if (!news.empty()) tell(news);
+    if (!news.empty()) well ? log.info(news) : log.warning(news);
     pollfd stop{options.stop_fd, POLLIN, 0};
     if (::poll(&stop, 1, static_cast<int>(wait)) > 0) return;
   }

@@ -1,7 +1,6 @@
 // Asking the kubelet which pods were given which GPUs, beside the loop.
 #pragma once
 
-#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "integ/pod_devices.h"
@@ -44,11 +44,10 @@ class PodMemory {
 };
 
 // Asks every `period` on a thread of its own, from the construction to the destruction. `clock`
-// must outlive it. `tell` is called on that thread, once for each change.
+// must outlive it. `log`: of each change, from that thread.
 class PodWatch {
  public:
-  PodWatch(KubeletOptions options, Duration period, const Clock& clock,
-           std::function<void(const std::string& text)> tell);
+  PodWatch(KubeletOptions options, Duration period, const Clock& clock, Log log);
   ~PodWatch();
   PodWatch(const PodWatch&) = delete;
   PodWatch& operator=(const PodWatch&) = delete;
@@ -57,8 +56,7 @@ class PodWatch {
   std::vector<PodDevice> devices() const;
 
  private:
-  void run(const KubeletOptions& options, Duration period, const Clock& clock,
-           const std::function<void(const std::string& text)>& tell);
+  void run(const KubeletOptions& options, Duration period, const Clock& clock, const Log& log);
 
   mutable std::mutex mutex_;
   PodMemory memory_;

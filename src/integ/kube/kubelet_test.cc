@@ -334,7 +334,7 @@ TEST_F(Kubelet, ACallThatHangsIsGivenUp) {
 // A kubelet restarts: what it told counts meanwhile, and what it tells then counts from then on.
 TEST_F(Kubelet, TheWatchGoesOnAcrossARestart) {
   std::mutex mutex;
-  std::vector<std::string> told;
+  std::vector<std::string> logged;
   const auto wait_until = [&](const auto& holds) {
     for (int i = 0; i < 2000 && !holds(); ++i)
       clock.sleep_until(clock.now() + std::chrono::milliseconds(10));
@@ -343,14 +343,14 @@ TEST_F(Kubelet, TheWatchGoesOnAcrossARestart) {
   const auto heard = [&](std::size_t n) {
     return wait_until([&] {
       const std::lock_guard lock(mutex);
-      return told.size() >= n;
+      return logged.size() >= n;
     });
   };
   auto fake = std::make_unique<Fake>(folder, "answer", 2);
-  PodWatch watch(at(folder), std::chrono::milliseconds(5), clock, [&](const std::string& text) {
-    const std::lock_guard lock(mutex);
-    told.push_back(text);
-  });
+  PodWatch watch(at(folder), std::chrono::milliseconds(5), clock, Log([&](const LogRecord& record) {
+                   const std::lock_guard lock(mutex);
+                   logged.push_back(record.text);
+                 }));
   EXPECT_TRUE(wait_until([&] { return watch.devices().size() == 2; }));
   fake->kill();
   fake.reset();
@@ -360,20 +360,19 @@ TEST_F(Kubelet, TheWatchGoesOnAcrossARestart) {
   EXPECT_TRUE(wait_until([&] { return watch.devices().size() == 5; }));
   EXPECT_TRUE(heard(3));
   const std::lock_guard lock(mutex);
-  EXPECT_EQ(told[0], "kubelet: answers; devices of 2 pods");
-  EXPECT_NE(told[1].find("pods are as it told last"), std::string::npos) << told[1];
-  EXPECT_EQ(told[2], "kubelet: answers; devices of 5 pods");
+  EXPECT_EQ(logged[0], "kubelet: answers; devices of 2 pods");
+  EXPECT_NE(logged[1].find("pods are as it told last"), std::string::npos) << logged[1];
+  EXPECT_EQ(logged[2], "kubelet: answers; devices of 5 pods");
 }
 
 #endif
 
 // What waits an hour for an answer or for the next asking ends at once with its owner.
 TEST_F(Kubelet, TheWatchEndsWithItsOwner) {
-  const PodWatch idle(at(folder), std::chrono::hours(1), clock, [](const std::string&) {});
+  const PodWatch idle(at(folder), std::chrono::hours(1), clock, Log());
   const Folder other;
   const UniqueFd silent = listen_at(other);
-  const PodWatch waiting(at(other, std::chrono::hours(1)), std::chrono::hours(1), clock,
-                         [](const std::string&) {});
+  const PodWatch waiting(at(other, std::chrono::hours(1)), std::chrono::hours(1), clock, Log());
 }
 
 }  // namespace

@@ -24,12 +24,10 @@ struct Namer {
 
 }  // namespace
 
-ResolveTenants machine_tenant_resolver(const std::string& pod_resources,
-                                       std::function<void(const std::string& text)> tell) {
+ResolveTenants machine_tenant_resolver(const std::string& pod_resources, const Log& log) {
   auto namer = std::make_shared<Namer>();
   if (!pod_resources.empty())
-    namer->pods.emplace(KubeletOptions{.socket = pod_resources}, kPodsEvery, namer->clock,
-                        std::move(tell));
+    namer->pods.emplace(KubeletOptions{.socket = pod_resources}, kPodsEvery, namer->clock, log);
   return [namer](const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
     return namer->name(gpu, tenancy, jobs);
   };
