@@ -1224,7 +1224,7 @@ def _(house):
     since = now()
     program = house.run("true")
     expect_code(program, 0)
-    expect_text(program, "restored what derated")
+    expect_text(program, "restored what an earlier process left: derated")
     return restored(house, since, 5)
 
 
