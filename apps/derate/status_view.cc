@@ -54,8 +54,16 @@ int index_of(const Json& gpu) {
 std::string governed_by(const Json& gpu) {
   const std::string policy = text_of(gpu, "policy");
   if (policy.empty()) return "nobody";
+  std::string how;
+  const auto add = [&](const std::string& text) { how += (how.empty() ? "" : ", ") + text; };
   const auto dry = gpu.find("dry_run");
-  return policy + (dry != gpu.end() && dry->is_boolean() && dry->get<bool>() ? " (dry run)" : "");
+  if (dry != gpu.end() && dry->is_boolean() && dry->get<bool>()) add("dry run");
+  if (const auto by = gpu.find("assigned"); by != gpu.end() && by->is_object()) {
+    const std::string who = text_of(*by, "who");
+    add(text_of(*by, "by") + (who.empty() ? "" : " of " + who));
+    if (const auto end = cell(*by, "ends_in_seconds", 1, " s"); end != "-") add("for " + end);
+  }
+  return policy + (how.empty() ? "" : " (" + how + ")");
 }
 
 // "90 %"; "95 % each" where it holds in each phase. A dash: nothing is promised.
@@ -76,6 +84,10 @@ std::string beat(const Json& gpu) {
 std::string why(const Json& gpu) {
   std::string out = text_of(gpu, "trouble");
   if (out.empty()) out = text_of(gpu, "reason");
+  const auto bounds = gpu.find("bounds");
+  if (bounds != gpu.end() && bounds->is_array() && !bounds->empty() && bounds->front().is_object())
+    out += fmt::format("; {} allows {} at most", text_of(bounds->front(), "by"),
+                       cell(bounds->front(), "highest_clock_mhz", 1, " MHz"));
   const auto drifts = gpu.find("drifts");
   if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
   return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());

@@ -29,6 +29,19 @@ TEST(StatusText, OfAGovernedGpu) {
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
+TEST(StatusText, WhoAssignsAndWhoBoundsAreTold) {
+  Json gpu = governed();
+  gpu["dry_run"] = true;
+  gpu["assigned"] = {{"by", "command"}, {"who", "uid 7"}, {"ends_in_seconds", 30.0}};
+  gpu["bounds"] = Json::array({{{"by", "budget"}, {"highest_clock_mhz", 900.0}}});
+  const std::string text = status_text(Json::array({gpu}), false);
+  EXPECT_TRUE(has(text, "assure (dry run, command of uid 7, for 30 s)")) << text;
+  EXPECT_TRUE(has(text, "the clock of least energy; budget allows 900 MHz at most")) << text;
+  gpu["bounds"] = Json::array({7});
+  gpu["assigned"] = "somebody";
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "assure (dry run)"));
+}
+
 TEST(StatusText, TroubleComesBeforeTheReason) {
   Json gpu = governed();
   gpu["trouble"] = "cannot lock its clock";

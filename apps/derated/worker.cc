@@ -155,7 +155,8 @@ void Worker::attribute() {
 void Worker::take_snapshot(Figures loop) {
   Snapshot now{.beats = work_.beats(), .paused = commands_.paused()};
   for (const ManagedGpu& gpu : fleet_.gpus())
-    if (auto known = snapshot_of(gpu)) now.gpus.push_back(*std::move(known));
+    if (auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now())))
+      now.gpus.push_back(*std::move(known));
   now.loop = loop == Figures::counted_anew ? lateness_.figures() : board_.latest()->loop;
   now.attributes = attribution_.enabled();
   now.attribution = attribution_.pictures();

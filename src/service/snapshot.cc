@@ -9,7 +9,7 @@
 
 namespace derate {
 
-std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu) {
+std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<EnvelopeBound> bounds) {
   if (!gpu.last) return std::nullopt;
   GpuSnapshot out{.id = gpu.id(), .record = *gpu.last, .policy = gpu.policy_name()};
   if (const PolicyAssignment* by = gpu.policy()) {
@@ -21,11 +21,9 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu) {
     out.trouble = gpu.trouble->message;
   else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
     out.trouble = gpu.leftover.left_alone;
-  if (gpu.assigned) {
-    out.assigned_by = to_string(gpu.assigned->source);
-    out.assigned_for = gpu.assigned->who;
-    out.assigned_until = gpu.assigned->until;
-  }
+  if (const auto& by = gpu.assigned)
+    out.assigned = GpuSnapshot::Assigned{by->source, by->who, by->why, by->until};
+  out.bounds = std::move(bounds);
   return out;
 }
 
@@ -68,6 +66,26 @@ void put_work(Json& json, const Record& record) {
   json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
 }
 
+// Who says it, in whose name, why, and when that ends, as seen at the record's time.
+template <class Said>
+Json said_json(const char* by, const Said& said, Instant now) {
+  Json out = {{"by", by}};
+  if (!said.who.empty()) out["who"] = said.who;
+  if (!said.why.empty()) out["why"] = said.why;
+  if (said.until) out["ends_in_seconds"] = std::max(0.0, seconds(*said.until - now));
+  return out;
+}
+
+void put_says(Json& json, const GpuSnapshot& gpu) {
+  if (const auto& by = gpu.assigned)
+    json["assigned"] = said_json(to_string(by->by), *by, gpu.record.time);
+  for (const EnvelopeBound& bound : gpu.bounds) {
+    Json each = said_json(bound.source.c_str(), bound, gpu.record.time);
+    each["highest_clock_mhz"] = bound.highest.value();
+    json["bounds"].push_back(std::move(each));
+  }
+}
+
 }  // namespace
 
 Json gpu_json(const GpuSnapshot& gpu) {
@@ -99,6 +117,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
   } else {
     json["error"] = record.sample_error;
   }
+  put_says(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;
   return json;

@@ -13,6 +13,7 @@
 
 #include "attrib/gpu_attribution.h"
 #include "core/record.h"
+#include "govern/fleet/envelope_bounds.h"
 #include "govern/fleet/managed_gpu.h"
 #include "govern/heartbeat_registry.h"
 #include "govern/lateness.h"
@@ -27,9 +28,14 @@ struct GpuSnapshot {
   std::optional<double> promise;  // performance; empty: none
   std::string promise_from;       // empty: the policy's own
   std::string trouble;            // why it is not governed, or not restored; empty: nothing
-  std::string assigned_by;        // who says what it is governed by: "configuration", ...
-  std::string assigned_for;       // in whose name
-  std::optional<Instant> assigned_until;
+  // Who says what it is governed by; empty: nobody.
+  struct Assigned {
+    AssignmentSource by = AssignmentSource::configuration;
+    std::string who, why;
+    std::optional<Instant> until;
+  };
+  std::optional<Assigned> assigned;
+  std::vector<EnvelopeBound> bounds;  // of its clocks, the lowest first: that one counts
 };
 
 struct Snapshot {
@@ -42,8 +48,9 @@ struct Snapshot {
   std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read
 };
 
-// Empty before its first record.
-std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu);
+// Empty before its first record. `bounds`: those that hold now.
+std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu,
+                                       std::vector<EnvelopeBound> bounds = {});
 
 // The newest, for any thread.
 class SnapshotBoard {

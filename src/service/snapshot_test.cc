@@ -39,6 +39,21 @@ TEST(Snapshot, AnObservedGpuHasNoPolicy) {
   EXPECT_FALSE(json.contains("promised_performance_ratio"));
 }
 
+TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
+  EXPECT_FALSE(gpu_json(gpu(0, "assure")).contains("assigned"));
+  GpuSnapshot one = gpu(0, "assure");
+  one.record.time = Instant(std::chrono::seconds(10));
+  one.assigned = GpuSnapshot::Assigned{AssignmentSource::command, "uid 7", "policy set",
+                                       Instant(std::chrono::seconds(15))};
+  one.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .highest = Megahertz(900)});
+  const Json json = gpu_json(one);
+  EXPECT_EQ(
+      json["assigned"],
+      Json({{"by", "command"}, {"who", "uid 7"}, {"why", "policy set"}, {"ends_in_seconds", 5.0}}));
+  EXPECT_EQ(json["bounds"],
+            Json::array({{{"by", "budget"}, {"who", "rack 3"}, {"highest_clock_mhz", 900.0}}}));
+}
+
 TEST(Snapshot, AttributionComesInPages) {
   Snapshot all{.attributes = true};
   for (int i = 0; i < 3; ++i) {

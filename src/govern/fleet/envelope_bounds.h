@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 
@@ -23,6 +24,8 @@ class EnvelopeBounds {
   // In place of the bound of its source.
   void put(const std::string& uuid, EnvelopeBound bound);
   void withdraw(const std::string& uuid, const std::string& source);
+  // All that hold at that time, the lowest first.
+  std::vector<EnvelopeBound> of(const std::string& uuid, Instant now) const;
   // The one that counts at that time; null: there is none.
   const EnvelopeBound* lowest(const std::string& uuid, Instant now) const;
 

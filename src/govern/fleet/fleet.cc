@@ -337,7 +337,7 @@ void Fleet::configure() {
   for (const int at : *named)
     assignments_.put(gpus_[static_cast<std::size_t>(at)].uuid(),
                      {.source = AssignmentSource::configuration,
-                      .who = "the configuration",
+                      .who = "",
                       .policy = PolicyAssignment{*policy, settings_.dry_run}});
 }
 
