@@ -52,7 +52,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
       state_(clock, "derated", log_, options.state_file),
       models_(
           options.models, clock,
-          [log = log_](const Error& error) { log.warning("models of work: " + error.message); }),
+          [log = log_](const Error& error) { log.warning("models of work: " + error.message); },
+          options.stores),
       fleet_(with_models(options.fleet, models_), settings, clock),
       commands_(clock, fleet_, operators_, log_),
       work_(clock, logging_to(options, options.desk)),

@@ -33,6 +33,8 @@ struct WorkerOptions {
   WorkloadTracker::Options desk = {};            // its log is the fleet's
   AttributionService::Options attribution = {};  // without a namer nothing is attributed
   std::vector<RecordSink> sinks = {};            // beside those of the services
+  // Where databases are read and written; at_once where time is virtual.
+  BackgroundWorker::Where stores = BackgroundWorker::Where::on_a_thread;
 };
 
 class Worker {

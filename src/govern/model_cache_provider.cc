@@ -1,6 +1,6 @@
 #include "govern/model_cache_provider.h"
 
-#include <filesystem>
+#include <utility>
 
 #include "core/chip_facts.h"
 
@@ -9,13 +9,13 @@ namespace derate {
 // One kind of GPU's part of a file.
 class ModelCacheProvider::View final : public ModelCache {
  public:
-  View(SqliteModelCache& file, std::string path, std::string chip, Megahertz highest, Use use)
-      : file_(file), path_(std::move(path)), chip_(std::move(chip)), highest_(highest), use_(use) {}
+  View(QueuedModelCache& file, std::string chip, Megahertz highest, Use use)
+      : file_(file), chip_(std::move(chip)), highest_(highest), use_(use) {}
 
   std::vector<PhaseModel> recall(const std::string&) override {
-    std::error_code ignored;
-    if (use_ == Use::recall && !std::filesystem::exists(path_, ignored)) return {};
-    std::vector<PhaseModel> out = file_.recall(chip_);
+    using IfMissing = QueuedModelCache::IfMissing;
+    std::vector<PhaseModel> out =
+        file_.recall(chip_, use_ == Use::keep ? IfMissing::make : IfMissing::leave);
     std::erase_if(out, [&](const PhaseModel& model) { return model.highest != highest_; });
     return out;
   }
@@ -30,15 +30,15 @@ class ModelCacheProvider::View final : public ModelCache {
   }
 
  private:
-  SqliteModelCache& file_;
-  std::string path_, chip_;
+  QueuedModelCache& file_;
+  std::string chip_;
   Megahertz highest_;
   Use use_;
 };
 
-ModelCacheProvider::ModelCacheProvider(const ModelFiles& files, const Clock& clock,
-                                       const SqliteModelCache::Tell& tell)
-    : files_(files), real_(files.real, clock, tell), simulated_(files.simulated, clock, tell) {}
+ModelCacheProvider::ModelCacheProvider(ModelFiles files, const Clock& clock,
+                                       SqliteModelCache::Tell tell, BackgroundWorker::Where where)
+    : files_(std::move(files)), clock_(clock), tell_(std::move(tell)), where_(where) {}
 
 ModelCacheProvider::~ModelCacheProvider() = default;
 
@@ -50,9 +50,9 @@ ModelCache* ModelCacheProvider::of(const Capability& capability, const Envelope&
   const ChipFacts* facts = facts_of_product(capability.id.name);
   const std::string chip = facts == nullptr ? capability.id.name : facts->chip;
   auto& view = views_[{chip, envelope.highest().value(), simulated, use}];
-  if (view == nullptr)
-    view =
-        std::make_unique<View>(simulated ? simulated_ : real_, path, chip, envelope.highest(), use);
+  auto& file = simulated ? simulated_ : real_;
+  if (file == nullptr) file = std::make_unique<QueuedModelCache>(path, clock_, tell_, where_);
+  if (view == nullptr) view = std::make_unique<View>(*file, chip, envelope.highest(), use);
   return view.get();
 }
 

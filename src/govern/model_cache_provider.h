@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "core/capability.h"
 #include "core/envelope.h"
-#include "store/model_cache.h"
+#include "store/queued_model_cache.h"
 
 namespace derate {
 
@@ -24,19 +24,22 @@ class ModelCacheProvider {
   // Learns and keeps, or only knows what is there already.
   enum class Use { keep, recall };
 
-  // `clock` outlives it.
-  ModelCacheProvider(const ModelFiles& files, const Clock& clock,
-                     const SqliteModelCache::Tell& tell = {});
+  // `clock` outlives it; `tell` as QueuedModelCache's.
+  ModelCacheProvider(ModelFiles files, const Clock& clock, SqliteModelCache::Tell tell = {},
+                     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread);
   ~ModelCacheProvider();
 
-  // For a policy on this GPU; as long as the shelf. Gives only models that are relative to the same
+  // For a policy on this GPU; as long as this. Gives only models that are relative to the same
   // highest clock. A chip that has no facts is known by its product's name. Null: nothing is kept.
   ModelCache* of(const Capability& capability, const Envelope& envelope, Use use);
 
  private:
   class View;
   ModelFiles files_;
-  SqliteModelCache real_, simulated_;
+  const Clock& clock_;
+  SqliteModelCache::Tell tell_;
+  BackgroundWorker::Where where_;
+  std::unique_ptr<QueuedModelCache> real_, simulated_;  // null: not asked for yet
   std::map<std::tuple<std::string, double, bool, Use>, std::unique_ptr<View>> views_;
 };
 

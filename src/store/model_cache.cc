@@ -35,8 +35,8 @@ constexpr const char* kModelReads[] = {
 constexpr SqliteSchema kModelSchema{0x64726d6f, "models of work", kModelMigrations,
                                     kModelReads};  // "drmo"
 
-// Long enough for a neighbour's write, short for a control loop.
-constexpr int kModelBusyMilliseconds = 3;
+// Long enough for a neighbour's write, within a control loop's patience (queued_model_cache.h).
+constexpr int kModelBusyMilliseconds = 100;
 constexpr std::size_t kMostCoefficients = 64;
 
 // Numbers are blobs of IEEE doubles, little-endian: a column of SQLite's own keeps no NaN and makes
@@ -249,13 +249,13 @@ std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
   return id.ok() ? *id : 0;
 }
 
-// Those that were last written so long ago.
+// Those that were last written, or tried, so long ago.
 void SqliteModelCache::write_waiting(Duration at_least) {
   const Instant now = clock_.now();
   for (auto& [id, recent] : recent_)
     if (recent.waiting && now - recent.written >= at_least) {
       recent.written = now;
-      (void)write(*std::exchange(recent.waiting, std::nullopt), recent.kept);
+      if (write(*recent.waiting, recent.kept) != 0) recent.waiting.reset();
     }
   std::erase_if(recent_, [&](const auto& one) {
     return !one.second.waiting && now - one.second.written >= kWriteEvery;

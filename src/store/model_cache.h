@@ -22,9 +22,9 @@ class SqliteFile;
 // variances: others are neither kept nor given.
 bool is_sound(const PhaseModel& model);
 
-// For one thread. A control loop calls it: no call waits for another process for more than some
-// milliseconds. The disk is waited for when the file is made, at the first recall, and when it is
-// closed; in between a thread of its own does that.
+// For one thread, which is not a control loop's: QueuedModelCache calls it beside that. No call
+// waits for another process for more than 0.1 s. The disk is waited for when the file is made, at
+// the first recall, and when it is closed; in between a thread of its own does that.
 class SqliteModelCache final : public ModelCache {
  public:
   static constexpr std::size_t kMostOfAChip = 32;  // the oldest go first

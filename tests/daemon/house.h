@@ -165,6 +165,7 @@ class House {
     options.fleet.run_folder = folder + "/run";
     options.fleet.audit = AuditLog(audit_file());
     options.models = models();
+    options.stores = BackgroundWorker::Where::at_once;
     options.tune_file = folder + "/state/tune.db";
     options.fleet.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice, due = rounds + opens_later]() -> std::optional<Result<OpenGpus>> {
