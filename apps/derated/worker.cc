@@ -64,7 +64,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
              .log = log_,
              .works_on = [this](const std::string& gpu,
                                 std::uint32_t uid) { return work_.works_on(gpu, uid); },
-             .gpus = &fleet_}),
+             .gpus = &fleet_,
+             .where = options.stores}),
       attribution_(clock, logging_to(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });

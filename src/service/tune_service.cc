@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "tune/trial_rows.h"
 
 namespace derate {
 namespace {
@@ -21,8 +20,6 @@ std::string tuning_name(std::int64_t trial) { return fmt::format("trial {}", tri
 // Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
 // and everybody may ask.
 constexpr std::size_t kMostShown = 50;
-// What fails again is logged again after that.
-constexpr Duration kLogEvery = std::chrono::minutes(10);
 
 std::string window_name(std::int64_t trial) { return fmt::format("trial {}", trial); }
 
@@ -56,7 +53,8 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
       energy_(energy),
       options_(std::move(options)),
       rules_(options_.rules),
-      book_(rules_.lease) {
+      book_(rules_.lease),
+      writer_(book_, clock_, {options_.file, options_.log, options_.where}) {
   add<JobCreate>(clients);
   add<JobShow>(clients);
   add<JobList>(clients);
@@ -65,64 +63,9 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
   add<TrialReport>(clients);
   add<TrialEnd>(clients);
   add<TrialRenew>(clients);
-  load();
 }
 
-TuneService::~TuneService() {
-  kept_.reset();  // the last try waits for nothing
-  keep();
-}
-
-// --- what is kept --------------------------------------------------------------------------------
-
-void TuneService::load() {
-  if (options_.file.empty()) return;
-  store_ = std::make_unique<TuneStore>(options_.file, [this](const Error& error) {
-    options_.log.warning("jobs that recur: " + error.message);
-  });
-  std::vector<std::string> told;
-  note(store_->load([&](const TuneRows& rows) { told = restore_book(book_, rows, clock_.now()); }));
-  generation_ = store_->generation();
-  for (const std::string& text : told) options_.log.warning(text);
-}
-
-// One that fails now and then is logged as seldom as one that always does.
-void TuneService::note(const Result<void>& done) {
-  failing_ = !done.ok();
-  if (done.ok() || clock_.now() < log_again_) return;
-  log_again_ = clock_.now() + kLogEvery;
-  options_.log.error("jobs that recur are not kept: " + done.error().message);
-}
-
-void TuneService::keep() {
-  if (store_ == nullptr) {
-    (void)book_.take_changes();
-    return;
-  }
-  if (!book_.has_changes()) return;  // nothing to write says nothing of the file
-  if (failing_ && kept_ && clock_.now() - *kept_ < kRetryEvery) return;
-  kept_ = clock_.now();
-  const auto done = keep_changes(book_, *store_);
-  // As while its own log is cut: it is written with the next round.
-  if (!done.ok() && done.error().code == Errc::busy) {
-    if (!busy_since_) busy_since_ = *kept_;
-    if (*kept_ - *busy_since_ < kBusyPatience) return;
-  } else {
-    busy_since_.reset();
-  }
-  note(done);
-  if (std::exchange(generation_, store_->generation()) != store_->generation())
-    note(keep_all(book_, *store_));
-}
-
-void TuneService::keep_soon() {
-  if (!kept_ || clock_.now() - *kept_ >= kKeepEvery) keep();
-}
-
-// For another job or trial of that user.
-Result<void> TuneService::check_room(std::uint32_t uid) {
-  return store_ != nullptr ? store_->check_room(uid) : Result<void>();
-}
+TuneService::~TuneService() = default;
 
 // --- the GPUs and what they use ------------------------------------------------------------------
 
@@ -203,11 +146,11 @@ void TuneService::give_back(std::int64_t id) {
 }
 
 void TuneService::keep_profile(const Meter& meter, const TuningState& state) {
-  if (store_ == nullptr || !meter.profile || state.readings.empty()) return;
+  if (!meter.profile || state.readings.empty()) return;
   std::vector<TuneReadingRow> rows;
   for (const KnobReading& reading : state.readings)
     rows.push_back({reading.setting, reading.rate, reading.power.value()});
-  note(store_->put(*meter.profile, rows, clock_.wall_now()));
+  writer_.keep_profile({*meter.profile, std::move(rows), clock_.wall_now()});
 }
 
 // Until now, with so many epochs done.
@@ -332,9 +275,7 @@ void TuneService::take_knob(const TrialEntry& trial, const std::vector<TuneGpu>&
   const auto knob = parse_knob(work.knob);
   if (!knob.ok()) return left_alone(knob.error().message);
   TuningPlan plan{.gpus = trial.gpus, .knob = *knob, .selector = selector_of(work)};
-  if (meter.profile && store_ != nullptr)
-    if (const auto known = store_->profile(*meter.profile); known.ok())
-      plan.known = readings_of(*known);
+  if (meter.profile) plan.known = readings_of(writer_.profile(*meter.profile));
   const auto begun = options_.gpus->take_for_tuning(tuning_name(trial.trial.id), plan);
   meter.knob = begun.ok();
   if (!begun.ok()) left_alone(begun.error().message);
@@ -377,7 +318,7 @@ TuneService::Meter TuneService::meter_of(std::uint32_t uid, const std::vector<Tu
 
 void TuneService::step() {
   look_after();
-  keep();
+  writer_.keep();
 }
 
 void TuneService::look_after() {
@@ -397,13 +338,13 @@ void TuneService::add(CommandRouter& clients) {
   clients.add<Request>([this](const Request& request, const Peer& peer) {
     look_after();  // who is gone holds no GPU
     auto answer = obey(request, peer);
-    keep_soon();
+    writer_.keep_soon();
     return answer;
   });
 }
 
 Result<TuneService::Json> TuneService::obey(const JobCreate& request, const Peer& peer) {
-  if (!book_.jobs().contains(request.spec.name)) TRY(check_room(peer.uid));
+  if (!book_.jobs().contains(request.spec.name)) TRY(writer_.check_room(peer.uid));
   const auto how = request.replace ? TrialRegistry::Replace::yes : TrialRegistry::Replace::no;
   const auto done = TRY(book_.create(request.spec, peer.uid, how, clock_.wall_now()));
   constexpr const char* kDone[] = {"is kept", "was there already, the same",
@@ -471,7 +412,7 @@ Result<JobSpec> TuneService::work_of(const TrialStart& request) const {
 Result<TuneService::Json> TuneService::obey(const TrialStart& request, const Peer& peer) {
   TRY(rate_.take(peer.uid, clock_.now()));
   const JobSpec work = TRY(work_of(request));
-  if (!request.job.empty()) TRY(check_room(peer.uid));
+  if (!request.job.empty()) TRY(writer_.check_room(peer.uid));
   const std::vector<TuneGpu> gpus = TRY(choose(request.gpus));
   Meter meter = meter_of(peer.uid, gpus, work);
   meter.max_power = TRY(max_power_of(gpus, work.eta));

@@ -17,9 +17,9 @@
 #include "govern/fleet/tuned_gpus.h"
 #include "service/command_router.h"
 #include "service/energy_service.h"
-#include "store/tune_store.h"
 #include "tune/trial_rate.h"
 #include "tune/trial_registry.h"
+#include "tune/trial_writer.h"
 
 namespace derate {
 
@@ -49,20 +49,14 @@ struct TuneServiceOptions {
   std::function<bool(const std::string& gpu, std::uint32_t uid)> works_on = {};
   // Who has the GPUs and outlives the desk; null: limits and clocks are left alone.
   TunedGpus* gpus = nullptr;
+  // Where the file is written; at_once where time is virtual.
+  BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
 
   static std::string random_token();
 };
 
 class TuneService {
  public:
-  // What is told is in the file when it is answered, or with the next step(): what came so soon
-  // after the last write is written together.
-  static constexpr Duration kKeepEvery = std::chrono::milliseconds(100);
-  // A disk that is full is not asked in every round.
-  static constexpr Duration kRetryEvery = std::chrono::seconds(1);
-  // A file that others have locked is no news before that.
-  static constexpr Duration kBusyPatience = std::chrono::seconds(5);
-
   using Json = nlohmann::ordered_json;
   // A trial whose user has had no process on each of its GPUs for that long is given up, and until
   // there was one no limit or clock is turned for it. Root and the daemon's own user need none.
@@ -71,7 +65,9 @@ class TuneService {
   // Adds its commands to `clients`. All of them, and what `clients` is served to, live as long.
   TuneService(Clock& clock, CommandRouter& clients, EnergyService& energy,
               TuneServiceOptions options);
-  ~TuneService();  // writes what waits
+  // Writes what waits, as TrialWriter. What a client was answered is on its way to the file with
+  // the answer, or with the next step() where a write has just begun.
+  ~TuneService();
   TuneService(const TuneService&) = delete;
   TuneService& operator=(const TuneService&) = delete;
 
@@ -132,12 +128,7 @@ class TuneService {
   void keep_profile(const Meter& meter, const TuningState& state);
   TrialPaid paid(const TrialEntry& trial, std::optional<double> epochs);
   bool may_turn(std::uint32_t uid) const;
-  void load();
   void look_after();
-  void keep();
-  void keep_soon();
-  Result<void> check_room(std::uint32_t uid);
-  void note(const Result<void>& done);
   TrialView view(const TrialEntry& trial) const;
   JobView view(const JobEntry& job) const;
 
@@ -146,11 +137,7 @@ class TuneService {
   TuneServiceOptions options_;
   TuneRules rules_;
   TrialRegistry book_;
-  std::unique_ptr<TuneStore> store_;  // null: nothing is kept
-  int generation_ = 0;
-  bool failing_ = false;
-  Instant log_again_ = Instant::min();
-  std::optional<Instant> kept_, busy_since_;
+  TrialWriter writer_;
   TrialRate rate_;
   std::vector<TuneGpu> gpus_;
   std::map<std::int64_t, Meter> meters_;  // of the running ones

@@ -264,11 +264,12 @@ Result<void> use_models(const std::string& path, std::vector<Error>& told) {
 Result<void> use_jobs(const std::string& path, std::vector<Error>& told) {
   TuneStore store(path, [&](const Error& error) { told.push_back(error); });
   TRY(store.load());
-  TRY(store.put({"bert", 1000, "{}", {}}));
+  TRY(store.write({.jobs = {{{"bert", 1000, "{}", {}}}}}));
   const auto id = TRY(store.load()).last_trial + 1;
-  TRY(store.put(TuneTrialRow{.id = id, .job = "bert", .state = "lost", .marks = {{1, 2}}}));
-  TRY(store.check_room(1000));
-  return store.put({"H200", "bert", "clock", 8}, {{1, 2, 3}}, {});
+  const TuneTrialRow trial{.id = id, .job = "bert", .state = "lost", .marks = {{1, 2}}};
+  TRY(store.write({.trials = {trial}}));
+  TRY(store.bytes_kept());
+  return store.write({.profiles = {{{"H200", "bert", "clock", 8}, {{1, 2, 3}}, {}}}});
 }
 
 Result<void> use_usage(const std::string& path, std::vector<Error>& told) {

@@ -81,8 +81,8 @@ constexpr const char* kTuneReads[] = {
 constexpr SqliteSchema kTuneSchema{0x64727475, "the jobs that recur", kTuneMigrations,
                                    kTuneReads};  // "drtu"
 
-// Long enough for a reader beside us, short for a control loop.
-constexpr int kTuneBusyMilliseconds = 3;
+// Long enough for a reader beside us; who writes does so beside the loop.
+constexpr int kTuneBusyMilliseconds = 100;
 
 std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 WallTime wall_time(std::int64_t nanoseconds) { return WallTime{Duration(nanoseconds)}; }
@@ -185,6 +185,7 @@ struct StoredTuneRows {
             {mark.getColumn(1).getDouble(), mark.getColumn(2).getDouble()});
     SQLite::Statement last(sqlite, "SELECT seq FROM sqlite_sequence WHERE name = 'trial'");
     if (last.executeStep()) out.last_trial = last.getColumn(0).getInt64();
+    out.profiles = profiles();
     return out;
   }
 
@@ -242,37 +243,49 @@ struct StoredTuneRows {
     }
   }
 
-  std::int64_t kept_by(std::uint32_t uid) {
-    SQLite::Statement row(sqlite, "SELECT bytes FROM kept WHERE uid = ?");
-    row.bind(1, static_cast<std::int64_t>(uid));
-    return row.executeStep() ? row.getColumn(0).getInt64() : 0;
-  }
-
-  std::vector<TuneReadingRow> profile(const TuneProfileKey& key) {
-    SQLite::Statement row(sqlite,
-                          "SELECT setting, rate, power_watts FROM reading WHERE chip = ? AND "
-                          "model = ? AND knob = ? AND batch_size = ? ORDER BY setting");
-    SQLite::bind(row, key.chip, key.model, key.knob, key.batch_size);
-    std::vector<TuneReadingRow> out;
+  TuneBytes bytes_kept() {
+    TuneBytes out;
+    SQLite::Statement row(sqlite, "SELECT uid, bytes FROM kept WHERE bytes > 0");
     while (row.executeStep())
-      out.push_back({row.getColumn(0).getDouble(), row.getColumn(1).getDouble(),
-                     row.getColumn(2).getDouble()});
+      out[static_cast<std::uint32_t>(row.getColumn(0).getInt64())] = row.getColumn(1).getInt64();
     return out;
   }
 
-  void put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings, WallTime now) {
+  std::vector<TuneProfileRow> profiles() {
+    SQLite::Statement row(sqlite,
+                          "SELECT chip, model, knob, batch_size, kept_unix_nanoseconds, setting, "
+                          "rate, power_watts FROM reading ORDER BY chip, model, knob, batch_size, "
+                          "setting");
+    std::vector<TuneProfileRow> out;
+    while (row.executeStep()) {
+      Reader read{row};
+      TuneProfileRow next;
+      TuneReadingRow& reading = next.readings.emplace_back();
+      read.value(next.key.chip), read.value(next.key.model), read.value(next.key.knob);
+      read.value(next.key.batch_size), read.value(next.kept);
+      read.value(reading.setting), read.value(reading.rate), read.value(reading.power_watts);
+      if (!out.empty() && out.back().key == next.key)
+        out.back().readings.push_back(reading);
+      else
+        out.push_back(std::move(next));
+    }
+    return out;
+  }
+
+  void put(const TuneProfileRow& profile) {
+    const TuneProfileKey& key = profile.key;
     SQLite::Statement old(sqlite,
                           "DELETE FROM reading WHERE chip = ? AND model = ? AND knob = ? "
                           "AND batch_size = ?");
     SQLite::bind(old, key.chip, key.model, key.knob, key.batch_size);
     old.exec();
-    for (const TuneReadingRow& reading : readings) {
+    for (const TuneReadingRow& reading : profile.readings) {
       SQLite::Statement row(sqlite,
                             "INSERT OR REPLACE INTO reading (chip, model, knob, batch_size, "
                             "setting, rate, power_watts, kept_unix_nanoseconds) VALUES "
                             "(?,?,?,?,?,?,?,?)");
       SQLite::bind(row, key.chip, key.model, key.knob, key.batch_size, reading.setting,
-                   reading.rate, reading.power_watts, nanoseconds(now));
+                   reading.rate, reading.power_watts, nanoseconds(profile.kept));
       row.exec();
     }
     // Names of models are their users' to choose: the number is bounded.
@@ -282,6 +295,26 @@ struct StoredTuneRows {
                            "kept_unix_nanoseconds DESC LIMIT -1 OFFSET ?)");
     many.bind(1, TuneStore::kMostReadings);
     many.exec();
+  }
+
+  void remove(const std::string& job) {
+    SQLite::Statement row(sqlite, "DELETE FROM job WHERE name = ?");
+    row.bind(1, job);
+    row.exec();
+  }
+
+  void write(const TuneChanges& changes) {
+    const auto unless_jobless = [](const auto& put) {
+      try {
+        put();
+      } catch (const SQLite::Exception& problem) {
+        if (problem.getErrorCode() != SQLITE_CONSTRAINT) throw;
+      }
+    };
+    for (const std::string& job : changes.removed) remove(job);
+    for (const TuneChanges::Job& job : changes.jobs) put(job.row, job.gone);
+    for (const TuneTrialRow& row : changes.trials) unless_jobless([&] { put(row); });
+    for (const TuneProfileRow& profile : changes.profiles) put(profile);
   }
 };
 
@@ -300,37 +333,13 @@ TuneStore::~TuneStore() = default;
 
 int TuneStore::generation() const { return file_->generation(); }
 
-Result<void> TuneStore::write(Change change) {
-  if (collected_) {
-    collected_->push_back(std::move(change));
-    return {};
-  }
-  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    change(sqlite);
-    all.commit();
-  });
-}
-
-void TuneStore::collect() { collected_.emplace(); }
-
-Result<void> TuneStore::write_together() {
-  const std::vector<Change> changes = *std::exchange(collected_, std::nullopt);
-  if (changes.empty()) return {};
-  return write([&changes](SQLite::Database& sqlite) {
-    for (const Change& change : changes) {
-      try {
-        change(sqlite);
-      } catch (const SQLite::Exception& problem) {
-        if (problem.getErrorCode() != SQLITE_CONSTRAINT) throw;
-      }
-    }
-  });
+// Made when there is something to keep: where nobody tunes jobs the journal needs the room.
+bool TuneStore::is_missing() const {
+  return !file_->is_open() && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
 Result<void> TuneStore::load(const std::function<void(const TuneRows&)>& take) {
-  // Made when there is something to keep: where nobody tunes jobs the journal needs the room.
-  if (!file_->is_open() && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) {
+  if (is_missing()) {
     take({});
     return {};
   }
@@ -344,47 +353,32 @@ Result<TuneRows> TuneStore::load() {
   return out;
 }
 
-Result<void> TuneStore::put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
-  return write([row, gone](SQLite::Database& sqlite) { StoredTuneRows{sqlite}.put(row, gone); });
-}
-
-Result<void> TuneStore::put(const TuneTrialRow& row) {
-  return write([row](SQLite::Database& sqlite) { StoredTuneRows{sqlite}.put(row); });
-}
-
-Result<void> TuneStore::remove_job(const std::string& name) {
-  return write([name](SQLite::Database& sqlite) {
-    SQLite::Statement row(sqlite, "DELETE FROM job WHERE name = ?");
-    row.bind(1, name);
-    row.exec();
+Result<void> TuneStore::write(const TuneChanges& changes) {
+  if (changes.empty()) return {};
+  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
+    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+    StoredTuneRows{sqlite}.write(changes);
+    all.commit();
   });
 }
 
-Result<void> TuneStore::check_room(std::uint32_t uid) {
-  if (uid == 0 || !file_->is_open()) return {};
-  const auto bytes = file_->attempt(SqliteFile::Use::read, [&](SQLite::Database& sqlite) {
-    return StoredTuneRows{sqlite}.kept_by(uid);
+Result<TuneBytes> TuneStore::bytes_kept() {
+  if (is_missing()) return TuneBytes{};
+  return file_->attempt(SqliteFile::Use::read, [](SQLite::Database& sqlite) {
+    return StoredTuneRows{sqlite}.bytes_kept();
   });
-  if (!bytes.ok() || *bytes < kMostBytesOfUser) return {};
+}
+
+Result<void> check_room(const TuneBytes& kept, std::uint32_t uid) {
+  const auto bytes = kept.find(uid);
+  if (uid == 0 || bytes == kept.end() || bytes->second < TuneStore::kMostBytesOfUser) return {};
   constexpr double kMiB = 1 << 20;
   return Error{
       Errc::busy,
       fmt::format("user {} keeps {:.1f} MiB of jobs and trials, allowed are {:.0f}: forget "
                   "a job (derate tune job remove NAME)",
-                  uid, static_cast<double>(*bytes) / kMiB, kMostBytesOfUser / kMiB)};
-}
-
-Result<std::vector<TuneReadingRow>> TuneStore::profile(const TuneProfileKey& key) {
-  return file_->attempt(SqliteFile::Use::read, [&](SQLite::Database& sqlite) {
-    return StoredTuneRows{sqlite}.profile(key);
-  });
-}
-
-Result<void> TuneStore::put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings,
-                            WallTime now) {
-  return write([key, readings, now](SQLite::Database& sqlite) {
-    StoredTuneRows{sqlite}.put(key, readings, now);
-  });
+                  uid, static_cast<double>(bytes->second) / kMiB,
+                  TuneStore::kMostBytesOfUser / kMiB)};
 }
 
 }  // namespace derate

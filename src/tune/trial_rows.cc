@@ -142,36 +142,27 @@ std::vector<std::string> restore_book(TrialRegistry& book, const TuneRows& rows,
   return told;
 }
 
-Result<void> keep_changes(TrialRegistry& book, TuneStore& store) {
-  Result<void> first;
-  const auto note = [&](Result<void> done) {
-    if (first.ok()) first = std::move(done);
-  };
-  const BookChanges changes = book.take_changes();
-  store.collect();
-  for (const std::string& name : changes.removed) note(store.remove_job(name));
+TuneChanges rows_of(const TrialRegistry& book, const BookChanges& changes) {
+  TuneChanges out;
+  out.removed.assign(changes.removed.begin(), changes.removed.end());
   for (const std::string& name : changes.jobs) {
-    const auto folded = changes.folded.find(name);
-    note(store.put(row_of(book.jobs().at(name)),
-                   folded != changes.folded.end() ? folded->second : std::vector<std::int64_t>{}));
+    TuneChanges::Job& job = out.jobs.emplace_back();
+    job.row = row_of(book.jobs().at(name));
+    if (const auto folded = changes.folded.find(name); folded != changes.folded.end())
+      job.gone = folded->second;
   }
   for (const std::int64_t id : changes.trials)
-    if (const TrialEntry* trial = book.find(id)) note(store.put(row_of(*trial)));
-  note(store.write_together());
-  if (!first.ok()) book.not_kept(changes);
-  return first;
+    if (const TrialEntry* trial = book.find(id)) out.trials.push_back(row_of(*trial));
+  return out;
 }
 
-Result<void> keep_all(TrialRegistry& book, TuneStore& store) {
-  (void)book.take_changes();
-  Result<void> first;
+BookChanges all_of(const TrialRegistry& book) {
+  BookChanges out;
   for (const auto& [name, job] : book.jobs()) {
-    auto done = store.put(row_of(job));
-    for (const std::int64_t id : job.trials)
-      if (done.ok()) done = store.put(row_of(*book.find(id)));
-    if (first.ok()) first = std::move(done);
+    out.jobs.insert(name);
+    out.trials.insert(job.trials.begin(), job.trials.end());
   }
-  return first;
+  return out;
 }
 
 }  // namespace derate

@@ -15,10 +15,9 @@ TuneTrialRow row_of(const TrialEntry& trial);
 // Everything that was kept into `book`; what cannot be read is left out, and told.
 std::vector<std::string> restore_book(TrialRegistry& book, const TuneRows& rows, Instant now);
 
-// Writes what has changed since it was last asked, all of it or nothing; on an error it is written
-// with the next. Errors: as TuneStore::put().
-Result<void> keep_changes(TrialRegistry& book, TuneStore& store);
-// Writes all there is: to a file that was begun anew.
-Result<void> keep_all(TrialRegistry& book, TuneStore& store);
+// Rows of what has changed, as it is now.
+TuneChanges rows_of(const TrialRegistry& book, const BookChanges& changes);
+// All there is, for a file that was begun anew.
+BookChanges all_of(const TrialRegistry& book);
 
 }  // namespace derate

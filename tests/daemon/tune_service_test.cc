@@ -12,6 +12,7 @@ namespace derate::cli {
 namespace {
 
 using namespace std::chrono_literals;
+constexpr auto kAtOnce = BackgroundWorker::Where::at_once;
 
 class WorkerTune : public testing::Test {
  protected:
@@ -180,7 +181,8 @@ TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
   std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
   {
-    TuneService desk(clock, clients, energy, {.file = folder + "/tune.db", .gpus = &hands});
+    TuneService desk(clock, clients, energy,
+                     {.file = folder + "/tune.db", .gpus = &hands, .where = kAtOnce});
     const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
     energy.here({id});
     desk.here({{id, "V100", Watts(300)}});
@@ -463,7 +465,7 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
   const auto names = [&](const char* more) {
     CommandRouter clients;
     EnergyService energy(clock, clients);
-    TuneService desk(clock, clients, energy, {.file = file, .log = log});
+    TuneService desk(clock, clients, energy, {.file = file, .log = log, .where = kAtOnce});
     for (std::string name = "a"; name <= "c" && *more != 0; ++name[0]) {
       if (name == more) std::filesystem::remove(later);
       const Json spec = {
