@@ -1,7 +1,6 @@
 #include "store/lab_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <SQLiteCpp/VariadicBind.h>
 #include <fmt/format.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 
 #include "base/json.h"
 #include "store/sqlite_file.h"
+#include "store/sqlite_rows.h"
 
 namespace derate {
 namespace {
@@ -122,35 +122,30 @@ constexpr const char* kJobColumns =
     "job.id, chip, cell, policy, repetition, position, app, error, time_seconds, work, "
     "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, policy_cpu_seconds, "
     "start_celsius, mean_clock_mhz, activity, work_unit";
-constexpr int kTicksColumn = 19;  // after these
 
-StoredJob job_of(SQLite::Statement& row) {
+StoredJob job_of(RowReader& read) {
   StoredJob out;
-  int at = 0;
-  out.id = row.getColumn(at++).getInt64();
-  out.session.chip = row.getColumn(at++).getString();
-  out.session.cell = row.getColumn(at++).getString();
-  out.session.policy = row.getColumn(at++).getString();
-  out.session.repetition = row.getColumn(at++).getInt();
-  out.position = row.getColumn(at++).getInt();
   JobRecord& job = out.job;
-  job.app = row.getColumn(at++).getString();
-  job.error = row.getColumn(at++).getString();
-  job.time = from_seconds(row.getColumn(at++).getDouble());
-  job.work = row.getColumn(at++).getDouble();
-  job.energy = Joules(row.getColumn(at++).getDouble());
-  if (const auto sensed = row.getColumn(at++); !sensed.isNull())
-    job.sensed_energy = Joules(sensed.getDouble());
-  job.probing = from_seconds(row.getColumn(at++).getDouble());
-  job.clock_changes = row.getColumn(at++).getInt();
-  job.policy_cpu = from_seconds(row.getColumn(at++).getDouble());
-  if (const auto celsius = row.getColumn(at++); !celsius.isNull())
-    job.temperature_at_start = Celsius(celsius.getDouble());
-  if (const auto clock = row.getColumn(at++); !clock.isNull())
-    job.mean_clock = Megahertz(clock.getDouble());
-  job.activity = activity_of(row.getColumn(at++).getString());
-  job.work_unit = row.getColumn(at++).getString();
+  read.all(out.id, out.session.chip, out.session.cell, out.session.policy, out.session.repetition,
+           out.position, job.app, job.error);
+  job.time = from_seconds(read.next<double>());
+  read.value(job.work);
+  job.energy = Joules(read.next<double>());
+  if (const auto joules = read.next<std::optional<double>>()) job.sensed_energy = Joules(*joules);
+  job.probing = from_seconds(read.next<double>());
+  read.value(job.clock_changes);
+  job.policy_cpu = from_seconds(read.next<double>());
+  if (const auto celsius = read.next<std::optional<double>>())
+    job.temperature_at_start = Celsius(*celsius);
+  if (const auto clock = read.next<std::optional<double>>()) job.mean_clock = Megahertz(*clock);
+  job.activity = activity_of(read.next<std::string>());
+  read.value(job.work_unit);
   return out;
+}
+
+template <class Quantity>
+std::optional<double> number_of(const std::optional<Quantity>& quantity) {
+  return quantity ? std::optional(quantity->value()) : std::nullopt;
 }
 
 }  // namespace
@@ -159,26 +154,16 @@ struct LabStore::Database {
   std::string path;
   SQLite::Database sqlite;
 
-  // Exceptions end here.
   template <class F>
-  auto guarded(F&& work) -> Result<decltype(work())> {
-    try {
-      if constexpr (std::is_void_v<decltype(work())>) {
-        work();
-        return {};
-      } else {
-        return work();
-      }
-    } catch (const SQLite::Exception& problem) {
-      return sqlite_error(problem, path);
-    }
+  auto guarded(F&& work) {
+    return derate::guarded(path, std::forward<F>(work));
   }
 
   void add(const SessionKey& key, const std::vector<JobRecord>& jobs) {
     SQLite::Transaction all(sqlite);
     SQLite::Statement session(
         sqlite, "INSERT INTO session (chip, cell, policy, repetition) VALUES (?, ?, ?, ?)");
-    SQLite::bind(session, key.chip, key.cell, key.policy, key.repetition);
+    RowBinder{session}.all(key.chip, key.cell, key.policy, key.repetition);
     session.exec();
     const std::int64_t id = sqlite.getLastInsertRowid();
     for (std::size_t i = 0; i < jobs.size(); ++i) add(id, static_cast<int>(i), jobs[i]);
@@ -191,22 +176,17 @@ struct LabStore::Database {
                           "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, "
                           "policy_cpu_seconds, start_celsius, mean_clock_mhz, activity, work_unit) "
                           "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-    SQLite::bind(row, session, position, job.app, job.error, seconds(job.time), job.work,
-                 job.energy.value());
-    if (job.sensed_energy) row.bind(8, job.sensed_energy->value());
-    row.bind(9, seconds(job.probing));
-    row.bind(10, job.clock_changes);
-    row.bind(11, seconds(job.policy_cpu));
-    if (job.temperature_at_start) row.bind(12, job.temperature_at_start->value());
-    if (job.mean_clock) row.bind(13, job.mean_clock->value());
-    row.bind(14, activity_text(job.activity));
-    row.bind(15, job.work_unit);
+    RowBinder{row}.all(session, position, job.app, job.error, seconds(job.time), job.work,
+                       job.energy.value(), number_of(job.sensed_energy), seconds(job.probing),
+                       job.clock_changes, seconds(job.policy_cpu),
+                       number_of(job.temperature_at_start), number_of(job.mean_clock),
+                       activity_text(job.activity), job.work_unit);
     row.exec();
     SQLite::Statement trace(sqlite, "INSERT INTO trace (job, ticks, remarks) VALUES (?, ?, ?)");
-    const std::string ticks = packed(job.ticks);
-    trace.bind(1, sqlite.getLastInsertRowid());
-    trace.bind(2, ticks.data(), static_cast<int>(ticks.size()));
-    trace.bind(3, remarks_text(job.remarks));
+    RowBinder bind{trace};
+    bind.value(std::int64_t{sqlite.getLastInsertRowid()});
+    bind.blob(packed(job.ticks));
+    bind.value(remarks_text(job.remarks));
     trace.exec();
   }
 };
@@ -217,30 +197,26 @@ LabStore& LabStore::operator=(LabStore&&) noexcept = default;
 LabStore::~LabStore() = default;
 
 Result<LabStore> LabStore::create(const std::string& path) {
-  try {
+  return derate::guarded(path, [&] {
     auto database = std::make_unique<Database>(
         Database{path, SQLite::Database(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE)});
     database->sqlite.setBusyTimeout(5000);
     migrate(database->sqlite, kSchema);
     return LabStore(std::move(database));
-  } catch (const SQLite::Exception& problem) {
-    return sqlite_error(problem, path);
-  }
+  });
 }
 
 Result<LabStore> LabStore::open(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return Error{Errc::not_found, fmt::format("there is no '{}'", path)};
-  try {
+  return derate::guarded(path, [&] {
     auto database =
         std::make_unique<Database>(Database{path, SQLite::Database(path, SQLite::OPEN_READONLY)});
     database->sqlite.setBusyTimeout(5000);
     check_schema(database->sqlite, kSchema);
     return LabStore(std::move(database));
-  } catch (const SQLite::Exception& problem) {
-    return sqlite_error(problem, path);
-  }
+  });
 }
 
 Result<std::string> LabStore::note(const std::string& key) const {
@@ -255,7 +231,7 @@ Result<void> LabStore::set_note(const std::string& key, const std::string& value
   return database_->guarded([&] {
     SQLite::Statement row(database_->sqlite,
                           "INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)");
-    SQLite::bind(row, key, value);
+    RowBinder{row}.all(key, value);
     row.exec();
   });
 }
@@ -268,9 +244,10 @@ Result<std::vector<SessionKey>> LabStore::sessions() const {
   return database_->guarded([&] {
     std::vector<SessionKey> out;
     SQLite::Statement row(database_->sqlite, "SELECT chip, cell, policy, repetition FROM session");
-    while (row.executeStep())
-      out.push_back({row.getColumn(0).getString(), row.getColumn(1).getString(),
-                     row.getColumn(2).getString(), row.getColumn(3).getInt()});
+    while (row.executeStep()) {
+      SessionKey& key = out.emplace_back();
+      RowReader{row}.all(key.chip, key.cell, key.policy, key.repetition);
+    }
     return out;
   });
 }
@@ -282,7 +259,10 @@ Result<std::vector<StoredJob>> LabStore::jobs() const {
                           fmt::format("SELECT {} FROM job JOIN session ON session.id = job.session "
                                       "ORDER BY job.id",
                                       kJobColumns));
-    while (row.executeStep()) out.push_back(job_of(row));
+    while (row.executeStep()) {
+      RowReader read{row};
+      out.push_back(job_of(read));
+    }
     return out;
   });
 }
@@ -296,10 +276,11 @@ Result<StoredJob> LabStore::job(std::int64_t id) const {
                     kJobColumns));
     row.bind(1, id);
     if (!row.executeStep()) return std::nullopt;
-    StoredJob out = job_of(row);
-    const auto blob = row.getColumn(kTicksColumn);
+    RowReader read{row};
+    StoredJob out = job_of(read);
+    const auto blob = read.column();
     out.job.ticks = unpacked(blob.getBlob(), static_cast<std::size_t>(blob.getBytes()));
-    out.job.remarks = remarks_of(row.getColumn(kTicksColumn + 1).getString());
+    out.job.remarks = remarks_of(read.next<std::string>());
     return out;
   }));
   if (!found) return Error{Errc::not_found, fmt::format("'{}' has no job {}", database_->path, id)};

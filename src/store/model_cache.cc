@@ -1,7 +1,6 @@
 #include "store/model_cache.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <SQLiteCpp/VariadicBind.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
@@ -14,6 +13,7 @@
 
 #include "base/json.h"
 #include "store/sqlite_file.h"
+#include "store/sqlite_rows.h"
 
 namespace derate {
 namespace {
@@ -111,25 +111,23 @@ constexpr const char* kColumns =
 // Empty where it is not sound.
 std::optional<PhaseModel> model_of(SQLite::Statement& row, WallTime now) {
   PhaseModel out;
-  out.id = row.getColumn(0).getInt64();
-  out.chip = row.getColumn(1).getString();
-  const WallTime kept{Duration(row.getColumn(2).getInt64())};
+  RowReader read{row};
+  WallTime kept{};
+  read.all(out.id, out.chip, kept);
   out.age = std::max(Duration{}, now - kept);  // the time of day may have been set back
-  out.signals = signals_of(row.getColumn(3).getString());
-  out.saturated = row.getColumn(4).getInt() != 0;
-  const std::vector<double> numbers = unpacked(row.getColumn(5));
+  out.signals = signals_of(read.next<std::string>());
+  read.value(out.saturated);
+  const std::vector<double> numbers = unpacked(read.column());
   if (numbers.size() != 3) return std::nullopt;
   out.highest = Megahertz(numbers[0]);
   out.reference_x = numbers[1];
   out.gpu_utilisation = numbers[2];
-  out.progress = belief_of(row.getColumn(6));
-  out.with_power = belief_of(row.getColumn(7));
-  out.power_curve = belief_of(row.getColumn(8));
+  out.progress = belief_of(read.column());
+  out.with_power = belief_of(read.column());
+  out.power_curve = belief_of(read.column());
   if (!is_sound(out)) return std::nullopt;
   return out;
 }
-
-std::int64_t unix_nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
 
 }  // namespace
 
@@ -152,7 +150,7 @@ struct Models {
                                               "kept_unix_nanoseconds > ? ORDER BY "
                                               "kept_unix_nanoseconds DESC, id DESC",
                                               kColumns, where));
-    SQLite::bind(row, chip, kModelForm, unix_nanoseconds(now - SqliteModelCache::kOldest));
+    RowBinder{row}.all(chip, kModelForm, now - SqliteModelCache::kOldest);
     std::vector<PhaseModel> out;
     while (row.executeStep())
       if (auto model = model_of(row, now)) out.push_back(*std::move(model));
@@ -172,15 +170,13 @@ struct Models {
                             kColumns));
     const std::vector<double> numbers{model.highest.value(), model.reference_x,
                                       model.gpu_utilisation};
-    const std::string blobs[] = {packed({&numbers}), belief_blob(model.progress),
-                                 belief_blob(model.with_power), belief_blob(model.power_curve)};
-    if (model.id != 0) row.bind(1, model.id);
-    row.bind(2, model.chip);
-    row.bind(3, unix_nanoseconds(kept));
-    row.bind(4, signals_text(model.signals));
-    row.bind(5, model.saturated ? 1 : 0);
-    for (int i = 0; i < 4; ++i) row.bind(6 + i, blobs[i].data(), static_cast<int>(blobs[i].size()));
-    row.bind(10, kModelForm);
+    RowBinder bind{row};
+    bind.all(model.id != 0 ? std::optional(model.id) : std::nullopt, model.chip, kept,
+             signals_text(model.signals), model.saturated);
+    for (const std::string& blob : {packed({&numbers}), belief_blob(model.progress),
+                                    belief_blob(model.with_power), belief_blob(model.power_curve)})
+      bind.blob(blob);
+    bind.value(kModelForm);
     if (row.exec() > 0) return model.id != 0 ? model.id : sqlite.getLastInsertRowid();
     PhaseModel fresh = model;
     fresh.id = 0;
@@ -196,8 +192,7 @@ struct Models {
                               "AND {} ORDER BY iif(kept_unix_nanoseconds > ?3, 0, "
                               "kept_unix_nanoseconds) DESC, id DESC LIMIT -1 OFFSET ?4)",
                               of));
-      SQLite::bind(many, chip, kModelForm, unix_nanoseconds(now),
-                   static_cast<std::int64_t>(SqliteModelCache::kMostOfAChip));
+      RowBinder{many}.all(chip, kModelForm, now, std::int64_t{SqliteModelCache::kMostOfAChip});
       many.exec();
     }
   }
@@ -238,11 +233,9 @@ std::vector<PhaseModel> SqliteModelCache::recall(const std::string& chip) {
 }
 
 std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
-  const auto id = file_->attempt(Use::write, [&](SQLite::Database& sqlite) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+  const auto id = file_->write([&](SQLite::Database& sqlite) {
     const std::int64_t out = Models{sqlite}.put(model, kept);
     Models{sqlite}.drop_old(model.chip, clock_.wall_now());
-    all.commit();
     return out;
   });
   note(id.ok() ? Result<void>() : id.error());

@@ -130,6 +130,10 @@ bool has_moved(SQLite::Database& database) {
   return out != 0;
 }
 
+bool is_missing(const std::string& path) {
+  return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path) {
   const int code = problem.getErrorCode();
   const bool bad = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA;

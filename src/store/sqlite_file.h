@@ -44,8 +44,25 @@ void make_file(const std::string& path, ::mode_t mode);
 // Whether the file was deleted or renamed: what is written to it is lost.
 bool has_moved(SQLite::Database& database);
 
+// Nothing is there, and nobody is kept from seeing it.
+bool is_missing(const std::string& path);
+
 // Errors: bad_data (not such a file, or a broken one), no_permission, busy, io.
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path);
+// What work() gives. Exceptions end here. Errors: as sqlite_error().
+template <class F>
+auto guarded(const std::string& path, F&& work) -> Result<decltype(work())> {
+  try {
+    if constexpr (std::is_void_v<decltype(work())>) {
+      work();
+      return {};
+    } else {
+      return work();
+    }
+  } catch (const SQLite::Exception& problem) {
+    return sqlite_error(problem, path);
+  }
+}
 
 // A write-ahead log that is longer is moved into its file and cut.
 inline constexpr std::uintmax_t kMostLogBytes = 4u << 20;
@@ -113,6 +130,22 @@ class SqliteFile {
   // new one. Errors: as sqlite_error().
   template <class F>
   auto attempt(Use use, F&& work) -> Result<decltype(work(std::declval<SQLite::Database&>()))>;
+
+  // The same, to write: all of it or nothing.
+  template <class F>
+  auto write(F&& work) -> Result<decltype(work(std::declval<SQLite::Database&>()))> {
+    return attempt(Use::write, [&](SQLite::Database& sqlite) {
+      SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+      if constexpr (std::is_void_v<decltype(work(sqlite))>) {
+        work(sqlite);
+        all.commit();
+      } else {
+        auto out = work(sqlite);
+        all.commit();
+        return out;
+      }
+    });
+  }
 
   bool is_open() const { return database_ != nullptr; }
   // Raised when another file was begun.

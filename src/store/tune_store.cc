@@ -1,16 +1,14 @@
 #include "store/tune_store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
-#include <SQLiteCpp/VariadicBind.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <map>
 #include <utility>
 
 #include "store/sqlite_file.h"
+#include "store/sqlite_rows.h"
 
 namespace derate {
 namespace {
@@ -84,51 +82,6 @@ constexpr SqliteSchema kTuneSchema{0x64727475, "the jobs that recur", kTuneMigra
 // Long enough for a reader beside us; who writes does so beside the loop.
 constexpr int kTuneBusyMilliseconds = 100;
 
-std::int64_t nanoseconds(WallTime time) { return time.time_since_epoch().count(); }
-WallTime wall_time(std::int64_t nanoseconds) { return WallTime{Duration(nanoseconds)}; }
-
-// Binds the next parameters one by one, and reads columns in the same order.
-struct TuneBinder {
-  SQLite::Statement& row;
-  int at = 0;
-  void value(double each) { row.bind(++at, each); }
-  void value(int each) { row.bind(++at, each); }
-  void value(bool each) { row.bind(++at, each ? 1 : 0); }
-  void value(std::uint32_t each) { row.bind(++at, static_cast<std::int64_t>(each)); }
-  void value(std::int64_t each) { row.bind(++at, each); }
-  void value(const std::string& each) { row.bind(++at, each); }
-  void value(WallTime each) { value(nanoseconds(each)); }
-  template <class T>
-  void value(const std::optional<T>& each) {
-    if (each)
-      value(*each);
-    else
-      row.bind(++at);
-  }
-};
-
-struct Reader {
-  SQLite::Statement& row;
-  int at = 0;
-  void value(double& each) { each = row.getColumn(at++).getDouble(); }
-  void value(int& each) { each = row.getColumn(at++).getInt(); }
-  void value(bool& each) { each = row.getColumn(at++).getInt() != 0; }
-  void value(std::uint32_t& each) {
-    each = static_cast<std::uint32_t>(row.getColumn(at++).getInt64());
-  }
-  void value(std::int64_t& each) { each = row.getColumn(at++).getInt64(); }
-  void value(std::string& each) { each = row.getColumn(at++).getString(); }
-  void value(WallTime& each) { each = wall_time(row.getColumn(at++).getInt64()); }
-  template <class T>
-  void value(std::optional<T>& each) {
-    if (row.getColumn(at).isNull()) {
-      ++at;
-      return;
-    }
-    value(each.emplace());
-  }
-};
-
 constexpr const char* kTrialColumns =
     "id, job, recurrence, batch_size, exploring, state, epochs, cost_joules, "
     "profiling_cost_joules, epoch_cost_joules, default_epoch_cost_joules, stop_cost_joules, "
@@ -169,20 +122,20 @@ struct StoredTuneRows {
         sqlite, "SELECT name, uid, spec, created_unix_nanoseconds FROM job ORDER BY name");
     while (job.executeStep()) {
       TuneJobRow& row = out.jobs.emplace_back();
-      Reader read{job};
-      read.value(row.name), read.value(row.uid), read.value(row.spec), read.value(row.created);
+      RowReader{job}.all(row.name, row.uid, row.spec, row.created);
     }
     SQLite::Statement trial(sqlite, fmt::format("SELECT {} FROM trial ORDER BY id", kTrialColumns));
     std::map<std::int64_t, std::size_t> place;
     while (trial.executeStep()) {
-      visit_trial(out.trials.emplace_back(), Reader{trial});
+      visit_trial(out.trials.emplace_back(), RowReader{trial});
       place[out.trials.back().id] = out.trials.size() - 1;
     }
     SQLite::Statement mark(sqlite, "SELECT trial, epochs, metric FROM mark ORDER BY trial, place");
     while (mark.executeStep())
-      if (const auto at = place.find(mark.getColumn(0).getInt64()); at != place.end())
-        out.trials[at->second].marks.push_back(
-            {mark.getColumn(1).getDouble(), mark.getColumn(2).getDouble()});
+      if (const auto at = place.find(mark.getColumn(0).getInt64()); at != place.end()) {
+        TuneMarkRow& each = out.trials[at->second].marks.emplace_back();
+        RowReader{mark, 1}.all(each.epochs, each.metric);
+      }
     SQLite::Statement last(sqlite, "SELECT seq FROM sqlite_sequence WHERE name = 'trial'");
     if (last.executeStep()) out.last_trial = last.getColumn(0).getInt64();
     out.profiles = profiles();
@@ -195,12 +148,11 @@ struct StoredTuneRows {
         "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
         "CONFLICT (name) DO UPDATE SET uid = excluded.uid, spec = excluded.spec, "
         "created_unix_nanoseconds = excluded.created_unix_nanoseconds");
-    TuneBinder bind{statement};
-    bind.value(row.name), bind.value(row.uid), bind.value(row.spec), bind.value(row.created);
+    RowBinder{statement}.all(row.name, row.uid, row.spec, row.created);
     statement.exec();
     for (const std::int64_t id : gone) {
       SQLite::Statement trial(sqlite, "DELETE FROM trial WHERE id = ? AND job = ?");
-      SQLite::bind(trial, id, row.name);
+      RowBinder{trial}.all(id, row.name);
       trial.exec();
     }
   }
@@ -215,7 +167,7 @@ struct StoredTuneRows {
                                     kTrialColumns, places(kTrialColumnCount))
                       : fmt::format("INSERT INTO trial ({}, bytes) VALUES ({}, ?)", kTrialColumns,
                                     places(kTrialColumnCount)));
-    visit_trial(row, TuneBinder{statement});
+    visit_trial(row, RowBinder{statement});
     statement.bind(kTrialColumnCount + 1, bytes_of(row));
     statement.exec();
     put_marks(row);
@@ -236,8 +188,8 @@ struct StoredTuneRows {
     SQLite::Statement mark(
         sqlite, "INSERT OR REPLACE INTO mark (trial, place, epochs, metric) VALUES (?,?,?,?)");
     for (std::size_t i = before == 0 ? 0 : before - 1; i < row.marks.size(); ++i) {
-      SQLite::bind(mark, row.id, static_cast<std::int64_t>(i), row.marks[i].epochs,
-                   row.marks[i].metric);
+      RowBinder{mark}.all(row.id, static_cast<std::int64_t>(i), row.marks[i].epochs,
+                          row.marks[i].metric);
       mark.exec();
       mark.reset();
     }
@@ -246,8 +198,10 @@ struct StoredTuneRows {
   TuneBytes bytes_kept() {
     TuneBytes out;
     SQLite::Statement row(sqlite, "SELECT uid, bytes FROM kept WHERE bytes > 0");
-    while (row.executeStep())
-      out[static_cast<std::uint32_t>(row.getColumn(0).getInt64())] = row.getColumn(1).getInt64();
+    for (std::uint32_t uid = 0; row.executeStep();) {
+      RowReader read{row};
+      read.value(uid), read.value(out[uid]);
+    }
     return out;
   }
 
@@ -258,12 +212,11 @@ struct StoredTuneRows {
                           "setting");
     std::vector<TuneProfileRow> out;
     while (row.executeStep()) {
-      Reader read{row};
       TuneProfileRow next;
+      auto& [chip, model, knob, batch_size] = next.key;
       TuneReadingRow& reading = next.readings.emplace_back();
-      read.value(next.key.chip), read.value(next.key.model), read.value(next.key.knob);
-      read.value(next.key.batch_size), read.value(next.kept);
-      read.value(reading.setting), read.value(reading.rate), read.value(reading.power_watts);
+      RowReader{row}.all(chip, model, knob, batch_size, next.kept, reading.setting, reading.rate,
+                         reading.power_watts);
       if (!out.empty() && out.back().key == next.key)
         out.back().readings.push_back(reading);
       else
@@ -277,15 +230,15 @@ struct StoredTuneRows {
     SQLite::Statement old(sqlite,
                           "DELETE FROM reading WHERE chip = ? AND model = ? AND knob = ? "
                           "AND batch_size = ?");
-    SQLite::bind(old, key.chip, key.model, key.knob, key.batch_size);
+    RowBinder{old}.all(key.chip, key.model, key.knob, key.batch_size);
     old.exec();
     for (const TuneReadingRow& reading : profile.readings) {
       SQLite::Statement row(sqlite,
                             "INSERT OR REPLACE INTO reading (chip, model, knob, batch_size, "
                             "setting, rate, power_watts, kept_unix_nanoseconds) VALUES "
                             "(?,?,?,?,?,?,?,?)");
-      SQLite::bind(row, key.chip, key.model, key.knob, key.batch_size, reading.setting,
-                   reading.rate, reading.power_watts, nanoseconds(profile.kept));
+      RowBinder{row}.all(key.chip, key.model, key.knob, key.batch_size, reading.setting,
+                         reading.rate, reading.power_watts, profile.kept);
       row.exec();
     }
     // Names of models are their users' to choose: the number is bounded.
@@ -334,9 +287,7 @@ TuneStore::~TuneStore() = default;
 int TuneStore::generation() const { return file_->generation(); }
 
 // Made when there is something to keep: where nobody tunes jobs the journal needs the room.
-bool TuneStore::is_missing() const {
-  return !file_->is_open() && ::access(path_.c_str(), F_OK) != 0 && errno == ENOENT;
-}
+bool TuneStore::is_missing() const { return !file_->is_open() && derate::is_missing(path_); }
 
 Result<void> TuneStore::load(const std::function<void(const TuneRows&)>& take) {
   if (is_missing()) {
@@ -355,11 +306,7 @@ Result<TuneRows> TuneStore::load() {
 
 Result<void> TuneStore::write(const TuneChanges& changes) {
   if (changes.empty()) return {};
-  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    StoredTuneRows{sqlite}.write(changes);
-    all.commit();
-  });
+  return file_->write([&](SQLite::Database& sqlite) { StoredTuneRows{sqlite}.write(changes); });
 }
 
 Result<TuneBytes> TuneStore::bytes_kept() {

@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <set>
 
 #include "store/sqlite_file.h"
+#include "store/sqlite_rows.h"
 
 namespace derate {
 namespace {
@@ -92,38 +92,25 @@ std::int64_t milliseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-// Binds one parameter after the other.
-struct UsageBinder {
-  SQLite::Statement& row;
-  int at = 0;
-  UsageBinder& operator<<(std::int64_t value) { return row.bind(++at, value), *this; }
-  UsageBinder& operator<<(const std::string& value) { return row.bind(++at, value), *this; }
-};
-
-UsageBinder& operator<<(UsageBinder& out, const UsageRow& row) {
+void bind(RowBinder& out, const UsageRow& row) {
   const TenantLabels& who = row.labels;
-  return out << row.gpu << row.key << who.pid.value_or(kNoPid) << who.process << who.user
-             << who.container << who.name_space << who.pod << who.job << who.instance;
+  out.all(row.gpu, row.key, who.pid.value_or(kNoPid), who.process, who.user, who.container,
+          who.name_space, who.pod, who.job, who.instance);
 }
 
-UsageBinder& operator<<(UsageBinder& out, const UsageSums& sums) {
-  return out << sums.base_mj << sums.context_mj << sums.dynamic_mj << sums.sigma_mj
-             << sums.unsure_mj << sums.time_ms;
+void bind(RowBinder& out, const UsageSums& sums) {
+  out.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
+          sums.time_ms);
 }
 
-// Of the columns of kTenantColumns, from the first of the row on.
-UsageRow tenant_of(SQLite::Statement& row) {
+// Of the columns of kTenantColumns.
+UsageRow tenant_of(RowReader& read) {
   UsageRow out;
-  out.gpu = row.getColumn(0).getString();
-  out.key = row.getColumn(1).getString();
-  if (const std::int64_t pid = row.getColumn(2).getInt64(); pid != kNoPid) out.labels.pid = pid;
-  out.labels.process = row.getColumn(3).getString();
-  out.labels.user = row.getColumn(4).getString();
-  out.labels.container = row.getColumn(5).getString();
-  out.labels.name_space = row.getColumn(6).getString();
-  out.labels.pod = row.getColumn(7).getString();
-  out.labels.job = row.getColumn(8).getString();
-  out.labels.instance = row.getColumn(9).getString();
+  TenantLabels& who = out.labels;
+  std::int64_t pid = kNoPid;
+  read.all(out.gpu, out.key, pid, who.process, who.user, who.container, who.name_space, who.pod,
+           who.job, who.instance);
+  if (pid != kNoPid) who.pid = pid;
   return out;
 }
 
@@ -136,13 +123,13 @@ std::string among(const std::vector<std::string>& gpus) {
 
 void bind(SQLite::Statement& row, WallTime from, WallTime to,
           const std::vector<std::string>& gpus) {
-  UsageBinder out{row};
+  RowBinder out{row};
   // A bucket begins on a whole second.
   const auto whole = [](WallTime time) {
-    return std::chrono::ceil<std::chrono::seconds>(time).time_since_epoch().count();
+    return std::int64_t{std::chrono::ceil<std::chrono::seconds>(time).time_since_epoch().count()};
   };
-  out << whole(from) << whole(to);
-  for (const std::string& gpu : gpus) out << gpu;
+  out.all(whole(from), whole(to));
+  for (const std::string& gpu : gpus) out.value(gpu);
 }
 
 constexpr const char* kInTime = "bucket_unix_seconds >= ? AND bucket_unix_seconds < ?";
@@ -168,10 +155,12 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
                           kTenantColumns, kInTime, among(gpus)));
   bind(row, from, to, gpus);
   while (row.executeStep()) {
-    UsageRow& tenant = out.emplace_back(tenant_of(row));
-    const auto sum = [&](int at) { return row.getColumn(10 + at).getInt64(); };
-    tenant.bucket = wall_time_of(sum(0));
-    tenant.sums = {sum(1), sum(2), sum(3), sum(4), sum(5), sum(6)};
+    RowReader read{row};
+    UsageRow& tenant = out.emplace_back(tenant_of(read));
+    UsageSums& sums = tenant.sums;
+    tenant.bucket = wall_time_of(read.next<std::int64_t>());
+    read.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
+             sums.time_ms);
   }
   return out;
 }
@@ -185,12 +174,14 @@ void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
                           length_of(sqlite), kInTime, among(gpus)));
   bind(board, from, to, gpus);
   while (board.executeStep()) {
-    const auto sum = [&](int at) { return board.getColumn(at).getInt64(); };
-    out.boards.push_back({wall_time_of(sum(1)),
-                          board.getColumn(0).getString(),
-                          {sum(3), sum(4), sum(5), sum(6), sum(7)}});
-    out.first = std::min(out.first.value_or(WallTime::max()), wall_time_of(sum(1)));
-    out.last = std::max(out.last.value_or(WallTime::min()), wall_time_of(sum(2)));
+    UsageBoardRow& each = out.boards.emplace_back();
+    UsageBoardSums& sums = each.sums;
+    std::int64_t first = 0, last = 0;
+    RowReader{board}.all(each.gpu, first, last, sums.board_mj, sums.unallocated_mj,
+                         sums.by_power_mj, sums.time_ms, sums.lost_ms);
+    each.bucket = wall_time_of(first);
+    out.first = std::min(out.first.value_or(WallTime::max()), each.bucket);
+    out.last = std::max(out.last.value_or(WallTime::min()), wall_time_of(last));
   }
 }
 
@@ -205,8 +196,9 @@ std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, Wall
                           length_of(sqlite), kInTime, among(gpus)));
   bind(row, from, to, gpus);
   while (row.executeStep()) {
-    const UsageLoss loss{wall_time_of(row.getColumn(0).getInt64()),
-                         wall_time_of(row.getColumn(1).getInt64()), row.getColumn(2).getInt64()};
+    std::int64_t from_s = 0, to_s = 0, lost_ms = 0;
+    RowReader{row}.all(from_s, to_s, lost_ms);
+    const UsageLoss loss{wall_time_of(from_s), wall_time_of(to_s), lost_ms};
     if (out.empty() || loss.from > out.back().to) {
       out.push_back(loss);
     } else {
@@ -238,14 +230,14 @@ struct Books {
         sqlite,
         "SELECT id FROM tenant WHERE gpu = ? AND key = ? AND pid = ? AND process = ? AND user = ? "
         "AND container = ? AND name_space = ? AND pod = ? AND job = ? AND instance = ?");
-    UsageBinder to_known{known};
-    to_known << row;
+    RowBinder to_known{known};
+    bind(to_known, row);
     if (known.executeStep()) return known.getColumn(0).getInt64();
     SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant ({}) VALUES "
                                                 "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                                                 kTenantColumns));
-    UsageBinder to_fresh{fresh};
-    to_fresh << row;
+    RowBinder to_fresh{fresh};
+    bind(to_fresh, row);
     fresh.exec();
     return sqlite.getLastInsertRowid();
   }
@@ -257,25 +249,23 @@ struct Books {
         sqlite,
         "INSERT INTO bucket VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET written_run_seconds = "
         "max(written_run_seconds, excluded.written_run_seconds)");
-    UsageBinder out{row};
-    out << bucket << kMinute << now_run_s;
+    RowBinder{row}.all(bucket, kMinute, now_run_s);
     row.exec();
   }
 
   void add(const UsageRow& row) {
     SQLite::Statement one(
         sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
-    UsageBinder out{one};
-    out << unix_seconds(row.bucket) << id_of(row) << row.sums;
+    bind(RowBinder{one}.all(unix_seconds(row.bucket), id_of(row)), row.sums);
     one.exec();
   }
 
   void add(const UsageBoardRow& row) {
     SQLite::Statement one(
         sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard));
-    UsageBinder out{one};
-    out << unix_seconds(row.bucket) << row.gpu << row.sums.board_mj << row.sums.unallocated_mj
-        << row.sums.by_power_mj << row.sums.time_ms << row.sums.lost_ms;
+    const UsageBoardSums& sums = row.sums;
+    RowBinder{one}.all(unix_seconds(row.bucket), row.gpu, sums.board_mj, sums.unallocated_mj,
+                       sums.by_power_mj, sums.time_ms, sums.lost_ms);
     one.exec();
   }
 
@@ -384,20 +374,18 @@ UsageStore::~UsageStore() = default;
 Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {
   begins_ = {now, std::move(gpus)};
   // Made when there is something to keep: until then the journal needs the room.
-  if (::access(path_.c_str(), F_OK) != 0 && errno == ENOENT) return {};
+  if (is_missing(path_)) return {};
   return add({}, now, counted_);
 }
 
 Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) {
-  const auto done = file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
+  const auto done = file_->write([&](SQLite::Database& sqlite) {
     Books books{sqlite};
     // What there is of the run before: from here on the file tells of this one.
     if (begins_) books.add(books.lost_until(begins_->began, begins_->gpus));
     sqlite.exec(fmt::format("UPDATE run SET open = 1, until_unix_ms = {}, total_ms = total_ms + {}",
                             unix_ms(now), milliseconds(std::max(Duration{}, ran - counted_))));
     books.add(rows);
-    all.commit();
   });
   if (!done.ok()) return done.error();
   begins_.reset();
@@ -407,31 +395,24 @@ Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) 
 
 Result<void> UsageStore::end() {
   if (begins_) return {};  // nothing of it was ever kept
-  return file_->attempt(SqliteFile::Use::write,
-                        [](SQLite::Database& sqlite) { sqlite.exec("UPDATE run SET open = 0"); });
+  return file_->write([](SQLite::Database& sqlite) { sqlite.exec("UPDATE run SET open = 0"); });
 }
 
 Result<void> UsageStore::tidy(Duration keep) {
-  return file_->attempt(SqliteFile::Use::write, [&](SQLite::Database& sqlite) {
-    SQLite::Transaction all(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    Books{sqlite}.tidy(keep);
-    all.commit();
-  });
+  return file_->write([&](SQLite::Database& sqlite) { Books{sqlite}.tidy(keep); });
 }
 
 Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,
                          const std::vector<std::string>& gpus) {
-  if (::access(path.c_str(), F_OK) != 0 && errno == ENOENT)
+  if (is_missing(path))
     return Error{Errc::not_found, fmt::format("'{}': no energy is kept yet", path)};
   if (::access(path.c_str(), R_OK) != 0)
     return Error{Errc::no_permission, fmt::format("'{}': may not be read", path)};
-  try {
+  return guarded(path, [&] {
     SQLite::Database sqlite(path, SQLite::OPEN_READONLY, kUsageBusyMilliseconds);
     check_schema(sqlite, kUsageSchema);
     return read_all(sqlite, from, to, gpus);
-  } catch (const SQLite::Exception& problem) {
-    return sqlite_error(problem, path);
-  }
+  });
 }
 
 }  // namespace derate

@@ -1,0 +1,71 @@
+// Values of a row of SQLite, bound to a statement's parameters or read from its columns one after
+// the other. A time is a count of nanoseconds since 1970, an empty value is NULL.
+#pragma once
+
+#include <SQLiteCpp/SQLiteCpp.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/units.h"
+
+namespace derate {
+
+struct RowBinder {
+  SQLite::Statement& row;
+  int at = 0;  // parameters bound so far
+
+  template <class... T>
+  RowBinder& all(const T&... values) {
+    return (value(values), ...), *this;
+  }
+  void value(double each) { row.bind(++at, each); }
+  void value(int each) { row.bind(++at, each); }
+  void value(bool each) { row.bind(++at, each ? 1 : 0); }
+  void value(std::uint32_t each) { row.bind(++at, static_cast<std::int64_t>(each)); }
+  void value(std::int64_t each) { row.bind(++at, each); }
+  void value(const std::string& each) { row.bind(++at, each); }
+  void value(WallTime each) { value(std::int64_t{each.time_since_epoch().count()}); }
+  template <class T>
+  void value(const std::optional<T>& each) {
+    if (each)
+      value(*each);
+    else
+      row.bind(++at);
+  }
+  void blob(const std::string& each) { row.bind(++at, each.data(), static_cast<int>(each.size())); }
+};
+
+struct RowReader {
+  SQLite::Statement& row;
+  int at = 0;  // columns read so far
+
+  template <class... T>
+  RowReader& all(T&... values) {
+    return (value(values), ...), *this;
+  }
+  template <class T>
+  T next() {
+    T out{};
+    value(out);
+    return out;
+  }
+  SQLite::Column column() { return row.getColumn(at++); }
+  void value(double& each) { each = column().getDouble(); }
+  void value(int& each) { each = column().getInt(); }
+  void value(bool& each) { each = column().getInt() != 0; }
+  void value(std::uint32_t& each) { each = static_cast<std::uint32_t>(column().getInt64()); }
+  void value(std::int64_t& each) { each = column().getInt64(); }
+  void value(std::string& each) { each = column().getString(); }
+  void value(WallTime& each) { each = WallTime{Duration(column().getInt64())}; }
+  template <class T>
+  void value(std::optional<T>& each) {
+    if (row.isColumnNull(at))
+      ++at;
+    else
+      value(each.emplace());
+  }
+};
+
+}  // namespace derate
