@@ -30,10 +30,11 @@ AttributionService::AttributionService(Clock& clock, Options options, std::optio
       options_(std::move(options)),
       rules_(std::move(rules)),
       made_(clock.now()),
-      aside_(options_.where) {
-  if (!options_.file.empty())
-    store_ = std::make_shared<UsageStore>(
-        options_.file, [log = options_.log](const Error& error) { log.warning(error.message); });
+      namer_(options_.where) {
+  if (options_.file.empty()) return;
+  auto store = std::make_unique<UsageStore>(
+      options_.file, [log = options_.log](const Error& error) { log.warning(error.message); });
+  writer_ = std::make_unique<StoreWriter<UsageStore>>(std::move(store), options_.where);
 }
 
 void AttributionService::rules(std::optional<Rules> rules) {
@@ -91,7 +92,7 @@ void AttributionService::collect(Seat& seat, const Gpu& gpu) {
   SaidJobs jobs;
   for (const GpuProcess& process : seat.read->processes)
     if (auto job = said_job_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
-  seat.names = aside_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read,
+  seat.names = namer_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read,
                             jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
 }
 
@@ -105,7 +106,7 @@ void AttributionService::take(Seat& seat) {
   const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
-  if (store_ == nullptr) return;
+  if (writer_ == nullptr) return;
   pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
 }
 
@@ -138,29 +139,30 @@ void AttributionService::step(std::span<const Gpu> gpus) {
 
 // Before the first tick: what a run that was killed has lost is told even if this one is, too.
 void AttributionService::begin_run(std::span<const Gpu> gpus) {
-  if (store_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
+  if (writer_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
   std::vector<std::string> uuids;
   for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
   // Where that cannot be written now it is with the first rows.
-  aside_.post([store = store_, now = clock_.wall_now(), uuids = std::move(uuids)] {
-    (void)store->begin(now, uuids).ok();
+  writer_->post([now = clock_.wall_now(), uuids = std::move(uuids)](UsageStore& store) {
+    (void)store.begin(now, uuids).ok();
   });
 }
 
 void AttributionService::begin_writing(Last last) {
   const bool ends = last == Last::yes && run_begun_;
-  if (store_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
+  if (writer_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
   const Instant now = clock_.now();
   const bool tidy = (!tidied_ || now - *tidied_ >= kTidyEvery) && rules_.has_value();
   if (tidy) tidied_ = now;
-  writing_ = aside_.post([store = store_, rows = std::make_shared<UsageRows>(pending_.take()),
-                          wall = clock_.wall_now(), ran = now - made_, ends,
-                          keep = tidy ? std::optional(rules_->keep) : std::nullopt] {
-    Written out{rows->empty() ? Result<void>() : store->add(*rows, wall, ran), rows};
-    if (out.first.ok() && keep) (void)store->tidy(*keep).ok();  // again in an hour
-    if (out.first.ok() && ends) (void)store->end().ok();
-    return out;
-  });
+  writing_ =
+      writer_->post([rows = std::make_shared<UsageRows>(pending_.take()), wall = clock_.wall_now(),
+                     ran = now - made_, ends,
+                     keep = tidy ? std::optional(rules_->keep) : std::nullopt](UsageStore& store) {
+        Written out{rows->empty() ? Result<void>() : store.add(*rows, wall, ran), rows};
+        if (out.first.ok() && keep) (void)store.tidy(*keep).ok();  // again in an hour
+        if (out.first.ok() && ends) (void)store.end().ok();
+        return out;
+      });
 }
 
 // What was not written is tried again with the next.
@@ -176,15 +178,13 @@ void AttributionService::collect_written() {
 
 void AttributionService::stop() {
   const auto wait = [&] {
-    if (writing_.valid()) writing_.wait_for(kEndPatience);
+    if (writing_.valid()) writing_.wait_for(StoreWriter<UsageStore>::kEndPatience);
     collect_written();
   };
   wait();
   begin_writing(Last::yes);
   run_begun_ = false;  // it may go on, as after a pause
   wait();
-  // A job that is done lets go of the store before the next begins: the file is closed in time.
-  aside_.post([] {}).wait_for(kEndPatience);
 }
 
 std::vector<std::shared_ptr<const AttributionPicture>> AttributionService::pictures() {

@@ -18,6 +18,7 @@
 #include "config/settings.h"
 #include "core/tenant_names.h"
 #include "device/telemetry_source.h"
+#include "store/store_writer.h"
 #include "telemetry/usage_pending.h"
 
 namespace derate {
@@ -41,8 +42,6 @@ class AttributionService {
   };
   // What is used is written that often.
   static constexpr Duration kWriteEvery = UsageStore::kMostBetween;
-  // The end waits so long for the last write.
-  static constexpr Duration kEndPatience = std::chrono::seconds(2);
 
   struct Gpu {
     TelemetrySource* source = nullptr;
@@ -60,7 +59,7 @@ class AttributionService {
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
   // has come.
   void step(std::span<const Gpu> gpus);
-  // Writes what is left to write.
+  // Writes what is left to write; twice StoreWriter::kEndPatience at most.
   void stop();
 
   // How many ticks were made of all GPUs.
@@ -99,13 +98,13 @@ class AttributionService {
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;
   UsagePending pending_;
-  std::shared_ptr<UsageStore> store_;  // for `aside_` alone; null: nothing is kept
   Instant made_;  // what is kept grows older from here on, by a clock that nobody sets
   bool run_begun_ = false;
   std::optional<Instant> tidied_;
   std::future<Written> writing_;
   bool write_failed_ = false;  // and was logged
-  BackgroundWorker aside_;
+  BackgroundWorker namer_;
+  std::unique_ptr<StoreWriter<UsageStore>> writer_;  // null: nothing is kept
 };
 
 // The settings'; empty where attribution is switched off. The settings were checked.
