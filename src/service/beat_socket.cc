@@ -1,7 +1,6 @@
 #include "service/beat_socket.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -102,23 +101,6 @@ bool BeatServer::take_one(const Handler& handler) {
 
 void BeatServer::serve(const Handler& handler) {
   for (int left = kMostARound; left > 0 && take_one(handler); --left) {
-  }
-}
-
-bool BeatServer::serve_until(Instant deadline, const Handler& handler) {
-  int left = kMostARound;
-  while (true) {
-    const Duration wait = deadline - clock_.now();
-    if (wait <= Duration::zero()) return true;
-    // Who floods it has had his share of this round.
-    if (left <= 0) return clock_.sleep_until(deadline);
-    const auto whole = std::chrono::duration_cast<std::chrono::seconds>(wait);
-    const timespec time{whole.count(), (wait - whole).count()};
-    pollfd wanted{socket_.get(), POLLIN, 0};
-    const int ready = ::ppoll(&wanted, 1, &time, nullptr);
-    if (ready < 0) return errno != EINTR && clock_.sleep_until(deadline);
-    while (ready > 0 && left-- > 0 && take_one(handler)) {
-    }
   }
 }
 

@@ -40,8 +40,6 @@ class BeatServer {
 
   // Takes in what is there, without waiting.
   void serve(const Handler& handler);
-  // Takes in what comes until `deadline`; false when a signal ended the wait early.
-  bool serve_until(Instant deadline, const Handler& handler);
   // Can be read from (poll) when there is something to take in.
   int fd() const { return socket_.get(); }
   const std::string& path() const { return path_; }
