@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -26,7 +26,7 @@
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
 #include "service/beat_socket.h"
-#include "service/listen.h"
+#include "service/loop/event_loop.h"
 #include "service/signals.h"
 #include "terminal/output.h"
 #include "worker.h"
@@ -34,10 +34,16 @@
 namespace derate::cli {
 namespace {
 
+// What else would end a process ends it in order: nothing leaves a GPU behind unrestored.
+constexpr std::array kStop{SIGTERM, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM};
+constexpr std::array kReload{SIGHUP};
+
 struct DaemonOptions {
   std::string config, records;
   double silence_s = 10, restore_s = 10;
 };
+
+using Priority = EventLoop::Priority;
 
 WorkerOptions worker_options(const Settings& settings, GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
@@ -90,32 +96,80 @@ std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) 
   return nullptr;
 }
 
-// What is served between two rounds. A signal and a command end the wait for the next one.
-std::vector<PollSource> poll_sources(Worker& worker, ControlServer& commands, BeatServer* beats,
-                                     ControlServer* programs) {
-  std::vector<PollSource> out{
-      signal_source(),
-      {commands.fd(), [&worker, &commands] { worker.operators().serve(commands); }, true}};
-  if (beats != nullptr)
-    out.push_back({beats->fd(), [&worker, beats] {
-                     beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
-                       worker.hear(text, sender);
-                     });
-                   }});
-  if (programs != nullptr)
-    out.push_back({programs->fd(), [&worker, programs] { worker.clients().serve(*programs); }});
-  return out;
+// What the loop's callbacks work on; each part outlives the loop.
+struct Parts {
+  const DaemonOptions& options;
+  GuardLink& link;
+  const Log& log;
+  Clock& clock;
+  Worker& worker;
+  ControlServer& commands;
+  BeatServer* beats;        // null: there are none
+  ControlServer* programs;  // null: there are none
+  EventLoop& loop;
+  EventLoop::Timer next_round = {}, next_beat = {};
+  bool ready = false;
+  Result<void> outcome = {};  // of the last round
+};
+
+void serve_commands(const Parts& parts) { parts.worker.operators().serve(parts.commands); }
+
+void serve_beats(const Parts& parts) {
+  parts.beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
+    parts.worker.hear(text, sender);
+  });
+}
+
+void do_round(Parts& parts) {
+  parts.outcome = parts.worker.step();
+  if (!parts.outcome.ok()) return parts.loop.stop();
+  serve_commands(parts);
+  if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
+  // Answers that a round has settled, and callers that wait for another one.
+  if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
+  parts.next_round.set(parts.worker.next_due());
+}
+
+// sd-event could answer systemd's watchdog as well. That stays with the guard (hooks.alive): when
+// this loop hangs, the guard kills the worker and restores its GPUs; systemd would kill both.
+void beat(Parts& parts) {
+  parts.link.beat();
+  parts.next_beat.set(parts.clock.now() + parts.link.beat_every());
 }
 
 // A bad file keeps what is in force.
-void reload(Worker& worker, const std::string& config, const Log& log) {
-  auto settings = load_settings(config);
+void reload(const Parts& parts) {
+  auto settings = load_settings(parts.options.config);
   if (settings.ok()) {
-    worker.reload(*settings);
-    log.info("the configuration is reloaded");
+    parts.worker.reload(*settings);
+    parts.log.info("the configuration is reloaded");
   } else {
-    log.error("the old configuration stays: " + settings.error().message);
+    parts.log.error("the old configuration stays: " + settings.error().message);
   }
+}
+
+// What a signal or a command has changed takes effect in a round at once.
+Result<void> add_sources(Parts& parts) {
+  EventLoop& loop = parts.loop;
+  const auto round_now = [&parts] { parts.next_round.set(parts.clock.now()); };
+  parts.next_beat = TRY(loop.add_timer(Priority::heartbeat, [&] { beat(parts); }));
+  parts.next_round = TRY(loop.add_timer(Priority::round, [&] { do_round(parts); }));
+  TRY(loop.add_signals(kStop, Priority::round, [&loop](int) { loop.stop(); }));
+  TRY(loop.add_signals(kReload, Priority::round, [&parts, round_now](int) {
+    reload(parts);
+    round_now();
+  }));
+  TRY(loop.add_hangup(parts.link.fd(), Priority::round, [&loop] { loop.stop(); }));
+  TRY(loop.add_descriptor(parts.commands.fd(), Priority::socket, [&parts, round_now] {
+    serve_commands(parts);
+    round_now();
+  }));
+  if (parts.beats != nullptr)
+    TRY(loop.add_descriptor(parts.beats->fd(), Priority::socket, [&] { serve_beats(parts); }));
+  if (parts.programs != nullptr)
+    TRY(loop.add_descriptor(parts.programs->fd(), Priority::socket,
+                            [&] { parts.worker.clients().serve(*parts.programs); }));
+  return {};
 }
 
 Result<void> work_until_stopped(const DaemonOptions& options, Records& records, GuardLink& link,
@@ -125,31 +179,25 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const auto commands = TRY(ControlServer::create(control_socket(), clock));
   const auto beats = listen_for_beats(clock, log);
   const auto programs = listen_to_programs(clock, log);
+  const auto loop = TRY(EventLoop::create());
   WorkerOptions how = worker_options(settings, link, log);
   note_records(how, records, log);
   Worker worker(std::move(how), settings, clock);
-  const std::vector<PollSource> ears = poll_sources(worker, *commands, beats.get(), programs.get());
-  bool ready = false;
-  while (!link.guard_gone()) {
-    const int signal = take_stop_signal();
-    if (signal == SIGHUP)
-      reload(worker, options.config, log);
-    else if (signal != 0)
-      break;
-    TRY(worker.step());
-    worker.operators().serve(*commands);
-    link.beat();
-    if (worker.running() && !std::exchange(ready, true)) link.ready();
-    // Answers that a round has settled, and callers that wait for another one.
-    if (programs != nullptr) worker.clients().serve(*programs);
-    listen_until(ears, clock, std::min(worker.next_due(), clock.now() + link.beat_every()));
-  }
+  Parts parts{options, link, log, clock, worker, *commands, beats.get(), programs.get(), *loop};
+  TRY(add_sources(parts));
+  beat(parts);
+  parts.next_round.set(clock.now());
+  TRY(loop->run());
+  TRY(std::move(parts.outcome));
   if (link.guard_gone()) log.error("the guard is gone: giving everything back");
+  link.beat();  // giving back begins with all the time that the guard allows
   return worker.stop();
 }
 
 int work(const DaemonOptions& options, Records& records, GuardLink& link, const Log& log) {
-  watch_signals();
+  ignore_signals_of_writes();
+  block_signals(kStop);
+  block_signals(kReload);
   const auto done = work_until_stopped(options, records, link, log);
   if (done.ok()) return exit_code::kOk;
   log.error(done.error().message);

@@ -48,7 +48,10 @@ void watch_signals() {
   child.sa_handler = on_child;
   sigemptyset(&child.sa_mask);
   sigaction(SIGCHLD, &child, nullptr);
-  // A closed pipe and a file size limit are errors of the write, which is told of them.
+  ignore_signals_of_writes();
+}
+
+void ignore_signals_of_writes() {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
 }

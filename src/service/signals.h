@@ -15,6 +15,9 @@ void watch_signals();
 // written there. First thing in main().
 void open_standard_files();
 
+// A closed pipe and a file size limit become errors of the write; watch_signals() does this, too.
+void ignore_signals_of_writes();
+
 // The last of them since watch_signals(); 0 when none came.
 int stop_signal();
 // It was sent to this process by another one; a terminal's goes to the whole group by itself.
