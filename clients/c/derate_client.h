@@ -37,7 +37,8 @@
 enum derate_client_result {
   DERATE_CLIENT_OK = 0,
   DERATE_CLIENT_NOBODY = 1,  /* neither derated nor `derate energy` is there, or to be believed */
-  DERATE_CLIENT_LOST = 2,    /* the connection ended, by a restart or a fork, and its windows */
+  DERATE_CLIENT_LOST = 2,    /* the connection ended, and its windows: by a restart, a fork, or
+                                because no answer came for 30 s */
   DERATE_CLIENT_REFUSED = 3, /* the request made no sense to who answered */
 };
 
@@ -168,19 +169,22 @@ static inline int derate_client_reach(derate_client* client) {
                             "nobody measures here (derated, or derate energy -- COMMAND)");
 }
 
-/* One line there and one back, without its end; 0 when the connection broke, and is closed. */
+/* One line there and one back, without its end. What fails closes the connection: 0 when it broke,
+ * -1 when no answer came in time. */
 static inline int derate_client_exchange(derate_client* client, const char* line, char* answer,
                                          size_t size) {
   const size_t length = strlen(line);
   size_t sent = 0, got = 0;
+  ssize_t n = 1;
+  int silent;
   while (sent < length) {
-    const ssize_t n = send(client->socket, line + sent, length - sent, MSG_NOSIGNAL);
+    n = send(client->socket, line + sent, length - sent, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     sent += (size_t)n;
   }
   while (sent == length && got + 1 < size) {
-    const ssize_t n = recv(client->socket, answer + got, size - 1 - got, 0);
+    n = recv(client->socket, answer + got, size - 1 - got, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) break;
     got += (size_t)n;
@@ -189,8 +193,9 @@ static inline int derate_client_exchange(derate_client* client, const char* line
       return 1;
     }
   }
+  silent = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   derate_client_close(client);
-  return 0;
+  return silent ? -1 : 0;
 }
 
 /* Appends a JSON text with its quotes; 0 when it does not fit or does not print. */
@@ -250,11 +255,20 @@ static inline void derate_client_word(const char* text, const char* key, char* o
   out[length] = '\0';
 }
 
-static inline int derate_client_ask(derate_client* client, const char* line, char* answer,
-                                    size_t size) {
+/* `again`: who has restarted is asked once more; who does not answer may still do what it was
+ * asked, and is not. */
+static inline int derate_client_ask(derate_client* client, const char* line, int again,
+                                    char* answer, size_t size) {
   const char *error, *end;
-  if (!derate_client_exchange(client, line, answer, size))
-    return derate_client_fail(client, DERATE_CLIENT_LOST, "the connection has ended");
+  int heard = derate_client_exchange(client, line, answer, size);
+  if (heard == 0 && again) {
+    const int result = derate_client_reach(client);
+    if (result != DERATE_CLIENT_OK) return result;
+    heard = derate_client_exchange(client, line, answer, size);
+  }
+  if (heard != 1)
+    return derate_client_fail(client, DERATE_CLIENT_LOST,
+                              heard == 0 ? "the connection has ended" : "no answer for 30 s");
   if (strncmp(answer, "{\"ok\":true", 10) == 0) return DERATE_CLIENT_OK;
   derate_client_word(answer, "\"code\":\"", client->code, sizeof client->code);
   error = strstr(answer, "\"error\":\"");
@@ -279,12 +293,7 @@ static inline int derate_window_begin(derate_client* client, const char* name, c
   if (!fits)
     return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
   strncat(line, "}\n", 3);
-  result = derate_client_ask(client, line, answer, sizeof answer);
-  if (result != DERATE_CLIENT_LOST || !was_open) return result;
-  /* Who restarted is asked once more. */
-  result = derate_client_reach(client);
-  return result != DERATE_CLIENT_OK ? result
-                                    : derate_client_ask(client, line, answer, sizeof answer);
+  return derate_client_ask(client, line, was_open, answer, sizeof answer);
 }
 
 /* Waits up to a tick (0.1 s) for the reading of the counter that makes it exact. */
@@ -300,7 +309,7 @@ static inline int derate_window_end(derate_client* client, const char* name, der
   if (!derate_client_put(line, sizeof line - 8, name))
     return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
   strncat(line, "}\n", 3);
-  result = derate_client_ask(client, line, answer, sizeof answer);
+  result = derate_client_ask(client, line, 0, answer, sizeof answer);
   if (result != DERATE_CLIENT_OK) return result;
   out->seconds = derate_client_find(answer, NULL, "\"time_seconds\":");
   out->joules = derate_client_find(answer, NULL, "\"energy_joules\":");
@@ -343,16 +352,12 @@ static inline void derate_trial_take(derate_trial* trial, const char* answer) {
   if (lease > 0) trial->lease = lease;
 }
 
-/* Trials outlive the connection: who restarted is asked once more. */
+/* Trials outlive the connection. */
 static inline int derate_trial_ask(derate_client* client, derate_trial* trial, const char* line) {
   char answer[32768];
   int result = derate_client_reach(client);
   if (result != DERATE_CLIENT_OK) return result;
-  result = derate_client_ask(client, line, answer, sizeof answer);
-  if (result == DERATE_CLIENT_LOST) {
-    result = derate_client_reach(client);
-    if (result == DERATE_CLIENT_OK) result = derate_client_ask(client, line, answer, sizeof answer);
-  }
+  result = derate_client_ask(client, line, 1, answer, sizeof answer);
   if (result != DERATE_CLIENT_OK) return result;
   if (*trial->token == '\0')
     derate_client_word(answer, "\"token\":\"", trial->token, sizeof trial->token);
