@@ -11,12 +11,13 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Callable
 
-from house import (CAPPED, CONFIG, FOREIGN, GOVERNED, DeathWatch, Failure, alive, check, children,
-                   now, send)
+from house import (CAPPED, CONFIG, FOREIGN, GOVERNED, HERE, DeathWatch, Failure, alive, check,
+                   children, now, send)
 
 ROWS = []
 
@@ -1556,6 +1557,96 @@ def _(house):
     send(daemon.pid, signal.SIGCONT)
     house.until(lambda: house.derate("policy", "set", "power-cap", "-i", CAPPED, code=None) and
                 house.watts(CAPPED) == 240, 10, "GPU 1 is governed")
+    return stop(house, daemon)
+
+
+# What programs do that have the clients, while nobody answers; each prints a line. Those that would
+# wait more than once are less patient.
+PYTHON_OF_HUNG = {
+    "gpus": ("""
+        try:
+            derate_client.gpus()
+        except derate_client.Lost as error:
+            print(error)
+        """, "gpus: no answer for 30 s"),
+    "window": ("""
+        derate_client._PATIENCE_S = 2
+        with derate_client.window("body", silent=True) as w:
+            pass
+        print("the body was run,", w.joules)
+        """, "the body was run, None"),
+    "trial": ("""
+        derate_client._PATIENCE_S = 2
+        try:
+            with derate_client.Trial("bert", gpus=1):
+                pass
+        except derate_client.Lost as error:
+            print(error)
+        """, "tune-trial-begin: no answer for 2 s"),
+}
+C_OF_HUNG = {"window_client": "begin body", "trial_client": "begin bert 1"}
+# It goes on when the file is there, prints more than a pipe holds, and says that it is through.
+TRAINING_OF_HUNG = """
+import pathlib, sys, time
+print("derate: epoch=1 metric=0.1", flush=True)
+pathlib.Path("begun").touch()
+while not pathlib.Path("go").exists():
+    time.sleep(0.02)
+for epoch in range(2, 3000):
+    print(f"derate: epoch={epoch} metric=0.1", "x" * 100)
+sys.stdout.flush()
+pathlib.Path("trained").touch()
+sys.exit(3)
+"""
+
+
+def start_clients(house):
+    """Of a daemon that hangs: (program, exit code, what it must print) of each."""
+    out = []
+    path = {"PYTHONPATH": str(HERE.parents[1] / "clients/python")}
+    for name, (script, text) in PYTHON_OF_HUNG.items():
+        script = "import derate_client\n" + textwrap.dedent(script)
+        out.append((house.start(name, sys.executable, "-B", "-c", script, extra=path), 0, text))
+    for name, line in C_OF_HUNG.items():
+        client = house.start(name, house.build / "tests" / name, stdin=subprocess.PIPE)
+        client.process.stdin.write(line.encode() + b"\n")
+        client.process.stdin.close()
+        out.append((client, 0, "2 no answer for 30 s"))
+    late = house.start("late", house.build / "derate", "tune", "run", "--job", "bert", "-i", CAPPED,
+                       "--", "touch", house.folder / "was-run")
+    out.append((late, 125, "has not answered for 10 s"))
+    return out
+
+
+@row("derated.stopped.clients", group=G_AROUND, fault="guard and worker hang (SIGSTOP)",
+     who="derated", when="while programs with the Python module, the C header and under "
+     "`derate tune run` ask", by="worker", limit=2,
+     outcome="the training goes on at once and its exit code is kept; each request ends within its "
+     "patience (10 s of `derate tune run`, 30 s of the clients) as lost; a run that would begin "
+     "exits 125 without its command")
+def _(house):
+    daemon = house.governing(capped=False)
+    house.derate("tune", "job", "create", "bert", "--batch-sizes", "8,16", "--default", 16,
+                 "--target", 0.6, "--max-epochs", 9999, "--knob", "none")
+    training = house.start("training", house.build / "derate", "tune", "run", "--job", "bert",
+                           "-i", CAPPED, "--", sys.executable, "-B", "-c", TRAINING_OF_HUNG)
+    house.until((house.folder / "begun").exists, 10, "the training has begun")
+    stopped = (daemon.pid, daemon.worker())
+    for pid in stopped:
+        send(pid, signal.SIGSTOP)
+    (house.folder / "go").touch()
+    house.until((house.folder / "trained").exists, 5, "the training is through")
+    clients = [(training, 3, "has not answered for 10 s"), *start_clients(house)]
+    patience = now() + 30 + 8 * house.slow
+    for client, code, text in clients:
+        expect_code(client, code, max(0.1, patience - now()))
+        expect_text(client, text)
+    check(training.text().count("derate: epoch=") == 2999, "a line of the training is missing")
+    check(not (house.folder / "was-run").exists(), "a command was run without a trial")
+    for pid in stopped:
+        send(pid, signal.SIGCONT)
+    house.until(lambda: house.derate("tune", "job", "show", "bert", code=None), 10, "it goes on")
+    check(alive(stopped[1]) and daemon.worker() == stopped[1], "the worker was killed")
     return stop(house, daemon)
 
 
