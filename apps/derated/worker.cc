@@ -82,7 +82,8 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
   fleet_.begin_opening();
 }
 
-Instant Worker::next_due() const {
+Instant Worker::next_due() {
+  if (!commands_.queue().empty()) return clock_.now();
   return std::min(fleet_.next_due(), clock_.now() + kLongestWait);
 }
 

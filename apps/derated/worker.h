@@ -44,8 +44,9 @@ class Worker {
 
   // One round. Errors: the GPUs could not be opened at the start.
   Result<void> step();
-  // When the next round is due: within a second, whatever the settings are.
-  Instant next_due() const;
+  // When the next round is due: within a second, whatever the settings are, and at once where an
+  // operator has asked for something.
+  Instant next_due();
   // The GPUs are open.
   bool running() const { return fleet_.is_open(); }
 

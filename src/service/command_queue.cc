@@ -29,6 +29,11 @@ Result<std::future<Result<Json>>> CommandQueue::put(QueuedCommand command) {
   return waiting_.back()->answer.get_future();
 }
 
+bool CommandQueue::empty() {
+  const std::lock_guard lock(mutex_);
+  return waiting_.empty();
+}
+
 std::size_t CommandQueue::drain(Clock& clock) {
   std::deque<std::unique_ptr<Waiting>> now;
   {

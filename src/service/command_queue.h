@@ -41,6 +41,7 @@ class CommandQueue {
   // From any thread. The answer comes with the next round; what `run` refers to lives until then.
   // Errors: no_permission for a role that the operation does not allow, busy when it is full.
   Result<std::future<Result<Json>>> put(QueuedCommand command);
+  bool empty();
   // Does all that came before, on the caller's thread. How many there were.
   std::size_t drain(Clock& clock);
 
