@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,30 +11,17 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/test_folder.h"
 #include "fakenvml/sim_client.h"
 #include "fakenvml/sim_server.h"
 
 namespace derate::fakenvml {
 
 // A folder that goes with the test, and $DERATE_SIM as long as it is there.
-class SimFolder {
+class SimFolder : public Folder {
  public:
-  SimFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-    ::setenv("DERATE_SIM", path_.c_str(), 1);
-  }
-  SimFolder(const SimFolder&) = delete;
-  SimFolder& operator=(const SimFolder&) = delete;
-  ~SimFolder() {
-    ::unsetenv("DERATE_SIM");
-    std::filesystem::remove_all(path_);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
+  SimFolder() { ::setenv("DERATE_SIM", path().c_str(), 1); }
+  ~SimFolder() { ::unsetenv("DERATE_SIM"); }
 };
 
 // The server answers on a thread of its own; time passes only by pass().

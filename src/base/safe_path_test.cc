@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 
@@ -28,16 +29,7 @@ mode_t mode_of(const std::string& path) {
 
 class SafePathTest : public testing::Test {
  protected:
-  SafePathTest() {
-    std::string name = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) root_ = name;
-    open_up(root_, 0755);
-    make("tmp", 01777);
-  }
-  ~SafePathTest() override {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
+  SafePathTest() { make("tmp", 01777); }
 
   static void open_up(const std::string& path, mode_t mode) { ::chmod(path.c_str(), mode); }
   std::string at(const std::string& name) const { return root_ + "/" + name; }
@@ -76,7 +68,8 @@ class SafePathTest : public testing::Test {
     return as(kVictim, what);
   }
 
-  std::string root_;
+  const Folder home_{0755};
+  const std::string root_ = home_.path();
 };
 
 bool has(const std::string& text, std::string_view words) { return text.find(words) != text.npos; }

@@ -1,7 +1,8 @@
-// A folder of a test's own, for files that are written and set aside.
+// A folder of a test's own, which goes with it.
 #pragma once
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <string>
@@ -13,15 +14,20 @@ namespace derate {
 
 class Folder {
  public:
-  Folder() {
+  // Of that mode: 0755 where other users' processes have to find what lies in it.
+  explicit Folder(mode_t mode = 0700) {
     std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
+    CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), mode) == 0);
     path_ = made;
   }
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
+  ~Folder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
 
+  const std::string& path() const { return path_; }
   std::string file(const std::string& name = "rows.db") const { return path_ + "/" + name; }
   // What was set aside of it, without the logs.
   std::vector<std::string> asides(const std::string& name = "rows.db") const {

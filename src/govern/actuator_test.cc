@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <filesystem>
 #include <random>
 
-#include "base/check.h"
+#include "base/test_folder.h"
 #include "govern/test_control.h"
 
 namespace derate {
@@ -304,12 +303,6 @@ TEST(Actuator, ALimitThatAnotherToolChangedIsSeen) {
 
 class KeptActuator : public testing::Test {
  protected:
-  KeptActuator() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder_ = made;
-  }
-  ~KeptActuator() override { std::filesystem::remove_all(folder_); }
   JournalHandle keeping(const std::string& folder) const {
     JournalHandle out{Journal(folder), {}};
     out.entry.uuid = "GPU-1";
@@ -320,7 +313,8 @@ class KeptActuator : public testing::Test {
   std::vector<JournalEntry> left() const { return Journal(folder_).read(kLife)->entries; }
 
   static inline const BootIdentity kLife{"boot", ""};
-  std::string folder_;
+  const Folder home_;
+  const std::string folder_ = home_.path();
 };
 
 TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {

@@ -9,7 +9,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "base/check.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "govern/lease.h"
 
@@ -30,9 +30,6 @@ class GuardTest : public testing::Test {
     ::_exit(5);
   }
   GuardTest() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder = made;
     options.run_folder = folder;
     options.owner = "test";
     options.silence = 500ms;
@@ -40,7 +37,6 @@ class GuardTest : public testing::Test {
     hooks.restore = [this](const std::string& uuid) { return note("restored " + uuid); };
     hooks.log = Log([this](const LogRecord& record) { note(record.text); });
   }
-  ~GuardTest() override { std::filesystem::remove_all(folder); }
 
   int note(const std::string& line) const {
     const UniqueFd file(
@@ -67,7 +63,8 @@ class GuardTest : public testing::Test {
   }
   GuardOutcome run() { return *run_guarded(options, hooks, clock); }
 
-  std::string folder;
+  const Folder home;
+  const std::string folder = home.path();
   GuardOptions options;
   GuardHooks hooks;
   SystemClock clock;

@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 
 namespace derate {
@@ -25,17 +26,11 @@ constexpr uid_t kStranger = 65534;
 
 class LeaseTest : public testing::Test {
  protected:
-  LeaseTest() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), 0755) == 0);
-    folder_ = made;
-  }
   ~LeaseTest() override {
     for (const pid_t process : processes_) {
       ::kill(-process, SIGKILL);  // with those that it has started
       ::waitpid(process, nullptr, 0);
     }
-    std::filesystem::remove_all(folder_);
   }
 
   std::string path() const { return folder_ + "/GPU-1.lock"; }
@@ -75,7 +70,8 @@ class LeaseTest : public testing::Test {
     return file >= 0 && ::flock(file, LOCK_EX | LOCK_NB) == 0;
   }
 
-  std::string folder_;
+  const Folder home_{0755};
+  const std::string folder_ = home_.path();
   std::vector<pid_t> processes_;
 };
 

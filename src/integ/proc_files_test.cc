@@ -7,23 +7,21 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/test_folder.h"
+
 namespace derate {
 namespace {
 
 // A folder in place of /proc, with one process, 7, whose environment is this.
 class ProcFiles : public testing::Test {
  protected:
-  ProcFiles() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    if (::mkdtemp(made.data()) != nullptr) proc = made;
-    std::filesystem::create_directories(proc + "/7");
-  }
-  ~ProcFiles() override { std::filesystem::remove_all(proc); }
+  ProcFiles() { std::filesystem::create_directory(folder.file("7")); }
   std::string environ_of(const std::string& text) {
     std::ofstream(proc + "/7/environ", std::ios::binary) << text;
     return read_proc_file(proc, 7, "environ").value_or("nothing");
   }
-  std::string proc;
+  Folder folder;
+  const std::string proc = folder.path();
 };
 
 TEST_F(ProcFiles, OfAnEnvironmentOnlyTheBeginningIsRead) {

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "lab/figures.h"
 
 namespace derate {
@@ -15,14 +14,8 @@ namespace fs = std::filesystem;
 
 class RunPlanTest : public testing::Test {
  protected:
-  RunPlanTest() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder_ = made;
-  }
-  ~RunPlanTest() override { fs::remove_all(folder_); }
   LabStore store(const char* name) const {
-    auto store = LabStore::create(folder_ + "/" + name);
+    auto store = LabStore::create(folder_.file(name));
     CHECK(store.ok());
     return *std::move(store);
   }
@@ -41,7 +34,7 @@ class RunPlanTest : public testing::Test {
   static double loss(const Plan& plan, const LabStore& store) {
     return figures(plan, *store.jobs())[0].policies[1].loss.mean;
   }
-  std::string folder_;
+  const Folder folder_;
   SystemClock clock_;
 };
 

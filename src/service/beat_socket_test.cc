@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "base/check.h"
+#include "base/test_folder.h"
 #include "govern/beat_message.h"
 
 namespace derate {
@@ -25,12 +25,6 @@ class BeatTest : public testing::Test {
     std::string text;
     BeatServer::Sender sender;
   };
-  static std::string new_folder() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), 0755) == 0);
-    return made;
-  }
-  ~BeatTest() override { std::filesystem::remove_all(folder_); }
 
   void hear() {
     server_->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -38,7 +32,8 @@ class BeatTest : public testing::Test {
     });
   }
 
-  std::string folder_ = new_folder(), path_ = folder_ + "/beat.sock";
+  const Folder folder_{0755};
+  const std::string path_ = folder_.file("beat.sock");
   SystemClock clock_;
   std::unique_ptr<BeatServer> server_ = *BeatServer::create(path_, clock_);
   std::vector<Heard> heard_;

@@ -10,12 +10,12 @@
 
 #include <atomic>
 #include <csignal>
-#include <filesystem>
 #include <map>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "service/listen.h"
 
 namespace derate {
@@ -25,16 +25,10 @@ using namespace std::chrono_literals;
 
 class ControlTest : public testing::Test {
  protected:
-  static std::string new_folder() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    return made;
-  }
   ~ControlTest() override {
     stop_ = true;
     if (thread_.joinable()) thread_.join();
     server_.reset();
-    std::filesystem::remove_all(folder_);
   }
   void listen() {
     server_ = *ControlServer::create(path_, clock_);
@@ -56,8 +50,8 @@ class ControlTest : public testing::Test {
     return socket;
   }
 
-  std::string folder_ = new_folder();
-  std::string path_ = folder_ + "/control.sock";
+  const Folder folder_;
+  const std::string path_ = folder_.file("control.sock");
   SystemClock clock_;
   std::unique_ptr<ControlServer> server_;
   std::atomic<bool> stop_ = false;
@@ -115,7 +109,7 @@ TEST_F(ControlTest, AFullQueueOfCallersIsABusyDaemon) {
 
 TEST_F(ControlTest, ASocketThatAnotherUserListensOnIsNotAsked) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become others";
-  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 01777), 0);
   ASSERT_EQ(::seteuid(65533), 0);  // the kernel notes who listens
   auto made = ControlServer::create(path_, clock_, Audience::everyone);
   ASSERT_EQ(::seteuid(0), 0);
@@ -140,7 +134,7 @@ TEST_F(ControlTest, TheSecondServerIsRefusedAndADeadOnesSocketReplaced) {
   const UniqueFd dead(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string other = folder_ + "/dead.sock";
+  const std::string other = folder_.file("dead.sock");
   std::copy(other.begin(), other.end(), address.sun_path);
   ASSERT_EQ(::bind(dead.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   EXPECT_TRUE(ControlServer::create(other, clock_).ok());
@@ -169,14 +163,7 @@ TEST_F(ControlTest, BadCallersDoNotDisturbTheOthers) {
 class EveryoneTest : public testing::Test {
  protected:
   EveryoneTest() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr && ::chmod(made.c_str(), 0755) == 0);
-    folder_ = made;
-    server_ = *ControlServer::create(made + "/client.sock", time_, Audience::everyone);
-  }
-  ~EveryoneTest() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
+    server_ = *ControlServer::create(folder_.file("client.sock"), time_, Audience::everyone);
   }
   UniqueFd caller() const {
     UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -226,7 +213,7 @@ class EveryoneTest : public testing::Test {
     return out;
   }
 
-  std::string folder_;
+  const Folder folder_{0755};
   FakeClock time_;  // the server's
   SystemClock clock_;
   Duration takes_{};

@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "base/check.h"
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 
 namespace derate {
@@ -14,15 +13,8 @@ namespace {
 
 class AuditTest : public testing::Test {
  protected:
-  static std::string new_folder() {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    return made;
-  }
-  ~AuditTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_ = new_folder();
-  std::string path_ = folder_ + "/state/audit.jsonl";
+  const Folder folder_;
+  const std::string path_ = folder_.file("state/audit.jsonl");
   AuditEntry entry_{WallTime(std::chrono::seconds(1'700'000'000)),
                     "derated, pid 17",
                     "GPU-1",

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 
 namespace derate {
@@ -34,19 +35,13 @@ JournalEntry sample_entry(const std::string& uuid = "GPU-1") {
 
 class JournalTest : public testing::Test {
  protected:
-  ~JournalTest() override { fs::remove_all(root_); }
   void put(const std::string& name, const std::string& text) {
     fs::create_directories(folder());
     std::ofstream(folder() + "/" + name) << text;
   }
-  static std::string new_folder() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    return made;
-  }
-  std::string folder() const { return root_ + "/state/journal"; }
+  std::string folder() const { return root_.file("state/journal"); }
 
-  std::string root_ = new_folder();
+  const Folder root_;
   Journal journal_{folder()};
 };
 

@@ -3,9 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 
 namespace derate {
@@ -16,19 +15,13 @@ using namespace std::chrono_literals;
 
 class LabStoreTest : public testing::Test {
  protected:
-  LabStoreTest() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder_ = made;
-    path_ = folder_ + "/a.lab";
-  }
-  ~LabStoreTest() override { fs::remove_all(folder_); }
   LabStore store() const {
     auto store = LabStore::create(path_);
     CHECK(store.ok());
     return *std::move(store);
   }
-  std::string folder_, path_;
+  const Folder home_;
+  const std::string folder_ = home_.path(), path_ = folder_ + "/a.lab";
 };
 
 JobRecord some_job(const std::string& app) {

@@ -9,12 +9,12 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "tune/trial_rows.h"
 
 namespace derate {
 namespace {
 
-namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr Duration kLease = 60s;
@@ -420,13 +420,12 @@ Result<void> keep_changes(TrialRegistry& book, TuneStore& store) {
 
 // What was folded stays so: in the file, too, which has no more trials than the book.
 TEST_P(ForEver, AFileKeepsTheSums) {
-  std::string folder = (fs::temp_directory_path() / "derate-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const Folder folder;
   TrialRegistry book(kLease), again(kLease);
   ASSERT_TRUE(book.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
   JobSums truth;
   {
-    TuneStore store(folder + "/tune.db");
+    TuneStore store(folder.file("tune.db"));
     for (int i = 0; i < 4; ++i) {
       run_for_ever(book, 200, truth);
       ASSERT_TRUE(keep_changes(book, store).ok());
@@ -439,7 +438,6 @@ TEST_P(ForEver, AFileKeepsTheSums) {
   EXPECT_EQ(again.jobs().at("bert").sums, truth);
   run_for_ever(again, 1, truth);
   EXPECT_EQ(again.jobs().at("bert").sums, truth);
-  fs::remove_all(folder);
 }
 INSTANTIATE_TEST_SUITE_P(Policies, ForEver, testing::Values("tune", "zeus"));
 
@@ -469,9 +467,6 @@ TEST(TrialRegistry, DrawsGoOnAmongFoldedTrials) {
 class Street {
  public:
   Street() {
-    std::string made = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder_ = made;
     restart();
     for (const char* name : {"bert", "vgg"}) {
       JobSpec job = bert_job(name == std::string("bert") ? "zeus" : "tune");
@@ -481,7 +476,6 @@ class Street {
   }
   Street(const Street&) = delete;
   Street& operator=(const Street&) = delete;
-  ~Street() { fs::remove_all(folder_); }
 
   void step() {
     switch (*rc::gen::weightedElement<int>({{4, 0}, {8, 1}, {3, 2}, {2, 3}, {1, 4}, {2, 5}})) {
@@ -553,7 +547,7 @@ class Street {
   void restart() {
     const TuneRows before = rows_of(book_);
     if (store_ != nullptr) RC_ASSERT(keep_changes(book_, *store_).ok());
-    store_ = std::make_unique<TuneStore>(folder_ + "/tune.db");
+    store_ = std::make_unique<TuneStore>(folder_.file("tune.db"));
     book_ = TrialRegistry(kLease);
     const TuneRows rows = *store_->load();
     RC_ASSERT(restore_book(book_, rows, now_).empty());
@@ -636,7 +630,7 @@ class Street {
     RC_ASSERT(*book_.find(*id) == before);
   }
 
-  std::string folder_;
+  const Folder folder_;
   std::unique_ptr<TuneStore> store_;
   TrialRegistry book_{kLease};
   Instant now_{};

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <memory>
 #include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/test_folder.h"
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
@@ -189,13 +189,12 @@ BeliefModel belief_of(std::size_t coefficients) {
 
 // The largest model that there is, under 32 ids in turn; the file's creation counts as one, too.
 void keep_model(benchmark::State& state) {
-  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-  CHECK(::mkdtemp(folder.data()) != nullptr);
+  const Folder folder;
   FakeClock clock;
   const SystemClock watch;
   std::vector<double> milliseconds;
   {
-    SqliteModelCache cache(folder + "/models.db", clock);
+    SqliteModelCache cache(folder.file("models.db"), clock);
     PhaseModel model{"V100-SXM2", {"memory", "fp32", "tensor"}};
     model.progress = belief_of(11);
     model.with_power = belief_of(14);
@@ -212,7 +211,6 @@ void keep_model(benchmark::State& state) {
   std::sort(milliseconds.begin(), milliseconds.end());
   state.counters["p99_ms"] = milliseconds[milliseconds.size() * 99 / 100];
   state.counters["max_ms"] = milliseconds.back();
-  std::filesystem::remove_all(folder);
 }
 BENCHMARK(keep_model)->Unit(benchmark::kMicrosecond)->UseRealTime()->Iterations(10000);
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "device/nvml/nvml_device.h"
 #include "device/replay/replay_device.h"
 #include "device/replay/trace_reader.h"
@@ -374,9 +374,8 @@ constexpr Duration kRecordEvery = 50ms;
 // A minute of a simulated GPU through the trace's writer and reader.
 Trace recorded(const SimChip& chip) {
   SimSubject subject(chip);
-  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-  CHECK(::mkdtemp(folder.data()) != nullptr);
-  const std::string path = folder + "/trace";
+  const Folder folder;
+  const std::string path = folder.file("trace");
   TraceWriterOptions options;
   options.epoch = subject.now();
   options.interval = kRecordEvery;
@@ -390,7 +389,6 @@ Trace recorded(const SimChip& chip) {
   }
   CHECK(writer->close().ok());
   auto trace = read_trace(path);
-  std::filesystem::remove_all(folder);
   CHECK(trace.ok() && trace->notes.empty());
   return *std::move(trace);
 }

@@ -4,15 +4,14 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/derated/worker.h"
-#include "base/check.h"
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "device/sim/sim_device.h"
 #include "govern/lease.h"
@@ -139,9 +138,6 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
 class House {
  public:
   explicit House(int gpus, const char* chip = "V100-SXM2") {
-    std::string made = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(made.data()) != nullptr);
-    folder = made;
     ::setenv("DERATE_RUN_DIR", (folder + "/run").c_str(), 1);
     const SimChip& of = **find_sim_chip(chip);
     for (int i = 0; i < gpus; ++i) {
@@ -152,10 +148,7 @@ class House {
   }
   House(const House&) = delete;
   House& operator=(const House&) = delete;
-  ~House() {
-    worker.reset();
-    std::filesystem::remove_all(folder);
-  }
+  ~House() { worker.reset(); }
 
   void start(const Settings& settings = {}) {
     worker.reset();
@@ -248,7 +241,8 @@ class House {
   static std::string uuid(int i) { return sim_capability(sim_chips().front(), i).id.uuid; }
 
   BootIdentity life{"boot", "load"};
-  std::string folder;
+  const Folder home;
+  const std::string folder = home.path();
   FakeClock clock;
   int rounds = 0, opens_later = 0;
   std::vector<std::unique_ptr<SimGpu>> sims;

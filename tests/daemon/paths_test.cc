@@ -12,6 +12,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "service/state_file.h"
@@ -26,16 +27,6 @@ constexpr uid_t kAttacker = 65533, kVictim = 65534;
 // A folder for temporary files as /tmp is one, and a user who has no folder of his own.
 class Paths : public testing::Test {
  protected:
-  Paths() {
-    std::string name = (fs::temp_directory_path() / "derate-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) root_ = name;
-    ::chmod(root_.c_str(), 01777);
-    squat_ = root_ + "/derate-" + std::to_string(kVictim);
-  }
-  ~Paths() override {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-  }
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "only root can become others";
   }
@@ -76,7 +67,8 @@ class Paths : public testing::Test {
     ASSERT_EQ(::chown(squat_.c_str(), owner, owner), 0);
   }
 
-  std::string root_, squat_;
+  const Folder home_{01777};
+  const std::string root_ = home_.path(), squat_ = root_ + "/derate-" + std::to_string(kVictim);
 };
 
 TEST_F(Paths, TheFolderOfLastResortIsMadeForOneUserAlone) {

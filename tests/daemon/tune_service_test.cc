@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/json.h"
+#include "base/test_folder.h"
 #include "house.h"
 
 namespace derate::cli {
@@ -178,11 +179,10 @@ TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
   CommandRouter clients;
   EnergyService energy(clock, clients);
   Hands hands;
-  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const Folder folder;
   {
     TuneService desk(clock, clients, energy,
-                     {.file = folder + "/tune.db", .gpus = &hands, .where = kAtOnce});
+                     {.file = folder.file("tune.db"), .gpus = &hands, .where = kAtOnce});
     const GpuId id{.index = 0, .uuid = "GPU-0", .pci_bus_id = {}, .name = "V100"};
     energy.here({id});
     desk.here({{id, "V100", Watts(300)}});
@@ -222,7 +222,6 @@ TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
       EXPECT_EQ(hands.said, wanted);
     }
   }
-  std::filesystem::remove_all(folder);
 }
 
 // One user, his process or none, on a GPU whose knob everybody may have turned.
@@ -456,9 +455,8 @@ TEST(TuneService, ARefusedReportChangesNothing) {
 // A file that cannot be written is told of once, and gets what it missed when it can.
 TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
   FakeClock clock;
-  std::string folder = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string later = folder + "/later", file = later + "/tune.db";
+  const Folder folder;
+  const std::string later = folder.file("later"), file = later + "/tune.db";
   ASSERT_EQ(::close(::creat(later.c_str(), 0600)), 0);  // no folder yet
   std::vector<std::string> logged;
   const Log log([&](const LogRecord& record) { logged.push_back(record.text); });
@@ -481,7 +479,6 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
   EXPECT_EQ(names("c"), "abc");
   EXPECT_EQ(logged.size(), 1u);
   EXPECT_EQ(names(""), "abc");
-  std::filesystem::remove_all(folder);
 }
 
 // "steps=100", "epoch=1 metric=0.3", "steps=120" on lines of their own.

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a capability, a place for files, samples of random shape.
+// What the tests of this folder share: a capability, samples of random shape.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,22 +27,6 @@ inline Capability test_capability() {
   c.energy_counter = c.instant_power = c.averaged_power = c.activity_counters = true;
   return c;
 }
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "base/test_folder.h"
 #include "device/replay/test_trace.h"
 #include "device/replay/trace_format.h"
 #include "device/replay/trace_reader.h"
@@ -32,7 +33,7 @@ TraceWriterOptions options_for_test() {
 }
 
 std::string written(const std::vector<Sample>& samples) {
-  const TemporaryFolder folder;
+  const Folder folder;
   auto writer = TraceWriter::create(folder.file("t"), test_capability(), options_for_test());
   EXPECT_TRUE(writer.ok());
   for (const Sample& sample : samples) EXPECT_TRUE(writer->append(sample).ok());
@@ -127,7 +128,7 @@ TEST(Trace, KeepsTheHeader) {
 }
 
 TEST(Trace, KeepsLabelsWithTheRowThatFollows) {
-  const TemporaryFolder folder;
+  const Folder folder;
   auto writer = *TraceWriter::create(folder.file("t"), test_capability(), options_for_test());
   ASSERT_TRUE(writer.label("warm up").ok());
   ASSERT_TRUE(writer.append(sample_at(3s, 1)).ok());
@@ -256,7 +257,7 @@ TEST(Trace, AMissingFileIsNotFound) {
 }
 
 TEST(TraceWriter, DoesNotOverwriteUnlessTold) {
-  const TemporaryFolder folder;
+  const Folder folder;
   std::ofstream(folder.file("t")) << "mine";
   auto options = options_for_test();
   const auto refused = TraceWriter::create(folder.file("t"), test_capability(), options);
@@ -271,7 +272,7 @@ TEST(TraceWriter, DoesNotOverwriteUnlessTold) {
 }
 
 TEST(TraceWriter, RefusesWhatTheReaderWouldRefuse) {
-  const TemporaryFolder folder;
+  const Folder folder;
   Capability descending = test_capability();
   std::reverse(descending.sm_clocks.begin(), descending.sm_clocks.end());
   EXPECT_EQ(TraceWriter::create(folder.file("t"), descending, options_for_test()).error().code,
@@ -285,7 +286,7 @@ TEST(TraceWriter, RefusesWhatTheReaderWouldRefuse) {
 }
 
 TEST(TraceWriter, RowsReachTheFileInHalfASecondOfInjectedTime) {
-  const TemporaryFolder folder;
+  const Folder folder;
   auto writer = *TraceWriter::create(folder.file("t"), test_capability(), options_for_test());
   const auto rows = [&] { return read_trace(folder.file("t"))->samples.size(); };
   ASSERT_TRUE(writer.append(sample_at(10s, 1)).ok());
@@ -314,7 +315,7 @@ TEST(TraceWriter, TellsOfAFullDisk) {
 
 // A limit on file size cuts a write short just as a full disk does.
 TEST(TraceWriter, ADiskThatFillsUpAndIsClearedLosesNothing) {
-  const TemporaryFolder folder;
+  const Folder folder;
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -357,7 +358,7 @@ TEST(TraceWriter, ADiskThatFillsUpAndIsClearedLosesNothing) {
 }
 
 TEST(TraceWriter, AKilledRecorderLosesAtMostTheLastSecond) {
-  const TemporaryFolder folder;
+  const Folder folder;
   SystemClock clock;
   const Instant epoch = clock.now();
   const pid_t child = ::fork();

@@ -4,7 +4,6 @@
 
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/test_folder.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
 
@@ -78,23 +78,10 @@ inline Workload steady_work(const SimChip& chip, double watts) {
 }
 
 // A folder of tables that goes with the test.
-class TableFolder {
- public:
-  TableFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "derate-XXXXXX").string();
-    CHECK(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  TableFolder(const TableFolder&) = delete;
-  TableFolder& operator=(const TableFolder&) = delete;
-  ~TableFolder() { std::filesystem::remove_all(path_); }
+struct TableFolder : Folder {
   void write(const char* name, std::string_view text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
+    std::ofstream(file(name), std::ios::binary) << text;
   }
-  std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace derate

@@ -15,8 +15,8 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <filesystem>
 
+#include "base/test_folder.h"
 #include "integ/kube/unary_call.h"
 
 namespace derate {
@@ -67,22 +67,11 @@ TEST(PodMemory, OutsideKubernetesThatIsToldOnceAndIsNoFailure) {
 
 // --- Sockets -------------------------------------------------------------------------------------
 
-class Folder {
- public:
-  Folder() {
-    char name[] = "/tmp/derate-kube-XXXXXX";
-    path_ = ::mkdtemp(name);
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string socket() const { return path_ + "/kubelet.sock"; }
-
- private:
-  std::string path_;
-};
+std::string socket_in(const Folder& folder) { return folder.file("kubelet.sock"); }
 
 KubeletOptions at(const Folder& folder, Duration timeout = std::chrono::seconds(20)) {
   KubeletOptions out;
-  out.socket = folder.socket();
+  out.socket = socket_in(folder);
   out.timeout = timeout;
   return out;
 }
@@ -108,7 +97,7 @@ UniqueFd listen_at(const Folder& folder) {
   UniqueFd out(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, folder.socket().c_str(), sizeof address.sun_path - 1);
+  std::strncpy(address.sun_path, socket_in(folder).c_str(), sizeof address.sun_path - 1);
   EXPECT_EQ(::bind(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   EXPECT_EQ(::listen(out.get(), 4), 0);
   return out;
@@ -264,7 +253,7 @@ class Fake {
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, its_input.get(), STDIN_FILENO);
     ::posix_spawn_file_actions_adddup2(&actions, its_output.get(), STDOUT_FILENO);
-    std::string program = DERATE_FAKE_KUBELET, socket = folder.socket(), how = mode,
+    std::string program = DERATE_FAKE_KUBELET, socket = socket_in(folder), how = mode,
                 number = std::to_string(pods);
     std::array<char*, 5> words = {program.data(), socket.data(), how.data(), number.data(),
                                   nullptr};
