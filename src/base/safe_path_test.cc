@@ -4,13 +4,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
 #include <functional>
 
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
@@ -43,25 +43,10 @@ class SafePathTest : public testing::Test {
   }
   // What a process of that user makes of it: the error's text, or "".
   static std::string as(uid_t user, const std::function<Result<void>()>& what) {
-    int ends[2];
-    if (::pipe(ends) != 0) return "no pipe";
-    const UniqueFd read_end(ends[0]);
-    UniqueFd write_end(ends[1]);
-    const pid_t child = ::fork();
-    if (child == 0) {
-      std::string text = "setuid failed";
-      if (::setgid(user) == 0 && ::setuid(user) == 0) {
-        const auto done = what();
-        text = done.ok() ? "" : done.error().message;
-      }
-      (void)!::write(write_end.get(), text.data(), text.size());
-      ::_exit(0);
-    }
-    write_end = UniqueFd();
-    ::waitpid(child, nullptr, 0);
-    char buffer[1000];
-    const ssize_t size = ::read(read_end.get(), buffer, sizeof buffer);
-    return std::string(buffer, size > 0 ? static_cast<std::size_t>(size) : 0);
+    return as_user(user, [&] {
+      const auto done = what();
+      return done.ok() ? "" : done.error().message;
+    });
   }
 
   static std::string as_victim(const std::function<Result<void>()>& what) {

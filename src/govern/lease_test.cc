@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
 
@@ -21,8 +22,6 @@ namespace derate {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr uid_t kStranger = 65534;
 
 class LeaseTest : public testing::Test {
  protected:
@@ -195,7 +194,7 @@ TEST_F(LeaseTest, AStrangerWhoHoldsAnOldFileKeepsNobodyOut) {
             while (true) ::pause();
           ::_exit(locked ? 0 : 1);
         },
-        kStranger));
+        kNobody));
     const std::string doubt =
         "GPU-1 is held by an unknown process (derated, pid 1999999, who is named there, is gone)";
     const bool listed = is_listed(path());
@@ -208,7 +207,7 @@ TEST_F(LeaseTest, AStrangerWhoHoldsAnOldFileKeepsNobodyOut) {
 TEST_F(LeaseTest, AStrangerCannotOpenALease) {
   if (::geteuid() != 0) GTEST_SKIP() << "another user's process needs root";
   ASSERT_TRUE(take_lease(folder_, "GPU-1", "gone").ok());
-  EXPECT_EQ(process([&] { return locks(); }, kStranger), 0);
+  EXPECT_EQ(process([&] { return locks(); }, kNobody), 0);
   EXPECT_EQ(refusal(), "taken");
 }
 

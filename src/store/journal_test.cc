@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
 
@@ -118,6 +119,23 @@ TEST_F(JournalTest, ForeignAndStrangeFilesAreUnusable) {
   ASSERT_EQ(left.entries.size(), 1u);
   EXPECT_EQ(left.entries[0].uuid, "GPU-5");
   EXPECT_EQ(left.unusable.size(), 4u);
+}
+
+// Root may give a file away, and believes only its own; a user believes root's, too.
+TEST_F(JournalTest, AnotherUsersFileIsUnusableAndRootsIsNot) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives files away, which root may";
+  put("GPU-1.json", journal_text(sample_entry()));
+  for (const std::string& path : {root_.path(), root_.file("state"), folder()})
+    ::chmod(path.c_str(), 0755);
+  const auto read = [this] {
+    const auto left = *journal_.read(kLife);
+    return std::to_string(left.entries.size()) + " of " +
+           std::to_string(left.entries.size() + left.unusable.size());
+  };
+  EXPECT_EQ(as_user(kNobody, read), "1 of 1");
+  ASSERT_EQ(::chown((folder() + "/GPU-1.json").c_str(), kNobody, kNobody), 0);
+  EXPECT_EQ(as_user(kNobody, read), "1 of 1");
+  EXPECT_EQ(read(), "0 of 1");
 }
 
 TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {

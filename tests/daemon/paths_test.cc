@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,9 +11,9 @@
 #include <map>
 
 #include "base/json.h"
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
-#include "base/unique_fd.h"
 #include "service/state_file.h"
 
 namespace derate::cli {
@@ -34,27 +33,14 @@ class Paths : public testing::Test {
   // What the victim gets to see; `more` comes to an environment that names no folder.
   std::string as_victim(const std::function<std::string()>& what,
                         const std::map<std::string, std::string>& more = {}) const {
-    int ends[2];
-    if (::pipe(ends) != 0) return "no pipe";
-    const UniqueFd read_end(ends[0]);
-    UniqueFd write_end(ends[1]);
-    const pid_t child = ::fork();
-    if (child == 0) {
+    return as_user(kVictim, [&] {
       for (const char* name :
            {"DERATE_RUN_DIR", "DERATE_STATE_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME", "HOME"})
         ::unsetenv(name);
       ::setenv("TMPDIR", root_.c_str(), 1);
       for (const auto& [name, value] : more) ::setenv(name.c_str(), value.c_str(), 1);
-      const bool other = ::setgid(kVictim) == 0 && ::setuid(kVictim) == 0;
-      const std::string text = other ? what() : "setuid failed";
-      (void)!::write(write_end.get(), text.data(), text.size());
-      ::_exit(0);
-    }
-    write_end = UniqueFd();
-    ::waitpid(child, nullptr, 0);
-    char buffer[2000];
-    const ssize_t size = ::read(read_end.get(), buffer, sizeof buffer);
-    return std::string(buffer, size > 0 ? static_cast<std::size_t>(size) : 0);
+      return what();
+    });
   }
   static std::string told(const Result<void>& result) {
     return result.ok() ? "" : result.error().message;
