@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "apps/common/open_gpus.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
