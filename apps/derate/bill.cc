@@ -2,41 +2,20 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <cstdlib>
 
-#include "attribute_view.h"
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/printing.h"
 #include "base/safe_path.h"
 #include "base/when.h"
+#include "bill_view.h"
 #include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
-#include "store/usage_bill.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
 namespace {
-
-constexpr double kMillijoulesInKwh = 3.6e9;
-
-double joules(std::int64_t mj) { return static_cast<double>(mj) / 1000; }
-double kwh(std::int64_t mj) { return static_cast<double>(mj) / kMillijoulesInKwh; }
-
-struct Prices {
-  std::optional<double> per_kwh, co2_g_per_kwh;
-  std::string currency;
-};
-
-struct Account {
-  Bill bill;
-  BillBy by = BillBy::user;
-  WallTime from{}, to{};
-  std::optional<WallTime> first, last;  // of what is kept
-  std::vector<UsageLoss> losses;
-  Prices prices;
-};
 
 // Of this user's daemon, else of the system's.
 std::string file_of(const BillOptions& options) {
@@ -58,8 +37,8 @@ Result<std::vector<std::string>> chosen_gpus(const Usage& usage, const std::stri
   return out;
 }
 
-Result<Account> account_of(const BillOptions& options, WallTime now) {
-  Account out;
+Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
+  BillAccount out;
   out.by = TRY(parse_bill_by(options.by));
   out.from = options.from.empty() ? month_begin(now) : TRY(parse_when(options.from, now));
   out.to = TRY(parse_when(options.to, now));
@@ -81,152 +60,11 @@ Result<Account> account_of(const BillOptions& options, WallTime now) {
   return out;
 }
 
-std::string unnamed(BillBy by) { return fmt::format("(no {})", to_string(by)); }
-
-std::string money_text(const Prices& prices, std::int64_t mj) {
-  const double cost = kwh(mj) * prices.per_kwh.value_or(0);
-  return fmt::format("{:.{}f}", cost, cost != 0 && cost < 1 ? 4 : 2);
-}
-
-std::string mass_text(const Prices& prices, std::int64_t mj) {
-  const double grams = kwh(mj) * prices.co2_g_per_kwh.value_or(0);
-  return grams >= 1000 ? fmt::format("{:.2f} kg", grams / 1000) : fmt::format("{:.2f} g", grams);
-}
-
-std::vector<std::string> row_of(const Account& account, const std::string& name, std::int64_t mj,
-                                std::optional<std::int64_t> deviation_mj) {
-  const auto board = account.bill.boards.board_mj;
-  std::vector<std::string> out{
-      name, energy_text(joules(mj)),
-      deviation_mj ? fmt::format("±{}", energy_text(joules(*deviation_mj) * kNinetyPercent)) : "",
-      fmt::format("{:.6f}", kwh(mj)),
-      board > 0 ? percent_text(static_cast<double>(mj) / static_cast<double>(board)) : "-"};
-  if (account.prices.per_kwh) out.push_back(money_text(account.prices, mj));
-  if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, mj));
-  return out;
-}
-
-std::optional<std::int64_t> deviation_of(const UsageSums& sums) {
-  if (sums.sigma_mj == 0 && sums.unsure_mj >= sums.dynamic_mj) return std::nullopt;
-  return sums.sigma_mj + sums.unsure_mj;
-}
-
-// ": 2026-11-01 12:03 to 2026-11-01 12:04, ... and 2 more".
-std::string losses_text(const std::vector<UsageLoss>& losses) {
-  constexpr std::size_t kMostNamed = 5;
-  std::string out;
-  for (std::size_t i = 0; i < std::min(losses.size(), kMostNamed); ++i)
-    out += fmt::format("{}{} to {}", i == 0 ? ": " : ", ", when_text(losses[i].from),
-                       when_text(losses[i].to));
-  if (losses.size() > kMostNamed) out += fmt::format(" and {} more", losses.size() - kMostNamed);
-  return out;
-}
-
-std::string bill_text(const Account& account) {
-  const Bill& bill = account.bill;
-  std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
-  if (account.prices.per_kwh) headings.push_back(account.prices.currency);
-  if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
-  Table table(std::move(headings));
-  for (const BillLine& line : bill.lines)
-    table.add(row_of(account, line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
-                     line.sums.total_mj(), deviation_of(line.sums)));
-  table.add(row_of(account, "unallocated", bill.boards.unallocated_mj, std::nullopt), Tone::dim);
-  table.add(row_of(account, "total", bill.boards.board_mj, std::nullopt), Tone::strong);
-  std::string out = fmt::format("{} to {}", when_text(account.from), when_text(account.to));
-  if (!account.first) return out + ": nothing is kept of that time\n";
-  if (*account.first > account.from || *account.last < account.to)
-    out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
-  out += "\n" + table.text();
-  if (bill.boards.lost_ms > 0)
-    out += fmt::format("the energy of {} is not known and is on no bill{}\n",
-                       duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
-                       losses_text(account.losses));
-  if (bill.boards.by_power_mj > 0)
-    out += fmt::format("{} are power readings times time: there was no counter\n",
-                       energy_text(joules(bill.boards.by_power_mj)));
-  return out;
-}
-
-Json priced(const Account& account, Json line, std::int64_t mj) {
-  line["energy_joules"] = joules(mj);
-  line["energy_kwh"] = kwh(mj);
-  if (account.prices.per_kwh) line["cost"] = kwh(mj) * *account.prices.per_kwh;
-  if (account.prices.co2_g_per_kwh) line["co2_grams"] = kwh(mj) * *account.prices.co2_g_per_kwh;
-  return line;
-}
-
-Json line_json(const Account& account, const BillLine& line) {
-  Json out = priced(account, {{"name", line.name}}, line.sums.total_mj());
-  out["base_joules"] = joules(line.sums.base_mj);
-  out["context_joules"] = joules(line.sums.context_mj);
-  out["dynamic_joules"] = joules(line.sums.dynamic_mj);
-  const auto deviation = deviation_of(line.sums);
-  out["energy_sigma_joules"] = deviation ? Json(joules(*deviation)) : Json();
-  out["seconds"] = static_cast<double>(line.sums.time_ms) / 1000;
-  return out;
-}
-
-Json bill_json(const Account& account) {
-  const auto unix = [](WallTime time) { return seconds(time.time_since_epoch()); };
-  const UsageBoardSums& boards = account.bill.boards;
-  Json lines = Json::array();
-  for (const BillLine& line : account.bill.lines) lines.push_back(line_json(account, line));
-  Json out = {{"by", to_string(account.by)},
-              {"from_unix_seconds", unix(account.from)},
-              {"to_unix_seconds", unix(account.to)},
-              {"first_unix_seconds", account.first ? Json(unix(*account.first)) : Json()},
-              {"last_unix_seconds", account.last ? Json(unix(*account.last)) : Json()}};
-  if (account.prices.per_kwh) out["currency"] = account.prices.currency;
-  out["lines"] = std::move(lines);
-  out["unallocated"] = priced(account, Json::object(), boards.unallocated_mj);
-  out["total"] = priced(account, Json::object(), boards.board_mj);
-  out["by_power_joules"] = joules(boards.by_power_mj);
-  out["seconds"] = static_cast<double>(boards.time_ms) / 1000;
-  out["lost_seconds"] = static_cast<double>(boards.lost_ms) / 1000;
-  Json losses = Json::array();
-  for (const UsageLoss& loss : account.losses)
-    losses.push_back({{"from_unix_seconds", unix(loss.from)},
-                      {"to_unix_seconds", unix(loss.to)},
-                      {"lost_seconds", static_cast<double>(loss.lost_ms) / 1000}});
-  out["losses"] = std::move(losses);
-  return out;
-}
-
-// Joules with three decimals are exact: whole millijoules.
-std::string csv_row(const Account& account, const std::string& kind, const std::string& name,
-                    std::int64_t mj, const std::string& parts) {
-  const auto number = [&](const std::optional<double>& each) {
-    return each ? fmt::format("{:.6f}", kwh(mj) * *each) : "";
-  };
-  return fmt::format("{},{},{:.3f},{},{:.9f},{},{}\n", kind, csv_text(name), joules(mj), parts,
-                     kwh(mj), number(account.prices.per_kwh), number(account.prices.co2_g_per_kwh));
-}
-
-std::string bill_csv(const Account& account) {
-  std::string out =
-      "kind,name,energy_joules,base_joules,context_joules,dynamic_joules,energy_sigma_joules,"
-      "seconds,energy_kwh,cost,co2_grams\n";
-  for (const BillLine& line : account.bill.lines) {
-    const UsageSums& sums = line.sums;
-    const auto deviation = deviation_of(sums);
-    out += csv_row(account, to_string(account.by), line.name, sums.total_mj(),
-                   fmt::format("{:.3f},{:.3f},{:.3f},{},{:.3f}", joules(sums.base_mj),
-                               joules(sums.context_mj), joules(sums.dynamic_mj),
-                               deviation ? fmt::format("{:.3f}", joules(*deviation)) : "",
-                               static_cast<double>(sums.time_ms) / 1000));
-  }
-  const UsageBoardSums& boards = account.bill.boards;
-  out += csv_row(account, "unallocated", "", boards.unallocated_mj, ",,,,");
-  return out + csv_row(account, "total", "", boards.board_mj,
-                       fmt::format(",,,,{:.3f}", static_cast<double>(boards.time_ms) / 1000));
-}
-
 }  // namespace
 
 Result<int> run_verb(const BillOptions& options) {
   SystemClock clock;
-  const Account account = TRY(account_of(options, clock.wall_now()));
+  const BillAccount account = TRY(account_of(options, clock.wall_now()));
   if (options.json)
     print_json(bill_json(account));
   else

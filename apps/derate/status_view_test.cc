@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "test_text.h"
 
 namespace derate::cli {
 namespace {
@@ -19,8 +20,6 @@ Json governed() {
           {"gpu_utilisation_ratio", 0.97},
           {"power_watts", 402.4}};
 }
-
-bool has(const std::string& text, const char* part) { return text.find(part) != text.npos; }
 
 TEST(StatusText, OfAGovernedGpu) {
   const std::string text = status_text(Json::array({governed()}), false);

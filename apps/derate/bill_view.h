@@ -1,0 +1,34 @@
+// A bill, as people and programs read it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "store/usage_bill.h"
+
+namespace derate::cli {
+
+// Empty prices are left out of the bill.
+struct BillPrices {
+  std::optional<double> per_kwh, co2_g_per_kwh;
+  std::string currency;
+};
+
+struct BillAccount {
+  Bill bill;
+  BillBy by = BillBy::user;
+  WallTime from{}, to{};
+  std::optional<WallTime> first, last;  // of what is kept
+  std::vector<UsageLoss> losses;
+  BillPrices prices;
+};
+
+std::string bill_text(const BillAccount& account);
+nlohmann::ordered_json bill_json(const BillAccount& account);
+// RFC 4180, with the joules to whole millijoules.
+std::string bill_csv(const BillAccount& account);
+
+}  // namespace derate::cli
