@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "command_options.h"
+#include "for_time.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
@@ -208,15 +209,6 @@ Result<std::unique_ptr<Feed>> open_feed(const AttributeOptions& options, Clock& 
   return std::unique_ptr<Feed>(TRY(DirectFeed::open(options, settings, clock)));
 }
 
-Result<Duration> time_of(const AttributeOptions& options) {
-  if (options.time.empty()) return Duration::max();
-  const auto time = parse_seconds(options.time);
-  if (time && *time > 0 && *time <= 1e9) return from_seconds(*time);
-  return Error{Errc::invalid_argument,
-               fmt::format("--for '{}': allowed is a time such as 10, 10s, 2m or 1h, up to 1e9 s",
-                           options.time)};
-}
-
 void show(const AttributeOptions& options, const Json& picture) {
   if (options.json)
     print_json(picture);
@@ -282,7 +274,7 @@ Result<int> replay(const AttributeOptions& options) {
 
 Result<int> run_verb(const AttributeOptions& options) {
   if (!options.replay.empty()) return replay(options);
-  const Duration time = TRY(time_of(options));
+  const Duration time = TRY(parse_for(options.time));
   SystemClock clock;
   const auto feed = TRY(open_feed(options, clock));
   watch_signals();

@@ -81,6 +81,12 @@ void add_json(CLI::App& verb, Common& common) {
   verb.add_flag("--json", common.json, "Print JSON");
 }
 
+void add_config(CLI::App& verb, std::string& file) {
+  verb.add_option("-c,--config", file,
+                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+      ->type_name("FILE");
+}
+
 void add_policy(CLI::App& verb, PolicyOptions& options) {
   std::string known;
   for (const PolicyInfo& info : policies())
@@ -97,10 +103,7 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
           [&options](const std::string& value) { options.assignments.push_back("delta=" + value); },
           "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
       ->type_name("FRACTION");
-  verb.add_option("-c,--config", options.config,
-                  "Configuration file; default: $DERATE_CONFIG, else "
-                  "/etc/derate/derate.toml")
-      ->type_name("FILE");
+  add_config(verb, options.config);
 }
 
 void add_gpu_choice(CLI::App& verb, std::string& gpus) {
@@ -270,9 +273,7 @@ void add_bill(CommandLine& line) {
       ->check(in_range(0, 1000));
   verb->add_option("--file", options.file, "What to read; default: what the daemon keeps")
       ->type_name("FILE");
-  verb->add_option("-c,--config", options.config,
-                   "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
-      ->type_name("FILE");
+  add_config(*verb, options.config);
   CLI::Option* csv = verb->add_flag("--csv", options.csv, "Print CSV");
   add_json(*verb, options);
   verb->get_option("--json")->excludes(csv);
@@ -286,8 +287,7 @@ void add_status(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand(
       "status", "Show each GPU, who governs it, and why its clock is what it is");
   auto& options = line.add_options<StatusOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus,
-                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_gpu_choice(*verb, options.gpus);
   add_json(*verb, options);
   verb->footer(examples({"derate status", "derate status -i 0 --json"}));
 }
@@ -573,8 +573,7 @@ void add_sim_show(CommandLine& line, CLI::App& sim) {
   CLI::App* verb = sim.add_subcommand(
       "show", "Show the settings, faults and truth of served GPUs, which no driver tells");
   auto& options = line.add_options<SimShowOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus,
-                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_gpu_choice(*verb, options.gpus);
   add_sim_directory(*verb, options);
   add_json(*verb, options);
   verb->footer(examples({"derate sim show", "derate sim show -i 0 --json"}));
@@ -583,8 +582,7 @@ void add_sim_show(CommandLine& line, CLI::App& sim) {
 void add_sim_fault(CommandLine& line, CLI::App& sim) {
   CLI::App* verb = sim.add_subcommand("fault", "Let something go wrong with served GPUs");
   auto& options = line.add_options<SimFaultOptions>(*verb);
-  verb->add_option("-i,--gpu", options.gpus,
-                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+  add_gpu_choice(*verb, options.gpus);
   CLI::Option* call =
       verb->add_option("--call", options.call,
                        "An NVML function, or the beginning of its name and *: what to spoil")
@@ -824,9 +822,7 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
                   "the only one");
   add_knob(*run, options, job);
   add_metric(*run, options);
-  run->add_option("-c,--config", options.policy.config,
-                  "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
-      ->type_name("FILE");
+  add_config(*run, options.policy.config);
   add_command(*run, options);
   // A job's GPUs are the daemon's: what only this process could do would do nothing.
   for (const char* ours : {"--sim", "--records", "--config"}) run->get_option(ours)->excludes(job);

@@ -15,6 +15,7 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "energy_view.h"
+#include "for_time.h"
 #include "govern/records_file.h"
 #include "service/energy_service.h"
 #include "service/listen.h"
@@ -28,16 +29,6 @@ constexpr Duration kCounterEvery = std::chrono::seconds(1);  // a read costs 3 m
 // For the counter to move once more: it does so each 0.1 s.
 constexpr Duration kEndPatience = std::chrono::milliseconds(300);
 constexpr const char* kTotal = "total";
-
-// The time of `--for`; the longest there is without one.
-Result<Duration> time_of(const EnergyOptions& options) {
-  if (options.time.empty()) return Duration::max();
-  const auto time = parse_seconds(options.time);
-  if (time && *time > 0 && *time <= 1e9) return from_seconds(*time);
-  return Error{Errc::invalid_argument,
-               fmt::format("--for '{}': allowed is a time such as 10, 10s, 2m or 1h, up to 1e9 s",
-                           options.time)};
-}
 
 // Measures, and answers what the command asks.
 class Measuring {
@@ -244,7 +235,7 @@ void measure_alone(Measuring& measuring, Duration time) {
 }
 
 Result<int> measure(const EnergyOptions& options) {
-  const Duration time = TRY(time_of(options));
+  const Duration time = TRY(parse_for(options.time));
   SystemClock clock;
   Measuring measuring(options, TRY(open_gpus(options, clock)));
   TRY(measuring.prepare());

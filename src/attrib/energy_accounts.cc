@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/add_fields.h"
+
 namespace derate {
 
 std::optional<std::int64_t> TenantSums::deviation_mj() const {
@@ -10,12 +12,9 @@ std::optional<std::int64_t> TenantSums::deviation_mj() const {
 }
 
 void TenantSums::add(const TenantSums& more) {
-  base_mj += more.base_mj;
-  context_mj += more.context_mj;
-  dynamic_mj += more.dynamic_mj;
-  sigma_mj += more.sigma_mj;
-  unsure_mj += more.unsure_mj;
-  time += more.time;
+  using Sums = TenantSums;
+  add_fields(*this, more, &Sums::base_mj, &Sums::context_mj, &Sums::dynamic_mj, &Sums::sigma_mj,
+             &Sums::unsure_mj, &Sums::time);
 }
 
 TenantSums sums_of(const TenantEnergy& energy, Duration length) {
@@ -27,11 +26,9 @@ TenantSums sums_of(const TenantEnergy& energy, Duration length) {
 }
 
 void BoardSums::add(const BoardSums& more) {
-  board_mj += more.board_mj;
-  unallocated_mj += more.unallocated_mj;
-  by_power_mj += more.by_power_mj;
-  time += more.time;
-  lost += more.lost;
+  using Sums = BoardSums;
+  add_fields(*this, more, &Sums::board_mj, &Sums::unallocated_mj, &Sums::by_power_mj, &Sums::time,
+             &Sums::lost);
 }
 
 void EnergyAccounts::add(const Split& split, Instant now, bool by_power) {

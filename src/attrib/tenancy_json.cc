@@ -147,6 +147,13 @@ struct Writer {
   }
 };
 
+template <class Visit>
+Json written(Visit visit) {
+  Writer out;
+  visit(out);
+  return std::move(out.json);
+}
+
 struct Reader {
   const Json& json;
   std::string bad;  // the first field that is not what it must be
@@ -225,9 +232,7 @@ Result<T> read_as(const Json& json, const char* what, Visit visit) {
 }  // namespace
 
 Json tenancy_json(const Tenancy& tenancy) {
-  Writer out;
-  visit_tenancy(tenancy, out);
-  return std::move(out.json);
+  return written([&](Writer& out) { visit_tenancy(tenancy, out); });
 }
 
 Result<Tenancy> tenancy_of(const Json& json) {
@@ -236,9 +241,7 @@ Result<Tenancy> tenancy_of(const Json& json) {
 }
 
 Json names_json(const TenantNames& names) {
-  Writer out;
-  visit_names(names, out);
-  return std::move(out.json);
+  return written([&](Writer& out) { visit_names(names, out); });
 }
 
 Result<TenantNames> names_of(const Json& json) {
@@ -247,9 +250,7 @@ Result<TenantNames> names_of(const Json& json) {
 }
 
 Json watched_json(const ClockSummary& watched) {
-  Writer out;
-  visit_watched(watched, out);
-  return std::move(out.json);
+  return written([&](Writer& out) { visit_watched(watched, out); });
 }
 
 Result<ClockSummary> watched_of(const Json& json) {
@@ -264,9 +265,7 @@ Result<ClockSummary> watched_of(const Json& json) {
 }
 
 Json board_json(const GpuId& id, const BoardFacts& facts) {
-  Writer out;
-  visit_board(id, facts, out);
-  return std::move(out.json);
+  return written([&](Writer& out) { visit_board(id, facts, out); });
 }
 
 Result<std::pair<GpuId, BoardFacts>> board_of(const Json& json) {

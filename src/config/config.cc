@@ -14,17 +14,6 @@
 namespace derate {
 namespace {
 
-std::string known_keys(std::string_view section) {
-  std::string known;
-  const Settings defaults;
-  visit_settings(defaults, [&](const SettingInfo& info, const auto&) {
-    if (section != info.section) return;
-    known += known.empty() ? "" : ", ";
-    known += info.key;
-  });
-  return known;
-}
-
 std::string known_sections() {
   std::string known;
   std::string_view last;
@@ -35,6 +24,14 @@ std::string known_sections() {
     known += known.empty() ? "" : ", ";
     known += info.section;
   });
+  return known;
+}
+
+bool is_section(std::string_view name) {
+  bool known = false;
+  const Settings defaults;
+  visit_settings(defaults,
+                 [&](const SettingInfo& info, const auto&) { known |= name == info.section; });
   return known;
 }
 
@@ -63,23 +60,7 @@ bool is_meant_as_number(std::string_view user) {
 Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
   JobSetting job;
   job.where = place(file, table.source());
-  for (const auto& entry : table) {
-    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
-    const toml::node& value = entry.second;
-    bool found = false;
-    std::string known;
-    Result<void> assigned;
-    visit_job(job, [&](const SettingInfo& info, auto& setting) {
-      known += (known.empty() ? "" : ", ") + std::string(info.key);
-      if (key.str() != info.key) return;
-      found = true;
-      assigned = assign(setting, info, value, file);
-    });
-    if (!found)
-      return bad(file, value,
-                 fmt::format("unknown key '{}' in [[job]]; there are {}", key.str(), known));
-    TRY(std::move(assigned));
-  }
+  TRY(assign_keys(table, "[[job]]", file, [&](auto&& take) { visit_job(job, take); }));
   if (job.name.empty()) return bad(file, table, "a [[job]] without a name");
   if (is_meant_as_number(job.user) && !parse_uid(job.user))
     return bad(file, *table.get("user"),
@@ -104,29 +85,17 @@ Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_v
 
 Result<void> read_section(Settings& settings, std::string_view section, const toml::node& node,
                           std::string_view file) {
-  const std::string known = known_keys(section);
-  if (known.empty())
+  if (!is_section(section))
     return bad(file, node,
                fmt::format("unknown section [{}]; there are {}, [job], policy.NAME", section,
                            known_sections()));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
-  for (const auto& entry : *node.as_table()) {
-    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
-    const toml::node& value = entry.second;
-    bool found = false;
-    Result<void> assigned;
+  return assign_keys(*node.as_table(), fmt::format("[{}]", section), file, [&](auto&& take) {
     visit_settings(settings, [&](const SettingInfo& info, auto& setting) {
-      if (section != info.section || key.str() != info.key) return;
-      found = true;
-      assigned = assign(setting, info, value, file);
+      if (section == info.section) take(info, setting);
     });
-    if (!found)
-      return bad(file, value,
-                 fmt::format("unknown key '{}' in [{}]; there are {}", key.str(), section, known));
-    TRY(std::move(assigned));
-  }
-  return {};
+  });
 }
 
 Result<void> check_together(const Settings& s, std::string_view file) {

@@ -43,23 +43,14 @@ Result<void> read_section(Experiment& out, std::string_view section, const toml:
                            joined(sections())));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
-  for (const auto& entry : *node.as_table()) {
-    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
-    const toml::node& value = entry.second;
-    bool found = false;
-    Result<void> assigned;
+  const toml::table& table = *node.as_table();
+  TRY(assign_keys(table, fmt::format("[{}]", section), file, [&](auto&& take) {
     visit_experiment(out, [&](const SettingInfo& info, auto& setting) {
-      if (section != info.section || key.str() != info.key) return;
-      found = true;
-      assigned = assign(setting, info, value, file);
-      out.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
+      if (section == info.section) take(info, setting);
     });
-    if (!found)
-      return bad(
-          file, value,
-          fmt::format("unknown key '{}' in [{}]; there are {}", key.str(), section, joined(known)));
-    TRY(std::move(assigned));
-  }
+  }));
+  for (const auto& [key, value] : table)
+    out.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
   return {};
 }
 

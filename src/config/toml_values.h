@@ -41,6 +41,33 @@ Result<void> assign(std::vector<double>& value, const SettingInfo& info, const t
 Result<void> assign(std::vector<std::string>& value, const SettingInfo& info,
                     const toml::node& node, std::string_view file);
 
+// Gives each value of `table` to the setting of its key. `visit(take)` calls take(info, setting)
+// for every setting that may stand there; `section` is what messages call the place, "[safety]".
+// Errors: bad_config, for a key that no setting has too.
+template <class Visit>
+Result<void> assign_keys(const toml::table& table, std::string_view section, std::string_view file,
+                         Visit visit) {
+  for (const auto& entry : table) {
+    const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
+    const toml::node& value = entry.second;
+    bool found = false;
+    std::string known;
+    Result<void> assigned;
+    visit([&](const SettingInfo& info, auto& setting) {
+      known += (known.empty() ? "" : ", ") + std::string(info.key);
+      if (key.str() != info.key) return;
+      found = true;
+      assigned = assign(setting, info, value, file);
+    });
+    if (!found)
+      return bad(file, value,
+                 "unknown key '" + std::string(key.str()) + "' in " + std::string(section) +
+                     "; there are " + known);
+    TRY(std::move(assigned));
+  }
+  return {};
+}
+
 // The text of a policy parameter: the registry's own parser checks it later.
 Result<std::string> parameter_text(const toml::node& node, std::string_view file);
 

@@ -5,6 +5,7 @@
 
 #include "attrib/tick_source.h"
 #include "attrib/training.h"
+#include "base/add_fields.h"
 #include "lab/tenant_training.h"
 
 namespace derate {
@@ -153,17 +154,13 @@ void AttributionScore::add(const AttributionScore& other) {
   later.add(other.later);
   worst.insert(worst.end(), other.worst.begin(), other.worst.end());
   later_runs.insert(later_runs.end(), other.later_runs.begin(), other.later_runs.end());
-  squared_w += other.squared_w;
-  absolute_relative += other.absolute_relative;
-  readings += other.readings;
-  above_15_w += other.above_15_w;
-  banded += other.banded;
-  covered += other.covered;
+  using Score = AttributionScore;
+  add_fields(*this, other, &Score::squared_w, &Score::absolute_relative, &Score::readings,
+             &Score::above_15_w, &Score::banded, &Score::covered, &Score::unsettled_mj,
+             &Score::ticks);
   null_w = std::max(null_w, other.null_w);
   if (other.twins) twins = std::max(twins.value_or(0), *other.twins);
   twins_in_band = twins_in_band && other.twins_in_band;
-  unsettled_mj += other.unsettled_mj;
-  ticks += other.ticks;
 }
 
 namespace {

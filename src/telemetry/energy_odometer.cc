@@ -13,13 +13,18 @@ constexpr Watts kMostPower{10000};
 // energy of a longer time, or none. Assumed: no counter takes longer than this.
 constexpr Duration kCounterPace = std::chrono::seconds(1);
 
+// How far power and time had come at `mark`.
+void set_time(EnergyTotals& totals, const EnergyOdometer::Mark& mark) {
+  totals.time = mark.time;
+  totals.integrated = mark.integrated;
+  totals.dark = mark.dark;
+}
+
 // Totals at `mark`, from `from` on by power alone.
 EnergyTotals by_power(EnergyTotals from, const EnergyOdometer::Mark& mark) {
   from.energy += mark.integrated - from.integrated;
   from.uncovered += mark.dark - from.dark;
-  from.time = mark.time;
-  from.integrated = mark.integrated;
-  from.dark = mark.dark;
+  set_time(from, mark);
   return from;
 }
 
@@ -40,9 +45,7 @@ EnergyTotals by_counter(const EnergyTotals& from, const EnergyTotals& to,
     out.checked_integrated += mark.integrated - from.integrated;
     out.checked += mark.time - from.time;
   }
-  out.time = mark.time;
-  out.integrated = mark.integrated;
-  out.dark = mark.dark;
+  set_time(out, mark);
   return out;
 }
 

@@ -26,17 +26,20 @@ struct SizeVerdict {
   Reason why;
 };
 
+// `trials` by id, running ones included. Draws come from the seed and the number of trials, so that
+// the same history gives the same choice.
+using SizeChooser = SizeChoice(const SizeProblem& problem, std::span<const Trial> trials);
+// Asked of a try that explores: when its profile is there (epoch_cost), and after every epoch.
+// trials[running] is the one; `choice` is what was chosen for it.
+using SizeWatcher = SizeVerdict(const SizeProblem& problem, std::span<const Trial> trials,
+                                std::size_t running, const SizeChoice& choice);
+
 // One row of the table: `derate tune job`, replay and docs are driven by it.
 struct SizePolicyInfo {
   const char* name;
   const char* summary;
-  // `trials` by id, running ones included. Draws come from the seed and the number of trials, so
-  // that the same history gives the same choice.
-  SizeChoice (*choose)(const SizeProblem& problem, std::span<const Trial> trials);
-  // Asked of a try that explores: when its profile is there (epoch_cost), and after every epoch.
-  // trials[running] is the one; `choice` is what was chosen for it.
-  SizeVerdict (*watch)(const SizeProblem& problem, std::span<const Trial> trials,
-                       std::size_t running, const SizeChoice& choice);
+  SizeChooser* choose;
+  SizeWatcher* watch;
 };
 
 // All of them, the default first.

@@ -110,6 +110,16 @@ bool is_of(const R& row, const TraceTask& task) {
          row.optimizer == task.optimizer;
 }
 
+// What both traces say of a training, in a TrainRow or a PowerRow.
+template <class R>
+Result<void> read_training(const Row& row, R& out) {
+  out.dataset = row.text("dataset");
+  out.network = row.text("network");
+  out.optimizer = row.text("optimizer");
+  out.batch_size = TRY(row.integer("batch_size", 1, kLargestBatch));
+  return {};
+}
+
 std::vector<std::optional<int>> runs_of(const TraceTask& task, std::span<const TrainRow> train,
                                         int size) {
   std::vector<std::optional<int>> out;
@@ -148,10 +158,7 @@ Result<std::vector<TrainRow>> parse_train_trace(std::string_view csv, std::strin
   std::vector<TrainRow> out;
   TRY(for_each_row(csv, file, kColumns, [&](const Row& row) -> Result<void> {
     TrainRow one;
-    one.dataset = row.text("dataset");
-    one.network = row.text("network");
-    one.optimizer = row.text("optimizer");
-    one.batch_size = TRY(row.integer("batch_size", 1, kLargestBatch));
+    TRY(read_training(row, one));
     one.target = TRY(row.number("target_metric", -1e12, 1e12));
     // Never reached: empty, or as pandas writes it.
     if (const auto text = row.text("target_epoch"); !text.empty() && to_lower(text) != "nan")
@@ -169,10 +176,7 @@ Result<std::vector<PowerRow>> parse_power_trace(std::string_view csv, std::strin
   std::vector<PowerRow> out;
   TRY(for_each_row(csv, file, kColumns, [&](const Row& row) -> Result<void> {
     PowerRow one;
-    one.dataset = row.text("dataset");
-    one.network = row.text("network");
-    one.optimizer = row.text("optimizer");
-    one.batch_size = TRY(row.integer("batch_size", 1, kLargestBatch));
+    TRY(read_training(row, one));
     one.limit_w = TRY(row.number("power_limit", 1, 1e5));
     one.epoch_s = TRY(row.number("time_per_epoch", 1e-6, 1e9));
     one.power_w = TRY(row.number("average_power", 1e-3, 1e5));

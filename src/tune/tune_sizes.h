@@ -6,8 +6,7 @@
 
 namespace derate {
 
-SizeChoice tune_choose(const SizeProblem& problem, std::span<const Trial> trials);
-SizeVerdict tune_watch(const SizeProblem& problem, std::span<const Trial> trials,
-                       std::size_t running, const SizeChoice& choice);
+SizeChooser tune_choose;
+SizeWatcher tune_watch;
 
 }  // namespace derate

@@ -6,9 +6,8 @@
 
 namespace derate {
 
-SizeChoice zeus_choose(const SizeProblem& problem, std::span<const Trial> trials);
+SizeChooser zeus_choose;
 // Zeus knows one reason to stop, the bound.
-SizeVerdict zeus_watch(const SizeProblem& problem, std::span<const Trial> trials,
-                       std::size_t running, const SizeChoice& choice);
+SizeWatcher zeus_watch;
 
 }  // namespace derate
