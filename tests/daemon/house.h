@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "device/sim/sim_device.h"
 #include "govern/lease.h"
+#include "threaded_device.h"
 
 namespace derate::cli {
 
@@ -245,6 +246,7 @@ class House {
   const std::string folder = home.path();
   FakeClock clock;
   int rounds = 0, opens_later = 0;
+  DriverTimes driver = {};  // with times, each GPU has a thread for its calls
   std::vector<std::unique_ptr<SimGpu>> sims;
   std::vector<std::unique_ptr<GpuTrouble>> troubles;
   std::vector<std::string> logged;
@@ -294,6 +296,12 @@ class House {
       OpenGpu gpu;
       gpu.control = device.get();
       gpu.source = std::move(device);
+      if (driver.takes) {
+        auto threaded =
+            std::make_unique<ThreadedDevice>(std::move(gpu.source), gpu.control, clock, driver);
+        gpu.control = threaded.get();
+        gpu.source = std::move(threaded);
+      }
       out.gpus.push_back(std::move(gpu));
     }
     return out;
