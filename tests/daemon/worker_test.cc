@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "attrib/split.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -459,28 +460,66 @@ TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
 
 // --- settings ------------------------------------------------------------------------------------
 
-// Each number anywhere in its range, a policy of any period.
+// Each number anywhere in its range, each text one of those that are allowed.
+// One of the texts that a setting may be; of a setting that is not named here the test fails.
+std::string any_text(const SettingInfo& info) {
+  std::map<std::string, std::vector<std::string>> allowed = {
+      {"governor.gpus", {"", "0", "1,0"}},
+      {"governor.on_drift", {"reassert", "yield"}},
+      {"tune.users", {"root", "everyone"}},
+      {"attribute.method", {""}},
+      {"attribute.idle_rule", {"unallocated", "by_slice", "equal"}},
+      {"attribute.currency", {"EUR", "SEK"}},
+      {"attribute.pod_resources", {"", "/var/lib/kubelet/pod-resources/kubelet.sock"}}};
+  for (const PolicyInfo& policy : policies()) allowed["governor.policy"].push_back(policy.name);
+  for (const SplitMethodInfo& method : split_methods())
+    allowed["attribute.method"].push_back(method.name);
+  const auto& texts = allowed[std::string(info.section) + "." + info.key];
+  RC_ASSERT(!texts.empty());
+  return *rc::gen::elementOf(texts);
+}
+
+double any_number(const SettingInfo& info) {
+  const int part =
+      *rc::gen::weightedElement<int>({{1, 0}, {1, 1000}, {3, *rc::gen::inRange(0, 1001)}});
+  return info.lowest + (info.highest - info.lowest) * part / 1000;
+}
+
+void any_value(const SettingInfo& info, std::string& value) { value = any_text(info); }
+void any_value(const SettingInfo&, bool& value) { value = *rc::gen::arbitrary<bool>(); }
+void any_value(const SettingInfo& info, double& value) { value = any_number(info); }
+void any_value(const SettingInfo& info, std::optional<double>& value) {
+  if (*rc::gen::arbitrary<bool>()) value = any_number(info);
+}
+
+// The first not above the second.
+void in_order(std::optional<double>& first, std::optional<double>& second) {
+  if (first && second && *first > *second) std::swap(first, second);
+}
+
+JobSetting any_job(const Settings& settings) {
+  JobSetting out{.name = "job", .where = ""};
+  out.user = *rc::gen::element<std::string>("", "0", "1000", "no-such-user");
+  out.process = *rc::gen::element<std::string>("", "train", "t*[!x]");
+  out.job_class = *rc::gen::element<std::string>("training", "inference", "batch");
+  if (*rc::gen::arbitrary<bool>()) out.delta = settings.max_delta * *rc::gen::inRange(0, 11) / 10;
+  return out;
+}
+
 Settings any_settings() {
   Settings out;
-  visit_settings(out, [](const SettingInfo& info, auto& value) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, double>) {
-      const int part =
-          *rc::gen::weightedElement<int>({{1, 0}, {1, 1000}, {3, *rc::gen::inRange(0, 1001)}});
-      value = info.lowest + (info.highest - info.lowest) * part / 1000;
-    }
-  });
+  visit_settings(out, [](const SettingInfo& info, auto& value) { any_value(info, value); });
   out.expire_after_s = std::max(out.expire_after_s, out.stale_after_s);
-  const auto all = policies();
-  const PolicyInfo& info = all[*rc::gen::inRange<std::size_t>(0, all.size())];
-  out.policy = info.name;
-  out.govern = *rc::gen::arbitrary<bool>();
-  out.dry_run = *rc::gen::arbitrary<bool>();
-  out.gpus = *rc::gen::element<std::string>("", "0");
-  for (const ParamSpec& spec : info.params) {
+  in_order(out.lowest_clock_mhz, out.highest_clock_mhz);
+  if (out.found_lowest_mhz.has_value() != out.found_highest_mhz.has_value())
+    out.found_lowest_mhz = out.found_highest_mhz = std::nullopt;
+  in_order(out.found_lowest_mhz, out.found_highest_mhz);
+  for (int i = *rc::gen::inRange(0, 3); i > 0; --i) out.jobs.push_back(any_job(out));
+  for (const ParamSpec& spec : (*find_policy(out.policy))->params) {
     if (std::string_view(spec.name) != "tick") continue;
     const double part = *rc::gen::inRange(1, 11) / 10.0;
     const double tick = spec.lowest + (spec.highest - spec.lowest) * part;
-    out.policy_settings.push_back({info.name, spec.name, std::to_string(tick), ""});
+    out.policy_settings.push_back({out.policy, spec.name, std::to_string(tick), ""});
   }
   return out;
 }
@@ -489,8 +528,9 @@ Settings any_settings() {
 RC_GTEST_PROP(Worker, ARoundComesEachSecondWhateverTheSettingsAre, ()) {
   const Settings settings = any_settings();
   RC_ASSERT(parse_config(print_config(settings), "generated").ok());
-  House house(2);
+  LateHouse house(2, *rc::gen::element(0, 3));
   house.work(0, "GeMM");
+  house.person(0, 17, 1000);
   house.start(settings);
   const Instant end = house.clock.now() + 13s;
   for (int rounds = 0; house.clock.now() < end; ++rounds) {
