@@ -3,7 +3,7 @@
 #include <cuda_pipeline.h>
 
 #include "cuda.h"
-#include "reference.h"
+#include "square_product.h"
 #include "workloads.h"
 
 namespace derate::bench_cuda {
@@ -14,7 +14,6 @@ constexpr int kSlice = 8;     // of the inner dimension, at a time
 constexpr int kThreads = 16;  // down and across; a thread has pairs of elements of C, so far apart
 constexpr int kDown = kTileDown / kThreads, kAcross = kTileAcross / kThreads;
 constexpr int kPad = 2;  // against bank conflicts; pairs stay aligned
-constexpr int kSamples = 256;
 
 struct Slices {
   double a[kSlice][kTileDown + kPad];  // transposed: a thread reads its rows in pairs
@@ -79,34 +78,13 @@ __global__ void __launch_bounds__(kThreads* kThreads, 2)
 }  // namespace
 
 Job prepare_gemm_fp64(const JobOptions& options) {
-  const int side = static_cast<int>(options.size);
-  const std::size_t count = std::size_t(side) * side;
-  const Uniform a_values{options.seed, -1, 1}, b_values{options.seed + 1, -1, 1};
-  const auto a = device_array<double>(count), b = device_array<double>(count);
-  const auto c = device_array<double>(count);
-  const auto fill = [=](double share, Stream stream) {
-    fill_array(a, count, mixed(a_values, share), stream);
-    fill_array(b, count, mixed(b_values, share), stream);
-  };
-  fill(1, nullptr);
-  const auto step = [=](Stream stream) {
+  const auto multiply = [](const double* a, const double* b, double* c, int side, Stream stream) {
     const dim3 blocks(side / kTileAcross, side / kTileDown), threads(kThreads, kThreads);
-    gemm<<<blocks, threads, 0, stream>>>(a.get(), b.get(), c.get(), side);
+    gemm<<<blocks, threads, 0, stream>>>(a, b, c, side);
   };
-  Job job{{{"multiply", 2e-12 * side * count, step}}, {}, fill};
-  run_once(job.phases.front());
-
-  const auto product = to_host(c.get(), count);
-  Comparison comparison;
-  for (int i = 0; i < kSamples; ++i) {
-    const std::size_t at = random_bits(options.seed + 2, i) % count, row = at / side * side;
-    comparison.add(product[at],
-                   dot(
-                       side, [&](std::size_t k) { return double{a_values(row + k)}; },
-                       [&](std::size_t k) { return double{b_values(k * side + at % side)}; }));
-  }
-  job.check = comparison.against(1e-12);  // 2^-53 a step, and the orders of summing are the same
-  return job;
+  const auto exact = [](float value) { return double{value}; };
+  // 2^-53 a step, and the orders of summing are the same.
+  return prepare_product<double, double>(options, multiply, exact, 1e-12);
 }
 
 }  // namespace derate::bench_cuda

@@ -5,7 +5,7 @@
 #include <mma.h>
 
 #include "cuda.h"
-#include "reference.h"
+#include "square_product.h"
 #include "workloads.h"
 
 namespace derate::bench_cuda {
@@ -19,7 +19,6 @@ constexpr int kThreads = 256;          // 8 warps: 2 down, 4 across
 constexpr int kDown = 4, kAcross = 2;  // fragments a warp: 64 x 32 of C
 constexpr int kF = 16;                 // side of a fragment
 constexpr int kPad = 8;                // halves a row, against bank conflicts
-constexpr int kSamples = 256;
 
 struct Slices {
   __half a[kTile][kSlice + kPad];
@@ -91,36 +90,12 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 Job prepare_gemm_tensor(const JobOptions& options) {
-  const int side = static_cast<int>(options.size);
-  const std::size_t count = std::size_t(side) * side;
-  const Uniform a_values{options.seed, -1, 1}, b_values{options.seed + 1, -1, 1};
-  const auto a = device_array<__half>(count), b = device_array<__half>(count);
-  const auto c = device_array<float>(count);
-  const auto fill = [=](double share, Stream stream) {
-    fill_array(a, count, mixed(a_values, share), stream);
-    fill_array(b, count, mixed(b_values, share), stream);
+  const auto multiply = [](const __half* a, const __half* b, float* c, int side, Stream stream) {
+    gemm<<<dim3(side / kTile, side / kTile), kThreads, 0, stream>>>(a, b, c, side);
   };
-  fill(1, nullptr);
-  const auto step = [=](Stream stream) {
-    gemm<<<dim3(side / kTile, side / kTile), kThreads, 0, stream>>>(a.get(), b.get(), c.get(),
-                                                                    side);
-  };
-  Job job{{{"multiply", 2e-12 * side * count, step}}, {}, fill};
-  run_once(job.phases.front());
-
   const auto rounded = [](float value) { return double{__half2float(__float2half(value))}; };
-  const auto product = to_host(c.get(), count);
-  Comparison comparison;
-  for (int i = 0; i < kSamples; ++i) {
-    const std::size_t at = random_bits(options.seed + 2, i) % count, row = at / side * side;
-    comparison.add(product[at],
-                   dot(
-                       side, [&](std::size_t k) { return rounded(a_values(row + k)); },
-                       [&](std::size_t k) { return rounded(b_values(k * side + at % side)); }));
-  }
   // FP16 products are exact in FP32; the sums lose some 2^-24 of the largest a step.
-  job.check = comparison.against(1e-3);
-  return job;
+  return prepare_product<__half, float>(options, multiply, rounded, 1e-3);
 }
 
 }  // namespace derate::bench_cuda
