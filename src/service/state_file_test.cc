@@ -23,7 +23,7 @@ TEST_F(StateFileTest, ALinkIsNotFollowed) {
     // Nothing of it is taken for what a governor left.
     as_victim([] {
       SystemClock clock;
-      StateFile state(clock, "run");
+      StateFile state(clock, "run", Log());
       state.publish(Snapshot{});
       return std::string();
     });
