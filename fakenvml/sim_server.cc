@@ -19,6 +19,7 @@
 
 #include "base/safe_path.h"
 #include "base/text.h"
+#include "base/unix_address.h"
 #include "device/sim/sim_mig.h"
 #include "fakenvml/sim_client.h"
 
@@ -97,17 +98,11 @@ Result<void> SimServer::open_state() {
 
 Result<void> SimServer::open_socket() {
   const std::string path = socket_path(options_.directory);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Error{Errc::invalid_argument,
-                 fmt::format("{}: a socket's name has at most {} characters", path,
-                             sizeof address.sun_path - 1)};
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const sockaddr_un address = TRY(address_of(path));
   ::unlink(path.c_str());
   listener_ = UniqueFd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener_.valid() ||
-      ::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       ::chmod(path.c_str(), kConnectable) != 0 || ::listen(listener_.get(), 64) != 0)
     return system_error(path);
   return {};

@@ -12,8 +12,8 @@
 #include <cstring>
 
 #include "base/safe_path.h"
+#include "base/unix_address.h"
 #include "govern/beat_message.h"
-#include "service/unix_address.h"
 
 namespace derate {
 namespace {

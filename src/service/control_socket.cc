@@ -19,7 +19,7 @@
 #include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
-#include "service/unix_address.h"
+#include "base/unix_address.h"
 
 namespace derate {
 namespace {

@@ -14,9 +14,9 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/unix_address.h"
 #include "config/paths.h"
 #include "service/control_socket.h"
-#include "service/unix_address.h"
 
 namespace derate {
 namespace {

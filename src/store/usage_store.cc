@@ -121,8 +121,10 @@ std::string among(const std::vector<std::string>& gpus) {
   return out.empty() ? out : out + ")";
 }
 
-void bind(SQLite::Statement& row, WallTime from, WallTime to,
-          const std::vector<std::string>& gpus) {
+// A query whose conditions are kInTime and among(gpus), in that order.
+SQLite::Statement select(SQLite::Database& sqlite, const std::string& query, WallTime from,
+                         WallTime to, const std::vector<std::string>& gpus) {
+  SQLite::Statement row(sqlite, query);
   RowBinder out{row};
   // A bucket begins on a whole second.
   const auto whole = [](WallTime time) {
@@ -130,6 +132,7 @@ void bind(SQLite::Statement& row, WallTime from, WallTime to,
   };
   out.all(whole(from), whole(to));
   for (const std::string& gpu : gpus) out.value(gpu);
+  return row;
 }
 
 constexpr const char* kInTime = "bucket_unix_seconds >= ? AND bucket_unix_seconds < ?";
@@ -147,13 +150,14 @@ const char* length_of(SQLite::Database& sqlite) {
 std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, WallTime to,
                                    const std::vector<std::string>& gpus) {
   std::vector<UsageRow> out;
-  SQLite::Statement row(
-      sqlite, fmt::format("SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
-                          "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms) FROM "
-                          "usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
-                          "tenant.id ORDER BY gpu, key, tenant.id",
-                          kTenantColumns, kInTime, among(gpus)));
-  bind(row, from, to, gpus);
+  SQLite::Statement row =
+      select(sqlite,
+             fmt::format("SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
+                         "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms) FROM "
+                         "usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
+                         "tenant.id ORDER BY gpu, key, tenant.id",
+                         kTenantColumns, kInTime, among(gpus)),
+             from, to, gpus);
   while (row.executeStep()) {
     RowReader read{row};
     UsageRow& tenant = out.emplace_back(tenant_of(read));
@@ -167,12 +171,13 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
 
 void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
                  const std::vector<std::string>& gpus, Usage& out) {
-  SQLite::Statement board(
-      sqlite, fmt::format("SELECT gpu, min(bucket_unix_seconds), max(bucket_unix_seconds + {}), "
-                          "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), "
-                          "sum(lost_ms) FROM board WHERE {}{} GROUP BY gpu ORDER BY gpu",
-                          length_of(sqlite), kInTime, among(gpus)));
-  bind(board, from, to, gpus);
+  SQLite::Statement board =
+      select(sqlite,
+             fmt::format("SELECT gpu, min(bucket_unix_seconds), max(bucket_unix_seconds + {}), "
+                         "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), "
+                         "sum(lost_ms) FROM board WHERE {}{} GROUP BY gpu ORDER BY gpu",
+                         length_of(sqlite), kInTime, among(gpus)),
+             from, to, gpus);
   while (board.executeStep()) {
     UsageBoardRow& each = out.boards.emplace_back();
     UsageBoardSums& sums = each.sums;
@@ -189,12 +194,13 @@ void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
 std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, WallTime to,
                                    const std::vector<std::string>& gpus) {
   std::vector<UsageLoss> out;
-  SQLite::Statement row(
-      sqlite, fmt::format("SELECT bucket_unix_seconds, bucket_unix_seconds + {}, sum(lost_ms) FROM "
-                          "board WHERE lost_ms > 0 AND {}{} GROUP BY bucket_unix_seconds ORDER BY "
-                          "bucket_unix_seconds",
-                          length_of(sqlite), kInTime, among(gpus)));
-  bind(row, from, to, gpus);
+  SQLite::Statement row =
+      select(sqlite,
+             fmt::format("SELECT bucket_unix_seconds, bucket_unix_seconds + {}, sum(lost_ms) FROM "
+                         "board WHERE lost_ms > 0 AND {}{} GROUP BY bucket_unix_seconds ORDER BY "
+                         "bucket_unix_seconds",
+                         length_of(sqlite), kInTime, among(gpus)),
+             from, to, gpus);
   while (row.executeStep()) {
     std::int64_t from_s = 0, to_s = 0, lost_ms = 0;
     RowReader{row}.all(from_s, to_s, lost_ms);

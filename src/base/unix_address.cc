@@ -1,4 +1,4 @@
-#include "service/unix_address.h"
+#include "base/unix_address.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

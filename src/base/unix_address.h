@@ -1,4 +1,4 @@
-// What the sockets of the service have in common: their names, and what can go wrong with them.
+// What unix sockets have in common: their names, and what can go wrong with them.
 #pragma once
 
 #include <sys/un.h>
