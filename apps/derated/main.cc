@@ -232,8 +232,9 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
   TRY(make_run_directory());
   TRY(check_state_directory());
-  const auto alone =
-      take_lease(run_directory(), "derated", fmt::format("derated, pid {}", ::getpid()));
+  SystemClock clock;
+  const auto alone = await_lease(clock, run_directory(), "derated",
+                                 fmt::format("derated, pid {}", ::getpid()), clock.now(), [] {});
   if (!alone.ok() && alone.error().code == Errc::busy)
     return Error{Errc::busy,
                  "one runs already: " + describe(lease_holder(run_directory(), "derated"))};
@@ -259,7 +260,6 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
     log.info("ready");
   };
   hooks.log = log;
-  SystemClock clock;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   int code = outcome.exit_code;
   if (code == exit_code::kOk && outcome.worker_failed) code = exit_code::kFailure;

@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -14,7 +15,6 @@
 #include <optional>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/text.h"
 
 namespace derate {
@@ -249,6 +249,22 @@ Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uu
     return file;
   }
   return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", uuid, path)};
+}
+
+Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& uuid,
+                             const std::string& owner, Instant deadline,
+                             const std::function<void()>& alive) {
+  constexpr Duration kAskEvery = std::chrono::milliseconds(100);
+  const Instant exited = clock.now() + kExitPatience;
+  while (true) {
+    auto lease = take_lease(run_folder, uuid, owner);
+    if (lease.ok() || lease.error().code != Errc::busy) return lease;
+    const Instant until =
+        lease_holder(run_folder, uuid).lives ? deadline : std::max(deadline, exited);
+    if (clock.now() >= until) return lease;
+    alive();
+    clock.sleep_until(std::min(until, clock.now() + kAskEvery));
+  }
 }
 
 }  // namespace derate

@@ -3,8 +3,10 @@
 // can open a file can lock it, and keep every governor out.
 #pragma once
 
+#include <functional>
 #include <string>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 
@@ -20,6 +22,17 @@ struct LeaseHolder {
 // Errors: busy names the holder; no_permission, io.
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner);
+
+// A process that was killed holds its locks until the last of its threads has ended, and one that
+// waits for the disk ends late. Whoever comes next waits that long where the process that the lease
+// names is gone.
+inline constexpr Duration kExitPatience = std::chrono::seconds(5);
+
+// The same, asked again until `deadline`, and in any case for kExitPatience while the process that
+// it names is gone. `alive` is called before each wait. Errors: those of take_lease().
+Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& uuid,
+                             const std::string& owner, Instant deadline,
+                             const std::function<void()>& alive);
 
 // Who holds it; "another process" where he is only just taking it. Of a lease that was left: who
 // held it last.

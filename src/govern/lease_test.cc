@@ -121,6 +121,41 @@ TEST_F(LeaseTest, AProcessThatHasGotTheNumberIsNotTheHolder) {
   EXPECT_NE(refusal().find("an unknown process"), std::string::npos);
 }
 
+// A lease of which the named process is gone, held by this one.
+UniqueFd lease_of_the_gone(const std::string& folder) {
+  auto lease = *take_lease(folder, "GPU-1", "derated, pid 17");
+  const std::string text = fmt::format("derated, pid 17\n{} 1\n", ::getpid());
+  EXPECT_EQ(::ftruncate(lease.get(), 0), 0);
+  EXPECT_GT(::pwrite(lease.get(), text.data(), text.size(), 0), 0);
+  return lease;
+}
+
+TEST_F(LeaseTest, WhoComesNextWaitsForAKilledProcessToEnd) {
+  UniqueFd ending = lease_of_the_gone(folder_);
+  FakeClock clock;
+  int waits = 0;
+  const auto lease = await_lease(clock, folder_, "GPU-1", "next", clock.now(), [&] {
+    if (++waits == 3) ending = UniqueFd();  // its last thread has ended
+  });
+  EXPECT_TRUE(lease.ok());
+  EXPECT_EQ(waits, 3);
+  EXPECT_LT(clock.now(), Instant{} + kExitPatience);
+}
+
+TEST_F(LeaseTest, NobodyWaitsForOneThatStaysNorForOneThatLives) {
+  FakeClock clock;
+  const auto wait = [&] {
+    return await_lease(clock, folder_, "GPU-1", "next", clock.now(), [] {}).error().code;
+  };
+  auto held = take_lease(folder_, "GPU-1", "derated, pid 17");
+  EXPECT_EQ(wait(), Errc::busy);
+  EXPECT_EQ(clock.now(), Instant{});
+  *held = UniqueFd();
+  const UniqueFd stays = lease_of_the_gone(folder_);
+  EXPECT_EQ(wait(), Errc::busy);
+  EXPECT_EQ(clock.now(), Instant{} + kExitPatience);
+}
+
 // --- files of earlier versions -------------------------------------------------------------------
 
 TEST_F(LeaseTest, AFileThatOthersCanOpenIsReplaced) {

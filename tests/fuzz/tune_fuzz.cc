@@ -20,7 +20,8 @@ struct Clerk {
     (void)book.create(m.spec, 1, how, {}).ok();
   }
   void obey(const JobShow& m) { (void)book.job(m.job).ok(); }
-  void obey(const JobList&) {}
+  template <class Other>
+  void obey(const Other&) {}  // of no job
   void obey(const JobRemove& m) { (void)book.remove(m.job, 1).ok(); }
   void obey(const TrialStart& m) {
     (void)book.begin({m.job, {m.gpus}, m.retry_of, "t"}, 1, now, {}).ok();

@@ -15,8 +15,6 @@
 namespace derate {
 namespace {
 
-constexpr Duration kAskEvery = std::chrono::milliseconds(100);
-
 std::string found_text(const JournalEntry& entry) {
   std::string out =
       entry.clock_written ? entry.found_lock ? "lock as configured" : "clock unlocked" : "";
@@ -24,18 +22,6 @@ std::string found_text(const JournalEntry& entry) {
     out += fmt::format("{}power limit {:.0f} W", out.empty() ? "" : ", ",
                        entry.found.power_limit->value());
   return out;
-}
-
-// Asked again until `deadline` while another has it.
-Result<UniqueFd> lease_by(Clock& clock, Instant deadline, const std::string& uuid,
-                          const RestoreRequest& request) {
-  while (true) {
-    auto lease = take_lease(run_directory(), uuid, request.who);
-    const bool busy = !lease.ok() && lease.error().code == Errc::busy;
-    if (!busy || clock.now() >= deadline) return lease;
-    request.alive();
-    clock.sleep_until(std::min(deadline, clock.now() + kAskEvery));
-  }
 }
 
 Restored refused(const JournalEntry& entry, const Error& why) {
@@ -96,7 +82,8 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
   std::vector<std::string> uuids;
   for (const JournalEntry& entry : left.entries) {
     if (!entry.uuid.starts_with(request.gpus)) continue;
-    auto lease = lease_by(clock, deadline, entry.uuid, request);
+    auto lease =
+        await_lease(clock, run_directory(), entry.uuid, request.who, deadline, request.alive);
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
       uuids.push_back(entry.uuid);
