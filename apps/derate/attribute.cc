@@ -131,9 +131,9 @@ class DirectFeed final : public Feed {
 
   Result<std::optional<Json>> look() override {
     watch_clocks();
-    desk_->step(seats_);
-    if (failed_.size() == seats_.size()) return Error{Errc::query_failed, failed_.front()};
-    if (desk_->ticks() < seen_ + seats_.size() - failed_.size()) return std::optional<Json>();
+    desk_->step(listed_);
+    if (failed_.size() == listed_.size()) return Error{Errc::query_failed, failed_.front()};
+    if (desk_->ticks() < seen_ + listed_.size() - failed_.size()) return std::optional<Json>();
     seen_ = desk_->ticks();
     return std::optional(Json{{"source", "read directly"}, {"gpus", pictures_json(*desk_)}});
   }
@@ -174,7 +174,7 @@ class DirectFeed final : public Feed {
     };
     desk_ = std::make_unique<AttributionService>(clock_, std::move(how), rules);
     for (const OpenGpu& gpu : gpus_.gpus) {
-      seats_.push_back({gpu.source.get(), seats_.size()});
+      listed_.push_back({gpu.source.get(), listed_.size()});
       watched_.push_back(gpu.source.get());
     }
   }
@@ -184,7 +184,7 @@ class DirectFeed final : public Feed {
   Log log_ = program_log("derate");
   std::optional<TicksFile> ticks_;
   std::unique_ptr<AttributionService> desk_;
-  std::vector<AttributionService::Gpu> seats_;
+  std::vector<AttributionService::Gpu> listed_;
   std::vector<TelemetrySource*> watched_;
   std::vector<std::string> failed_;  // GPUs that could not be read, and why
   std::uint64_t seen_ = 0;

@@ -148,9 +148,9 @@ std::optional<Actuation> Actuator::drifted(const std::string& what, bool& writte
   // It is no longer ours to restore.
   written = false;
   in_force_ = {};
-  if (options_.keeping) {
+  if (options_.journal_handle) {
     const bool any = entry().clock_written || entry().power_written;
-    const Journal& journal = options_.keeping->journal;
+    const Journal& journal = options_.journal_handle->journal;
     (void)(any ? journal.write(entry()) : journal.remove(entry().uuid)).ok();
   }
   return plain(Outcome::yielded, yielded_to_);
@@ -175,8 +175,8 @@ Result<void> Actuator::note_found(bool& written) {
   if (written) return {};
   TRY(look_at_found());
   written = true;
-  if (!options_.keeping) return {};
-  auto kept = options_.keeping->journal.write(entry());
+  if (!options_.journal_handle) return {};
+  auto kept = options_.journal_handle->journal.write(entry());
   if (!kept.ok()) {
     written = false;
     return std::move(kept).with("no journal, so nothing is written to the GPU");
@@ -256,7 +256,7 @@ Result<void> Actuator::restore() {
   if (!restored.ok()) return restored;
   found_known_ = false;
   failure_.clear();
-  if (options_.keeping) TRY(options_.keeping->journal.remove(entry().uuid));
+  if (options_.journal_handle) TRY(options_.journal_handle->journal.remove(entry().uuid));
   return {};
 }
 

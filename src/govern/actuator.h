@@ -34,7 +34,7 @@ struct JournalHandle {
 struct ActuatorOptions {
   std::vector<Megahertz> supported = {};  // the GPU's SM clocks, ascending; empty: locks unproven
   DriftRule on_drift = DriftRule::reassert;
-  std::optional<JournalHandle> keeping = {};
+  std::optional<JournalHandle> journal_handle = {};
 };
 
 class Actuator {
@@ -65,9 +65,9 @@ class Actuator {
   // Gives back what this actuator has written, going on past a control that fails; what failed is
   // tried again by the next call, and stays in the journal. Errors: those of the device, joined.
   Result<void> restore();
-  // Walks away without a write: the journal stays for who comes next, and `keeping()` tells him.
+  // Ends without a write: the journal stays, and `journal_handle()` says what is left to restore.
   void abandon() { control_ = nullptr; }
-  const std::optional<JournalHandle>& keeping() const { return options_.keeping; }
+  const std::optional<JournalHandle>& journal_handle() const { return options_.journal_handle; }
 
  private:
   struct Setting {
@@ -88,7 +88,9 @@ class Actuator {
   Result<void> write_power();
   Result<void> look_at_found();
   Result<void> note_found(bool& written);
-  JournalEntry& entry() { return options_.keeping ? options_.keeping->entry : own_entry_; }
+  JournalEntry& entry() {
+    return options_.journal_handle ? options_.journal_handle->entry : own_entry_;
+  }
 
   // Gone from an actuator that is moved from, which makes the default move the right one.
   struct NotOwned {

@@ -303,7 +303,7 @@ TEST(Actuator, ALimitThatAnotherToolChangedIsSeen) {
 
 class KeptActuator : public testing::Test {
  protected:
-  JournalHandle keeping(const std::string& folder) const {
+  JournalHandle journal_handle(const std::string& folder) const {
     JournalHandle out{Journal(folder), {}};
     out.entry.uuid = "GPU-1";
     out.entry.life = kLife;
@@ -318,7 +318,7 @@ class KeptActuator : public testing::Test {
 };
 
 TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
-  Watched w({.keeping = keeping(folder_)});
+  Watched w({.journal_handle = journal_handle(folder_)});
   w.tick(kHold, 1530);
   EXPECT_TRUE(left().empty());
   w.control.refuse = true;  // the write fails, the journal was written before it
@@ -335,7 +335,7 @@ TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
 }
 
 TEST_F(KeptActuator, NoJournalNoWrites) {
-  Watched w({.keeping = keeping("/proc/no/journal")});
+  Watched w({.journal_handle = journal_handle("/proc/no/journal")});
   const Actuation refused = w.tick(set(1100), 1530);
   EXPECT_EQ(refused.outcome, Outcome::failed);
   EXPECT_NE(refused.error.find("no journal"), std::string::npos);
@@ -345,15 +345,15 @@ TEST_F(KeptActuator, NoJournalNoWrites) {
 }
 
 TEST_F(KeptActuator, AnAbandonedGpuIsNotCalledAndItsSuccessorRestoresIt) {
-  Watched first({.keeping = keeping(folder_)});
+  Watched first({.journal_handle = journal_handle(folder_)});
   first.tick(Decision::cap(200_W, {"cap", {}}), 1530);
   first.actuator->abandon();
-  const auto handed = first.actuator->keeping();
+  const auto handed = first.actuator->journal_handle();
   first.actuator.reset();
   EXPECT_EQ(first.control.calls, Calls{"200 W"});
   ASSERT_EQ(left().size(), 1u);
 
-  Watched second({.keeping = handed});
+  Watched second({.journal_handle = handed});
   second.control.now.power_limit = 200_W;  // as the first left it
   second.actuator.reset();
   EXPECT_EQ(second.control.calls, Calls{"300 W"});
@@ -361,9 +361,9 @@ TEST_F(KeptActuator, AnAbandonedGpuIsNotCalledAndItsSuccessorRestoresIt) {
 }
 
 TEST_F(KeptActuator, AFoundLockIsWhatReleaseAndRestoreSet) {
-  JournalHandle kept = keeping(folder_);
+  JournalHandle kept = journal_handle(folder_);
   kept.entry.found_lock = ClockRange{1000_MHz, 1300_MHz};
-  Watched w({.keeping = kept});
+  Watched w({.journal_handle = kept});
   w.tick(set(1100), 1530);
   w.tick(kRelease, 1530);
   w.tick(set(1200), 1530);

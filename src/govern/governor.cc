@@ -12,10 +12,10 @@ constexpr Celsius kThermalMargin{5};
 
 Governor::Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options)
     : clock_(clock), options_(options) {
-  for (GovernedGpu& gpu : gpus) seats_.push_back(make_seat(std::move(gpu)));
+  for (GovernedGpu& gpu : gpus) gpus_.push_back(make_state(std::move(gpu)));
 }
 
-std::unique_ptr<Governor::Seat> Governor::make_seat(GovernedGpu gpu) const {
+std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu) const {
   const Capability& capability = gpu.source->capability();
   std::optional<Celsius> limit = options_.rules.temperature_limit;
   if (!limit && capability.slowdown_temperature)
@@ -23,37 +23,37 @@ std::unique_ptr<Governor::Seat> Governor::make_seat(GovernedGpu gpu) const {
   const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
   Sampler sampler(*gpu.source, clock_, options_.sampling);
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
-  Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.keeping)});
-  return std::unique_ptr<Seat>(
-      new Seat{std::move(gpu), std::move(sampler), std::move(safety), std::move(actuator), limit});
+  Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
+  return std::unique_ptr<GpuControlState>(new GpuControlState{
+      std::move(gpu), std::move(sampler), std::move(safety), std::move(actuator), limit});
 }
 
 // The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
 // a little early is on time: loop and schedule often have the same period.
-bool Governor::due(Seat& seat, bool everything) const {
-  const Duration tick = seat.gpu.tick;
+bool Governor::due(GpuControlState& state, bool everything) const {
+  const Duration tick = state.gpu.tick;
   const Instant now = clock_.now(), about = now + tick / 10;
-  if (seat.next && about < *seat.next) return everything;
+  if (state.next && about < *state.next) return everything;
   if (tick == Duration::zero())
-    seat.next = now;
-  else if (!seat.next)
-    seat.next = now + tick;
+    state.next = now;
+  else if (!state.next)
+    state.next = now + tick;
   else
-    *seat.next += ((about - *seat.next) / tick + 1) * tick;
+    *state.next += ((about - *state.next) / tick + 1) * tick;
   return true;
 }
 
 Instant Governor::next_due() const {
   Instant next = Instant::max();
-  for (const auto& seat : seats_) next = std::min(next, seat->next.value_or(clock_.now()));
+  for (const auto& state : gpus_) next = std::min(next, state->next.value_or(clock_.now()));
   return next;
 }
 
-Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
+Estimate Governor::estimate(GpuControlState& state, const Reading& reading) const {
   Estimate out;
   out.time = clock_.now();
-  out.requested_clock = seat.actuator.locked();
-  out.work = seat.work;
+  out.requested_clock = state.actuator.locked();
+  out.work = state.work;
   if (!reading.newest) return out;
   const SafetyRules& rules = options_.rules;
   const bool usable = reading.fresh && reading.age <= rules.stale_after;
@@ -74,84 +74,84 @@ Estimate Governor::estimate(Seat& seat, const Reading& reading) const {
 
   const bool no_kernel = sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0;
   if (!no_kernel)
-    seat.idle_since.reset();
-  else if (!seat.idle_since)
-    seat.idle_since = out.time;
-  out.idle = seat.idle_since && out.time - *seat.idle_since >= rules.idle_after;
+    state.idle_since.reset();
+  else if (!state.idle_since)
+    state.idle_since = out.time;
+  out.idle = state.idle_since && out.time - *state.idle_since >= rules.idle_after;
 
-  if (sample.temperature && seat.hot_above) {
+  if (sample.temperature && state.hot_above) {
     // Hot from the limit up, cool again 5 K below it.
-    if (*sample.temperature >= *seat.hot_above) seat.hot = true;
-    if (*sample.temperature < *seat.hot_above - kThermalMargin) seat.hot = false;
+    if (*sample.temperature >= *state.hot_above) state.hot = true;
+    if (*sample.temperature < *state.hot_above - kThermalMargin) state.hot = false;
   }
-  out.hot = seat.hot;
+  out.hot = state.hot;
   return out;
 }
 
-void Governor::read(Seat& seat, std::size_t at, bool everything) {
-  Reading reading = seat.sampler.sample(everything);
+void Governor::read(GpuControlState& state, std::size_t at, bool everything) {
+  Reading reading = state.sampler.sample(everything);
   Record record;
   record.time = clock_.now();
   record.gpu = static_cast<int>(at);
-  record.estimate = estimate(seat, reading);
+  record.estimate = estimate(state, reading);
   record.sample = std::move(reading.fresh);
   if (reading.failure) record.sample_error = std::move(reading.failure->message);
-  seat.busy = record.estimate.gpu_utilisation.value_or(Fraction(0));
+  state.busy = record.estimate.gpu_utilisation.value_or(Fraction(0));
   records_.push_back(std::move(record));
 }
 
-void Governor::decide(Seat& seat, Record& record, Fraction node_busy) {
+void Governor::decide(GpuControlState& state, Record& record, Fraction node_busy) {
   record.estimate.node_gpu_utilisation = node_busy;
-  const Envelope& envelope = seat.safety.envelope(record.estimate);
+  const Envelope& envelope = state.safety.envelope(record.estimate);
   record.decision = record.estimate.freshness == Freshness::fresh
-                        ? seat.gpu.policy->decide(record.estimate, envelope)
+                        ? state.gpu.policy->decide(record.estimate, envelope)
                         : Decision::hold({"no fresh reading", {}});
-  record.clamped = seat.safety.clamp(record.decision, record.estimate, seat.actuator.locked());
-  record.actuation = seat.actuator.apply(record.clamped.decision, record.estimate);
+  record.clamped = state.safety.clamp(record.decision, record.estimate, state.actuator.locked());
+  record.actuation = state.actuator.apply(record.clamped.decision, record.estimate);
 }
 
 std::span<const Record> Governor::tick(bool everything) {
   records_.clear();
-  std::vector<bool> now(seats_.size());
+  std::vector<bool> now(gpus_.size());
   // All GPUs begin to read before the first is waited for: they answer side by side.
-  for (std::size_t i = 0; i < seats_.size(); ++i)
-    if ((now[i] = due(*seats_[i], everything))) seats_[i]->sampler.start(everything);
-  for (std::size_t i = 0; i < seats_.size(); ++i)
-    if (now[i]) read(*seats_[i], i, everything);
+  for (std::size_t i = 0; i < gpus_.size(); ++i)
+    if ((now[i] = due(*gpus_[i], everything))) gpus_[i]->sampler.start(everything);
+  for (std::size_t i = 0; i < gpus_.size(); ++i)
+    if (now[i]) read(*gpus_[i], i, everything);
   Fraction busy{0};
-  for (const auto& seat : seats_)
-    if (!seat->gpu.observed) busy += seat->busy;
+  for (const auto& state : gpus_)
+    if (!state->gpu.observed) busy += state->busy;
   for (Record& record : records_)
-    decide(*seats_[static_cast<std::size_t>(record.gpu)], record, busy);
+    decide(*gpus_[static_cast<std::size_t>(record.gpu)], record, busy);
   return records_;
 }
 
-void Governor::read_counter_next(std::size_t seat) { seats_[seat]->sampler.want_counter(); }
+void Governor::read_counter_next(std::size_t at) { gpus_[at]->sampler.want_counter(); }
 
-void Governor::add(GovernedGpu gpu) { seats_.push_back(make_seat(std::move(gpu))); }
+void Governor::add(GovernedGpu gpu) { gpus_.push_back(make_state(std::move(gpu))); }
 
 std::optional<JournalHandle> Governor::unrestored(std::size_t at) const {
-  const auto& keeping = seats_[at]->actuator.keeping();
-  const bool any = keeping && (keeping->entry.clock_written || keeping->entry.power_written);
-  return any ? keeping : std::nullopt;
+  const auto& handle = gpus_[at]->actuator.journal_handle();
+  const bool any = handle && (handle->entry.clock_written || handle->entry.power_written);
+  return any ? handle : std::nullopt;
 }
 
 std::optional<JournalHandle> Governor::replace(std::size_t at, GovernedGpu gpu) {
   auto left = unrestored(at);
-  seats_[at]->actuator.abandon();
-  seats_[at] = make_seat(std::move(gpu));
+  gpus_[at]->actuator.abandon();
+  gpus_[at] = make_state(std::move(gpu));
   return left;
 }
 
-Result<void> Governor::restore(std::size_t at) { return seats_[at]->actuator.restore(); }
+Result<void> Governor::restore(std::size_t at) { return gpus_[at]->actuator.restore(); }
 
 Result<void> Governor::restore() {
   std::optional<Error> failure;
-  for (const auto& seat : seats_) {
-    auto restored = seat->actuator.restore();
+  for (const auto& state : gpus_) {
+    auto restored = state->actuator.restore();
     if (restored.ok()) continue;
     Error error = std::move(restored).error();
-    const std::string& uuid = seat->gpu.source->capability().id.uuid;
+    const std::string& uuid = state->gpu.source->capability().id.uuid;
     if (error.message.find(uuid) == std::string::npos) error.message = uuid + ": " + error.message;
     if (!failure)
       failure = std::move(error);

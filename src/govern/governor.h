@@ -25,8 +25,8 @@ struct GovernedGpu {
   Envelope envelope;
   Duration tick{};        // the policy's own control period; zero: every tick of the governor
   bool observed = false;  // only looked at: its load is not the governed node's
-  DriftRule on_drift = DriftRule::reassert;   // `ignore` when as_published
-  std::optional<JournalHandle> keeping = {};  // the journal; without one nothing is kept on disk
+  DriftRule on_drift = DriftRule::reassert;          // `ignore` when as_published
+  std::optional<JournalHandle> journal_handle = {};  // empty: nothing is kept on disk
 };
 
 struct GovernorOptions {
@@ -34,6 +34,7 @@ struct GovernorOptions {
   SamplerOptions sampling;
 };
 
+// GPUs are numbered from 0 in the order in which they came; `at` is such a number.
 class Governor {
  public:
   // Sources, controls and the clock outlive the governor.
@@ -42,35 +43,34 @@ class Governor {
   // One tick of every GPU that is due; one record each, valid until the next tick. `everything`
   // ticks all of them and reads the dear sensors too.
   std::span<const Record> tick(bool everything = false);
-  // A tick of the GPU at `seat` soon reads its energy counter, if that can have moved.
-  void read_counter_next(std::size_t seat);
+  // A tick of the GPU at `at` soon reads its energy counter, if that can have moved.
+  void read_counter_next(std::size_t at);
   // When the next GPU is due.
   Instant next_due() const;
 
-  // What is known of the work at `seat` from now on.
-  void tell(std::size_t seat, WorkStatus work) { seats_[seat]->work = std::move(work); }
+  // What is known of the work of the GPU at `at` from now on.
+  void tell(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
 
-  // No clock above that at `seat` from now on (govern/safety.h); empty: its envelope alone counts.
-  void bound(std::size_t seat, std::optional<Megahertz> highest) {
-    seats_[seat]->safety.bound(highest);
-  }
+  // The GPU at `at` gets no clock above `highest` from now on (govern/safety.h); empty: its
+  // envelope alone counts.
+  void bound(std::size_t at, std::optional<Megahertz> highest) { gpus_[at]->safety.bound(highest); }
 
-  // One more GPU, in the last seat.
+  // One more GPU, numbered after the others.
   void add(GovernedGpu gpu);
-  // Puts another policy, source or control on the GPU at `seat`. What was there makes no further
+  // Puts another policy, source or control on the GPU at `at`. What was there makes no further
   // call to the GPU: restore it first. Gives what it has not restored, for a successor to do it.
-  std::optional<JournalHandle> replace(std::size_t seat, GovernedGpu gpu);
-  // What is still to be restored at `seat`; empty when nothing is.
-  std::optional<JournalHandle> unrestored(std::size_t seat) const;
+  std::optional<JournalHandle> replace(std::size_t at, GovernedGpu gpu);
+  // What is still to be restored on the GPU at `at`; empty when nothing is.
+  std::optional<JournalHandle> unrestored(std::size_t at) const;
 
-  // Gives the GPU at `seat` back. Errors: those of its control.
-  Result<void> restore(std::size_t seat);
+  // Gives the GPU at `at` back. Errors: those of its control.
+  Result<void> restore(std::size_t at);
   // Gives every GPU back, going on past one that fails. Errors: all failures, each with its GPU.
   Result<void> restore();
 
  private:
   // What the governor keeps of one GPU between ticks.
-  struct Seat {
+  struct GpuControlState {
     GovernedGpu gpu;
     Sampler sampler;
     Safety safety;
@@ -83,15 +83,15 @@ class Governor {
     std::optional<Instant> next;
   };
 
-  std::unique_ptr<Seat> make_seat(GovernedGpu gpu) const;
-  bool due(Seat& seat, bool everything) const;
-  Estimate estimate(Seat& seat, const Reading& reading) const;
-  void read(Seat& seat, std::size_t at, bool everything);
-  void decide(Seat& seat, Record& record, Fraction node_busy);
+  std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
+  bool due(GpuControlState& state, bool everything) const;
+  Estimate estimate(GpuControlState& state, const Reading& reading) const;
+  void read(GpuControlState& state, std::size_t at, bool everything);
+  void decide(GpuControlState& state, Record& record, Fraction node_busy);
 
   Clock& clock_;
   GovernorOptions options_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<GpuControlState>> gpus_;
   std::vector<Record> records_;
 };
 

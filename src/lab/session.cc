@@ -80,14 +80,14 @@ class Session {
         outsider_at_(spec.disturbance.outsider_every) {
     if (spec.policy.run > 1) models_.emplace(clock_);
     for (int i = 0; i < gpus_of(spec); ++i)
-      seats_.push_back(std::make_unique<Seat>(*spec.chip, clock_, i, spec.seed));
+      gpus_.push_back(std::make_unique<SessionGpu>(*spec.chip, clock_, i, spec.seed));
   }
 
   Result<SessionRecord> run();
 
  private:
-  struct Seat {
-    Seat(const SimChip& chip, Clock& clock, int index, std::uint64_t seed)
+  struct SessionGpu {
+    SessionGpu(const SimChip& chip, Clock& clock, int index, std::uint64_t seed)
         : gpu(chip, {.seed = seed + static_cast<std::uint64_t>(index)}),
           device(gpu, clock, index, seed + static_cast<std::uint64_t>(index)) {}
     SimGpu gpu;
@@ -95,8 +95,8 @@ class Session {
     std::optional<SimGpu::TenantId> part;  // of a job on several GPUs
   };
 
-  Result<void> seat_policy();
-  SimGpu& gpu() { return seats_.front()->gpu; }  // the one that runs every job
+  Result<void> start_policy();
+  SimGpu& gpu() { return gpus_.front()->gpu; }  // the one that runs every job
   void advance_to(Instant time);
   void keep_step();
   void begin(const SessionJob& what, Duration work);
@@ -111,7 +111,7 @@ class Session {
 
   const SessionSpec& spec_;
   FakeClock clock_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<SessionGpu>> gpus_;
   std::mt19937_64 random_;
   std::optional<ModelsInMemory> models_;  // outlives the governor's policies
   std::optional<Governor> governor_;
@@ -122,15 +122,15 @@ class Session {
   std::optional<Record> last_;
 };
 
-Result<void> Session::seat_policy() {
+Result<void> Session::start_policy() {
   std::vector<GovernedGpu> gpus;
-  for (const auto& seat : seats_) {
-    const Capability& capability = seat->device.capability();
+  for (const auto& each : gpus_) {
+    const Capability& capability = each->device.capability();
     const Envelope envelope = TRY(make_envelope(capability));
     const PolicySetup setup =
         policy_setup(capability, envelope, spec_.policy.params, models_ ? &*models_ : nullptr);
     auto policy = TRY(spec_.policy.info->create(setup));
-    gpus.push_back({&seat->device, &seat->device,
+    gpus.push_back({&each->device, &each->device,
                     std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
                     spec_.policy.info->as_published, envelope});
   }
@@ -141,18 +141,18 @@ Result<void> Session::seat_policy() {
 
 // A job on several GPUs goes on when all have ended their round: looked at each step.
 void Session::keep_step() {
-  const bool all = std::all_of(seats_.begin(), seats_.end(), [](const auto& seat) {
-    return !seat->part || seat->gpu.waits(*seat->part) || seat->gpu.tenant(*seat->part)->finished;
+  const bool all = std::all_of(gpus_.begin(), gpus_.end(), [](const auto& each) {
+    return !each->part || each->gpu.waits(*each->part) || each->gpu.tenant(*each->part)->finished;
   });
   if (!all) return;
-  for (const auto& seat : seats_)
-    if (seat->part) seat->gpu.go_on(*seat->part);
+  for (const auto& each : gpus_)
+    if (each->part) each->gpu.go_on(*each->part);
 }
 
 void Session::advance_to(Instant time) {
-  if (seats_.size() == 1) return gpu().advance_to(time);
+  if (gpus_.size() == 1) return gpu().advance_to(time);
   for (Instant at = gpu().now() + kStep; at <= time; at += kStep) {
-    for (const auto& seat : seats_) seat->gpu.advance_to(at);
+    for (const auto& each : gpus_) each->gpu.advance_to(at);
     keep_step();
   }
 }
@@ -169,12 +169,12 @@ void Session::disturb() {
   if (d.drift_kelvin > 0) {
     const double share =
         std::min(1.0, seconds(clock_.now().time_since_epoch()) / seconds(kDriftTime));
-    for (const auto& seat : seats_)
-      seat->gpu.set_ambient(spec_.chip->thermal.ambient + Celsius(d.drift_kelvin * share));
+    for (const auto& each : gpus_)
+      each->gpu.set_ambient(spec_.chip->thermal.ambient + Celsius(d.drift_kelvin * share));
   }
   if (d.outsider_every > Duration{} && clock_.now() >= outsider_at_) {
-    for (const auto& seat : seats_)
-      seat->gpu.lock(spec_.chip->sm_clocks.back(), spec_.chip->sm_clocks.back());
+    for (const auto& each : gpus_)
+      each->gpu.lock(spec_.chip->sm_clocks.back(), spec_.chip->sm_clocks.back());
     outsider_at_ += d.outsider_every;
   }
 }
@@ -184,21 +184,21 @@ void Session::tell_work() {
   if (clock_.now() < beat_at_) return;
   const bool beats = spec_.heartbeat_every > Duration{};
   if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
-  for (std::size_t i = 0; i < seats_.size(); ++i) {
-    Seat& seat = *seats_[i];
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    SessionGpu& each = *gpus_[i];
     WorkStatus work;
-    if (seat.part) {
-      seat.gpu.advance_to(clock_.now());
-      const SimJob& job = *seat.gpu.tenant(*seat.part);
+    if (each.part) {
+      each.gpu.advance_to(clock_.now());
+      const SimJob& job = *each.gpu.tenant(*each.part);
       work.name = job.workload.name;
-      if (beats) work.beat = Beat{*seat.part, job.done, seat.gpu.now()};
+      if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
     }
     governor_->tell(i, std::move(work));
   }
 }
 
 void Session::tick() {
-  if (seats_.size() > 1) advance_to(next_);
+  if (gpus_.size() > 1) advance_to(next_);
   clock_.sleep_until(next_);
   disturb();
   tell_work();
@@ -239,17 +239,17 @@ void Session::note(const Record& record, JobRecord& job, Instant started) {
 void Session::begin(const SessionJob& what, Duration work) {
   beat_at_ = {};
   for (int i = 0; i < what.workload->gpus; ++i) {
-    Seat& seat = *seats_[static_cast<std::size_t>(i)];
-    seat.part = seat.gpu.add(*what.workload, work);
+    SessionGpu& each = *gpus_[static_cast<std::size_t>(i)];
+    each.part = each.gpu.add(*what.workload, work);
   }
 }
 
 // When the last of its GPUs had ended.
 std::optional<Instant> Session::finished() const {
   Instant last{};
-  for (const auto& seat : seats_) {
-    if (!seat->part) continue;
-    const auto at = seat->gpu.tenant(*seat->part)->finished;
+  for (const auto& each : gpus_) {
+    if (!each->part) continue;
+    const auto at = each->gpu.tenant(*each->part)->finished;
     if (!at) return std::nullopt;
     last = std::max(last, *at);
   }
@@ -265,8 +265,8 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   for (const Workload* tenant : what.tenants) others.push_back(gpu().add(*tenant, Duration{}));
   begin(what, work);
   Joules sensed_before{}, sensed{};
-  for (const auto& seat : seats_)
-    if (seat->part) sensed_before += seat->gpu.sensors().energy;
+  for (const auto& each : gpus_)
+    if (each->part) sensed_before += each->gpu.sensors().energy;
   const Instant started = gpu().now(), give_up = started + kPatience * work;
   while (!finished() && clock_.now() < give_up) {
     tick();
@@ -275,13 +275,13 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   const auto end = finished();
   if (!end) out.error = "made no progress";
   out.time = end.value_or(gpu().now()) - started;
-  for (const auto& seat : seats_) {
-    if (!seat->part) continue;
-    const SimJob& done = *seat->gpu.tenant(*seat->part);
+  for (const auto& each : gpus_) {
+    if (!each->part) continue;
+    const SimJob& done = *each->gpu.tenant(*each->part);
     out.work += done.done / what.workload->gpus;
     out.energy += done.energy_at_finish - done.energy_at_start;
-    sensed += seat->gpu.sensors().energy;
-    seat->gpu.remove(*std::exchange(seat->part, std::nullopt));
+    sensed += each->gpu.sensors().energy;
+    each->gpu.remove(*std::exchange(each->part, std::nullopt));
   }
   beat_at_ = {};
   out.sensed_energy = sensed - sensed_before;
@@ -292,7 +292,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
 }
 
 Result<SessionRecord> Session::run() {
-  TRY(seat_policy());
+  TRY(start_policy());
   SessionRecord out;
   if (spec_.warm_up > Duration{} && !spec_.jobs.empty()) {
     idle_until(clock_.now() + gap());
@@ -302,7 +302,7 @@ Result<SessionRecord> Session::run() {
   for (int run = 1; run <= spec_.policy.run; ++run) {
     if (run > 1) {
       idle_until(std::max(clock_.now(), gpu().now()) + gap());  // the last job is over
-      TRY(seat_policy());
+      TRY(start_policy());
     }
     out.jobs.clear();
     for (const SessionJob& next : spec_.jobs) {

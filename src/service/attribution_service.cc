@@ -44,79 +44,81 @@ void AttributionService::rules(std::optional<Rules> rules) {
     run_begun_ = false;
     return;
   }
-  for (const auto& seat : seats_) {
-    seat->gpu.rules(rules_->how);
-    seat->picture.reset();
+  for (const auto& attributed : gpus_) {
+    attributed->gpu.rules(rules_->how);
+    attributed->picture.reset();
   }
 }
 
-AttributionService::Seat& AttributionService::seat_of(const TelemetrySource& source) {
+AttributionService::AttributedGpu& AttributionService::attributed_gpu(
+    const TelemetrySource& source) {
   const Capability& capability = source.capability();
-  for (const auto& seat : seats_)
-    if (seat->gpu.id().uuid == capability.id.uuid) return *seat;
-  seats_.push_back(std::make_unique<Seat>(
-      Seat{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
-  return *seats_.back();
+  for (const auto& attributed : gpus_)
+    if (attributed->gpu.id().uuid == capability.id.uuid) return *attributed;
+  gpus_.push_back(std::make_unique<AttributedGpu>(
+      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
+  return *gpus_.back();
 }
 
 void AttributionService::watch(const std::string& uuid, const Sample& board) {
   if (!rules_) return;
-  for (const auto& seat : seats_)
-    if (seat->gpu.id().uuid == uuid) seat->gpu.watch(board);
+  for (const auto& attributed : gpus_)
+    if (attributed->gpu.id().uuid == uuid) attributed->gpu.watch(board);
 }
 
 // One whose names are still looked for is passed over: its next tick is longer.
-void AttributionService::begin(Seat& seat, const Gpu& gpu) {
-  if (seat.reading || seat.read) return;
+void AttributionService::begin(AttributedGpu& attributed, const Gpu& gpu) {
+  if (attributed.reading || attributed.read) return;
   gpu.source->start_tenancy();
-  seat.opening = gpu.opening;
-  seat.reading = true;
+  attributed.opening = gpu.opening;
+  attributed.reading = true;
 }
 
-void AttributionService::collect(Seat& seat, const Gpu& gpu) {
-  if (!seat.reading || seat.opening != gpu.opening) return;
+void AttributionService::collect(AttributedGpu& attributed, const Gpu& gpu) {
+  if (!attributed.reading || attributed.opening != gpu.opening) return;
   auto answer = gpu.source->poll_tenancy();
   if (!answer) return;
-  seat.reading = false;
+  attributed.reading = false;
   if (!answer->ok()) {
-    seat.picture.reset();
-    seat.gpu.failed(answer->error().message);
-    if (seat.logged && clock_.now() - *seat.logged < kLogEvery) return;
-    seat.logged = clock_.now();
-    options_.log.warning(
-        fmt::format("GPU {}: not attributed: {}", seat.gpu.id().index, answer->error().message),
-        {{"gpu", seat.gpu.id().uuid}});
+    attributed.picture.reset();
+    attributed.gpu.failed(answer->error().message);
+    if (attributed.logged && clock_.now() - *attributed.logged < kLogEvery) return;
+    attributed.logged = clock_.now();
+    options_.log.warning(fmt::format("GPU {}: not attributed: {}", attributed.gpu.id().index,
+                                     answer->error().message),
+                         {{"gpu", attributed.gpu.id().uuid}});
     return;
   }
-  seat.read = **std::move(answer);
+  attributed.read = **std::move(answer);
   SaidJobs jobs;
-  for (const GpuProcess& process : seat.read->processes)
+  for (const GpuProcess& process : attributed.read->processes)
     if (auto job = said_job_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
-  seat.names = namer_.post([name = options_.name, id = seat.gpu.id(), tenancy = *seat.read,
-                            jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
+  attributed.names =
+      namer_.post([name = options_.name, id = attributed.gpu.id(), tenancy = *attributed.read,
+                   jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
 }
 
-void AttributionService::take(Seat& seat) {
-  if (!seat.read || !is_ready(seat.names)) return;
-  const TenantNames names = seat.names.get();
-  const Tenancy tenancy = *std::exchange(seat.read, std::nullopt);
-  const ClockSummary watched = seat.gpu.watched(tenancy.board.time);
-  options_.note(seat.gpu.id(), tenancy, names, watched);
-  seat.picture.reset();
-  const GpuAttribution::Taken* tick = seat.gpu.take(tenancy, names, watched);
+void AttributionService::take(AttributedGpu& attributed) {
+  if (!attributed.read || !is_ready(attributed.names)) return;
+  const TenantNames names = attributed.names.get();
+  const Tenancy tenancy = *std::exchange(attributed.read, std::nullopt);
+  const ClockSummary watched = attributed.gpu.watched(tenancy.board.time);
+  options_.note(attributed.gpu.id(), tenancy, names, watched);
+  attributed.picture.reset();
+  const GpuAttribution::Taken* tick = attributed.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
   if (writer_ == nullptr) return;
-  pending_.add(seat.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
+  pending_.add(attributed.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
 }
 
 void AttributionService::step(std::span<const Gpu> gpus) {
   collect_written();
   // A reading that was begun of a source that is gone is never answered.
-  for (const auto& seat : seats_)
+  for (const auto& attributed : gpus_)
     if (std::none_of(gpus.begin(), gpus.end(),
-                     [&](const Gpu& gpu) { return gpu.opening == seat->opening; }))
-      seat->reading = false, seat->opening.reset();
+                     [&](const Gpu& gpu) { return gpu.opening == attributed->opening; }))
+      attributed->reading = false, attributed->opening.reset();
   if (!rules_) return;
   begin_run(gpus);
   const Instant now = clock_.now();
@@ -124,12 +126,12 @@ void AttributionService::step(std::span<const Gpu> gpus) {
   if (due) {
     next_ = std::max(next_.value_or(now) + rules_->interval, now);
     // All begin before the first is asked: they answer side by side.
-    for (const Gpu& gpu : gpus) begin(seat_of(*gpu.source), gpu);
+    for (const Gpu& gpu : gpus) begin(attributed_gpu(*gpu.source), gpu);
   }
   for (const Gpu& gpu : gpus) {
-    Seat& seat = seat_of(*gpu.source);
-    collect(seat, gpu);
-    take(seat);
+    AttributedGpu& attributed = attributed_gpu(*gpu.source);
+    collect(attributed, gpu);
+    take(attributed);
   }
   if (!next_write_) next_write_ = now + kWriteEvery;
   if (now < *next_write_) return;
@@ -189,10 +191,10 @@ void AttributionService::stop() {
 
 std::vector<std::shared_ptr<const AttributionPicture>> AttributionService::pictures() {
   std::vector<std::shared_ptr<const AttributionPicture>> out;
-  for (const auto& seat : seats_) {
-    if (seat->picture == nullptr)
-      seat->picture = std::make_shared<const AttributionPicture>(seat->gpu.picture());
-    out.push_back(seat->picture);
+  for (const auto& attributed : gpus_) {
+    if (attributed->picture == nullptr)
+      attributed->picture = std::make_shared<const AttributionPicture>(attributed->gpu.picture());
+    out.push_back(attributed->picture);
   }
   return out;
 }

@@ -70,7 +70,7 @@ class AttributionService {
   bool enabled() const { return rules_.has_value(); }
 
  private:
-  struct Seat {
+  struct AttributedGpu {
     GpuAttribution gpu;
     std::optional<std::uint64_t> opening;  // of the source that a reading was begun of
     bool reading = false;
@@ -81,10 +81,10 @@ class AttributionService {
   };
   using Written = std::pair<Result<void>, std::shared_ptr<UsageRows>>;
 
-  Seat& seat_of(const TelemetrySource& source);
-  void begin(Seat& seat, const Gpu& gpu);
-  void collect(Seat& seat, const Gpu& gpu);
-  void take(Seat& seat);
+  AttributedGpu& attributed_gpu(const TelemetrySource& source);
+  void begin(AttributedGpu& attributed, const Gpu& gpu);
+  void collect(AttributedGpu& attributed, const Gpu& gpu);
+  void take(AttributedGpu& attributed);
   void begin_run(std::span<const Gpu> gpus);
   enum class Last : std::uint8_t { no, yes };
   void begin_writing(Last last = Last::no);
@@ -93,7 +93,7 @@ class AttributionService {
   Clock& clock_;
   Options options_;
   std::optional<Rules> rules_;
-  std::vector<std::unique_ptr<Seat>> seats_;
+  std::vector<std::unique_ptr<AttributedGpu>> gpus_;
   std::function<std::string(std::int64_t pid)> said_job_ = [](std::int64_t) { return ""; };
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;

@@ -83,10 +83,10 @@ void EnergyWindows::add(std::size_t gpu, const Sample& sample) {
   const EnergyOdometer& odometer = gpus_[gpu];
   if (!gpus_[gpu].add(sample)) return;
   const auto settle = [&](Window& window, bool ended) {
-    for (Seat& seat : window.seats) {
-      if (seat.gpu != gpu) continue;
-      seat.begin.settled = odometer.settle(seat.begin);
-      if (ended) seat.end.settled = odometer.settle(seat.end);
+    for (WindowGpu& member : window.gpus) {
+      if (member.gpu != gpu) continue;
+      member.begin.settled = odometer.settle(member.begin);
+      if (ended) member.end.settled = odometer.settle(member.end);
     }
   };
   for (auto& [key, window] : open_) settle(window, false);
@@ -112,7 +112,7 @@ Result<void> EnergyWindows::begin(Owner owner, std::string_view name, Instant no
     return Error{Errc::busy, fmt::format("window '{}': {} are open, allowed are {} at once", name,
                                          count(owner), kMostWindows)};
   Window window{owner, std::string(name), now, now, {}};
-  for (const std::size_t gpu : gpus) window.seats.push_back({gpu, gpus_[gpu].mark(now), {}});
+  for (const std::size_t gpu : gpus) window.gpus.push_back({gpu, gpus_[gpu].mark(now), {}});
   open_.insert_or_assign(key, std::move(window));
   return {};
 }
@@ -135,7 +135,7 @@ Result<EnergyWindows::WindowId> EnergyWindows::end(Owner owner, std::string_view
   Window window = std::move(at->second);
   open_.erase(at);
   window.end = std::max(now, window.begin);
-  for (Seat& seat : window.seats) seat.end = gpus_[seat.gpu].mark(window.end);
+  for (WindowGpu& member : window.gpus) member.end = gpus_[member.gpu].mark(window.end);
   ended_.emplace(next_id_, std::move(window));
   return next_id_++;
 }
@@ -152,16 +152,17 @@ void EnergyWindows::forget(Owner owner) {
 }
 
 bool EnergyWindows::is_settled(const Window& window) const {
-  return std::all_of(window.seats.begin(), window.seats.end(),
-                     [](const Seat& seat) { return seat.begin.settled && seat.end.settled; });
+  return std::all_of(window.gpus.begin(), window.gpus.end(), [](const WindowGpu& member) {
+    return member.begin.settled && member.end.settled;
+  });
 }
 
 WindowEnergy EnergyWindows::energy_of(const Window& window) const {
   WindowEnergy out{window.name, window.begin, window.end - window.begin, {}};
-  for (const Seat& seat : window.seats) {
-    const EnergyOdometer& odometer = gpus_[seat.gpu];
-    GpuEnergy gpu = between(seat.gpu, odometer.totals(seat.begin), odometer.totals(seat.end));
-    gpu.settled = seat.begin.settled && seat.end.settled;
+  for (const WindowGpu& member : window.gpus) {
+    const EnergyOdometer& odometer = gpus_[member.gpu];
+    GpuEnergy gpu = between(member.gpu, odometer.totals(member.begin), odometer.totals(member.end));
+    gpu.settled = member.begin.settled && member.end.settled;
     if (!odometer.has_seen_any()) gpu.energy.reset(), gpu.integrated.reset();
     if (!gpu.energy) gpu.source = EnergySource::none;
     out.gpus.push_back(gpu);
@@ -172,7 +173,7 @@ WindowEnergy EnergyWindows::energy_of(const Window& window) const {
 std::vector<std::size_t> EnergyWindows::gpus_of(WindowId id) const {
   std::vector<std::size_t> out;
   if (const auto at = ended_.find(id); at != ended_.end())
-    for (const Seat& seat : at->second.seats) out.push_back(seat.gpu);
+    for (const WindowGpu& member : at->second.gpus) out.push_back(member.gpu);
   return out;
 }
 
@@ -191,7 +192,7 @@ std::vector<WindowEnergy> EnergyWindows::open(Owner owner, Instant now) {
        ++at) {
     Window window = at->second;
     window.end = std::max(now, window.begin);
-    for (Seat& seat : window.seats) seat.end = gpus_[seat.gpu].mark(window.end);
+    for (WindowGpu& member : window.gpus) member.end = gpus_[member.gpu].mark(window.end);
     out.push_back(energy_of(window));
   }
   return out;

@@ -97,7 +97,7 @@ class EnergyWindows {
   std::size_t size() const { return open_.size() + ended_.size(); }
 
  private:
-  struct Seat {
+  struct WindowGpu {
     std::size_t gpu = 0;
     EnergyOdometer::Mark begin, end;
   };
@@ -105,7 +105,7 @@ class EnergyWindows {
     Owner owner = 0;
     std::string name;
     Instant begin{}, end{};
-    std::vector<Seat> seats;
+    std::vector<WindowGpu> gpus;
   };
   using Key = std::pair<Owner, std::string>;
 

@@ -1,4 +1,4 @@
-// A RunTuner at work on a governor's seats: records in, an order out that the seats' policies carry
+// A RunTuner at work on a governor's GPUs: records in, an order out that the GPUs' policies carry
 // out. It writes nothing; the governor's actuators do.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace derate {
 
-// What the policies of a job's seats carry out.
+// What the policies of a job's GPUs carry out.
 struct StandingOrder {
   Knob knob = Knob::power_limit;
   RunOrder order;
@@ -24,15 +24,15 @@ std::unique_ptr<Policy> ordered_policy(std::shared_ptr<const StandingOrder> orde
 
 class TunedRun {
  public:
-  // The control period of its seats: several rounds within the second that a setting settles in.
+  // The control period of its GPUs: several rounds within the second that a setting settles in.
   static constexpr Duration kTick = std::chrono::milliseconds(100);
 
   TunedRun(RunTunerOptions options, std::size_t gpus);
 
-  // For the seat of one of its GPUs; outlives the run and then keeps to its last order.
+  // For one of its GPUs; outlives the run and then keeps to its last order.
   std::unique_ptr<Policy> policy() const { return ordered_policy(order_); }
 
-  // What was done on its GPU number `gpu` in a tick, on real seats: in a dry run nothing comes into
+  // What was done on its GPU number `gpu` in a tick that may write: in a dry run nothing comes into
   // force, and that is not seen here.
   void note(std::size_t gpu, const Record& record);
   // How far the job is, from one who knows; from then on the beats of records count no more.

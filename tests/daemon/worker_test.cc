@@ -157,7 +157,7 @@ TEST(Worker, APartialFailureIsToldForEachGpuAndKept) {
   EXPECT_FALSE(house.sim(1).locked());
 }
 
-// A restore between two policies that fails leaves the new one seated, and is not called its
+// A restore between two policies that fails leaves the new one in charge, and is not called its
 // failure: the GPU is governed by it after a reload, too, and restored in the end.
 TEST(Worker, APolicyThatFollowsOneThatIsNotGivenBackStays) {
   House house(2);

@@ -17,11 +17,11 @@ std::optional<ClockRange> found_lock(const Settings& settings) {
   return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
 }
 
-// Whether what is assigned now is what the GPU's seat was made for.
-bool is_same(const std::optional<Assignment>& seated, const Assignment* assigned) {
-  const bool was = seated && seated->governs(), is = assigned != nullptr && assigned->governs();
+// Whether what is assigned now is what the GPU was governed or observed for before.
+bool is_same(const std::optional<Assignment>& before, const Assignment* assigned) {
+  const bool was = before && before->governs(), is = assigned != nullptr && assigned->governs();
   if (!was || !is) return was == is;
-  return seated->policy == assigned->policy && seated->tuned == assigned->tuned;
+  return before->policy == assigned->policy && before->tuned == assigned->tuned;
 }
 
 // Why a GPU that was to be governed is not, to who asked for it.
@@ -85,7 +85,7 @@ void Fleet::add(OpenGpus opened) {
   if (options_.journal) leftovers_.restore(fresh, known_);
   configure();
   for (ManagedGpu* gpu : fresh) {
-    governor_->add(seat(*gpu));
+    governor_->add(take_control(*gpu));
     release_lease(*gpu);
   }
   // A configuration that named one of the new ones says something of all from now on.
@@ -145,7 +145,7 @@ void Fleet::maintain() {
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     const Assignment* now = assignments_.winner(gpus_[at].uuid(), clock_.now());
     if (gpus_[at].assigned && gpus_[at].assigned->until && !is_same(gpus_[at].assigned, now))
-      (void)reseat(at, "what was assigned has ended").ok();
+      (void)reassign(at, "what was assigned has ended").ok();
     maintain(at);
   }
   if (auto more = opener_.rescan(known_.size() > gpus_.size())) {
@@ -169,7 +169,7 @@ void Fleet::maintain(std::size_t at) {
     leftovers_.look_again(gpu);
     release_lease(gpu);
   }
-  if (gpu.lease_again && now >= *gpu.lease_again) (void)governor_->replace(at, seat(gpu));
+  if (gpu.lease_again && now >= *gpu.lease_again) (void)governor_->replace(at, take_control(gpu));
   const bool writes = gpu.governed && (gpu.policy() == nullptr || !gpu.policy()->dry_run);
   if (!writes && gpu.leftover.owed) {
     leftovers_.try_again(gpu);
@@ -201,9 +201,10 @@ void Fleet::reopen(std::size_t at) {
                     {{"gpu", fresh.source->capability().id.uuid}});
   // What was written before it was lost must still be restored in the end.
   if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
-  const OpenGpu old = std::exchange(gpu.open, std::move(fresh));  // until its seat is another's
+  const OpenGpu old =
+      std::exchange(gpu.open, std::move(fresh));  // until the governor has the new one
   gpu.opening = ++changes_;
-  (void)governor_->replace(at, seat(gpu));
+  (void)governor_->replace(at, take_control(gpu));
   gpu.expired_since.reset();
   gpu.reopen_at.reset();
 }
@@ -234,7 +235,7 @@ void Fleet::read_counter_next(const std::string& uuid) {
     if (gpus_[at].uuid() == uuid) governor_->read_counter_next(at);
 }
 
-// --- seats ---------------------------------------------------------------------------------------
+// --- one GPU -------------------------------------------------------------------------------------
 
 JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
   if (gpu.leftover.owed) {
@@ -253,10 +254,10 @@ JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
 }
 
 // Without a journal.
-Result<GovernedGpu> Fleet::assigned_seat(const ManagedGpu& gpu) const {
+Result<GovernedGpu> Fleet::govern_assigned(const ManagedGpu& gpu) const {
   TelemetrySource& source = *gpu.open.source;
   if (gpu.tuned())
-    return tuned_seat(source, gpu.open.control, *gpu.assigned->tuned->run, settings_);
+    return govern_tuned_gpu(source, gpu.open.control, *gpu.assigned->tuned->run, settings_);
   const PolicyAssignment& wanted = *gpu.assigned->policy;
   ClockControl* const control = wanted.dry_run ? nullptr : gpu.open.control;
   GovernedGpu out = TRY(govern_gpu(source, control, wanted.policy, settings_, options_.models));
@@ -266,7 +267,7 @@ Result<GovernedGpu> Fleet::assigned_seat(const ManagedGpu& gpu) const {
 }
 
 Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
-  GovernedGpu out = TRY(assigned_seat(gpu));
+  GovernedGpu out = TRY(govern_assigned(gpu));
   if (options_.every_round) out.tick = {};
   if (out.control == nullptr || !options_.journal) return out;
   if (!leases_.holds(gpu.uuid())) {
@@ -276,47 +277,48 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
     }
     if (!gpu.leftover.owed) leftovers_.look_again(gpu);
   }
-  out.keeping = journal_handle_for(gpu);
+  out.journal_handle = journal_handle_for(gpu);
   return out;
 }
 
-// What sits at the GPU from now on: what is assigned to it, or an observer and the reason why.
-GovernedGpu Fleet::seat(ManagedGpu& gpu) {
+// Takes the GPU in hand by what is assigned to it. Where that fails the GPU is observed, and
+// `trouble` says why.
+GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
   const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
   gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
   gpu.governed = false;
   gpu.trouble.reset();
   gpu.lease_again.reset();
-  if (!gpu.assigned || !gpu.assigned->governs()) return observed_seat(*gpu.open.source, settings_);
+  if (!gpu.assigned || !gpu.assigned->governs()) return observe_gpu(*gpu.open.source, settings_);
   auto made = governed(gpu);
   if (made.ok()) {
     gpu.governed = true;
     gpu.envelope = made->envelope;
-    if (made->keeping) gpu.leftover.owed.reset();  // its actuator has it now
+    if (made->journal_handle) gpu.leftover.owed.reset();  // its actuator has it now
     return *std::move(made);
   }
   gpu.trouble = std::move(made).error();
   gpu.trouble->message = "not governed: " + gpu.trouble->message;
   options_.log.warning(fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message),
                        {{"gpu", gpu.uuid()}});
-  return observed_seat(*gpu.open.source, settings_);
+  return observe_gpu(*gpu.open.source, settings_);
 }
 
-// Gives the GPU back and leaves its seat to an observer. The lease stays.
-Result<void> Fleet::vacate(std::size_t at, const char* why) {
+// Restores the GPU, which is then only observed. The lease stays.
+Result<void> Fleet::restore_and_observe(std::size_t at, const char* why) {
   ManagedGpu& gpu = gpus_[at];
   const bool owed = governor_->unrestored(at).has_value();
   auto restored = governor_->restore(at);
   if (owed) audit_.add(audit_of_restore(restored, gpu.uuid(), why, clock_.wall_now()));
   if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
-  (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
+  (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
   return restored;
 }
 
 // Restored first: who comes next finds the GPU as it was found.
-Result<void> Fleet::reseat(std::size_t at, const char* why) {
-  auto restored = vacate(at, why);
-  (void)governor_->replace(at, seat(gpus_[at]));
+Result<void> Fleet::reassign(std::size_t at, const char* why) {
+  auto restored = restore_and_observe(at, why);
+  (void)governor_->replace(at, take_control(gpus_[at]));
   release_lease(gpus_[at]);
   return restored;
 }
@@ -357,8 +359,8 @@ void Fleet::reload(const Settings& settings) {
   take_assignments(changed.contains(Scope::gpu), changed.contains(Scope::observer));
 }
 
-// Seats anew what is assigned otherwise than before: `all`, and the others that are governed;
-// `observers`, and those that are not.
+// Reassigns GPUs whose assignment differs from before. `all`: every governed GPU, too; `observers`:
+// GPUs that are only observed, too.
 void Fleet::take_assignments(bool all, bool observers) {
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     ManagedGpu& gpu = gpus_[at];
@@ -366,11 +368,11 @@ void Fleet::take_assignments(bool all, bool observers) {
     const Assignment* now = assignments_.winner(gpu.uuid(), clock_.now());
     const bool wanted = now != nullptr && now->governs();
     if (!is_same(gpu.assigned, now) || (all && wanted)) {
-      const auto done = reseat(at, wanted ? "another policy comes" : "released");
+      const auto done = reassign(at, wanted ? "another policy comes" : "released");
       if (!done.ok())
         options_.log.error("not restored: " + done.error().message, {{"gpu", gpu.uuid()}});
     } else if (observers && !gpu.governed) {
-      (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
+      (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
     }
   }
 }
@@ -379,15 +381,15 @@ void Fleet::take_assignments(bool all, bool observers) {
 void Fleet::begin_anew() {
   if (const auto restored = governor_->restore(); !restored.ok())
     options_.log.error("not restored: " + restored.error().message);
-  std::vector<GovernedGpu> seats;
+  std::vector<GovernedGpu> anew;
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     ManagedGpu& gpu = gpus_[at];
     if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
-    (void)governor_->replace(at, observed_seat(*gpu.open.source, settings_));
-    seats.push_back(seat(gpu));
+    (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
+    anew.push_back(take_control(gpu));
     release_lease(gpu);
   }
-  governor_ = std::make_unique<Governor>(std::move(seats), clock_, governor_options(settings_));
+  governor_ = std::make_unique<Governor>(std::move(anew), clock_, governor_options(settings_));
 }
 
 Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who) {
@@ -401,12 +403,12 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
                                 .who = std::move(who),
                                 .why = "policy set",
                                 .policy = policy});
-  const auto restored = reseat(at, "another policy comes");
+  const auto restored = reassign(at, "another policy comes");
   if (!gpu.governed) {
     const Error why = trouble_of(gpu);
     assignments_.withdraw(gpu.uuid(), AssignmentSource::command);
     if (before) assignments_.put(gpu.uuid(), *before);
-    (void)reseat(at, "another policy comes").ok();
+    (void)reassign(at, "another policy comes").ok();
     return why;
   }
   std::string done =
@@ -422,7 +424,7 @@ Result<std::string> Fleet::release(std::size_t at, std::string who) {
   assignments_.put(gpu.uuid(),
                    {.source = AssignmentSource::command, .who = std::move(who), .why = "released"});
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
-  auto restored = reseat(at, "released");
+  auto restored = reassign(at, "released");
   if (!given.ok()) restored = given;
   if (!restored.ok())
     return std::move(restored).error().with(fmt::format("GPU {}: not restored", gpu.id().index));
@@ -458,13 +460,13 @@ Result<void> Fleet::take_for_tuning(const std::string& name, const TuningPlan& p
   auto done = begin_tuning(name, plan, places);
   if (done.ok()) return {};
   for (const std::string& uuid : plan.gpus) assignments_.withdraw(uuid, AssignmentSource::tuning);
-  for (const std::size_t at : places) (void)reseat(at, "it is not tuned").ok();
+  for (const std::size_t at : places) (void)reassign(at, "it is not tuned").ok();
   return done;
 }
 
 Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan,
                                  std::span<const std::size_t> places) {
-  for (const std::size_t at : places) TRY(vacate(at, "it is tuned"));
+  for (const std::size_t at : places) TRY(restore_and_observe(at, "it is tuned"));
   // Only now each shows the limit that was found.
   std::vector<TunableGpu> gpus;
   for (const std::size_t at : places)
@@ -476,7 +478,7 @@ Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan
                                   .who = name,
                                   .why = "tuned for a job",
                                   .tuned = TunedPlace{run, i}});
-    (void)governor_->replace(places[i], seat(gpu));
+    (void)governor_->replace(places[i], take_control(gpu));
     if (!gpu.governed) return trouble_of(gpu);
     options_.log.info(fmt::format("GPU {} is tuned for '{}'", gpu.id().index, name),
                       {{"gpu", gpu.uuid()}, {"tuning", name}});
@@ -492,7 +494,7 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
     assignments_.withdraw(uuid, AssignmentSource::tuning);
     const ManagedGpu* gpu = find(uuid);
     if (gpu == nullptr) continue;
-    auto restored = reseat(static_cast<std::size_t>(gpu - gpus_.data()), "its tuning has ended");
+    auto restored = reassign(static_cast<std::size_t>(gpu - gpus_.data()), "its tuning has ended");
     if (!restored.ok() && done.ok()) done = std::move(restored).error().with(uuid);
   }
   options_.log.info(fmt::format("tuning '{}' has ended", name), {{"tuning", name}});

@@ -63,7 +63,7 @@ class Fleet : public TunedGpus {
   bool opening() const { return opener_.under_way(); }
   // Takes in GPUs whose opening has come to its end. Errors: they could not be opened.
   Result<void> poll_opening();
-  // Restores what is left on the GPUs and seats what is assigned to them.
+  // Restores what is left on the GPUs, then governs or observes each as it is assigned.
   void open(OpenGpus opened);
   // The same for more of them; those that are here already are left alone.
   void add(OpenGpus opened);
@@ -128,12 +128,12 @@ class Fleet : public TunedGpus {
  private:
   void configure();
   void log_unknown_gpus() const;
-  Result<GovernedGpu> assigned_seat(const ManagedGpu& gpu) const;
+  Result<GovernedGpu> govern_assigned(const ManagedGpu& gpu) const;
   Result<GovernedGpu> governed(ManagedGpu& gpu);
-  GovernedGpu seat(ManagedGpu& gpu);
+  GovernedGpu take_control(ManagedGpu& gpu);
   JournalHandle journal_handle_for(const ManagedGpu& gpu) const;
-  Result<void> vacate(std::size_t at, const char* why);
-  Result<void> reseat(std::size_t at, const char* why);
+  Result<void> restore_and_observe(std::size_t at, const char* why);
+  Result<void> reassign(std::size_t at, const char* why);
   void release_lease(const ManagedGpu& gpu);
   Result<std::vector<std::size_t>> free_gpus(const TuningPlan& plan) const;
   Result<void> begin_tuning(const std::string& name, const TuningPlan& plan,
@@ -154,7 +154,7 @@ class Fleet : public TunedGpus {
   EnvelopeBounds bounds_;
   FleetOpener opener_;
   std::vector<ManagedGpu> gpus_;
-  std::unique_ptr<Governor> governor_;  // its seats are `gpus_`, in order
+  std::unique_ptr<Governor> governor_;  // has `gpus_` in the same order
   std::set<std::string> known_;         // UUIDs of the GPUs that were ever open
   std::uint64_t changes_ = 0;
   std::vector<RecordSink> sinks_;

@@ -88,7 +88,7 @@ TuningState tuning_state(const TunedRun& run) {
   return out;
 }
 
-GovernedGpu observed_seat(TelemetrySource& source, const Settings& settings) {
+GovernedGpu observe_gpu(TelemetrySource& source, const Settings& settings) {
   const Envelope envelope = whole_envelope(source.capability());
   const PolicyInfo* info = *find_policy("nv-boost");
   GovernedGpu out{&source, nullptr,
@@ -99,8 +99,8 @@ GovernedGpu observed_seat(TelemetrySource& source, const Settings& settings) {
   return out;
 }
 
-Result<GovernedGpu> tuned_seat(TelemetrySource& source, ClockControl* control, const TunedRun& run,
-                               const Settings& settings) {
+Result<GovernedGpu> govern_tuned_gpu(TelemetrySource& source, ClockControl* control,
+                                     const TunedRun& run, const Settings& settings) {
   Envelope envelope = whole_envelope(source.capability());  // limits leave the clock to the GPU
   if (run.knob() == Knob::clock) envelope = TRY(clock_envelope(source.capability(), settings));
   GovernedGpu out{&source, control, run.policy(), false, envelope};

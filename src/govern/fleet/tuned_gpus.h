@@ -1,7 +1,7 @@
 // GPUs that are tuned for a job while it runs: what is asked for, and what who asks may then ask of
 // who has the GPUs (derated's worker; `derate tune run` is both).
 //
-//   take_for_tuning("7", plan)      their seats carry out what a RunTuner orders, in place of what
+//   take_for_tuning("7", plan)      the GPUs carry out what a RunTuner orders, in place of what
 //                                   the configuration or a command wants there
 //   tell_work("7", {1, 12.5, now})  whenever the job says how far it is; or it beats, and the beats
 //                                   of its processes on these GPUs are heard without a call
@@ -77,11 +77,11 @@ Result<std::shared_ptr<TunedRun>> make_tuned_run(const TuningPlan& plan,
                                                  std::span<const TunableGpu> gpus,
                                                  const Settings& settings);
 
-// The seat of one of its GPUs, without a journal. Errors: those of the envelope.
-Result<GovernedGpu> tuned_seat(TelemetrySource& source, ClockControl* control, const TunedRun& run,
-                               const Settings& settings);
+// One of the run's GPUs as the governor takes it, without a journal. Errors: those of the envelope.
+Result<GovernedGpu> govern_tuned_gpu(TelemetrySource& source, ClockControl* control,
+                                     const TunedRun& run, const Settings& settings);
 
-// A seat that only looks: its policy never sets a clock, and it could not.
-GovernedGpu observed_seat(TelemetrySource& source, const Settings& settings);
+// A GPU that is only read: it has no control, and its policy never sets a clock.
+GovernedGpu observe_gpu(TelemetrySource& source, const Settings& settings);
 
 }  // namespace derate
