@@ -131,11 +131,11 @@ class DirectFeed final : public Feed {
 
   Result<std::optional<Json>> look() override {
     watch_clocks();
-    desk_->step(listed_);
+    service_->step(listed_);
     if (failed_.size() == listed_.size()) return Error{Errc::query_failed, failed_.front()};
-    if (desk_->ticks() < seen_ + listed_.size() - failed_.size()) return std::optional<Json>();
-    seen_ = desk_->ticks();
-    return std::optional(Json{{"source", "read directly"}, {"gpus", pictures_json(*desk_)}});
+    if (service_->ticks() < seen_ + listed_.size() - failed_.size()) return std::optional<Json>();
+    seen_ = service_->ticks();
+    return std::optional(Json{{"source", "read directly"}, {"gpus", pictures_json(*service_)}});
   }
   Duration pace() const override { return std::chrono::milliseconds(20); }
 
@@ -157,7 +157,7 @@ class DirectFeed final : public Feed {
     next_watch_ = clock_.now() + std::chrono::milliseconds(100);
     std::erase_if(watched_, [&](TelemetrySource* source) {
       const auto board = source->read({false, false, false});
-      if (board.ok()) desk_->watch(source->capability().id.uuid, *board);
+      if (board.ok()) service_->watch(source->capability().id.uuid, *board);
       return !board.ok();
     });
   }
@@ -172,7 +172,7 @@ class DirectFeed final : public Feed {
                       const ClockSummary& watched) {
       if (ticks_) ticks_->add(gpu, tenancy, names, watched);
     };
-    desk_ = std::make_unique<AttributionService>(clock_, std::move(how), rules);
+    service_ = std::make_unique<AttributionService>(clock_, std::move(how), rules);
     for (const OpenGpu& gpu : gpus_.gpus) {
       listed_.push_back({gpu.source.get(), listed_.size()});
       watched_.push_back(gpu.source.get());
@@ -183,7 +183,7 @@ class DirectFeed final : public Feed {
   OpenGpus gpus_;
   Log log_ = program_log("derate");
   std::optional<TicksFile> ticks_;
-  std::unique_ptr<AttributionService> desk_;
+  std::unique_ptr<AttributionService> service_;
   std::vector<AttributionService::Gpu> listed_;
   std::vector<TelemetrySource*> watched_;
   std::vector<std::string> failed_;  // GPUs that could not be read, and why

@@ -36,13 +36,14 @@ class Measuring {
   Measuring(const EnergyOptions& options, OpenGpus gpus)
       : options_(options),
         gpus_(std::move(gpus)),
-        desk_(clock_, clients_,
-              std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
+        service_(
+            clock_, clients_,
+            std::max<Duration>(std::chrono::seconds(2), from_seconds(2 * options.interval_s))) {
     std::vector<GpuId> ids;
     for (const OpenGpu& gpu : gpus_.gpus) ids.push_back(gpu.source->capability().id);
-    desk_.here(ids);
+    service_.here(ids);
     failed_.resize(ids.size());
-    desk_.on_ended([this](const WindowEnergy& window) {
+    service_.on_ended([this](const WindowEnergy& window) {
       windows_.add(window);
       log(window);
     });
@@ -74,7 +75,7 @@ class Measuring {
   SystemClock clock_;
   OpenGpus gpus_;
   CommandRouter clients_;
-  EnergyService desk_;
+  EnergyService service_;
   std::unique_ptr<ControlServer> programs_;  // null: none can be heard
   std::optional<TextFile> log_file_;
   bool log_failed_ = false;
@@ -94,7 +95,7 @@ Result<void> Measuring::prepare() {
   for (const std::string& text : gpus_.notes) warn("derate: {}\n", text);
   if (!options_.log.empty()) {
     log_file_ = TRY(TextFile::create(options_.log));
-    TRY(log_file_->write(energy_log_heading(desk_.gpus()) + "\n"));
+    TRY(log_file_->write(energy_log_heading(service_.gpus()) + "\n"));
   }
   if (options_.command.empty()) return {};
   if (auto server = client_server(clock_); server.ok())
@@ -108,7 +109,8 @@ Result<void> Measuring::prepare() {
 void Measuring::log(const WindowEnergy& window) {
   if (!log_file_) return;
   const WallTime begin = clock_.wall_now() - (clock_.now() - window.begin);
-  const auto written = log_file_->write(energy_log_row(window, begin, desk_.gpus().size()) + "\n");
+  const auto written =
+      log_file_->write(energy_log_row(window, begin, service_.gpus().size()) + "\n");
   if (!written.ok() && !std::exchange(log_failed_, true))
     warn("derate: {}\n", written.error().message);
 }
@@ -123,7 +125,7 @@ void Measuring::read(bool exact) {
     TelemetrySource& source = *gpus_.gpus[i].source;
     const auto sample = source.read(plan);
     if (sample.ok()) {
-      desk_.take(source.capability().id.uuid, *sample);
+      service_.take(source.capability().id.uuid, *sample);
     } else {
       ++failed_[i].count;
       failed_[i].last = sample.error().message;
@@ -134,15 +136,15 @@ void Measuring::read(bool exact) {
 // Who begins or ends a window has the counter read for it at once.
 void Measuring::serve() {
   clients_.serve(*programs_);
-  if (!desk_.take_wanted().empty()) read(true);
-  desk_.settle();
+  if (!service_.take_wanted().empty()) read(true);
+  service_.settle();
   clients_.answer_late(*programs_);
 }
 
 void Measuring::begin() {
   read(true);
   const Instant now = clock_.now();
-  (void)desk_.windows().begin(EnergyService::kOwn, kTotal, now, *desk_.choose("")).ok();
+  (void)service_.windows().begin(EnergyService::kOwn, kTotal, now, *service_.choose("")).ok();
   next_ = now;
 }
 
@@ -150,22 +152,22 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
   const Duration interval = from_seconds(options_.interval_s);
   if (clock_.now() >= next_) next_ = std::max(next_ + interval, clock_.now());
   const Instant until = std::min(next_, at_the_latest);
-  std::vector<PollSource> ears{signal_source()};
-  if (programs_ != nullptr) ears.push_back({programs_->fd(), [this] { serve(); }});
-  const bool whole = listen_until(ears, clock_, until);
+  std::vector<PollSource> sources{signal_source()};
+  if (programs_ != nullptr) sources.push_back({programs_->fd(), [this] { serve(); }});
+  const bool whole = listen_until(sources, clock_, until);
   if (programs_ != nullptr) serve();  // ends that nothing has settled
   return whole;
 }
 
 void Measuring::end() {
   const Instant now = clock_.now();
-  const auto id = desk_.windows().end(EnergyService::kOwn, kTotal, now);
+  const auto id = service_.windows().end(EnergyService::kOwn, kTotal, now);
   if (!id.ok()) return;
   std::optional<WindowEnergy> total;
   do {
     read(true);
     const bool late = clock_.now() - now >= kEndPatience;
-    total = desk_.windows().take(
+    total = service_.windows().take(
         *id, late ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled);
     if (!total) clock_.sleep_until(clock_.now() + kEndPatience / 20);
   } while (!total);
@@ -174,7 +176,7 @@ void Measuring::end() {
 }
 
 EnergyAccount Measuring::account() const {
-  EnergyAccount out{options_.command, {}, total_, desk_.gpus(), windows_, {}};
+  EnergyAccount out{options_.command, {}, total_, service_.gpus(), windows_, {}};
   for (std::size_t i = 0; i < failed_.size(); ++i)
     if (failed_[i].count > 0)
       out.troubles.push_back(fmt::format("GPU {}: {} readings failed; the last: {}",

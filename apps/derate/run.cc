@@ -24,14 +24,14 @@ namespace {
 
 // Takes beats in until then; a signal or the command's end comes first.
 void listen(RunSession& session, Instant deadline) {
-  std::vector<PollSource> ears{signal_source()};
+  std::vector<PollSource> sources{signal_source()};
   if (BeatServer* const beats = session.beats.get(); beats != nullptr)
-    ears.push_back({beats->fd(), [&session, beats] {
-                      beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
-                        session.desk->hear(text, sender);
-                      });
-                    }});
-  listen_until(ears, session.clock, deadline);
+    sources.push_back({beats->fd(), [&session, beats] {
+                         beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
+                           session.tracker->hear(text, sender);
+                         });
+                       }});
+  listen_until(sources, session.clock, deadline);
 }
 
 // Signals that were sent to us go on to the command; those of the terminal it has got by itself.
@@ -101,7 +101,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
     log.error(started.message);
     return started.exit_code;
   }
-  session.desk->command(started.child->pid());
+  session.tracker->command(started.child->pid());
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {

@@ -99,7 +99,7 @@ void add_sinks(RunSession& session) {
   });
 }
 
-std::vector<WorkloadTracker::Gpu> desk_gpus(const RunSession& session) {
+std::vector<WorkloadTracker::Gpu> tracked_gpus(const RunSession& session) {
   std::vector<WorkloadTracker::Gpu> out;
   const auto delta = session.tuned ? std::nullopt : policy_delta(session.policy);
   for (const ManagedGpu& gpu : session.gpus())
@@ -139,11 +139,11 @@ void give_back(RunSession& session) {
 void listen_for_beats(RunSession& session) {
   WorkloadTracker::Options how;
   how.log = session.log;
-  session.desk.emplace(session.clock, how);
-  session.desk->list_every(from_seconds(session.fleet->settings().processes_every_s));
-  session.desk->rules(session.fleet->settings());
+  session.tracker.emplace(session.clock, how);
+  session.tracker->list_every(from_seconds(session.fleet->settings().processes_every_s));
+  session.tracker->rules(session.fleet->settings());
   // Nothing is governed yet, and who starts a command wants to know of a rule that cannot hold.
-  session.desk->await_users(std::chrono::seconds(1));
+  session.tracker->await_users(std::chrono::seconds(1));
   if (auto server = beat_server(session.clock); server.ok())
     session.beats = *std::move(server);
   else
@@ -188,20 +188,20 @@ void start_simulated_work(RunSession& session) {
 
 void publish(const RunSession& session, StateFile& state) {
   if (!state.due()) return;
-  Snapshot now{.beats = session.desk->beats()};
+  Snapshot now{.beats = session.tracker->beats()};
   for (const ManagedGpu& gpu : session.gpus())
     if (auto known = snapshot_of(gpu)) now.gpus.push_back(*std::move(known));
   state.publish(now);
 }
 
 Result<void> tick(RunSession& session, StateFile& state, bool everything) {
-  session.work = session.desk->update(desk_gpus(session));
+  session.work = session.tracker->update(tracked_gpus(session));
   session.fleet->set_work(session.work);
   session.fleet->tick(everything);
   TRY(std::move(session.recorded));
   tell_tuning(session);
   session.fleet->maintain();
-  session.desk->begin_listing(desk_gpus(session));
+  session.tracker->begin_listing(tracked_gpus(session));
   publish(session, state);
   return {};
 }

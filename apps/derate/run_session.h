@@ -41,7 +41,7 @@ struct RunSession {
   Result<void> recorded;
   std::optional<TextFile> report;
   std::unique_ptr<BeatServer> beats;  // null: none can be heard
-  std::optional<WorkloadTracker> desk;
+  std::optional<WorkloadTracker> tracker;
   std::vector<GpuWork> work;  // on each GPU, as last told
 
   std::span<const ManagedGpu> gpus() const { return fleet->gpus(); }

@@ -56,7 +56,7 @@ Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
           options.stores),
       fleet_(with_models(options.fleet, models_), settings, clock),
       commands_(clock, fleet_, operators_, log_),
-      work_(clock, logging_to(options, options.desk)),
+      work_(clock, logging_to(options, options.tracker)),
       energy_(clock, clients_, held_for(settings)),
       tune_(clock, clients_, energy_,
             {.file = options.tune_file,

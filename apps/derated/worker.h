@@ -30,7 +30,7 @@ struct WorkerOptions {
   std::string state_file;
   ModelFiles models = {};
   std::string tune_file = {};                    // of jobs that recur; empty: they are not kept
-  WorkloadTracker::Options desk = {};            // its log is the fleet's
+  WorkloadTracker::Options tracker = {};         // its log is the fleet's
   AttributionService::Options attribution = {};  // without a namer nothing is attributed
   std::vector<RecordSink> sinks = {};            // beside those of the services
   // Where databases are read and written; at_once where time is virtual.

@@ -26,7 +26,7 @@ Split any_split() {
 
 // However tenants come, go and are closed, nothing of the board is lost.
 RC_GTEST_PROP(EnergyAccounts, BoardIsUnallocatedAndOpenAndClosed, ()) {
-  EnergyAccounts book;
+  EnergyAccounts accounts;
   std::int64_t board = 0, handed_over = 0;
   Instant now{};
   const int ticks = *rc::gen::inRange(0, 50);
@@ -34,51 +34,51 @@ RC_GTEST_PROP(EnergyAccounts, BoardIsUnallocatedAndOpenAndClosed, ()) {
     const Split split = any_split();
     now += split.length;
     board += split.board_mj;
-    book.add(split, now);
+    accounts.add(split, now);
     if (!*rc::gen::weightedElement<bool>({{4, false}, {1, true}})) continue;
     const Instant before = now - std::chrono::seconds(*rc::gen::inRange(0, 5));
-    for (const auto& [key, account] : book.close_unseen(before)) {
+    for (const auto& [key, account] : accounts.close_unseen(before)) {
       RC_ASSERT(account.seen < before);
       handed_over += account.sums.total_mj();
     }
   }
-  std::int64_t sum = book.board().unallocated_mj + handed_over;
-  for (const auto& [key, account] : book.open()) {
+  std::int64_t sum = accounts.board().unallocated_mj + handed_over;
+  for (const auto& [key, account] : accounts.open()) {
     RC_ASSERT(account.sums.deviation_mj().value_or(0) <=
               account.sums.sigma_mj + account.sums.dynamic_mj);
     sum += account.sums.total_mj();
   }
-  RC_ASSERT(book.board().board_mj == board);
+  RC_ASSERT(accounts.board().board_mj == board);
   RC_ASSERT(sum == board);
-  RC_ASSERT(book.closed_mj() == handed_over);
+  RC_ASSERT(accounts.closed_mj() == handed_over);
 }
 
 TEST(EnergyAccounts, DeviationsOfATenantAddUp) {
-  EnergyAccounts book;
+  EnergyAccounts accounts;
   Split split{.length = std::chrono::seconds(1), .board_mj = 200};
   split.tenants = {{.key = "sure", .dynamic_mj = 100, .sigma_mj = 5},
                    {.key = "silent", .dynamic_mj = 100}};
-  book.add(split, Instant{});
-  book.add(split, Instant{});
-  EXPECT_EQ(book.open().at("sure").sums.deviation_mj(), 10);
-  EXPECT_EQ(book.open().at("silent").sums.deviation_mj(), std::nullopt);
+  accounts.add(split, Instant{});
+  accounts.add(split, Instant{});
+  EXPECT_EQ(accounts.open().at("sure").sums.deviation_mj(), 10);
+  EXPECT_EQ(accounts.open().at("silent").sums.deviation_mj(), std::nullopt);
   split.tenants[0].sigma_mj.reset();
-  book.add(split, Instant{});
-  EXPECT_EQ(book.open().at("sure").sums.deviation_mj(), 110);
+  accounts.add(split, Instant{});
+  EXPECT_EQ(accounts.open().at("sure").sums.deviation_mj(), 110);
 }
 
 TEST(EnergyAccounts, KeepsNoMoreOpenThanItMay) {
-  EnergyAccounts book;
+  EnergyAccounts accounts;
   Instant now{};
   for (std::size_t i = 0; i < EnergyAccounts::kMostOpen + 10; ++i) {
     Split split{.board_mj = 1};
     split.tenants = {{.key = std::to_string(i), .dynamic_mj = 1}};
-    book.add(split, now += Duration(1));
+    accounts.add(split, now += Duration(1));
   }
-  const auto closed = book.close_unseen(Instant{});
+  const auto closed = accounts.close_unseen(Instant{});
   EXPECT_EQ(closed.size(), 10u);
-  EXPECT_EQ(book.open().size(), EnergyAccounts::kMostOpen);
-  EXPECT_EQ(book.closed_mj(), 10);
+  EXPECT_EQ(accounts.open().size(), EnergyAccounts::kMostOpen);
+  EXPECT_EQ(accounts.closed_mj(), 10);
 }
 
 }  // namespace

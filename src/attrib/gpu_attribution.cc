@@ -114,12 +114,12 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   newest_->split = allocate_energy(newest_->sourced.tick, estimate, rules_.idle_rule);
   const bool by_power = newest_->sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
   if (newest_->split)
-    book_.add(*newest_->split, now.board.time, by_power);
+    accounts_.add(*newest_->split, now.board.time, by_power);
   else
-    book_.add_lost(newest_->sourced.tick.length);
-  (void)book_.close_unseen(now.board.time - kForgetAfter);
+    accounts_.add_lost(newest_->sourced.tick.length);
+  (void)accounts_.close_unseen(now.board.time - kForgetAfter);
   std::erase_if(labels_, [&](const auto& one) {
-    return !book_.open().contains(one.first) &&
+    return !accounts_.open().contains(one.first) &&
            std::find(keys.instances.begin(), keys.instances.end(), one.first) ==
                keys.instances.end() &&
            std::find(keys.processes.begin(), keys.processes.end(), one.first) ==
@@ -135,7 +135,7 @@ TenantLabels GpuAttribution::labels(const std::string& key) const {
 
 AttributionPicture GpuAttribution::picture() const {
   AttributionPicture out{.id = id_, .method = rules_.method, .idle_rule = rules_.idle_rule};
-  out.board = book_.board();
+  out.board = accounts_.board();
   out.ended_mj = out.board.board_mj - out.board.unallocated_mj;
   out.reason = !trouble_.empty() ? trouble_
                : newest_         ? newest_->sourced.reason()
@@ -144,7 +144,7 @@ AttributionPicture GpuAttribution::picture() const {
   const Split& split = *newest_->split;
   out.newest = {split.length, split.board_mj, split.unallocated_mj};
   for (const TenantEnergy& energy : split.tenants) {
-    out.tenants.push_back({energy, labels(energy.key), book_.open().at(energy.key).sums});
+    out.tenants.push_back({energy, labels(energy.key), accounts_.open().at(energy.key).sums});
     out.ended_mj -= out.tenants.back().sums.total_mj();
   }
   return out;

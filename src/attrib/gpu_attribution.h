@@ -81,7 +81,7 @@ class GpuAttribution {
 
   const GpuId& id() const { return id_; }
   const AttributionRules& rules() const { return rules_; }
-  const EnergyAccounts& book() const { return book_; }
+  const EnergyAccounts& accounts() const { return accounts_; }
   const std::string& trouble() const { return trouble_; }
   // Empty labels for a key that is not known.
   TenantLabels labels(const std::string& key) const;
@@ -94,7 +94,7 @@ class GpuAttribution {
   std::unique_ptr<SplitMethod> method_;
   TickSource source_;
   std::deque<std::pair<Instant, ClockSummary>> watched_;  // ascending by time
-  EnergyAccounts book_;
+  EnergyAccounts accounts_;
   std::map<std::string, TenantLabels> labels_;
   std::optional<Taken> newest_;
   std::string trouble_;

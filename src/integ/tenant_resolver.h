@@ -42,7 +42,7 @@ std::optional<bool> in_first_pid_namespace();
 // last list of each GPU only, so that no churn makes it grow.
 class TenantResolver {
  public:
-  // `clock` must outlive the book.
+  // `clock` must outlive it.
   TenantResolver(TenantReaders readers, const Clock& clock)
       : readers_(std::move(readers)), clock_(&clock) {}
 

@@ -100,12 +100,12 @@ std::string in_pod(const std::string& uid = kPodUid) {
   return "0::/kubepods/pod" + uid + "/" + kContainerId + "\n";
 }
 
-struct Book : testing::Test {
+struct TenantResolverTest : testing::Test {
   Machine machine;
-  TenantResolver book{machine.readers(), machine.clock};
+  TenantResolver resolver{machine.readers(), machine.clock};
 
   NamedTenant one(std::int64_t pid, std::string name = "") {
-    return book.name(gpu(), of({listed(pid, std::move(name))})).processes.at(0);
+    return resolver.name(gpu(), of({listed(pid, std::move(name))})).processes.at(0);
   }
 };
 
@@ -113,7 +113,7 @@ struct Book : testing::Test {
 // same for life and never used for another, and what is kept is of the last list.
 RC_GTEST_PROP(BookProp, AKeyIsOneTenantsForLife, ()) {
   Machine machine;
-  TenantResolver book(machine.readers(), machine.clock);
+  TenantResolver resolver(machine.readers(), machine.clock);
   std::map<std::string, std::uint64_t> owner;  // of a key, by start
   std::map<std::uint64_t, std::string> key;
   std::uint64_t born = 100;
@@ -126,9 +126,9 @@ RC_GTEST_PROP(BookProp, AKeyIsOneTenantsForLife, ()) {
         machine.processes[pid].start = ++born;
       list.push_back(listed(pid));
     }
-    const auto names = book.name(gpu(), of(list));
+    const auto names = resolver.name(gpu(), of(list));
     RC_ASSERT(names.processes.size() == list.size());
-    RC_ASSERT(book.size() == list.size());
+    RC_ASSERT(resolver.size() == list.size());
     for (std::size_t i = 0; i < list.size(); ++i) {
       const std::uint64_t start = machine.processes[list[i].pid].start;
       RC_ASSERT(owner.emplace(names.processes[i].key, start).first->second == start);
@@ -141,7 +141,7 @@ RC_GTEST_PROP(BookProp, AKeyIsOneTenantsForLife, ()) {
 // Keys on one GPU differ whatever is listed; nothing in a label breaks a document.
 RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
   Machine machine;
-  TenantResolver book(machine.readers(), machine.clock);
+  TenantResolver resolver(machine.readers(), machine.clock);
   std::vector<GpuProcess> list;
   for (const auto& [pid, name] : *rc::gen::container<std::vector<std::pair<int, std::string>>>(
            rc::gen::pair(rc::gen::inRange(-1, 5), rc::gen::arbitrary<std::string>()))) {
@@ -149,7 +149,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
     list.push_back(listed(pid, *rc::gen::arbitrary<bool>() ? name : ""));
   }
   std::set<std::string> keys;
-  for (const NamedTenant& tenant : book.name(gpu(), of(list)).processes) {
+  for (const NamedTenant& tenant : resolver.name(gpu(), of(list)).processes) {
     RC_ASSERT(keys.insert(tenant.key).second);
     for (const std::string* text : {&tenant.key, &tenant.labels.process})
       for (const char c : *text) RC_ASSERT((c >= 0x20 && c <= 0x7e));
@@ -157,7 +157,7 @@ RC_GTEST_PROP(BookProp, KeysDifferAndLabelsArePrintable, ()) {
   }
 }
 
-TEST_F(Book, AHundredThousandProcessesLeaveNothingBehind) {
+TEST_F(TenantResolverTest, AHundredThousandProcessesLeaveNothingBehind) {
   constexpr int kTicks = 1'000;
   constexpr int kEach = 100;
   std::vector<GpuProcess> list(kEach);
@@ -169,15 +169,15 @@ TEST_F(Book, AHundredThousandProcessesLeaveNothingBehind) {
       process.pid = pid++;
       machine.processes[process.pid].uid = static_cast<std::uint32_t>(pid);
     }
-    ASSERT_EQ(book.name(gpu(), of(list)).processes.size(), list.size());
-    most = std::max(most, book.size());
+    ASSERT_EQ(resolver.name(gpu(), of(list)).processes.size(), list.size());
+    most = std::max(most, resolver.size());
   }
   EXPECT_EQ(most, list.size());
-  book.name(gpu(), of({}));
-  EXPECT_EQ(book.size(), 0U);
+  resolver.name(gpu(), of({}));
+  EXPECT_EQ(resolver.size(), 0U);
 }
 
-TEST_F(Book, AProcessIsReadOnceAndAgainOnlyWhenItsPidIsAnothers) {
+TEST_F(TenantResolverTest, AProcessIsReadOnceAndAgainOnlyWhenItsPidIsAnothers) {
   machine.processes[7] = {};
   const NamedTenant first = one(7, "/usr/bin/python3 train.py --token=secret");
   EXPECT_EQ(first.key, "pid:100:7");
@@ -192,7 +192,7 @@ TEST_F(Book, AProcessIsReadOnceAndAgainOnlyWhenItsPidIsAnothers) {
   EXPECT_EQ(second.labels, (TenantLabels{7, "train", "4711", "", "", "", "", ""}));
 }
 
-TEST_F(Book, UsersAreAskedForOnce) {
+TEST_F(TenantResolverTest, UsersAreAskedForOnce) {
   for (const int pid : {1, 2, 3}) {
     machine.processes[pid] = {};
     one(pid);
@@ -200,35 +200,36 @@ TEST_F(Book, UsersAreAskedForOnce) {
   EXPECT_EQ(machine.names, 1);
 }
 
-TEST_F(Book, AProcessThatEndsWhileItIsListedStaysWhoItWas) {
+TEST_F(TenantResolverTest, AProcessThatEndsWhileItIsListedStaysWhoItWas) {
   machine.processes[7] = {};
   const NamedTenant before = one(7);
   machine.processes.clear();
   EXPECT_EQ(one(7), before);
 }
 
-TEST_F(Book, OneThatCannotBeReadIsItsListingAndNobodys) {
+TEST_F(TenantResolverTest, OneThatCannotBeReadIsItsListingAndNobodys) {
   machine.clock.step_wall(std::chrono::seconds(1000));
   const NamedTenant unknown = one(7);
   EXPECT_EQ(unknown.key, "pid:seen-1000:7");
   EXPECT_EQ(unknown.labels, (TenantLabels{7, "", "", "", "", "", "", ""}));
   EXPECT_EQ(one(7).key, unknown.key);
-  book.name(gpu(), of({}));
+  resolver.name(gpu(), of({}));
   EXPECT_EQ(one(7).key, "pid:seen-1001:7");  // the same second
 }
 
-TEST_F(Book, OfOneWhoseFilesAreClosedTheKeyAndTheNameAreKnown) {
+TEST_F(TenantResolverTest, OfOneWhoseFilesAreClosedTheKeyAndTheNameAreKnown) {
   machine.processes[7].readable = false;
   EXPECT_EQ(one(7), (NamedTenant{"pid:100:7", {7, "train", "", "", "", "", "", ""}}));
 }
 
-TEST_F(Book, ANameWithParenthesesDoesNotHideTheStart) {
+TEST_F(TenantResolverTest, ANameWithParenthesesDoesNotHideTheStart) {
   machine.processes[7].name = "a) R 1 1 (b";
   EXPECT_EQ(one(7), (NamedTenant{"pid:100:7", {7, "a) R 1 1 (b", "ada", "", "", "", "", ""}}));
 }
 
-TEST_F(Book, SimulatedProcessesHaveTheirNames) {
-  const auto names = book.name(gpu(), of({listed(0, "bert"), listed(0, "bert"), listed(0, "gpt")}));
+TEST_F(TenantResolverTest, SimulatedProcessesHaveTheirNames) {
+  const auto names =
+      resolver.name(gpu(), of({listed(0, "bert"), listed(0, "bert"), listed(0, "gpt")}));
   EXPECT_EQ(names.processes[0].key, "name:bert");
   EXPECT_EQ(names.processes[1].key, "name:bert#2");
   EXPECT_EQ(names.processes[2].key, "name:gpt");
@@ -236,7 +237,7 @@ TEST_F(Book, SimulatedProcessesHaveTheirNames) {
   EXPECT_FALSE(names.processes[0].labels.pid);
 }
 
-TEST_F(Book, TheJobIsOfTheControlGroupElseOfTheEnvironment) {
+TEST_F(TenantResolverTest, TheJobIsOfTheControlGroupElseOfTheEnvironment) {
   machine.processes[7].environment = std::string("A=1\0SLURM_JOB_ID=6\0", 19);
   EXPECT_EQ(one(7).labels.job, "6");
   machine.processes[8] = machine.processes[7];
@@ -245,48 +246,48 @@ TEST_F(Book, TheJobIsOfTheControlGroupElseOfTheEnvironment) {
 }
 
 // What it is said to be of comes last, and may come late.
-TEST_F(Book, WhereTheMachineTellsNoJobItsUserMay) {
+TEST_F(TenantResolverTest, WhereTheMachineTellsNoJobItsUserMay) {
   machine.processes[7].environment = std::string("SLURM_JOB_ID=6\0", 15);
   machine.processes[8] = {};
   const Tenancy both = of({listed(7), listed(8)});
-  EXPECT_EQ(book.name(gpu(), both).processes[1].labels.job, "");
-  const auto names = book.name(gpu(), both, {{7, "4"}, {8, "5\n"}});
+  EXPECT_EQ(resolver.name(gpu(), both).processes[1].labels.job, "");
+  const auto names = resolver.name(gpu(), both, {{7, "4"}, {8, "5\n"}});
   EXPECT_EQ(names.processes[0].labels.job, "6");
   EXPECT_EQ(names.processes[1].labels.job, "5?");
 }
 
-TEST_F(Book, ThePodIsTheOneOfItsUid) {
+TEST_F(TenantResolverTest, ThePodIsTheOneOfItsUid) {
   machine.processes[7].cgroup = in_pod();
   machine.pods[kPodUid] = {"lab", "right"};
-  book.know_pods({given("other")});
+  resolver.know_pods({given("other")});
   const NamedTenant tenant = one(7);
   EXPECT_EQ(tenant.labels.pod, "right");
   EXPECT_EQ(tenant.labels.name_space, "lab");
   EXPECT_EQ(tenant.labels.container, "cccccccccccc");
 }
 
-TEST_F(Book, WithoutItTheOnlyOneThatWasGivenTheGpu) {
+TEST_F(TenantResolverTest, WithoutItTheOnlyOneThatWasGivenTheGpu) {
   machine.processes[7].cgroup = in_pod();
   machine.processes[8] = {};  // on the machine itself
   machine.processes[9].readable = false;
   const auto pod = [&](std::int64_t pid) { return one(pid).labels.pod; };
   EXPECT_EQ(pod(7), "");
-  book.know_pods({given("a"), given("other", "GPU-else")});
+  resolver.know_pods({given("a"), given("other", "GPU-else")});
   EXPECT_EQ(pod(7), "a");  // it was known before the kubelet answered
   EXPECT_EQ(pod(8), "");
   EXPECT_EQ(pod(9), "a");
-  book.know_pods({given("a"), given("b")});
+  resolver.know_pods({given("a"), given("b")});
   EXPECT_EQ(pod(7), "");
-  book.know_pods({});
+  resolver.know_pods({});
   EXPECT_EQ(pod(7), "");
 }
 
-TEST_F(Book, AnInstanceHasWhatItsProcessesShare) {
+TEST_F(TenantResolverTest, AnInstanceHasWhatItsProcessesShare) {
   machine.processes[7].cgroup = machine.processes[8].cgroup = "0::/slurmstepd.scope/job_5\n";
   machine.processes[8].uid = 4711;
   machine.processes[9] = {};
-  const auto names = book.name(gpu(), of({listed(7, "", 1), listed(8, "", 1), listed(9, "", 2)},
-                                         {instance(1, "MIG-a"), instance(2, "MIG-b")}));
+  const auto names = resolver.name(gpu(), of({listed(7, "", 1), listed(8, "", 1), listed(9, "", 2)},
+                                             {instance(1, "MIG-a"), instance(2, "MIG-b")}));
   EXPECT_EQ(names.instances[0],
             (NamedTenant{"mig:MIG-a", {std::nullopt, "train", "", "", "", "", "5", "MIG-a"}}));
   EXPECT_EQ(names.instances[1],
@@ -294,51 +295,51 @@ TEST_F(Book, AnInstanceHasWhatItsProcessesShare) {
   EXPECT_EQ(names.processes[0].labels.instance, "MIG-a");
 }
 
-TEST_F(Book, APodOfTheSameNameElsewhereIsNotTheSame) {
+TEST_F(TenantResolverTest, APodOfTheSameNameElsewhereIsNotTheSame) {
   const std::string other = "1" + kPodUid.substr(1);
   machine.processes[7].cgroup = in_pod();
   machine.processes[8].cgroup = in_pod(other);
   machine.pods[kPodUid] = {"lab", "web"};
   machine.pods[other] = {"shop", "web"};
   const auto names =
-      book.name(gpu(), of({listed(7, "", 1), listed(8, "", 1)}, {instance(1, "MIG-a")}));
+      resolver.name(gpu(), of({listed(7, "", 1), listed(8, "", 1)}, {instance(1, "MIG-a")}));
   EXPECT_EQ(names.instances[0].labels.name_space, "");
   EXPECT_EQ(names.instances[0].labels.pod, "");
 }
 
-TEST_F(Book, AnEmptyInstanceIsThePodsThatItWasGivenTo) {
-  book.know_pods({given("a", "MIG-a")});
-  const auto names = book.name(gpu(), of({}, {instance(1, "MIG-a"), instance(2, "MIG-b")}));
+TEST_F(TenantResolverTest, AnEmptyInstanceIsThePodsThatItWasGivenTo) {
+  resolver.know_pods({given("a", "MIG-a")});
+  const auto names = resolver.name(gpu(), of({}, {instance(1, "MIG-a"), instance(2, "MIG-b")}));
   EXPECT_EQ(names.instances[0].labels.pod, "a");
   EXPECT_EQ(names.instances[1].labels.pod, "");
 }
 
-TEST_F(Book, AnInstanceWithoutUuidIsNewWhenItsIdIsListedAnewOrIsOfAnotherKind) {
+TEST_F(TenantResolverTest, AnInstanceWithoutUuidIsNewWhenItsIdIsListedAnewOrIsOfAnotherKind) {
   const auto key = [&](std::vector<GpuInstance> instances) {
-    return book.name(gpu(), of({}, std::move(instances))).instances.at(0).key;
+    return resolver.name(gpu(), of({}, std::move(instances))).instances.at(0).key;
   };
   const std::string first = key({instance(3, "")});
   EXPECT_EQ(first, "gi:3:1");
   EXPECT_EQ(key({instance(3, "")}), first);
   EXPECT_EQ(key({instance(3, "", "2g.35gb")}), "gi:3:2");
-  book.name(gpu(), of({}));
+  resolver.name(gpu(), of({}));
   EXPECT_EQ(key({instance(3, "", "2g.35gb")}), "gi:3:3");
 }
 
-TEST_F(Book, AGpuThatIsGoneIsForgotten) {
+TEST_F(TenantResolverTest, AGpuThatIsGoneIsForgotten) {
   machine.processes[7] = {};
   one(7);
-  EXPECT_EQ(book.size(), 1U);
-  book.forget(kGpuUuid);
-  EXPECT_EQ(book.size(), 0U);
+  EXPECT_EQ(resolver.size(), 1U);
+  resolver.forget(kGpuUuid);
+  EXPECT_EQ(resolver.size(), 0U);
 }
 
 // --- This machine --------------------------------------------------------------------------------
 
 TEST(MachineReaders, WeAreWhoWeAre) {
   FakeClock clock;
-  TenantResolver book(machine_readers(), clock);
-  const auto tenant = book.name(gpu(), of({listed(::getpid())})).processes.at(0);
+  TenantResolver resolver(machine_readers(), clock);
+  const auto tenant = resolver.name(gpu(), of({listed(::getpid())})).processes.at(0);
   EXPECT_TRUE(tenant.key.starts_with("pid:")) << tenant.key;
   EXPECT_FALSE(tenant.key.starts_with("pid:seen")) << tenant.key;
   EXPECT_EQ(tenant.labels.process, "integ_test");

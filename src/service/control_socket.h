@@ -1,4 +1,4 @@
-// The daemon's ears: unix sockets that take a line of JSON and answer with one. The kernel says who
+// The daemon's unix sockets, which take a line of JSON and answer with one. The kernel says who
 // calls.
 #pragma once
 

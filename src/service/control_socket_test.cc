@@ -432,9 +432,9 @@ TEST_F(EveryoneTest, PlacesAreSharedWhenAllAreTaken) {
 TEST_F(EveryoneTest, AWaitTakesInWhatComes) {
   const UniqueFd one = caller();
   say(one, "a\n");
-  const PollSource ears[] = {{server_->fd(), [&] { serve(); }}};
+  const PollSource sources[] = {{server_->fd(), [&] { serve(); }}};
   const Instant begin = clock_.now();
-  EXPECT_TRUE(listen_until(ears, clock_, begin + 30ms));
+  EXPECT_TRUE(listen_until(sources, clock_, begin + 30ms));
   EXPECT_GE(clock_.now() - begin, 30ms);
   EXPECT_EQ(hear(one), "1 a\n");
 }
@@ -443,9 +443,9 @@ TEST_F(EveryoneTest, AWaitTakesInWhatComes) {
 TEST_F(EveryoneTest, AnEarMayEndTheWait) {
   const UniqueFd one = caller();
   say(one, "a\n");
-  const PollSource ears[] = {{server_->fd(), [&] { serve(); }, true}};
-  EXPECT_FALSE(listen_until(ears, clock_, clock_.now() + 60s));
-  while (heard_.empty()) EXPECT_FALSE(listen_until(ears, clock_, clock_.now() + 60s));
+  const PollSource sources[] = {{server_->fd(), [&] { serve(); }, true}};
+  EXPECT_FALSE(listen_until(sources, clock_, clock_.now() + 60s));
+  while (heard_.empty()) EXPECT_FALSE(listen_until(sources, clock_, clock_.now() + 60s));
   EXPECT_EQ(hear(one), "1 a\n");
 }
 
@@ -458,8 +458,8 @@ TEST_F(EveryoneTest, WhoWaitsOrDoesNotReadWakesNobody) {
   say(one, "and more\n");
   say(slow, "much\n");
   int wakes = 0;
-  const PollSource ears[] = {{server_->fd(), [&] { ++wakes, serve(); }}};
-  EXPECT_TRUE(listen_until(ears, clock_, clock_.now() + 20ms));
+  const PollSource sources[] = {{server_->fd(), [&] { ++wakes, serve(); }}};
+  EXPECT_TRUE(listen_until(sources, clock_, clock_.now() + 20ms));
   EXPECT_EQ(wakes, 0);
 }
 

@@ -8,9 +8,9 @@
 
 namespace derate {
 
-bool listen_until(std::span<const PollSource> ears, Clock& clock, Instant deadline) {
+bool listen_until(std::span<const PollSource> sources, Clock& clock, Instant deadline) {
   std::vector<pollfd> files;
-  for (const PollSource& ear : ears) files.push_back({ear.fd, POLLIN, 0});
+  for (const PollSource& source : sources) files.push_back({source.fd, POLLIN, 0});
   for (int left = kMostWakes; left > 0; --left) {
     const Duration wait = deadline - clock.now();
     if (wait <= Duration::zero()) return true;
@@ -22,8 +22,8 @@ bool listen_until(std::span<const PollSource> ears, Clock& clock, Instant deadli
     bool ended = false;
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (files[i].revents == 0) continue;
-      ears[i].serve();
-      ended = ended || ears[i].ends_wait;
+      sources[i].serve();
+      ended = ended || sources[i].ends_wait;
     }
     if (ended) return false;
   }

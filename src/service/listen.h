@@ -18,8 +18,8 @@ struct PollSource {
 // How often each wait is ended before its time: who floods a socket has had his share then.
 inline constexpr int kMostWakes = 256;
 
-// Takes in what comes until `deadline`; false when a signal or an ear ended the wait early. A
-// signal that comes just before the wait does not end it: it wants an ear of its own.
-bool listen_until(std::span<const PollSource> ears, Clock& clock, Instant deadline);
+// Takes in what comes until `deadline`; false when a signal or a source ended the wait early. A
+// signal that comes just before the wait does not end it: it wants a source of its own.
+bool listen_until(std::span<const PollSource> sources, Clock& clock, Instant deadline);
 
 }  // namespace derate

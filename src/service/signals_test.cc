@@ -26,13 +26,13 @@ int in_a_process(int (*does)()) {
 TEST(Signals, ThatComeBeforeAWaitEndItAllTheSame) {
   EXPECT_EQ(in_a_process([] {
               watch_signals();
-              const PollSource ear = signal_source();
+              const PollSource source = signal_source();
               SystemClock clock;
               for (const int number : {SIGTERM, SIGCHLD, SIGHUP}) {
                 ::raise(number);
-                if (listen_until({&ear, 1}, clock, clock.now() + 60s)) return 1;
+                if (listen_until({&source, 1}, clock, clock.now() + 60s)) return 1;
                 // It has ended one wait, and ends no other.
-                if (!listen_until({&ear, 1}, clock, clock.now() + 10ms)) return 2;
+                if (!listen_until({&source, 1}, clock, clock.now() + 10ms)) return 2;
               }
               return stop_signal() == SIGTERM ? 0 : 3;
             }),
@@ -42,7 +42,7 @@ TEST(Signals, ThatComeBeforeAWaitEndItAllTheSame) {
 TEST(Signals, ThatComeInAWaitEndIt) {
   EXPECT_EQ(in_a_process([] {
               watch_signals();
-              const PollSource ear = signal_source();
+              const PollSource source = signal_source();
               SystemClock clock;
               const pid_t parent = ::getpid();
               if (::fork() == 0) {
@@ -51,7 +51,7 @@ TEST(Signals, ThatComeInAWaitEndIt) {
                 ::_exit(0);
               }
               while (stop_signal() == 0)
-                if (listen_until({&ear, 1}, clock, clock.now() + 60s)) return 1;
+                if (listen_until({&source, 1}, clock, clock.now() + 60s)) return 1;
               return 0;
             }),
             0);

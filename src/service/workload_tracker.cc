@@ -99,18 +99,18 @@ void WorkloadTracker::await_users(Duration patience) {
 // --- who speaks ----------------------------------------------------------------------------------
 
 void WorkloadTracker::hear(std::string_view text, const BeatServer::Sender& sender) {
-  if (!book_.admit(sender.uid, clock_.now())) return;
+  if (!registry_.admit(sender.uid, clock_.now())) return;
   auto message = parse_beat(text);
-  if (!message.ok()) return book_.note_malformed();
+  if (!message.ok()) return registry_.note_malformed();
   const std::int64_t pid = message->pid != 0 ? message->pid : sender.pid;
   const auto known = known_.find(pid);
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
                                  [&](const Heard& one) { return one.pid == pid; });
   if (known != known_.end() && !waits) {
     news_ = true;
-    return book_.hear(*message, {sender.uid, sender.pid}, known->second.facts, sender.time);
+    return registry_.hear(*message, {sender.uid, sender.pid}, known->second.facts, sender.time);
   }
-  if (waiting_.size() >= kMostWaiting) return book_.note_too_many();
+  if (waiting_.size() >= kMostWaiting) return registry_.note_too_many();
   waiting_.push_back({*std::move(message), sender, pid});
   ask_senders();
 }
@@ -145,7 +145,7 @@ void WorkloadTracker::collect_senders() {
     waiting_.pop_front();
     const auto of = facts.find(heard.pid);
     const auto known = of != facts.end() ? std::optional(of->second) : std::nullopt;
-    book_.hear(heard.message, {heard.sender.uid, heard.sender.pid}, known, heard.sender.time);
+    registry_.hear(heard.message, {heard.sender.uid, heard.sender.pid}, known, heard.sender.time);
     news_ = true;
   }
 }
@@ -310,10 +310,10 @@ void WorkloadTracker::settle_word(Known& known) {
                          {{"pid", known.facts.pid}});
 }
 
-// What was said is kept while the process is listed, whoever pushes it out of the book.
+// What was said is kept while the process is listed, whoever pushes it out of the registry.
 void WorkloadTracker::take_announcements() {
   for (auto& [pid, known] : known_) {
-    auto said = book_.announced(known.facts);
+    auto said = registry_.announced(known.facts);
     if (!said.job.empty()) known.said.job = std::move(said.job);
     if (!said.asked.empty()) known.said.asked = std::move(said.asked);
     settle_word(known);
@@ -382,7 +382,7 @@ const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   take_announcements();
   news_ = false;
   tenants_ = tenants(gpus);
-  work_ = book_.status(tenants_, rules_.rules, clock_.now());
+  work_ = registry_.status(tenants_, rules_.rules, clock_.now());
   return work_;
 }
 

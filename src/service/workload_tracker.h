@@ -30,7 +30,7 @@ namespace derate {
 class WorkloadTracker {
  public:
   struct Options {
-    // Asked beside this thread, which never waits for them; they may outlive the desk.
+    // Asked beside this thread, which never waits for them; they may outlive the tracker.
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     Log log = {};
@@ -78,7 +78,7 @@ class WorkloadTracker {
 
   // The batch job that a listed process is said to be of; empty: nobody said.
   std::string job_of(std::int64_t pid) const;
-  const BeatCounts& beats() const { return book_.counts(); }
+  const BeatCounts& beats() const { return registry_.counts(); }
 
  private:
   struct Listing {
@@ -140,7 +140,7 @@ class WorkloadTracker {
   std::optional<Instant> users_again_;
   Duration list_every_ = kListEvery;
   std::int64_t command_ = 0;
-  HeartbeatRegistry book_;
+  HeartbeatRegistry registry_;
   std::vector<Listing> listings_;
   std::map<std::int64_t, Known> known_;
   std::future<std::vector<NewlyListed>> listed_;    // processes that are new in the lists

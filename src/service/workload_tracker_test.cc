@@ -39,28 +39,28 @@ class LazySource final : public TelemetrySource {
 TEST(Sources, AreTheSameByOpeningAndNotByAddress) {
   FakeClock clock;
   LazySource source;
-  AttributionService desk(clock,
-                          {.name = [](const auto&...) { return TenantNames(); },
-                           .where = BackgroundWorker::Where::at_once},
-                          attribution_service_rules(Settings{}));
+  AttributionService service(clock,
+                             {.name = [](const auto&...) { return TenantNames(); },
+                              .where = BackgroundWorker::Where::at_once},
+                             attribution_service_rules(Settings{}));
   const AttributionService::Gpu first[] = {{&source, 1}}, second[] = {{&source, 2}};
   source.mute = true;
-  desk.step(first);
+  service.step(first);
   // What was begun of the first is gone with it.
   source.mute = source.splitting = false;
   clock.sleep_until(clock.now() + 2s);
-  desk.step(second);
+  service.step(second);
   EXPECT_EQ(source.answered, 1);
 }
 
 TEST(Sources, AListThatWasBegunOfAnotherIsNotWaitedFor) {
   FakeClock clock;
   LazySource source;
-  WorkloadTracker desk(clock, {.where = BackgroundWorker::Where::at_once});
+  WorkloadTracker tracker(clock, {.where = BackgroundWorker::Where::at_once});
   const WorkloadTracker::Gpu first[] = {{&source, 1}}, second[] = {{&source, 2}};
-  desk.begin_listing(first);
+  tracker.begin_listing(first);
   source.listing = false;  // the first has gone, and what was begun of it
-  (void)desk.update(second);
+  (void)tracker.update(second);
   EXPECT_EQ(source.polls, 0);
 }
 

@@ -69,7 +69,7 @@ RC_GTEST_PROP(TuneStore, ATrialIsAsItWasLastPut, ()) {
   row.marks.clear();
   const int puts = *rc::gen::inRange(1, 10);
   for (int i = 0; i < puts; ++i) {
-    // As a book does: a mark comes, or the last is renewed.
+    // As a registry does: a mark comes, or the last is renewed.
     if (!row.marks.empty() && *rc::gen::arbitrary<bool>())
       row.marks.back().metric += 1;
     else if (*rc::gen::arbitrary<bool>())

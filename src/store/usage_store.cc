@@ -226,7 +226,7 @@ Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
 }
 
 // What is done in one transaction of a writer.
-struct Books {
+struct Accounts {
   SQLite::Database& sqlite;
 
   std::int64_t number(const char* what) { return sqlite.execAndGet(what).getInt64(); }
@@ -386,12 +386,12 @@ Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {
 
 Result<void> UsageStore::add(const UsageRows& rows, WallTime now, Duration ran) {
   const auto done = file_->write([&](SQLite::Database& sqlite) {
-    Books books{sqlite};
+    Accounts accounts{sqlite};
     // What there is of the run before: from here on the file tells of this one.
-    if (begins_) books.add(books.lost_until(begins_->began, begins_->gpus));
+    if (begins_) accounts.add(accounts.lost_until(begins_->began, begins_->gpus));
     sqlite.exec(fmt::format("UPDATE run SET open = 1, until_unix_ms = {}, total_ms = total_ms + {}",
                             unix_ms(now), milliseconds(std::max(Duration{}, ran - counted_))));
-    books.add(rows);
+    accounts.add(rows);
   });
   if (!done.ok()) return done.error();
   begins_.reset();
@@ -405,7 +405,7 @@ Result<void> UsageStore::end() {
 }
 
 Result<void> UsageStore::tidy(Duration keep) {
-  return file_->write([&](SQLite::Database& sqlite) { Books{sqlite}.tidy(keep); });
+  return file_->write([&](SQLite::Database& sqlite) { Accounts{sqlite}.tidy(keep); });
 }
 
 Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,

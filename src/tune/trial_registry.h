@@ -98,7 +98,7 @@ class TrialRegistry {
  public:
   static constexpr int kMostTries = 20;  // of a recurrence; all of them are charged
   static constexpr std::size_t kMostJobs = 1000;
-  static constexpr std::size_t kMostJobsOfUser = 100;  // root may fill the book, nobody else
+  static constexpr std::size_t kMostJobsOfUser = 100;  // root may fill the registry, nobody else
   // Of a job: then the oldest runs are folded into its sums, but for what policies go by: the
   // cheapest run, and of each batch size and outcome the newest, or the first that explored.
   static constexpr std::size_t kMostTrials = 500;

@@ -29,24 +29,26 @@ JobSpec bert_job(const std::string& policy = "zeus") {
           .policy = policy};
 }
 
-TuneRows rows_of(const TrialRegistry& book) {
+TuneRows rows_of(const TrialRegistry& registry) {
   TuneRows out;
-  for (const auto& [name, job] : book.jobs()) {
+  for (const auto& [name, job] : registry.jobs()) {
     out.jobs.push_back(row_of(job));
-    for (const std::int64_t id : job.trials) out.trials.push_back(row_of(*book.find(id)));
+    for (const std::int64_t id : job.trials) out.trials.push_back(row_of(*registry.find(id)));
   }
   std::sort(out.trials.begin(), out.trials.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });
   return out;
 }
 
-class Book : public testing::Test {
+class TrialRegistryTest : public testing::Test {
  protected:
-  Book() { CHECK(book.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok()); }
+  TrialRegistryTest() {
+    CHECK(registry.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
+  }
 
   Result<const TrialEntry*> begin(std::optional<std::int64_t> retry_of = {},
                                   const std::string& gpu = "GPU-0") {
-    return book.begin({"bert", {gpu}, retry_of, "secret"}, kOwner, now, wall);
+    return registry.begin({"bert", {gpu}, retry_of, "secret"}, kOwner, now, wall);
   }
   std::int64_t begun(std::optional<std::int64_t> retry_of = {}) {
     const auto trial = begin(retry_of);
@@ -55,25 +57,25 @@ class Book : public testing::Test {
   }
   Result<const TrialEntry*> report(std::int64_t id, double epoch, std::optional<double> metric,
                                    double cost = 0) {
-    return book.report(id, own, {.epochs = epoch, .metric = metric}, {.cost = cost}, now);
+    return registry.report(id, own, {.epochs = epoch, .metric = metric}, {.cost = cost}, now);
   }
   Result<TrialEntry> end(std::int64_t id, TrialState outcome, double cost = 0) {
-    return book.end(id, own, outcome, {.cost = cost}, now, wall);
+    return registry.end(id, own, outcome, {.cost = cost}, now, wall);
   }
   std::string said(const Result<const TrialEntry*>& result) {
     return result.ok() ? "" : result.error().message;
   }
 
-  TrialRegistry book{kLease};
+  TrialRegistry registry{kLease};
   const TrialCaller own{kOwner, "secret"};
   Instant now{};
   WallTime wall{};
 };
 
-TEST_F(Book, ARunReachesItsTarget) {
+TEST_F(TrialRegistryTest, ARunReachesItsTarget) {
   const std::int64_t id = begun();
-  EXPECT_EQ(book.find(id)->trial.batch_size, 16);
-  EXPECT_TRUE(book.find(id)->trial.exploring);
+  EXPECT_EQ(registry.find(id)->trial.batch_size, 16);
+  EXPECT_TRUE(registry.find(id)->trial.exploring);
   EXPECT_FALSE((*report(id, 1, 0.4, 100))->verdict);
   EXPECT_FALSE((*report(id, 2, 0.3, 200))->verdict);
   const TrialEntry* last = *report(id, 3, 0.61, 300);
@@ -85,26 +87,26 @@ TEST_F(Book, ARunReachesItsTarget) {
   const TrialEntry ended = *end(id, TrialState::infeasible, 320);
   EXPECT_EQ(ended.trial.state, TrialState::reached);
   EXPECT_EQ(ended.trial.cost, 320);
-  EXPECT_FALSE(book.may_retry(ended));
+  EXPECT_FALSE(registry.may_retry(ended));
   EXPECT_EQ(said(begin(id)),
             "retry_of 1: its recurrence has reached the target, or another try of "
             "it runs");
 }
 
-TEST_F(Book, AMetricThatNeverComesIsATargetMissed) {
+TEST_F(TrialRegistryTest, AMetricThatNeverComesIsATargetMissed) {
   const std::int64_t id = begun();
   for (int epoch = 1; epoch < 5; ++epoch) EXPECT_FALSE((*report(id, epoch, {}))->verdict);
   EXPECT_EQ((*report(id, 5, {}))->verdict, TrialState::missed);
-  EXPECT_EQ(book.find(id)->verdict_why, "5 epochs are over without the target 0.6");
+  EXPECT_EQ(registry.find(id)->verdict_why, "5 epochs are over without the target 0.6");
   // Nobody comes to end it: it was decided all the same.
-  ASSERT_EQ(book.expire(now + kLease, wall).size(), 1u);
-  EXPECT_EQ(book.find(id)->trial.state, TrialState::missed);
+  ASSERT_EQ(registry.expire(now + kLease, wall).size(), 1u);
+  EXPECT_EQ(registry.find(id)->trial.state, TrialState::missed);
 }
 
-TEST_F(Book, WhatMakesNoSenseIsRefusedAndChangesNothing) {
+TEST_F(TrialRegistryTest, WhatMakesNoSenseIsRefusedAndChangesNothing) {
   const std::int64_t id = begun();
   ASSERT_TRUE(report(id, 2, 0.4, 10).ok());
-  const TuneRows before = rows_of(book);
+  const TuneRows before = rows_of(registry);
   EXPECT_EQ(said(report(id, 3, NAN, 99)), "metric nan: allowed is a finite number");
   EXPECT_EQ(said(report(id, 3, INFINITY, 99)), "metric inf: allowed is a finite number");
   EXPECT_EQ(said(report(id, 1, 0.5, 99)), "epoch 1: it was 2 before, and does not go back");
@@ -115,71 +117,71 @@ TEST_F(Book, WhatMakesNoSenseIsRefusedAndChangesNothing) {
             "outcome 'reached': trial 1 was not told so; allowed are missed, infeasible, lost");
   EXPECT_FALSE(end(id, TrialState::stopped).ok());
   EXPECT_FALSE(end(id, TrialState::running).ok());
-  EXPECT_EQ(rows_of(book), before);
+  EXPECT_EQ(rows_of(registry), before);
   EXPECT_TRUE(report(id, 2, 0.5, 20).ok());  // the same epoch, again
 }
 
-TEST_F(Book, ASilentClientIsGivenUpAndToldSo) {
+TEST_F(TrialRegistryTest, ASilentClientIsGivenUpAndToldSo) {
   const std::int64_t id = begun();
   now += kLease - 1ns;
-  EXPECT_TRUE(book.expire(now, wall).empty());
-  EXPECT_TRUE(book.renew(id, own, now).ok());
+  EXPECT_TRUE(registry.expire(now, wall).empty());
+  EXPECT_TRUE(registry.renew(id, own, now).ok());
   now += kLease - 1ns;
   EXPECT_EQ(said(report(id, 1, NAN)), "metric nan: allowed is a finite number");  // it lives
   now += kLease;
-  ASSERT_EQ(book.expire(now, wall).size(), 1u);
+  ASSERT_EQ(registry.expire(now, wall).size(), 1u);
   const char* gone =
       "trial 1 was given up: nothing was heard of it for 60 s; what it does now does "
       "not count";
   EXPECT_EQ(said(report(id, 1, 0.9)), gone);
-  EXPECT_EQ(said(book.renew(id, own, now)), gone);
+  EXPECT_EQ(said(registry.renew(id, own, now)), gone);
   EXPECT_EQ(end(id, TrialState::missed).error().message, gone);
-  EXPECT_EQ(book.find(id)->trial.state, TrialState::lost);
+  EXPECT_EQ(registry.find(id)->trial.state, TrialState::lost);
   const std::int64_t next = begun(id);
-  EXPECT_EQ(book.find(next)->trial.recurrence, 0);
-  EXPECT_EQ(book.tries_of(*book.find(next)), 2);
+  EXPECT_EQ(registry.find(next)->trial.recurrence, 0);
+  EXPECT_EQ(registry.tries_of(*registry.find(next)), 2);
 }
 
-TEST_F(Book, ATimeOfDayThatJumpsGivesNobodyUp) {
+TEST_F(TrialRegistryTest, ATimeOfDayThatJumpsGivesNobodyUp) {
   const std::int64_t id = begun();
   for (const Duration jump : {Duration(-20000h), Duration(40000h)}) {
     wall += jump;
-    EXPECT_TRUE(book.expire(now, wall).empty());
+    EXPECT_TRUE(registry.expire(now, wall).empty());
   }
   EXPECT_TRUE(report(id, 1, 0.1).ok());
 }
 
-TEST_F(Book, AnotherUserAndAWrongTokenAreRefused) {
+TEST_F(TrialRegistryTest, AnotherUserAndAWrongTokenAreRefused) {
   const std::int64_t id = begun();
-  const TuneRows before = rows_of(book);
-  EXPECT_EQ(said(book.report(id, {kOther, "secret"}, {.epochs = 1}, {}, now)),
+  const TuneRows before = rows_of(registry);
+  EXPECT_EQ(said(registry.report(id, {kOther, "secret"}, {.epochs = 1}, {}, now)),
             "trial 1 is user 1000's, not user 1001's");
-  EXPECT_EQ(said(book.renew(id, {kOwner, "guess"}, now)), "trial 1: the token is not its own");
-  EXPECT_EQ(said(book.renew(id, {0, "guess"}, now)), "trial 1: the token is not its own");
-  EXPECT_EQ(book.end(id, {kOther, "secret"}, TrialState::lost, {}, now, wall).error().code,
+  EXPECT_EQ(said(registry.renew(id, {kOwner, "guess"}, now)), "trial 1: the token is not its own");
+  EXPECT_EQ(said(registry.renew(id, {0, "guess"}, now)), "trial 1: the token is not its own");
+  EXPECT_EQ(registry.end(id, {kOther, "secret"}, TrialState::lost, {}, now, wall).error().code,
             Errc::no_permission);
-  EXPECT_EQ(said(book.begin({"bert", {"GPU-1"}, {}, "x"}, kOther, now, wall)),
+  EXPECT_EQ(said(registry.begin({"bert", {"GPU-1"}, {}, "x"}, kOther, now, wall)),
             "job 'bert' is user 1000's, not user 1001's");
-  EXPECT_EQ(book.remove("bert", kOther).error().code, Errc::no_permission);
-  EXPECT_EQ(book.create(bert_job(), kOther, TrialRegistry::Replace::yes, wall).error().code,
+  EXPECT_EQ(registry.remove("bert", kOther).error().code, Errc::no_permission);
+  EXPECT_EQ(registry.create(bert_job(), kOther, TrialRegistry::Replace::yes, wall).error().code,
             Errc::no_permission);
-  EXPECT_EQ(rows_of(book), before);
-  EXPECT_TRUE(book.renew(id, {0, "secret"}, now).ok());
+  EXPECT_EQ(rows_of(registry), before);
+  EXPECT_TRUE(registry.renew(id, {0, "secret"}, now).ok());
 }
 
-TEST_F(Book, AGpuHasOneTrial) {
+TEST_F(TrialRegistryTest, AGpuHasOneTrial) {
   begun();
-  EXPECT_EQ(said(book.begin({"bert", {"GPU-1", "GPU-0"}, {}, "x"}, kOwner, now, wall)),
+  EXPECT_EQ(said(registry.begin({"bert", {"GPU-1", "GPU-0"}, {}, "x"}, kOwner, now, wall)),
             "GPU-0 has trial 1 of job 'bert', of user 1000");
   EXPECT_TRUE(begin({}, "GPU-1").ok());
   now += kLease;
   EXPECT_TRUE(begin().ok());  // who is gone holds nothing
 }
 
-TEST_F(Book, AJobIsRegisteredAgain) {
+TEST_F(TrialRegistryTest, AJobIsRegisteredAgain) {
   using Created = TrialRegistry::Created;
   const auto create = [&](const JobSpec& spec, TrialRegistry::Replace replace) {
-    return book.create(spec, kOwner, replace, wall);
+    return registry.create(spec, kOwner, replace, wall);
   };
   EXPECT_EQ(*create(bert_job(), TrialRegistry::Replace::no), Created::unchanged);
   JobSpec other = bert_job();
@@ -197,30 +199,30 @@ TEST_F(Book, AJobIsRegisteredAgain) {
   EXPECT_EQ(create(other, TrialRegistry::Replace::yes).error().message, "job 'bert': trial 2 runs");
   ASSERT_TRUE(end(second, TrialState::lost).ok());
   EXPECT_EQ(*create(other, TrialRegistry::Replace::yes), Created::replaced);
-  EXPECT_TRUE(book.jobs().at("bert").trials.empty());
+  EXPECT_TRUE(registry.jobs().at("bert").trials.empty());
   EXPECT_EQ(begun(), 3);  // an id is never another's
-  EXPECT_EQ(book.job("brt").error().message, "there is no job 'brt'; there are bert");
+  EXPECT_EQ(registry.job("brt").error().message, "there is no job 'brt'; there are bert");
 }
 
-TEST_F(Book, AUserLeavesRoomForOthers) {
+TEST_F(TrialRegistryTest, AUserLeavesRoomForOthers) {
   JobSpec spec = bert_job();
   const auto create = [&](std::size_t i, std::uint32_t uid) {
     spec.name = fmt::format("job{}", i);
-    return book.create(spec, uid, TrialRegistry::Replace::no, wall);
+    return registry.create(spec, uid, TrialRegistry::Replace::no, wall);
   };
   for (std::size_t i = 0; i < TrialRegistry::kMostJobsOfUser; ++i)
     ASSERT_TRUE(create(i, kOther).ok());
   EXPECT_EQ(create(500, kOther).error().code, Errc::busy);
   EXPECT_TRUE(create(500, kOwner).ok());
-  for (std::size_t i = 1000; book.jobs().size() < TrialRegistry::kMostJobs; ++i)
+  for (std::size_t i = 1000; registry.jobs().size() < TrialRegistry::kMostJobs; ++i)
     ASSERT_TRUE(create(i, 0).ok());
   EXPECT_EQ(create(9999, 0).error().code, Errc::busy);
 }
 
 // A file that somebody has edited, or that an earlier version wrote, is no reason to end.
-TEST_F(Book, ATrialOfASizeThatTheJobDoesNotHaveIsLeftOut) {
+TEST_F(TrialRegistryTest, ATrialOfASizeThatTheJobDoesNotHaveIsLeftOut) {
   ASSERT_TRUE(end(begun(), TrialState::missed).ok());
-  TuneRows rows = rows_of(book);
+  TuneRows rows = rows_of(registry);
   rows.trials.at(0).batch_size = 7;
   TrialRegistry again{kLease};
   EXPECT_EQ(restore_book(again, rows, now),
@@ -229,7 +231,7 @@ TEST_F(Book, ATrialOfASizeThatTheJobDoesNotHaveIsLeftOut) {
   EXPECT_TRUE(again.begin({"bert", {"GPU-0"}, {}, "secret"}, kOwner, now, wall).ok());
 }
 
-TEST_F(Book, SizesThatDoNotFitAreNotOfferedAgain) {
+TEST_F(TrialRegistryTest, SizesThatDoNotFitAreNotOfferedAgain) {
   std::map<int, int> offered;
   std::optional<std::int64_t> of;
   while (true) {
@@ -248,7 +250,7 @@ TEST_F(Book, SizesThatDoNotFitAreNotOfferedAgain) {
   for (const auto& [size, times] : offered) EXPECT_EQ(times, 1) << size;
 }
 
-TEST_F(Book, ASizeThatRanIsBelievedOnceToBeInfeasible) {
+TEST_F(TrialRegistryTest, ASizeThatRanIsBelievedOnceToBeInfeasible) {
   const std::vector<Trial> once{
       {.id = 1, .batch_size = 16, .state = TrialState::reached, .epochs = 3},
       {.id = 2, .batch_size = 16, .state = TrialState::infeasible}};
@@ -260,25 +262,25 @@ TEST_F(Book, ASizeThatRanIsBelievedOnceToBeInfeasible) {
   EXPECT_FALSE(choose_size(job, twice).ok());
 }
 
-TEST_F(Book, AClientIsNotTriedForEver) {
+TEST_F(TrialRegistryTest, AClientIsNotTriedForEver) {
   std::optional<std::int64_t> of;
   for (int i = 0; i < TrialRegistry::kMostTries; ++i) {
     const std::int64_t id = begun(of);
-    EXPECT_EQ(book.find(id)->trial.recurrence, 0);
+    EXPECT_EQ(registry.find(id)->trial.recurrence, 0);
     ASSERT_TRUE(end(id, TrialState::missed).ok());
     of = id;
   }
-  EXPECT_FALSE(book.may_retry(*book.find(*of)));
+  EXPECT_FALSE(registry.may_retry(*registry.find(*of)));
   EXPECT_EQ(said(begin(of)), "job 'bert': 20 tries have not reached the target 0.6");
 }
 
-TEST_F(Book, WhatIsDearIsStopped) {
+TEST_F(TrialRegistryTest, WhatIsDearIsStopped) {
   const std::int64_t first = begun();
   ASSERT_TRUE(report(first, 1, 0.7, 100).ok());
   ASSERT_TRUE(end(first, TrialState::reached, 100).ok());
   const std::int64_t id = begun();
-  ASSERT_TRUE(book.find(id)->stop_cost);
-  const double bound = *book.find(id)->stop_cost;
+  ASSERT_TRUE(registry.find(id)->stop_cost);
+  const double bound = *registry.find(id)->stop_cost;
   EXPECT_EQ(bound, 200);
   EXPECT_FALSE((*report(id, 1, 0.1, 0.9 * bound))->verdict);
   EXPECT_EQ((*report(id, 2, 0.2, 1.1 * bound))->verdict, TrialState::stopped);
@@ -287,50 +289,52 @@ TEST_F(Book, WhatIsDearIsStopped) {
 
 // Shares of a cheapest run that cost nothing are no numbers: they would bound nothing, and no file
 // keeps them.
-TEST_F(Book, WhereRunsCostNothingEveryBoundIsANumber) {
-  ASSERT_TRUE(book.create(bert_job("tune"), kOwner, TrialRegistry::Replace::yes, wall).ok());
+TEST_F(TrialRegistryTest, WhereRunsCostNothingEveryBoundIsANumber) {
+  ASSERT_TRUE(registry.create(bert_job("tune"), kOwner, TrialRegistry::Replace::yes, wall).ok());
   for (int i = 0; i < 6; ++i) {
     const std::int64_t id = begun();
-    EXPECT_TRUE(std::isfinite(book.find(id)->stop_cost.value_or(0))) << i;
+    EXPECT_TRUE(std::isfinite(registry.find(id)->stop_cost.value_or(0))) << i;
     const TrialPaid nothing{.epoch_cost = 0.0, .default_epoch_cost = 0.0};
-    ASSERT_TRUE(book.report(id, own, {.epochs = 1, .metric = i == 1 ? 0.7 : 0}, nothing, now).ok());
+    ASSERT_TRUE(
+        registry.report(id, own, {.epochs = 1, .metric = i == 1 ? 0.7 : 0}, nothing, now).ok());
     ASSERT_TRUE(end(id, TrialState::missed).ok());
   }
 }
 
-TEST_F(Book, WithoutAJobNothingIsJudgedOrKept) {
-  const auto trial = book.begin({"", {"GPU-0"}, {}, "secret"}, kOther, now, wall);
+TEST_F(TrialRegistryTest, WithoutAJobNothingIsJudgedOrKept) {
+  const auto trial = registry.begin({"", {"GPU-0"}, {}, "secret"}, kOther, now, wall);
   const std::int64_t id = (*trial)->trial.id;
-  EXPECT_FALSE((*book.report(id, {kOther, "secret"}, {.epochs = 1e6}, {}, now))->verdict);
+  EXPECT_FALSE((*registry.report(id, {kOther, "secret"}, {.epochs = 1e6}, {}, now))->verdict);
   EXPECT_FALSE(begin().ok());  // the GPU is taken
-  EXPECT_TRUE(book.take_changes().trials.empty());
-  EXPECT_TRUE(book.end(id, {kOther, "secret"}, TrialState::reached, {}, now, wall).ok());
-  EXPECT_EQ(book.find(id), nullptr);
+  EXPECT_TRUE(registry.take_changes().trials.empty());
+  EXPECT_TRUE(registry.end(id, {kOther, "secret"}, TrialState::reached, {}, now, wall).ok());
+  EXPECT_EQ(registry.find(id), nullptr);
 }
 
-TEST_F(Book, WhatWouldBeRefusedIsToldBeforehand) {
+TEST_F(TrialRegistryTest, WhatWouldBeRefusedIsToldBeforehand) {
   const std::int64_t id = begun();
   ASSERT_TRUE(report(id, 2, 0.4, 10).ok());
-  const TrialEntry before = *book.find(id);
-  EXPECT_EQ(said(book.check(id, own, {.epochs = 1}, now)),
+  const TrialEntry before = *registry.find(id);
+  EXPECT_EQ(said(registry.check(id, own, {.epochs = 1}, now)),
             "epoch 1: it was 2 before, and does not go back");
-  EXPECT_TRUE(book.check(id, own, {.epochs = 3, .metric = 0.9}, now).ok());
-  EXPECT_EQ(*book.find(id), before);
+  EXPECT_TRUE(registry.check(id, own, {.epochs = 3, .metric = 0.9}, now).ok());
+  EXPECT_EQ(*registry.find(id), before);
 }
 
 // A curve of thousands of marks is kept as a few of them, the first and the last among them.
-TEST_F(Book, MarksOfATrialThatHasEndedAreFew) {
-  ASSERT_TRUE(book.create({.name = "long",
+TEST_F(TrialRegistryTest, MarksOfATrialThatHasEndedAreFew) {
+  ASSERT_TRUE(registry
+                  .create({.name = "long",
                            .batch_sizes = {8},
                            .default_size = 8,
                            .target = 1e9,
                            .max_epochs = 100'000},
                           kOwner, TrialRegistry::Replace::no, wall)
                   .ok());
-  const auto begun = book.begin({"long", {"GPU-1"}, {}, "secret"}, kOwner, now, wall);
+  const auto begun = registry.begin({"long", {"GPU-1"}, {}, "secret"}, kOwner, now, wall);
   const std::int64_t id = (*begun)->trial.id;
   for (int epoch = 1; epoch <= 1000; ++epoch) ASSERT_TRUE(report(id, epoch, epoch).ok());
-  EXPECT_EQ(book.find(id)->trial.marks.size(), 1000u);
+  EXPECT_EQ(registry.find(id)->trial.marks.size(), 1000u);
   const auto ended = *end(id, TrialState::missed);
   ASSERT_EQ(ended.trial.marks.size(), TrialRegistry::kMostMarksKept);
   EXPECT_EQ(ended.trial.marks.front(), (EpochMark{1, 1}));
@@ -346,14 +350,14 @@ double cost_of_run(int batch_size) { return batch_size == 32 ? 80 : batch_size =
 
 // Runs that reach their target, now and then with a try before that is lost or missed; the batch
 // sizes that they ran with.
-std::set<int> run_for_ever(TrialRegistry& book, int runs, JobSums& truth) {
+std::set<int> run_for_ever(TrialRegistry& registry, int runs, JobSums& truth) {
   const TrialCaller own{kOwner, "secret"};
   std::set<int> sizes;
   for (int run = 0; run < runs; ++run) {
     std::optional<std::int64_t> of;
     double paid = 0;
     while (true) {
-      const auto begun = book.begin({"bert", {"GPU-0"}, of, "secret"}, kOwner, {}, {});
+      const auto begun = registry.begin({"bert", {"GPU-0"}, of, "secret"}, kOwner, {}, {});
       CHECK(begun.ok());
       const std::int64_t id = (*begun)->trial.id;
       const int size = (*begun)->trial.batch_size;
@@ -364,11 +368,11 @@ std::set<int> run_for_ever(TrialRegistry& book, int runs, JobSums& truth) {
       const double cost = good ? cost_of_run(size) : 10;
       paid += cost;
       const TrialPaid all{.cost = cost, .epoch_cost = cost / 2, .default_epoch_cost = 50.0};
-      CHECK(book.report(id, own, {.epochs = 2, .metric = good ? 0.7 : 0.1}, all, {}).ok());
+      CHECK(registry.report(id, own, {.epochs = 2, .metric = good ? 0.7 : 0.1}, all, {}).ok());
       const auto fate = good           ? TrialState::reached
                         : run % 2 == 0 ? TrialState::lost
                                        : TrialState::missed;
-      CHECK(book.end(id, own, fate, all, {}, {}).ok());
+      CHECK(registry.end(id, own, fate, all, {}, {}).ok());
       if (good) {
         ++truth.reached, ++truth.recurrences;
         if (paid < truth.cheapest.value_or(INFINITY)) {
@@ -389,19 +393,19 @@ class ForEver : public testing::TestWithParam<const char*> {};
 // The oldest runs become sums: a trial is never refused for their number, what policies go by is
 // kept, and so is what people are told.
 TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
-  TrialRegistry book(kLease);
-  ASSERT_TRUE(book.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
+  TrialRegistry registry(kLease);
+  ASSERT_TRUE(registry.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
   JobSums truth;
-  std::set<int> ran = run_for_ever(book, 100, truth);
+  std::set<int> ran = run_for_ever(registry, 100, truth);
   const auto early =
-      choose_size(book.jobs().at("bert").spec, book.trials_of(book.jobs().at("bert")));
-  ran.merge(run_for_ever(book, 3000, truth));
-  const JobEntry& job = book.jobs().at("bert");
+      choose_size(registry.jobs().at("bert").spec, registry.trials_of(registry.jobs().at("bert")));
+  ran.merge(run_for_ever(registry, 3000, truth));
+  const JobEntry& job = registry.jobs().at("bert");
   EXPECT_EQ(job.sums, truth);
   EXPECT_LE(job.trials.size(), TrialRegistry::kMostTrials);
   EXPECT_GE(job.trials.size(), TrialRegistry::kMostTrials - 2 * TrialRegistry::kFoldedAtOnce);
   EXPECT_EQ(job.folded.trials + static_cast<std::int64_t>(job.trials.size()), truth.trials);
-  const std::vector<Trial> kept = book.trials_of(job);
+  const std::vector<Trial> kept = registry.trials_of(job);
   EXPECT_EQ(cheapest_run(kept), truth.cheapest);
   const auto choice = choose_size(job.spec, kept, job.folded.trials);
   EXPECT_FALSE(choice->exploring);
@@ -414,27 +418,27 @@ TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
   EXPECT_EQ(sizes, ran);
 }
 
-Result<void> keep_changes(TrialRegistry& book, TuneStore& store) {
-  return store.write(rows_of(book, book.take_changes()));
+Result<void> keep_changes(TrialRegistry& registry, TuneStore& store) {
+  return store.write(rows_of(registry, registry.take_changes()));
 }
 
-// What was folded stays so: in the file, too, which has no more trials than the book.
+// What was folded stays so: in the file, too, which has no more trials than the registry.
 TEST_P(ForEver, AFileKeepsTheSums) {
   const Folder folder;
-  TrialRegistry book(kLease), again(kLease);
-  ASSERT_TRUE(book.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
+  TrialRegistry registry(kLease), again(kLease);
+  ASSERT_TRUE(registry.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
   JobSums truth;
   {
     TuneStore store(folder.file("tune.db"));
     for (int i = 0; i < 4; ++i) {
-      run_for_ever(book, 200, truth);
-      ASSERT_TRUE(keep_changes(book, store).ok());
+      run_for_ever(registry, 200, truth);
+      ASSERT_TRUE(keep_changes(registry, store).ok());
     }
     const TuneRows rows = *store.load();
-    EXPECT_EQ(rows.trials.size(), book.jobs().at("bert").trials.size());
+    EXPECT_EQ(rows.trials.size(), registry.jobs().at("bert").trials.size());
     EXPECT_EQ(restore_book(again, rows, {}), std::vector<std::string>{});
   }
-  EXPECT_EQ(again.jobs(), book.jobs());
+  EXPECT_EQ(again.jobs(), registry.jobs());
   EXPECT_EQ(again.jobs().at("bert").sums, truth);
   run_for_ever(again, 1, truth);
   EXPECT_EQ(again.jobs().at("bert").sums, truth);
@@ -463,7 +467,7 @@ TEST(TrialRegistry, DrawsGoOnAmongFoldedTrials) {
 
 // --- properties ----------------------------------------------------------------------------------
 
-// A machine with GPUs, users and clients that do anything, over a book that is kept in a file.
+// A machine with GPUs, users and clients that do anything, over a registry that is kept in a file.
 class Street {
  public:
   Street() {
@@ -651,33 +655,34 @@ RC_GTEST_PROP(TrialRegistry, LosesAndCountsTwiceNothing, ()) {
 
 // Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
 RC_GTEST_PROP(TrialRegistry, ADeadClientNeverStallsPruning, ()) {
-  TrialRegistry book(kLease);
-  RC_ASSERT(book.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
+  TrialRegistry registry(kLease);
+  RC_ASSERT(registry.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
   Instant now{};
   int explored = 0;
   for (int i = 0; i < 200; ++i) {
-    const auto trial = book.begin({"bert", {}, {}, "t"}, kOwner, now, {});
+    const auto trial = registry.begin({"bert", {}, {}, "t"}, kOwner, now, {});
     if (!trial.ok()) return;  // none fits
     if (!(*trial)->trial.exploring) break;
     const std::int64_t id = (*trial)->trial.id;
     const auto fate = *rc::gen::element(TrialState::running, TrialState::lost, TrialState::missed,
                                         TrialState::infeasible, TrialState::reached);
     if (fate == TrialState::running) {  // its client dies, and others run beside it meanwhile
-      RC_ASSERT(!(*book.begin({"bert", {}, {}, "t"}, kOwner, now, {}))->trial.exploring);
+      RC_ASSERT(!(*registry.begin({"bert", {}, {}, "t"}, kOwner, now, {}))->trial.exploring);
       now += kLease;
       continue;
     }
     if (fate == TrialState::reached)
-      RC_ASSERT(book.report(id, {kOwner, "t"}, {.epochs = 1, .metric = 1}, {.cost = 1}, now).ok());
-    RC_ASSERT(book.end(id, {kOwner, "t"}, fate, {}, now, {}).ok());
+      RC_ASSERT(
+          registry.report(id, {kOwner, "t"}, {.epochs = 1, .metric = 1}, {.cost = 1}, now).ok());
+    RC_ASSERT(registry.end(id, {kOwner, "t"}, fate, {}, now, {}).ok());
     if (fate != TrialState::lost) ++explored;
   }
   RC_ASSERT(explored <= 6);
   // All dead: still somebody explores next, or pruning is over.
   now += kLease;
-  const JobEntry& job = book.jobs().at("bert");
-  (void)book.expire(now, {});
-  const auto choice = choose_size(job.spec, book.trials_of(job));
+  const JobEntry& job = registry.jobs().at("bert");
+  (void)registry.expire(now, {});
+  const auto choice = choose_size(job.spec, registry.trials_of(job));
   RC_ASSERT((!choice.ok() || choice->exploring || explored > 0));
 }
 

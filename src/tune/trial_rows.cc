@@ -119,7 +119,7 @@ TuneTrialRow row_of(const TrialEntry& trial) {
   return out;
 }
 
-std::vector<std::string> restore_book(TrialRegistry& book, const TuneRows& rows, Instant now) {
+std::vector<std::string> restore_book(TrialRegistry& registry, const TuneRows& rows, Instant now) {
   std::vector<std::string> told;
   std::map<std::string, JobEntry> jobs;
   for (const TuneJobRow& row : rows.jobs) {
@@ -137,28 +137,29 @@ std::vector<std::string> restore_book(TrialRegistry& book, const TuneRows& rows,
     else
       told.push_back(trial.error().message);
   }
-  for (std::string& more : book.restore(std::move(jobs), std::move(trials), rows.last_trial, now))
+  for (std::string& more :
+       registry.restore(std::move(jobs), std::move(trials), rows.last_trial, now))
     told.push_back(std::move(more));
   return told;
 }
 
-TuneChanges rows_of(const TrialRegistry& book, const BookChanges& changes) {
+TuneChanges rows_of(const TrialRegistry& registry, const BookChanges& changes) {
   TuneChanges out;
   out.removed.assign(changes.removed.begin(), changes.removed.end());
   for (const std::string& name : changes.jobs) {
     TuneChanges::Job& job = out.jobs.emplace_back();
-    job.row = row_of(book.jobs().at(name));
+    job.row = row_of(registry.jobs().at(name));
     if (const auto folded = changes.folded.find(name); folded != changes.folded.end())
       job.gone = folded->second;
   }
   for (const std::int64_t id : changes.trials)
-    if (const TrialEntry* trial = book.find(id)) out.trials.push_back(row_of(*trial));
+    if (const TrialEntry* trial = registry.find(id)) out.trials.push_back(row_of(*trial));
   return out;
 }
 
-BookChanges all_of(const TrialRegistry& book) {
+BookChanges all_of(const TrialRegistry& registry) {
   BookChanges out;
-  for (const auto& [name, job] : book.jobs()) {
+  for (const auto& [name, job] : registry.jobs()) {
     out.jobs.insert(name);
     out.trials.insert(job.trials.begin(), job.trials.end());
   }

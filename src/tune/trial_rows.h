@@ -1,4 +1,4 @@
-// The book of jobs and trials as rows of the file that keeps it, and back.
+// The registry of jobs and trials as rows of the file that keeps it, and back.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace derate {
 TuneJobRow row_of(const JobEntry& job);
 TuneTrialRow row_of(const TrialEntry& trial);
 
-// Everything that was kept into `book`; what cannot be read is left out, and told.
-std::vector<std::string> restore_book(TrialRegistry& book, const TuneRows& rows, Instant now);
+// Everything that was kept into `registry`; what cannot be read is left out, and told.
+std::vector<std::string> restore_book(TrialRegistry& registry, const TuneRows& rows, Instant now);
 
 // Rows of what has changed, as it is now.
-TuneChanges rows_of(const TrialRegistry& book, const BookChanges& changes);
+TuneChanges rows_of(const TrialRegistry& registry, const BookChanges& changes);
 // All there is, for a file that was begun anew.
-BookChanges all_of(const TrialRegistry& book);
+BookChanges all_of(const TrialRegistry& registry);
 
 }  // namespace derate

@@ -76,7 +76,7 @@ ChurnCounts run_churn(const Churn& churn) {
   Hotel hotel(churn);
   TickSource source;
   const auto method = make_online_split({.chip = "H200", .highest_clock = Megahertz(1980)});
-  EnergyAccounts book;
+  EnergyAccounts accounts;
   ChurnCounts out;
   for (Instant now{}; now < Instant{} + churn.length; now += 1s) {
     hotel.live(now);
@@ -84,15 +84,16 @@ ChurnCounts run_churn(const Churn& churn) {
     if (!sourced) continue;
     const PowerEstimate estimate = method->step(sourced->tick);
     if (const auto split = allocate_energy(sourced->tick, estimate, IdleRule::unallocated))
-      book.add(*split, now);
-    out.closed += book.close_unseen(now - churn.forget_after).size();
+      accounts.add(*split, now);
+    out.closed += accounts.close_unseen(now - churn.forget_after).size();
     if (++out.ticks % 3600 == 0) out.in_use.push_back(::mallinfo2().uordblks);
     out.tenants = std::max(out.tenants, sourced->tick.tenants.size());
-    out.open_accounts = std::max(out.open_accounts, book.open().size());
+    out.open_accounts = std::max(out.open_accounts, accounts.open().size());
   }
   out.processes = hotel.came();
-  out.unsettled_mj = book.board().board_mj - book.board().unallocated_mj - book.closed_mj();
-  for (const auto& [key, account] : book.open()) out.unsettled_mj -= account.sums.total_mj();
+  out.unsettled_mj =
+      accounts.board().board_mj - accounts.board().unallocated_mj - accounts.closed_mj();
+  for (const auto& [key, account] : accounts.open()) out.unsettled_mj -= account.sums.total_mj();
   return out;
 }
 

@@ -173,7 +173,7 @@ class House {
     options.attribution = attribution;
     options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
-    options.desk = desk;
+    options.tracker = tracker;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     while (round() && !worker->running()) {
     }
@@ -253,7 +253,7 @@ class House {
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none
-  WorkloadTracker::Options desk{.readers = readers(), .where = BackgroundWorker::Where::at_once};
+  WorkloadTracker::Options tracker{.readers = readers(), .where = BackgroundWorker::Where::at_once};
   std::unique_ptr<Worker> worker;
 
  private:

@@ -49,7 +49,7 @@ class Swamp {
 class StuckMachine : public testing::Test {
  protected:
   StuckMachine() {
-    house.desk.where = BackgroundWorker::Where::on_a_thread;
+    house.tracker.where = BackgroundWorker::Where::on_a_thread;
     person(17);
   }
   ~StuckMachine() override { swamp->drain(); }
@@ -61,14 +61,14 @@ class StuckMachine : public testing::Test {
       const auto at = people.find(pid);
       return at != people.end() ? std::optional(at->second) : std::nullopt;
     };
-    house.desk.readers = {};
-    house.desk.readers.facts = of;
-    house.desk.readers.start = [of](std::int64_t pid) {
+    house.tracker.readers = {};
+    house.tracker.readers.facts = of;
+    house.tracker.readers.start = [of](std::int64_t pid) {
       const auto facts = of(pid);
       return facts ? std::optional(facts->started) : std::nullopt;
     };
-    house.desk.readers.ancestors = [](const auto&) { return std::vector<std::int64_t>(); };
-    house.desk.readers.asked = [](std::int64_t) { return ""; };
+    house.tracker.readers.ancestors = [](const auto&) { return std::vector<std::int64_t>(); };
+    house.tracker.readers.asked = [](std::int64_t) { return ""; };
   }
 
   Settings settings() {
@@ -97,7 +97,7 @@ class StuckMachine : public testing::Test {
 };
 
 TEST_F(StuckMachine, ProcThatNeverAnswersHoldsNoRoundUp) {
-  house.desk.readers.facts = [swamp = swamp](std::int64_t) {
+  house.tracker.readers.facts = [swamp = swamp](std::int64_t) {
     swamp->stay();
     return std::optional<ProcessFacts>();
   };
@@ -115,7 +115,7 @@ TEST_F(StuckMachine, ProcThatNeverAnswersHoldsNoRoundUp) {
 }
 
 TEST_F(StuckMachine, BeatsThatWaitAreNoMoreThanSoMany) {
-  house.desk.readers.facts = [swamp = swamp](std::int64_t) {
+  house.tracker.readers.facts = [swamp = swamp](std::int64_t) {
     swamp->stay();
     return std::optional<ProcessFacts>();
   };
@@ -128,7 +128,7 @@ TEST_F(StuckMachine, BeatsThatWaitAreNoMoreThanSoMany) {
 }
 
 TEST_F(StuckMachine, AUsersDatabaseThatIsAwayHoldsNeitherStartNorReloadUp) {
-  house.desk.readers.user = [swamp = swamp](const std::string&) {
+  house.tracker.readers.user = [swamp = swamp](const std::string&) {
     swamp->stay();
     return Result<std::optional<std::uint32_t>>(std::optional<std::uint32_t>(1000));
   };
@@ -147,7 +147,7 @@ TEST_F(StuckMachine, AUsersDatabaseThatIsAwayHoldsNeitherStartNorReloadUp) {
 }
 
 TEST_F(StuckMachine, AUserWhoIsNotKnownYetComesLater) {
-  house.desk.readers.user = [swamp = swamp](const std::string& name) {
+  house.tracker.readers.user = [swamp = swamp](const std::string& name) {
     if (name == "ann") swamp->stay();
     return Result<std::optional<std::uint32_t>>(name == "ann" ? std::optional<std::uint32_t>(2000)
                                                               : std::nullopt);
@@ -166,7 +166,7 @@ TEST_F(StuckMachine, AUserWhoIsNotKnownYetComesLater) {
 
 TEST_F(StuckMachine, AnEnvironmentThatHangsIsGivenUpAndTheOthersAreHeard) {
   person(18);
-  house.desk.readers.asked = [swamp = swamp](std::int64_t pid) -> std::string {
+  house.tracker.readers.asked = [swamp = swamp](std::int64_t pid) -> std::string {
     if (pid == 17) swamp->stay();
     return "0.04";
   };
@@ -179,9 +179,10 @@ TEST_F(StuckMachine, AnEnvironmentThatHangsIsGivenUpAndTheOthersAreHeard) {
 }
 
 TEST_F(StuckMachine, AUserWhoCannotBeLookedUpIsTriedAgain) {
-  house.desk.where = BackgroundWorker::Where::at_once;
+  house.tracker.where = BackgroundWorker::Where::at_once;
   int asked = 0;
-  house.desk.readers.user = [&asked](const std::string&) -> Result<std::optional<std::uint32_t>> {
+  house.tracker.readers.user =
+      [&asked](const std::string&) -> Result<std::optional<std::uint32_t>> {
     if (++asked == 1) return Error{Errc::io, "user 'ann' cannot be looked up: no answer"};
     return std::optional<std::uint32_t>(1000);
   };
@@ -201,8 +202,8 @@ TEST_F(StuckMachine, AUserWhoCannotBeLookedUpIsTriedAgain) {
 TEST(WorkDeskBeats, CostNoEnvironment) {
   House house(1);
   int environments = 0, ancestors = 0;
-  house.desk.readers.asked = [&](std::int64_t) { return ++environments, std::string(); };
-  house.desk.readers.ancestors = [&](const ProcessFacts&) {
+  house.tracker.readers.asked = [&](std::int64_t) { return ++environments, std::string(); };
+  house.tracker.readers.ancestors = [&](const ProcessFacts&) {
     return ++ancestors, std::vector<std::int64_t>();
   };
   house.person(0, 17, 1000);

@@ -1,5 +1,5 @@
 // Any bytes as heartbeats, a datagram a line: taken or refused, never a crash, and never more kept
-// than the book allows.
+// than the registry allows.
 #include <cstdint>
 #include <string_view>
 
@@ -11,7 +11,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace derate;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  HeartbeatRegistry book;
+  HeartbeatRegistry registry;
   std::vector<GpuTenants> gpus(2);
   gpus[1].id.index = 1;
   ProcessFacts process;
@@ -31,9 +31,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto back = parse_beat(format_beat(*message));
     CHECK(back.ok() && *back == *message);
     const auto uid = static_cast<std::uint32_t>(line.size() % 3);
-    book.hear(*message, {uid, 7}, process, now);
-    CHECK(book.speakers() <= HeartbeatRegistry::kMostSpeakers);
-    for (const GpuWork& work : book.status(gpus, rules, now))
+    registry.hear(*message, {uid, 7}, process, now);
+    CHECK(registry.speakers() <= HeartbeatRegistry::kMostSpeakers);
+    for (const GpuWork& work : registry.status(gpus, rules, now))
       CHECK(!work.status.max_loss || *work.status.max_loss <= rules.max_delta);
   }
   return 0;

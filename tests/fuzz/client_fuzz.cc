@@ -19,15 +19,15 @@ void check_answer(const std::string& text) {
 }
 
 // A tick of both GPUs; the second has no counter.
-void tick(EnergyService& desk, FakeClock& clock, Duration step) {
+void tick(EnergyService& service, FakeClock& clock, Duration step) {
   clock.advance(step);
   Sample sample;
   sample.time = clock.now();
   sample.power_usage = Watts(100);
-  desk.take("GPU-b", sample);
+  service.take("GPU-b", sample);
   sample.energy = Joules(100 * seconds(sample.time.time_since_epoch()));
-  desk.take("GPU-a", sample);
-  desk.settle();
+  service.take("GPU-a", sample);
+  service.settle();
 }
 
 }  // namespace
@@ -36,8 +36,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   FakeClock clock;
   CommandRouter clients;
-  EnergyService desk(clock, clients);
-  desk.here({{0, "GPU-a", "", "A"}, {1, "GPU-b", "", "B"}});
+  EnergyService service(clock, clients);
+  service.here({{0, "GPU-a", "", "A"}, {1, "GPU-b", "", "B"}});
   std::uint64_t connection = 0;
   std::size_t waiting = 0;
   for (const std::string_view line : split(text, '\n')) {
@@ -47,17 +47,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       check_answer(*answer);
     else
       ++waiting;
-    tick(desk, clock, std::chrono::milliseconds(line.size() * 20));
+    tick(service, clock, std::chrono::milliseconds(line.size() * 20));
     for (const auto& [to, late] : clients.take_late()) {
       check_answer(late);
       --waiting;
     }
-    CHECK(desk.windows().size() <= 2 * EnergyWindows::kMostWindows);
+    CHECK(service.windows().size() <= 2 * EnergyWindows::kMostWindows);
   }
   // Who waits is answered in the end.
-  tick(desk, clock, EnergyService::kPatience);
+  tick(service, clock, EnergyService::kPatience);
   CHECK(clients.take_late().size() == waiting);
   for (const std::uint64_t gone : {1, 2}) clients.closed({7, 1000, gone});
-  CHECK(desk.windows().size() == 0);
+  CHECK(service.windows().size() == 0);
   return 0;
 }

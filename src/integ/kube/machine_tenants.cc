@@ -13,12 +13,12 @@ constexpr Duration kPodsEvery = std::chrono::seconds(10);
 
 struct Namer {
   SystemClock clock;
-  TenantResolver book{machine_readers(), clock};
+  TenantResolver resolver{machine_readers(), clock};
   std::optional<PodWatch> pods;
 
   TenantNames name(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
-    if (pods) book.know_pods(pods->devices());
-    return book.name(gpu, tenancy, jobs);
+    if (pods) resolver.know_pods(pods->devices());
+    return resolver.name(gpu, tenancy, jobs);
   }
 };
 
