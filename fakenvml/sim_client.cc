@@ -16,7 +16,7 @@
 namespace derate::fakenvml {
 namespace {
 
-// The secure form: a program with more rights than its user does not go where he points.
+// The secure form: a program with more rights than its user does not go where they point.
 std::string variable(const char* name) {
   const char* value = ::secure_getenv(name);
   return value != nullptr ? value : "";

@@ -127,7 +127,7 @@ Result<std::vector<StageResult>> only(const Plan& plan, std::vector<StageResult>
   return stages;
 }
 
-// On a real GPU nothing is set: whoever names a policy that sets says that he knows.
+// On a real GPU nothing is set: whoever names a policy that sets has to say --dry-run.
 Result<void> check_dry_run(const LabRunOptions& options, const Experiment& experiment) {
   if (options.dry_run && experiment.place != "real")
     return Error{Errc::invalid_argument,

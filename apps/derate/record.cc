@@ -46,8 +46,8 @@ Result<Recorded> record(TelemetrySource& source, Clock& clock, TraceWriter& writ
   const Instant begin = clock.now();
   const Instant end = options.seconds > 0 ? begin + from_seconds(options.seconds) : Instant::max();
   const Duration interval = from_seconds(options.interval_s);
-  // The dear fields keep their own pace: energy and processes at 1 Hz, activity as often as it is
-  // renewed.
+  // The expensive fields keep their own pace: energy and processes at 1 Hz, activity as often as it
+  // is renewed.
   Instant next_second = begin, next_activity = begin;
   Progress progress("recorded");
   for (Instant next = begin; next < end && stop_signal() == 0; next += interval) {

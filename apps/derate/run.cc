@@ -67,7 +67,7 @@ Result<int> govern_until_end(RunSession& session, Child& child, StateFile& state
     }
     if (const auto code = child.poll()) return *code;
     TRY(beat(link));
-    TRY(tick(session, state, false));
+    TRY(tick(session, state, ReadDepth::due));
   }
 }
 
@@ -91,7 +91,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   listen_for_beats(session);
   watch_signals();
   const Instant begin = session.clock.now();
-  TRY(tick(session, state, true));
+  TRY(tick(session, state, ReadDepth::all));
   start_simulated_work(session);
   ChildOptions how{.as = as};
   if (session.beats != nullptr)
@@ -110,7 +110,8 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   }
   const auto promised = session.work;  // while it was there
   // From here on nothing costs the command its exit code.
-  if (const auto last = tick(session, state, true); !last.ok()) log.warning(last.error().message);
+  if (const auto last = tick(session, state, ReadDepth::all); !last.ok())
+    log.warning(last.error().message);
   session.work = promised;
   const Duration time = session.clock.now() - begin;
   give_back(session);

@@ -194,10 +194,10 @@ void publish(const RunSession& session, StateFile& state) {
   state.publish(now);
 }
 
-Result<void> tick(RunSession& session, StateFile& state, bool everything) {
+Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   session.work = session.tracker->update(tracked_gpus(session));
   session.fleet->set_work(session.work);
-  session.fleet->tick(everything);
+  session.fleet->tick(depth);
   TRY(std::move(session.recorded));
   tell_tuning(session);
   session.fleet->maintain();

@@ -57,7 +57,7 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
 void listen_for_beats(RunSession& session);
 void start_simulated_work(RunSession& session);
 // One round. Errors: the records could not be written.
-Result<void> tick(RunSession& session, StateFile& state, bool everything);
+Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth);
 // For `derate status`, each second: a state that is older is nobody's.
 void publish(const RunSession& session, StateFile& state);
 // Gives everything back, once; what could not be is logged.

@@ -24,8 +24,8 @@ Result<void> check_way(const std::string& path);
 // is wrong with it and, where it can be mended, how.
 Result<void> make_own_folder(const std::string& path, mode_t closed);
 
-// A datagram that is sent to `path` reaches a trusted user: the socket is his, the folder that it
-// lies in too, and check_way() holds. The kernel does not tell who reads a datagram socket. A
+// A datagram that is sent to `path` reaches a trusted user: the socket is theirs, the folder that
+// it lies in too, and check_way() holds. The kernel does not tell who reads a datagram socket. A
 // socket that is not there passes. Errors: no_permission.
 Result<void> check_socket_file(const std::string& path);
 

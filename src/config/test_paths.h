@@ -17,7 +17,7 @@
 
 namespace derate {
 
-// A folder for temporary files as /tmp is one, and a user who has no folder of his own.
+// A folder for temporary files as /tmp is one, and a user who has no folder of their own.
 class PathsTest : public testing::Test {
  protected:
   static constexpr uid_t kAttacker = 65533, kVictim = kNobody;

@@ -64,8 +64,8 @@ struct Sample {
   bool operator==(const Sample&) const = default;
 };
 
-// What to read: the dear fields (an energy read costs 3 ms, GPM 1.5 ms, a list of processes up to
-// 38 us and more with their number on an H200) only when due.
+// What to read: the expensive fields (an energy read costs 3 ms, GPM 1.5 ms, a list of processes up
+// to 38 us and more with their number on an H200) only when due.
 struct ReadPlan {
   bool energy = true;
   bool activity = true;

@@ -30,10 +30,10 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
 
 // The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
 // a little early is on time: loop and schedule often have the same period.
-bool Governor::due(GpuControlState& state, bool everything) const {
+bool Governor::due(GpuControlState& state, ReadDepth depth) const {
   const Duration tick = state.gpu.tick;
   const Instant now = clock_.now(), about = now + tick / 10;
-  if (state.next && about < *state.next) return everything;
+  if (state.next && about < *state.next) return depth == ReadDepth::all;
   if (tick == Duration::zero())
     state.next = now;
   else if (!state.next)
@@ -88,8 +88,8 @@ Estimate Governor::estimate(GpuControlState& state, const Reading& reading) cons
   return out;
 }
 
-void Governor::read(GpuControlState& state, std::size_t at, bool everything) {
-  Reading reading = state.sampler.sample(everything);
+void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
+  Reading reading = state.sampler.sample(depth);
   Record record;
   record.time = clock_.now();
   record.gpu = static_cast<int>(at);
@@ -110,14 +110,14 @@ void Governor::decide(GpuControlState& state, Record& record, Fraction node_busy
   record.actuation = state.actuator.apply(record.clamped.decision, record.estimate);
 }
 
-std::span<const Record> Governor::tick(bool everything) {
+std::span<const Record> Governor::tick(ReadDepth depth) {
   records_.clear();
   std::vector<bool> now(gpus_.size());
   // All GPUs begin to read before the first is waited for: they answer side by side.
   for (std::size_t i = 0; i < gpus_.size(); ++i)
-    if ((now[i] = due(*gpus_[i], everything))) gpus_[i]->sampler.start(everything);
+    if ((now[i] = due(*gpus_[i], depth))) gpus_[i]->sampler.start(depth);
   for (std::size_t i = 0; i < gpus_.size(); ++i)
-    if (now[i]) read(*gpus_[i], i, everything);
+    if (now[i]) read(*gpus_[i], i, depth);
   Fraction busy{0};
   for (const auto& state : gpus_)
     if (!state->gpu.observed) busy += state->busy;

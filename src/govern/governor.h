@@ -40,9 +40,9 @@ class Governor {
   // Sources, controls and the clock outlive the governor.
   Governor(std::vector<GovernedGpu> gpus, Clock& clock, const GovernorOptions& options = {});
 
-  // One tick of every GPU that is due; one record each, valid until the next tick. `everything`
-  // ticks all of them and reads the dear sensors too.
-  std::span<const Record> tick(bool everything = false);
+  // One tick of every GPU that is due; one record each, valid until the next tick.
+  // `ReadDepth::all` ticks all of them and reads the expensive fields too.
+  std::span<const Record> tick(ReadDepth depth = ReadDepth::due);
   // A tick of the GPU at `at` soon reads its energy counter, if that can have moved.
   void read_counter_next(std::size_t at);
   // When the next GPU is due.
@@ -84,9 +84,9 @@ class Governor {
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
-  bool due(GpuControlState& state, bool everything) const;
+  bool due(GpuControlState& state, ReadDepth depth) const;
   Estimate estimate(GpuControlState& state, const Reading& reading) const;
-  void read(GpuControlState& state, std::size_t at, bool everything);
+  void read(GpuControlState& state, std::size_t at, ReadDepth depth);
   void decide(GpuControlState& state, Record& record, Fraction node_busy);
 
   Clock& clock_;

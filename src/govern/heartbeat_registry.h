@@ -1,5 +1,5 @@
-// Who said what of which work: beats are believed where their sender may speak, forgotten when he
-// falls silent, and become what the governor is told of each GPU. Values in, values out.
+// Beats of applications, by GPU: a beat counts where its sender may speak for the process, expires
+// when the sender falls silent, and becomes the work status that the governor uses. No I/O.
 #pragma once
 
 #include <cstdint>

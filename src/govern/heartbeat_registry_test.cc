@@ -40,7 +40,7 @@ struct Heartbeats {
   void say(const ProcessFacts& who, const char* text) {
     registry.hear(*parse_beat(text), {who.uid.value_or(0), who.pid}, who, now);
   }
-  // One whose process is gone when he is heard.
+  // One whose process is gone when its beat is heard.
   void say_and_go(std::uint32_t uid, std::int64_t pid, const char* text) {
     registry.hear(*parse_beat(text), {uid, pid}, {}, now);
   }
@@ -61,7 +61,7 @@ TEST(HeartbeatRegistry, WhatAnEnvironmentSaysIsAnnouncedByItsOwnUser) {
   ProcessFacts later = process(17);  // the number, given out again
   later.started = 6;
   EXPECT_EQ(beats.registry.announced(later), Announced{});
-  // Bob, of his own process and of Ann's.
+  // Bob's beats, of their own process and of Ann's.
   beats.registry.hear(*parse_beat("delta=0.5 pid=17"), {kBob, 99}, process(17), beats.now);
   beats.say(process(99, kBob), "delta=0.4");
   EXPECT_EQ(beats.registry.announced(process(17)).asked, "0.02");
@@ -124,7 +124,7 @@ TEST(HeartbeatRegistry, AForeignUserIsNotBelieved) {
   beats.say(process(99, kBob), "done=5 max_loss=0.01");
   beats.say(process(99, kBob), "done=5 gpu=0 max_loss=0.01");
   beats.say(process(17, kBob), "done=5");  // a number that was Ann's
-  // He says that he is Ann's process; the kernel says who he is.
+  // Bob's process claims to be Ann's; the kernel says whose it is.
   beats.registry.hear(*parse_beat("done=5 pid=17"), {kBob, 99}, process(17), beats.now);
   EXPECT_EQ(beats.done(0), std::nullopt);
   EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);

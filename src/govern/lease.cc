@@ -63,7 +63,7 @@ std::optional<uid_t> user_of(pid_t pid) {
 // --- who is named in the file --------------------------------------------------------------------
 
 struct Named {
-  std::string name;   // empty: he may be between taking it and saying so
+  std::string name;   // empty: the holder may be between the lock and the writing
   pid_t pid = 0;      // 0: not told
   std::string start;  // empty: an earlier version did not tell it
 };
@@ -244,7 +244,7 @@ Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uu
       return held(uuid, file.get());
     }
     if (!is_at(file.get(), path)) continue;  // replaced between the opening and the lock
-    // The file stays when the lease ends: one that removed it could remove his successor's.
+    // The file stays when the lease ends: one that removed it could remove its successor's.
     TRY(say_who(file.get(), path, owner));
     return file;
   }

@@ -13,8 +13,8 @@
 namespace derate {
 
 struct LeaseHolder {
-  std::string name;    // as he called himself: "derated, pid 17"
-  bool lives = false;  // that process is there; else whoever holds it has not said who he is
+  std::string name;    // as it called itself: "derated, pid 17"
+  bool lives = false;  // that process is there; else whoever holds it is not named
 };
 
 // Takes the GPU; `owner` ("derated, pid 17") is what a second one is told.
@@ -34,11 +34,11 @@ Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const 
                              const std::string& owner, Instant deadline,
                              const std::function<void()>& alive);
 
-// Who holds it; "another process" where he is only just taking it. Of a lease that was left: who
+// Who holds it; "another process" where it is only just being taken. Of a lease that was left: who
 // held it last.
 LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid);
 
-// "derated, pid 17", or "an unknown process" and who is named in his place.
+// "derated, pid 17", or "an unknown process" and who is named in its place.
 std::string describe(const LeaseHolder& holder);
 
 // Whether that descriptor is the lease of that GPU and of no other.

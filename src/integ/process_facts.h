@@ -40,7 +40,8 @@ struct ProcessReaders {
   std::function<Result<std::optional<std::uint32_t>>(const std::string& name)> user = find_user;
 };
 
-// Facts of processes that speak, by number and start: who speaks often costs one look at his start.
+// Facts of processes that send beats, by number and start: one that sends often costs one look at
+// its start.
 class KnownSenders {
  public:
   static constexpr std::size_t kMost = 256;

@@ -32,7 +32,7 @@ class Pool {
     const std::lock_guard lock(mutex_);
     return std::exchange(finished_, {});
   }
-  // In this order: who has taken the last one was busy before he took it.
+  // In this order: a thread that has taken the last one was busy before it took it.
   bool idle() const { return next_ >= todo_.size() && busy_ == 0; }
   std::size_t jobs_done() const { return jobs_done_; }
 

@@ -100,29 +100,29 @@ std::size_t ControlServer::longest_request() const {
 // Whether to keep the caller; one of many is told why not.
 bool ControlServer::admit(const UniqueFd& socket, const ucred& who) {
   if (audience_ == Audience::owner_and_root) return who.uid == 0 || who.uid == ::geteuid();
-  const auto his = static_cast<std::size_t>(
+  const auto own = static_cast<std::size_t>(
       std::count_if(clients_.begin(), clients_.end(),
                     [&](const Client& client) { return client.peer.uid == who.uid; }));
-  const bool room = clients_.size() < kMostOfEveryone || make_room(who.uid, his);
-  if (his < kMostOfOneUser && room) return true;
+  const bool room = clients_.size() < kMostOfEveryone || make_room(who.uid, own);
+  if (own < kMostOfOneUser && room) return true;
   const std::string line = refusal(
       {Errc::busy, fmt::format("user {} has {} connections of {}: allowed are {} a user and {} in "
                                "all, of which each user has a share",
-                               who.uid, his, clients_.size(), kMostOfOneUser, kMostOfEveryone)});
+                               who.uid, own, clients_.size(), kMostOfOneUser, kMostOfEveryone)});
   (void)::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
   return false;
 }
 
 // Takes a place from the user who has most, root aside: that of the connection that was silent for
 // longest, an idle one if there is any. False where that would be no fairer.
-bool ControlServer::make_room(uid_t uid, std::size_t his) {
-  if (his >= kMostOfOneUser) return false;
+bool ControlServer::make_room(uid_t uid, std::size_t own) {
+  if (own >= kMostOfOneUser) return false;
   std::map<uid_t, std::size_t> count;
   for (const Client& client : clients_)
     if (client.peer.uid != 0 && !client.broken) ++count[client.peer.uid];
   const auto most = std::max_element(
       count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == count.end() || (uid != 0 && most->second < his + 2)) return false;
+  if (most == count.end() || (uid != 0 && most->second < own + 2)) return false;
   const auto rank = [](const Client& client) {
     const bool idle = !client.waits && client.in.empty() && client.out.empty();
     return std::pair(!idle, client.heard);

@@ -25,7 +25,7 @@ namespace derate {
 // Who may connect.
 enum class Audience : std::uint8_t {
   owner_and_root,  // a command each: who says nothing for kIdleTime is sent away
-  // Of this machine, for as long as they like; no user has more than his share of places and time.
+  // Of this machine, for as long as they like; no user has more than a share of places and time.
   everyone,
 };
 
@@ -103,7 +103,7 @@ class ControlServer {
   std::size_t longest_request() const;
   void take_callers();
   bool admit(const UniqueFd& socket, const ucred& who);
-  bool make_room(uid_t uid, std::size_t his);
+  bool make_room(uid_t uid, std::size_t own);
   void note_ready();
   Client* client(std::uint64_t connection);
   bool wants_to_hear(const Client& client) const;

@@ -98,7 +98,7 @@ void StateFile::publish(const Snapshot& snapshot) {
 namespace {
 
 void read_states_in(const std::string& folder, Clock& clock, std::vector<Json>& states) {
-  if (!check_way(folder).ok()) return;  // another user's, who may write there what he likes
+  if (!check_way(folder).ok()) return;  // another user's, who may write anything there
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     if (entry.path().extension() != ".json") continue;

@@ -77,7 +77,7 @@ Error system_error(const std::string& what) {
   return {denied ? Errc::no_permission : Errc::io, what + ": " + std::strerror(number)};
 }
 
-// Who else may write a journal may have us set a GPU as he likes.
+// Whoever else may write a journal could have Derate set anything on a GPU.
 std::optional<std::string> foreign_file(const std::string& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0) return std::string("cannot be looked at");

@@ -99,7 +99,7 @@ class OpeningMark {
 class SqliteFile {
  public:
   // After so many crashes in a row while it was opened and read a file is set aside. An operator
-  // who kills a start costs nothing: he would have to do it twice, within the milliseconds that
+  // who kills a start costs nothing: it would have to happen twice, within the milliseconds that
   // this takes, and the file is kept.
   static constexpr int kMostCrashes = 2;
   // Of files that were set aside after crashes; the newest makes room then.

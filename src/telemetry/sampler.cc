@@ -14,25 +14,25 @@ bool Sampler::due(Instant& next, Duration every, Instant now) const {
   return true;
 }
 
-void Sampler::start(bool everything) {
+void Sampler::start(ReadDepth depth) {
   const Instant now = clock_.now();
+  const bool all = depth == ReadDepth::all;
   ReadPlan plan;
   // As with what is due: a little early is on time.
   const bool moved = !counter_read_ || now + kCounterStep / 10 - *counter_read_ >= kCounterStep;
-  plan.energy =
-      due(next_energy_, options_.energy_every, now) || everything || (counter_wanted_ && moved);
+  plan.energy = due(next_energy_, options_.energy_every, now) || all || (counter_wanted_ && moved);
   if (plan.energy) {
     counter_read_ = now;
     counter_wanted_ = false;
   }
-  plan.activity = due(next_activity_, options_.activity_every, now) || everything;
-  plan.processes = due(next_processes_, options_.processes_every, now) || everything;
+  plan.activity = due(next_activity_, options_.activity_every, now) || all;
+  plan.processes = due(next_processes_, options_.processes_every, now) || all;
   started_ = plan;
   source_.start_reading(plan);
 }
 
-Reading Sampler::sample(bool everything) {
-  if (!started_) start(everything);
+Reading Sampler::sample(ReadDepth depth) {
+  if (!started_) start(depth);
   const ReadPlan plan = *started_;
   started_.reset();
   Reading reading;

@@ -1,7 +1,8 @@
-// Reads one GPU at the governor's pace: plans which of the dear fields are due, keeps the newest
-// good sample and says how old it is.
+// Reads one GPU at the governor's pace: plans which of the expensive fields are due, keeps the
+// newest good sample and says how old it is.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "base/clock.h"
@@ -22,6 +23,12 @@ struct SamplerOptions {
 // The energy counter moves in such steps (docs/sensors.md): reading it sooner tells nothing new.
 inline constexpr Duration kCounterStep = std::chrono::milliseconds(100);
 
+// Which fields a read has, besides the cheap ones.
+enum class ReadDepth : std::uint8_t {
+  due,  // those of the expensive fields whose time has come
+  all,  // all of them, as at the start and end of a run
+};
+
 struct Reading {
   std::optional<Sample> fresh;   // read just now
   std::optional<Sample> newest;  // the last good one, `fresh` or older
@@ -33,11 +40,11 @@ class Sampler {
  public:
   Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options = {});
   // Begins the read that the next sample() finishes; a caller with many GPUs starts them all first.
-  void start(bool everything = false);
+  void start(ReadDepth depth = ReadDepth::due);
   // The next read that comes a step of the counter after its last reading has the counter, too.
   void want_counter() { counter_wanted_ = true; }
-  // One read. `everything` reads the dear fields too, as at the start and end of a run.
-  Reading sample(bool everything = false);
+  // One read; of one that start() began, `depth` is that of start().
+  Reading sample(ReadDepth depth = ReadDepth::due);
 
  private:
   bool due(Instant& next, Duration every, Instant now) const;

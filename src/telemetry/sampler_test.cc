@@ -36,7 +36,7 @@ class FakeSource final : public TelemetrySource {
 
 class SamplerTest : public testing::Test {
  protected:
-  // The times, in ms, of the ticks at which the dear fields were read.
+  // The times, in ms, of the ticks at which the expensive fields were read.
   struct Reads {
     std::vector<int> energy, activity, processes;
   };
@@ -101,7 +101,7 @@ RC_GTEST_FIXTURE_PROP(SamplerTest, OneReadAPeriod, ()) {
 TEST_F(SamplerTest, EverythingReadsTheDearFieldsToo) {
   run({0, 100});
   EXPECT_FALSE(source_.plans.back().energy);
-  (void)sampler_.sample(true);
+  (void)sampler_.sample(ReadDepth::all);
   EXPECT_TRUE(source_.plans.back().energy);
   EXPECT_TRUE(source_.plans.back().activity);
   EXPECT_TRUE(source_.plans.back().processes);

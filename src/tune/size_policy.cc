@@ -12,7 +12,7 @@ namespace derate {
 namespace {
 
 constexpr SizePolicyInfo kPolicies[] = {
-    {"tune", "Derate's own: explores what is worth its charge, stops what shows to be dear",
+    {"tune", "Derate's own: explores what is worth its charge, stops what shows to be expensive",
      tune_choose, tune_watch},
     {"zeus", "as published: two rounds of pruning, then Gaussian Thompson sampling", zeus_choose,
      zeus_watch},

@@ -231,8 +231,8 @@ TEST(TuneSizes, RunsTheDefaultFirst) {
     EXPECT_EQ(policy.choose(job, {}).batch_size, 16) << policy.name;
 }
 
-// Every size but the default is far dearer: without a budget some are tried, with one the sum stays
-// in it after the free runs.
+// Every size but the default is far more expensive: without a budget some are tried, with one the
+// sum stays in it after the free runs.
 RC_GTEST_PROP(TuneSizes, KeepsItsBudget, ()) {
   ToyRun job = ToyRun::any();
   job.noise = 0;

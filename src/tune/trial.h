@@ -31,7 +31,7 @@ enum class TrialState : std::uint8_t {
   running,
   reached,     // the target
   missed,      // max_epochs went by, or the job said that it will not
-  stopped,     // by its policy: too dear
+  stopped,     // by its policy: too expensive
   infeasible,  // this batch size cannot run: out of memory
   lost,        // its client died or fell silent: says nothing about its batch size
 };

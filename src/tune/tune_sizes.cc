@@ -90,7 +90,7 @@ class Appraisal {
   }
 
   // Of a try of `i`. A batch size that was never profiled is looked at first, and given up where
-  // that shows it to be dear.
+  // that shows it to be expensive.
   double worth(std::size_t i) const {
     if (beliefs_.seen[i].epoch_cost) return worth_of_a_run(i, 0, 0);
     const double sd = std::sqrt(beliefs_.cost.covariance(i, i));

@@ -244,7 +244,7 @@ TEST_P(Contract, TenancyTellsOfTheWork) {
   EXPECT_EQ(works, capability().activity_counters);
 }
 
-// Two who ask for tenants and one who reads: the windows of the reader are his own.
+// Two who ask for tenants and one who reads: the windows of the reader are its own.
 TEST_P(Contract, TenancyDoesNotDisturbReadings) {
   (void)read_after(1s);
   for (int i = 0; i < 10; ++i) {

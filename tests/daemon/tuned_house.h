@@ -59,7 +59,7 @@ inline KnobReading truth_at(const SimChip& chip, const char* app, Knob knob, dou
   return {setting, (gpu.work_done() - work) / seconds(kLong), (gpu.energy() - energy) / kLong};
 }
 
-// How much dearer the setting is than the best, as a share.
+// How much more expensive the setting is than the best, as a share.
 inline double excess(const RunTuner& tuner, const SimChip& chip, const char* app) {
   const auto& options = tuner.options();
   std::vector<KnobReading> all;

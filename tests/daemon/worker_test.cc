@@ -373,7 +373,7 @@ JournalEntry left_by(House& house, const char* owner) {
   return entry;
 }
 
-// Its holder has not said who he is, or is gone and has left it to somebody.
+// Its holder is not named, or is gone and has left it to somebody.
 UniqueFd held_by_nobody_known(House& house) {
   auto lease = take_lease(house.folder + "/run", House::uuid(0), "derated, pid 9");
   EXPECT_TRUE(lease.ok());
@@ -889,7 +889,7 @@ TEST(WorkerWindows, WhatMakesNoSenseIsRefused) {
 }
 
 // A window has its own GPU's counter read, no faster than that moves, and nothing else that is
-// dear.
+// expensive.
 TEST(WorkerWindows, AskForNothingButTheirOwnCounter) {
   House house(2, "H200");
   Settings settings;
@@ -898,12 +898,12 @@ TEST(WorkerWindows, AskForNothingButTheirOwnCounter) {
   settings.activity_every_s = settings.processes_every_s = settings.energy_every_s = 60;
   house.start(settings);
   house.run(1s);
-  int counters[2] = {0, 0}, dear = 0, rounds = 0;
+  int counters[2] = {0, 0}, expensive = 0, rounds = 0;
   house.note = [&](const Record& record) {
     if (!record.sample) return;
     ++rounds;
     counters[record.gpu] += record.sample->energy ? 1 : 0;
-    dear += record.sample->activity != Activity{} || record.sample->tenants ? 1 : 0;
+    expensive += record.sample->activity != Activity{} || record.sample->tenants ? 1 : 0;
   };
   const Instant begin = house.clock.now();
   while (house.clock.now() < begin + 10s) {
@@ -914,7 +914,7 @@ TEST(WorkerWindows, AskForNothingButTheirOwnCounter) {
   EXPECT_EQ(counters[0], 0);
   EXPECT_GT(counters[1], 10);
   EXPECT_LE(counters[1], 101);
-  EXPECT_EQ(dear, 0);
+  EXPECT_EQ(expensive, 0);
 }
 
 // Programs ask for readings of the counter, and get one a round at most.

@@ -264,7 +264,7 @@ def lingering(listener):
 
 def send_files(tally, folder, name="beat.sock"):
     """Messages that carry the last reference to such a connection: who takes it in and lets go of
-    it waits, unless he sees to it that he does not."""
+    it waits, unless it sees to it that it does not."""
     kind = socket.SOCK_DGRAM if name == "beat.sock" else socket.SOCK_STREAM
     text = b"done=1" if name == "beat.sock" else request("gpus")
     peers = []

@@ -80,7 +80,7 @@ def next_start(house):
      fault="a user waits for the lock of every file in the run folder",
      when="at the moment that guard and worker are killed", limit=2,
      by="`derate restore`", quick=True,
-     outcome="he gets none: `derate restore` restores, exit code 0, no journal is left")
+     outcome="they get none: `derate restore` restores, exit code 0, no journal is left")
 def _(house):
     with lock_waiter(house) as waiter:
         killed_before_a_waiter(house, waiter)
@@ -93,7 +93,7 @@ def _(house):
 @row("attacker.squat.start", group=G_ATTACKER, who="derated",
      fault="a user waits for the lock of every file in the run folder",
      when="at the moment that guard and worker are killed", limit=2,
-     by="worker", outcome="he gets none: the next start restores, governs and gives back")
+     by="worker", outcome="they get none: the next start restores, governs and gives back")
 def _(house):
     with lock_waiter(house) as waiter:
         killed_before_a_waiter(house, waiter)
@@ -103,7 +103,7 @@ def _(house):
 @row("attacker.squat.run", group=G_ATTACKER, who="derate run",
      fault="a user waits for the lock of every file in the run folder",
      when="while no governor lives", by="worker", limit=2,
-     outcome="he gets none: the command is governed, its exit code is kept")
+     outcome="they get none: the command is governed, its exit code is kept")
 def _(house):
     with lock_waiter(house):
         expect_code(house.run("true"), 0)
@@ -128,7 +128,7 @@ def _(house):
         path.write_text("derated, pid 1\n")
         path.chmod(0o644)
     with lock_waiter(house) as waiter:
-        house.until(lambda: waiter.tally[1] == len(house.uuids) + 1, 10, "he has locked them all")
+        house.until(lambda: waiter.tally[1] == len(house.uuids) + 1, 10, "they have locked them all")
         kill_both(house.governing())
         return stop(house, next_start(house))
 
@@ -192,10 +192,10 @@ def ask_as(uid, house, command, **fields):
 
 
 @row("attacker.trial.of.others", group=G_ATTACKER, who="derated",
-     fault="a user begins trials on a GPU where he has no process",
+     fault="a user begins trials on a GPU where they have no process",
      when="another's job runs there, `[tune] users = \"everyone\"`",
      by=NOTHING, limit=2,
-     outcome="the limit is not turned for him, and the GPU's own user may begin one in its place")
+     outcome="the limit is not turned for them, and the GPU's own user may begin one in its place")
 def _(house):
     open_to_others(house)
     house.config_file.write_text(EVERYONE)
@@ -206,13 +206,13 @@ def _(house):
                 "the job runs")
     wrong = []
     with attack(house, FRESH, trial_of_nobody) as one:
-        house.until(lambda: one.tally[0] + one.tally[1] > 0, 10, "he has asked for a trial")
+        house.until(lambda: one.tally[0] + one.tally[1] > 0, 10, "they have asked for a trial")
         began = now()
 
         def owner_may():
             if not house.restored():
                 wrong.append(house.watts(GOVERNED))
-            check(not wrong, f"the limit was turned for him: {wrong} W")
+            check(not wrong, f"the limit was turned for them: {wrong} W")
             time.sleep(1)
             return now() - began > 12 and ask_as(SECOND, house, "tune-trial-begin", gpus="0",
                                                 knob="none")
@@ -351,7 +351,7 @@ def add_files_sent():
             daemon = house.governing()
             worker = daemon.worker()
             with attack(house, FRESH, attacker.send_files, name) as one:
-                house.until(lambda: one.tally[0] + one.tally[1], 5, "he has sent one")
+                house.until(lambda: one.tally[0] + one.tally[1], 5, "they have sent one")
                 hold_out(house, daemon, worker, 6)
                 sent = one.tally[0]
             out = stop(house, daemon)

@@ -271,7 +271,7 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
   if (plan.energy && calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device_, &wide))
     sample.energy = joules(wide);
 
-  // Asked as often as the dear fields: a GPU that was partitioned is another GPU to us.
+  // Asked as often as the expensive fields: a GPU that was partitioned is another GPU to us.
   // It stays changed until it is opened anew, whatever else can be read of it.
   const auto mig = plan.energy && mig_ ? read_mig(calls, nvml, device_) : mig_;
   if (auto error = calls.error()) return *std::move(error);

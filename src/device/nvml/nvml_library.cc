@@ -164,7 +164,7 @@ Error nvml_error(const NvmlFunctions& functions, Return code, const char* call) 
 
 Result<std::shared_ptr<const NvmlLibrary>> NvmlLibrary::load(std::string_view path) {
   std::string name(path);
-  // The secure form: a program that runs with more rights than its user takes no library from him.
+  // The secure form: a program that runs with more rights than its user takes no library from them.
   if (const char* named = ::secure_getenv("DERATE_NVML_LIBRARY"); name.empty() && named != nullptr)
     name = named;
   if (name.empty()) name = kDefaultLibrary;

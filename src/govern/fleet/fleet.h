@@ -81,9 +81,9 @@ class Fleet : public TunedGpus {
 
   // One more place where records go; the audit log and jobs that are tuned have theirs.
   void add_sink(RecordSink sink) { sinks_.push_back(std::move(sink)); }
-  // Ticks the GPUs that are due (`everything`: all of them): their records go to the sinks. How
+  // Ticks the GPUs that are due (`ReadDepth::all`: all of them): their records go to the sinks. How
   // many there were.
-  std::size_t tick(bool everything = false);
+  std::size_t tick(ReadDepth depth = ReadDepth::due);
   // After a round: jobs that are tuned take their next step; leases that were taken and GPUs that
   // were lost or were not there are tried again; assignments that have ended are left.
   void maintain();

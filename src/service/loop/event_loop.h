@@ -30,8 +30,8 @@ class EventLoop {
   // same one in the order in which they became ready.
   enum class Priority : std::uint8_t { heartbeat, round, socket };
   using Callback = std::function<void()>;
-  // A descriptor's callback is called at most kMostCalls times in each kShareTime: who floods it
-  // has had his share then, and what has come waits in the kernel.
+  // A descriptor's callback is called at most kMostCalls times in each kShareTime: a sender
+  // who floods it has had its share then, and what has come waits in the kernel.
   static constexpr unsigned kMostCalls = 256;
   static constexpr Duration kShareTime = std::chrono::milliseconds(100);
 
