@@ -167,7 +167,7 @@ void SimMachine::forget(std::uint64_t connection, bool last) {
     for (const Job& job : gpu->jobs)
       if (job.connection == connection) gpu->sim.remove(job.tenant);
     std::erase_if(gpu->jobs, [&](const Job& job) { return job.connection == connection; });
-    gpu->note_processes();
+    gpu->sample_processes();
     // Without persistence the driver forgets a GPU that nobody uses.
     if (last && !gpu->persistence) gpu->forget_settings();
   }
@@ -209,7 +209,7 @@ Reply SimMachine::start_job(const Request& request, const Peer& peer) {
   const SimGpu::TenantId tenant =
       gpu.sim.add(*std::move(workload), from_seconds(request.number), *instance);
   gpu.jobs.push_back({peer.connection, peer.pid, program_of(peer.pid), tenant});
-  gpu.note_processes();
+  gpu.sample_processes();
   return {};
 }
 

@@ -105,7 +105,7 @@ Result<void> SimMachine::Gpu::partition(std::string_view layout) {
   auto instances = TRY(make_instances(sim.chip(), layout, index * 1024 + partitions_ % 1024));
   ++partitions_;
   sim.partition(std::move(instances));
-  note_processes();
+  sample_processes();
   return {};
 }
 
@@ -153,17 +153,17 @@ GpuIdentity SimMachine::Gpu::identity() const {
 void SimMachine::Gpu::advance_to(Duration now) {
   while (sim.now().time_since_epoch() + step_ <= now) {
     sim.advance_to(sim.now() + step_);
-    note_step();
+    sample_step();
   }
 }
 
-void SimMachine::Gpu::note_step() {
+void SimMachine::Gpu::sample_step() {
   const Duration now = sim.now().time_since_epoch();
   const auto step_ns = static_cast<std::uint64_t>(step_.count());
   const std::uint64_t reasons = sim.throttle_reasons();
   if (reasons & throttle::kSwPowerCap) sums_.power_violation_ns += step_ns;
   if (reasons & throttle::kThermal) sums_.thermal_violation_ns += step_ns;
-  note_activity();
+  sample_activity();
   if (now >= next_power_) {
     next_power_ += power_every_;
     const Watts shown = sim.power() * sim.chip().sensors.power_gain;
@@ -174,11 +174,11 @@ void SimMachine::Gpu::note_step() {
     const auto& shown = sim.sensors();
     samples_.percent[samples_.utilisation_count++ % kUtilisationSamples] = {
         time_us(), percent_of(shown.gpu_utilisation), percent_of(shown.memory_utilisation)};
-    note_processes();
+    sample_processes();
   }
 }
 
-void SimMachine::Gpu::note_activity() {
+void SimMachine::Gpu::sample_activity() {
   const auto& shown = sim.sensors();
   if (shown.activity_window == last_window_) return;
   last_window_ = shown.activity_window;
@@ -191,7 +191,7 @@ void SimMachine::Gpu::note_activity() {
 }
 
 // Time slices are equal, so the processes' shares are.
-void SimMachine::Gpu::note_processes() {
+void SimMachine::Gpu::sample_processes() {
   std::size_t running = 0;
   for (const Job& job : jobs) {
     const SimJob* tenant = sim.tenant(job.tenant);

@@ -28,7 +28,7 @@ struct SimMachine::Gpu {
   void clear();
   // One of NVML's writes. `writes` is the caller's to count.
   nvml::Return write(const Request& request);
-  void note_processes();
+  void sample_processes();
   // MIG mode with these instances. Errors: as make_instances() has them.
   Result<void> partition(std::string_view layout);
   bool in_mig() const { return mig || sim.mig(); }
@@ -50,8 +50,8 @@ struct SimMachine::Gpu {
   std::optional<GpuFault> counters;
 
  private:
-  void note_step();
-  void note_activity();
+  void sample_step();
+  void sample_activity();
   nvml::Return lock(std::uint32_t lowest, std::uint32_t highest);
   nvml::Return lock_memory(std::uint32_t lowest, std::uint32_t highest);
   nvml::Return limit_power(std::uint32_t milliwatts);

@@ -168,8 +168,8 @@ class DirectFeed final : public Feed {
       log_.write(record);
       failed_.push_back(record.text);
     });
-    how.note = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
-                      const ClockSummary& watched) {
+    how.on_reading = [this](const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
+                            const ClockSummary& watched) {
       if (ticks_) ticks_->add(gpu, tenancy, names, watched);
     };
     service_ = std::make_unique<AttributionService>(clock_, std::move(how), rules);

@@ -22,20 +22,20 @@ namespace derate::cli {
 namespace {
 
 // Of a socket that is passed over, while another one is heard.
-void tell_once(const Error& error) {
+void warn_once(const Error& error) {
   static bool told = false;
   if (!std::exchange(told, true)) warn("derate: {}\n", error.message);
 }
 
 }  // namespace
 
-Result<void> say(const BeatMessage& message) {
+Result<void> send_beat_message(const BeatMessage& message) {
   const std::string text = format_beat(message);
   const auto sockets = beat_sockets();
   std::optional<Error> refused;
   for (const std::string& path : sockets) {
     auto sent = send_beat(path, text);
-    if (sent.ok() && refused) tell_once(*refused);
+    if (sent.ok() && refused) warn_once(*refused);
     if (sent.ok()) return sent;
     if (sent.error().code == Errc::no_permission && !refused)
       refused = sent.error();
@@ -47,7 +47,7 @@ Result<void> say(const BeatMessage& message) {
                fmt::format("nobody hears beats: no daemon listens on '{}'", sockets.back())};
 }
 
-Result<void> say_environment(std::int64_t pid) {
+Result<void> send_environment(std::int64_t pid) {
   BeatMessage message;
   message.pid = pid;
   Result<void> done;
@@ -62,24 +62,24 @@ Result<void> say_environment(std::int64_t pid) {
   if (job != nullptr && parse_number<std::uint32_t>(job)) message.job = job;
   if (!message.asked.empty() || !message.job.empty()) {
     TRY(parse_beat(format_beat(message)));
-    TRY(cli::say(message));
+    TRY(send_beat_message(message));
   }
   return done;
 }
 
-void SaidNowAndThen::say(const Clock& clock) {
+void EnvironmentSender::send_if_due(const Clock& clock) {
   constexpr Duration kEvery = std::chrono::minutes(1);
   const Instant now = clock.now();
   if (next_ && now < *next_) return;
   next_ = now + kEvery;
-  (void)say_environment(0).ok();  // nobody needs to hear it
+  (void)send_environment(0).ok();  // a daemon need not be there
 }
 
 namespace {
 
-Result<int> say_each_line(BeatMessage message) {
+Result<int> send_each_line(BeatMessage message) {
   SystemClock clock;
-  SaidNowAndThen environment;
+  EnvironmentSender environment;
   bool complained = false;
   for (std::string line; std::getline(std::cin, line);) {
     message.done = parse_double(trim(line));
@@ -87,9 +87,9 @@ Result<int> say_each_line(BeatMessage message) {
       write_raw(stdout, line + "\n");  // as it came: it is not ours
       continue;
     }
-    environment.say(clock);
+    environment.send_if_due(clock);
     // Whoever writes to this pipe goes on, heard or not.
-    const auto said = say(message);
+    const auto said = send_beat_message(message);
     if (!said.ok() && said.error().code != Errc::busy && !std::exchange(complained, true))
       warn("derate: {}\n", said.error().message);
   }
@@ -100,7 +100,7 @@ Result<int> say_each_line(BeatMessage message) {
 
 Result<int> run_verb(const BeatOptions& options) {
   if (options.announce) {
-    TRY(say_environment(options.pid != 0 ? options.pid : ::getppid()));
+    TRY(send_environment(options.pid != 0 ? options.pid : ::getppid()));
     return 0;
   }
   BeatMessage message{options.done, options.phase, {}, options.gpu};
@@ -108,15 +108,15 @@ Result<int> run_verb(const BeatOptions& options) {
   if (options.from_stdin) {
     message.done = 0;
     TRY(parse_beat(format_beat(message)));
-    return say_each_line(message);
+    return send_each_line(message);
   }
   if (!message.done && message.phase.empty() && !message.max_loss)
     return Error{Errc::invalid_argument, "nothing to say: --done, --stdin, --phase or --max-loss"};
   // This process is gone in a moment: the count is the caller's.
   message.pid = ::getppid();
   TRY(parse_beat(format_beat(message)));
-  (void)say_environment(message.pid).ok();  // a promise that cannot be said costs no beat
-  TRY(say(message));
+  (void)send_environment(message.pid).ok();  // the beat is sent all the same
+  TRY(send_beat_message(message));
   return 0;
 }
 

@@ -12,17 +12,17 @@ namespace derate::cli {
 
 // To the first daemon that listens and may be believed; one that may not is told of once on
 // standard error. Errors: not_found when none does; those of send_beat().
-Result<void> say(const BeatMessage& message);
+Result<void> send_beat_message(const BeatMessage& message);
 
 // What this environment says of its work (DERATE_DELTA, SLURM_JOB_ID), for a daemon that may not
 // read it: of process `pid`, 0 being this one. Nothing is said where neither is set. Errors: as
-// say().
-Result<void> say_environment(std::int64_t pid);
+// send_beat_message().
+Result<void> send_environment(std::int64_t pid);
 
 // The same at the first call and each minute: a daemon may have been started anew.
-class SaidNowAndThen {
+class EnvironmentSender {
  public:
-  void say(const Clock& clock);
+  void send_if_due(const Clock& clock);
 
  private:
   std::optional<Instant> next_;

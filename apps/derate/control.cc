@@ -15,7 +15,7 @@ namespace derate::cli {
 namespace {
 
 // One line for each GPU that failed; what failed before it came to the GPUs has one alone.
-void tell_failures(const Json& answer) {
+void print_failures(const Json& answer) {
   bool any = false;
   for (const Json& gpu : answer.value("gpus", Json::array())) {
     if (gpu.value("ok", false)) continue;
@@ -25,7 +25,7 @@ void tell_failures(const Json& answer) {
   if (!any) warn("derate: {}\n", answer.value("error", "refused"));
 }
 
-Result<int> tell_daemon(const AnyRequest& request, bool as_json) {
+Result<int> call_daemon(const AnyRequest& request, bool as_json) {
   auto text = control_call(control_socket(), request_text(request), FleetService::kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
@@ -37,7 +37,7 @@ Result<int> tell_daemon(const AnyRequest& request, bool as_json) {
   } else {
     // Of several GPUs some may have done what others did not.
     if (ok || answer.contains("message")) print("{}\n", answer.value("message", "done"));
-    if (!ok) tell_failures(answer);
+    if (!ok) print_failures(answer);
   }
   return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
 }
@@ -48,7 +48,7 @@ Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
   const auto pick = TRY(pick_policy(options.policy.policy));
   TRY(policy_params(*pick.info, options.policy.assignments));
-  return tell_daemon(PolicySet{.policy = options.policy.policy,
+  return call_daemon(PolicySet{.policy = options.policy.policy,
                                .set = options.policy.assignments,
                                .gpus = options.gpus,
                                .dry_run = options.dry_run},
@@ -58,11 +58,11 @@ Result<int> run_verb(const PolicySetOptions& options) {
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
-  return tell_daemon(Release{options.all ? "" : options.gpus}, options.json);
+  return call_daemon(Release{options.all ? "" : options.gpus}, options.json);
 }
 
-Result<int> run_verb(const PauseOptions& options) { return tell_daemon(Pause{}, options.json); }
+Result<int> run_verb(const PauseOptions& options) { return call_daemon(Pause{}, options.json); }
 
-Result<int> run_verb(const ResumeOptions& options) { return tell_daemon(Resume{}, options.json); }
+Result<int> run_verb(const ResumeOptions& options) { return call_daemon(Resume{}, options.json); }
 
 }  // namespace derate::cli

@@ -28,7 +28,7 @@ void listen(RunSession& session, Instant deadline) {
   if (BeatServer* const beats = session.beats.get(); beats != nullptr)
     sources.push_back({beats->fd(), [&session, beats] {
                          beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
-                           session.tracker->hear(text, sender);
+                           session.tracker->on_message(text, sender);
                          });
                        }});
   listen_until(sources, session.clock, deadline);

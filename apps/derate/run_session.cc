@@ -39,7 +39,7 @@ Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
 }
 
 // Who may not keep models does without.
-SqliteModelCache::Tell log_of_models(const Log& log) {
+SqliteModelCache::OnError log_of_models(const Log& log) {
   return [log](const Error& error) {
     if (error.code != Errc::no_permission) log.warning("models of work: " + error.message);
   };
@@ -108,7 +108,7 @@ std::vector<WorkloadTracker::Gpu> tracked_gpus(const RunSession& session) {
 }
 
 // A command on simulated GPUs does not work there: it is their own work that counts.
-void tell_tuning(RunSession& session) {
+void report_simulated_work(RunSession& session) {
   if (!session.tuned || !session.sim) return;
   double done = 0;
   for (const ManagedGpu& gpu : session.gpus()) done += gpu.open.sim->work_done();
@@ -199,7 +199,7 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   session.fleet->set_work(session.work);
   session.fleet->tick(depth);
   TRY(std::move(session.recorded));
-  tell_tuning(session);
+  report_simulated_work(session);
   session.fleet->maintain();
   session.tracker->begin_listing(tracked_gpus(session));
   publish(session, state);

@@ -48,7 +48,7 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat
   SystemClock clock;
   const Instant began = clock.now();
   Instant next_beat = began;
-  SaidNowAndThen environment;
+  EnvironmentSender environment;
   Progress progress("s of work");
   while (true) {
     const Reply reply = TRY(ask_sim(client, request));
@@ -60,8 +60,8 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat
       progress.show(static_cast<std::size_t>(reply.work_done_s), static_cast<std::size_t>(work_s),
                     clock.now() - began);
     if (beat && clock.now() >= next_beat) {
-      environment.say(clock);
-      (void)say({reply.work_done_s}).ok();  // nobody needs to hear it
+      environment.send_if_due(clock);
+      (void)send_beat_message({reply.work_done_s}).ok();  // nobody needs to hear it
       next_beat += kBeatEvery;
     }
     clock.sleep_until(clock.now() + kLookEvery);

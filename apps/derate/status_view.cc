@@ -94,7 +94,7 @@ std::string why(const Json& gpu) {
 }
 
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.
-bool tells_of_all(const Json& state) { return text_of(state, "owner") == "derated"; }
+bool covers_all_gpus(const Json& state) { return text_of(state, "owner") == "derated"; }
 
 }  // namespace
 
@@ -103,8 +103,8 @@ Result<Json> StatusView::look(const std::string& choice) {
   bool all = false;
   paused_ = false;
   for (const Json& state : read_states(clock_)) {
-    all = all || tells_of_all(state);
-    paused_ = paused_ || (tells_of_all(state) && state.value("paused", false));
+    all = all || covers_all_gpus(state);
+    paused_ = paused_ || (covers_all_gpus(state) && state.value("paused", false));
     for (const Json& gpu : state["gpus"]) {
       if (!gpu.is_object()) continue;
       const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {

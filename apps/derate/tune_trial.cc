@@ -58,7 +58,7 @@ struct Run {
   DaemonCall call;
   Asked asked = Asked::renew;
   std::deque<MetricNews> news;  // not told yet
-  MetricNews told;              // that `asked` reports
+  MetricNews reported;          // that `asked` reports
   Instant ask_again_at{};       // a daemon that was not there
   bool ask_for_end = false;     // how the trial ended
   MetricReader reader;
@@ -73,7 +73,7 @@ struct Run {
   Instant renew_at{}, look_at_file{};
   std::optional<std::filesystem::file_time_type> file_written;  // before the command began
   std::optional<Instant> patient_until;                         // once the command has ended
-  bool told_silent = false, given_up = false;
+  bool warned_silent = false, given_up = false;
 
   Run(const TuneRunOptions& how, DaemonLine line, MetricReader metric)
       : options(how), daemon(line), call(std::move(line), clock), reader(std::move(metric)) {}
@@ -111,7 +111,7 @@ Result<void> write_all(int fd, std::string_view text) {
   return {};
 }
 
-void note_signals(Run& run) {
+void take_signals(Run& run) {
   const int signal = stop_signal();
   if (signal == 0) return;
   clear_stop_signal();
@@ -153,12 +153,12 @@ void take_failure(Run& run, const Error& error) {
   }
   const bool refused = run.call.was_answered() && error.code == Errc::no_permission;
   run.given_up = run.given_up || refused;
-  if (!std::exchange(run.told_silent, true) || refused)
+  if (!std::exchange(run.warned_silent, true) || refused)
     warn("derate: {}; the command goes on\n", error.message);
   if (run.call.was_answered()) return;
   // A daemon that is started again is told what it has missed.
   run.ask_again_at = run.clock.now() + kAskAgain;
-  if (run.asked == Asked::report) add_news(run.news, run.told, Place::front);
+  if (run.asked == Asked::report) add_news(run.news, run.reported, Place::front);
 }
 
 void take_answer(Run& run, const Result<Json>& answer) {
@@ -167,7 +167,7 @@ void take_answer(Run& run, const Result<Json>& answer) {
     return;
   }
   if (!answer.ok()) return take_failure(run, answer.error());
-  run.told_silent = false;
+  run.warned_silent = false;
   take_view(run, *answer);
 }
 
@@ -181,11 +181,11 @@ bool ask_next(Run& run) {
   }
   if (run.given_up || now < run.ask_again_at) return false;
   if (!run.news.empty()) {
-    run.told = run.news.front();
+    run.reported = run.news.front();
     run.news.pop_front();
     run.asked = Asked::report;
-    run.call.begin(request_text(
-        TrialReport{run.trial.trial, run.token, run.told.epoch, run.told.steps, run.told.metric}));
+    run.call.begin(request_text(TrialReport{run.trial.trial, run.token, run.reported.epoch,
+                                            run.reported.steps, run.reported.metric}));
     return true;
   }
   if (now < run.renew_at) return false;
@@ -255,7 +255,7 @@ void pump_all(Run& run, Duration wait) {
 }
 
 // What is still to be told is, unless the daemon is not there or a signal says that it is enough.
-void tell_rest(Run& run) {
+void report_rest(Run& run) {
   run.patient_until = run.clock.now();
   if (run.signal != 0) return;  // it is lost, whatever it came to
   *run.patient_until += kPatience;
@@ -280,7 +280,7 @@ Result<Json> ask_now(Run& run, const std::string& request) {
     if (run.clock.now() >= last)
       return Error{Errc::gpu_stuck, "the daemon does not answer; the trial's lease will end it"};
     if (stop_signal() != 0) {
-      note_signals(run);
+      take_signals(run);
       return Error{Errc::interrupted, "the daemon had not answered when a signal came"};
     }
     pump_all(run, kLook);
@@ -325,7 +325,7 @@ int wait_for_end(Run& run) {
     pump_all(run, kLook);
     look_at_file(run, false);
     talk(run);
-    note_signals(run);
+    take_signals(run);
     stop_when_due(run);
   }
   const Instant last = run.clock.now() + kDrain;
@@ -337,8 +337,8 @@ int wait_for_end(Run& run) {
     if (!stream->rest.empty()) report(run, run.reader.line(std::exchange(stream->rest, {})));
   look_at_file(run, true);
   run.child->end(run.clock, Duration{});  // what it left behind, too
-  tell_rest(run);
-  note_signals(run);
+  report_rest(run);
+  take_signals(run);
   return *code;
 }
 
@@ -372,7 +372,7 @@ std::vector<std::string> environment_of(const Run& run) {
 
 // It ended well, and nobody has told a metric: a pattern that does not match, or a job without one.
 // Trying again would only take as long once more.
-bool told_nothing(Run& run) {
+bool has_no_metric(Run& run) {
   if (run.options.job.empty() || run.given_up) return false;
   // The command may have reported by itself.
   run.asked = Asked::renew;
@@ -385,7 +385,7 @@ const char* outcome_of(Run& run, int code) {
   if (run.signal != 0) return "lost";
   if (run.verdict) return run.trial.verdict.c_str();
   if (code != 0) return run.reader.out_of_memory() ? "infeasible" : "lost";
-  if (!told_nothing(run)) return run.verdict ? run.trial.verdict.c_str() : "missed";
+  if (!has_no_metric(run)) return run.verdict ? run.trial.verdict.c_str() : "missed";
   warn(
       "derate: no metric was told: wanted are lines such as 'derate: epoch=3 metric=0.61', "
       "--metric-pattern or --metric-file\n");
@@ -432,7 +432,7 @@ Result<Outcome> run_once(Run& run, const std::optional<RunAs>& as) {
   return out;
 }
 
-void tell_begin(const TrialView& trial) {
+void print_begin(const TrialView& trial) {
   if (trial.batch_size > 0)
     warn("derate: job {}, run {}, try {}: batch size {}, {}\n", trial.job, trial.recurrence + 1,
          trial.attempt, trial.batch_size, trial.why);
@@ -486,7 +486,7 @@ Result<int> run_job(const TuneRunOptions& options) {
     }
     run.trial = TRY(answer_of<TrialView>(*begun));
     run.token = run.trial.token;
-    tell_begin(run.trial);
+    print_begin(run.trial);
     outcome = TRY(run_once(run, as));
     outcome.trial.token.clear();
     if (options.report.empty()) write_text(stderr, account_text(outcome.trial));

@@ -72,7 +72,7 @@ Result<Records> open_records(const std::string& path) {
   return Records(TRY(RecordsFile::create(path, Instant{})));
 }
 
-void note_records(WorkerOptions& worker, Records& records, const Log& log) {
+void add_records_sink(WorkerOptions& worker, Records& records, const Log& log) {
   if (!records) return;
   worker.sinks.push_back([&records, log, failed = false](const GpuRecord& each) mutable {
     const auto written = records->add(each.record);
@@ -116,7 +116,7 @@ void serve_commands(const Parts& parts) { parts.worker.operators().serve(parts.c
 
 void serve_beats(const Parts& parts) {
   parts.beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
-    parts.worker.hear(text, sender);
+    parts.worker.on_message(text, sender);
   });
 }
 
@@ -181,7 +181,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const auto programs = listen_to_programs(clock, log);
   const auto loop = TRY(EventLoop::create());
   WorkerOptions how = worker_options(settings, link, log);
-  note_records(how, records, log);
+  add_records_sink(how, records, log);
   Worker worker(std::move(how), settings, clock);
   Parts parts{options, link, log, clock, worker, *commands, beats.get(), programs.get(), *loop};
   TRY(add_sources(parts));

@@ -55,7 +55,9 @@ class Worker {
   // (setting_info.h).
   void reload(const Settings& settings);
   // What came to the beat socket (docs/heartbeats.md).
-  void hear(std::string_view text, const BeatServer::Sender& sender) { work_.hear(text, sender); }
+  void on_message(std::string_view text, const BeatServer::Sender& sender) {
+    work_.on_message(text, sender);
+  }
   // What operators ask over the control socket (docs/control.md): done by the next step().
   CommandRouter& operators() { return operators_; }
   // What programs ask over the client socket (docs/energy.md).

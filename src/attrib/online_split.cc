@@ -82,7 +82,7 @@ class Online final : public SplitMethod {
       one.filter.advance(seen);
       if (learns) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
     }
-    if (learns) note_surprise(best().filter.surprise());
+    if (learns) add_surprise(best().filter.surprise());
     PowerEstimate out = estimate(tick, scene_);
     std::swap(scene_, before_);
     return out;
@@ -166,7 +166,7 @@ class Online final : public SplitMethod {
 
   // One reading far off is an outlier. Several on one side are a tenant that is not what it was
   // taken for, most likely the one that came or changed last: it begins anew.
-  void note_surprise(double deviations) {
+  void add_surprise(double deviations) {
     constexpr double kFar = 2.5;
     constexpr int kSeveral = 3;
     const int side = deviations > kFar ? 1 : deviations < -kFar ? -1 : 0;
@@ -181,42 +181,42 @@ class Online final : public SplitMethod {
   // How much of what is not explained the base bears: as much as the sensor's noise makes, and what
   // a late counter has not seen yet. More than that is somebody's.
   double noise_part(const AttribTick& tick, const Lagged& by,
-                    const PowerKalmanFilter::Outcome& told) {
+                    const PowerKalmanFilter::Outcome& outcome) {
     if (scene_.capped > 0) return 1 - scene_.capped;
     if (!tick.energy_mj || seconds(tick.length) <= 0) return 1;
-    const auto sum = [](const PowerKalmanFilter::Outcome& outcome) {
+    const auto sum = [](const PowerKalmanFilter::Outcome& of) {
       double watts = 0;
-      for (const auto& tenant : outcome.tenants) watts += tenant.mean;
+      for (const auto& tenant : of.tenants) watts += tenant.mean;
       return watts;
     };
     const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
-    const double off = std::abs(board_w - told.base - told.context - sum(told));
-    double noise = 2 * told.noise_sd;
-    if (by.lag > 0) noise += std::abs(sum(told) - sum(by.filter.tell(late(by.lag))));
+    const double off = std::abs(board_w - outcome.base - outcome.context - sum(outcome));
+    double noise = 2 * outcome.noise_sd;
+    if (by.lag > 0) noise += std::abs(sum(outcome) - sum(by.filter.estimate(late(by.lag))));
     return off <= noise ? 1 : noise / off;
   }
 
   PowerEstimate estimate(const AttribTick& tick, const PowerKalmanFilter::Observation& scene) {
     const Lagged& best = this->best();
-    PowerKalmanFilter::Outcome told = best.filter.tell(scene);
+    PowerKalmanFilter::Outcome outcome = best.filter.estimate(scene);
     if (scene.capped > 0) {
-      share_the_cap(best.filter, scene, told);
-      trust_the_sum(scene.capped, told);
+      share_the_cap(best.filter, scene, outcome);
+      trust_the_sum(scene.capped, outcome);
     }
-    PowerEstimate out{.base = Watts(told.base),
-                      .context = Watts(told.context),
-                      .residual_to_base = Fraction(noise_part(tick, best, told))};
+    PowerEstimate out{.base = Watts(outcome.base),
+                      .context = Watts(outcome.context),
+                      .residual_to_base = Fraction(noise_part(tick, best, outcome))};
     const auto residents =
         static_cast<double>(std::count_if(tick.tenants.begin(), tick.tenants.end(),
                                           [](const TenantTick& tenant) { return tenant.context; }));
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
-      const auto& watts = told.tenants[i];
+      const auto& watts = outcome.tenants[i];
       double model_w = options_.model_sd * watts.mean + options_.bend_part * watts.bent;
       if (const auto& time = time_[i]; time && time->share > 0)
         model_w += watts.mean * time->sd / time->share;
       const double sd = std::hypot(
           watts.sd, model_w,
-          tick.tenants[i].context ? options_.context_part * told.context_sd / residents : 0.0);
+          tick.tenants[i].context ? options_.context_part * outcome.context_sd / residents : 0.0);
       TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
       if (watts.prior_sd > 0)
         one.prior_share =
@@ -230,19 +230,19 @@ class Online final : public SplitMethod {
   // others: without them the clock would be higher, until the limit is met again.
   static void share_the_cap(const PowerKalmanFilter& filter,
                             const PowerKalmanFilter::Observation& scene,
-                            PowerKalmanFilter::Outcome& told) {
+                            PowerKalmanFilter::Outcome& outcome) {
     const double uncapped = 1 / std::max(0.05, scene.core_factor);
     PowerKalmanFilter::Observation free = scene;
     free.core_factor = 1;
     for (PowerKalmanFilter::Tenant& tenant : free.tenants)
       for (std::size_t i = 0; i + 1 < kPowerFeatures; ++i) tenant.features[i] *= uncapped;
     double limit = 0;
-    for (const auto& watts : told.tenants) limit += watts.mean;
+    for (const auto& watts : outcome.tenants) limit += watts.mean;
     std::vector<double> wants;
-    for (const auto& watts : filter.tell(free).tenants) wants.push_back(watts.mean);
+    for (const auto& watts : filter.estimate(free).tenants) wants.push_back(watts.mean);
     const std::vector<double> own = shares_of_a_limit(wants, limit);
     for (std::size_t i = 0; i < own.size(); ++i) {
-      auto& watts = told.tenants[i];
+      auto& watts = outcome.tenants[i];
       if (watts.mean > 0) watts.sd *= own[i] / watts.mean;
       watts.mean = own[i];
     }
@@ -250,12 +250,12 @@ class Online final : public SplitMethod {
 
   // Under the power limit what is unexplained is the tenants' (allocate_energy.cc): who alone draws
   // anything gets all that base and context leave, and is as sure as those are.
-  static void trust_the_sum(double capped, PowerKalmanFilter::Outcome& told) {
+  static void trust_the_sum(double capped, PowerKalmanFilter::Outcome& outcome) {
     const auto draws = [](const PowerKalmanFilter::TenantWatts& watts) { return watts.mean > 0; };
-    if (std::count_if(told.tenants.begin(), told.tenants.end(), draws) != 1) return;
+    if (std::count_if(outcome.tenants.begin(), outcome.tenants.end(), draws) != 1) return;
     PowerKalmanFilter::TenantWatts& only =
-        *std::find_if(told.tenants.begin(), told.tenants.end(), draws);
-    const double left = std::hypot(told.base_sd, told.context_sd);
+        *std::find_if(outcome.tenants.begin(), outcome.tenants.end(), draws);
+    const double left = std::hypot(outcome.base_sd, outcome.context_sd);
     only.sd = (1 - capped) * only.sd + capped * std::min(only.sd, left);
     only.bent *= 1 - capped;
   }

@@ -306,7 +306,7 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
 
 double PowerKalmanFilter::surprise() const { return state_->surprise; }
 
-PowerKalmanFilter::Outcome PowerKalmanFilter::tell(const Observation& scene) const {
+PowerKalmanFilter::Outcome PowerKalmanFilter::estimate(const Observation& scene) const {
   const State& s = *state_;
   Outcome out;
   const double context = scene.context ? scene.core_factor : 0;

@@ -84,7 +84,7 @@ class PowerKalmanFilter {
   double surprise() const;
   // What the tenants of the scene draw, as believed now: the Shapley values of what they draw
   // together.
-  Outcome tell(const Observation& scene) const;
+  Outcome estimate(const Observation& scene) const;
 
   // What it holds: numbers that are believed, and the least of their variances, W^2, which rounding
   // must not bring below 0.

@@ -70,7 +70,7 @@ double worst_error(const PowerKalmanFilter& filter, const Board& board, int tena
   double out = 0;
   for (int i = 0; i < 50; ++i) {
     const Observation scene = scene_of(tenants, random);
-    const auto told = filter.tell(scene);
+    const auto told = filter.estimate(scene);
     for (std::size_t k = 0; k < told.tenants.size(); ++k)
       out = std::max(out, std::abs(told.tenants[k].mean - board.tenant(scene.tenants[k])));
   }
@@ -103,7 +103,7 @@ TEST(PowerKalmanFilter, FindsWhoDrawsMoreThanItsCountersUnderNoise) {
   }
   EXPECT_LT(worst_error(filter, board, 4, random), 15);
   const Observation scene = scene_of(4, random);
-  const auto told = filter.tell(scene);
+  const auto told = filter.estimate(scene);
   for (std::size_t k = 0; k < 4; ++k)
     EXPECT_LT(std::abs(told.tenants[k].mean - board.tenant(scene.tenants[k])),
               5 * told.tenants[k].sd);
@@ -112,13 +112,13 @@ TEST(PowerKalmanFilter, FindsWhoDrawsMoreThanItsCountersUnderNoise) {
 TEST(PowerKalmanFilter, WithoutTenantsItLearnsTheBase) {
   PowerKalmanFilter filter = linear_filter();
   for (int i = 0; i < 300; ++i) learn(filter, {}, 63);
-  EXPECT_NEAR(filter.tell({}).base, 63, 0.2);
+  EXPECT_NEAR(filter.estimate({}).base, 63, 0.2);
   // And with a parked context the step.
   const Observation parked{.tenants = {{.key = "a"}}, .context = true};
   for (int i = 0; i < 300; ++i) learn(filter, parked, 63 + 28);
-  EXPECT_NEAR(filter.tell(parked).base + filter.tell(parked).context, 91, 0.2);
-  EXPECT_NEAR(filter.tell(parked).context, 28, 3);
-  EXPECT_EQ(filter.tell(parked).tenants[0].mean, 0);
+  EXPECT_NEAR(filter.estimate(parked).base + filter.estimate(parked).context, 91, 0.2);
+  EXPECT_NEAR(filter.estimate(parked).context, 28, 3);
+  EXPECT_EQ(filter.estimate(parked).tenants[0].mean, 0);
 }
 
 TEST(PowerKalmanFilter, ATenantThatLeavesIsForgotten) {
@@ -132,11 +132,11 @@ TEST(PowerKalmanFilter, ATenantThatLeavesIsForgotten) {
   }
   EXPECT_EQ(filter.states(), kShared + 3 * kPowerFeatures);
   Observation fresh = scene_of(1, random);
-  const auto known = filter.tell(fresh).tenants[0];
+  const auto known = filter.estimate(fresh).tenants[0];
   learn(filter, {}, board.base);
   EXPECT_EQ(filter.states(), kShared);
   filter.advance(fresh);
-  const auto begun = filter.tell(fresh).tenants[0];
+  const auto begun = filter.estimate(fresh).tenants[0];
   EXPECT_GT(begun.sd, 3 * known.sd);
   EXPECT_LT(begun.mean, 0.9 * known.mean);  // its own 40 % are gone, the units' watts stay
 }
@@ -151,7 +151,7 @@ TEST(PowerKalmanFilter, FullDoubtBeginsATenantAnew) {
     for (PowerKalmanFilter* one : {&filter, &other}) learn(*one, scene, board.power(scene));
   }
   Observation scene = scene_of(2, random);
-  const auto before = filter.tell(scene);
+  const auto before = filter.estimate(scene);
   // As if it had left and come again.
   Observation without = scene;
   without.tenants.erase(without.tenants.begin());
@@ -160,7 +160,7 @@ TEST(PowerKalmanFilter, FullDoubtBeginsATenantAnew) {
   other.advance(scene);
   scene.tenants[0].doubt = 1;
   filter.advance(scene);
-  const auto doubted = filter.tell(scene), anew = other.tell(scene);
+  const auto doubted = filter.estimate(scene), anew = other.estimate(scene);
   EXPECT_NEAR(doubted.tenants[0].mean, anew.tenants[0].mean, 1e-9);
   EXPECT_NEAR(doubted.tenants[0].sd, anew.tenants[0].sd, 1e-9);
   EXPECT_GT(doubted.tenants[0].sd, 2 * before.tenants[0].sd);
@@ -177,12 +177,12 @@ RC_GTEST_PROP(WattFilterProperty, AgeAndDoubtMakeNobodySurer, ()) {
   }
   Observation scene = scene_of(2, random);
   filter.advance(scene);
-  auto before = filter.tell(scene);
+  auto before = filter.estimate(scene);
   for (int i = 0; i < 10; ++i) {
     scene.seconds = *rc::gen::inRange(0, 100'000);
     scene.tenants[0].doubt = *rc::gen::inRange(0, 100) / 100.0;
     filter.advance(scene);
-    const auto after = filter.tell(scene);
+    const auto after = filter.estimate(scene);
     for (std::size_t k = 0; k < 2; ++k) {
       RC_ASSERT(after.tenants[k].mean == before.tenants[k].mean);
       RC_ASSERT(after.tenants[k].sd >= before.tenants[k].sd * (1 - 1e-9));
@@ -203,7 +203,7 @@ RC_GTEST_PROP(WattFilterProperty, NobodyEverGivesPowerBack, ()) {
     filter.advance(scene);
     const double said = filter.learn(scene, *rc::gen::inRange(-500, 2000));
     RC_ASSERT(std::isfinite(said));
-    const auto told = filter.tell(scene);
+    const auto told = filter.estimate(scene);
     RC_ASSERT((told.base >= 0 && told.context >= 0));
     for (const auto& watts : told.tenants)
       RC_ASSERT((std::isfinite(watts.mean) && watts.mean >= 0 && std::isfinite(watts.sd)));
@@ -219,9 +219,9 @@ TEST(PowerKalmanFilter, ABusierUnitDrawsNoLess) {
   for (int i = 0; i < 300; ++i) {
     Observation scene = scene_of(2, random);
     learn(filter, scene, board.power(scene));
-    const double before = filter.tell(scene).tenants[0].mean;
+    const double before = filter.estimate(scene).tenants[0].mean;
     scene.tenants[0].features[1] += 0.1;
-    ASSERT_GE(filter.tell(scene).tenants[0].mean, before - 1e-6) << i;
+    ASSERT_GE(filter.estimate(scene).tenants[0].mean, before - 1e-6) << i;
   }
 }
 

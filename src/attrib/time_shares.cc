@@ -44,7 +44,7 @@ void TimeShares::judge_readings(const AttribTick& tick, double busy) {
       distance_ ? kDistanceMemory * *distance_ + (1 - kDistanceMemory) * distance : distance;
 }
 
-void TimeShares::note(const AttribTick& tick, double busy) {
+void TimeShares::add_tick(const AttribTick& tick, double busy) {
   const double length = seconds(tick.length);
   for (auto& [key, turns] : turns_) turns.here = false;
   for (const TenantTick& tenant : tick.tenants) {
@@ -69,7 +69,7 @@ void TimeShares::note(const AttribTick& tick, double busy) {
 std::vector<std::optional<TimeShare>> TimeShares::step(const AttribTick& tick) {
   double busy = 0;
   for (const TenantTick& tenant : tick.tenants) busy += reading(tenant);
-  note(tick, busy);
+  add_tick(tick, busy);
   judge_readings(tick, busy);
   const bool whole = distance_ && *distance_ < kWhole && workers_ > 1;
   double counted = 0;

@@ -33,7 +33,7 @@ class TimeShares {
 
     bool works() const;
   };
-  void note(const AttribTick& tick, double busy);
+  void add_tick(const AttribTick& tick, double busy);
   void judge_readings(const AttribTick& tick, double busy);
 
   std::map<std::string, Turns> turns_;

@@ -38,7 +38,7 @@ bool is_word_character(char c) {
 }
 
 // As a word of its own: "uid 1000" does not say 10.
-bool says(std::string_view text, std::string_view value) {
+bool mentions(std::string_view text, std::string_view value) {
   for (auto at = text.find(value); at != text.npos; at = text.find(value, at + 1)) {
     const auto end = at + value.size();
     const bool begins = at == 0 || !is_word_character(text[at - 1]);
@@ -59,7 +59,7 @@ std::string quoted(const std::string& value) {
 std::string line_of(const LogRecord& record) {
   std::string out = record.text;
   for (const LogField& field : record.fields)
-    if (!says(record.text, field.value))
+    if (!mentions(record.text, field.value))
       out += fmt::format(" {}={}", field.name, quoted(field.value));
   return out;
 }
@@ -204,7 +204,7 @@ Log program_log(const std::string& program, JournaldWriter journald) {
   return log;
 }
 
-void tell_line(std::string_view program, std::string_view text) {
+void print_line(std::string_view program, std::string_view text) {
   const std::string line = log_text(fmt::format("{}: {}", program, text)) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

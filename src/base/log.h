@@ -102,6 +102,6 @@ using JournaldWriter = std::function<bool(const LogRecord&)>;
 Log program_log(const std::string& program, JournaldWriter journald = {});
 
 // A line on standard error where there is no Log: "PROGRAM: TEXT", cleaned in the same way.
-void tell_line(std::string_view program, std::string_view text);
+void print_line(std::string_view program, std::string_view text);
 
 }  // namespace derate

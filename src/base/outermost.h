@@ -17,9 +17,9 @@ int run_outermost(std::string_view program, Body&& body) {
   try {
     return body();
   } catch (const std::exception& error) {
-    tell_line(program, std::string("a bug in Derate, please report it: ") + error.what());
+    print_line(program, std::string("a bug in Derate, please report it: ") + error.what());
   } catch (...) {
-    tell_line(program, "a bug in Derate, please report it: an exception of no known kind");
+    print_line(program, "a bug in Derate, please report it: an exception of no known kind");
   }
   return exit_code::kInternalError;
 }

@@ -32,7 +32,7 @@ Result<void> check_power(ClockControl& control, Watts wanted) {
 
 Result<void> restore_settings(ClockControl& control, JournalEntry& entry) {
   std::optional<Error> failure;
-  const auto note = [&](Result<void> result, bool& written) {
+  const auto record_outcome = [&](Result<void> result, bool& written) {
     if (result.ok())
       written = false;
     else if (!failure)
@@ -42,13 +42,14 @@ Result<void> restore_settings(ClockControl& control, JournalEntry& entry) {
   };
   if (entry.clock_written) {
     const auto& range = entry.found_lock;
-    note(range ? control.lock_sm_clock(range->lowest, range->highest) : control.reset_sm_clock(),
-         entry.clock_written);
+    record_outcome(
+        range ? control.lock_sm_clock(range->lowest, range->highest) : control.reset_sm_clock(),
+        entry.clock_written);
   }
   if (entry.power_written && entry.found.power_limit) {
     auto result = control.set_power_limit(*entry.found.power_limit);
     if (result.ok()) result = check_power(control, *entry.found.power_limit);
-    note(std::move(result), entry.power_written);
+    record_outcome(std::move(result), entry.power_written);
   }
   if (failure) return *std::move(failure);
   return {};
@@ -171,7 +172,7 @@ Result<void> Actuator::look_at_found() {
   return {};
 }
 
-Result<void> Actuator::note_found(bool& written) {
+Result<void> Actuator::journal_found(bool& written) {
   if (written) return {};
   TRY(look_at_found());
   written = true;
@@ -186,7 +187,7 @@ Result<void> Actuator::note_found(bool& written) {
 
 Result<void> Actuator::write_clock(Instant now) {
   if (target_.clock == in_force_.clock && clock_known_) return {};
-  TRY(note_found(entry().clock_written));
+  TRY(journal_found(entry().clock_written));
   clock_known_ = false;  // until the device says that it is done
   if (target_.clock) {
     TRY(control_->lock_sm_clock(*target_.clock, *target_.clock));
@@ -214,7 +215,7 @@ Result<void> Actuator::write_power() {
       return {};
     }
   }
-  TRY(note_found(entry().power_written));
+  TRY(journal_found(entry().power_written));
   const auto wanted = target_.power ? target_.power : entry().found.power_limit;
   if (!wanted) return Error{Errc::not_supported, "the GPU does not tell its power limit"};
   power_known_ = false;

@@ -87,7 +87,7 @@ class Actuator {
   Result<void> write_clock(Instant now);
   Result<void> write_power();
   Result<void> look_at_found();
-  Result<void> note_found(bool& written);
+  Result<void> journal_found(bool& written);
   JournalEntry& entry() {
     return options_.journal_handle ? options_.journal_handle->entry : own_entry_;
   }

@@ -49,7 +49,7 @@ class Governor {
   Instant next_due() const;
 
   // What is known of the work of the GPU at `at` from now on.
-  void tell(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
+  void set_work(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
 
   // The GPU at `at` gets no clock above `highest` from now on (govern/safety.h); empty: its
   // envelope alone counts.

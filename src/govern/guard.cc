@@ -243,11 +243,11 @@ void Guard::take_messages() {
       link_ = UniqueFd();
       return;
     }
-    const Message& said = received->message;
-    if (said.kind == Message::Kind::ready) hooks_.ready();
-    if (said.kind == Message::Kind::lease) answer_lease(said);
-    if (said.kind == Message::Kind::release) leases_.erase(said.uuid.data());
-    if (said.kind == Message::Kind::started) adopted_ = said.number;
+    const Message& request = received->message;
+    if (request.kind == Message::Kind::ready) hooks_.ready();
+    if (request.kind == Message::Kind::lease) answer_lease(request);
+    if (request.kind == Message::Kind::release) leases_.erase(request.uuid.data());
+    if (request.kind == Message::Kind::started) adopted_ = request.number;
     last_beat_ = clock_.now();  // it waited while its lease was taken
   }
 }
@@ -411,7 +411,7 @@ bool GuardLink::send_what_waits() {
   return waiting_.empty();
 }
 
-void GuardLink::say(const GuardMessage& what) {
+void GuardLink::post(const GuardMessage& what) {
   waiting_.push_back(what);
   send_what_waits();
 }
@@ -422,9 +422,9 @@ void GuardLink::beat() {
   if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));
 }
 
-void GuardLink::ready() { say(message(Message::Kind::ready)); }
-void GuardLink::release(const std::string& uuid) { say(message(Message::Kind::release, uuid)); }
-void GuardLink::started(pid_t child) { say(message(Message::Kind::started, {}, child)); }
+void GuardLink::ready() { post(message(Message::Kind::ready)); }
+void GuardLink::release(const std::string& uuid) { post(message(Message::Kind::release, uuid)); }
+void GuardLink::started(pid_t child) { post(message(Message::Kind::started, {}, child)); }
 
 // Answers to leases that were given up: their descriptors, while they wait here, keep the leases.
 void GuardLink::drop_stale() {
@@ -449,7 +449,7 @@ bool GuardLink::wait(Instant end) const {
 void GuardLink::ask_for(const std::string& uuid) {
   Message request = message(Message::Kind::lease, uuid);
   request.request = ++last_request_;
-  say(request);
+  post(request);
 }
 
 Result<UniqueFd> GuardLink::lease(const std::string& uuid) {
@@ -464,14 +464,15 @@ Result<UniqueFd> GuardLink::lease(const std::string& uuid) {
     auto reply = receive(fd());
     if (!reply) continue;
     if (reply->closed) return Error{Errc::io, uuid + ": no lease: the guard is gone"};
-    const Message& said = reply->message;
-    if (said.request != last_request_ || said.uuid.data() != uuid) {  // of one that was given up
-      lay_here = lay_here || (said.uuid.data() == uuid && reply->fd.valid());
+    const Message& answer = reply->message;
+    if (answer.request != last_request_ ||
+        answer.uuid.data() != uuid) {  // of one that was given up
+      lay_here = lay_here || (answer.uuid.data() == uuid && reply->fd.valid());
       continue;
     }
-    if (said.kind == Message::Kind::refused) {
+    if (answer.kind == Message::Kind::refused) {
       if (!std::exchange(lay_here, false))
-        return Error{static_cast<Errc>(said.number), said.text.data()};
+        return Error{static_cast<Errc>(answer.number), answer.text.data()};
       ask_for(uuid);  // what kept it from us was our own, and is gone now
       continue;
     }

@@ -52,7 +52,7 @@ class GuardLink {
   static constexpr Duration kReplyTime = std::chrono::seconds(5);
 
  private:
-  void say(const GuardMessage& what);
+  void post(const GuardMessage& what);
   bool send_what_waits();
   void ask_for(const std::string& uuid);
   bool wait(Instant end) const;

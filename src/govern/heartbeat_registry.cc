@@ -6,7 +6,7 @@
 namespace derate {
 namespace {
 
-// How near a speaker stands to a tenant; beyond kSameUser only a GPU that root names is meant.
+// How near a source stands to a tenant; beyond kSameUser only a GPU that root names is meant.
 constexpr int kItself = 0, kKin = 1, kSameGroup = 2, kSameUser = 3, kRootOnly = 4, kStranger = 5;
 
 constexpr std::size_t kMostNames = 4;
@@ -26,21 +26,21 @@ std::string joined(const std::set<std::string>& names) {
   return out;
 }
 
-// One more speaker pushes out the user's own longest silent one first, then anybody's.
+// One more source pushes out the user's own longest silent one first, then anybody's.
 template <class T>
-void make_room(std::vector<T>& speakers, std::uint32_t uid) {
+void make_room(std::vector<T>& sources, std::uint32_t uid) {
   const auto mine = [&](const T& one) { return one.uid == uid; };
   const auto longest_silent = [&](bool only_mine) {
-    auto out = speakers.end();
-    for (auto at = speakers.begin(); at != speakers.end(); ++at)
-      if ((!only_mine || mine(*at)) && (out == speakers.end() || at->heard < out->heard)) out = at;
+    auto out = sources.end();
+    for (auto at = sources.begin(); at != sources.end(); ++at)
+      if ((!only_mine || mine(*at)) && (out == sources.end() || at->heard < out->heard)) out = at;
     return out;
   };
-  if (static_cast<std::size_t>(std::count_if(speakers.begin(), speakers.end(), mine)) >=
+  if (static_cast<std::size_t>(std::count_if(sources.begin(), sources.end(), mine)) >=
       HeartbeatRegistry::kMostOfAUser)
-    speakers.erase(longest_silent(true));
-  else if (speakers.size() >= HeartbeatRegistry::kMostSpeakers)
-    speakers.erase(longest_silent(false));
+    sources.erase(longest_silent(true));
+  else if (sources.size() >= HeartbeatRegistry::kMostSources)
+    sources.erase(longest_silent(false));
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   auto at = std::find_if(allowances_.begin(), allowances_.end(),
                          [&](const Allowance& one) { return one.uid == uid; });
   if (at == allowances_.end()) {
-    if (allowances_.size() >= kMostSpeakers)
+    if (allowances_.size() >= kMostSources)
       allowances_.erase(std::min_element(
           allowances_.begin(), allowances_.end(),
           [](const Allowance& a, const Allowance& b) { return a.since < b.since; }));
@@ -67,50 +67,50 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
-HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::speaker_for(
+HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
     const BeatMessage& message, const Sender& sender, const std::optional<ProcessFacts>& process,
     Instant time) {
   // A sender that is gone already and names no process is the same as the user's last such one.
   const std::int64_t pid = message.pid != 0 ? message.pid : process ? sender.pid : 0;
   const auto known =
-      std::find_if(speakers_.begin(), speakers_.end(), [&](const HeartbeatSource& one) {
+      std::find_if(sources_.begin(), sources_.end(), [&](const HeartbeatSource& one) {
         return one.uid == sender.uid && one.pid == pid && one.gpu == message.gpu;
       });
-  if (known != speakers_.end()) {
+  if (known != sources_.end()) {
     const bool another = known->process && process && known->process->started != process->started;
     if (!another) return *known;
-    speakers_.erase(known);
+    sources_.erase(known);
   }
-  make_room(speakers_, sender.uid);
+  make_room(sources_, sender.uid);
   HeartbeatSource made;
   made.uid = sender.uid;
   made.pid = pid;
   made.gpu = message.gpu;
   made.heard = time;
-  speakers_.push_back(std::move(made));
-  return speakers_.back();
+  sources_.push_back(std::move(made));
+  return sources_.back();
 }
 
-void HeartbeatRegistry::hear(const BeatMessage& message, const Sender& sender,
-                             const std::optional<ProcessFacts>& process, Instant time) {
+void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
+                            const std::optional<ProcessFacts>& process, Instant time) {
   ++counts_.heard;
   const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
   const auto believed = own ? process : std::nullopt;
   if (believed) announce(message, sender, *believed, time);
   if (!message.is_beat()) return;
-  HeartbeatSource& speaker = speaker_for(message, sender, believed, time);
-  if (believed) speaker.process = believed;
+  HeartbeatSource& source = source_for(message, sender, believed, time);
+  if (believed) source.process = believed;
   if (message.done) {
-    const bool anew = !speaker.beat || *message.done < speaker.beat->done;
+    const bool anew = !source.beat || *message.done < source.beat->done;
     // A stepped time of day must not turn the order of two beats around.
-    if (speaker.beat) time = std::max(time, speaker.beat->time);
-    if (!anew) speaker.interval = std::max(speaker.interval / 2, time - speaker.beat->time);
-    const std::uint64_t source = anew ? ++last_source_ : speaker.beat->source;
-    speaker.beat = Beat{source, *message.done, time};
+    if (source.beat) time = std::max(time, source.beat->time);
+    if (!anew) source.interval = std::max(source.interval / 2, time - source.beat->time);
+    const std::uint64_t number = anew ? ++last_source_ : source.beat->source;
+    source.beat = Beat{number, *message.done, time};
   }
-  speaker.heard = time;
-  if (!message.phase.empty()) speaker.phase = message.phase;
-  if (message.max_loss) speaker.max_loss = message.max_loss;
+  source.heard = time;
+  if (!message.phase.empty()) source.phase = message.phase;
+  if (message.max_loss) source.max_loss = message.max_loss;
 }
 
 void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
@@ -127,8 +127,8 @@ void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sende
   }
   known->process = process;
   known->heard = time;
-  if (!message.asked.empty()) known->said.asked = message.asked;
-  if (!message.job.empty()) known->said.job = message.job;
+  if (!message.asked.empty()) known->content.asked = message.asked;
+  if (!message.job.empty()) known->content.job = message.job;
 }
 
 // How far above or below the process the one stands that was spoken of; empty: it is no kin.
@@ -153,31 +153,31 @@ std::optional<std::size_t> HeartbeatRegistry::steps_between(const Announcement& 
 HeartbeatRegistry::Announced HeartbeatRegistry::announced(const ProcessFacts& process) const {
   Announced out;
   std::optional<std::size_t> asked_from, job_from;
-  const auto take = [](std::string& text, std::optional<std::size_t>& from, const std::string& said,
-                       std::size_t steps) {
-    if (said.empty() || (from && *from <= steps)) return;
-    text = said;
+  const auto take = [](std::string& text, std::optional<std::size_t>& from,
+                       const std::string& found, std::size_t steps) {
+    if (found.empty() || (from && *from <= steps)) return;
+    text = found;
     from = steps;
   };
   for (const Announcement& one : announcements_) {
     const auto steps = steps_between(one, process);
     if (!steps) continue;
-    take(out.asked, asked_from, one.said.asked, *steps);
-    take(out.job, job_from, one.said.job, *steps);
+    take(out.asked, asked_from, one.content.asked, *steps);
+    take(out.job, job_from, one.content.job, *steps);
   }
   return out;
 }
 
-Duration HeartbeatRegistry::patience(const HeartbeatSource& speaker) {
-  return std::max(kStale, 5 * std::min(speaker.interval, kLongestInterval));
+Duration HeartbeatRegistry::patience(const HeartbeatSource& source) {
+  return std::max(kStale, 5 * std::min(source.interval, kLongestInterval));
 }
 
-int HeartbeatRegistry::distance(const HeartbeatSource& speaker, const GpuProcessTenant& tenant) {
+int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessTenant& tenant) {
   const ProcessFacts& theirs = tenant.process;
-  const bool same_user = theirs.uid && *theirs.uid == speaker.uid;
-  if (!same_user && speaker.uid != 0) return kStranger;
-  if (speaker.process && theirs.pid > 0) {
-    const ProcessFacts& mine = *speaker.process;
+  const bool same_user = theirs.uid && *theirs.uid == source.uid;
+  if (!same_user && source.uid != 0) return kStranger;
+  if (source.process && theirs.pid > 0) {
+    const ProcessFacts& mine = *source.process;
     if (mine.pid == theirs.pid) return kItself;
     const bool one_session = mine.session == theirs.session;
     if (one_session &&
@@ -188,16 +188,16 @@ int HeartbeatRegistry::distance(const HeartbeatSource& speaker, const GpuProcess
   return same_user ? kSameUser : kRootOnly;
 }
 
-// Adds the speaker's voice to each GPU that it may speak of; false: there is none.
-bool HeartbeatRegistry::place(HeartbeatSource& speaker, const GpuHeartbeat& said,
+// Adds the source's heartbeat to each GPU that it may speak of; false: there is none.
+bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heartbeat,
                               std::span<const GpuTenants> gpus,
-                              std::vector<std::vector<GpuHeartbeat>>& voices) {
-  const bool fresh = said.fresh;
-  std::vector<bool> meant(gpus.size(), speaker.gpu.empty());
-  if (!speaker.gpu.empty()) {
+                              std::vector<std::vector<GpuHeartbeat>>& heartbeats) {
+  const bool fresh = heartbeat.fresh;
+  std::vector<bool> meant(gpus.size(), source.gpu.empty());
+  if (!source.gpu.empty()) {
     std::vector<GpuId> ids;
     for (const GpuTenants& gpu : gpus) ids.push_back(gpu.id);
-    const auto named = select_gpus(ids, speaker.gpu);
+    const auto named = select_gpus(ids, source.gpu);
     if (!named.ok()) return false;
     for (const int at : *named) meant[static_cast<std::size_t>(at)] = true;
   }
@@ -206,12 +206,11 @@ bool HeartbeatRegistry::place(HeartbeatSource& speaker, const GpuHeartbeat& said
   };
   // Who is silent speaks of those that it spoke of, and of nobody who came later.
   const auto how_far = [&](const GpuProcessTenant& tenant) {
-    if (fresh) return distance(speaker, tenant);
-    const bool one =
-        std::find(speaker.of.begin(), speaker.of.end(), key(tenant)) != speaker.of.end();
+    if (fresh) return distance(source, tenant);
+    const bool one = std::find(source.of.begin(), source.of.end(), key(tenant)) != source.of.end();
     return one ? kItself : kStranger;
   };
-  const bool named = !speaker.gpu.empty();
+  const bool named = !source.gpu.empty();
   const int farthest = named ? kRootOnly : kSameUser;
   int best = kStranger;
   std::vector<int> best_of(gpus.size(), kStranger);
@@ -228,36 +227,37 @@ bool HeartbeatRegistry::place(HeartbeatSource& speaker, const GpuHeartbeat& said
   bool placed = false;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     const int wanted = named ? best_of[i] : best;
-    GpuHeartbeat voice = said;
-    voice.distance = wanted;
+    GpuHeartbeat on_gpu = heartbeat;
+    on_gpu.distance = wanted;
     for (std::size_t t = 0; meant[i] && wanted <= farthest && t < gpus[i].tenants.size(); ++t) {
       if (how_far(gpus[i].tenants[t]) != wanted) continue;
-      voice.tenants.push_back(t);
+      on_gpu.tenants.push_back(t);
       of.push_back(key(gpus[i].tenants[t]));
     }
-    const bool by_root = named && meant[i] && fresh && speaker.uid == 0;
-    if (voice.tenants.empty() && !by_root) continue;
-    voices[i].push_back(std::move(voice));
+    const bool by_root = named && meant[i] && fresh && source.uid == 0;
+    if (on_gpu.tenants.empty() && !by_root) continue;
+    heartbeats[i].push_back(std::move(on_gpu));
     placed = true;
   }
-  if (fresh) speaker.of = std::move(of);
+  if (fresh) source.of = std::move(of);
   return placed;
 }
 
-// The voice whose count is the GPU's progress; null: there is none, or counts that cannot be added.
+// The heartbeat whose count is the GPU's progress; null: there is none, or counts that cannot be
+// added.
 const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
-    const GpuTenants& gpu, std::span<const GpuHeartbeat> voices) {
+    const GpuTenants& gpu, std::span<const GpuHeartbeat> heartbeats) {
   // The nearest, and of equally near ones the first that spoke.
   const auto nearer = [](const GpuHeartbeat* a, const GpuHeartbeat& b) {
     return a == nullptr || b.distance < a->distance ||
-           (b.distance == a->distance && b.speaker->beat->source < a->speaker->beat->source);
+           (b.distance == a->distance && b.source->beat->source < a->source->beat->source);
   };
   const GpuHeartbeat* nearest = nullptr;
   std::size_t counting = 0;
-  for (const GpuHeartbeat& voice : voices) {
-    if (!voice.counts) continue;
+  for (const GpuHeartbeat& heartbeat : heartbeats) {
+    if (!heartbeat.counts) continue;
     ++counting;
-    if (nearer(nearest, voice)) nearest = &voice;
+    if (nearer(nearest, heartbeat)) nearest = &heartbeat;
   }
   if (counting == 0 || gpu.tenants.size() <= 1) return nearest;
   const bool one_user =
@@ -276,30 +276,31 @@ const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
   for (std::size_t t = 0; t < gpu.tenants.size(); ++t)
     if (t != first && share(gpu.tenants[first]) - share(gpu.tenants[t]) < kLead) return nullptr;
   const GpuHeartbeat* out = nullptr;
-  for (const GpuHeartbeat& voice : voices) {
-    const bool its =
-        std::find(voice.tenants.begin(), voice.tenants.end(), first) != voice.tenants.end();
-    if (its && voice.counts && nearer(out, voice)) out = &voice;
+  for (const GpuHeartbeat& heartbeat : heartbeats) {
+    const bool its = std::find(heartbeat.tenants.begin(), heartbeat.tenants.end(), first) !=
+                     heartbeat.tenants.end();
+    if (its && heartbeat.counts && nearer(out, heartbeat)) out = &heartbeat;
   }
   return out;
 }
 
-GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices,
+GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> heartbeats,
                                    const PromiseRules& rules) {
-  std::vector<std::optional<Fraction>> told(gpu.tenants.size());
+  std::vector<std::optional<Fraction>> from_beats(gpu.tenants.size());
   std::vector<std::optional<Promise>> promises;
   const auto stricter = [](std::optional<Fraction>& of, std::optional<Fraction> other) {
     if (other && (!of || *other < *of)) of = other;
   };
   std::set<std::string> names, phases;
-  for (const GpuHeartbeat& voice : voices) {
-    for (const std::size_t tenant : voice.tenants) stricter(told[tenant], voice.speaker->max_loss);
-    if (voice.tenants.empty() && voice.speaker->max_loss)
-      promises.push_back(promise_of({}, voice.speaker->max_loss, {{}, rules.max_delta}));
-    if (voice.fresh) phases.insert(voice.speaker->phase);
+  for (const GpuHeartbeat& heartbeat : heartbeats) {
+    for (const std::size_t tenant : heartbeat.tenants)
+      stricter(from_beats[tenant], heartbeat.source->max_loss);
+    if (heartbeat.tenants.empty() && heartbeat.source->max_loss)
+      promises.push_back(promise_of({}, heartbeat.source->max_loss, {{}, rules.max_delta}));
+    if (heartbeat.fresh) phases.insert(heartbeat.source->phase);
   }
   for (std::size_t t = 0; t < gpu.tenants.size(); ++t) {
-    promises.push_back(promise_of(gpu.tenants[t].process, told[t], rules));
+    promises.push_back(promise_of(gpu.tenants[t].process, from_beats[t], rules));
     names.insert(gpu.tenants[t].process.name);
   }
   GpuWork out;
@@ -310,9 +311,9 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
   }
   out.status.name = joined(names);
   out.status.phase = joined(phases);
-  if (const GpuHeartbeat* lead = leading(gpu, voices)) {
-    out.status.beat = lead->speaker->beat;
-    if (!lead->speaker->phase.empty()) out.status.phase = lead->speaker->phase;
+  if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
+    out.status.beat = lead->source->beat;
+    if (!lead->source->phase.empty()) out.status.phase = lead->source->phase;
   }
   return out;
 }
@@ -320,22 +321,23 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
 std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
                                                const PromiseRules& rules, Instant now) {
   counts_.unplaced = 0;
-  std::vector<std::vector<GpuHeartbeat>> voices(gpus.size());
+  std::vector<std::vector<GpuHeartbeat>> heartbeats(gpus.size());
   std::vector<std::size_t> gone;
-  for (std::size_t i = 0; i < speakers_.size(); ++i) {
-    HeartbeatSource& speaker = speakers_[i];
-    const Duration patience = this->patience(speaker);
-    const bool fresh = now - speaker.heard <= patience;
-    const bool counts = speaker.beat && now - speaker.beat->time <= patience;
-    const bool keeps = fresh || (speaker.max_loss && !speaker.of.empty());
-    const bool placed = keeps && place(speaker, {&speaker, {}, 0, fresh, counts}, gpus, voices);
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    HeartbeatSource& source = sources_[i];
+    const Duration patience = this->patience(source);
+    const bool fresh = now - source.heard <= patience;
+    const bool counts = source.beat && now - source.beat->time <= patience;
+    const bool keeps = fresh || (source.max_loss && !source.of.empty());
+    const bool placed = keeps && place(source, {&source, {}, 0, fresh, counts}, gpus, heartbeats);
     if (!placed && !fresh) gone.push_back(i);
     if (!placed && fresh) ++counts_.unplaced;
   }
   std::vector<GpuWork> out;
-  for (std::size_t i = 0; i < gpus.size(); ++i) out.push_back(work_of(gpus[i], voices[i], rules));
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    out.push_back(work_of(gpus[i], heartbeats[i], rules));
   for (auto at = gone.rbegin(); at != gone.rend(); ++at)
-    speakers_.erase(speakers_.begin() + static_cast<std::ptrdiff_t>(*at));
+    sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(*at));
   return out;
 }
 

@@ -32,7 +32,7 @@ struct GpuWork {
 
 struct BeatCounts {
   std::uint64_t heard = 0, malformed = 0, too_many = 0;
-  std::size_t unplaced = 0;  // speakers at present who work on no GPU that they may speak of
+  std::size_t unplaced = 0;  // sources at present who work on no GPU that they may speak of
 };
 
 class HeartbeatRegistry {
@@ -41,7 +41,7 @@ class HeartbeatRegistry {
   static constexpr Duration kStale = std::chrono::seconds(10);
   // ... which are taken to be no longer than this.
   static constexpr Duration kLongestInterval = std::chrono::minutes(2);
-  static constexpr std::size_t kMostSpeakers = 256, kMostOfAUser = 64;
+  static constexpr std::size_t kMostSources = 256, kMostOfAUser = 64;
   static constexpr double kPerSecond = 200, kAtOnce = 400;  // messages of one user
   // A count stands for a shared GPU when its process leads by this share of the SMs' time.
   static constexpr Fraction kLead{0.10};
@@ -53,11 +53,11 @@ class HeartbeatRegistry {
   };
   // False: the user has sent too many; nobody need look at it.
   bool admit(std::uint32_t uid, Instant now);
-  void note_malformed() { ++counts_.malformed; }
-  void note_too_many() { ++counts_.too_many; }
+  void count_malformed() { ++counts_.malformed; }
+  void count_too_many() { ++counts_.too_many; }
   // `process`: of `message.pid`, else of the sender; empty when it is gone already.
-  void hear(const BeatMessage& message, const Sender& sender,
-            const std::optional<ProcessFacts>& process, Instant time);
+  void add(const BeatMessage& message, const Sender& sender,
+           const std::optional<ProcessFacts>& process, Instant time);
   // What is known of each GPU, in their order. Drops who has been silent.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
@@ -70,7 +70,7 @@ class HeartbeatRegistry {
   };
   Announced announced(const ProcessFacts& process) const;
   const BeatCounts& counts() const { return counts_; }
-  std::size_t speakers() const { return speakers_.size(); }
+  std::size_t sources() const { return sources_.size(); }
 
  private:
   using ProcessKey = std::pair<std::int64_t, std::uint64_t>;  // pid, start
@@ -88,9 +88,9 @@ class HeartbeatRegistry {
     Instant heard{};
     std::vector<ProcessKey> of;  // the tenants that it spoke of when it was last placed
   };
-  // On one GPU, a speaker and the tenants that it speaks of; none: root speaks of the GPU itself.
+  // On one GPU, a source and the tenants that it speaks of; none: root speaks of the GPU itself.
   struct GpuHeartbeat {
-    const HeartbeatSource* speaker = nullptr;
+    const HeartbeatSource* source = nullptr;
     std::vector<std::size_t> tenants;
     int distance = 0;
     bool fresh = true;   // it spoke not long ago ...
@@ -99,7 +99,7 @@ class HeartbeatRegistry {
   struct Announcement {
     std::uint32_t uid = 0;  // of who said it
     ProcessFacts process;
-    Announced said;
+    Announced content;
     Instant heard{};
   };
   struct Allowance {
@@ -108,22 +108,23 @@ class HeartbeatRegistry {
     Instant since{};
   };
 
-  HeartbeatSource& speaker_for(const BeatMessage& message, const Sender& sender,
-                               const std::optional<ProcessFacts>& process, Instant time);
+  HeartbeatSource& source_for(const BeatMessage& message, const Sender& sender,
+                              const std::optional<ProcessFacts>& process, Instant time);
   void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
                 Instant time);
   static std::optional<std::size_t> steps_between(const Announcement& from,
                                                   const ProcessFacts& process);
-  static Duration patience(const HeartbeatSource& speaker);
-  static bool place(HeartbeatSource& speaker, const GpuHeartbeat& said,
+  static Duration patience(const HeartbeatSource& source);
+  static bool place(HeartbeatSource& source, const GpuHeartbeat& heartbeat,
                     std::span<const GpuTenants> gpus,
-                    std::vector<std::vector<GpuHeartbeat>>& voices);
-  static int distance(const HeartbeatSource& speaker, const GpuProcessTenant& tenant);
-  static const GpuHeartbeat* leading(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices);
-  static GpuWork work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> voices,
+                    std::vector<std::vector<GpuHeartbeat>>& heartbeats);
+  static int distance(const HeartbeatSource& source, const GpuProcessTenant& tenant);
+  static const GpuHeartbeat* leading(const GpuTenants& gpu,
+                                     std::span<const GpuHeartbeat> heartbeats);
+  static GpuWork work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> heartbeats,
                          const PromiseRules& rules);
 
-  std::vector<HeartbeatSource> speakers_;
+  std::vector<HeartbeatSource> sources_;
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;
   BeatCounts counts_;

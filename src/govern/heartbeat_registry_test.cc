@@ -38,11 +38,11 @@ struct Heartbeats {
     for (int i = 0; i < 2; ++i) gpus[static_cast<std::size_t>(i)].id = {i, i ? "GPU-b" : "GPU-a"};
   }
   void say(const ProcessFacts& who, const char* text) {
-    registry.hear(*parse_beat(text), {who.uid.value_or(0), who.pid}, who, now);
+    registry.add(*parse_beat(text), {who.uid.value_or(0), who.pid}, who, now);
   }
   // One whose process is gone when its beat is heard.
   void say_and_go(std::uint32_t uid, std::int64_t pid, const char* text) {
-    registry.hear(*parse_beat(text), {uid, pid}, {}, now);
+    registry.add(*parse_beat(text), {uid, pid}, {}, now);
   }
   GpuWork at(std::size_t gpu) { return registry.status(gpus, rules, now)[gpu]; }
   std::optional<double> done(std::size_t gpu) {
@@ -62,14 +62,14 @@ TEST(HeartbeatRegistry, WhatAnEnvironmentSaysIsAnnouncedByItsOwnUser) {
   later.started = 6;
   EXPECT_EQ(beats.registry.announced(later), Announced{});
   // Bob's beats, of their own process and of Ann's.
-  beats.registry.hear(*parse_beat("delta=0.5 pid=17"), {kBob, 99}, process(17), beats.now);
+  beats.registry.add(*parse_beat("delta=0.5 pid=17"), {kBob, 99}, process(17), beats.now);
   beats.say(process(99, kBob), "delta=0.4");
   EXPECT_EQ(beats.registry.announced(process(17)).asked, "0.02");
-  beats.registry.hear(*parse_beat("delta=inference pid=20"), {0, 1}, process(20), beats.now);
+  beats.registry.add(*parse_beat("delta=inference pid=20"), {0, 1}, process(20), beats.now);
   EXPECT_EQ(beats.registry.announced(process(20)).asked, "inference");
   beats.say_and_go(kAnn, 21, "delta=0.1");
   EXPECT_EQ(beats.registry.announced(process(21)), Announced{});
-  EXPECT_EQ(beats.registry.speakers(), 0u);  // it says nothing of how its work goes
+  EXPECT_EQ(beats.registry.sources(), 0u);  // it says nothing of how its work goes
 }
 
 TEST(HeartbeatRegistry, AnAnnouncementIsForThoseBelowAndAboveInTheSession) {
@@ -125,7 +125,7 @@ TEST(HeartbeatRegistry, AForeignUserIsNotBelieved) {
   beats.say(process(99, kBob), "done=5 gpu=0 max_loss=0.01");
   beats.say(process(17, kBob), "done=5");  // a number that was Ann's
   // Bob's process claims to be Ann's; the kernel says whose it is.
-  beats.registry.hear(*parse_beat("done=5 pid=17"), {kBob, 99}, process(17), beats.now);
+  beats.registry.add(*parse_beat("done=5 pid=17"), {kBob, 99}, process(17), beats.now);
   EXPECT_EQ(beats.done(0), std::nullopt);
   EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);
   EXPECT_EQ(beats.registry.counts().unplaced, 3u);
@@ -204,7 +204,7 @@ TEST(HeartbeatRegistry, ACountBegunAnewIsAnotherSource) {
   beats.gpus[0].tenants = {tenant(later)};
   beats.say(later, "done=3");
   EXPECT_NE(beats.at(0).status.beat->source, second);
-  EXPECT_EQ(beats.registry.speakers(), 1u);
+  EXPECT_EQ(beats.registry.sources(), 1u);
 }
 
 TEST(HeartbeatRegistry, WhoFallsSilentIsForgottenButItsPromiseIsKept) {
@@ -221,7 +221,7 @@ TEST(HeartbeatRegistry, WhoFallsSilentIsForgottenButItsPromiseIsKept) {
   ProcessFacts next = process(18);
   beats.gpus[0].tenants = {tenant(next)};
   EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);
-  EXPECT_EQ(beats.registry.speakers(), 0u);
+  EXPECT_EQ(beats.registry.sources(), 0u);
 }
 
 TEST(HeartbeatRegistry, SlowCountsAreGivenTheirTime) {
@@ -281,7 +281,7 @@ TEST(HeartbeatRegistry, OneUserCannotCrowdOutTheOthers) {
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.say(process(17), "done=5");
   for (std::int64_t pid = 100; pid < 1000; ++pid) beats.say(process(pid, kBob), "done=1");
-  EXPECT_LE(beats.registry.speakers(), HeartbeatRegistry::kMostOfAUser + 1);
+  EXPECT_LE(beats.registry.sources(), HeartbeatRegistry::kMostOfAUser + 1);
   EXPECT_EQ(beats.done(0), 5);
   int admitted = 0;
   for (int i = 0; i < 10000; ++i) admitted += beats.registry.admit(kBob, beats.now) ? 1 : 0;
@@ -327,7 +327,7 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
   beats.gpus[1].tenants.clear();
   beats.now += 1h;
   (void)beats.registry.status(beats.gpus, beats.rules, beats.now);
-  RC_ASSERT(beats.registry.speakers() == 0u);
+  RC_ASSERT(beats.registry.sources() == 0u);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRul
   return nullptr;
 }
 
-std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> told,
+std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> from_beat,
                                   const PromiseRules& rules) {
   std::optional<Promise> out;
   const JobRule* rule = matching_rule(process, rules.rules);
@@ -58,8 +58,8 @@ std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fra
   if (!process.asked.empty())
     if (const auto asked = parse_asked_loss(process.asked); asked.ok())
       own = Promise{asked->delta, asked->every_phase, "DERATE_DELTA"};
-  if (told && (!own || *told < own->max_loss))
-    own = Promise{*told, own && own->every_phase, "beat"};
+  if (from_beat && (!own || *from_beat < own->max_loss))
+    own = Promise{*from_beat, own && own->every_phase, "beat"};
   if (own) {
     // A rule that looks at each phase goes on doing so.
     own->every_phase = own->every_phase || (out && out->every_phase);

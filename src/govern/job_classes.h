@@ -52,9 +52,10 @@ Result<AskedLoss> parse_asked_loss(std::string_view text);
 // while it is stricter than the first that is sure to match.
 const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRule> rules);
 
-// What one process was promised; empty: nothing but the policy's own delta. `told`: what its beats
-// ask for. Its own word, the stricter of both, comes before the rule's; never more than max_delta.
-std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> told,
+// What one process was promised; empty: nothing but the policy's own delta. `from_beat`: what its
+// beats ask for. Its own word, the stricter of both, comes before the rule's; never more than
+// max_delta.
+std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> from_beat,
                                   const PromiseRules& rules);
 
 // Of all tenants of a GPU, in any order; an empty one has the policy's own delta, which counts

@@ -103,7 +103,7 @@ Error held(const std::string& uuid, int fd) {
                                   describe(holder))};
 }
 
-Result<void> say_who(int fd, const std::string& path, const std::string& owner) {
+Result<void> write_holder(int fd, const std::string& path, const std::string& owner) {
   const std::string text = fmt::format("{}\n{} {}\n", owner, ::getpid(), start_of(::getpid()));
   if (::ftruncate(fd, 0) != 0 ||
       ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
@@ -245,7 +245,7 @@ Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uu
     }
     if (!is_at(file.get(), path)) continue;  // replaced between the opening and the lock
     // The file stays when the lease ends: one that removed it could remove its successor's.
-    TRY(say_who(file.get(), path, owner));
+    TRY(write_holder(file.get(), path, owner));
     return file;
   }
   return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", uuid, path)};

@@ -37,8 +37,9 @@ class ModelCacheProvider::View final : public ModelCache {
 };
 
 ModelCacheProvider::ModelCacheProvider(ModelFiles files, const Clock& clock,
-                                       SqliteModelCache::Tell tell, BackgroundWorker::Where where)
-    : files_(std::move(files)), clock_(clock), tell_(std::move(tell)), where_(where) {}
+                                       SqliteModelCache::OnError on_error,
+                                       BackgroundWorker::Where where)
+    : files_(std::move(files)), clock_(clock), on_error_(std::move(on_error)), where_(where) {}
 
 ModelCacheProvider::~ModelCacheProvider() = default;
 
@@ -51,7 +52,7 @@ ModelCache* ModelCacheProvider::of(const Capability& capability, const Envelope&
   const std::string chip = facts == nullptr ? capability.id.name : facts->chip;
   auto& view = views_[{chip, envelope.highest().value(), simulated, use}];
   auto& file = simulated ? simulated_ : real_;
-  if (file == nullptr) file = std::make_unique<QueuedModelCache>(path, clock_, tell_, where_);
+  if (file == nullptr) file = std::make_unique<QueuedModelCache>(path, clock_, on_error_, where_);
   if (view == nullptr) view = std::make_unique<View>(*file, chip, envelope.highest(), use);
   return view.get();
 }

@@ -25,7 +25,7 @@ class ModelCacheProvider {
   enum class Use { keep, recall };
 
   // `clock` outlives it; `tell` as QueuedModelCache's.
-  ModelCacheProvider(ModelFiles files, const Clock& clock, SqliteModelCache::Tell tell = {},
+  ModelCacheProvider(ModelFiles files, const Clock& clock, SqliteModelCache::OnError on_error = {},
                      BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread);
   ~ModelCacheProvider();
 
@@ -37,7 +37,7 @@ class ModelCacheProvider {
   class View;
   ModelFiles files_;
   const Clock& clock_;
-  SqliteModelCache::Tell tell_;
+  SqliteModelCache::OnError on_error_;
   BackgroundWorker::Where where_;
   std::unique_ptr<QueuedModelCache> real_, simulated_;  // null: not asked for yet
   std::map<std::tuple<std::string, double, bool, Use>, std::unique_ptr<View>> views_;

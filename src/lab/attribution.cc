@@ -29,32 +29,32 @@ struct Account {
   std::map<std::string, double> sigma_j;
 };
 
-struct Told {
+struct EstimatedEnergy {
   double joules = 0;
   std::optional<double> sigma_j;
 };
 
-std::map<std::string, Told> above_base(const Split& split) {
-  std::map<std::string, Told> out;
+std::map<std::string, EstimatedEnergy> above_base(const Split& split) {
+  std::map<std::string, EstimatedEnergy> out;
   for (const TenantEnergy& tenant : split.tenants) {
-    Told& told = out[tenant.key];
-    told.joules = static_cast<double>(tenant.context_mj + tenant.dynamic_mj) / 1000;
-    if (tenant.sigma_mj) told.sigma_j = static_cast<double>(*tenant.sigma_mj) / 1000;
+    EstimatedEnergy& estimated = out[tenant.key];
+    estimated.joules = static_cast<double>(tenant.context_mj + tenant.dynamic_mj) / 1000;
+    if (tenant.sigma_mj) estimated.sigma_j = static_cast<double>(*tenant.sigma_mj) / 1000;
   }
   return out;
 }
 
-void note_exactness(const Split& split, AttributionScore& score) {
+void add_exactness(const Split& split, AttributionScore& score) {
   std::int64_t parts = split.unallocated_mj;
   for (const TenantEnergy& tenant : split.tenants) parts += tenant.total_mj();
   score.unsettled_mj += std::abs(split.board_mj - parts);
   ++score.ticks;
 }
 
-void note_later(const std::string& key, const Told& told, double truth, double length,
-                Account& account) {
+void add_tenant(const std::string& key, const EstimatedEnergy& estimated, double truth,
+                double length, Account& account) {
   AttributionScore& score = account.score;
-  const double off_w = (told.joules - truth) / length, true_w = truth / length;
+  const double off_w = (estimated.joules - truth) / length, true_w = truth / length;
   score.squared_w += off_w * off_w;
   ++score.readings;
   if (true_w > 15) {
@@ -62,33 +62,33 @@ void note_later(const std::string& key, const Told& told, double truth, double l
     ++score.above_15_w;
   }
   TenantScore& tenant = account.tenants[key];
-  tenant.estimated_j += told.joules;
+  tenant.estimated_j += estimated.joules;
   tenant.true_j += truth;
-  if (told.sigma_j && true_w > 0) {
+  if (estimated.sigma_j && true_w > 0) {
     ++score.banded;
-    account.sigma_j[key] += *told.sigma_j;
-    if (std::abs(told.joules - truth) <= kBand90 * *told.sigma_j) ++score.covered;
+    account.sigma_j[key] += *estimated.sigma_j;
+    if (std::abs(estimated.joules - truth) <= kBand90 * *estimated.sigma_j) ++score.covered;
   }
 }
 
 // `age_s` at the tick's end.
-void note(const Split& split, const TenantWorld& world, double age_s, Account& account) {
+void add_split(const Split& split, const TenantWorld& world, double age_s, Account& account) {
   AttributionScore& score = account.score;
-  note_exactness(split, score);
+  add_exactness(split, score);
   (age_s <= 60    ? score.minute
    : age_s <= 300 ? score.five_minutes
                   : score.later)
       .add(misattributed(split, world.truth()));
   if (age_s <= 300) return;
-  const auto told = above_base(split);
+  const auto estimated = above_base(split);
   for (const TenantTruth& truth : world.truth()) {
-    const auto found = told.find(truth.key);
-    note_later(truth.key, found != told.end() ? found->second : Told{}, truth.above_base.value(),
-               seconds(split.length), account);
+    const auto found = estimated.find(truth.key);
+    add_tenant(truth.key, found != estimated.end() ? found->second : EstimatedEnergy{},
+               truth.above_base.value(), seconds(split.length), account);
   }
 }
 
-void note_twins(const Account& account, AttributionScore& score) {
+void add_twins(const Account& account, AttributionScore& score) {
   const TenantScore& one = account.tenants.at("instance 1");
   const TenantScore& other = account.tenants.at("instance 2");
   // The twins' loads differ from moment to moment: what counts is how differently they are judged.
@@ -112,7 +112,7 @@ AttributionScore finished(Account account, const AttributionRun& run) {
   if (worst) score.worst.push_back(*worst);
   if (score.later.share()) score.later_runs.push_back(*score.later.share());
   if (run.scenario->twins) {
-    note_twins(account, score);
+    add_twins(account, score);
     score.null_w = account.tenants.at("instance 4").estimated_j / (seconds(run.length) - 300);
   }
   return score;
@@ -121,15 +121,15 @@ AttributionScore finished(Account account, const AttributionRun& run) {
 }  // namespace
 
 StretchScore misattributed(const Split& split, std::span<const TenantTruth> truth) {
-  auto told = above_base(split);
+  auto estimated = above_base(split);
   StretchScore out;
   for (const TenantTruth& tenant : truth) {
-    const double mine = told[tenant.key].joules;
+    const double mine = estimated[tenant.key].joules;
     out.wrong_j += std::abs(mine - tenant.above_base.value()) / 2;
     out.true_j += tenant.above_base.value();
-    told.erase(tenant.key);
+    estimated.erase(tenant.key);
   }
-  for (const auto& [key, stray] : told) out.wrong_j += stray.joules / 2;
+  for (const auto& [key, stray] : estimated) out.wrong_j += stray.joules / 2;
   return out;
 }
 
@@ -169,8 +169,8 @@ using Maker = std::unique_ptr<SplitMethod> (*)(const BoardFacts&, std::span<cons
 
 JudgedMethod offline(std::string name, Maker maker, std::vector<TrainingRun> runs) {
   return {std::move(name),
-          [maker, runs = std::move(runs)](const BoardFacts& told, const TenantWorld&) {
-            return maker(told, runs);
+          [maker, runs = std::move(runs)](const BoardFacts& facts, const TenantWorld&) {
+            return maker(facts, runs);
           }};
 }
 
@@ -195,8 +195,8 @@ Result<std::vector<JudgedMethod>> judged_methods(const TenantScenario& scenario)
   for (const SplitMethodInfo& method : split_methods()) {
     if (method.make == nullptr) continue;
     const bool learns = std::string_view(method.name) == "online";
-    out.push_back({method.name, [&method, learns](const BoardFacts& told, const TenantWorld&) {
-                     BoardFacts known = told;
+    out.push_back({method.name, [&method, learns](const BoardFacts& facts, const TenantWorld&) {
+                     BoardFacts known = facts;
                      if (learns) known.base.reset(), known.context.reset();
                      return method.make(known);
                    }});
@@ -205,13 +205,13 @@ Result<std::vector<JudgedMethod>> judged_methods(const TenantScenario& scenario)
   out.push_back(offline("offline-linear (all)", make_offline_linear, runs));
   out.push_back(offline("offline-trees (4)", make_offline_trees, four_of(runs)));
   out.push_back(offline("offline-trees (all)", make_offline_trees, runs));
-  out.push_back({"workload-models", [runs](const BoardFacts& told, const TenantWorld& world) {
-                   return make_workload_models(told, runs, [&world](std::string_view key) {
+  out.push_back({"workload-models", [runs](const BoardFacts& facts, const TenantWorld& world) {
+                   return make_workload_models(facts, runs, [&world](std::string_view key) {
                      return workload_now(world, key);
                    });
                  }});
-  out.push_back({"exact-curve", [](const BoardFacts& told, const TenantWorld& world) {
-                   return make_exact_curve(told, [&world](const TenantTick& tenant, Megahertz) {
+  out.push_back({"exact-curve", [](const BoardFacts& facts, const TenantWorld& world) {
+                   return make_exact_curve(facts, [&world](const TenantTick& tenant, Megahertz) {
                      return alone_now(world, tenant.key);
                    });
                  }});
@@ -243,7 +243,7 @@ Result<std::vector<AttributionScore>> judge(const AttributionRun& run,
     for (std::size_t i = 0; i < made.size(); ++i) {
       const PowerEstimate estimate = made[i]->step(sourced->tick);
       if (const auto split = allocate_energy(sourced->tick, estimate, IdleRule::unallocated))
-        note(*split, *world, seconds(world->elapsed()), accounts[i]);
+        add_split(*split, *world, seconds(world->elapsed()), accounts[i]);
     }
   }
   std::vector<AttributionScore> out;

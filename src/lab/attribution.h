@@ -65,7 +65,7 @@ struct AttributionScore {
 // maker's affair; `truth` is for the oracle alone and lives as long as the run.
 struct JudgedMethod {
   std::string name;
-  std::function<std::unique_ptr<SplitMethod>(const BoardFacts& told, const TenantWorld& world)>
+  std::function<std::unique_ptr<SplitMethod>(const BoardFacts& facts, const TenantWorld& world)>
       make;
 };
 

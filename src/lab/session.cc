@@ -106,8 +106,8 @@ class Session {
   JobRecord job(const SessionJob& what, Duration work);
   void tick();
   void disturb();
-  void tell_work();
-  void note(const Record& record, JobRecord& job, Instant started);
+  void report_work();
+  void add_record(const Record& record, JobRecord& job, Instant started);
 
   const SessionSpec& spec_;
   FakeClock clock_;
@@ -180,7 +180,7 @@ void Session::disturb() {
 }
 
 // What the work that runs says of itself, each of its GPUs for its own part.
-void Session::tell_work() {
+void Session::report_work() {
   if (clock_.now() < beat_at_) return;
   const bool beats = spec_.heartbeat_every > Duration{};
   if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
@@ -193,7 +193,7 @@ void Session::tell_work() {
       work.name = job.workload.name;
       if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
     }
-    governor_->tell(i, std::move(work));
+    governor_->set_work(i, std::move(work));
   }
 }
 
@@ -201,7 +201,7 @@ void Session::tick() {
   if (gpus_.size() > 1) advance_to(next_);
   clock_.sleep_until(next_);
   disturb();
-  tell_work();
+  report_work();
   const auto records = governor_->tick();
   last_ = records.empty() ? std::nullopt : std::optional(records.front());
   if (last_ && last_->decision.kind != Decision::Kind::hold) probing_ = last_->decision.probing;
@@ -213,7 +213,7 @@ void Session::idle_until(Instant arrival) {
   advance_to(arrival);
 }
 
-void Session::note(const Record& record, JobRecord& job, Instant started) {
+void Session::add_record(const Record& record, JobRecord& job, Instant started) {
   if (record.actuation.outcome == Actuation::Outcome::written ||
       record.actuation.outcome == Actuation::Outcome::released)
     ++job.clock_changes;
@@ -270,7 +270,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   const Instant started = gpu().now(), give_up = started + kPatience * work;
   while (!finished() && clock_.now() < give_up) {
     tick();
-    if (last_) note(*last_, out, started);
+    if (last_) add_record(*last_, out, started);
   }
   const auto end = finished();
   if (!end) out.error = "made no progress";

@@ -286,7 +286,7 @@ void TenantWorld::park(Slot& slot) {
 
 void TenantWorld::begin(Slot& slot, const Job& job) {
   slot.running = gpu_->add(make_work(slot, job), Duration::zero(), slot.instance);
-  slot.told.workload = workloads_[job.workload].name;
+  slot.reported.workload = workloads_[job.workload].name;
   if (scenario_.announced || slot.process == 0) ++slot.process;
 }
 
@@ -296,7 +296,7 @@ void TenantWorld::end(Slot& slot) {
   slot.alone += job->alone;
   gpu_->remove(*slot.running);
   slot.running.reset();
-  slot.told.workload.clear();
+  slot.reported.workload.clear();
 }
 
 void TenantWorld::follow_plan(Slot& slot) {
@@ -321,11 +321,11 @@ Result<Tenancy> TenantWorld::tick() {
     if (reading.ok()) readings_.push_back(*std::move(reading));
   }
   auto seen = device_->tenancy();
-  if (seen.ok()) note_truth();
+  if (seen.ok()) record_truth();
   return seen;
 }
 
-void TenantWorld::note_truth() {
+void TenantWorld::record_truth() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     Slot& slot = slots_[i];
     Joules above_base = slot.above_base, alone = slot.alone;
@@ -334,11 +334,11 @@ void TenantWorld::note_truth() {
       alone += gpu_->tenant(*slot.running)->alone;
     }
     truth_[i] = {.key = slot.instance ? key_of_instance(*slot.instance) : key_of_slot(i),
-                 .workload = slot.told.workload,
-                 .above_base = above_base - slot.told.above_base,
-                 .alone = alone - slot.told.alone};
-    slot.told.above_base = above_base;
-    slot.told.alone = alone;
+                 .workload = slot.reported.workload,
+                 .above_base = above_base - slot.reported.above_base,
+                 .alone = alone - slot.reported.alone};
+    slot.reported.above_base = above_base;
+    slot.reported.alone = alone;
   }
 }
 

@@ -117,7 +117,7 @@ class TenantWorld {
     std::size_t next = 0;
     std::optional<SimGpu::TenantId> running;
     int process = 0;               // counts those that were here
-    TenantTruth told;              // of jobs that are gone, and up to the last reading
+    TenantTruth reported;          // of jobs that are gone, and up to the last reading
     Joules above_base{}, alone{};  // of jobs that are gone
   };
   TenantWorld(const TenantScenario& scenario, SimChip chip, std::vector<Workload> workloads);
@@ -128,7 +128,7 @@ class TenantWorld {
   void begin(Slot& slot, const Job& job);
   void end(Slot& slot);
   void follow_plan(Slot& slot);
-  void note_truth();
+  void record_truth();
   std::string key_of_slot(std::size_t at) const;
 
   TenantScenario scenario_;

@@ -120,33 +120,33 @@ double WorkPhase::lower_bound(double x, double z) const {
   return std::max(std::min(0.0, belief.mean - z * belief.sd), at_worst);
 }
 
-std::vector<Signal> telling_signals(const ReadingBatch& reference, Megahertz highest,
-                                    const CurvePriors& priors) {
+std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
+                                        const CurvePriors& priors) {
   if (of(reference, Signal::beat).count() > 0) return {Signal::beat};
-  const auto tells = [&](Signal signal) {
+  const auto informs = [&](Signal signal) {
     return share(reference, signal, highest).value_or(0) >= kLeastShare;
   };
   std::vector<Signal> out;
   const bool memory =
       saturated(reference) ? priors.memory_saturated.has_value() : priors.memory.has_value();
-  if (memory && tells(Signal::dram))
+  if (memory && informs(Signal::dram))
     out.push_back(Signal::dram);
-  else if (memory && tells(Signal::memory) && of(reference, Signal::dram).count() == 0)
+  else if (memory && informs(Signal::memory) && of(reference, Signal::dram).count() == 0)
     out.push_back(Signal::memory);
   if (!priors.pipe) return out;
   std::optional<Signal> busiest;
   for (const Signal signal : {Signal::fp64, Signal::fp32, Signal::fp16, Signal::integer})
-    if (tells(signal) &&
+    if (informs(signal) &&
         (!busiest || share(reference, signal, highest) > share(reference, *busiest, highest)))
       busiest = signal;
   if (busiest) out.push_back(*busiest);
-  if (tells(Signal::tensor)) out.push_back(Signal::tensor);
+  if (informs(Signal::tensor)) out.push_back(Signal::tensor);
   return out;
 }
 
 WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors) {
   WorkPhase out =
-      phase_of(telling_signals(reference, highest, priors), saturated(reference), priors);
+      phase_of(informative_signals(reference, highest, priors), saturated(reference), priors);
   out.reference_x = reference.x;
   if (reference.gpu_utilisation.count() > 0) out.gpu_utilisation = reference.gpu_utilisation.mean();
   return out;

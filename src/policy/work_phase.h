@@ -53,8 +53,8 @@ struct WorkPhase {
 // The signals that say something: of the memory counters the finer, of the pipes the busiest and
 // the tensor pipe; a beat alone where there is one. What stays below 3 % at the reference says
 // nothing; a saturated counter speaks only where it is known how saturated counters err.
-std::vector<Signal> telling_signals(const ReadingBatch& reference, Megahertz highest,
-                                    const CurvePriors& priors);
+std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
+                                        const CurvePriors& priors);
 WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const CurvePriors& priors);
 
 // Whether the work itself says how far it is.

@@ -37,23 +37,24 @@ WorkPhase phase_of(double performance_at_03) {
 
 TEST(WorkPhase, SignalsThatTell) {
   using Signals = std::vector<Signal>;
-  EXPECT_EQ(telling_signals(look_at(0, 1), kHighest, kPriors),
+  EXPECT_EQ(informative_signals(look_at(0, 1), kHighest, kPriors),
             (Signals{Signal::dram, Signal::tensor}));
-  EXPECT_EQ(telling_signals(look_at(0, 1, 0.02), kHighest, kPriors), Signals{Signal::tensor});
+  EXPECT_EQ(informative_signals(look_at(0, 1, 0.02), kHighest, kPriors), Signals{Signal::tensor});
   ReadingBatch coarse;
   put(coarse, Signal::memory, 0.4);
-  EXPECT_EQ(telling_signals(coarse, kHighest, kPriors), Signals{Signal::memory});
+  EXPECT_EQ(informative_signals(coarse, kHighest, kPriors), Signals{Signal::memory});
   put(coarse, Signal::dram, 0.01);  // the finer one is there, and shows nothing
-  EXPECT_EQ(telling_signals(coarse, kHighest, kPriors), Signals{});
+  EXPECT_EQ(informative_signals(coarse, kHighest, kPriors), Signals{});
   ReadingBatch full;
   put(full, Signal::memory, 0.99);
-  EXPECT_EQ(telling_signals(full, kHighest, curve_priors("A100-SXM4")), Signals{});
+  EXPECT_EQ(informative_signals(full, kHighest, curve_priors("A100-SXM4")), Signals{});
   ReadingBatch pipes = look_at(0, 1, 0);
   put(pipes, Signal::fp32, 0.2);
   put(pipes, Signal::integer, 0.3);
-  EXPECT_EQ(telling_signals(pipes, kHighest, kPriors), (Signals{Signal::integer, Signal::tensor}));
+  EXPECT_EQ(informative_signals(pipes, kHighest, kPriors),
+            (Signals{Signal::integer, Signal::tensor}));
   put(pipes, Signal::beat, 3);
-  EXPECT_EQ(telling_signals(pipes, kHighest, kPriors), Signals{Signal::beat});
+  EXPECT_EQ(informative_signals(pipes, kHighest, kPriors), Signals{Signal::beat});
 }
 
 TEST(WorkPhase, LearnsWhatTheCountersAgreeOn) {

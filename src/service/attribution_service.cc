@@ -92,7 +92,7 @@ void AttributionService::collect(AttributedGpu& attributed, const Gpu& gpu) {
   attributed.read = **std::move(answer);
   SaidJobs jobs;
   for (const GpuProcess& process : attributed.read->processes)
-    if (auto job = said_job_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
+    if (auto job = job_of_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
   attributed.names =
       namer_.post([name = options_.name, id = attributed.gpu.id(), tenancy = *attributed.read,
                    jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
@@ -103,7 +103,7 @@ void AttributionService::take(AttributedGpu& attributed) {
   const TenantNames names = attributed.names.get();
   const Tenancy tenancy = *std::exchange(attributed.read, std::nullopt);
   const ClockSummary watched = attributed.gpu.watched(tenancy.board.time);
-  options_.note(attributed.gpu.id(), tenancy, names, watched);
+  options_.on_reading(attributed.gpu.id(), tenancy, names, watched);
   attributed.picture.reset();
   const GpuAttribution::Taken* tick = attributed.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;

@@ -32,7 +32,7 @@ class AttributionService {
     // Each reading with its names and what was watched before it, before it is split.
     std::function<void(const GpuId& gpu, const Tenancy& tenancy, const TenantNames& names,
                        const ClockSummary& watched)>
-        note = [](const GpuId&, const Tenancy&, const TenantNames&, const ClockSummary&) {};
+        on_reading = [](const GpuId&, const Tenancy&, const TenantNames&, const ClockSummary&) {};
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   struct Rules {
@@ -53,7 +53,7 @@ class AttributionService {
 
   void rules(std::optional<Rules> rules);
   // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
-  void jobs(std::function<std::string(std::int64_t pid)> said) { said_job_ = std::move(said); }
+  void jobs(std::function<std::string(std::int64_t pid)> job_of) { job_of_ = std::move(job_of); }
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
@@ -94,7 +94,7 @@ class AttributionService {
   Options options_;
   std::optional<Rules> rules_;
   std::vector<std::unique_ptr<AttributedGpu>> gpus_;
-  std::function<std::string(std::int64_t pid)> said_job_ = [](std::int64_t) { return ""; };
+  std::function<std::string(std::int64_t pid)> job_of_ = [](std::int64_t) { return ""; };
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;
   UsagePending pending_;

@@ -165,7 +165,7 @@ bool ControlServer::has_request(const Client& client) const {
   return client.end != std::string::npos;
 }
 
-bool ControlServer::wants_to_hear(const Client& client) const {
+bool ControlServer::takes_requests(const Client& client) const {
   return !client.waits && !client.ended && client.out.empty() && !has_request(client);
 }
 
@@ -173,7 +173,7 @@ bool ControlServer::wants_to_hear(const Client& client) const {
 // bounded.
 void ControlServer::watch(Client& client) {
   std::uint32_t wanted = 0;
-  if (wants_to_hear(client)) wanted |= EPOLLIN;
+  if (takes_requests(client)) wanted |= EPOLLIN;
   if (!client.out.empty()) wanted |= EPOLLOUT;
   if (wanted == std::exchange(client.watched, wanted)) return;
   epoll_event event{wanted, {.u64 = client.peer.connection}};
@@ -187,7 +187,7 @@ ControlServer::Client* ControlServer::client(std::uint64_t connection) {
   return at != clients_.end() && at->peer.connection == connection ? &*at : nullptr;
 }
 
-void ControlServer::note_ready() {
+void ControlServer::mark_ready() {
   std::array<epoll_event, kMostOfEveryone + kMostClients> events{};
   const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
   bool calls = false;
@@ -285,7 +285,7 @@ ControlServer::Client* ControlServer::next_turn() {
 // What is owed is written, what has come is read, and one request is answered.
 void ControlServer::take_turn(Client& client, const Handler& handler) {
   write_to(client);
-  if (client.ready && wants_to_hear(client)) read_from(client);
+  if (client.ready && takes_requests(client)) read_from(client);
   client.ready = false;
   if (client.broken || client.waits || !client.out.empty()) return;
   if (std::min(client.end, client.in.size()) > longest_request()) return refuse_too_long(client);
@@ -334,7 +334,7 @@ void ControlServer::serve(const Handler& handler, const Closed& closed) {
     spent_ = {};
   }
   if (!has_time() || closer_.is_full()) return wake_later(true);
-  note_ready();
+  mark_ready();
   for (Client& client : clients_) client.left = kMostARound;
   for (Client* client = nullptr; has_time() && (client = next_turn()) != nullptr;)
     take_turn(*client, handler);

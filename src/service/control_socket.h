@@ -104,9 +104,9 @@ class ControlServer {
   void take_callers();
   bool admit(const UniqueFd& socket, const ucred& who);
   bool make_room(uid_t uid, std::size_t own);
-  void note_ready();
+  void mark_ready();
   Client* client(std::uint64_t connection);
-  bool wants_to_hear(const Client& client) const;
+  bool takes_requests(const Client& client) const;
   bool has_request(const Client& client) const;
   bool has_work(const Client& client) const;
   ssize_t receive(const UniqueFd& socket, std::span<char> buffer);

@@ -55,7 +55,7 @@ Result<DaemonLine> find_daemon() {
   std::optional<Error> refused;
   for (const std::string& socket : sockets) {
     const auto answer = control_call(socket, request_text(GpuList{}), kDaemonPatience);
-    if (answer.ok() && refused) tell_line("derate", refused->message);
+    if (answer.ok() && refused) print_line("derate", refused->message);
     if (answer.ok()) return DaemonLine{socket};
     if (answer.error().code == Errc::no_permission && !refused)
       refused = answer.error();

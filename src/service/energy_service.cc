@@ -90,7 +90,7 @@ Result<std::vector<std::size_t>> EnergyService::choose(std::string_view choice) 
   return out;
 }
 
-Json EnergyService::told(const WindowEnergy& window) const { return window_json(window, gpus_); }
+Json EnergyService::json_of(const WindowEnergy& window) const { return window_json(window, gpus_); }
 
 Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) {
   const auto if_open =
@@ -110,7 +110,7 @@ std::optional<Result<Json>> EnergyService::end(const WindowEnd& request, const P
   const auto wait = request.wait ? EnergyWindows::Wait::until_settled : EnergyWindows::Wait::no;
   if (const auto window = windows_.take(*ended, wait)) {
     on_ended_(*window);
-    return told(*window);
+    return json_of(*window);
   }
   waiting_.push_back({peer.connection, *ended, now + kPatience});
   return std::nullopt;
@@ -152,7 +152,7 @@ void EnergyService::settle() {
     const auto window = windows_.take(one.window, wait);
     if (!window) return false;
     on_ended_(*window);
-    clients_.later(one.connection, told(*window));
+    clients_.later(one.connection, json_of(*window));
     return true;
   });
 }

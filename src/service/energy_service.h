@@ -65,7 +65,7 @@ class EnergyService {
   Json list(const Peer& peer);
   Json list_gpus() const;
   void forget(const Peer& peer);
-  Json told(const WindowEnergy& window) const;
+  Json json_of(const WindowEnergy& window) const;
 
   Clock& clock_;
   CommandRouter& clients_;

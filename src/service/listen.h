@@ -15,8 +15,8 @@ struct PollSource {
   bool ends_wait = false;  // what comes to it may change what the wait is for
 };
 
-// How often each wait is ended before its time: a sender who floods a socket has had
-// its share then.
+// How often each wait is ended before its time: a sender who floods a socket has had its
+// share then.
 inline constexpr int kMostWakes = 256;
 
 // Takes in what comes until `deadline`; false when a signal or a source ended the wait early. A

@@ -18,7 +18,7 @@ static_assert(std::atomic<int>::is_always_lock_free, "a handler of signals may t
 volatile std::sig_atomic_t g_stop_was_sent = 0;
 volatile std::sig_atomic_t g_signals = -1;  // an eventfd: counts all that have come
 
-void note_signal() {
+void wake_waiters() {
   const int number = errno;
   const std::uint64_t one = 1;
   if (g_signals >= 0) (void)!::write(g_signals, &one, sizeof one);
@@ -26,13 +26,13 @@ void note_signal() {
 }
 
 void on_stop(int number, siginfo_t* info, void*) {
-  note_signal();
+  wake_waiters();
   // A hang-up may mean something milder, so it does not replace a stop that nobody has seen yet.
   if (number == SIGHUP && g_stop_signal != 0) return;
   g_stop_signal = number;
   g_stop_was_sent = info != nullptr && info->si_code == SI_USER ? 1 : 0;
 }
-void on_child(int) { note_signal(); }
+void on_child(int) { wake_waiters(); }
 
 }  // namespace
 

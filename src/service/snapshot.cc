@@ -67,20 +67,20 @@ void put_work(Json& json, const Record& record) {
 }
 
 // Who says it, in whose name, why, and when that ends, as seen at the record's time.
-template <class Said>
-Json said_json(const char* by, const Said& said, Instant now) {
+template <class Origin>
+Json origin_json(const char* by, const Origin& origin, Instant now) {
   Json out = {{"by", by}};
-  if (!said.who.empty()) out["who"] = said.who;
-  if (!said.why.empty()) out["why"] = said.why;
-  if (said.until) out["ends_in_seconds"] = std::max(0.0, seconds(*said.until - now));
+  if (!origin.who.empty()) out["who"] = origin.who;
+  if (!origin.why.empty()) out["why"] = origin.why;
+  if (origin.until) out["ends_in_seconds"] = std::max(0.0, seconds(*origin.until - now));
   return out;
 }
 
-void put_says(Json& json, const GpuSnapshot& gpu) {
+void put_origins(Json& json, const GpuSnapshot& gpu) {
   if (const auto& by = gpu.assigned)
-    json["assigned"] = said_json(to_string(by->by), *by, gpu.record.time);
+    json["assigned"] = origin_json(to_string(by->by), *by, gpu.record.time);
   for (const EnvelopeBound& bound : gpu.bounds) {
-    Json each = said_json(bound.source.c_str(), bound, gpu.record.time);
+    Json each = origin_json(bound.source.c_str(), bound, gpu.record.time);
     each["highest_clock_mhz"] = bound.highest.value();
     json["bounds"].push_back(std::move(each));
   }
@@ -117,7 +117,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
   } else {
     json["error"] = record.sample_error;
   }
-  put_says(json, gpu);
+  put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;
   return json;

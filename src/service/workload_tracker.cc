@@ -98,19 +98,19 @@ void WorkloadTracker::await_users(Duration patience) {
 
 // --- who speaks ----------------------------------------------------------------------------------
 
-void WorkloadTracker::hear(std::string_view text, const BeatServer::Sender& sender) {
+void WorkloadTracker::on_message(std::string_view text, const BeatServer::Sender& sender) {
   if (!registry_.admit(sender.uid, clock_.now())) return;
   auto message = parse_beat(text);
-  if (!message.ok()) return registry_.note_malformed();
+  if (!message.ok()) return registry_.count_malformed();
   const std::int64_t pid = message->pid != 0 ? message->pid : sender.pid;
   const auto known = known_.find(pid);
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
                                  [&](const Heard& one) { return one.pid == pid; });
   if (known != known_.end() && !waits) {
     news_ = true;
-    return registry_.hear(*message, {sender.uid, sender.pid}, known->second.facts, sender.time);
+    return registry_.add(*message, {sender.uid, sender.pid}, known->second.facts, sender.time);
   }
-  if (waiting_.size() >= kMostWaiting) return registry_.note_too_many();
+  if (waiting_.size() >= kMostWaiting) return registry_.count_too_many();
   waiting_.push_back({*std::move(message), sender, pid});
   ask_senders();
 }
@@ -145,7 +145,7 @@ void WorkloadTracker::collect_senders() {
     waiting_.pop_front();
     const auto of = facts.find(heard.pid);
     const auto known = of != facts.end() ? std::optional(of->second) : std::nullopt;
-    registry_.hear(heard.message, {heard.sender.uid, heard.sender.pid}, known, heard.sender.time);
+    registry_.add(heard.message, {heard.sender.uid, heard.sender.pid}, known, heard.sender.time);
     news_ = true;
   }
 }
@@ -300,7 +300,7 @@ void WorkloadTracker::collect_words() {
 
 // That of its environment holds, where it can be read, before what was said of it.
 void WorkloadTracker::settle_word(Known& known) {
-  const std::string& word = known.own_word.empty() ? known.said.asked : known.own_word;
+  const std::string& word = known.own_word.empty() ? known.announced.asked : known.own_word;
   if (word == known.facts.asked) return;
   known.facts.asked = word;
   news_ = true;
@@ -314,15 +314,15 @@ void WorkloadTracker::settle_word(Known& known) {
 void WorkloadTracker::take_announcements() {
   for (auto& [pid, known] : known_) {
     auto said = registry_.announced(known.facts);
-    if (!said.job.empty()) known.said.job = std::move(said.job);
-    if (!said.asked.empty()) known.said.asked = std::move(said.asked);
+    if (!said.job.empty()) known.announced.job = std::move(said.job);
+    if (!said.asked.empty()) known.announced.asked = std::move(said.asked);
     settle_word(known);
   }
 }
 
 std::string WorkloadTracker::job_of(std::int64_t pid) const {
   const auto known = known_.find(pid);
-  return known != known_.end() ? known->second.said.job : "";
+  return known != known_.end() ? known->second.announced.job : "";
 }
 
 // --- what follows --------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ class WorkloadTracker {
   // works on all GPUs while no process of its own is seen on any.
   void command(std::int64_t pid);
 
-  void hear(std::string_view text, const BeatServer::Sender& sender);
+  void on_message(std::string_view text, const BeatServer::Sender& sender);
   // Before a round: what has become known of the work on each GPU, in their order.
   const std::vector<GpuWork>& update(std::span<const Gpu> gpus);
   // After a round: begins to list processes when it is time, so that the list is there at the next.
@@ -92,7 +92,7 @@ class WorkloadTracker {
     ProcessFacts facts;  // `asked`: its environment's word, else what was said of it
     enum class Reading { wanted, under_way, over } environment = Reading::wanted;
     std::string own_word;
-    HeartbeatRegistry::Announced said;
+    HeartbeatRegistry::Announced announced;
     std::string logged;  // a word that is not understood
   };
   struct Word {

@@ -200,25 +200,25 @@ struct Models {
 
 }  // namespace
 
-SqliteModelCache::SqliteModelCache(std::string path, const Clock& clock, Tell tell)
+SqliteModelCache::SqliteModelCache(std::string path, const Clock& clock, OnError on_error)
     : path_(std::move(path)),
       clock_(clock),
-      tell_(std::move(tell)),
+      on_error_(std::move(on_error)),
       file_(std::make_unique<SqliteFile>(
           SqliteFile::Options{.path = path_,
                               .schema = kModelSchema,
                               .busy_milliseconds = kModelBusyMilliseconds,
-                              .tell = [this](const Error& error) { this->tell(error); }})) {}
+                              .on_error = [this](const Error& error) { this->report(error); }})) {}
 
 SqliteModelCache::~SqliteModelCache() { write_waiting(Duration{}); }
 
-void SqliteModelCache::tell(const Error& error) const {
-  if (tell_) tell_(error);
+void SqliteModelCache::report(const Error& error) const {
+  if (on_error_) on_error_(error);
 }
 
-void SqliteModelCache::note(const Result<void>& outcome) {
+void SqliteModelCache::report_first(const Result<void>& outcome) {
   const bool failed = !outcome.ok();
-  if (failed && !std::exchange(failing_, true)) tell(outcome.error());
+  if (failed && !std::exchange(failing_, true)) report(outcome.error());
   if (!failed) failing_ = false;
 }
 
@@ -228,7 +228,7 @@ std::vector<PhaseModel> SqliteModelCache::recall(const std::string& chip) {
   auto out = file_->attempt(Use::read, [&](SQLite::Database& sqlite) {
     return Models{sqlite}.models("chip = ?", chip, clock_.wall_now());
   });
-  note(out.ok() ? Result<void>() : out.error());
+  report_first(out.ok() ? Result<void>() : out.error());
   return out.ok() ? *std::move(out) : std::vector<PhaseModel>();
 }
 
@@ -238,7 +238,7 @@ std::int64_t SqliteModelCache::write(const PhaseModel& model, WallTime kept) {
     Models{sqlite}.drop_old(model.chip, clock_.wall_now());
     return out;
   });
-  note(id.ok() ? Result<void>() : id.error());
+  report_first(id.ok() ? Result<void>() : id.error());
   return id.ok() ? *id : 0;
 }
 
@@ -259,8 +259,8 @@ std::int64_t SqliteModelCache::keep(const PhaseModel& model) {
   write_waiting(kWriteEvery);
   if (model.chip.empty()) return 0;
   if (!is_sound(model)) {
-    note(Error{Errc::bad_data,
-               fmt::format("'{}': a model of {} is not sound: not kept", path_, model.chip)});
+    report_first(Error{Errc::bad_data, fmt::format("'{}': a model of {} is not sound: not kept",
+                                                   path_, model.chip)});
     return 0;
   }
   const Instant now = clock_.now();

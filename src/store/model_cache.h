@@ -33,12 +33,12 @@ class SqliteModelCache final : public ModelCache {
   static constexpr Duration kWriteEvery = std::chrono::seconds(10);  // of one model, at most
 
   // What failed, once until it works again; and that a file was set aside (bad_data).
-  using Tell = std::function<void(const Error&)>;
+  using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside, one of
   // which processes crashed PATH.aside-TIME (sqlite_file.h).
   // `clock` outlives it.
-  SqliteModelCache(std::string path, const Clock& clock, Tell tell = {});
+  SqliteModelCache(std::string path, const Clock& clock, OnError on_error = {});
   ~SqliteModelCache() override;  // writes what waits
   SqliteModelCache(const SqliteModelCache&) = delete;
   SqliteModelCache& operator=(const SqliteModelCache&) = delete;
@@ -66,12 +66,12 @@ class SqliteModelCache final : public ModelCache {
   };
   void write_waiting(Duration at_least);
   std::int64_t write(const PhaseModel& model, WallTime kept);
-  void note(const Result<void>& outcome);
-  void tell(const Error& error) const;
+  void report_first(const Result<void>& outcome);
+  void report(const Error& error) const;
 
   std::string path_;
   const Clock& clock_;
-  Tell tell_;
+  OnError on_error_;
   std::unique_ptr<SqliteFile> file_;
   std::map<std::int64_t, Recent> recent_;
   bool failing_ = false;

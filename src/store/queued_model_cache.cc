@@ -25,8 +25,8 @@ class QueuedModelCache::File {
     WallTime wall{};
   };
 
-  File(const std::string& path, const SqliteModelCache::Tell& tell)
-      : path_(path), cache_(path, clock_, tell) {}
+  File(const std::string& path, const SqliteModelCache::OnError& on_error)
+      : path_(path), cache_(path, clock_, on_error) {}
 
   std::vector<PhaseModel> recall(const std::string& chip, IfMissing file, Moment at) {
     write();
@@ -85,11 +85,13 @@ class QueuedModelCache::File {
 };
 
 QueuedModelCache::QueuedModelCache(std::string path, const Clock& clock,
-                                   SqliteModelCache::Tell tell, BackgroundWorker::Where where)
+                                   SqliteModelCache::OnError on_error,
+                                   BackgroundWorker::Where where)
     : path_(std::move(path)),
       clock_(clock),
-      tell_(std::move(tell)),
-      writer_(std::make_unique<StoreWriter<File>>(std::make_unique<File>(path_, tell_), where)) {}
+      on_error_(std::move(on_error)),
+      writer_(
+          std::make_unique<StoreWriter<File>>(std::make_unique<File>(path_, on_error_), where)) {}
 
 QueuedModelCache::~QueuedModelCache() {
   writer_->post([](File& file) { file.write(); });
@@ -100,17 +102,17 @@ std::vector<PhaseModel> QueuedModelCache::recall(const std::string& chip, IfMiss
   answer_ = writer_->post([chip, file, at = File::Moment{clock_.now(), clock_.wall_now()}](
                               File& models) { return models.recall(chip, file, at); });
   if (answer_.wait_for(kPatience) == std::future_status::ready) return answer_.get();
-  if (tell_)
-    tell_({Errc::busy, fmt::format("'{}': not read within {:.1f} s: begun without models", path_,
-                                   seconds(kPatience))});
+  if (on_error_)
+    on_error_({Errc::busy, fmt::format("'{}': not read within {:.1f} s: begun without models",
+                                       path_, seconds(kPatience))});
   return {};
 }
 
 std::int64_t QueuedModelCache::keep(const PhaseModel& model) {
   if (writer_->is_full()) {
-    if (!std::exchange(full_, true) && tell_)
-      tell_({Errc::busy, fmt::format("'{}': {} models wait to be written: the next are lost", path_,
-                                     StoreWriter<File>::kMostWaiting)});
+    if (!std::exchange(full_, true) && on_error_)
+      on_error_({Errc::busy, fmt::format("'{}': {} models wait to be written: the next are lost",
+                                         path_, StoreWriter<File>::kMostWaiting)});
     return model.id;
   }
   full_ = false;

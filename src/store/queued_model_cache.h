@@ -27,7 +27,7 @@ class QueuedModelCache final : public ModelCache {
 
   // As SqliteModelCache. `tell` is called on the thread of the file, too, and may outlive it, as a
   // thread that hangs does; `clock` need not.
-  QueuedModelCache(std::string path, const Clock& clock, SqliteModelCache::Tell tell,
+  QueuedModelCache(std::string path, const Clock& clock, SqliteModelCache::OnError on_error,
                    BackgroundWorker::Where where);
   // Waits for what is still to be written, StoreWriter::kEndPatience at most.
   ~QueuedModelCache() override;
@@ -46,7 +46,7 @@ class QueuedModelCache final : public ModelCache {
 
   std::string path_;
   const Clock& clock_;
-  SqliteModelCache::Tell tell_;
+  SqliteModelCache::OnError on_error_;
   std::int64_t last_id_ = 0;
   bool full_ = false;                            // and that was told
   std::future<std::vector<PhaseModel>> answer_;  // of a recall that was not waited for

@@ -197,7 +197,7 @@ void SqliteFile::close() {
   database_.reset();
 }
 
-void SqliteFile::note_generation() {
+void SqliteFile::update_generation() {
   struct ::stat found {};
   if (::stat(options_.path.c_str(), &found) != 0) return;
   const std::pair<std::uint64_t, std::uint64_t> file{found.st_dev, found.st_ino};
@@ -229,7 +229,7 @@ void SqliteFile::open(Use use) {
   auto made = std::make_unique<SQLite::Database>(options_.path, SQLite::OPEN_READWRITE);
   prepare(*made);
   database_ = std::move(made);
-  note_generation();
+  update_generation();
 }
 
 void SqliteFile::done() {
@@ -304,7 +304,7 @@ bool SqliteFile::set_aside(const std::string& name, const std::string& why) {
   }
   fs::remove(path + "-shm", failed);
   another_ = true;
-  if (options_.tell) options_.tell({Errc::bad_data, why + ": set aside, begun anew"});
+  if (options_.on_error) options_.on_error({Errc::bad_data, why + ": set aside, begun anew"});
   return true;
 }
 

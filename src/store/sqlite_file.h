@@ -118,7 +118,7 @@ class SqliteFile {
     int busy_milliseconds = 0;  // that a call waits for another process at most
     CutLog cut_log = CutLog::beside;
     // That a file was set aside (bad_data).
-    std::function<void(const Error&)> tell = {};
+    std::function<void(const Error&)> on_error = {};
   };
 
   explicit SqliteFile(Options options) : options_(std::move(options)) {}
@@ -155,7 +155,7 @@ class SqliteFile {
   void open(Use use);
   void prepare(SQLite::Database& made) const;
   void close();
-  void note_generation();
+  void update_generation();
   void check_log(Use use);
   void mind_log();
   void done();

@@ -35,7 +35,7 @@ struct Notes {
               .schema = kSchema,
               .busy_milliseconds = 3,
               .cut_log = cut,
-              .tell = [this](const Error& error) { told.push_back(error); }}) {}
+              .on_error = [this](const Error& error) { told.push_back(error); }}) {}
 
   Result<void> add(const std::string& text) {
     return file.attempt(Use::write, [&](SQLite::Database& sqlite) {

@@ -273,7 +273,7 @@ struct StoredTuneRows {
 
 }  // namespace
 
-TuneStore::TuneStore(std::string path, Tell tell)
+TuneStore::TuneStore(std::string path, OnError on_error)
     : path_(std::move(path)),
       file_(std::make_unique<SqliteFile>(
           SqliteFile::Options{.path = path_,
@@ -281,7 +281,7 @@ TuneStore::TuneStore(std::string path, Tell tell)
                               .mode = 0600,  // tokens stand in it
                               .busy_milliseconds = kTuneBusyMilliseconds,
                               .cut_log = SqliteFile::CutLog::firmly,  // everybody may begin trials
-                              .tell = std::move(tell)})) {}
+                              .on_error = std::move(on_error)})) {}
 TuneStore::~TuneStore() = default;
 
 int TuneStore::generation() const { return file_->generation(); }

@@ -121,11 +121,11 @@ class TuneStore {
   static constexpr int kMostReadings = 20'000;
 
   // That a file was set aside (bad_data).
-  using Tell = std::function<void(const Error&)>;
+  using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
   // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
-  explicit TuneStore(std::string path, Tell tell = {});
+  explicit TuneStore(std::string path, OnError on_error = {});
   ~TuneStore();
   TuneStore(const TuneStore&) = delete;
   TuneStore& operator=(const TuneStore&) = delete;

@@ -367,14 +367,14 @@ void UsageBoardSums::add(const UsageBoardSums& more) {
 
 WallTime usage_bucket(WallTime time) { return std::chrono::floor<std::chrono::minutes>(time); }
 
-UsageStore::UsageStore(std::string path, Tell tell)
+UsageStore::UsageStore(std::string path, OnError on_error)
     : path_(std::move(path)),
       file_(std::make_unique<SqliteFile>(SqliteFile::Options{
           .path = path_,
           .schema = kUsageSchema,
           .busy_milliseconds = kUsageBusyMilliseconds,
           .cut_log = SqliteFile::CutLog::at_once,  // on the caller's thread, which may wait
-          .tell = std::move(tell)})) {}
+          .on_error = std::move(on_error)})) {}
 UsageStore::~UsageStore() = default;
 
 Result<void> UsageStore::begin(WallTime now, std::vector<std::string> gpus) {

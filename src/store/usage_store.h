@@ -93,11 +93,11 @@ class UsageStore {
   // Who adds more seldom loses more, when it is killed, than is shown.
   static constexpr Duration kMostBetween = std::chrono::minutes(1);
   // That a file was set aside (bad_data).
-  using Tell = std::function<void(const Error&)>;
+  using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
   // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
-  explicit UsageStore(std::string path, Tell tell = {});
+  explicit UsageStore(std::string path, OnError on_error = {});
   ~UsageStore();
   UsageStore(const UsageStore&) = delete;
   UsageStore& operator=(const UsageStore&) = delete;

@@ -35,7 +35,7 @@ std::string written(std::FILE* stream, Call call) {
 const std::string kForged = "x\n<0>derated: GPU 0 is on fire\x1b]0;owned\a\x1b[2J\xc2\x9b";
 
 RC_GTEST_PROP(Output, ALogLineIsOneLineOfPrintingAscii, (const std::string& text)) {
-  const std::string out = written(stderr, [&] { tell_line("derated", text + kForged); });
+  const std::string out = written(stderr, [&] { print_line("derated", text + kForged); });
   RC_ASSERT((out.starts_with("derated: ") && out.ends_with('\n')));
   RC_ASSERT(out.size() <= kLongestLogLine + 1);
   RC_ASSERT(std::all_of(out.begin(), out.end() - 1, [](char c) { return c >= ' ' && c <= '~'; }));

@@ -86,7 +86,7 @@ Joules RunTuner::profiling_cost() const {
 }
 
 Duration RunTuner::profiling_time(Instant now) const {
-  const bool under_way = stage_ == Stage::profiling && heard_;
+  const bool under_way = stage_ == Stage::profiling && has_progress_;
   return time_ + (under_way ? now - profiled_.begin : Duration::zero());
 }
 
@@ -133,7 +133,7 @@ Reason RunTuner::why() const {
   const double readings = static_cast<double>(search_.readings().size());
   switch (stage_) {
     case Stage::silent:
-      if (!heard_ && !energy_seen_)
+      if (!has_progress_ && !energy_seen_)
         return {"cannot tune, at the highest setting: the GPUs tell neither energy nor power"};
       return {"cannot tune, at the highest setting: the job has not said how far it is for long"};
     case Stage::refused:
@@ -149,7 +149,7 @@ Reason RunTuner::why() const {
     case Stage::profiling:
       break;
   }
-  if (!heard_) return {"at the highest setting until the job says how far it is"};
+  if (!has_progress_) return {"at the highest setting until the job says how far it is"};
   return {watts ? "measuring the job at {0:.0f} W, reading {1:.0f}"
                 : "measuring the job at {0:.0f} MHz, reading {1:.0f}",
           {asked_, readings + 1}};
@@ -160,21 +160,21 @@ Reason RunTuner::why() const {
 RunOrder RunTuner::next(const RunSight& sight) {
   if (!begun_) {
     begin_profiling(sight.time);
-    heard_at_ = sight.time;
+    progress_at_ = sight.time;
     go_on(sight.time);
     begun_ = true;
   }
   energy_seen_ |= sight.energy.has_value();
   const auto span = spans_.add(sight.time, sight.energy, sight.work);
   // What ends a silence is no reading, unless the job has just begun to speak.
-  const bool silent = stage_ == Stage::silent && heard_;
+  const bool silent = stage_ == Stage::silent && has_progress_;
   look_at_force(sight);
   look_at_silence(sight.time, span);
   if (span && !silent)
     take(*span, sight.time);
   else if (overdue(sight.time))
     leave(meter_.measure(), sight.time);
-  return {asked_, stage_ == Stage::profiling && heard_, why()};
+  return {asked_, stage_ == Stage::profiling && has_progress_, why()};
 }
 
 void RunTuner::look_at_force(const RunSight& sight) {
@@ -200,15 +200,16 @@ void RunTuner::look_at_force(const RunSight& sight) {
 
 void RunTuner::look_at_silence(Instant now, const std::optional<WorkSpan>& span) {
   if (span) {
-    heard_at_ = now;
+    progress_at_ = now;
     longest_span_ = std::max(longest_span_, span->time());
     // Profiling is counted from where the job is first seen to work.
-    if (!std::exchange(heard_, true) && stage_ == Stage::profiling) begin_profiling(span->begin);
+    if (!std::exchange(has_progress_, true) && stage_ == Stage::profiling)
+      begin_profiling(span->begin);
     if (stage_ == Stage::silent) go_on(now);
     return;
   }
   const bool at_work = stage_ == Stage::profiling || stage_ == Stage::holding;
-  if (!at_work || now - heard_at_ < std::max(kSilence, 3 * longest_span_)) return;
+  if (!at_work || now - progress_at_ < std::max(kSilence, 3 * longest_span_)) return;
   ask(options_.search.settings.back(), now);
   stage_ = Stage::silent;
 }
@@ -259,7 +260,7 @@ bool RunTuner::enough(const WorkMeasure& measure) const {
   return std::max(*measure.error, before / std::sqrt(measure.blocks)) <= kPrecision;
 }
 
-void RunTuner::note_scatter(const WorkMeasure& measure) {
+void RunTuner::add_scatter(const WorkMeasure& measure) {
   const auto scatter = measure.scatter();
   if (!scatter) return;
   scatter_squares_ += *scatter * *scatter * (measure.blocks - 1);
@@ -274,7 +275,7 @@ void RunTuner::judge(Instant now) {
   const bool glanced = measure->blocks >= 2 || measure->time >= kLeast;
   if (glanced && too_slow(*measure, kGlance)) return leave(measure, now);
   if (!enough(*measure)) return;
-  note_scatter(*measure);
+  add_scatter(*measure);
   const WorkSpan pauses = meter_.pauses();
   profiled_.end -= pauses.time();
   profiled_.energy -= pauses.energy;

@@ -126,7 +126,7 @@ class RunTuner {
   void watch(Instant now);
   bool overdue(Instant now) const;
   bool enough(const WorkMeasure& measure) const;
-  void note_scatter(const WorkMeasure& measure);
+  void add_scatter(const WorkMeasure& measure);
   bool too_slow(const WorkMeasure& measure, double margin) const;
   void leave(const std::optional<WorkMeasure>& measure, Instant now);
   void begin_profiling(Instant now);
@@ -139,9 +139,9 @@ class RunTuner {
   SpanMaker spans_;
   WorkMeter meter_;  // of the setting asked for
   Stage stage_ = Stage::profiling;
-  bool begun_ = false, heard_ = false, energy_seen_ = false;
+  bool begun_ = false, has_progress_ = false, energy_seen_ = false;
   double asked_ = 0;
-  Instant asked_at_{}, last_in_force_{}, refused_at_{}, heard_at_{};
+  Instant asked_at_{}, last_in_force_{}, refused_at_{}, progress_at_{};
   std::optional<Instant> in_force_since_, settled_at_;
   // Between reports: the longest of all, and at the highest setting the longest and the usual one.
   Duration longest_span_{}, longest_reference_{}, usual_reference_{};

@@ -403,7 +403,7 @@ Result<const TrialEntry*> TrialRegistry::begin(const TrialBegin& wanted, std::ui
   out.gpus = wanted.gpus;
   out.began = wall;
   leases_[out.trial.id] = now + lease_;
-  note(out);
+  mark_changed(out);
   const TrialEntry& begun = trials_.emplace(out.trial.id, std::move(out)).first->second;
   if (const auto job = jobs_.find(begun.job); job != jobs_.end()) {
     add_to(job->second, begun);
@@ -458,7 +458,7 @@ Result<const TrialEntry*> TrialRegistry::report(std::int64_t id, const TrialCall
     if (progress.metric) mark(out->trial, job->second.spec, *progress.metric);
     if (!out->verdict) judge(*out);
   }
-  note(*out);
+  mark_changed(*out);
   return out;
 }
 
@@ -528,7 +528,7 @@ void TrialRegistry::close(TrialEntry& trial, TrialState state, std::string why, 
   leases_.erase(trial.trial.id);
   thin_marks(trial.trial);
   if (const auto job = jobs_.find(trial.job); job != jobs_.end()) count_end(job->second, trial);
-  note(trial);
+  mark_changed(trial);
 }
 
 TrialEntry TrialRegistry::give_up(std::int64_t id, const std::string& why, WallTime wall) {
@@ -548,7 +548,7 @@ std::vector<TrialEntry> TrialRegistry::expire(Instant now, WallTime wall) {
   return out;
 }
 
-void TrialRegistry::note(const TrialEntry& trial) {
+void TrialRegistry::mark_changed(const TrialEntry& trial) {
   if (!trial.job.empty()) changes_.trials.insert(trial.trial.id);
 }
 

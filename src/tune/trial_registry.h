@@ -186,7 +186,7 @@ class TrialRegistry {
   void count_end(JobEntry& job, const TrialEntry& trial) const;
   std::set<int> worth_keeping(const JobEntry& job) const;
   void fold(JobEntry& job);
-  void note(const TrialEntry& trial);
+  void mark_changed(const TrialEntry& trial);
   void forget(const std::string& name);
 
   Duration lease_;

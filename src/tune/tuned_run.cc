@@ -50,7 +50,7 @@ bool TunedRun::obeyed(const Record& record) const {
   return done.locked && std::abs(done.locked->value() - wanted) < 0.5;
 }
 
-void TunedRun::note(std::size_t gpu, const Record& record) {
+void TunedRun::add_record(std::size_t gpu, const Record& record) {
   Gpu& its = gpus_[gpu];
   news_ = true;
   its.obeys = obeyed(record);
@@ -60,8 +60,8 @@ void TunedRun::note(std::size_t gpu, const Record& record) {
   }
   // A job counts once, on whichever of its GPUs it is heard.
   const auto& beat = record.estimate.work.beat;
-  if (beat && (!heard_ || beat->source != heard_->source || beat->time > heard_->time))
-    if (!heard_ || gpu == 0 || beat->source == heard_->source) heard_ = beat;
+  if (beat && (!beat_ || beat->source != beat_->source || beat->time > beat_->time))
+    if (!beat_ || gpu == 0 || beat->source == beat_->source) beat_ = beat;
 }
 
 // Of all GPUs, once each has been read since it was last summed up.

@@ -34,16 +34,16 @@ class TunedRun {
 
   // What was done on its GPU number `gpu` in a tick that may write: in a dry run nothing comes into
   // force, and that is not seen here.
-  void note(std::size_t gpu, const Record& record);
+  void add_record(std::size_t gpu, const Record& record);
   // How far the job is, from one who knows; from then on the beats of records count no more.
-  void tell_work(const Beat& beat) { told_ = beat; }
+  void tell_work(const Beat& beat) { reported_ = beat; }
   // After the records of a round; without any of its GPUs nothing happens.
   void round(Instant now);
 
   const RunOrder& order() const { return order_->order; }
   Knob knob() const { return order_->knob; }
   const RunTuner& tuner() const { return tuner_; }
-  std::optional<Beat> work() const { return told_ ? told_ : heard_; }
+  std::optional<Beat> work() const { return reported_ ? reported_ : beat_; }
   std::size_t gpus() const { return gpus_.size(); }
 
  private:
@@ -58,7 +58,7 @@ class TunedRun {
   RunTuner tuner_;
   std::shared_ptr<StandingOrder> order_;
   std::vector<Gpu> gpus_;
-  std::optional<Beat> told_, heard_;
+  std::optional<Beat> reported_, beat_;
   bool news_ = false;  // since the last round
 };
 

@@ -33,8 +33,8 @@ class Attribution : public testing::Test {
       }
       return out;
     };
-    house.attribution.note = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&,
-                                    const ClockSummary& watched) {
+    house.attribution.on_reading = [this](const GpuId&, const Tenancy& tenancy, const TenantNames&,
+                                          const ClockSummary& watched) {
       clocks += watched.clocks;
       ++readings;
       if (!first_mj) first_mj = millijoules(tenancy);

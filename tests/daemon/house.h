@@ -208,7 +208,7 @@ class House {
     return out;
   }
   void beat(std::uint32_t uid, pid_t pid, const std::string& text) {
-    worker->hear(text, {pid, uid, clock.now()});
+    worker->on_message(text, {pid, uid, clock.now()});
   }
   // As an operator, whose command is done by the next round.
   std::string ask(const std::string& request) {

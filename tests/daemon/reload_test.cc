@@ -32,7 +32,7 @@ struct Scene : House {
       return TenantNames{.processes =
                              std::vector<NamedTenant>(tenancy.processes.size(), {"a", {}})};
     };
-    attribution.note = [this](const GpuId& gpu, const auto&...) {
+    attribution.on_reading = [this](const GpuId& gpu, const auto&...) {
       if (gpu.index == 0) ++seen[0].surveys;
     };
     note = [this](const Record& record) {

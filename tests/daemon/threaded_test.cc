@@ -27,7 +27,7 @@ struct ThreadedHouse : House {
         out.processes.push_back({"pid:" + std::to_string(process.pid), {}});
       return out;
     };
-    attribution.note = [this](const GpuId& gpu, const Tenancy& tenancy, const auto&...) {
+    attribution.on_reading = [this](const GpuId& gpu, const Tenancy& tenancy, const auto&...) {
       if (gpu.index != 0) return;
       ++surveys;
       last = tenancy.board.energy.value();

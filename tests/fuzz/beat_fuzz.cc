@@ -31,8 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto back = parse_beat(format_beat(*message));
     CHECK(back.ok() && *back == *message);
     const auto uid = static_cast<std::uint32_t>(line.size() % 3);
-    registry.hear(*message, {uid, 7}, process, now);
-    CHECK(registry.speakers() <= HeartbeatRegistry::kMostSpeakers);
+    registry.add(*message, {uid, 7}, process, now);
+    CHECK(registry.sources() <= HeartbeatRegistry::kMostSources);
     for (const GpuWork& work : registry.status(gpus, rules, now))
       CHECK(!work.status.max_loss || *work.status.max_loss <= rules.max_delta);
   }

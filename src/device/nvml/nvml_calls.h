@@ -28,9 +28,9 @@ class NvmlCalls {
   template <class... P, class... A>
   bool ok(const char* name, nvml::Return (*function)(P...), A... arguments) {
     if (function == nullptr || lost_) return false;
-    return note(name, function(arguments...));
+    return check(name, function(arguments...));
   }
-  bool note(const char* name, nvml::Return code) {
+  bool check(const char* name, nvml::Return code) {
     if (code == nvml::Return::success) return any_ = true;
     fail(library_.error(code, name));
     return false;

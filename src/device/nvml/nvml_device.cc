@@ -97,7 +97,7 @@ void find_clocks(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devic
   Return code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
     return nvml.memory_clocks(device, count, clocks);
   });
-  if (!calls.note("nvmlDeviceGetSupportedMemoryClocks", code)) return;
+  if (!calls.check("nvmlDeviceGetSupportedMemoryClocks", code)) return;
   out.memory_clocks = ascending(raw);
   if (nvml.graphics_clocks == nullptr || out.memory_clocks.empty()) return;
 
@@ -105,7 +105,7 @@ void find_clocks(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devic
   code = read_nvml_list(raw, kRoom, [&](unsigned int* count, unsigned int* clocks) {
     return nvml.graphics_clocks(device, memory_mhz, count, clocks);
   });
-  if (calls.note("nvmlDeviceGetSupportedGraphicsClocks", code)) out.sm_clocks = ascending(raw);
+  if (calls.check("nvmlDeviceGetSupportedGraphicsClocks", code)) out.sm_clocks = ascending(raw);
 }
 
 void find_limits(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
@@ -159,9 +159,9 @@ PowerFields read_power_fields(NvmlCalls& calls, const NvmlFunctions& nvml, nvml:
   fields[1].field = nvml::kFieldPowerInstant;
   PowerFields power;
   if (!calls.ok("nvmlDeviceGetFieldValues", nvml.field_values, device, 2, fields)) return power;
-  if (calls.note("field 185 (average power)", fields[0].code))
+  if (calls.check("field 185 (average power)", fields[0].code))
     power.average = watts(number(fields[0]));
-  if (calls.note("field 186 (instant power)", fields[1].code))
+  if (calls.check("field 186 (instant power)", fields[1].code))
     power.instant = watts(number(fields[1]));
   return power;
 }
@@ -191,7 +191,7 @@ Result<std::unique_ptr<NvmlDevice>> NvmlDevice::open(std::shared_ptr<const NvmlL
 
   std::unique_ptr<NvmlDevice> device(new NvmlDevice(std::move(library), handle, clock));
   NvmlCalls calls(*device->library_);
-  calls.note("nvmlDeviceGetUUID", code);
+  calls.check("nvmlDeviceGetUUID", code);
   Capability& capability = device->capability_;
   capability.id.index = index;
   capability.id.uuid = nvml_text(uuid);

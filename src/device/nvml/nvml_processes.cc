@@ -123,15 +123,15 @@ Result<std::vector<GpuProcess>> list_processes_by_instance(const NvmlLibrary& li
 
 bool lists_processes(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device) {
   ProcessList list;
-  return calls.note(kComputeProcesses, read_list(nvml.compute_processes, device, list)) ||
-         calls.note(kGraphicsProcesses, read_list(nvml.graphics_processes, device, list));
+  return calls.check(kComputeProcesses, read_list(nvml.compute_processes, device, list)) ||
+         calls.check(kGraphicsProcesses, read_list(nvml.graphics_processes, device, list));
 }
 
 std::optional<int> count_computing(NvmlCalls& calls, const NvmlFunctions& nvml,
                                    nvml::Device device) {
   ProcessList list;
   if (nvml.compute_processes == nullptr || calls.lost()) return std::nullopt;
-  if (!calls.note(kComputeProcesses, read_list(nvml.compute_processes, device, list)))
+  if (!calls.check(kComputeProcesses, read_list(nvml.compute_processes, device, list)))
     return std::nullopt;
   std::set<unsigned int> pids;  // one on several MIG instances has a row for each
   for (const nvml::ProcessInfo& info : list) pids.insert(info.pid);

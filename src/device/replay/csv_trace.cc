@@ -149,7 +149,7 @@ class CsvParser {
         TRY(take_cell(*column, cells[i], sample));
     }
     if (!counters_good || all_zero(sample.activity)) sample.activity = {};
-    if (layout_.label) note_label(sample.time, cells[*layout_.label]);
+    if (layout_.label) add_label(sample.time, cells[*layout_.label]);
     trace_.samples.push_back(sample);
     return {};
   }
@@ -164,7 +164,7 @@ class CsvParser {
                     kTime, shown(cell))};
   }
 
-  void note_label(Instant time, std::string_view text) {
+  void add_label(Instant time, std::string_view text) {
     const bool goes_on = trace_.labels.empty() ? text.empty() : text == trace_.labels.back().text;
     if (!goes_on) trace_.labels.push_back({time, std::string(text)});
   }

@@ -37,7 +37,7 @@ struct Assignment {
   AssignmentSource source = AssignmentSource::configuration;
   std::string who;  // the user, the job
   std::string why;
-  std::optional<Instant> until = {};  // after which it is said no more; empty: until withdrawn
+  std::optional<Instant> until = {};  // when it ends; empty: when it is withdrawn
   std::optional<PolicyAssignment> policy = {};
   std::optional<TunedPlace> tuned = {};
 
@@ -46,8 +46,8 @@ struct Assignment {
 
 class Assignments {
  public:
-  // In place of what its source said of the GPU.
-  void put(const std::string& uuid, Assignment said);
+  // Replaces the assignment that its source had made for the GPU.
+  void put(const std::string& uuid, Assignment assignment);
   void withdraw(const std::string& uuid, AssignmentSource source);
   void withdraw(AssignmentSource source);  // of all GPUs
 
@@ -61,7 +61,7 @@ class Assignments {
   std::vector<std::shared_ptr<TunedRun>> tuned_runs() const;
 
  private:
-  std::map<std::string, std::map<AssignmentSource, Assignment>> said_;  // by UUID
+  std::map<std::string, std::map<AssignmentSource, Assignment>> assignments_;  // by UUID
 };
 
 }  // namespace derate

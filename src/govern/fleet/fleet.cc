@@ -49,7 +49,7 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
   });
   add_sink([](const GpuRecord& each) {
     if (each.gpu.tuned())
-      each.gpu.assigned->tuned->run->note(each.gpu.assigned->tuned->gpu, each.record);
+      each.gpu.assigned->tuned->run->add_record(each.gpu.assigned->tuned->gpu, each.record);
   });
 }
 
@@ -225,7 +225,7 @@ const ManagedGpu* Fleet::find(const std::string& uuid) const {
 
 void Fleet::set_work(std::span<const GpuWork> work) {
   for (std::size_t at = 0; at < std::min(work.size(), gpus_.size()); ++at) {
-    governor_->tell(at, work[at].status);
+    governor_->set_work(at, work[at].status);
     gpus_[at].promise_from = work[at].promise_from;
   }
 }

@@ -11,7 +11,7 @@ std::optional<Result<OpenGpus>> FleetOpener::poll() {
   auto out = opening_();
   if (!out) return std::nullopt;
   opening_ = nullptr;
-  if (out->ok()) note(**out);
+  if (out->ok()) remember_failures(**out);
   return out;
 }
 
@@ -31,7 +31,7 @@ std::optional<OpenGpus> FleetOpener::rescan(bool missing) {
   rescan_ = nullptr;
   rescan_at_ = now + kRescanEvery;
   if (!opened->ok()) return std::nullopt;
-  note(**opened);
+  remember_failures(**opened);
   return **std::move(opened);
 }
 

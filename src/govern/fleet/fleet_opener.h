@@ -29,7 +29,7 @@ class FleetOpener {
   void stop() { rescan_ = nullptr; }
 
  private:
-  void note(const OpenGpus& opened) { some_failed_ = !opened.notes.empty(); }
+  void remember_failures(const OpenGpus& opened) { some_failed_ = !opened.notes.empty(); }
 
   OpenFleet open_;
   const Clock& clock_;
