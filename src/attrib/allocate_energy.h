@@ -13,8 +13,8 @@
 
 namespace derate {
 
-// Who bears the energy that nobody's activity draws. The context step is always shared equally by
-// those who hold a context: that is its Shapley value.
+// Which tenants the base energy, which no activity draws, is charged to. The context step is always
+// shared equally by those who hold a context: that is its Shapley value.
 enum class IdleRule : std::uint8_t {
   unallocated,  // the base stays with nobody (the default)
   by_slice,     // each tenant bears the base of its slices; slices in no instance stay unallocated

@@ -63,7 +63,7 @@ class EnergyAccounts {
   // Since the beginning. Board = unallocated + open accounts + closed, exactly.
   const BoardSums& board() const { return board_; }
   const std::map<std::string, TenantAccount>& open() const { return open_; }
-  // What those had who were closed.
+  // The energy of all accounts that were closed.
   std::int64_t closed_mj() const { return closed_mj_; }
 
   // Closes and hands over the accounts of those who were not seen since `before`.

@@ -1,5 +1,5 @@
-// The methods to compare with are alike in this: they are told the board's base and context power,
-// remember nothing from tick to tick, and look at one tenant at a time.
+// The common part of the methods to compare with: each is given the board's base and context power,
+// keeps no state from tick to tick, and weighs one tenant at a time.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,9 @@ namespace derate {
 // measured.
 using TenantWeight = std::function<double(const TenantTick& tenant, const AttribTick& tick)>;
 
-// What is told and missing is 0 W. A weight that is no positive number counts as 0, and so does the
-// weight of a tenant with neither context nor activity, which is not asked for.
+// Base and context power that the board's facts do not name are 0 W. A weight that is no positive
+// number counts as 0, and so does the weight of a tenant with neither context nor activity, which
+// is not asked for.
 std::unique_ptr<SplitMethod> make_fixed_weight_split(const BoardFacts& board, TenantWeight weight);
 
 }  // namespace derate

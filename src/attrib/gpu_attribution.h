@@ -1,4 +1,5 @@
-// One GPU's way from readings of its tenancy to the accounts of who used what.
+// Attribution of one GPU: makes ticks of readings of its tenancy, splits their energy and adds it
+// to the tenants' accounts.
 #pragma once
 
 #include <deque>
@@ -31,7 +32,7 @@ Result<AttributionRules> attribution_rules(const std::string& method, const std:
 // What a method may know of the board beforehand.
 BoardFacts board_facts(const Capability& capability);
 
-// Who used what of one GPU, as it is known at one time.
+// The energy that each tenant of one GPU has used, as it is known at one time.
 struct AttributionPicture {
   struct Tenant {
     TenantEnergy newest;  // of the newest tick

@@ -1,4 +1,4 @@
-// Whose a power is that a limit holds down.
+// Splits a power that is held down by the power limit.
 #pragma once
 
 #include <vector>

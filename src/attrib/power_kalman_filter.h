@@ -76,18 +76,17 @@ class PowerKalmanFilter {
   PowerKalmanFilter& operator=(PowerKalmanFilter&&) noexcept;
   ~PowerKalmanFilter();
 
-  // Beliefs age, tenants that are gone are forgotten, new ones begin.
+  // Lets variances grow with time, drops tenants that are gone and adds new ones.
   void advance(const Observation& scene);
   // Learns from the board's mean power over the scene. Returns the log-likelihood of it.
   double learn(const Observation& scene, double board_w);
   // How far off the last reading that was learned from was, in standard deviations.
   double surprise() const;
-  // What the tenants of the scene draw, as believed now: the Shapley values of what they draw
-  // together.
+  // The estimated power of each tenant of the scene: the Shapley values of their common draw.
   Outcome estimate(const Observation& scene) const;
 
-  // What it holds: numbers that are believed, and the least of their variances, W^2, which rounding
-  // must not bring below 0.
+  // The number of its states, and the least of their variances, W^2, which rounding must not bring
+  // below 0.
   std::size_t states() const;
   double least_variance() const;
 

@@ -1,4 +1,5 @@
-// What part of the time each process had the GPU, from readings that do not tell it of one second.
+// Estimates each process's share of the GPU's time from utilisation readings that are too coarse to
+// give it for one second.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
-// The only place that turns a GPU's knobs. It keeps a journal before the first write, writes what
-// differs from what is in force, proves that it took effect, and gives the GPU back when it goes.
+// The only part that writes to a GPU. It writes the journal before its first write, writes only
+// what differs from the settings in force, checks that a clock lock takes effect, and restores the
+// GPU in its destructor.
 #pragma once
 
 #include <memory>
@@ -24,8 +25,8 @@ enum class DriftRule : std::uint8_t {
   ignore,    // count it: policies that run as published write when they write
 };
 
-// Where an actuator writes down what it found. Without one it keeps that to itself: a simulated GPU
-// is gone with its process.
+// Where an actuator writes down the settings that it found. Simulated GPUs need none: they end with
+// their process.
 struct JournalHandle {
   Journal journal;
   JournalEntry entry;  // whose GPU, who writes; `found` is filled in before the first write
@@ -50,10 +51,10 @@ class Actuator {
   explicit Actuator(ClockControl* control, ActuatorOptions options = {});
   Actuator(const Actuator&) = delete;
   Actuator& operator=(const Actuator&) = delete;
-  // The one moved from has no control any more, and restores nothing.
+  // An actuator that was moved from restores nothing: its control is null.
   Actuator(Actuator&& other) noexcept = default;
   Actuator& operator=(Actuator&& other) = delete;
-  // Restores; an error there has nobody left to hear it, so call restore() first where one listens.
+  // Restores and drops errors: whoever wants to report them calls restore() first.
   ~Actuator();
 
   // Carries the decision out. `estimate` gives the time and the evidence of what is in force.
@@ -92,7 +93,7 @@ class Actuator {
     return options_.journal_handle ? options_.journal_handle->entry : own_entry_;
   }
 
-  // Gone from an actuator that is moved from, which makes the default move the right one.
+  // A move leaves null in the actuator that was moved from.
   struct NotOwned {
     void operator()(ClockControl*) const {}
   };
@@ -104,14 +105,14 @@ class Actuator {
   Setting target_, in_force_;
   bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has
   std::string failure_;                           // of the last write; empty: it succeeded
-  bool futile_ = false;  // the lock had no effect, and none has had any since
+  bool futile_ = false;                           // the last locks under load had no effect
   Duration retry_after_{};
   Instant retry_at_{};
   Instant power_checked_{};
   int drifts_ = 0;
   std::vector<Instant> fights_;  // when we set again what another tool had changed
   std::string yielded_to_;       // what another tool did, since we leave it to it
-  std::string ignored_;          // what another tool did, and we only tell, while it stands
+  std::string ignored_;  // what another tool did, which is only recorded (DriftRule::ignore)
 };
 
 // Puts back what the entry says was written, going on past a control that fails. What was restored

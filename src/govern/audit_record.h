@@ -1,4 +1,4 @@
-// What a governor's audit log tells.
+// Entries of the audit log, from the governor's records.
 #pragma once
 
 #include <optional>

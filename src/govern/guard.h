@@ -19,8 +19,8 @@ namespace derate {
 
 struct GuardMessage;
 
-// The worker's end of the line to its guard. What the line has no room for is kept, and sent before
-// anything that is said later.
+// The worker's end of the socket to its guard. Messages for which the socket has no room are queued
+// and sent first, in order.
 class GuardLink {
  public:
   // `silence`: after which the guard kills a worker.
@@ -29,17 +29,17 @@ class GuardLink {
   GuardLink& operator=(const GuardLink&) = delete;
   ~GuardLink();
 
-  // Says that the worker lives; each beat_every() at least.
+  // Reports that the worker lives; to be called each beat_every() at least.
   void beat();
   Duration beat_every() const { return beat_every_; }
-  // Says that it has begun its work.
+  // Reports that the worker has begun its work.
   void ready();
   // Takes a lease on the GPU, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
   // Errors: those of take_lease(); invalid_argument for too long a UUID; io when the guard is gone,
   // does not answer, or passes another file.
   Result<UniqueFd> lease(const std::string& uuid);
-  // The guard lets go of the GPU, too.
+  // Has the guard release its hold on the lease, too.
   void release(const std::string& uuid);
   // The worker's own child, for the guard to wait for should the worker be gone: so the worker
   // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.

@@ -204,7 +204,7 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
   const auto key = [](const GpuProcessTenant& tenant) {
     return ProcessKey{tenant.process.pid, tenant.process.started};
   };
-  // Who is silent speaks of those that it spoke of, and of nobody who came later.
+  // An expired source keeps the tenants of its last fresh beat; later ones do not become its own.
   const auto how_far = [&](const GpuProcessTenant& tenant) {
     if (fresh) return distance(source, tenant);
     const bool one = std::find(source.of.begin(), source.of.end(), key(tenant)) != source.of.end();

@@ -24,7 +24,7 @@ struct GpuTenants {
   std::optional<Fraction> policy_delta;
 };
 
-// What the governor is told, and where its promise comes from; empty: the policy's own.
+// The work of one GPU for the governor, and who made its promise; empty: the policy.
 struct GpuWork {
   WorkStatus status;
   std::string promise_from;
@@ -32,12 +32,12 @@ struct GpuWork {
 
 struct BeatCounts {
   std::uint64_t heard = 0, malformed = 0, too_many = 0;
-  std::size_t unplaced = 0;  // sources at present who work on no GPU that they may speak of
+  std::size_t unplaced = 0;  // sources at present that work on no GPU that they may speak for
 };
 
 class HeartbeatRegistry {
  public:
-  // A count is dropped when it is older than this and than five of its intervals ...
+  // A count expires when it is older than this and than five of its intervals, ...
   static constexpr Duration kStale = std::chrono::seconds(10);
   // ... which are taken to be no longer than this.
   static constexpr Duration kLongestInterval = std::chrono::minutes(2);
@@ -51,14 +51,14 @@ class HeartbeatRegistry {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
   };
-  // False: the user has sent too many; nobody need look at it.
+  // Whether the user may send one more message now: kPerSecond, and kAtOnce in a burst.
   bool admit(std::uint32_t uid, Instant now);
   void count_malformed() { ++counts_.malformed; }
   void count_too_many() { ++counts_.too_many; }
   // `process`: of `message.pid`, else of the sender; empty when it is gone already.
   void add(const BeatMessage& message, const Sender& sender,
            const std::optional<ProcessFacts>& process, Instant time);
-  // What is known of each GPU, in their order. Drops who has been silent.
+  // The work of each GPU, in their order. Drops sources that have expired.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
   // What was said of the environment of the process, or of one above or below it in its session,
@@ -75,7 +75,7 @@ class HeartbeatRegistry {
  private:
   using ProcessKey = std::pair<std::int64_t, std::uint64_t>;  // pid, start
 
-  // One who counts: a process, or for each GPU that it names another one.
+  // A process that sends beats; one that names GPUs is one source for each.
   struct HeartbeatSource {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
@@ -86,15 +86,15 @@ class HeartbeatRegistry {
     std::string phase;                 // until it names another
     std::optional<Fraction> max_loss;  // until it asks for another
     Instant heard{};
-    std::vector<ProcessKey> of;  // the tenants that it spoke of when it was last placed
+    std::vector<ProcessKey> of;  // the tenants that its last fresh beat was placed on
   };
   // On one GPU, a source and the tenants that it speaks of; none: root speaks of the GPU itself.
   struct GpuHeartbeat {
     const HeartbeatSource* source = nullptr;
     std::vector<std::size_t> tenants;
     int distance = 0;
-    bool fresh = true;   // it spoke not long ago ...
-    bool counts = true;  // ... and of how far it is
+    bool fresh = true;   // its last message has not expired
+    bool counts = true;  // its last count of work has not expired
   };
   struct Announcement {
     std::uint32_t uid = 0;  // of who said it

@@ -1,5 +1,5 @@
-// What a GPU's tenants were promised: rules of the configuration by user and program, the
-// environment's word, an application's own. The strictest tenant wins. Values in, values out.
+// The promise to each tenant of a GPU: from the configuration's rules by user and program, from
+// DERATE_DELTA, or from the application's beats. The strictest tenant counts. No I/O.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ struct LatenessFigures {
   std::optional<Duration> p99, most;  // of the last ones; empty before the first
 };
 
-// Of the last rounds.
+// Keeps the lateness of the last rounds.
 class Lateness {
  public:
   static constexpr std::size_t kKept = 1000;

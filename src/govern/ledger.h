@@ -1,4 +1,4 @@
-// What a stretch of control amounted to on one GPU: energy, clocks, promise. Fed with records.
+// Sums up a run on one GPU from its records: energy, time by clock, and how the promise was kept.
 #pragma once
 
 #include <map>

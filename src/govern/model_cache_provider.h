@@ -1,4 +1,4 @@
-// What policies keep of work from job to job, for each GPU that is governed.
+// The caches of models of work, which the policies of governed GPUs read and add to.
 #pragma once
 
 #include <map>
@@ -21,10 +21,10 @@ struct ModelFiles {
 
 class ModelCacheProvider {
  public:
-  // Learns and keeps, or only knows what is there already.
+  // With new models written, or read only.
   enum class Use { keep, recall };
 
-  // `clock` outlives it; `tell` as QueuedModelCache's.
+  // `clock` outlives it; `on_error` as QueuedModelCache's.
   ModelCacheProvider(ModelFiles files, const Clock& clock, SqliteModelCache::OnError on_error = {},
                      BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread);
   ~ModelCacheProvider();

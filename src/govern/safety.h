@@ -1,4 +1,5 @@
-// The rules between a policy's decision and the GPU. They hold whatever the policy says.
+// The safety rules that every decision passes, whatever its policy: envelope, heat, idle time, rate
+// of lowering and stale data.
 #pragma once
 
 #include <optional>
@@ -50,8 +51,8 @@ class Safety {
   int thermal_steps_ = 0;  // how far the top is lowered
   std::optional<Megahertz> bound_;
   bool parked_ = false;
-  bool waking_ = false;             // woken, and the policy has not set a clock since
-  bool clock_is_the_gpus_ = false;  // the policy's newest word was a power limit
+  bool waking_ = false;             // not idle any more, and the policy has set no clock since
+  bool clock_is_the_gpus_ = false;  // the policy's last decision set a power limit
   std::optional<Instant> lowered_at_;
   std::optional<Decision> put_off_;  // a lowering that came too soon
 };

@@ -1,4 +1,4 @@
-// Who works on a GPU: a process with a context there, and what the kernel tells of it.
+// A process that has a context on a GPU, and its facts from /proc.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Whose watts these are: reads who shares each GPU, names them, splits the energy among them and
-// keeps what they used. One thread; what can block is done beside it.
+// Attribution of energy: reads which tenants share each GPU, resolves their names, splits the
+// energy among them and writes what they used to a file. Runs on the loop's thread; calls that may
+// block are made on threads of their own.
 #pragma once
 
 #include <cstdint>

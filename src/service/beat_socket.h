@@ -1,5 +1,5 @@
-// Where applications say how far they are: a datagram unix socket for everybody of this machine.
-// The kernel says who speaks and when; what to believe is the caller's
+// A datagram unix socket to which every application of this machine may send heartbeats. The kernel
+// gives the sender and the time; what to believe is the caller's
 // (govern/heartbeat_registry.h).
 #pragma once
 

@@ -24,7 +24,7 @@ namespace derate {
 
 // Who may connect.
 enum class Audience : std::uint8_t {
-  owner_and_root,  // a command each: who says nothing for kIdleTime is sent away
+  owner_and_root,  // for a command each: a connection that is silent for kIdleTime is closed
   // Of this machine, for as long as they like; no user has more than a share of places and time.
   everyone,
 };
@@ -90,7 +90,7 @@ class ControlServer {
     bool ready = true;          // there may be something to read or to write
     bool waits = false;         // for answer()
     bool ended = false;         // will say no more
-    bool broken = false;        // nothing can be said to it any more
+    bool broken = false;        // no answer can be sent to it any more
   };
   // Whose turn was the last: the next one's is after it.
   struct Turns {

@@ -1,5 +1,5 @@
-// Windows of energy that programs open over the client socket, measured with the samples that
-// whoever serves takes anyway.
+// Windows of energy that programs open over the client socket. They are measured with the samples
+// that the serving program takes anyway.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,6 @@
-// Brings together who works on the GPUs, what they say and what they were promised, and tells the
-// governor: the edge of govern/heartbeat_registry and govern/job_classes. One thread; nothing here
-// waits: what the machine is asked is asked beside it, and what is not known yet comes in a later
-// round.
+// Makes the work status of each GPU for the governor from the processes on it, their heartbeats
+// (govern/heartbeat_registry) and their promises (govern/job_classes). Nothing here waits: /proc
+// and users are looked up on background threads, and the answers count from a later round on.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace derate {
 // The quickest true reading of the board's power; empty when the sample has none.
 std::optional<Watts> board_power(const Sample& sample);
 
-// Feed every sample in order of time. Between two readings of the counter its difference counts; a
+// Takes every sample in order of time. Between two readings of the counter its difference counts; a
 // counter that goes back (driver reload, wrap) or is absent is bridged by holding each power
 // reading until the next one. A hole in the samples longer than `max_gap` is bridged by nothing but
 // the counter, and told.

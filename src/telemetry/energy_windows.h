@@ -80,9 +80,9 @@ class EnergyWindows {
                      const std::vector<std::size_t>& gpus, IfOpen if_open = IfOpen::refuse);
   // Ends it at `now`; take() has what it came to. Errors: not_found, listing those that are open.
   Result<WindowId> end(Owner owner, std::string_view name, Instant now);
-  // As if it had never begun. Errors: as end().
+  // Forgets the window. Errors: as end().
   Result<void> cancel(Owner owner, std::string_view name);
-  // All of the owner's are gone, those that ended, too.
+  // Forgets all windows of the owner, also those that have ended.
   void forget(Owner owner);
 
   enum class Wait : std::uint8_t { until_settled, no };

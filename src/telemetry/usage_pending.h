@@ -1,4 +1,4 @@
-// Energy that is still to be kept: added up by minute until it is written.
+// Used energy that waits to be written, added up by minute.
 #pragma once
 
 #include <map>
@@ -18,9 +18,9 @@ class UsagePending {
 
   // A tick that ended at `now`.
   void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now);
-  // What could not be written.
+  // Takes back rows that could not be written.
   void add(UsageRows rows);
-  // All of it, which is no longer pending.
+  // Hands all rows over for writing.
   UsageRows take();
   bool empty() const { return boards_.empty(); }
   std::size_t given_up() const { return given_up_; }

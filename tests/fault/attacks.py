@@ -128,7 +128,7 @@ def _(house):
         path.write_text("derated, pid 1\n")
         path.chmod(0o644)
     with lock_waiter(house) as waiter:
-        house.until(lambda: waiter.tally[1] == len(house.uuids) + 1, 10, "they have locked them all")
+        house.until(lambda: waiter.tally[1] == len(house.uuids) + 1, 10, "all are locked")
         kill_both(house.governing())
         return stop(house, next_start(house))
 

@@ -1,5 +1,5 @@
-// Who says what a GPU is governed by. Of the sources that say something one wins: the last in the
-// order of AssignmentSource.
+// Which policy or tuning each GPU is assigned, by source (configuration, command, tuning). Where
+// several sources assign one, the last in the order of AssignmentSource wins.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct TunedPlace {
   bool operator==(const TunedPlace&) const = default;
 };
 
-// What one source says of one GPU. With neither a policy nor a run the GPU is only observed.
+// The assignment of one source for one GPU. With neither a policy nor a run the GPU is only
+// observed.
 struct Assignment {
   AssignmentSource source = AssignmentSource::configuration;
   std::string who;  // the user, the job
@@ -51,11 +52,11 @@ class Assignments {
   void withdraw(const std::string& uuid, AssignmentSource source);
   void withdraw(AssignmentSource source);  // of all GPUs
 
-  // What that source says; null: nothing.
+  // The assignment of that source; null: it has made none.
   const Assignment* find(const std::string& uuid, AssignmentSource source) const;
-  // What holds at that time; null: nobody says anything.
+  // The assignment that wins at that time; null: there is none.
   const Assignment* winner(const std::string& uuid, Instant now) const;
-  // GPUs of which that source says something in that name, by UUID.
+  // UUIDs of the GPUs that the source has assigned in the name of `who`.
   std::vector<std::string> gpus_of(AssignmentSource source, const std::string& who) const;
   // Each job that is tuned, once.
   std::vector<std::shared_ptr<TunedRun>> tuned_runs() const;

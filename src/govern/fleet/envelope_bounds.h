@@ -21,12 +21,12 @@ struct EnvelopeBound {
 
 class EnvelopeBounds {
  public:
-  // In place of the bound of its source.
+  // Replaces the bound that its source had set.
   void put(const std::string& uuid, EnvelopeBound bound);
   void withdraw(const std::string& uuid, const std::string& source);
-  // All that hold at that time, the lowest first.
+  // All bounds that hold at that time, the lowest first.
   std::vector<EnvelopeBound> of(const std::string& uuid, Instant now) const;
-  // The one that counts at that time; null: there is none.
+  // The lowest bound at that time; null: there is none.
   const EnvelopeBound* lowest(const std::string& uuid, Instant now) const;
 
  private:

@@ -1,5 +1,5 @@
-// The GPUs of a program that governs: opens them, restores what an earlier life left, takes leases,
-// observes or governs each by what is assigned to it, and opens anew one that was lost. derated and
+// The GPUs of a program that governs: opens them, restores leftovers of earlier processes, takes
+// leases, observes or governs each as it is assigned, and reopens one that was lost. derated and
 // `derate run` govern with it. One thread; nothing here waits for a GPU longer than the loop's
 // patience.
 #pragma once
@@ -105,7 +105,7 @@ class Fleet : public TunedGpus {
   // --- who governs what
 
   const Assignments& assignments() const { return assignments_; }
-  // Who bounds the clocks of a GPU that is governed, whatever governs it.
+  // The bounds from above of the clocks of governed GPUs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
   // A new configuration: GPUs that it does not change go on as they are.
@@ -117,7 +117,7 @@ class Fleet : public TunedGpus {
   // observed all the same, and its restoring is tried again.
   Result<std::string> release(std::size_t at, std::string who);
 
-  // TunedGpus: before what the configuration or a command wants there.
+  // TunedGpus: a tuning wins over the configuration and commands.
   Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) override;
   Result<void> give_back_tuned(const std::string& name) override;
   Result<void> tell_work(const std::string& name, const Beat& done) override;

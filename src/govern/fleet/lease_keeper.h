@@ -1,5 +1,5 @@
-// The leases that a governor holds: one a GPU, from before its first write until it owes the GPU
-// nothing, and over a pause.
+// The leases that a governor holds: one a GPU, from before its first write until the GPU is
+// restored, and during a pause.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace derate {
 
 // How leases are taken and released: through the guard (govern/guard.h), which holds them, too.
 struct LeaseHooks {
-  // Empty where none is needed: simulated GPUs are nobody else's.
+  // Empty where no lease is needed: no other process can govern simulated GPUs.
   std::function<Result<UniqueFd>(const std::string& uuid)> take;
   std::function<void(const std::string& uuid)> release = [](const std::string&) {};
 };
@@ -23,9 +23,9 @@ class LeaseKeeper {
   explicit LeaseKeeper(LeaseHooks hooks) : hooks_(std::move(hooks)) {}
 
   bool holds(const std::string& uuid) const { return held_.contains(uuid); }
-  // Nothing happens where it is held. Errors: those of take_lease().
+  // Takes the lease unless it is held already. Errors: those of take_lease().
   Result<void> take(const std::string& uuid);
-  // Nothing happens where it is not held.
+  // Releases the lease if it is held.
   void release(const std::string& uuid);
 
  private:

@@ -1,4 +1,5 @@
-// Restores what journals say before anything else is written to a GPU, and again until it is done.
+// Restores the settings that journals name, before anything else is written to a GPU, and tries
+// again until that succeeds.
 #pragma once
 
 #include <set>
@@ -32,9 +33,9 @@ class LeftoverRestorer {
   // What is left on these GPUs, each under its lease. Journals that may not be applied are set
   // aside; those of GPUs that are neither among these nor `known` (UUIDs) are logged and kept.
   void restore(std::span<ManagedGpu* const> gpus, const std::set<std::string>& known);
-  // A journal of another process that was left alone: it may have died since.
+  // Looks again at a journal that was left to another process: that may have died since.
   void look_again(ManagedGpu& gpu);
-  // What is owed is tried again when it is time; the caller sees to it that nobody governs the GPU.
+  // Tries again to restore the GPU when it is time. Nobody may govern it meanwhile.
   void try_again(ManagedGpu& gpu);
   // The same at the end. Errors: busy for a journal of nobody who lives, io for one of ours.
   Result<void> finish(ManagedGpu& gpu);

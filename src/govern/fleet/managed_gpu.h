@@ -1,4 +1,4 @@
-// A GPU that a program has opened, and how it stands with it.
+// A GPU that a program has opened, with its assignment, its leftovers and its last record.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// GPUs as a program has opened them.
+// The parts of a GPU that a program has opened: what reads it, what writes to it.
 #pragma once
 
 #include <functional>
