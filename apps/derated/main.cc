@@ -2,7 +2,6 @@
 // has the GPUs, is its child.
 #include <fmt/format.h>
 #include <systemd/sd-daemon.h>
-#include <systemd/sd-journal.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -127,6 +126,8 @@ void do_round(Parts& parts) {
   if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
   // Answers that a round has settled, and callers that wait for another one.
   if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
+  // A round that takes longer than its period is due again at once, before any socket.
+  if (parts.beats != nullptr) serve_beats(parts);
   parts.next_round.set(parts.worker.next_due());
 }
 
@@ -298,7 +299,7 @@ int main_of(int argc, char** argv) {
     write_text(stderr, complaint.str());
     return code == 0 ? exit_code::kOk : exit_code::kUsage;
   }
-  const Log log = program_log("derated", journald_writer("derated", ::sd_journal_sendv));
+  const Log log = program_log("derated", journald_writer("derated", journald_socket()));
   if (check) {
     const auto settings = load_settings(options.config);
     if (settings.ok()) return exit_code::kOk;

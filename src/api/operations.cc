@@ -59,9 +59,9 @@ void add_energy(std::vector<Operation>& out) {
   out.push_back(row<WindowEnd, WindowView>(Role::user, Changes::own,
                                            "End a window and tell what was used in it", "",
                                            {Errc::not_found}));
-  out.push_back(row<WindowCancel, WindowNamed>(Role::user, Changes::own,
-                                               "End a window that nobody wants to know of", "",
-                                               {Errc::not_found}));
+  out.push_back(row<WindowCancel, NameAnswer>(Role::user, Changes::own,
+                                              "End a window that nobody wants to know of", "",
+                                              {Errc::not_found}));
   out.push_back(row<WindowList, WindowsAnswer>(
       Role::user, Changes::nothing, "List this connection's open windows as they stand", "", {}));
   out.push_back(row<AttributionRead, AttributionPage>(

@@ -54,8 +54,12 @@ TEST(Operations, EachHasItsNameOnceAndARequestThatIsRead) {
 
 TEST(Operations, WhoChangesGpusIsAtLeastAnOperator) {
   for (const Operation& each : operations()) {
-    if (each.changes == Changes::gpus) EXPECT_GE(each.role, Role::operates) << each.name;
-    if (each.changes != Changes::nothing) EXPECT_GE(each.role, Role::user) << each.name;
+    if (each.changes == Changes::gpus) {
+      EXPECT_GE(each.role, Role::operates) << each.name;
+    }
+    if (each.changes != Changes::nothing) {
+      EXPECT_GE(each.role, Role::user) << each.name;
+    }
   }
 }
 

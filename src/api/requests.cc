@@ -128,16 +128,25 @@ template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
-  visit(optional_field("name", "its product"), m.name);
+  visit(required_field("name", "its product"), m.name);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuIdView> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpusAnswer> {
   visit(required_field("gpus", "those that can be measured now"), m.gpus);
 }
 template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, NameAnswer> {
+  visit(required_field("name", "the window's"), m.name);
+}
+template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowNamed> {
   visit(required_field("name", "the window's"), m.name);
-  visit(optional_field("gpus", "that it is of"), m.gpus);
+  visit(required_field("gpus", "that it is of"), m.gpus);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
@@ -322,6 +331,7 @@ std::vector<FieldInfo> answer_fields() {
 template Json answer_json(const MessageAnswer&);
 template Json answer_json(const OutcomesAnswer&);
 template Json answer_json(const GpusAnswer&);
+template Json answer_json(const NameAnswer&);
 template Json answer_json(const WindowNamed&);
 template Json answer_json(const WindowView&);
 template Json answer_json(const WindowsAnswer&);
@@ -339,6 +349,7 @@ template Result<JobsAnswer> answer_of(const Json&);
 template std::vector<FieldInfo> answer_fields<MessageAnswer>();
 template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
 template std::vector<FieldInfo> answer_fields<GpusAnswer>();
+template std::vector<FieldInfo> answer_fields<NameAnswer>();
 template std::vector<FieldInfo> answer_fields<WindowNamed>();
 template std::vector<FieldInfo> answer_fields<WindowView>();
 template std::vector<FieldInfo> answer_fields<WindowsAnswer>();

@@ -172,13 +172,22 @@ struct GpuView {
   std::string uuid, name;
   bool operator==(const GpuView&) const = default;
 };
+struct GpuIdView {
+  int index = 0;
+  std::string uuid;
+  bool operator==(const GpuIdView&) const = default;
+};
 struct GpusAnswer {
   std::vector<GpuView> gpus;
   bool operator==(const GpusAnswer&) const = default;
 };
+struct NameAnswer {
+  std::string name;
+  bool operator==(const NameAnswer&) const = default;
+};
 struct WindowNamed {
   std::string name;
-  std::vector<GpuView> gpus;
+  std::vector<GpuIdView> gpus;
   bool operator==(const WindowNamed&) const = default;
 };
 

@@ -1,13 +1,18 @@
 #include "base/journald.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <memory>
 #include <vector>
+
+#include "base/unique_fd.h"
+#include "base/unix_address.h"
 
 namespace derate {
 namespace {
@@ -40,6 +45,25 @@ bool stderr_is_journald() {
   struct stat file {};
   return stream != nullptr && ::fstat(STDERR_FILENO, &file) == 0 &&
          fmt::format("{}:{}", file.st_dev, file.st_ino) == stream;
+}
+
+JournaldSend journald_socket(const std::string& path) {
+  auto socket =
+      std::make_shared<UniqueFd>(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  return [socket, path](const iovec* parts, int count) {
+    const auto address = address_of(path);
+    if (!address.ok()) return -1;
+    std::vector<iovec> lines;
+    static char end[] = "\n";
+    for (int i = 0; i < count; ++i) lines.insert(lines.end(), {parts[i], {end, 1}});
+    sockaddr_un to = *address;
+    msghdr message{};
+    message.msg_name = &to;
+    message.msg_namelen = sizeof to;
+    message.msg_iov = lines.data();
+    message.msg_iovlen = lines.size();
+    return ::sendmsg(socket->get(), &message, MSG_NOSIGNAL) < 0 ? -1 : 0;
+  };
 }
 
 JournaldWriter journald_writer(std::string program, JournaldSend send) {

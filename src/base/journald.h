@@ -1,6 +1,7 @@
 // The system's journal (journald), which is not the journal of settings found (store/journal.h).
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/log.h"
@@ -9,9 +10,13 @@ struct iovec;
 
 namespace derate {
 
-// sd_journal_sendv(3): sends one message, each part of which is "NAME=value". Not linked here: only
-// a program that has libsystemd passes it on. Below 0: not sent.
-using JournaldSend = int (*)(const iovec* parts, int count);
+// Sends one message, each part of which is "NAME=value" without an end of line. Below 0: not sent.
+using JournaldSend = std::function<int(const iovec* parts, int count)>;
+
+// To the socket of the journal's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL), without
+// waiting: what sd_journal_sendv(3) sends waits for journald, which may wait for a disk, and a
+// guard that waits restores nothing. A message that finds no room is not sent.
+JournaldSend journald_socket(const std::string& path = "/run/systemd/journal/socket");
 
 // Whether standard error goes to the journal: its device and inode are those of $JOURNAL_STREAM
 // (systemd.exec(5)).

@@ -11,8 +11,10 @@
 #include <array>
 #include <cstdlib>
 
+#include "base/test_folder.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "base/unix_address.h"
 
 namespace derate {
 namespace {
@@ -28,6 +30,27 @@ int send_datagram(const iovec* parts, int count) {
   return ::send(journal_socket, message.data(), message.size(), 0) < 0 ? -1 : 0;
 }
 int fail_to_send(const iovec*, int) { return -1; }
+
+// One who does not read holds up nobody: what finds no room is not sent.
+TEST(JournaldSocket, DoesNotWait) {
+  const Folder folder;
+  const std::string path = folder.file("socket");
+  const auto send = journald_socket(path);
+  char text[] = "MESSAGE=a";
+  const iovec part{text, sizeof text - 1};
+  EXPECT_LT(send(&part, 1), 0);  // nobody is there
+  const UniqueFd journald(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = *address_of(path);
+  ASSERT_EQ(::bind(journald.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  int sent = 0;
+  while (send(&part, 1) == 0 && sent < 100'000) ++sent;
+  EXPECT_GT(sent, 0);
+  EXPECT_LT(sent, 100'000);
+  std::array<char, 64> buffer{};
+  const auto size = ::recv(journald.get(), buffer.data(), buffer.size(), 0);
+  EXPECT_EQ(std::string(buffer.data(), static_cast<std::size_t>(size)), "MESSAGE=a\n");
+  EXPECT_EQ(send(&part, 1), 0);
+}
 
 class Journald : public testing::Test {
  protected:

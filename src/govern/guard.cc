@@ -199,10 +199,10 @@ void Guard::reap_worker() {
 }
 
 void Guard::kill_worker(const std::string& why) {
+  ::kill(worker_, SIGKILL);  // before it is logged, which could wait
+  killed_at_ = clock_.now();
   hooks_.log.error(fmt::format("the worker (pid {}) {}: killing it", worker_, why),
                    {{"pid", worker_}});
-  ::kill(worker_, SIGKILL);
-  killed_at_ = clock_.now();
 }
 
 void Guard::take_signals() {

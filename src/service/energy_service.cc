@@ -99,7 +99,7 @@ Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) 
   TRY(windows_.begin(peer.connection, request.name, clock_.now(), gpus, if_open));
   begun_.insert(gpus.begin(), gpus.end());
   WindowNamed answer{.name = request.name};
-  for (const std::size_t gpu : gpus) answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid, ""});
+  for (const std::size_t gpu : gpus) answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid});
   return answer_json(answer);
 }
 
@@ -118,7 +118,7 @@ std::optional<Result<Json>> EnergyService::end(const WindowEnd& request, const P
 
 Result<Json> EnergyService::cancel(const WindowCancel& request, const Peer& peer) {
   TRY(windows_.cancel(peer.connection, request.name));
-  return answer_json(WindowNamed{.name = request.name});
+  return answer_json(NameAnswer{request.name});
 }
 
 Json EnergyService::list(const Peer& peer) {

@@ -52,7 +52,9 @@ void expect_fields(const Json& object, const std::vector<FieldInfo>& fields) {
     for (const Json& each : value) expect_value(each, *at);
   }
   for (const FieldInfo& field : fields)
-    if (field.required) EXPECT_TRUE(object.contains(field.key)) << field.key << " of " << object;
+    if (field.required) {
+      EXPECT_TRUE(object.contains(field.key)) << field.key << " of " << object;
+    }
 }
 
 class Answers : public testing::Test {
