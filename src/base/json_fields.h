@@ -9,7 +9,8 @@
 //   }
 //
 // A value is a string, bool, int, int64_t, double, such a struct, or an optional or a vector of
-// these. When it is written an empty text or optional is left out, unless its default is another text.
+// these. When it is written an empty text or optional is left out, unless its default is another
+// text.
 #pragma once
 
 #include <fmt/format.h>
