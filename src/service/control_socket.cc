@@ -13,12 +13,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <tuple>
 #include <utility>
 
-#include "base/errc_word.h"
-#include "base/exit_code.h"
-#include "base/json.h"
 #include "base/unix_address.h"
 
 namespace derate {
@@ -34,14 +30,6 @@ Result<UniqueFd> connected(const std::string& path) {
       ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     return socket_error("cannot reach", path, errno);
   return socket;
-}
-
-std::string refusal(const Error& error) {
-  return json_text(Json{{"ok", false},
-                        {"error", error.message},
-                        {"exit_code", exit_code_of(error.code)},
-                        {"code", word_of(error.code)}}) +
-         "\n";
 }
 
 }  // namespace
@@ -102,38 +90,19 @@ bool ControlServer::admit(const UniqueFd& socket, const ucred& who) {
   if (audience_ == Audience::owner_and_root) return who.uid == 0 || who.uid == ::geteuid();
   const auto own = static_cast<std::size_t>(
       std::count_if(clients_.begin(), clients_.end(),
-                    [&](const Client& client) { return client.peer.uid == who.uid; }));
-  const bool room = clients_.size() < kMostOfEveryone || make_room(who.uid, own);
-  if (own < kMostOfOneUser && room) return true;
-  const std::string line = refusal(
+                    [&](const ClientConnection& client) { return client.peer.uid == who.uid; }));
+  const bool full = clients_.size() >= kMostOfEveryone;
+  if (own < kMostOfOneUser) {
+    ClientConnection* const place = full ? place_for(clients_, who.uid, own) : nullptr;
+    if (place != nullptr) place->broken = true;
+    if (!full || place != nullptr) return true;
+  }
+  send_refusal(
+      socket,
       {Errc::busy, fmt::format("user {} has {} connections of {}: allowed are {} a user and {} in "
                                "all, of which each user has a share",
                                who.uid, own, clients_.size(), kMostOfOneUser, kMostOfEveryone)});
-  (void)::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
   return false;
-}
-
-// Takes a place from the user who has most, root aside: that of the connection that was silent for
-// longest, an idle one if there is any. False where that would be no fairer.
-bool ControlServer::make_room(uid_t uid, std::size_t own) {
-  if (own >= kMostOfOneUser) return false;
-  std::map<uid_t, std::size_t> count;
-  for (const Client& client : clients_)
-    if (client.peer.uid != 0 && !client.broken) ++count[client.peer.uid];
-  const auto most = std::max_element(
-      count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == count.end() || (uid != 0 && most->second < own + 2)) return false;
-  const auto rank = [](const Client& client) {
-    const bool idle = !client.waits && client.in.empty() && client.out.empty();
-    return std::pair(!idle, client.heard);
-  };
-  Client* last = nullptr;
-  for (Client& client : clients_)
-    if (client.peer.uid == most->first && !client.broken &&
-        (last == nullptr || rank(client) < rank(*last)))
-      last = &client;
-  last->broken = true;
-  return true;
 }
 
 void ControlServer::take_callers() {
@@ -149,10 +118,9 @@ void ControlServer::take_callers() {
       closer_.hang_up(std::move(socket));
       continue;
     }
-    Client client;
-    client.socket = std::move(socket);
-    client.peer = {who.pid, who.uid, next_connection_++};
-    client.heard = clock_.now();
+    ClientConnection client{.socket = std::move(socket),
+                            .peer = {who.pid, who.uid, next_connection_++},
+                            .heard = clock_.now()};
     epoll_event event{client.watched, {.u64 = client.peer.connection}};
     (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, client.socket.get(), &event);
     clients_.push_back(std::move(client));
@@ -161,29 +129,11 @@ void ControlServer::take_callers() {
 
 // --- what comes and goes -------------------------------------------------------------------------
 
-bool ControlServer::has_request(const Client& client) const {
-  return client.end != std::string::npos;
-}
-
-bool ControlServer::takes_requests(const Client& client) const {
-  return !client.waits && !client.ended && client.out.empty() && !has_request(client);
-}
-
-// Who waits or does not read is not listened to: what it says stays in the kernel, which is
-// bounded.
-void ControlServer::watch(Client& client) {
-  std::uint32_t wanted = 0;
-  if (takes_requests(client)) wanted |= EPOLLIN;
-  if (!client.out.empty()) wanted |= EPOLLOUT;
-  if (wanted == std::exchange(client.watched, wanted)) return;
-  epoll_event event{wanted, {.u64 = client.peer.connection}};
-  (void)::epoll_ctl(events_.get(), EPOLL_CTL_MOD, client.socket.get(), &event);
-}
-
-ControlServer::Client* ControlServer::client(std::uint64_t connection) {
-  const auto at = std::lower_bound(
-      clients_.begin(), clients_.end(), connection,
-      [](const Client& client, std::uint64_t wanted) { return client.peer.connection < wanted; });
+ClientConnection* ControlServer::client(std::uint64_t connection) {
+  const auto at = std::lower_bound(clients_.begin(), clients_.end(), connection,
+                                   [](const ClientConnection& client, std::uint64_t wanted) {
+                                     return client.peer.connection < wanted;
+                                   });
   return at != clients_.end() && at->peer.connection == connection ? &*at : nullptr;
 }
 
@@ -194,7 +144,7 @@ void ControlServer::mark_ready() {
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = events[static_cast<std::size_t>(i)];
     calls |= data.u64 == kCallers;
-    Client* const found = client(data.u64);
+    ClientConnection* const found = client(data.u64);
     if (found == nullptr) continue;
     found->ready = true;
     // One that has hung up is still obeyed; it is not waited for, nor written to.
@@ -204,164 +154,69 @@ void ControlServer::mark_ready() {
   if (calls) take_callers();
 }
 
-// As ::recv(); files that came along are closed elsewhere.
-ssize_t ControlServer::receive(const UniqueFd& socket, std::span<char> buffer) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostPassedFiles * sizeof(int))];
-  iovec room{buffer.data(), buffer.size()};
-  msghdr message{};
-  message.msg_iov = &room;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
-  if (n >= 0) closer_.close_files_of(message);
-  return n;
-}
-
-void ControlServer::read_from(Client& client) {
-  char buffer[4096];
-  while (client.in.size() <= longest_request() && !closer_.is_full()) {
-    const ssize_t n = receive(client.socket, buffer);
-    if (n > 0) {
-      client.heard = clock_.now();
-      client.in.append(buffer, static_cast<std::size_t>(n));
-      continue;
-    }
-    if (n < 0 && errno == EINTR) continue;
-    client.ended = n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK);
-    break;
-  }
-  client.end = client.in.find('\n');
-}
-
-void ControlServer::write_to(Client& client) {
-  while (!client.out.empty()) {
-    const ssize_t n =
-        ::send(client.socket.get(), client.out.data(), client.out.size(), MSG_NOSIGNAL);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      client.broken = client.broken || (errno != EAGAIN && errno != EWOULDBLOCK);
-      return;
-    }
-    client.out.erase(0, static_cast<std::size_t>(n));
-  }
-}
-
-// Where the next request begins is not known then: the connection ends.
-void ControlServer::refuse_too_long(Client& client) {
-  const std::string line = refusal(
-      {Errc::invalid_argument,
-       fmt::format("a request has more than {} bytes: no more are allowed", longest_request())});
-  (void)::send(client.socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
-  client.broken = true;
-}
-
 // --- whose turn it is ----------------------------------------------------------------------------
 
-bool ControlServer::has_work(const Client& client) const {
-  if (client.broken || client.waits) return false;
-  if (!client.out.empty()) return client.ready;
-  return client.left > 0 && (has_request(client) || (client.ready && !client.ended));
-}
-
-// Null: nobody has anything to do.
-ControlServer::Client* ControlServer::next_turn() {
-  // After the last, by user and then by connection; the first again after all of them.
-  const auto distance = [&](const Client& client) {
-    const auto last = turns_.connection.find(client.peer.uid);
-    return std::tuple(client.peer.uid <= turns_.uid, client.peer.uid,
-                      last != turns_.connection.end() && client.peer.connection <= last->second,
-                      client.peer.connection);
-  };
-  Client* out = nullptr;
-  for (Client& client : clients_)
-    if (has_work(client) && (out == nullptr || distance(client) < distance(*out))) out = &client;
-  if (out == nullptr) return nullptr;
-  turns_.uid = out->peer.uid;
-  turns_.connection[out->peer.uid] = out->peer.connection;
-  return out;
-}
-
-// What is owed is written, what has come is read, and one request is answered.
-void ControlServer::take_turn(Client& client, const Handler& handler) {
-  write_to(client);
-  if (client.ready && takes_requests(client)) read_from(client);
-  client.ready = false;
-  if (client.broken || client.waits || !client.out.empty()) return;
-  if (std::min(client.end, client.in.size()) > longest_request()) return refuse_too_long(client);
-  if (!has_request(client)) return;
-  --client.left;
-  auto text = handler(std::string_view(client.in).substr(0, client.end), client.peer);
-  client.in.erase(0, client.end + 1);
-  client.end = client.in.find('\n');
-  client.waits = !text;
-  if (text) client.out = *std::move(text) + "\n";
-  write_to(client);
-}
-
-bool ControlServer::is_done(const Client& client) const {
-  const bool said_all = client.ended && !client.waits && client.out.empty() && !has_request(client);
+bool ControlServer::is_done(const ClientConnection& client) const {
   const bool idle =
       audience_ == Audience::owner_and_root && clock_.now() - client.heard >= kIdleTime;
-  return client.broken || said_all || idle;
+  return client.broken || client.has_said_all() || idle;
 }
 
 bool ControlServer::has_time() const {
-  return audience_ == Audience::owner_and_root || spent_ + (clock_.now() - began_) < kBudget;
+  return audience_ == Audience::owner_and_root || budget_.is_left(clock_.now());
 }
 
 // Without time nobody wakes us before the next round; with leftovers that comes at the latest.
 void ControlServer::wake_later(bool out_of_time) {
   epoll_event event{out_of_time ? 0u : static_cast<std::uint32_t>(EPOLLIN), {.u64 = kCallers}};
   (void)::epoll_ctl(wakes_.get(), EPOLL_CTL_MOD, events_.get(), &event);
-  const bool leftovers = std::any_of(clients_.begin(), clients_.end(), [&](const Client& client) {
-    return !client.waits && client.out.empty() && has_request(client);
-  });
+  const bool leftovers =
+      std::any_of(clients_.begin(), clients_.end(), [&](const ClientConnection& client) {
+        return !client.waits && client.out.empty() && client.has_request();
+      });
   itimerspec when{};
   if (out_of_time || leftovers) {
     // Not 0: that would be never.
-    const Duration wait = std::max<Duration>(round_ + kRound - clock_.now(), Duration(1));
+    const Duration wait = budget_.until_next(clock_.now());
     const auto whole = std::chrono::duration_cast<std::chrono::seconds>(wait);
     when.it_value = {whole.count(), (wait - whole).count()};
   }
   (void)::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
-void ControlServer::serve(const Handler& handler, const Closed& closed) {
-  began_ = clock_.now();
-  if (round_ == Instant::min() || began_ - round_ >= kRound) {
-    round_ = began_;
-    spent_ = {};
-  }
-  if (!has_time() || closer_.is_full()) return wake_later(true);
-  mark_ready();
-  for (Client& client : clients_) client.left = kMostARound;
-  for (Client* client = nullptr; has_time() && (client = next_turn()) != nullptr;)
-    take_turn(*client, handler);
+// Those that are done; what the others can go on with is watched.
+std::vector<Peer> ControlServer::hang_up() {
   std::vector<Peer> gone;
-  std::erase_if(clients_, [&](Client& client) {
-    if (!is_done(client)) return watch(client), false;
+  std::erase_if(clients_, [&](ClientConnection& client) {
+    if (!is_done(client)) return client.watch(events_), false;
     gone.push_back(client.peer);
     closer_.hang_up(std::move(client.socket));
     return true;
   });
-  std::erase_if(turns_.connection, [&](const auto& last) {
-    return std::none_of(clients_.begin(), clients_.end(),
-                        [&](const Client& client) { return client.peer.uid == last.first; });
-  });
-  for (const Peer& peer : gone) closed(peer);
+  turns_.forget_others(clients_);
+  return gone;
+}
+
+void ControlServer::serve(const Handler& handler, const Closed& closed) {
+  budget_.begin(clock_.now());
+  if (!has_time() || closer_.is_full()) return wake_later(true);
+  mark_ready();
+  for (ClientConnection& client : clients_) client.left = kMostARound;
+  for (ClientConnection* client = nullptr;
+       has_time() && (client = turns_.next(clients_)) != nullptr;)
+    if (const auto request = client->next_request(longest_request(), closer_, clock_))
+      client->reply(handler(*request, client->peer));
+  for (const Peer& peer : hang_up()) closed(peer);
   const bool out_of_time = !has_time();
-  spent_ += clock_.now() - began_;
+  budget_.end(clock_.now());
   wake_later(out_of_time);
 }
 
 void ControlServer::answer(std::uint64_t connection, const std::string& text) {
-  Client* const found = client(connection);
+  ClientConnection* const found = client(connection);
   if (found == nullptr || !found->waits) return;
-  found->waits = false;
-  found->out = text + "\n";
-  write_to(*found);
-  watch(*found);
+  found->reply_late(text);
+  found->watch(events_);
 }
 
 namespace {

@@ -7,10 +7,8 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +16,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/client_connection.h"
+#include "service/client_turns.h"
 #include "service/passed_files.h"
 
 namespace derate {
@@ -27,12 +27,6 @@ enum class Audience : std::uint8_t {
   owner_and_root,  // for a command each: a connection that is silent for kIdleTime is closed
   // Of this machine, for as long as they like; no user has more than a share of places and time.
   everyone,
-};
-
-struct Peer {
-  pid_t pid = 0;
-  uid_t uid = 0;
-  std::uint64_t connection = 0;  // from 1 on; no two have the same
 };
 
 class ControlServer {
@@ -51,8 +45,8 @@ class ControlServer {
   static constexpr int kMostARound = 16;
   // Of each kRound all connections together get kBudget; what is left then goes on in the next,
   // where it stopped. Users take turns, and so do the connections of a user.
-  static constexpr Duration kRound = std::chrono::milliseconds(100);
-  static constexpr Duration kBudget = std::chrono::milliseconds(5);
+  static constexpr Duration kRound = RoundBudget::kRound;
+  static constexpr Duration kBudget = RoundBudget::kBudget;
 
   // A socket that nobody listens on any more is replaced. Errors: busy when somebody does,
   // no_permission, io.
@@ -79,44 +73,16 @@ class ControlServer {
   const std::string& path() const { return path_; }
 
  private:
-  struct Client {
-    UniqueFd socket;
-    Peer peer;
-    std::string in, out;
-    std::size_t end = std::string::npos;  // of the next request in `in`
-    Instant heard{};
-    std::uint32_t watched = 0;  // events
-    int left = 0;               // requests in this serve()
-    bool ready = true;          // there may be something to read or to write
-    bool waits = false;         // for answer()
-    bool ended = false;         // will say no more
-    bool broken = false;        // no answer can be sent to it any more
-  };
-  // Whose turn was the last: the next one's is after it.
-  struct Turns {
-    uid_t uid = 0;
-    std::map<uid_t, std::uint64_t> connection;  // the last of each user that is connected
-  };
   ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience);
   Result<void> begin_watching();
   std::size_t most_clients() const;
   std::size_t longest_request() const;
   void take_callers();
   bool admit(const UniqueFd& socket, const ucred& who);
-  bool make_room(uid_t uid, std::size_t own);
   void mark_ready();
-  Client* client(std::uint64_t connection);
-  bool takes_requests(const Client& client) const;
-  bool has_request(const Client& client) const;
-  bool has_work(const Client& client) const;
-  ssize_t receive(const UniqueFd& socket, std::span<char> buffer);
-  void read_from(Client& client);
-  void write_to(Client& client);
-  void refuse_too_long(Client& client);
-  Client* next_turn();
-  void take_turn(Client& client, const Handler& handler);
-  bool is_done(const Client& client) const;
-  void watch(Client& client);
+  ClientConnection* client(std::uint64_t connection);
+  std::vector<Peer> hang_up();
+  bool is_done(const ClientConnection& client) const;
   bool has_time() const;
   void wake_later(bool out_of_time);
 
@@ -127,10 +93,9 @@ class ControlServer {
   Clock& clock_;
   Audience audience_;
   std::uint64_t next_connection_ = 1;
-  std::vector<Client> clients_;  // ascending by connection
-  Turns turns_;
-  Instant round_ = Instant::min(), began_{};  // of this round, and of this serve()
-  Duration spent_{};                          // in this round, before this serve()
+  std::vector<ClientConnection> clients_;  // ascending by connection
+  ClientTurns turns_;
+  RoundBudget budget_;
 };
 
 // Sends a line to the daemon at `path` and waits for its answer.
