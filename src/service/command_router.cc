@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -45,25 +47,29 @@ Error CommandRouter::unknown(const std::string& name) const {
   return {Errc::invalid_argument, fmt::format("command '{}': allowed are {}", name, known)};
 }
 
-CommandRouter::Answer CommandRouter::obey(std::string_view text, const Peer& peer) const {
-  auto parsed = parse_json(text, JsonLimits{});
-  if (!parsed.ok()) return std::move(parsed).error().with("the request");
-  const Json& request = *parsed;
+// Who answers a request of so many bytes.
+Result<const CommandRouter::Handled*> CommandRouter::find(const Json& request,
+                                                          std::size_t bytes) const {
   if (!request.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   const auto at = request.find("command");
   const std::string name = at != request.end() && at->is_string() ? at->get<std::string>() : "";
-  for (const auto& [operation, handler] : handlers_) {
-    if (operation->name != name || operation->role > granted_) continue;
-    if (text.size() > operation->longest)
-      return Error{Errc::invalid_argument, fmt::format("{}: has {} bytes, allowed are {}", name,
-                                                       text.size(), operation->longest)};
-    return handler(request, peer);
+  for (const Handled& handled : handlers_) {
+    const Operation& operation = *handled.operation;
+    if (operation.name != name || operation.role > granted_) continue;
+    if (bytes > operation.longest)
+      return Error{Errc::invalid_argument,
+                   fmt::format("{}: has {} bytes, allowed are {}", name, bytes, operation.longest)};
+    return &handled;
   }
   return unknown(name);
 }
 
 std::optional<std::string> CommandRouter::handle(std::string_view text, const Peer& peer) {
-  const auto answer = obey(text, peer);
+  const auto request = parse_json(text, JsonLimits{});
+  if (!request.ok()) return answer_text(Error(request.error()).with("the request"));
+  const auto found = find(*request, text.size());
+  if (!found.ok()) return answer_text(found.error());
+  const Answer answer = (*found)->handler(*request, peer);
   return answer ? std::optional(answer_text(*answer)) : std::nullopt;
 }
 
@@ -77,8 +83,8 @@ void CommandRouter::answer_late(ControlServer& server) {
 
 void CommandRouter::serve(ControlServer& server) {
   answer_late(server);
-  server.serve([&](std::string_view text, const Peer& peer) { return handle(text, peer); },
-               [&](const Peer& peer) { closed(peer); });
+  server.serve(std::bind_front(&CommandRouter::handle, this),
+               std::bind_front(&CommandRouter::closed, this));
   answer_late(server);
 }
 

@@ -70,14 +70,14 @@ class CommandRouter {
     }
     Handler handler;
   };
-  Answer obey(std::string_view text, const Peer& peer) const;
-  Error unknown(const std::string& name) const;
-
-  Role granted_;
   struct Handled {
     const Operation* operation;
     std::function<Answer(const Json& request, const Peer& peer)> handler;
   };
+  Result<const Handled*> find(const Json& request, std::size_t bytes) const;
+  Error unknown(const std::string& name) const;
+
+  Role granted_;
   std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
   std::vector<std::pair<std::uint64_t, std::string>> late_;
