@@ -95,7 +95,7 @@ std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) 
   return nullptr;
 }
 
-// What the loop's callbacks work on; each part outlives the loop.
+// What the loop's callbacks work on.
 struct Parts {
   const DaemonOptions& options;
   GuardLink& link;
@@ -190,9 +190,13 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   parts.next_round.set(clock.now());
   TRY(loop->run());
   TRY(std::move(parts.outcome));
+  worker.refuse_commands();
+  worker.operators().answer_late(*commands);
   if (link.guard_gone()) log.error("the guard is gone: giving everything back");
   link.beat();  // giving back begins with all the time that the guard allows
-  return worker.stop();
+  auto restored = worker.stop();
+  link.beat();  // what is left to write has as much
+  return restored;
 }
 
 int work(const DaemonOptions& options, Records& records, GuardLink& link, const Log& log) {

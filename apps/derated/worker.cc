@@ -181,7 +181,18 @@ void Worker::reload(const Settings& settings) {
   take_snapshot(Figures::as_before);
 }
 
+// The GPUs come before what the services have left to write.
+Worker::~Worker() {
+  if (!stopped_) (void)fleet_.finish().ok();
+}
+
+void Worker::refuse_commands() {
+  commands_.queue().refuse({Errc::busy, "derated ends"});
+  commands_.answer();
+}
+
 Result<void> Worker::stop() {
+  stopped_ = true;
   auto restored = fleet_.finish();  // the GPUs come first
   attribution_.stop();
   return restored;

@@ -65,6 +65,12 @@ class Worker {
   Fleet& fleet() { return fleet_; }
   // What is known now, of the last round; for any thread.
   const SnapshotBoard& board() const { return board_; }
+  ~Worker();  // as stop(), where that was not called
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Answers the commands that no round will do any more.
+  void refuse_commands();
   // Gives every GPU back. Errors: those of restoring; the journal has what is left.
   Result<void> stop();
 
@@ -92,6 +98,7 @@ class Worker {
   TuneService tune_;
   AttributionService attribution_;
   bool attributes_ = false;
+  bool stopped_ = false;
   std::uint64_t seen_ = 0;  // of the fleet's changes
 };
 

@@ -34,12 +34,17 @@ bool CommandQueue::empty() {
   return waiting_.empty();
 }
 
+std::deque<std::unique_ptr<CommandQueue::Waiting>> CommandQueue::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(waiting_, {});
+}
+
+void CommandQueue::refuse(const Error& why) {
+  for (const auto& each : take()) each->answer.set_value(why);
+}
+
 std::size_t CommandQueue::drain(Clock& clock) {
-  std::deque<std::unique_ptr<Waiting>> now;
-  {
-    const std::lock_guard lock(mutex_);
-    now = std::exchange(waiting_, {});
-  }
+  const auto now = take();
   for (const auto& each : now) {
     const QueuedCommand& command = each->command;
     if (clock.now() > command.deadline)

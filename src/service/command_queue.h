@@ -42,11 +42,14 @@ class CommandQueue {
   // Errors: no_permission for a role that the operation does not allow, busy when it is full.
   Result<std::future<Result<Json>>> put(QueuedCommand command);
   bool empty();
+  // Answers all that wait with that error.
+  void refuse(const Error& why);
   // Does all that came before, on the caller's thread. How many there were.
   std::size_t drain(Clock& clock);
 
  private:
   struct Waiting;
+  std::deque<std::unique_ptr<Waiting>> take();
 
   std::mutex mutex_;
   std::deque<std::unique_ptr<Waiting>> waiting_;

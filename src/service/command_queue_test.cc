@@ -60,6 +60,14 @@ TEST_F(Queued, WhatNobodyWaitsForAnyMoreIsNotBegun) {
   EXPECT_EQ(late.get().error().code, Errc::busy);
 }
 
+TEST_F(Queued, WhatWaitsAtTheEndIsAnswered) {
+  auto waits = *queue.put(command("a"));
+  queue.refuse({Errc::busy, "derated ends"});
+  EXPECT_EQ(waits.get().error().message, "derated ends");
+  EXPECT_EQ(queue.drain(clock), 0u);
+  EXPECT_EQ(done, "");
+}
+
 TEST_F(Queued, ThreadsPutWhileAnotherDrains) {
   constexpr int kEach = 200;
   std::atomic<int> taken = 0;

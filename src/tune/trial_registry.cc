@@ -156,6 +156,10 @@ Result<JobEntry*> TrialRegistry::own_job(const std::string& name, std::uint32_t 
 Result<void> TrialRegistry::check_room(std::uint32_t uid) const {
   if (jobs_.size() >= kMostJobs)
     return Error{Errc::busy, fmt::format("there are {} jobs already, no more are kept", kMostJobs)};
+  // While nothing can be written what was removed is kept in mind: not without end.
+  if (changes_.removed.size() >= kMostJobs)
+    return Error{Errc::busy, fmt::format("{} removed jobs wait to be written: try again later",
+                                         changes_.removed.size())};
   const auto own = std::count_if(jobs_.begin(), jobs_.end(),
                                  [&](const auto& each) { return each.second.uid == uid; });
   if (uid != 0 && static_cast<std::size_t>(own) >= kMostJobsOfUser)

@@ -654,6 +654,23 @@ RC_GTEST_PROP(TrialRegistry, LosesAndCountsTwiceNothing, ()) {
 }
 
 // Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
+// Nothing takes the changes, as while the disk is full.
+TEST(TrialRegistry, JobsThatComeAndGoUnwrittenAreBounded) {
+  TrialRegistry registry(kLease);
+  JobSpec job = bert_job();
+  Result<TrialRegistry::Created> made = TrialRegistry::Created::anew;
+  for (std::size_t i = 0; made.ok() && i < 2 * TrialRegistry::kMostJobs; ++i) {
+    job.name = fmt::format("job{}", i);
+    made = registry.create(job, kOwner, TrialRegistry::Replace::no, {});
+    if (!made.ok()) break;
+    ASSERT_TRUE(registry.remove(job.name, kOwner).ok());
+  }
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.error().code, Errc::busy);
+  EXPECT_EQ(registry.take_changes().removed.size(), TrialRegistry::kMostJobs);
+  EXPECT_TRUE(registry.create(job, kOwner, TrialRegistry::Replace::no, {}).ok());
+}
+
 RC_GTEST_PROP(TrialRegistry, ADeadClientNeverStallsPruning, ()) {
   TrialRegistry registry(kLease);
   RC_ASSERT(registry.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
