@@ -201,7 +201,11 @@ class Machine {
                                                      -19'999 * kDay, 1h, -1h, 61s, -61s);
         break;
       case 1:  // killed, or stopped; off for a while
-        if (*rc::gen::arbitrary<bool>()) RC_ASSERT(store_->end().ok());
+        if (*rc::gen::arbitrary<bool>()) {
+          RC_ASSERT(store_->end().ok());
+        } else {
+          note_loss();
+        }
         start();
         break;
       case 2:
@@ -247,6 +251,14 @@ class Machine {
     wall_ += *rc::gen::element<Duration>(1s, 1h, 100 * kDay);
     ran_ = {};
     RC_ASSERT(store_->begin(wall_, {"GPU-1"}).ok());
+    known_until_ = wall_;
+  }
+  // The next run writes what this one had not added into the minutes from its last begin() or
+  // add() on, which are young again by that.
+  void note_loss() {
+    for (const Duration after : {Duration{}, UsageStore::kMostBetween})
+      written_.push_back(
+          {total_, std::chrono::floor<Quarter>(usage_bucket(known_until_ + after)), 0});
   }
   void write(Duration after) {
     ran_ += after, total_ += after, wall_ += after;
@@ -256,11 +268,12 @@ class Machine {
     const UsageBoardRow board{row.bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}};
     RC_ASSERT(store_->add({{row}, {board}}, wall_, ran_).ok());
     written_.push_back({total_, std::chrono::floor<Quarter>(row.bucket), mj});
+    known_until_ = wall_;
   }
 
   Folder folder_;
   std::unique_ptr<UsageStore> store_;
-  WallTime wall_ = kBegin;
+  WallTime wall_ = kBegin, known_until_ = kBegin;
   Duration ran_{}, total_{}, tidied_{};  // of this run; of all; of all at the last tidy()
   std::vector<Written> written_;         // in this order
 };

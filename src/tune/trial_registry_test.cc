@@ -653,7 +653,6 @@ RC_GTEST_PROP(TrialRegistry, LosesAndCountsTwiceNothing, ()) {
   street.all_die();
 }
 
-// Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
 // Nothing takes the changes, as while the disk is full.
 TEST(TrialRegistry, JobsThatComeAndGoUnwrittenAreBounded) {
   TrialRegistry registry(kLease);
@@ -671,6 +670,7 @@ TEST(TrialRegistry, JobsThatComeAndGoUnwrittenAreBounded) {
   EXPECT_TRUE(registry.create(job, kOwner, TrialRegistry::Replace::no, {}).ok());
 }
 
+// Two rounds over three sizes are six trials; a seventh would be a pruning that does not move on.
 RC_GTEST_PROP(TrialRegistry, ADeadClientNeverStallsPruning, ()) {
   TrialRegistry registry(kLease);
   RC_ASSERT(registry.create(bert_job(), kOwner, TrialRegistry::Replace::no, {}).ok());
