@@ -106,6 +106,7 @@ struct Parts {
   BeatServer* beats;        // null: there are none
   ControlServer* programs;  // null: there are none
   EventLoop& loop;
+  Instant round_ended;
   EventLoop::Timer next_round = {}, next_beat = {};
   bool ready = false;
   Result<void> outcome = {};  // of the last round
@@ -121,6 +122,7 @@ void serve_beats(const Parts& parts) {
 
 void do_round(Parts& parts) {
   parts.outcome = parts.worker.step();
+  parts.round_ended = parts.clock.now();
   if (!parts.outcome.ok()) return parts.loop.stop();
   serve_commands(parts);
   if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
@@ -133,8 +135,10 @@ void do_round(Parts& parts) {
 
 // sd-event could answer systemd's watchdog as well. That stays with the guard (hooks.alive): when
 // this loop hangs, the guard kills the worker and restores its GPUs; systemd would kill both.
+// A loop that turns and governs nothing is silent as well.
 void beat(Parts& parts) {
-  parts.link.beat();
+  constexpr Duration kLongestWithoutRound = std::chrono::seconds(5);  // they come each second
+  if (parts.clock.now() - parts.round_ended <= kLongestWithoutRound) parts.link.beat();
   parts.next_beat.set(parts.clock.now() + parts.link.beat_every());
 }
 
@@ -184,7 +188,8 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   WorkerOptions how = worker_options(settings, link, log);
   add_records_sink(how, records, log);
   Worker worker(std::move(how), settings, clock);
-  Parts parts{options, link, log, clock, worker, *commands, beats.get(), programs.get(), *loop};
+  Parts parts{options,     link,           log,   clock,      worker, *commands,
+              beats.get(), programs.get(), *loop, clock.now()};
   TRY(add_sources(parts));
   beat(parts);
   parts.next_round.set(clock.now());

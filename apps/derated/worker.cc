@@ -46,7 +46,7 @@ TuneGpu tune_gpu(const Capability& capability) {
 
 }  // namespace
 
-Worker::Worker(WorkerOptions options, Settings settings, Clock& clock)
+Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
     : log_(options.fleet.log),
       clock_(clock),
       state_(clock, "derated", log_, options.state_file),
@@ -130,7 +130,7 @@ void Worker::take_changes() {
     // What was begun of the sources that are closed is not asked of those that come next.
     (void)work_.update({});
     attribution_.step({});
-    tune_.let_go();
+    tune_.release_gpus();
   }
   std::vector<TuneGpu> gpus;
   for (const ManagedGpu& gpu : fleet_.gpus())

@@ -40,7 +40,7 @@ struct WorkerOptions {
 class Worker {
  public:
   // `clock` outlives the worker.
-  Worker(WorkerOptions options, Settings settings, Clock& clock);
+  Worker(WorkerOptions options, const Settings& settings, Clock& clock);
 
   // One round. Errors: the GPUs could not be opened at the start.
   Result<void> step();

@@ -279,20 +279,28 @@ static inline int derate_client_ask(derate_client* client, const char* line, int
   return DERATE_CLIENT_REFUSED;
 }
 
+/* Ends a line with what something is called and its GPUs; NULL for none. */
+static inline int derate_client_put_names(derate_client* client, char* line, size_t size,
+                                          const char* name, const char* gpus) {
+  int fits = derate_client_put(line, size - 32, name);
+  if (gpus != NULL) {
+    strncat(line, ",\"gpus\":", 9);
+    fits = fits && derate_client_put(line, size - 8, gpus);
+  }
+  if (!fits)
+    return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
+  strncat(line, "}\n", 3);
+  return DERATE_CLIENT_OK;
+}
+
 /* Of GPUs by index, UUID or PCI bus id with commas between; NULL: all. */
 static inline int derate_window_begin(derate_client* client, const char* name, const char* gpus) {
   char line[1024] = "{\"command\":\"window-begin\",\"name\":", answer[32768];
   const int was_open = derate_client_open(client);
   int result = derate_client_reach(client);
-  int fits = derate_client_put(line, sizeof line - 32, name);
+  if (result == DERATE_CLIENT_OK)
+    result = derate_client_put_names(client, line, sizeof line, name, gpus);
   if (result != DERATE_CLIENT_OK) return result;
-  if (gpus != NULL) {
-    strncat(line, ",\"gpus\":", 9);
-    fits = fits && derate_client_put(line, sizeof line - 8, gpus);
-  }
-  if (!fits)
-    return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
-  strncat(line, "}\n", 3);
   return derate_client_ask(client, line, was_open, answer, sizeof answer);
 }
 
@@ -393,18 +401,12 @@ static inline int derate_trial_adopt(derate_client* client, derate_trial* trial)
 static inline int derate_trial_begin(derate_client* client, const char* job, const char* gpus,
                                      derate_trial* trial) {
   char line[1024] = "{\"command\":\"tune-trial-begin\",\"job\":";
-  int fits;
+  int result;
   memset(trial, 0, sizeof *trial);
   trial->cost = trial->joules = trial->seconds = DERATE_CLIENT_NONE;
   if (derate_trial_adopt(client, trial)) return DERATE_CLIENT_OK;
-  fits = derate_client_put(line, sizeof line - 32, job);
-  if (gpus != NULL) {
-    strncat(line, ",\"gpus\":", 9);
-    fits = fits && derate_client_put(line, sizeof line - 8, gpus);
-  }
-  if (!fits)
-    return derate_client_fail(client, DERATE_CLIENT_REFUSED, "the name does not fit or print");
-  strncat(line, "}\n", 3);
+  result = derate_client_put_names(client, line, sizeof line, job, gpus);
+  if (result != DERATE_CLIENT_OK) return result;
   return derate_trial_ask(client, trial, line);
 }
 

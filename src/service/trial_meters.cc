@@ -86,7 +86,7 @@ void TrialMeters::end(std::int64_t trial) {
   meters_.erase(at);
 }
 
-void TrialMeters::let_go() {
+void TrialMeters::release_gpus() {
   for (auto& [id, meter] : meters_) {
     if (!meter.knob) continue;
     give_back(id);
@@ -172,15 +172,15 @@ void TrialMeters::take_knob(const TrialEntry& trial, std::span<const TuneGpu> gp
   if (!begun.ok()) leave_alone(meter, begun.error().message);
 }
 
-void TrialMeters::note_work(std::int64_t trial, double done) {
+void TrialMeters::set_work_done(std::int64_t trial, double done) {
   if (const auto at = meters_.find(trial); at != meters_.end()) at->second.done = done;
 }
 
-void TrialMeters::tell_work(std::int64_t trial, WorkUnit unit, double done) {
+void TrialMeters::report_work(std::int64_t trial, WorkUnit unit, double done) {
   const auto at = meters_.find(trial);
   if (at == meters_.end() || !at->second.knob) return;
   const Beat beat{static_cast<std::uint64_t>(unit), done, clock_.now()};
-  (void)options_.gpus->tell_work(name_of(trial), beat).ok();
+  (void)options_.gpus->report_work(name_of(trial), beat).ok();
 }
 
 std::string TrialMeters::knob_text(std::int64_t trial) const {

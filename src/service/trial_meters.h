@@ -74,7 +74,7 @@ class TrialMeters {
   // Gives its GPUs back and keeps what was measured of the knob. Nothing when it is not measured.
   void end(std::int64_t trial);
   // Gives every GPU back, because it is closed; the trials are measured on.
-  void let_go();
+  void release_gpus();
 
   // Looks whether the user works on the GPUs, and takes the knob where that begins. `gpus`: the
   // trial's; null while they are not open: of those nobody knows who works there. True when the
@@ -86,11 +86,11 @@ class TrialMeters {
   // Each of the GPUs is known to have a process of the user.
   bool has_processes(std::uint32_t uid, std::span<const std::string> gpus) const;
 
-  // How much of the trial's work is done, in the unit that its knob is told.
-  void note_work(std::int64_t trial, double done);
-  // Tells the knob of it, where one is turned.
-  void tell_work(std::int64_t trial, WorkUnit unit, double done);
-  // Until now, with so many epochs done; empty: as many as were told.
+  // How much of the trial's work is done, in the unit that is reported to its knob.
+  void set_work_done(std::int64_t trial, double done);
+  // Reports it to the knob, where one is turned.
+  void report_work(std::int64_t trial, WorkUnit unit, double done);
+  // Until now, with so many epochs done; empty: as many as were reported.
   TrialPaid paid(const TrialEntry& trial, std::optional<double> epochs);
   // What happens to the knob, for people; empty when the trial is not measured.
   std::string knob_text(std::int64_t trial) const;

@@ -25,7 +25,7 @@ struct FakeTunedGpus final : TunedGpus {
     if (tuned.erase(name) == 0) return Error{Errc::not_found, name};
     return {};
   }
-  Result<void> tell_work(const std::string&, const Beat& beat) override {
+  Result<void> report_work(const std::string&, const Beat& beat) override {
     told.push_back(beat.done);
     return {};
   }
@@ -141,12 +141,12 @@ TEST(TrialMeters, OfATunedRunTheKnobKnowsTheCosts) {
   bench.meters.set_for_everyone(true);
   bench.begin(bench.trial());
   EXPECT_EQ(bench.meters.knob_text(1), "150 W");
-  bench.meters.note_work(1, 100);
+  bench.meters.set_work_done(1, 100);
   const TrialPaid paid = bench.meters.paid(bench.trial(), 4);  // 25 of its units an epoch
   EXPECT_EQ(paid.epoch_cost, 50);
   EXPECT_EQ(paid.default_epoch_cost, 75);
   EXPECT_EQ(paid.profiling_cost, 7);
-  bench.meters.tell_work(1, WorkUnit::steps, 100);
+  bench.meters.report_work(1, WorkUnit::steps, 100);
   EXPECT_EQ(bench.tuned.told, std::vector<double>{100});
   bench.meters.end(1);
   EXPECT_TRUE(bench.tuned.tuned.empty());
@@ -160,7 +160,7 @@ TEST(TrialMeters, AKnobThatIsNotTurnedSaysWhy) {
     bench.meters.set_for_everyone(true);
     change(bench);
     bench.begin(bench.trial());
-    bench.meters.tell_work(1, WorkUnit::steps, 100);
+    bench.meters.report_work(1, WorkUnit::steps, 100);
     EXPECT_TRUE(bench.tuned.told.empty());
     return bench.meters.knob_text(1);
   };
@@ -197,7 +197,7 @@ TEST(TrialMeters, WhenTheGpusAreClosedTheTrialIsMeasuredOn) {
   Bench bench;
   bench.meters.set_for_everyone(true);
   bench.begin(bench.trial());
-  bench.meters.let_go();
+  bench.meters.release_gpus();
   EXPECT_TRUE(bench.tuned.tuned.empty());
   EXPECT_EQ(bench.meters.knob_text(1), "left alone: the GPUs were given back");
   bench.work(10);

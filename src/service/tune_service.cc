@@ -222,10 +222,10 @@ Result<TuneService::Json> TuneService::obey(const TrialReport& request, const Pe
   // Who counts steps may tell epochs between them: those are no count of the same work.
   const WorkUnit unit = request.steps || before.steps ? WorkUnit::steps : WorkUnit::epochs;
   const auto done = unit == WorkUnit::steps ? request.steps : request.epoch;
-  if (done) meters_.note_work(request.trial, *done);
+  if (done) meters_.set_work_done(request.trial, *done);
   const TrialPaid paid = meters_.paid(before, request.epoch);
   const TrialEntry* trial = TRY(book_.report(request.trial, caller, progress, paid, clock_.now()));
-  if (done) meters_.tell_work(request.trial, unit, *done);
+  if (done) meters_.report_work(request.trial, unit, *done);
   return answer_json(view(*trial));
 }
 

@@ -62,7 +62,7 @@ class TuneService {
   // Once a round: gives up whose client is silent, takes up again what ran before a restart.
   void step();
   // Every knob is let go, because GPUs are; trials go on.
-  void let_go() { meters_.let_go(); }
+  void release_gpus() { meters_.release_gpus(); }
 
   const TrialRegistry& book() const { return book_; }
 

@@ -27,7 +27,7 @@ struct Hands final : TunedGpus {
     said.emplace_back("end");
     return {};
   }
-  Result<void> tell_work(const std::string&, const Beat& done) override {
+  Result<void> report_work(const std::string&, const Beat& done) override {
     const auto unit = static_cast<WorkUnit>(done.source);
     said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
                    std::to_string(static_cast<int>(done.done)));
@@ -181,7 +181,7 @@ TEST(TuneDeskWork, APauseGivesNobodyUp) {
   place.working = {{"GPU-0", 1234}};
   const Json trial = place.begin(1234);
   place.working.clear();
-  place.desk.let_go();
+  place.desk.release_gpus();
   place.desk.here({});
   place.clock.advance(10min);
   place.desk.step();

@@ -556,7 +556,7 @@ void TrialRegistry::mark_changed(const TrialEntry& trial) {
   if (!trial.job.empty()) changes_.trials.insert(trial.trial.id);
 }
 
-void TrialRegistry::not_kept(const BookChanges& changes) {
+void TrialRegistry::not_kept(const TrialChanges& changes) {
   changes_.removed.insert(changes.removed.begin(), changes.removed.end());
   for (const std::string& name : changes.jobs)
     if (jobs_.contains(name)) changes_.jobs.insert(name);

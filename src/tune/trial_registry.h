@@ -85,13 +85,13 @@ struct TrialPaid {
 };
 
 // What has changed since it was last asked, in the order in which it is to be written.
-struct BookChanges {
+struct TrialChanges {
   std::set<std::string> removed, jobs;
   std::map<std::string, std::vector<std::int64_t>>
       folded;                     // trials of a job: gone, but in its sums
   std::set<std::int64_t> trials;  // of jobs
 
-  bool operator==(const BookChanges&) const = default;
+  bool operator==(const TrialChanges&) const = default;
 };
 
 class TrialRegistry {
@@ -154,10 +154,10 @@ class TrialRegistry {
   std::vector<std::string> restore(std::map<std::string, JobEntry> jobs,
                                    std::vector<TrialEntry> trials, std::int64_t last_id,
                                    Instant now);
-  bool has_changes() const { return changes_ != BookChanges{}; }
-  BookChanges take_changes() { return std::exchange(changes_, {}); }
+  bool has_changes() const { return changes_ != TrialChanges{}; }
+  TrialChanges take_changes() { return std::exchange(changes_, {}); }
   // Of what was taken and could not be written: taken again with what has changed since.
-  void not_kept(const BookChanges& changes);
+  void not_kept(const TrialChanges& changes);
 
   const std::map<std::string, JobEntry>& jobs() const { return jobs_; }
   // Errors: not_found, naming those there are.
@@ -194,7 +194,7 @@ class TrialRegistry {
   std::map<std::int64_t, TrialEntry> trials_;
   std::map<std::int64_t, Instant> leases_;  // of the running ones: when they end
   std::int64_t last_id_ = 0;
-  BookChanges changes_;
+  TrialChanges changes_;
 };
 
 // What the policy of a job chooses now, kept from sizes that have shown not to fit: infeasible

@@ -225,7 +225,7 @@ TEST_F(TrialRegistryTest, ATrialOfASizeThatTheJobDoesNotHaveIsLeftOut) {
   TuneRows rows = rows_of(registry);
   rows.trials.at(0).batch_size = 7;
   TrialRegistry again{kLease};
-  EXPECT_EQ(restore_book(again, rows, now),
+  EXPECT_EQ(restore_trials(again, rows, now),
             std::vector<std::string>{"trial 1 is left out: job 'bert' has no batch size 7"});
   EXPECT_TRUE(again.jobs().at("bert").trials.empty());
   EXPECT_TRUE(again.begin({"bert", {"GPU-0"}, {}, "secret"}, kOwner, now, wall).ok());
@@ -436,7 +436,7 @@ TEST_P(ForEver, AFileKeepsTheSums) {
     }
     const TuneRows rows = *store.load();
     EXPECT_EQ(rows.trials.size(), registry.jobs().at("bert").trials.size());
-    EXPECT_EQ(restore_book(again, rows, {}), std::vector<std::string>{});
+    EXPECT_EQ(restore_trials(again, rows, {}), std::vector<std::string>{});
   }
   EXPECT_EQ(again.jobs(), registry.jobs());
   EXPECT_EQ(again.jobs().at("bert").sums, truth);
@@ -554,7 +554,7 @@ class Street {
     store_ = std::make_unique<TuneStore>(folder_.file("tune.db"));
     book_ = TrialRegistry(kLease);
     const TuneRows rows = *store_->load();
-    RC_ASSERT(restore_book(book_, rows, now_).empty());
+    RC_ASSERT(restore_trials(book_, rows, now_).empty());
     RC_ASSERT(rows_of(book_) == before);
     RC_ASSERT(rows.trials == before.trials);
   }

@@ -119,7 +119,8 @@ TuneTrialRow row_of(const TrialEntry& trial) {
   return out;
 }
 
-std::vector<std::string> restore_book(TrialRegistry& registry, const TuneRows& rows, Instant now) {
+std::vector<std::string> restore_trials(TrialRegistry& registry, const TuneRows& rows,
+                                        Instant now) {
   std::vector<std::string> told;
   std::map<std::string, JobEntry> jobs;
   for (const TuneJobRow& row : rows.jobs) {
@@ -143,7 +144,7 @@ std::vector<std::string> restore_book(TrialRegistry& registry, const TuneRows& r
   return told;
 }
 
-TuneChanges rows_of(const TrialRegistry& registry, const BookChanges& changes) {
+TuneChanges rows_of(const TrialRegistry& registry, const TrialChanges& changes) {
   TuneChanges out;
   out.removed.assign(changes.removed.begin(), changes.removed.end());
   for (const std::string& name : changes.jobs) {
@@ -157,8 +158,8 @@ TuneChanges rows_of(const TrialRegistry& registry, const BookChanges& changes) {
   return out;
 }
 
-BookChanges all_of(const TrialRegistry& registry) {
-  BookChanges out;
+TrialChanges all_of(const TrialRegistry& registry) {
+  TrialChanges out;
   for (const auto& [name, job] : registry.jobs()) {
     out.jobs.insert(name);
     out.trials.insert(job.trials.begin(), job.trials.end());

@@ -13,11 +13,11 @@ TuneJobRow row_of(const JobEntry& job);
 TuneTrialRow row_of(const TrialEntry& trial);
 
 // Everything that was kept into `registry`; what cannot be read is left out, and told.
-std::vector<std::string> restore_book(TrialRegistry& registry, const TuneRows& rows, Instant now);
+std::vector<std::string> restore_trials(TrialRegistry& registry, const TuneRows& rows, Instant now);
 
 // Rows of what has changed, as it is now.
-TuneChanges rows_of(const TrialRegistry& registry, const BookChanges& changes);
+TuneChanges rows_of(const TrialRegistry& registry, const TrialChanges& changes);
 // All there is, for a file that was begun anew.
-BookChanges all_of(const TrialRegistry& registry);
+TrialChanges all_of(const TrialRegistry& registry);
 
 }  // namespace derate

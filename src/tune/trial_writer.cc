@@ -74,7 +74,7 @@ void TrialWriter::note_hanging() {
 void TrialWriter::load(File& file) {
   std::vector<std::string> left_out;
   const auto loaded = file.store.load([&](const TuneRows& rows) {
-    left_out = restore_book(book_, rows, clock_.now());
+    left_out = restore_trials(book_, rows, clock_.now());
     for (const TuneProfileRow& profile : rows.profiles) profiles_[profile.key] = profile;
   });
   log_errors(std::exchange(file.told, {}));

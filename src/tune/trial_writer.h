@@ -65,7 +65,7 @@ class TrialWriter {
     std::vector<Error> told = {};         // of the file
   };
   struct Unwritten {
-    BookChanges book;
+    TrialChanges book;
     std::set<TuneProfileKey> profiles;
   };
 

@@ -36,7 +36,7 @@ class TunedRun {
   // force, and that is not seen here.
   void add_record(std::size_t gpu, const Record& record);
   // How far the job is, from one who knows; from then on the beats of records count no more.
-  void tell_work(const Beat& beat) { reported_ = beat; }
+  void report_work(const Beat& beat) { reported_ = beat; }
   // After the records of a round; without any of its GPUs nothing happens.
   void round(Instant now);
 

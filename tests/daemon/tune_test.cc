@@ -120,7 +120,7 @@ TEST(TunedWorker, RefusesWhatItCannotTakeAndLeavesItAsItWas) {
   ASSERT_TRUE(fleet.take_for_tuning("job", plan).ok());
   EXPECT_EQ(fleet.take_for_tuning("job", plan).error().code, Errc::invalid_argument);
   EXPECT_EQ(fleet.take_for_tuning("two", plan).error().code, Errc::busy);
-  EXPECT_EQ(fleet.tell_work("two", {}).error().code, Errc::not_found);
+  EXPECT_EQ(fleet.report_work("two", {}).error().code, Errc::not_found);
 }
 
 TEST(TunedWorker, GoesOnAfterAPauseAndAfterALostGpu) {

@@ -89,7 +89,7 @@ void Fleet::add(OpenGpus opened) {
     release_lease(*gpu);
   }
   // A configuration that named one of the new ones says something of all from now on.
-  if (first > 0) take_assignments(false, false);
+  if (first > 0) take_assignments({});
 }
 
 Result<void> Fleet::restore(const char* why) {
@@ -356,22 +356,21 @@ void Fleet::reload(const Settings& settings) {
   log_unknown_gpus();
   configure();
   if (changed.contains(Scope::governor)) return begin_anew();
-  take_assignments(changed.contains(Scope::gpu), changed.contains(Scope::observer));
+  take_assignments(
+      {.governed = changed.contains(Scope::gpu), .observed = changed.contains(Scope::observer)});
 }
 
-// Reassigns GPUs whose assignment differs from before. `all`: every governed GPU, too; `observers`:
-// GPUs that are only observed, too.
-void Fleet::take_assignments(bool all, bool observers) {
+void Fleet::take_assignments(const Renewed& renewed) {
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     ManagedGpu& gpu = gpus_[at];
     if (gpu.tuned()) continue;  // what is wanted else comes when that has ended
     const Assignment* now = assignments_.winner(gpu.uuid(), clock_.now());
     const bool wanted = now != nullptr && now->governs();
-    if (!is_same(gpu.assigned, now) || (all && wanted)) {
+    if (!is_same(gpu.assigned, now) || (renewed.governed && wanted)) {
       const auto done = reassign(at, wanted ? "another policy comes" : "released");
       if (!done.ok())
         options_.log.error("not restored: " + done.error().message, {{"gpu", gpu.uuid()}});
-    } else if (observers && !gpu.governed) {
+    } else if (renewed.observed && !gpu.governed) {
       (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
     }
   }
@@ -501,10 +500,10 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
   return done;
 }
 
-Result<void> Fleet::tell_work(const std::string& name, const Beat& done) {
+Result<void> Fleet::report_work(const std::string& name, const Beat& done) {
   const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
   if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
-  assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run->tell_work(done);
+  assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run->report_work(done);
   return {};
 }
 

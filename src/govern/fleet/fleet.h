@@ -120,7 +120,7 @@ class Fleet : public TunedGpus {
   // TunedGpus: a tuning wins over the configuration and commands.
   Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) override;
   Result<void> give_back_tuned(const std::string& name) override;
-  Result<void> tell_work(const std::string& name, const Beat& done) override;
+  Result<void> report_work(const std::string& name, const Beat& done) override;
   std::optional<TuningState> tuning(const std::string& name) const override;
   // The run itself; null when there is none of that name, any more.
   const TunedRun* tuned(const std::string& name) const;
@@ -141,7 +141,11 @@ class Fleet : public TunedGpus {
   void take(const Record& record);
   void maintain(std::size_t at);
   void reopen(std::size_t at);
-  void take_assignments(bool all, bool observers);
+  // What is put anew although its assignment has not changed: its settings have.
+  struct Renewed {
+    bool governed = false, observed = false;
+  };
+  void take_assignments(const Renewed& renewed);
   void begin_anew();
 
   FleetOptions options_;

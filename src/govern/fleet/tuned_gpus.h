@@ -3,7 +3,8 @@
 //
 //   take_for_tuning("7", plan)      the GPUs carry out what a RunTuner orders, in place of what
 //                                   the configuration or a command wants there
-//   tell_work("7", {1, 12.5, now})  whenever the job says how far it is; or it beats, and the beats
+//   report_work("7", {1, 12.5, now})
+//                                   whenever the job says how far it is; or it beats, and the beats
 //                                   of its processes on these GPUs are heard without a call
 //   tuning("7")                     readings, what profiling cost, what a unit of work costs: times
 //                                   the work of an epoch it is the epoch's
@@ -60,7 +61,7 @@ class TunedGpus {
   // Errors: not_found; those of restoring: what is left is tried again as ever.
   virtual Result<void> give_back_tuned(const std::string& name) = 0;
   // Errors: not_found.
-  virtual Result<void> tell_work(const std::string& name, const Beat& done) = 0;
+  virtual Result<void> report_work(const std::string& name, const Beat& done) = 0;
   // Empty when there is none of that name, any more: an operator's `release` ends it.
   virtual std::optional<TuningState> tuning(const std::string& name) const = 0;
 };
