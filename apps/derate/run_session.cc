@@ -210,10 +210,11 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
   Json gpus = Json::array();
   std::string text = fmt::format("\nderate: the command ended with exit code {} after {}\n",
                                  exit_code, duration_text(time));
+  std::vector<GpuAccount> accounts;
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
-    const GpuSummary summary = summary_of(session, i);
-    text += summary_text(summary, session.ledgers[i]);
-    gpus.push_back(summary_json(summary, session.ledgers[i]));
+    accounts.push_back({summary_of(session, i), &session.ledgers[i]});
+    text += summary_text(accounts.back().summary, session.ledgers[i]);
+    gpus.push_back(summary_json(accounts.back().summary, session.ledgers[i]));
   }
   Json document = {{"command", options.command},
                    {"exit_code", exit_code},
@@ -222,6 +223,10 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
   if (const TunedRun* run = session.fleet->tuned(kTuning)) {
     text += tuning_text(*run, session.clock.now());
     document["tuning"] = tuning_json(*run, session.clock.now());
+  } else {
+    const std::string sentence = closing_sentence(accounts);
+    text += sentence + "\n";
+    document["sentence"] = sentence;
   }
   if (session.report) {
     auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "govern/saving_json.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -40,26 +41,75 @@ std::string histogram_text(const Histogram& bins, Duration released) {
   return out;
 }
 
-// Judged where the truth is known: against a simulated twin.
-std::optional<bool> promise_kept(const GpuSummary& summary) {
-  if (!summary.promise || !summary.twin) return std::nullopt;
-  return summary.twin->performance >= *summary.promise;
+// A shorter run says nothing of a promise.
+constexpr Duration kShortestJudged = std::chrono::seconds(30);
+
+// Where performance lies, and how that is said.
+struct Speed {
+  double low = 0, high = 1;
+  std::string text;
+};
+
+Speed speed_of(const GpuSummary& summary, const Ledger& ledger) {
+  if (summary.twin) {
+    const double known = summary.twin->performance;
+    return {known, known, percent_text(known) + " of full speed"};
+  }
+  if (ledger.saving())
+    if (const auto share = performance(*ledger.saving()))
+      return {share->low, share->high,
+              fmt::format("{:.0f} % of full speed, 90 % sure between {:.1f} and {:.1f}",
+                          100 * share->mean, 100 * share->low, 100 * share->high)};
+  if (const auto ratio = ledger.clock_ratio())
+    return {ratio->value(), 1,
+            fmt::format("at least {} of full speed by the clock alone",
+                        percent_text(ratio->value(), 0))};
+  return {0, 1, "no clock was read"};
 }
 
-std::string promise_text(const GpuSummary& summary, const Ledger& ledger) {
-  std::string out =
-      summary.promise ? fmt::format("performance of at least {}", percent_text(*summary.promise, 0))
-                      : std::string("none: this policy bounds no loss");
-  std::vector<std::string> beliefs;
-  if (const auto expected = ledger.expected_performance())
-    beliefs.push_back(fmt::format("estimated loss {} by the policy's model ({} of the time)",
-                                  percent_text(1 - expected->value()),
-                                  percent_text(ledger.expected_coverage().value(), 0)));
-  if (const auto ratio = ledger.clock_ratio())
-    beliefs.push_back(
-        fmt::format("at most {} by the clock ratio", percent_text(1 - ratio->value())));
-  for (const std::string& belief : beliefs) out += "; " + belief;
-  if (const auto kept = promise_kept(summary)) out += *kept ? "; kept" : "; BROKEN, see below";
+std::optional<bool> promise_kept(const Verdict& verdict) {
+  if (verdict.kind == Verdict::Kind::kept) return true;
+  if (verdict.kind == Verdict::Kind::broken) return false;
+  return std::nullopt;
+}
+
+const char* word_of(Verdict::Kind kind) {
+  switch (kind) {
+    case Verdict::Kind::kept:
+      return "kept";
+    case Verdict::Kind::broken:
+      return "BROKEN";
+    case Verdict::Kind::not_known:
+      return "not known";
+    case Verdict::Kind::none:
+      break;
+  }
+  return "none";
+}
+
+// What was saved, and of a simulated GPU what that is in truth.
+std::string saved_text(const GpuSummary& summary, const Ledger& ledger) {
+  std::string out = ledger.saving() ? saving_text(*ledger.saving()) : "";
+  if (!out.empty()) out += ", estimated";
+  if (!summary.twin) return out;
+  if (!out.empty()) out += "; in truth ";
+  return out + fmt::format(
+                   "{} of the energy for the same work, at performance {} (against "
+                   "max-freq on a simulated twin)",
+                   percent_text(summary.twin->energy_saving),
+                   percent_text(summary.twin->performance));
+}
+
+// One verdict for all: the worst.
+Verdict::Kind verdict_of_all(std::span<const GpuAccount> gpus) {
+  auto out = Verdict::Kind::none;
+  for (const GpuAccount& each : gpus) {
+    const auto kind = verdict_of(each.summary, *each.ledger).kind;
+    if (kind == Verdict::Kind::broken || out == Verdict::Kind::broken)
+      out = Verdict::Kind::broken;
+    else if (kind != Verdict::Kind::none && out != Verdict::Kind::not_known)
+      out = kind;
+  }
   return out;
 }
 
@@ -76,6 +126,40 @@ Json or_null(const std::optional<T>& value) {
 }
 
 }  // namespace
+
+Verdict verdict_of(const GpuSummary& summary, const Ledger& ledger) {
+  using Kind = Verdict::Kind;
+  if (!summary.promise) return {Kind::none, "none: this policy bounds no loss"};
+  const Speed speed = speed_of(summary, ledger);
+  Kind kind = Kind::not_known;
+  std::string why;
+  if (speed.low >= *summary.promise)
+    kind = Kind::kept;
+  else if (ledger.energy().elapsed() < kShortestJudged)
+    why = "a run of less than 30 s says little: ";
+  else if (speed.high < *summary.promise)
+    kind = Kind::broken;
+  return {kind, fmt::format("{}: {}{} (promised {})", word_of(kind), why, speed.text,
+                            percent_text(*summary.promise, 0))};
+}
+
+std::string closing_sentence(std::span<const GpuAccount> gpus) {
+  Saving all;
+  bool known = false, dry_run = false;
+  for (const GpuAccount& each : gpus) {
+    dry_run |= each.summary.dry_run;
+    if (!each.ledger->saving()) continue;
+    known = true;
+    all += *each.ledger->saving();
+  }
+  const auto kind = verdict_of_all(gpus);
+  const std::string promise =
+      kind == Verdict::Kind::none ? "nothing promised" : fmt::format("promise {}", word_of(kind));
+  const std::string saved = saving_text(all);
+  if (!known || saved.empty()) return fmt::format("What was saved is not known; {}.", promise);
+  return fmt::format("{} {}; speed {}; {}.", dry_run ? "Would save" : "Saved", saved,
+                     speed_text(all), promise);
+}
 
 std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
   const EnergyMeter& meter = ledger.energy();
@@ -100,12 +184,9 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
                                  histogram_text(ledger.measured_clocks().bins(), Duration())));
   line(summary.dry_run ? "would lock" : "locked",
        histogram_text(ledger.asked_clocks(), ledger.time_released()));
-  line("promise", promise_text(summary, ledger));
-  if (summary.twin)
-    line("saved", fmt::format("{} of the energy for the same work, at performance {} (against "
-                              "max-freq on a simulated twin)",
-                              percent_text(summary.twin->energy_saving),
-                              percent_text(summary.twin->performance)));
+  line("promise", verdict_of(summary, ledger).text);
+  if (const std::string saved = saved_text(summary, ledger); !saved.empty())
+    line(summary.dry_run ? "would save" : "saved", saved);
   if (meter.elapsed() < std::chrono::seconds(1))
     line("note", "too short to tell: the energy counter moves every 0.1 s");
   if (ledger.time_capped() > Duration::zero())
@@ -122,6 +203,8 @@ std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
 
 Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
   const EnergyMeter& meter = ledger.energy();
+  const Verdict verdict = verdict_of(summary, ledger);
+  const auto kept = promise_kept(verdict);
   Json out = {
       {"index", summary.capability.id.index},
       {"uuid", summary.capability.id.uuid},
@@ -138,7 +221,9 @@ Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
       {"asked_clock_histogram", histogram_json(ledger.asked_clocks())},
       {"released_seconds", seconds(ledger.time_released())},
       {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
-      {"promise_kept", promise_kept(summary) ? Json(*promise_kept(summary)) : Json(nullptr)},
+      {"promise_kept", kept ? Json(*kept) : Json(nullptr)},
+      {"promise_verdict", verdict.text},
+      {"saving", ledger.saving() ? saving_json(*ledger.saving()) : Json(nullptr)},
       {"expected_performance_ratio", or_null(ledger.expected_performance())},
       {"expected_coverage_ratio", ledger.expected_coverage().value()},
       {"clock_ratio", or_null(ledger.clock_ratio())},

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "device/sim/baseline_gpu.h"
@@ -18,6 +19,22 @@ struct GpuSummary {
   bool dry_run = false;
   std::optional<Twin> twin;
 };
+
+// Whether the promise was kept: against a simulated twin, else by the estimate and its interval,
+// else by the clocks alone.
+struct Verdict {
+  enum class Kind : std::uint8_t { none, kept, broken, not_known };
+  Kind kind = Kind::none;  // none: nothing was promised
+  std::string text;  // "kept: 93 % of full speed, 90 % sure between 91 and 95 (promised 90 %)"
+};
+Verdict verdict_of(const GpuSummary& summary, const Ledger& ledger);
+
+// Of all GPUs together: "Saved about 15 % (130 J of 870 J, ...); speed 93 % of full; promise kept."
+struct GpuAccount {
+  GpuSummary summary;
+  const Ledger* ledger = nullptr;
+};
+std::string closing_sentence(std::span<const GpuAccount> gpus);
 
 std::string summary_text(const GpuSummary& summary, const Ledger& ledger);
 nlohmann::ordered_json summary_json(const GpuSummary& summary, const Ledger& ledger);

@@ -36,29 +36,84 @@ GpuSummary assure_of_90() {
   return out;
 }
 
+// The same for a minute, of which the policy says that it saved 130 J of 870 J.
+Ledger a_minute(double performance = 0.93) {
+  Ledger out(1500_MHz);
+  for (int second = 0; second <= 60; ++second) {
+    Record record;
+    record.time = Instant(second * 1s);
+    record.sample.emplace();
+    record.sample->time = record.time;
+    record.sample->power_usage = 200_W;
+    record.actuation.locked = 1200_MHz;
+    if (second == 60)
+      record.saving = Saving{.energy = 740_J,
+                             .energy_at_highest = 870_J,
+                             .energy_sd = 15_J,
+                             .time = 60s,
+                             .time_at_highest = from_seconds(60 * performance),
+                             .time_sd = 600ms};
+    out.add(record);
+  }
+  return out;
+}
+
 TEST(Summary, SaysWhatARunCameTo) {
   const std::string text = summary_text(assure_of_90(), ten_seconds());
   for (const char* part :
        {"GPU 2  H200  policy assure\n", "2000.0 J (power readings), mean power 200.0 W over 10.0 s",
-        "1200 MHz 60 %, the GPU's own control 40 %", "performance of at least 90 %",
-        "at most 12.0 % by the clock ratio", "11 ticks, 1 clock changes\n"})
+        "1200 MHz 60 %, the GPU's own control 40 %", "11 ticks, 1 clock changes\n",
+        "promise     not known: a run of less than 30 s says little: at least 88 % of full speed "
+        "by "
+        "the clock alone (promised 90 %)\n"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   for (const char* part : {"saved", "failures", "power cap", "thermal", "kept", "dry run", "note"})
     EXPECT_FALSE(has(text, part)) << part << "\n" << text;
 }
 
-TEST(Summary, APromiseIsJudgedWhereTheTruthIsKnown) {
+TEST(Summary, APromiseIsJudgedByTheEstimateAndItsInterval) {
+  const GpuSummary summary = assure_of_90();
+  EXPECT_TRUE(has(summary_text(summary, a_minute()),
+                  "kept: 93 % of full speed, 90 % sure between 91.4 and 94.6 (promised 90 %)"));
+  EXPECT_TRUE(
+      has(summary_text(summary, a_minute()),
+          "saved       about 15 % (130 J of 870 J, 90 % sure between 12 and 17), estimated"));
+  EXPECT_TRUE(has(verdict_of(summary, a_minute(0.905)).text, "not known: 90 % of full speed"));
+  EXPECT_TRUE(has(verdict_of(summary, a_minute(0.87)).text, "BROKEN: 87 % of full speed"));
+  EXPECT_EQ(summary_json(summary, a_minute())["promise_kept"], true);
+  EXPECT_TRUE(summary_json(summary, a_minute(0.905))["promise_kept"].is_null());
+  EXPECT_EQ(summary_json(summary, a_minute(0.87))["promise_kept"], false);
+}
+
+TEST(Summary, APromiseIsJudgedByTheTruthWhereThatIsKnown) {
   GpuSummary summary = assure_of_90();
   summary.twin = Twin{.performance = 0.93, .energy_saving = 0.2};
-  EXPECT_TRUE(has(summary_text(summary, ten_seconds()), "; kept\n"));
-  EXPECT_EQ(summary_json(summary, ten_seconds())["promise_kept"], true);
-  EXPECT_TRUE(has(summary_text(summary, ten_seconds()), "20.0 % of the energy"));
+  EXPECT_TRUE(has(summary_text(summary, a_minute()), "kept: 93.0 % of full speed"));
+  EXPECT_EQ(summary_json(summary, a_minute())["promise_kept"], true);
+  EXPECT_TRUE(has(summary_text(summary, a_minute()), "in truth 20.0 % of the energy"));
   summary.twin->performance = 0.89;
-  EXPECT_TRUE(has(summary_text(summary, ten_seconds()), "; BROKEN, see below\n"));
-  EXPECT_EQ(summary_json(summary, ten_seconds())["promise_kept"], false);
+  EXPECT_TRUE(has(summary_text(summary, a_minute()), "BROKEN: 89.0 % of full speed"));
+  EXPECT_EQ(summary_json(summary, a_minute())["promise_kept"], false);
   summary.promise.reset();
-  EXPECT_TRUE(has(summary_text(summary, ten_seconds()), "none: this policy bounds no loss"));
-  EXPECT_TRUE(summary_json(summary, ten_seconds())["promise_kept"].is_null());
+  EXPECT_TRUE(has(summary_text(summary, a_minute()), "none: this policy bounds no loss"));
+  EXPECT_TRUE(summary_json(summary, a_minute())["promise_kept"].is_null());
+}
+
+TEST(Summary, ASentenceClosesTheAccount) {
+  const Ledger one = a_minute(), other = a_minute(0.87), short_one = ten_seconds();
+  const GpuSummary summary = assure_of_90();
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, &one}}),
+            "Saved about 15 % (130 J of 870 J, 90 % sure between 12 and 17); speed 93 % of full "
+            "(between 91 and 95); promise kept.");
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, &one}, {summary, &other}}),
+                  "260 J of 1740 J"));
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, &one}, {summary, &other}}),
+                  "promise BROKEN."));
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, &short_one}}),
+            "What was saved is not known; promise not known.");
+  GpuSummary dry = summary;
+  dry.dry_run = true;
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{dry, &one}}), "Would save about 15 %"));
 }
 
 TEST(Summary, ADryRunWroteNothing) {

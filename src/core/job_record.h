@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "core/sample.h"
+#include "core/saving.h"
 
 namespace derate {
 
@@ -40,6 +41,7 @@ struct JobRecord {
   Duration probing{};                   // at clocks that were set to learn from
   int clock_changes = 0;                // writes that succeeded
   Duration policy_cpu{};                // what deciding cost
+  std::optional<Saving> saving;         // as the policy estimates it; not stored
   std::optional<Celsius> temperature_at_start;
   std::optional<Megahertz> mean_clock;  // of its ticks
   Activity activity;                    // means of its ticks

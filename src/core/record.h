@@ -9,6 +9,7 @@
 #include "core/decision.h"
 #include "core/estimate.h"
 #include "core/sample.h"
+#include "core/saving.h"
 
 namespace derate {
 
@@ -21,6 +22,9 @@ struct Record {
   Decision decision;
   Clamped clamped;
   Actuation actuation;
+  // What has come to the policy's estimate since it was last asked: each second or so. Sums of it
+  // may take back what was believed before.
+  std::optional<Saving> saving;
 };
 
 }  // namespace derate

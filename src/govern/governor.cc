@@ -110,6 +110,19 @@ void Governor::decide(GpuControlState& state, Record& record, Fraction node_busy
   record.actuation = state.actuator.apply(record.clamped.decision, record.estimate);
 }
 
+// The policy looks over all of its phases: each second is enough.
+std::optional<Saving> Governor::new_saving(GpuControlState& state, Instant now, ReadDepth depth) {
+  constexpr Duration kEvery = std::chrono::seconds(1);
+  if (depth == ReadDepth::due && state.saving_at && now - *state.saving_at < kEvery)
+    return std::nullopt;
+  state.saving_at = now;
+  auto all = state.gpu.policy->saving();
+  if (!all) return std::nullopt;
+  Saving out = *all;
+  out -= std::exchange(state.saving, *all);
+  return out;
+}
+
 std::span<const Record> Governor::tick(ReadDepth depth) {
   records_.clear();
   std::vector<bool> now(gpus_.size());
@@ -121,8 +134,11 @@ std::span<const Record> Governor::tick(ReadDepth depth) {
   Fraction busy{0};
   for (const auto& state : gpus_)
     if (!state->gpu.observed) busy += state->busy;
-  for (Record& record : records_)
-    decide(*gpus_[static_cast<std::size_t>(record.gpu)], record, busy);
+  for (Record& record : records_) {
+    GpuControlState& state = *gpus_[static_cast<std::size_t>(record.gpu)];
+    decide(state, record, busy);
+    record.saving = new_saving(state, record.time, depth);
+  }
   return records_;
 }
 

@@ -81,6 +81,8 @@ class Governor {
     Fraction busy{0};  // at its last tick
     WorkStatus work;
     std::optional<Instant> next;
+    Saving saving;  // as last asked of the policy
+    std::optional<Instant> saving_at;
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
@@ -88,6 +90,7 @@ class Governor {
   Estimate estimate(GpuControlState& state, const Reading& reading) const;
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
   void decide(GpuControlState& state, Record& record, Fraction node_busy);
+  static std::optional<Saving> new_saving(GpuControlState& state, Instant now, ReadDepth depth);
 
   Clock& clock_;
   GovernorOptions options_;

@@ -49,6 +49,10 @@ void Ledger::add(const Record& record) {
       last_error_ = record.actuation.error;
       break;
   }
+  if (record.saving) {
+    if (!saving_) saving_.emplace();
+    *saving_ += *record.saving;
+  }
   last_time_ = record.time;
   last_locked_ = record.actuation.locked;
   last_expected_ = record.decision.expected_performance;

@@ -29,6 +29,8 @@ class Ledger {
   std::optional<Fraction> expected_performance() const;
   // The share of the time that expected_performance() covers.
   Fraction expected_coverage() const;
+  // What the policy estimates that was saved; empty for a policy without curves.
+  const std::optional<Saving>& saving() const { return saving_; }
   // A lower bound without a model: no kernel slows down by more than the clock does.
   std::optional<Fraction> clock_ratio() const;
 
@@ -48,6 +50,7 @@ class Ledger {
   ClockHistogram measured_;
   std::map<Megahertz, Duration> asked_;
   Duration released_{}, total_{}, capped_{}, thermal_{};
+  std::optional<Saving> saving_;
   double expected_seconds_ = 0;  // expected performance x time
   double expected_time_ = 0;     // time with an expectation
   double ratio_seconds_ = 0;     // clock ratio x time

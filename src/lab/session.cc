@@ -22,6 +22,7 @@ class TimedPolicy final : public Policy {
  public:
   TimedPolicy(std::unique_ptr<Policy> inner, Duration& spent)
       : inner_(std::move(inner)), spent_(spent) {}
+  std::optional<Saving> saving() const override { return inner_->saving(); }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     const Duration before = thread_cpu_time();
     Decision decision = inner_->decide(estimate, envelope);
@@ -120,6 +121,7 @@ class Session {
   Duration policy_cpu_{};
   bool probing_ = false;
   std::optional<Record> last_;
+  Saving saving_;  // of all GPUs, as the policies estimate it
 };
 
 Result<void> Session::start_policy() {
@@ -204,6 +206,8 @@ void Session::tick() {
   report_work();
   const auto records = governor_->tick();
   last_ = records.empty() ? std::nullopt : std::optional(records.front());
+  for (const Record& record : records)
+    if (record.saving) saving_ += *record.saving;
   if (last_ && last_->decision.kind != Decision::Kind::hold) probing_ = last_->decision.probing;
   next_ += tick_;
 }
@@ -267,6 +271,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   Joules sensed_before{}, sensed{};
   for (const auto& each : gpus_)
     if (each->part) sensed_before += each->gpu.sensors().energy;
+  saving_ = {};
   const Instant started = gpu().now(), give_up = started + kPatience * work;
   while (!finished() && clock_.now() < give_up) {
     tick();
@@ -286,6 +291,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
   beat_at_ = {};
   out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
+  if (saving_.energy > Joules(0)) out.saving = saving_;
   out.mean_clock = mean_clock(out.ticks);
   for (const auto other : others) gpu().remove(other);
   return out;

@@ -89,10 +89,22 @@ double ProgressCurve::strain(std::size_t counter) const {
   return std::sqrt(distance(belief_, level_of(counter) + 1, bias_[counter]));
 }
 
+Belief ProgressCurve::bias(std::size_t counter, double x, double reference) const {
+  LinearBelief::Row row{};
+  row[level_of(counter) + 1] = x - reference;
+  row[level_of(counter) + 2] = x * x - reference * reference;
+  return belief_.project(row);
+}
+
 double ProgressCurve::bias_beyond_prior(std::size_t counter, double x) const {
   const std::size_t at = level_of(counter) + 1;
   const auto& prior = bias_[counter].mean;
   return x * (belief_.mean(at) - prior[0]) + x * x * (belief_.mean(at + 1) - prior[1]);
+}
+
+void ProgressCurve::drift(std::size_t counter, double variance) {
+  const std::size_t at = level_of(counter);
+  belief_.set_covariance(at, at, belief_.covariance(at, at) + variance);
 }
 
 void ProgressCurve::age(double share, double level_variance) {

@@ -53,9 +53,13 @@ class ProgressCurve {
   // How far the bias of counter k lies from what its prior says, in the prior's standard deviations
   // by coefficient. Counters that contradict each other have large ones.
   double strain(std::size_t counter) const;
+  // What counter k says besides progress, at x relative to `reference`, in logs.
+  Belief bias(std::size_t counter, double x, double reference) const;
   // Of log s_k at x, beyond what its prior says.
   double bias_beyond_prior(std::size_t counter, double x) const;
 
+  // The level of counter k may have moved: its variance grows by that.
+  void drift(std::size_t counter, double variance);
   // What is known becomes less sure, and levels may have moved: every variance grows by this share
   // of the prior's, a level's by `level_variance`.
   void age(double share, double level_variance);

@@ -62,6 +62,7 @@ constexpr Duration kRestlessTime = std::chrono::seconds(10);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
 constexpr double kWobble = 0.5;
+constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
@@ -78,6 +79,7 @@ struct AssureOptions {
   Duration settle{}, reference{};
   std::string prior;  // a chip of the rows; empty: all
   bool leave_out = false;
+  bool dry_run = false;
   std::string chip;
   ModelCache* models = nullptr;
 };
@@ -96,6 +98,7 @@ class Assure final : public Policy {
   ~Assure() override { leave_phase(); }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
+  std::optional<Saving> saving() const override;
 
  private:
   // What it does with the clock: the highest, to know what is promised; a low one, to know what it
@@ -106,6 +109,8 @@ class Assure final : public Policy {
   bool idle(const Estimate& estimate);
   void begin(const Estimate& estimate);
   void keep_account(const Estimate& estimate);
+  void count_spending(const Estimate& estimate);
+  void settle(WorkPhase& phase);
   void follow_clock(const Estimate& estimate);
   bool rising(const Estimate& estimate);
   void take(const Estimate& estimate);
@@ -113,6 +118,7 @@ class Assure final : public Policy {
   bool changed(const Estimate& estimate);
   void flush();
   bool enough(double relative_sd) const;
+  bool power_is_known(const Estimate& estimate) const;
 
   // Phases.
   void recall();
@@ -174,7 +180,10 @@ class Assure final : public Policy {
   std::vector<WorkPhase> known_;  // other phases, the newest last
   std::vector<Instant> alarms_;
   bool mixed_ = false;  // phases too short to follow: their mixture is one phase
-  double slack_s_ = 0;  // seconds of work done beyond what was promised, lower_bound
+  double slack_s_ = 0;  // seconds of work done beyond what was promised, at least
+
+  Saving settled_;    // of phases that are closed
+  Spending pending_;  // of which phase, the next tells
 };
 
 // --- what comes in -------------------------------------------------------------------------------
@@ -187,6 +196,8 @@ void Assure::name_priors(const std::string& work) {
 
 void Assure::begin(const Estimate& estimate) {
   leave_phase();
+  for (WorkPhase& phase : known_) settle(phase);
+  pending_.clear();
   // Beats count in one job's own units.
   std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
   name_priors(estimate.work.name);
@@ -216,6 +227,32 @@ bool Assure::idle(const Estimate& estimate) {
   if (!last_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter)) begin(estimate);
   idle_since_.reset();
   return false;
+}
+
+void Assure::settle(WorkPhase& phase) {
+  settled_ += phase.saving(options_.dry_run);
+  phase.spent.clear();
+}
+
+// Each tick stands for the time since the one before.
+void Assure::count_spending(const Estimate& estimate) {
+  const Duration since = last_ ? estimate.time - *last_ : Duration{};
+  if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
+  const Spent spent{since, *estimate.power * since};
+  Spending& to = phase_ ? phase_->spent : pending_;
+  const bool unsaved = idle_since_ || asked_ <= Megahertz(0) || asked_ >= options_.highest * 0.995;
+  if (unsaved)
+    to.add_unsaved(spent);
+  else
+    to.add(position(options_.dry_run ? asked_ : *estimate.sm_clock), spent);
+  if (to.time() > kSettleAfter && phase_) settle(*phase_);
+}
+
+std::optional<Saving> Assure::saving() const {
+  Saving out = settled_;
+  for (const WorkPhase& phase : known_) out += phase.saving(options_.dry_run);
+  if (phase_) out += phase_->saving(options_.dry_run);
+  return out;
 }
 
 void Assure::keep_account(const Estimate& estimate) {
@@ -301,8 +338,10 @@ void Assure::learn_power(const Estimate& estimate) {
     const double span = seconds(estimate.time - energy_->time);
     if (span < 1) return;
     // The counter moves every 0.1 s.
-    phase_->power.observe(x, (estimate.energy.value() - energy_->energy) / from_seconds(span),
-                          0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span));
+    const Watts mean = (*estimate.energy - energy_->energy) / from_seconds(span);
+    const double variance = 0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span);
+    phase_->power.observe(x, mean, variance);
+    meter(*phase_, estimate.time, x, mean, variance);
   }
   energy_ = {estimate.time, *estimate.energy};
 }
@@ -323,10 +362,17 @@ bool Assure::enough(double relative_sd) const {
   return any;
 }
 
+// Savings are relative to the power at the highest clock: without a reading of it nobody can tell.
+bool Assure::power_is_known(const Estimate& estimate) const {
+  constexpr int kFewestOfPower = 2;
+  const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
+  return phase_ || !estimate.power || estimate.work.beat || power.count() >= kFewestOfPower;
+}
+
 // Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
   if (mixed_ || counters_fit(*phase_, look_)) {
-    learn(*phase_, look_);
+    learn(*phase_, look_, last_.value_or(Instant{}));
     const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
     if (!energy_counter_ && power.count() > 0)
       phase_->power.observe(look_.x, Watts(power.mean()), kPowerReading * kPowerReading);
@@ -369,10 +415,14 @@ void Assure::leave_phase() {
   const bool sane = phase_->plausible(0.3);
   const bool learned = !phase_->signals.empty() && sane && last_ &&
                        (phase_->returned || *last_ - phase_->began > kNewPhase);
+  if (!learned || mixed_) settle(*phase_);
   if (learned && !mixed_) {
     if (options_.models != nullptr && phase_->name.empty())
       phase_->id = options_.models->keep(to_model(*phase_, options_.chip));
-    if (known_.size() >= kMostPhases) known_.erase(known_.begin());
+    if (known_.size() >= kMostPhases) {
+      settle(known_.front());
+      known_.erase(known_.begin());
+    }
     known_.push_back(*std::move(phase_));
   }
   phase_.reset();
@@ -397,6 +447,7 @@ bool Assure::resume(const Estimate& estimate) {
   phase_ = std::move(known_[found]);
   known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(found));
   phase_->began = estimate.time;
+  phase_->spent.add(std::exchange(pending_, {}));
   phase_->returned = true;
   probing_ = true;  // the present clock was another phase's
   cusum_ = {};
@@ -460,7 +511,7 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) co
   return z_ * (sd - least) > kWorthRefresh;
 }
 
-// Of the clocks that keep the promise lower_bound enough the one of least energy for the work; of
+// Of the clocks that keep the promise surely enough the one of least energy for the work; of
 // those that are about as good the highest.
 Megahertz Assure::best(const Envelope& envelope) const {
   const double promised = std::log(1 - delta_ - earned());
@@ -496,7 +547,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   }
   const Duration longest = mixed_ ? kMixedBatch : options_.reference;
   const bool beats = estimate.work.beat.has_value();
-  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough);
+  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough) && power_is_known(estimate);
   const bool over = estimate.time - since_ >= longest + window_;
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,
@@ -507,6 +558,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
     phase_ = make_phase(look_, options_.highest, priors_);
     phase_->name = estimate.work.phase;
     phase_->began = since_;
+    phase_->spent.add(std::exchange(pending_, {}));
   }
   phase_->referred += estimate.time - since_;
   flush();
@@ -583,10 +635,12 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
 Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   if (!estimate.gpu_utilisation) return Decision::hold({"no utilisation reading", {}});
   if (idle(estimate)) {
+    count_spending(estimate);
     last_ = estimate.time;
     return Decision::hold({"no work", {}});
   }
   keep_account(estimate);
+  count_spending(estimate);
   follow_clock(estimate);
   last_ = estimate.time;
   take(estimate);
@@ -617,6 +671,7 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
   options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
   options.leave_out = number("leave_out") > 0;
+  options.dry_run = setup.dry_run;
   options.chip = setup.chip;
   options.models = setup.models;
   return std::make_unique<Assure>(options);
@@ -629,8 +684,7 @@ PolicyInfo assure_info() {
           "keep the promise with a stated confidence, at the lowest clock that does",
           "Learns how progress follows the clock from few readings and a prior that measured "
           "applications gave, with its uncertainty; takes the clock of least energy that keeps the "
-          "promise lower_bound enough, counts what was earned and lost over the whole job, knows "
-          "phases "
+          "promise surely enough, counts what was earned and lost over the whole job, knows phases "
           "again that return, and looks at the highest clock only when it must.",
           false,
           kAssureParams,

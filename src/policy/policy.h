@@ -13,6 +13,7 @@
 #include "core/estimate.h"
 #include "core/model_cache.h"
 #include "core/param_spec.h"
+#include "core/saving.h"
 
 namespace derate {
 
@@ -21,6 +22,8 @@ class Policy {
   virtual ~Policy() = default;
   // Called once a tick. `envelope` is what is allowed now; it may be narrower than at creation.
   virtual Decision decide(const Estimate& estimate, const Envelope& envelope) = 0;
+  // Of all work so far, as it is believed now; empty for a policy that has no curves to tell it by.
+  virtual std::optional<Saving> saving() const { return std::nullopt; }
 };
 
 // What a policy is made from.
@@ -31,6 +34,7 @@ struct PolicySetup {
   std::optional<PowerLimits> power_limits = {};  // empty: the driver lets nobody set the limit
   std::string chip = {};         // "V100-SXM2", as in core/chip_facts.h; empty: not known
   ModelCache* models = nullptr;  // outlives the policy; null: nothing is kept from job to job
+  bool dry_run = false;          // what it asks for is not done: it tells what would be saved
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.

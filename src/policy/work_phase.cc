@@ -6,10 +6,11 @@
 namespace derate {
 namespace {
 
-constexpr double kLeastShare = 0.03;  // 3 steps of a counter in whole percents
-constexpr double kCurveForm = 0.004;  // sd of what a quadratic leaves of a measured curve
-constexpr double kLevelDrift = 0.01;  // relative, of a counter between two visits
-constexpr double kPowerDrift = 0.01;  // relative: heat, operand data
+constexpr double kLeastShare = 0.03;   // 3 steps of a counter in whole percents
+constexpr double kCurveForm = 0.004;   // sd of what a quadratic leaves of a measured curve
+constexpr double kEnergyForm = 0.006;  // the same of power over performance
+constexpr double kLevelDrift = 0.01;   // relative, of a counter between two visits
+constexpr double kPowerDrift = 0.01;   // relative: heat, operand data
 // Relative, of the clock that NVML shows while the power limit moves it: it read from 0.7 % below
 // to 2 % above the rate of work that only follows the clock (docs/real-gpu.md).
 constexpr double kCappedClock = 0.01;
@@ -17,7 +18,12 @@ constexpr double kPlausible = 0.015;  // of log performance above 0
 constexpr double kFar = 3;            // standard deviations, of a reading that does not fit
 constexpr double kUtilisationApart = 0.1;
 constexpr double kPowerApart = 0.04;
-constexpr double kAgePerHour = 0.002;  // share of the prior's variance
+// Variance of the log of power at one clock, by second: a chip gets warmer, and draws more by that,
+// for minutes. What is compared must have been read soon after each other.
+constexpr double kPowerWalk = 1e-5;
+constexpr double kPowerNoise = 0.005;                 // of a few readings' mean
+constexpr double kPowerKnown = 0.1, kPowerOff = 0.3;  // in logs
+constexpr double kAgePerHour = 0.002;                 // share of the prior's variance
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 
@@ -48,9 +54,9 @@ WorkPhase phase_of(std::vector<Signal> signals, bool saturated, const CurvePrior
   for (const Signal signal : signals) bias.push_back(bias_of(signal, saturated, priors));
   ProgressCurve curve(priors.performance, bias);
   bias.push_back(priors.power_beside);
-  ProgressCurve with_power(priors.performance, bias);
-  return {std::move(signals), saturated, std::move(curve), std::move(with_power),
-          PowerCurve(priors.power)};
+  ProgressCurve with_power(priors.performance, bias), metered = with_power;
+  return {std::move(signals),       saturated,         std::move(curve), std::move(with_power),
+          PowerCurve(priors.power), std::move(metered)};
 }
 
 bool saturated(const ReadingBatch& reference) {
@@ -107,6 +113,19 @@ Belief WorkPhase::performance(double x) const {
   return out;
 }
 
+Belief WorkPhase::energy_at_reference(double x) const {
+  // Power is level + progress + bias: what is left of power over progress is the bias.
+  const Belief out = metered.bias(signals.size(), x, reference_x);
+  if (x == reference_x) return {};
+  return {-out.mean, std::hypot(out.sd, kEnergyForm)};
+}
+
+Saving WorkPhase::saving(bool dry_run) const {
+  const auto time = [&](double x) { return performance(x); };
+  const auto energy = [&](double x) { return energy_at_reference(x); };
+  return dry_run ? spent.would_be(time, energy) : spent.saving(time, energy);
+}
+
 bool WorkPhase::plausible(double x) const {
   const Belief raw = curve.performance(x, reference_x), widened = performance(x);
   return x <= reference_x || raw.mean < kPlausible + 2 * widened.sd;
@@ -156,7 +175,20 @@ bool speaks(const WorkPhase& phase) {
   return std::find(phase.signals.begin(), phase.signals.end(), Signal::beat) != phase.signals.end();
 }
 
-void learn(WorkPhase& phase, const ReadingBatch& look) {
+void meter(WorkPhase& phase, Instant time, double x, Watts mean, double relative_variance) {
+  if (mean <= Watts(0)) return;
+  const std::size_t counter = phase.signals.size();
+  const Duration since = time - phase.metered_at.value_or(time);
+  phase.metered_at = time;
+  phase.metered.drift(counter, kPowerWalk * std::clamp(seconds(since), 0.0, 3600.0));
+  const Belief expected = phase.metered.reading(counter, x);
+  const double value = std::log(mean.value());
+  // The work ended meanwhile, or had not begun.
+  if (expected.sd < kPowerKnown && std::abs(value - expected.mean) > kPowerOff) return;
+  phase.metered.observe(counter, x, value, relative_variance);
+}
+
+void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
@@ -165,12 +197,14 @@ void learn(WorkPhase& phase, const ReadingBatch& look) {
         readings.relative_variance(step_of(phase.signals[k])) + clock_variance(look);
     phase.curve.observe(k, look.x, value, variance);
     phase.with_power.observe(k, look.x, value, variance);
+    phase.metered.observe(k, look.x, value, variance);
   }
   const Readings& power = of(look, Signal::power);
   if (power.count() == 0 || power.mean() <= 0) return;
   const double variance = power.relative_variance(step_of(Signal::power));
   phase.with_power.observe(phase.signals.size(), look.x, std::log(power.mean()),
                            variance + kPowerDrift * kPowerDrift);
+  meter(phase, time, look.x, Watts(power.mean()), variance + kPowerNoise * kPowerNoise);
 }
 
 bool counters_fit(const WorkPhase& phase, const ReadingBatch& look) {
@@ -239,8 +273,9 @@ std::optional<WorkPhase> from_model(const PhaseModel& model, const CurvePriors& 
   out.curve.recall(*progress);
   out.with_power.recall(*with_power);
   out.power.recall(*power);
+  out.metered.recall(*with_power);
   const double aged = kAgePerHour * seconds(model.age) / 3600;
-  for (ProgressCurve* curve : {&out.curve, &out.with_power})
+  for (ProgressCurve* curve : {&out.curve, &out.with_power, &out.metered})
     curve->age(aged, kLevelDrift * kLevelDrift);
   out.reference_x = model.reference_x;
   out.gpu_utilisation = model.gpu_utilisation;

@@ -9,6 +9,7 @@
 #include "model/curve_priors.h"
 #include "model/power_curve.h"
 #include "policy/progress_signals.h"
+#include "policy/spending.h"
 
 namespace derate {
 
@@ -31,6 +32,8 @@ struct WorkPhase {
   ProgressCurve curve;
   ProgressCurve with_power;  // as one more counter: a witness that may warn, not assure
   PowerCurve power;
+  ProgressCurve metered;  // as with_power, of all readings of power: what savings are told by
+  std::optional<Instant> metered_at;
   double reference_x = 0;      // what the promise is relative to
   double gpu_utilisation = 0;  // there
   std::string name;            // as the application calls it
@@ -39,10 +42,15 @@ struct WorkPhase {
   bool returned = false;           // known from before
   std::optional<Instant> doubted;  // taken for what it was not
   std::int64_t id = 0;             // in the model cache
+  Spending spent;                  // that no account has yet
 
   // Log of performance at `x` relative to the reference, its sd widened where counters contradict
   // each other, or power them, and by what the curve's form leaves out.
   Belief performance(double x) const;
+  // Log of the energy that work takes at the reference over that at `x`.
+  Belief energy_at_reference(double x) const;
+  // What was saved of `spent`, or would be in a dry run.
+  Saving saving(bool dry_run) const;
   // Whether the counters do not say that work is faster at that clock.
   bool plausible(double x) const;
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
@@ -60,8 +68,11 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
 // Whether the work itself says how far it is.
 bool speaks(const WorkPhase& phase);
 
+// Adds a mean of the power at x, read until `time`, to what savings are told by.
+void meter(WorkPhase& phase, Instant time, double x, Watts mean, double relative_variance);
+
 // Adds what was seen. Without effect for signals that the phase does not have.
-void learn(WorkPhase& phase, const ReadingBatch& look);
+void learn(WorkPhase& phase, const ReadingBatch& look, Instant time);
 
 // Whether this is what the phase would show at that clock: its counters, and utilisation and power
 // besides.

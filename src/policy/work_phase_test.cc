@@ -30,8 +30,8 @@ ReadingBatch look_at(double x, double performance, double dram = 0.5, double ten
 WorkPhase phase_of(double performance_at_03) {
   const ReadingBatch reference = look_at(0, 1);
   WorkPhase phase = make_phase(reference, kHighest, kPriors);
-  learn(phase, reference);
-  learn(phase, look_at(0.3, performance_at_03));
+  learn(phase, reference, {});
+  learn(phase, look_at(0.3, performance_at_03), {});
   return phase;
 }
 
@@ -71,9 +71,9 @@ TEST(WorkPhase, ContradictionWidens) {
   ReadingBatch low = look_at(0.3, 0.75), odd = look_at(0.3, 0.75);
   odd.signals[static_cast<std::size_t>(Signal::dram)] = {};
   put(odd, Signal::dram, 0.5 * 1.3);  // more traffic at the lower clock
-  for (WorkPhase* phase : {&agree, &differ}) learn(*phase, reference);
-  learn(agree, low);
-  learn(differ, odd);
+  for (WorkPhase* phase : {&agree, &differ}) learn(*phase, reference, {});
+  learn(agree, low, {});
+  learn(differ, odd, {});
   EXPECT_GT(differ.performance(0.3).sd, 3 * agree.performance(0.3).sd);
   EXPECT_LT(std::exp(differ.lower_bound(0.3, 2.33)), 0.76);
 }
@@ -85,9 +85,9 @@ TEST(WorkPhase, PowerWarns) {
   ReadingBatch low = look_at(0.3, 0.95), steep = low;
   steep.signals[static_cast<std::size_t>(Signal::power)] = {};
   put(steep, Signal::power, 500 * 0.95 * std::exp(-2.6 * 0.3));
-  for (WorkPhase* phase : {&calm, &warned}) learn(*phase, reference);
-  learn(calm, low);
-  learn(warned, steep);
+  for (WorkPhase* phase : {&calm, &warned}) learn(*phase, reference, {});
+  learn(calm, low, {});
+  learn(warned, steep, {});
   EXPECT_GT(warned.performance(0.3).sd, 1.2 * calm.performance(0.3).sd);
   EXPECT_EQ(warned.performance(0.3).mean, calm.performance(0.3).mean);
 }
@@ -97,10 +97,10 @@ RC_GTEST_PROP(WorkPhaseProperty, TheBoundHasBounds, ()) {
   const auto percent = [](int low, int high) { return *rc::gen::inRange(low, high) / 100.0; };
   const ReadingBatch reference = look_at(0, 1, percent(1, 100), percent(1, 100));
   WorkPhase phase = make_phase(reference, kHighest, kPriors);
-  learn(phase, reference);
+  learn(phase, reference, {});
   for (int i = 0; i < 10; ++i) {
     const double at = percent(0, 60), performance = percent(20, 180);
-    learn(phase, look_at(at, performance, percent(1, 100), percent(1, 100)));
+    learn(phase, look_at(at, performance, percent(1, 100), percent(1, 100)), {});
     for (const double x : {0.0, 0.05, 0.2, 0.5}) {
       RC_ASSERT(phase.lower_bound(x, 2.33) <= 0);
       RC_ASSERT(phase.lower_bound(x, 2.33) >= -x - 1e-12);

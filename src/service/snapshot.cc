@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "govern/fleet/policy_choice.h"
+#include "govern/saving_json.h"
 
 namespace derate {
 
@@ -17,6 +18,7 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
     out.promise = promised_performance(by->policy, gpu.last->estimate.work);
     if (!by->policy.info->as_published) out.promise_from = gpu.promise_from;
   }
+  out.saving = gpu.saving;
   if (gpu.trouble)
     out.trouble = gpu.trouble->message;
   else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
@@ -117,6 +119,8 @@ Json gpu_json(const GpuSnapshot& gpu) {
   } else {
     json["error"] = record.sample_error;
   }
+  if (gpu.saving)
+    if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;

@@ -27,6 +27,7 @@ struct GpuSnapshot {
   bool dry_run = false;
   std::optional<double> promise;  // performance; empty: none
   std::string promise_from;       // empty: the policy's own
+  std::optional<Saving> saving;   // since the GPU was opened; empty: not known
   std::string trouble;            // why it is not governed, or not restored; empty: nothing
   // Who says what it is governed by; empty: nobody.
   struct Assigned {

@@ -128,7 +128,7 @@ JudgedRun judged(const ProxyRun& run, Megahertz highest, HeatSeen heat) {
     rates.push_back(window.rate);
   }
   WorkPhase phase = make_phase(batch, highest, curve_priors("H200"));
-  learn(phase, batch);
+  learn(phase, batch, {});
   WorkPhase in_turn = phase, selected = phase;
   JudgedRun out{phase.signals};
   for (const ProxyWindow& window : lower_of(run)) {
@@ -138,12 +138,12 @@ JudgedRun judged(const ProxyRun& run, Megahertz highest, HeatSeen heat) {
     const double ratio = std::exp(std::min(0.0, phase.reference_x - batch.x));
     out.ratio.add(ratio, ratio, truth);
     WorkPhase alone = phase;
-    learn(alone, batch);
+    learn(alone, batch, {});
     judge(alone, batch.x, truth, out.alone);
-    learn(in_turn, batch);
+    learn(in_turn, batch, {});
     judge(in_turn, batch.x, truth, out.in_turn);
     if (counters_fit(selected, batch))
-      learn(selected, batch);
+      learn(selected, batch, {});
     else
       ++out.refused;
     judge(selected, batch.x, truth, out.selected);

@@ -135,6 +135,10 @@ void Fleet::take(const Record& record) {
     gpu.expired_since.reset();
   else if (!gpu.expired_since)
     gpu.expired_since = record.time;
+  if (record.saving) {
+    if (!gpu.saving) gpu.saving.emplace();
+    *gpu.saving += *record.saving;
+  }
   const GpuRecord each{gpu, record, gpu.last};
   for (const RecordSink& sink : sinks_) sink(each);
   gpu.last = record;

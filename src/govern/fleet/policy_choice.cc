@@ -87,7 +87,8 @@ Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
   const auto use =
       control == nullptr ? ModelCacheProvider::Use::recall : ModelCacheProvider::Use::keep;
   ModelCache* kept = models == nullptr ? nullptr : models->of(capability, envelope, use);
-  const PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);
+  PolicySetup setup = policy_setup(capability, envelope, policy.params, kept);
+  setup.dry_run = control == nullptr;
   auto made = TRY(policy.info->create(setup).with(policy.info->name));
   return GovernedGpu{&source, control, std::move(made), policy.info->as_published, envelope};
 }

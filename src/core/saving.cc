@@ -1,0 +1,55 @@
+#include "core/saving.h"
+
+#include <algorithm>
+
+namespace derate {
+namespace {
+
+constexpr double kNinety = 1.645;  // standard deviations of a normal distribution, either side
+
+// f of the estimate and of its ends, ascending.
+template <class F>
+ShareEstimate spread(double mean, double sd, double least, F f) {
+  const double reach = kNinety * std::max(0.0, sd);
+  const double a = f(std::max(least, mean - reach)), b = f(mean + reach);
+  return {f(mean), std::min(a, b), std::max(a, b)};
+}
+
+}  // namespace
+
+Saving& Saving::operator+=(const Saving& more) {
+  energy += more.energy;
+  energy_at_highest += more.energy_at_highest;
+  energy_sd += more.energy_sd;
+  time += more.time;
+  time_at_highest += more.time_at_highest;
+  time_sd += more.time_sd;
+  return *this;
+}
+
+Saving& Saving::operator-=(const Saving& less) {
+  energy -= less.energy;
+  energy_at_highest -= less.energy_at_highest;
+  energy_sd -= less.energy_sd;
+  time -= less.time;
+  time_at_highest -= less.time_at_highest;
+  time_sd -= less.time_sd;
+  return *this;
+}
+
+std::optional<ShareEstimate> energy_saving(const Saving& saving) {
+  const double used = saving.energy.value(), highest = saving.energy_at_highest.value();
+  if (used <= 0 || highest <= 0) return std::nullopt;
+  // No work takes less than a thousandth of what it took here.
+  return spread(highest, saving.energy_sd.value(), used / 1000,
+                [&](double joules) { return 1 - used / joules; });
+}
+
+std::optional<ShareEstimate> performance(const Saving& saving) {
+  const double taken = seconds(saving.time);
+  if (taken <= 0) return std::nullopt;
+  return spread(seconds(saving.time_at_highest), seconds(saving.time_sd), 0,
+                [&](double time) { return std::min(1.0, time / taken); });
+}
+
+}  // namespace derate

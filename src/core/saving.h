@@ -1,0 +1,33 @@
+// What work took, and what the same work would have taken at the highest clock: an estimate.
+#pragma once
+
+#include <optional>
+
+#include "base/units.h"
+
+namespace derate {
+
+// A share, and where it lies with 90 % probability.
+struct ShareEstimate {
+  double mean = 0, low = 0, high = 0;
+
+  bool operator==(const ShareEstimate&) const = default;
+};
+
+// Sums over time, jobs and GPUs. Standard deviations are added, not their squares: a curve that is
+// wrong about a phase is wrong in the same direction in all of it.
+struct Saving {
+  Joules energy{}, energy_at_highest{}, energy_sd{};  // `_sd`: of what is estimated
+  Duration time{}, time_at_highest{}, time_sd{};
+
+  Saving& operator+=(const Saving& more);
+  Saving& operator-=(const Saving& less);
+  bool operator==(const Saving&) const = default;
+};
+
+// 1 - energy / energy at the highest clock. Empty where nothing was used.
+std::optional<ShareEstimate> energy_saving(const Saving& saving);
+// Work done by time, relative to the highest clock: at most 1. Empty where no time went by.
+std::optional<ShareEstimate> performance(const Saving& saving);
+
+}  // namespace derate

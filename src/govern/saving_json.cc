@@ -1,0 +1,64 @@
+#include "govern/saving_json.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+void put(Json& json, const std::string& what, const std::optional<ShareEstimate>& share) {
+  if (!share) return;
+  json[what + "_ratio"] = share->mean;
+  json[what + "_ratio_low"] = share->low;
+  json[what + "_ratio_high"] = share->high;
+}
+
+// "870 J", "8.7 kJ", "1.2 MJ".
+std::string joules_text(Joules energy) {
+  constexpr std::array kUnits{"J", "kJ", "MJ", "GJ"};
+  double value = energy.value();
+  std::size_t unit = 0;
+  for (; value >= 9999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+// Whole percents, a tenth where the two ends are closer than two of them.
+std::string ends_text(const ShareEstimate& share) {
+  const int digits = share.high - share.low < 0.02 ? 1 : 0;
+  return fmt::format("{:.{}f} and {:.{}f}", 100 * share.low, digits, 100 * share.high, digits);
+}
+
+}  // namespace
+
+Json saving_json(const Saving& saving) {
+  const auto share = energy_saving(saving);
+  if (!share) return nullptr;
+  Json out = {{"method", kSavingMethod},
+              {"estimated", true},
+              {"energy_joules", saving.energy.value()},
+              {"energy_at_highest_joules", saving.energy_at_highest.value()}};
+  put(out, "energy_saving", share);
+  out["time_seconds"] = seconds(saving.time);
+  out["time_at_highest_seconds"] = seconds(saving.time_at_highest);
+  put(out, "performance", performance(saving));
+  return out;
+}
+
+std::string saving_text(const Saving& saving) {
+  const auto share = energy_saving(saving);
+  if (!share) return {};
+  return fmt::format("about {:.0f} % ({} of {}, 90 % sure between {})", 100 * share->mean,
+                     joules_text(saving.energy_at_highest - saving.energy),
+                     joules_text(saving.energy_at_highest), ends_text(*share));
+}
+
+std::string speed_text(const Saving& saving) {
+  const auto share = performance(saving);
+  if (!share) return {};
+  return fmt::format("{:.0f} % of full (between {})", 100 * share->mean, ends_text(*share));
+}
+
+}  // namespace derate

@@ -1,0 +1,23 @@
+// What was saved, as state.json and the accounts of commands have it, and as people read it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "core/saving.h"
+
+namespace derate {
+
+// How the estimate is made: kept with every figure, so that figures of two methods are never taken
+// for one.
+inline constexpr const char* kSavingMethod = "curves/1";
+
+// Null where nothing was used. Shares are ratios; `low` and `high` hold 90 %.
+nlohmann::ordered_json saving_json(const Saving& saving);
+
+// "about 15 % (130 J of 870 J, 90 % sure between 12 and 18)". Empty where nothing was used.
+std::string saving_text(const Saving& saving);
+// "93 % of full (between 91 and 95)". Empty where no time went by.
+std::string speed_text(const Saving& saving);
+
+}  // namespace derate

@@ -1,0 +1,46 @@
+// What a phase of work took, by the clock it had, and from that what the same work would have taken
+// at the reference: by what is believed of the phase in the end, so that what was learned late
+// counts for all of it.
+#pragma once
+
+#include <functional>
+#include <map>
+
+#include "core/saving.h"
+#include "model/linear_belief.h"
+
+namespace derate {
+
+struct Spent {
+  Duration time{};
+  Joules energy{};
+
+  void add(const Spent& more) { time += more.time, energy += more.energy; }
+};
+
+class Spending {
+ public:
+  // By x, the log of the highest clock over the one held: the log of what the same work takes at
+  // the reference over what it takes here.
+  using Ratio = std::function<Belief(double x)>;
+
+  // At the highest clock, or without work: nothing is saved.
+  void add_unsaved(const Spent& spent) { unsaved_.add(spent); }
+  void add(double x, const Spent& spent);
+  void add(const Spending& more);
+  void clear() { *this = {}; }
+  Duration time() const { return time_; }
+
+  Saving saving(const Ratio& time, const Ratio& energy) const;
+  // Of a dry run, where all of it was spent at the reference, and x is what was asked for.
+  Saving would_be(const Ratio& time, const Ratio& energy) const;
+
+ private:
+  Saving unsaved() const;
+
+  Duration time_{};
+  Spent unsaved_;
+  std::map<int, Spent> by_x_;  // in steps of 0.01
+};
+
+}  // namespace derate
