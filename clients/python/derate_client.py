@@ -103,8 +103,10 @@ class Connection:
     """
 
     def __init__(self, paths=_paths,
-                 nobody="nobody measures here (derated, or derate energy -- COMMAND)"):
+                 nobody="nobody measures here (derated, or derate energy -- COMMAND)",
+                 patience_s=_PATIENCE_S):
         self._paths = paths
+        self._patience_s = patience_s
         self._nobody = nobody
         self.epoch = 0  # which line this is; another one knows nothing of what was open
         self._line = None
@@ -129,7 +131,7 @@ class Connection:
         tried = []
         for path in self._paths():
             line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            line.settimeout(_PATIENCE_S)
+            line.settimeout(self._patience_s)
             try:
                 line.connect(path)
                 stranger = _stranger(line)
@@ -176,7 +178,7 @@ class Connection:
                     break
                 except TimeoutError:
                     self._drop()
-                    raise Lost(f"{command}: no answer for {_PATIENCE_S} s") from None
+                    raise Lost(f"{command}: no answer for {self._patience_s} s") from None
                 except (OSError, ValueError) as error:
                     self._drop()  # who restarted is asked once more, unless something was open
                     if on_line is not None or last or fresh:
@@ -351,6 +353,7 @@ class Trial:
     trial that this began. One thread trains; another tells derated now and then that we live.
     """
 
+    _line = _daemon
     _STEPS_EVERY_S = 0.5  # reports of steps
     _RENEW_EVERY_S = 10
 
@@ -399,7 +402,7 @@ class Trial:
         return self
 
     def _begin(self):
-        answer = _daemon.ask("tune-trial-begin", **self._wanted)
+        answer = self._line.ask("tune-trial-begin", **self._wanted)
         self._token = answer["token"]
         self._take(answer)
 
@@ -411,7 +414,7 @@ class Trial:
         self.id, self._token = int(number), token
         self.batch_size = int(os.environ.get("DERATE_BATCH_SIZE") or self._without or 0) or None
         try:
-            answer = _daemon.ask("tune-trial-renew", trial=self.id, token=token)
+            answer = self._line.ask("tune-trial-renew", trial=self.id, token=token)
         except Refused as error:
             if error.exit_code != _NO_PERMISSION:  # it has ended: a later block of this program
                 self.id = self._token = self.batch_size = None
@@ -527,7 +530,7 @@ class Trial:
 
     def _ask(self, verb, **fields):
         try:
-            self._take(_daemon.ask(verb, trial=self.id, token=self._token, **fields))
+            self._take(self._line.ask(verb, trial=self.id, token=self._token, **fields))
         except (NobodyListens, Lost):
             return False  # a daemon that is started again goes on with the trial
         except Refused as error:

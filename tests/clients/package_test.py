@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""The Python package: against a real derated on simulated GPUs, one that hangs, and none; with
+stand-ins for the frameworks that have the documented interfaces of their callbacks.
+
+    package_test.py BUILD [SLOWNESS]
+"""
+import contextlib
+import io
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import types
+import unittest
+import warnings
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import energy_test  # noqa: E402
+from energy_test import ROOT, Machine  # noqa: E402
+
+import derate  # noqa: E402
+from derate import lines as line_module, once, trials  # noqa: E402
+
+
+def forget():
+    for line in list(line_module.lines.lines):
+        line.close()
+    line_module.lines._forget()
+    once._told.clear()
+    if trials.Trial._line is not None:
+        trials.Trial._line.close()
+        trials.Trial._line = None
+
+
+class Package(Machine):
+    def setUp(self):
+        super().setUp()
+        forget()
+        self.addCleanup(forget)
+        self.errors = io.StringIO()
+        quiet = contextlib.redirect_stderr(self.errors)
+        quiet.__enter__()
+        self.addCleanup(quiet.__exit__, None, None, None)
+
+    def told(self):
+        return [line for line in self.errors.getvalue().splitlines() if line]
+
+
+class Import(unittest.TestCase):
+    def test_it_loads_nothing_before_it_is_used(self):
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", "import derate, sys; print(sorted(m for m in sys.modules "
+             "if m.startswith('derate') or m in ('json', 'socket')))"], capture_output=True,
+            text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "clients/python")})
+        self.assertEqual(done.stdout, "['derate']\n", done.stderr)
+
+    def test_the_version_is_the_project_s(self):
+        project = (ROOT / "CMakeLists.txt").read_text()
+        self.assertEqual(derate.__version__, re.search(r"derate VERSION (\S+)", project)[1])
+
+
+class Measured(Package):
+    def setUp(self):
+        super().setUp()
+        self.serve_gpus()
+        self.daemon()
+
+    def test_windows(self):
+        with derate.window("outer") as outer:
+            with derate.window("inner", gpus=0) as inner:
+                time.sleep(0.5)
+        self.assertEqual((len(outer.gpus), len(inner.gpus)), (2, 1))
+        self.assertGreaterEqual(outer.time, inner.time)
+        self.assertGreaterEqual(inner.time, 0.5)
+        self.assertPower(inner.joules, inner.time)
+        self.assertEqual(self.told(), [])
+
+    def test_neighbours_do_not_wait_for_each_other(self):
+        windows = []
+        for _ in range(12):
+            with derate.window("step") as one:
+                time.sleep(0.01)
+            windows.append(one)
+        for one in windows:
+            self.assertGreaterEqual(one.time, 0.009)
+            self.assertIsNotNone(one.joules)
+        self.assertLessEqual(len(line_module.lines.lines), line_module.Lines.MOST)
+
+    def test_a_refusal_is_told_once(self):
+        for _ in range(2):
+            with derate.window("x", gpus=99) as one:
+                pass
+            self.assertIsNone(one.joules)
+        self.assertEqual(len(self.told()), 1, self.told())
+
+    def test_a_fork_knows_nothing_of_the_parent_s(self):
+        with derate.window("whole") as whole:
+            def work():
+                with derate.window("child") as child:
+                    time.sleep(0.2)
+                return child.joules is not None
+            self.assertEqual(self.in_a_child(work), "True")
+        self.assertIsNotNone(whole.joules)
+
+    def test_a_restart_loses_a_window_and_no_more(self):
+        with derate.window("lost") as lost:
+            line_module.lines.lines[0].sock.shutdown(socket.SHUT_RDWR)
+        self.assertIsNone(lost.joules)
+        with derate.window("next") as following:
+            time.sleep(0.1)
+        self.assertIsNotNone(following.time)
+
+    def test_loops(self):
+        loop = derate.Loop(range(3))
+        self.assertEqual([item for item in loop], [0, 1, 2])
+        self.assertTrue(all(one.time is not None for one in loop.windows))
+
+    def test_a_cell(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            self.cell("x = 1\nimport time\ntime.sleep(0.2)")
+        self.assertRegex(printed.getvalue(), r"^derate: 0\.\d\d s, \d+ J\n$")
+
+    def cell(self, text):
+        class Shell:
+            def register_magic_function(self, function, magic_kind, magic_name):
+                assert (magic_kind, magic_name) == ("cell", "derate")
+                self.magic = function
+
+            def run_cell(self, cell):
+                exec(cell, {})
+        shell = Shell()
+        derate.load_ipython_extension(shell)
+        shell.magic("", text)
+
+    def test_how_long_it_takes_is_printed(self):
+        took = []
+        for _ in range(200):
+            begin = time.perf_counter()
+            with derate.window("step"):
+                pass
+            took.append(time.perf_counter() - begin)
+            time.sleep(0.002)
+        took.sort()
+        print(f"begin and end: median {took[100] * 1e6:.0f} us, p95 {took[190] * 1e6:.0f} us",
+              file=sys.__stderr__)
+        self.assertEqual(self.told(), [])
+
+
+class Entries:
+    """Every entry, where nobody answers."""
+
+    def enter_all(self):
+        with derate.window("a") as one:
+            pass
+        self.assertEqual((one.time, one.joules, one.gpus), (None, None, None))
+        self.assertTrue(one.done())
+
+        @derate.window("b")
+        def decorated():
+            return 7
+        self.assertEqual(decorated(), 7)
+        derate.beat(1)
+        self.assertEqual(list(derate.Loop([1, 2])), [1, 2])
+        with derate.Trial("bert", without=32) as trial:
+            self.assertEqual((trial.batch_size, trial.step(), trial.epoch(0.5)), (32, False, False))
+
+    def check(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            begin = time.monotonic()
+            self.enter_all()
+            first = time.monotonic() - begin
+            told = self.told()
+            self.enter_all()
+        self.assertEqual(self.told(), told)
+        return first, told
+
+
+class Nobody(Entries, Package):
+    def test_it_is_told_once_and_the_program_goes_on(self):
+        _, told = self.check()
+        self.assertTrue(any("nobody measures here" in line for line in told), told)
+        self.assertTrue(any("batch size 32" in line for line in told), told)
+        self.assertTrue(any("no beat is heard" in line for line in told), told)
+
+    def test_an_error_of_the_body_is_its_own(self):
+        with self.assertRaises(KeyError):
+            with derate.window("a"):
+                raise KeyError("mine")
+        with self.assertRaises(KeyError):
+            with derate.Trial("bert", without=1):
+                raise KeyError("mine")
+
+    def test_strict_modules_stay_strict(self):
+        with self.assertRaises(energy_test.derate_client.NobodyListens):
+            energy_test.derate_client.begin_window("a")
+
+
+class Hung(Entries, Package):
+    """Somebody listens, and never answers."""
+
+    def test_it_is_told_once_and_the_program_goes_on(self):
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(self.folder / "run/client.sock"))
+            server.listen(64)
+            first, told = self.check()
+        self.assertTrue(any("no answer for" in line for line in told), told)
+        self.assertLess(first, 20 * energy_test.SLOW)  # and not 30 s an entry
+
+
+class Callbacks(Package):
+    def test_lightning(self):
+        package, module = types.ModuleType("lightning"), types.ModuleType("lightning.pytorch")
+        module.Callback = type("Callback", (), {})
+        sys.modules.update({"lightning": package, "lightning.pytorch": module})
+        self.addCleanup(lambda: [sys.modules.pop(name, None) for name in
+                                 ("lightning", "lightning.pytorch", "derate.lightning")])
+        from derate.lightning import EnergyCallback
+        trial = types.SimpleNamespace(step=lambda: False, epoch=lambda metric: metric > 0.5)
+        callback = EnergyCallback(trial=trial, metric="acc")
+        self.assertIsInstance(callback, module.Callback)
+        trainer = types.SimpleNamespace(global_step=0, should_stop=False, sanity_checking=True,
+                                        callback_metrics={"acc": 0.9})
+        callback.on_validation_end(trainer, None)
+        self.assertFalse(trainer.should_stop)
+        trainer.sanity_checking = False
+        callback.on_train_start(trainer, None)
+        for epoch in range(2):
+            callback.on_train_epoch_start(trainer, None)
+            trainer.global_step += 1
+            callback.on_train_batch_end(trainer, None, None, None, 0)
+            trainer.callback_metrics = {"acc": 0.3 + 0.3 * epoch}
+            callback.on_validation_end(trainer, None)
+            self.assertEqual(trainer.should_stop, epoch == 1)
+            callback.on_train_epoch_end(trainer, None)
+        callback.on_train_end(trainer, None)
+        self.assertEqual(len(callback.watch.epochs), 2)
+
+    def test_hugging_face(self):
+        module = types.ModuleType("transformers")
+        module.TrainerCallback = type("TrainerCallback", (), {})
+        sys.modules["transformers"] = module
+        self.addCleanup(lambda: [sys.modules.pop(name, None) for name in
+                                 ("transformers", "derate.huggingface")])
+        from derate.huggingface import EnergyCallback
+        trial = types.SimpleNamespace(step=lambda: False, epoch=lambda metric: metric < 0.2)
+        callback = EnergyCallback(trial=trial, metric="eval_loss")
+        state = types.SimpleNamespace(global_step=5)
+        control = types.SimpleNamespace(should_training_stop=False)
+        callback.on_train_begin(None, state, control, model=None)
+        callback.on_epoch_begin(None, state, control, model=None)
+        callback.on_step_end(None, state, control, model=None)
+        callback.on_evaluate(None, state, control, metrics={"eval_loss": 0.5}, model=None)
+        self.assertFalse(control.should_training_stop)
+        callback.on_evaluate(None, state, control, metrics={"eval_loss": 0.1}, model=None)
+        self.assertTrue(control.should_training_stop)
+        callback.on_epoch_end(None, state, control, model=None)
+        callback.on_train_end(None, state, control, model=None)
+        self.assertEqual(len(callback.watch.epochs), 1)
+
+
+if __name__ == "__main__":
+    energy_test.BUILD = Path(sys.argv[1]).resolve()
+    energy_test.SLOW = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
