@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "govern/beat_message.h"
 #include "lab/tenant_world.h"
+#include "manual.h"
 #include "policy/modes.h"
 #include "policy/policy.h"
 #include "terminal/output.h"
@@ -946,9 +947,12 @@ void add_others(CommandLine& line) {
                    "bash, zsh or fish")
       ->required();
   completion->footer(examples({"derate completion bash > /etc/bash_completion.d/derate"}));
-  CLI::App* manual = line.app.add_subcommand("manual", "Print the manual page (roff)");
-  line.add_options<ManualOptions>(*manual);
-  manual->footer(examples({"derate manual | man -l -"}));
+  CLI::App* manual = line.app.add_subcommand("manual", "Print a manual page (roff)");
+  auto& manual_options = line.add_options<ManualOptions>(*manual);
+  manual->add_option("verb", manual_options.verb, "Of this verb alone; default: of all");
+  manual->add_flag("--list", manual_options.list, "List the verbs that have a page of their own")
+      ->excludes("verb");
+  manual->footer(examples({"derate manual | man -l -", "derate manual run | man -l -"}));
 }
 
 // Of all verbs and options, but for the arguments of the command that `run` starts.
@@ -1053,23 +1057,6 @@ std::string fish_completion(const CLI::App& app) {
   return out;
 }
 
-// A dot or quote at a line's start is a roff request.
-std::string roff(const std::string& text) {
-  std::string out;
-  bool line_start = true;
-  for (const char c : text) {
-    if (line_start && (c == '.' || c == '\'')) out += "\\&";
-    if (c == '\\')
-      out += "\\e";
-    else if (c == '-')
-      out += "\\-";
-    else
-      out += c;
-    line_start = c == '\n';
-  }
-  return out;
-}
-
 // CLI11 would only say that a verb is required.
 std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const char* const* argv) {
   if (argc < 2 || argv[1][0] == '-') return std::nullopt;
@@ -1128,12 +1115,7 @@ std::string manual_page() {
                                 kVersion, roff(line->app.get_description()));
   out += ".SH SYNOPSIS\n.B derate\n.I VERB\n[\\fIOPTION\\fR]...\n.SH VERBS\n";
   for_each_verb(line->app, "", [&](const std::string& path, const CLI::App& verb) {
-    out += fmt::format(".SS derate {}\n{}.\n", path, roff(verb.get_description()));
-    for (const CLI::Option* option : verb.get_options({}))
-      out += fmt::format(".TP\n.B {}\n{}\n", roff(option->get_name(true, true)),
-                         roff(option->get_description()));
-    if (!verb.get_footer().empty())
-      out += fmt::format(".PP\n.nf\n{}.fi\n", roff(verb.get_footer()));
+    out += verb_section(verb, path);
   });
   out += ".SH EXIT STATUS\n";
   for (const ExitCodeInfo& info : exit_codes())
@@ -1154,5 +1136,11 @@ std::string manual_page() {
       "colours on a terminal.\n";
   return out;
 }
+
+Result<std::string> manual_page_of(const std::string& verb) {
+  return verb_page(make_command_line()->app, verb, kVersion);
+}
+
+std::string verbs_with_pages() { return verb_names(make_command_line()->app); }
 
 }  // namespace derate::cli

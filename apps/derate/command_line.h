@@ -20,5 +20,9 @@ std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv);
 Result<std::string> completion_script(const std::string& shell);
 // The manual page as roff.
 std::string manual_page();
+// That of one verb, as derate-run(1). Errors: not_found where there is no such verb.
+Result<std::string> manual_page_of(const std::string& verb);
+// The verbs that have one, a line each.
+std::string verbs_with_pages();
 
 }  // namespace derate::cli

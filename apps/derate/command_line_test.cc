@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace derate::cli {
 namespace {
 
@@ -76,6 +78,24 @@ TEST(ManualPage, HasEveryVerb) {
   const std::string page = manual_page();
   for (const char* verb : {"run", "policy set", "tune job create", "lab attribution", "bill"})
     EXPECT_NE(page.find(".SS derate " + std::string(verb) + "\n"), std::string::npos) << verb;
+}
+
+TEST(ManualPage, OfAVerbHasWhatIsBelowIt) {
+  const std::string page = *manual_page_of("tune");
+  for (const char* part :
+       {".TH DERATE-TUNE 1", "\nderate-tune \\- ", ".SS derate tune job create\n",
+        ".SS derate tune run\n", ".SH SEE ALSO\n"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find(".SS derate lab"), std::string::npos);
+  EXPECT_EQ(manual_page_of("no").error().message, "no verb 'no'");
+}
+
+TEST(ManualPage, IsThereForEveryVerbOfTheList) {
+  std::istringstream verbs(verbs_with_pages());
+  int pages = 0;
+  for (std::string verb; std::getline(verbs, verb); ++pages)
+    EXPECT_TRUE(manual_page_of(verb).ok()) << verb;
+  EXPECT_GT(pages, 15);
 }
 
 }  // namespace

@@ -260,7 +260,10 @@ struct LabWorkloadsOptions : Common {};
 struct CompletionOptions {
   std::string shell;
 };
-struct ManualOptions {};
+struct ManualOptions {
+  std::string verb;  // empty: of all
+  bool list = false;
+};
 
 using Verb = std::variant<
     DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,

@@ -17,8 +17,11 @@ Result<int> run_verb(const CompletionOptions& options) {
   return 0;
 }
 
-Result<int> run_verb(const ManualOptions&) {
-  print("{}", manual_page());
+Result<int> run_verb(const ManualOptions& options) {
+  if (options.list)
+    print("{}", verbs_with_pages());
+  else
+    print("{}", options.verb.empty() ? manual_page() : TRY(manual_page_of(options.verb)));
   return 0;
 }
 
