@@ -17,11 +17,17 @@ _MOST_OWED = 256  # answers that one line may owe
 
 
 class Reply:
-    """An answer that may still come. value: its fields; None while none has come, or none will."""
-    __slots__ = ("line", "value", "waits")
+    """An answer that may still come. text: its JSON, which is parsed when it is asked for; None
+    while none has come, or none will."""
+    __slots__ = ("line", "text", "waits")
 
     def __init__(self, line, waits):
-        self.line, self.value, self.waits = line, None, waits
+        self.line, self.text, self.waits = line, None, waits
+
+    def fields(self):
+        """None where the request was refused, too."""
+        answer = json.loads(self.text) if self.text is not None else {}
+        return answer if answer.get("ok") is True else None
 
 
 class Line:
@@ -52,9 +58,9 @@ class Line:
             *lines, self.rest = (self.rest + part).split(b"\n")
             for line in lines:
                 reply = self.owed.popleft()
-                reply.line, reply.value = None, json.loads(line)
-                if reply.value.get("ok") is not True:
-                    tell("refused", reply.value.get("error", "a request was refused"))
+                reply.line, reply.text = None, line
+                if b'"error"' in line:
+                    tell("refused", json.loads(line).get("error"))
 
     def busy(self):
         """Its next request would be heard only when the end of a window has settled."""
@@ -105,10 +111,10 @@ class Lines:
             wait = wait and line.open == 0 and line is not self._shared()
             return self._send(line, request | ({} if wait else {"wait": False}), wait)
 
-    def read(self, reply, patience_s):
+    def read(self, reply):
         """Its fields; None where the line is lost or silent."""
-        until = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
-        while reply.line is not None and reply.value is None:
+        until = time.monotonic() + PATIENCE_S
+        while reply.line is not None:
             with self.lock:
                 line = reply.line
                 if line is None:
@@ -117,7 +123,7 @@ class Lines:
                     line.wait(until)
                 except (OSError, ValueError) as error:
                     self._drop(line, error)
-        return reply.value
+        return reply.fields()
 
     def poll(self, reply):
         """Takes what has come, and waits for nothing."""

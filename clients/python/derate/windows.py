@@ -56,23 +56,16 @@ class window:
 
     def done(self):
         """Whether the figures are there, or will never be."""
-        try:
-            self._read(0)
-        except Exception:
-            pass
-        return self._reply is None or self._reply.value is not None or self._reply.line is None
-
-    def _read(self, patience_s=None):
-        if self._result is not None or self._reply is None:
-            return self._result
-        if patience_s == 0:
+        if self._reply is not None:
             lines.poll(self._reply)
-            answer = self._reply.value
-        else:
-            answer = lines.read(self._reply, patience_s)
-        if answer is not None and answer.get("ok", False) is True:
-            self._result = derate_client.Window(self.name)
-            self._result._take(answer)
+        return self._reply is None or self._reply.line is None
+
+    def _read(self):
+        if self._result is None and self._reply is not None:
+            answer = lines.read(self._reply)
+            if answer is not None:
+                self._result = derate_client.Window(self.name)
+                self._result._take(answer)
         return self._result
 
     def _figure(self, name):
