@@ -9,6 +9,7 @@
 #include <csignal>
 #include <thread>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "core/gpu_id.h"
 
@@ -146,8 +147,9 @@ Result<SimSetup> find_sim_setup(const SimCliOptions& options) {
     known += known.empty() ? "" : ", ";
     known += workload.name;
   }
-  return Error{Errc::not_found, fmt::format("{} has no workload '{}'; there are: {}", options.data,
-                                            options.workload, known)};
+  return Error{Errc::not_found,
+               fmt::format("{} has no workload '{}'{}", options.data, options.workload,
+                           choices(options.workload, "; there are: ", known))};
 }
 
 Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimCliOptions& options,

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/suggest.h"
+
 namespace derate {
 namespace {
 
@@ -95,7 +97,8 @@ Result<IdleRule> parse_idle_rule(std::string_view name) {
   for (const IdleRule rule : {IdleRule::unallocated, IdleRule::by_slice, IdleRule::equal})
     if (name == to_string(rule)) return rule;
   return Error{Errc::invalid_argument,
-               fmt::format("idle rule '{}': there are unallocated, by_slice and equal", name)};
+               fmt::format("idle rule '{}'{}", name,
+                           choices(name, ": there are ", "unallocated, by_slice, equal"))};
 }
 
 std::vector<std::int64_t> apportion(std::int64_t total, const std::vector<double>& weights) {

@@ -4,6 +4,7 @@
 
 #include "attrib/baseline_splits.h"
 #include "attrib/online_split.h"
+#include "base/suggest.h"
 
 namespace derate {
 namespace {
@@ -33,7 +34,8 @@ Result<const SplitMethodInfo*> find_split_method(std::string_view name) {
     if (name == method.name) return &method;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", method.name);
   }
-  return Error{Errc::not_found, fmt::format("no method '{}': there are {}", name, known)};
+  return Error{Errc::not_found,
+               fmt::format("no method '{}'{}", name, choices(name, ": there are ", known))};
 }
 
 }  // namespace derate

@@ -83,14 +83,18 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
 }
 
 std::optional<double> parse_seconds(std::string_view text) {
-  double unit = 1;
-  const char last = text.empty() ? '\0' : text.back();
-  if (last == 's' || last == 'm' || last == 'h') {
-    unit = last == 'm' ? 60 : last == 'h' ? 3600 : 1;
-    text.remove_suffix(1);
+  struct Unit {
+    std::string_view ending;
+    double seconds;
+  };
+  // "ms" before "s", which it ends with.
+  constexpr Unit kUnits[] = {{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}};
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.ending)) continue;
+    const auto value = parse_double(text.substr(0, text.size() - unit.ending.size()));
+    return value ? std::optional(*value * unit.seconds) : std::nullopt;
   }
-  const auto value = parse_double(text);
-  return value ? std::optional(*value * unit) : std::nullopt;
+  return parse_double(text);
 }
 
 Result<std::string> read_file(const std::string& path) {

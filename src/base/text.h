@@ -22,7 +22,7 @@ std::string to_lower(std::string_view text);
 // The whole text as a finite number, or nothing.
 std::optional<double> parse_double(std::string_view text);
 std::optional<std::int64_t> parse_integer(std::string_view text);
-// Seconds of "60", "60s", "2m" or "1h"; nothing for anything else.
+// Seconds of "60", "60s", "500ms", "2m" or "1h"; nothing for anything else.
 std::optional<double> parse_seconds(std::string_view text);
 
 // The file's bytes, at most 256 MiB. Errors: not_found, no_permission, io; the message names the

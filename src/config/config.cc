@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/number.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/toml_values.h"
 #include "core/job_class.h"
@@ -86,9 +87,10 @@ Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_v
 Result<void> read_section(Settings& settings, std::string_view section, const toml::node& node,
                           std::string_view file) {
   if (!is_section(section))
-    return bad(file, node,
-               fmt::format("unknown section [{}]; there are {}, [job], policy.NAME", section,
-                           known_sections()));
+    return bad(
+        file, node,
+        fmt::format("unknown section [{}]{}", section,
+                    choices(section, "; there are ", known_sections() + ", [job], policy.NAME")));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
   return assign_keys(*node.as_table(), fmt::format("[{}]", section), file, [&](auto&& take) {
@@ -182,14 +184,15 @@ std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
 Result<Settings> parse_config(std::string_view text, std::string_view file) {
   const toml::table table = TRY(parse_toml(text, file));
   Settings settings;
+  std::string wrong;  // of all sections: one look at the file is to be enough
   for (const auto& [section, node] : table) {
-    if (section.str() == "policy")
-      TRY(read_policies(settings, node, file));
-    else if (section.str() == "job")
-      TRY(read_jobs(settings, node, file));
-    else
-      TRY(read_section(settings, section.str(), node, file));
+    const Result<void> read = section.str() == "policy" ? read_policies(settings, node, file)
+                              : section.str() == "job"
+                                  ? read_jobs(settings, node, file)
+                                  : read_section(settings, section.str(), node, file);
+    if (!read.ok()) wrong += (wrong.empty() ? "" : kNextError) + read.error().message;
   }
+  if (!wrong.empty()) return Error{Errc::bad_config, wrong};
   TRY(check_together(settings, file));
   return settings;
 }

@@ -15,6 +15,16 @@ std::string error_of(std::string_view toml) {
   return parsed.error().message;
 }
 
+TEST(Config, AllThatIsWrongInAFileIsSaidAtOnce) {
+  EXPECT_EQ(
+      error_of("[governor]\npolcy = \"x\"\ndry_run = 1\n[safety]\nstale_after_s = \"soon\"\n"),
+      "derate.toml:3:11: dry_run 1: wanted true or false; and "
+      "derate.toml:2:9: unknown key 'polcy' in [governor]; did you mean 'policy'? There are: "
+      "policy, "
+      "gpus, govern, dry_run, on_drift; and "
+      "derate.toml:5:17: stale_after_s \"soon\": wanted a number in [0.05, 60] s");
+}
+
 TEST(Config, AnEmptyFileIsTheDefaults) {
   const auto settings = *parse_config("", "derate.toml");
   EXPECT_EQ(settings.policy, "assure");
@@ -44,8 +54,9 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
   EXPECT_EQ(error_of("[governor]\ndry_run = 1\n"),
             "derate.toml:2:11: dry_run 1: wanted true or false");
   EXPECT_EQ(error_of("[governor]\npolcy = \"x\"\n"),
-            "derate.toml:2:9: unknown key 'polcy' in [governor]; there are policy, gpus, "
-            "govern, dry_run, on_drift");
+            "derate.toml:2:9: unknown key 'polcy' in [governor]; did you mean 'policy'? There are: "
+            "policy, "
+            "gpus, govern, dry_run, on_drift");
   EXPECT_NE(error_of("[gouvernor]\n").find("derate.toml:1:1: unknown section [gouvernor]"),
             std::string::npos);
   EXPECT_NE(error_of("[governor\n").find("derate.toml:1:"), std::string::npos);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "config/toml_values.h"
 
@@ -39,8 +40,9 @@ Result<void> read_section(Experiment& out, std::string_view section, const toml:
   const auto known = keys_of(section);
   if (known.empty())
     return bad(file, node,
-               fmt::format("unknown section [{}]; there are {}, [[policy]], [[command]]", section,
-                           joined(sections())));
+               fmt::format("unknown section [{}]{}", section,
+                           choices(section, "; there are ",
+                                   joined(sections()) + ", [[policy]], [[command]]")));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
   const toml::table& table = *node.as_table();
@@ -86,9 +88,9 @@ Result<ExperimentPolicy> read_policy(const toml::table& table, std::string_view 
     else if (key.str() == "set")
       out.set = TRY(assignments(value, file));
     else
-      return bad(
-          file, value,
-          fmt::format("unknown key '{}' in [[policy]]; there are name, label, set", key.str()));
+      return bad(file, value,
+                 fmt::format("unknown key '{}' in [[policy]]{}", key.str(),
+                             choices(key.str(), "; there are ", "name, label, set")));
   }
   if (out.policy.empty()) return bad(file, table, "a [[policy]] without a name");
   if (out.label.empty()) out.label = out.policy;
@@ -105,7 +107,8 @@ Result<ExperimentCommand> read_command(const toml::table& table, std::string_vie
       TRY(assign(out.run, {"command", "run", "", ""}, value, file));
     else
       return bad(file, value,
-                 fmt::format("unknown key '{}' in [[command]]; there are name, run", key.str()));
+                 fmt::format("unknown key '{}' in [[command]]{}", key.str(),
+                             choices(key.str(), "; there are ", "name, run")));
   }
   if (out.name.empty() || out.run.empty())
     return bad(file, table, "a [[command]] wants a name and what to run");

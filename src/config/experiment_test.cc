@@ -79,7 +79,7 @@ TEST(Experiment, RefusesWhatMakesNoSense) {
                 .find("x.toml:2:10: unknown key 'length' in [jobs]; "
                       "there are work_s, warm_up_s, idle_s"),
             std::string::npos);
-  EXPECT_NE(refused("[job]\n").find("unknown section [job]; there are experiment, gpus"),
+  EXPECT_NE(refused("[job]\n").find("unknown section [job]; did you mean 'jobs'?"),
             std::string::npos);
   EXPECT_EQ(refused(small + "[experiment]\nplace = \"cloud\"\n"),
             "x.toml:8:9: \"cloud\": allowed are virtual, served, real");

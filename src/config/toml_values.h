@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/suggest.h"
 #include "config/setting_info.h"
 
 namespace derate {
@@ -41,12 +42,19 @@ Result<void> assign(std::vector<double>& value, const SettingInfo& info, const t
 Result<void> assign(std::vector<std::string>& value, const SettingInfo& info,
                     const toml::node& node, std::string_view file);
 
+// Between two errors of one file.
+inline const std::string kNextError = "; and ";
+
 // Gives each value of `table` to the setting of its key. `visit(take)` calls take(info, setting)
 // for every setting that may stand there; `section` is what messages call the place, "[safety]".
-// Errors: bad_config, for a key that no setting has too.
+// Errors: bad_config, for a key that no setting has too; the message has all that is wrong.
 template <class Visit>
 Result<void> assign_keys(const toml::table& table, std::string_view section, std::string_view file,
                          Visit visit) {
+  std::string wrong;
+  const auto add = [&](const std::string& message) {
+    wrong += (wrong.empty() ? "" : kNextError) + message;
+  };
   for (const auto& entry : table) {
     const toml::key& key = entry.first;  // no binding: clang 14 lets no lambda capture one
     const toml::node& value = entry.second;
@@ -60,11 +68,14 @@ Result<void> assign_keys(const toml::table& table, std::string_view section, std
       assigned = assign(setting, info, value, file);
     });
     if (!found)
-      return bad(file, value,
-                 "unknown key '" + std::string(key.str()) + "' in " + std::string(section) +
-                     "; there are " + known);
-    TRY(std::move(assigned));
+      add(bad(file, value,
+              "unknown key '" + std::string(key.str()) + "' in " + std::string(section) +
+                  choices(key.str(), "; there are ", known))
+              .message);
+    else if (!assigned.ok())
+      add(assigned.error().message);
   }
+  if (!wrong.empty()) return Error{Errc::bad_config, wrong};
   return {};
 }
 

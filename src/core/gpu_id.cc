@@ -44,9 +44,11 @@ Result<std::vector<int>> select_gpus(std::span<const GpuId> gpus, std::string_vi
       found = i;
     }
     if (found < 0)
-      return Error{Errc::not_found, "GPU '" + std::string(part) + "' is not here: there are " +
-                                        std::to_string(gpus.size()) +
-                                        " GPUs; name one by index, UUID or PCI bus id"};
+      return Error{Errc::not_found,
+                   "GPU '" + std::string(part) + "' is not here: there " +
+                       (gpus.size() == 1 ? std::string("is 1 GPU")
+                                         : "are " + std::to_string(gpus.size()) + " GPUs") +
+                       "; name one by index, UUID or PCI bus id"};
     if (std::find(chosen.begin(), chosen.end(), found) == chosen.end()) chosen.push_back(found);
     if (comma == std::string_view::npos) return chosen;
     choice.remove_prefix(comma + 1);

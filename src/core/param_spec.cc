@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/suggest.h"
 #include "base/text.h"
 
 namespace derate {
@@ -77,9 +78,10 @@ Result<const ParamSpec*> find_param(std::span<const ParamSpec> specs, std::strin
     known += known.empty() ? "" : ", ";
     known += spec.name;
   }
-  return Error{Errc::invalid_argument,
-               fmt::format("{} has no parameter '{}'{}{}", owner, name,
-                           specs.empty() ? ": it takes none" : "; allowed: ", known)};
+  return Error{
+      Errc::invalid_argument,
+      fmt::format("{} has no parameter '{}'{}", owner, name,
+                  specs.empty() ? ": it takes none" : choices(name, "; allowed: ", known))};
 }
 
 ParamValues default_params(std::span<const ParamSpec> specs) {

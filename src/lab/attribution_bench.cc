@@ -6,6 +6,8 @@
 #include <atomic>
 #include <thread>
 
+#include "base/suggest.h"
+
 namespace derate {
 namespace {
 
@@ -26,8 +28,10 @@ Result<std::vector<JudgedMethod>> wanted_methods(const TenantScenario& scenario,
   };
   for (const std::string& name : names)
     if (std::none_of(known.begin(), known.end(), [&](const auto& each) { return is(name, each); }))
-      return Error{Errc::not_found,
-                   fmt::format("no method '{}': there are {}", name, fmt::join(known, ", "))};
+      return Error{
+          Errc::not_found,
+          fmt::format("no method '{}'{}", name,
+                      choices(name, ": there are ", fmt::format("{}", fmt::join(known, ", "))))};
   if (names.empty()) return all;
   std::erase_if(all, [&](const JudgedMethod& method) {
     return std::none_of(names.begin(), names.end(),

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/suggest.h"
+
 namespace derate {
 namespace {
 
@@ -69,7 +71,8 @@ Result<Workload> make_mix(const std::string& name, const SimChip& chip) {
   const bool found = std::any_of(mixes().begin(), mixes().end(),
                                  [&](const MixInfo& mix) { return name == mix.name; });
   if (!found)
-    return Error{Errc::not_found, fmt::format("there is no mix '{}'; there are {}", name, known)};
+    return Error{Errc::not_found,
+                 fmt::format("there is no mix '{}'{}", name, choices(name, "; there are ", known))};
   const Extremes parts = TRY(extremes(chip));
   Workload out;
   out.name = name;

@@ -8,6 +8,7 @@
 #include <random>
 #include <set>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "govern/envelope_rule.h"
 #include "lab/mixes.h"
@@ -85,9 +86,9 @@ Result<std::vector<Workload>> tabled(const Experiment& e, std::vector<Workload> 
     if (found == all.end()) {
       std::string known;
       for (const Workload& one : all) known += (known.empty() ? "" : ", ") + one.name;
-      return Error{Errc::bad_config,
-                   fmt::format("{}: no application '{}' in the tables; there are {}",
-                               e.place_of("workloads.tabled"), name, known)};
+      return Error{Errc::bad_config, fmt::format("{}: no application '{}' in the tables{}",
+                                                 e.place_of("workloads.tabled"), name,
+                                                 choices(name, "; there are ", known))};
     }
     out.push_back(*found);
   }
@@ -201,10 +202,15 @@ Result<void> try_policies(const std::vector<PolicyChoice>& policies, const Capab
 
 Result<std::string> find_beside(const Experiment& e, const std::string& key,
                                 const std::string& name, const std::string& data_folder) {
-  const fs::path beside = fs::path(e.file).parent_path() / name,
-                 below = fs::path(data_folder) / name;
-  for (const fs::path& file : {beside, below})
-    if (fs::exists(file)) return file.string();
+  const fs::path beside = fs::path(e.file).parent_path() / name;
+  if (fs::exists(beside)) return beside.string();
+  if (data_folder.empty())
+    return Error{Errc::bad_config,
+                 fmt::format("{}: there is no '{}'; name the folder of the measured tables with "
+                             "--data or DERATE_DATA",
+                             e.place_of(key), beside.string())};
+  const fs::path below = fs::path(data_folder) / name;
+  if (fs::exists(below)) return below.string();
   return Error{Errc::bad_config, fmt::format("{}: there is no '{}' and no '{}'", e.place_of(key),
                                              beside.string(), below.string())};
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/suggest.h"
 #include "device/sim/sim_mig.h"
 
 namespace derate {
@@ -137,7 +138,8 @@ Result<const TenantScenario*> find_tenant_scenario(std::string_view name) {
     if (name == scenario.name) return &scenario;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", scenario.name);
   }
-  return Error{Errc::not_found, fmt::format("no scenario '{}': there are {}", name, known)};
+  return Error{Errc::not_found,
+               fmt::format("no scenario '{}'{}", name, choices(name, ": there are ", known))};
 }
 
 Result<std::vector<Workload>> tenant_workloads() {

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <vector>
+
+#include "base/suggest.h"
+
 namespace derate {
 namespace {
 
@@ -32,6 +37,11 @@ Result<PolicyPick> pick_policy(std::string_view name) {
   }
   auto info = find_policy(name);
   if (info.ok()) return PolicyPick{*info, {}};
+  std::vector<std::string> known;
+  for (const PolicyInfo& each : policies()) known.emplace_back(each.name);
+  for (const Mode& mode : kModes) known.emplace_back(mode.name);
+  if (const auto near = nearest_word(name, known))
+    return Error{Errc::not_found, fmt::format("no policy '{}'; did you mean '{}'?", name, *near)};
   Error error = std::move(info).error();
   error.message += "; modes:";
   for (const Mode& mode : kModes)

@@ -54,7 +54,8 @@ TEST(Registry, DefaultsParseAndParametersAreNamedOnce) {
 }
 
 TEST(Registry, AnUnknownNameIsAnsweredWithTheKnownOnes) {
-  const auto policy = find_policy("assured");
+  EXPECT_EQ(find_policy("assured").error().message, "no policy 'assured'; did you mean 'assure'?");
+  const auto policy = find_policy("turbo");
   ASSERT_FALSE(policy.ok());
   EXPECT_EQ(policy.error().code, Errc::not_found);
   for (const PolicyInfo& info : policies()) {

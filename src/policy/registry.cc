@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/suggest.h"
 #include "policy/assure.h"
 #include "policy/efficient_fix.h"
 #include "policy/energy_ucb.h"
@@ -35,7 +36,8 @@ Result<const PolicyInfo*> find_policy(std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += info.name;
   }
-  return Error{Errc::not_found, fmt::format("no policy '{}'; there are: {}", name, known)};
+  return Error{Errc::not_found,
+               fmt::format("no policy '{}'{}", name, choices(name, "; there are: ", known))};
 }
 
 Result<ParamValues> policy_params(const PolicyInfo& info,

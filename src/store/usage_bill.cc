@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/suggest.h"
+
 namespace derate {
 namespace {
 
@@ -44,7 +46,8 @@ Result<BillBy> parse_bill_by(std::string_view name) {
     if (name == to_string(by)) return by;
   return Error{
       Errc::invalid_argument,
-      fmt::format("by '{}': there are user, job, pod, container, instance and process", name)};
+      fmt::format("by '{}'{}", name,
+                  choices(name, ": there are ", "user, job, pod, container, instance, process"))};
 }
 
 Bill make_bill(const Usage& usage, BillBy by) {

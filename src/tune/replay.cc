@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/check.h"
+#include "base/suggest.h"
 #include "tune/zeus_sizes.h"
 
 namespace derate {
@@ -365,7 +366,8 @@ Result<const ReplayPolicy*> find_replay_policy(std::string_view name) {
     if (policy.name == name) return &policy;
     names += (names.empty() ? "" : ", ") + policy.name;
   }
-  return Error{Errc::not_found, fmt::format("policy '{}': there are {}", name, names)};
+  return Error{Errc::not_found,
+               fmt::format("policy '{}'{}", name, choices(name, ": there are ", names))};
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/suggest.h"
 #include "tune/tune_sizes.h"
 #include "tune/zeus_sizes.h"
 
@@ -25,7 +26,8 @@ std::span<const SizePolicyInfo> size_policies() { return kPolicies; }
 Result<const SizePolicyInfo*> find_size_policy(std::string_view name) {
   for (const SizePolicyInfo& policy : kPolicies)
     if (name == policy.name) return &policy;
-  return Error{Errc::not_found, fmt::format("policy '{}': there are tune, zeus", name)};
+  return Error{Errc::not_found,
+               fmt::format("policy '{}'{}", name, choices(name, ": there are ", "tune, zeus"))};
 }
 
 std::optional<double> cheapest_run(std::span<const Trial> trials) {

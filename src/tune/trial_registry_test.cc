@@ -201,7 +201,7 @@ TEST_F(TrialRegistryTest, AJobIsRegisteredAgain) {
   EXPECT_EQ(*create(other, TrialRegistry::Replace::yes), Created::replaced);
   EXPECT_TRUE(registry.jobs().at("bert").trials.empty());
   EXPECT_EQ(begun(), 3);  // an id is never another's
-  EXPECT_EQ(registry.job("brt").error().message, "there is no job 'brt'; there are bert");
+  EXPECT_EQ(registry.job("brt").error().message, "there is no job 'brt'; did you mean 'bert'?");
 }
 
 TEST_F(TrialRegistryTest, AUserLeavesRoomForOthers) {

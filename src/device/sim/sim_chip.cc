@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/suggest.h"
 #include "base/text.h"
 #include "core/chip_facts.h"
 
@@ -305,7 +306,8 @@ Result<const SimChip*> find_sim_chip(std::string_view name) {
   }
   if (fitting.size() == 1) return fitting.front();
   if (heads.size() == 1) return heads.front();
-  return Error{Errc::not_found, fmt::format("no simulated chip '{}'; there are: {}", name, known)};
+  return Error{Errc::not_found, fmt::format("no simulated chip '{}'{}", name,
+                                            choices(name, "; there are: ", known))};
 }
 
 SimChip with_reference_sensors(SimChip chip) {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/check.h"
+#include "base/suggest.h"
 #include "base/text.h"
 
 namespace derate {
@@ -354,8 +355,8 @@ Result<Workload> find_workload(const SimChip& chip, std::string_view name) {
     known += known.empty() ? "" : ", ";
     known += workload.name;
   }
-  return Error{Errc::not_found,
-               fmt::format("{} has no workload '{}'; there are: {}", chip.name, name, known)};
+  return Error{Errc::not_found, fmt::format("{} has no workload '{}'{}", chip.name, name,
+                                            choices(name, "; there are: ", known))};
 }
 
 // A workload runs on its own chip only: another one's clocks would be extrapolated far.
