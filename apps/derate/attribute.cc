@@ -14,18 +14,23 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "command_options.h"
-#include "for_time.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
 #include "service/attribution_service.h"
 #include "service/daemon_call.h"
 #include "service/signals.h"
+#include "simulated.h"
 #include "terminal/output.h"
 #include "terminal/screen.h"
 
 namespace derate::cli {
 namespace {
+
+Json marked(Json picture) {
+  if (picture.contains("gpus")) mark_simulated(picture["gpus"]);
+  return picture;
+}
 
 // Pictures as they come: empty when there is none yet.
 class Feed {
@@ -211,7 +216,7 @@ Result<std::unique_ptr<Feed>> open_feed(const AttributeOptions& options, Clock& 
 
 void show(const AttributeOptions& options, const Json& picture) {
   if (options.json)
-    print_json(picture);
+    print_json("attribute", marked(picture));
   else
     print("{}", attribution_text(picture, terminal_width()));
 }
@@ -220,14 +225,14 @@ void show(const AttributeOptions& options, const Json& picture) {
 Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, Clock& clock,
                                   Duration time) {
   const bool live = !options.json && (options.watch || ::isatty(STDOUT_FILENO) == 1);
-  const bool once = !live && !options.watch && options.time.empty();
+  const bool once = !live && !options.watch && !options.time_s;
   const Instant end = time == Duration::max() ? Instant::max() : clock.now() + time;
   std::optional<Json> newest;
   std::optional<Screen> screen;
   while (stop_signal() == 0 && clock.now() < end) {
     if (auto picture = TRY(feed.look())) {
       newest = std::move(picture);
-      if (options.json && options.watch) print_json_line(*newest);
+      if (options.json && options.watch) print_json_line("attribute", marked(*newest));
       if (live && !screen) screen.emplace();
       if (live) screen->show(attribution_text(*newest, terminal_width()));
       if (once) break;
@@ -262,7 +267,8 @@ Result<int> replay(const AttributeOptions& options) {
       continue;
     }
     const bool ticked = TRY(ticks->take(line).with(where));
-    if (ticked && options.json && options.watch) print_json_line(picture_of(ticks->boards()));
+    if (ticked && options.json && options.watch)
+      print_json_line("attribute", marked(picture_of(ticks->boards())));
   }
   if (!ticks || ticks->boards().empty())
     return Error{Errc::bad_data, options.replay + ": is empty"};
@@ -274,7 +280,7 @@ Result<int> replay(const AttributeOptions& options) {
 
 Result<int> run_verb(const AttributeOptions& options) {
   if (!options.replay.empty()) return replay(options);
-  const Duration time = TRY(parse_for(options.time));
+  const Duration time = options.time_s ? from_seconds(*options.time_s) : Duration::max();
   SystemClock clock;
   const auto feed = TRY(open_feed(options, clock));
   watch_signals();
@@ -291,14 +297,15 @@ Result<int> run_verb(const AttributeMethodsOptions& options) {
       list.push_back({{"name", method.name},
                       {"summary", method.summary},
                       {"needs_training", method.needs_training}});
-    print_json({{"methods", std::move(list)}});
+    print_json("attribute methods", {{"methods", std::move(list)}});
     return 0;
   }
   Table table({"method", "<summary"});
   for (const SplitMethodInfo& method : split_methods())
     table.add({method.name, fmt::format("{}{}", method.summary,
                                         method.needs_training ? " (in the lab only)" : "")});
-  print("{}The first is the default. docs/attribute.md says how each was judged.\n", table.text());
+  print("{}The first is the default. docs/attribute-results.md says how each was judged.\n",
+        table.text());
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
+#include "simulated.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -183,7 +184,10 @@ std::string attribution_text(const Json& document, std::size_t width) {
   bool prior = false;
   for (const Json& gpu : document["gpus"]) {
     out += (out.empty() ? "" : "\n") +
-           toned(fmt::format("GPU {:.0f} {}", number(gpu, "index").value_or(0), text(gpu, "name")),
+           toned(fmt::format("GPU {} {}",
+                             gpu_cell(static_cast<int>(number(gpu, "index").value_or(0)),
+                                      text(gpu, "uuid")),
+                             text(gpu, "name")),
                  Tone::strong) +
            fmt::format(": {} over {} by {}; idle power {}\n", text(document, "source"),
                        duration_text(from_seconds(number(gpu, "seconds").value_or(0))),

@@ -66,7 +66,7 @@ Result<int> run_verb(const BillOptions& options) {
   SystemClock clock;
   const BillAccount account = TRY(account_of(options, clock.wall_now()));
   if (options.json)
-    print_json(bill_json(account));
+    print_json("bill", bill_json(account));
   else
     print("{}", options.csv ? bill_csv(account) : bill_text(account));
   return 0;

@@ -13,7 +13,10 @@
 
 #include "api/operations.h"
 #include "base/exit_code.h"
+#include "base/suggest.h"
 #include "base/text.h"
+#include "command_words.h"
+#include "completion.h"
 #include "govern/beat_message.h"
 #include "lab/tenant_world.h"
 #include "manual.h"
@@ -26,11 +29,18 @@
 namespace derate::cli {
 namespace {
 
+constexpr const char* kSummary =
+    "Runs GPUs at the least energy that still delivers the performance that was promised.";
+
+constexpr const char* kStartHere =
+    "New here? Begin with:\n"
+    "  derate doctor                       what this machine allows\n"
+    "  derate demo                         policies compared, on simulated GPUs\n"
+    "  derate run -- python3 train.py      your own command, governed\n";
+
 // The command line and the options it fills. `chosen` is set by the verb that was named.
 struct CommandLine {
-  CLI::App app{
-      "Runs GPUs at the least energy that still delivers the performance that was promised.",
-      "derate"};
+  CLI::App app{std::string(kSummary) + "\n\n" + kStartHere, "derate"};
   std::optional<Verb> chosen;
   // Options live as long as the app that writes into them.
   std::vector<std::shared_ptr<void>> options;
@@ -47,12 +57,16 @@ struct CommandLine {
   }
 };
 
+}  // namespace
+
 std::string exit_code_text() {
   std::string out = "Exit codes:\n";
   for (const ExitCodeInfo& info : exit_codes())
     out += fmt::format("  {:>3}  {:<18} {}\n", info.code, info.name, info.meaning);
   return out;
 }
+
+namespace {
 
 std::string examples(std::initializer_list<const char*> lines) {
   std::string out = "Examples:\n";
@@ -72,14 +86,58 @@ CLI::Validator in_range(double lowest, double highest) {
       what);
 }
 
+constexpr const char* kTimeForms = "10, 10s, 500ms, 2m or 1h";
+
+// Of a time that an option takes.
+struct TimeRange {
+  double lowest_s, highest_s;
+  const char* otherwise = nullptr;  // what holds without the option, where that has to be said
+};
+
+// An option whose value is a time, kept in seconds: the one form of times on the command line.
+template <class Seconds>
+CLI::Option* add_time(CLI::App& verb, const std::string& names, Seconds& seconds,
+                      const std::string& what, const TimeRange& range) {
+  const auto to_seconds = [range](std::string& text) {
+    const auto value = parse_seconds(text);
+    if (!value || !(*value >= range.lowest_s && *value <= range.highest_s))
+      return fmt::format("'{}': allowed is a time such as {}, from {} s to {} s", text, kTimeForms,
+                         range.lowest_s, range.highest_s);
+    text = fmt::format("{}", *value);
+    return std::string();
+  };
+  const std::string otherwise =
+      range.otherwise == nullptr ? "" : fmt::format("; default: {}", range.otherwise);
+  return verb.add_option(names, seconds, fmt::format("{}: {}{}", what, kTimeForms, otherwise))
+      ->type_name("TIME")
+      ->transform(CLI::Validator(to_seconds, ""));
+}
+
 // An empty value is an unset variable of the caller's, not a wish for the default.
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "");
 }
 
+CLI::Validator one_of(std::initializer_list<const char*> words) {
+  const std::string known = fmt::format("{}", fmt::join(words, ", "));
+  return CLI::Validator(
+      [=](std::string& text) {
+        for (const std::string_view word : split(known, ','))
+          if (trim(word) == text) return std::string();
+        return fmt::format("'{}'{}", text, choices(text, ": allowed are ", known));
+      },
+      "");
+}
+
 void add_json(CLI::App& verb, Common& common) {
-  verb.add_flag("--json", common.json, "Print JSON");
+  verb.add_flag("--json", common.json, "Print JSON (docs/json.md)");
+}
+
+// Of a verb that starts a command, which has standard output for itself.
+void add_json_account(CLI::App& verb, Common& common) {
+  verb.add_flag("--json", common.json,
+                "The account as JSON: to -o FILE, else, beside a command, to standard error");
 }
 
 void add_config(CLI::App& verb, std::string& file) {
@@ -95,7 +153,8 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
   known += "; or mode:";
   for (const Mode& mode : modes()) known += fmt::format(" {}", mode.name);
   verb.add_option("-p,--policy", options.policy,
-                  fmt::format("Policy: {}; default: the configuration's", known));
+                  fmt::format("Policy: {}; default: the configuration's", known))
+      ->type_name("POLICY");
   verb.add_option("--set", options.assignments, "Policy parameter NAME=VALUE; may be repeated")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
@@ -109,7 +168,8 @@ void add_policy(CLI::App& verb, PolicyOptions& options) {
 
 void add_gpu_choice(CLI::App& verb, std::string& gpus) {
   verb.add_option("-i,--gpu", gpus,
-                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all");
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all")
+      ->type_name("GPUS");
 }
 
 void add_sim(CLI::App& verb, SimCliOptions& options) {
@@ -124,7 +184,7 @@ void add_sim(CLI::App& verb, SimCliOptions& options) {
                   "Take the workload from performance.csv and power.csv in this folder")
       ->type_name("DIR")
       ->needs(sim);
-  verb.add_option("--gpus", options.gpus, "How many simulated GPUs")
+  verb.add_option("--sim-gpus,--gpus", options.gpus, "How many simulated GPUs")
       ->check(CLI::Range(1, 64))
       ->needs(sim);
   verb.add_option("--seed", options.seed, "Seed of the simulation")
@@ -136,27 +196,22 @@ void add_demo(CommandLine& line) {
   CLI::App* verb =
       line.app.add_subcommand("demo", "Compare policies on simulated GPUs, one table a chip");
   auto& options = line.add_options<DemoOptions>(*verb);
-  verb->add_option_function<std::string>(
-          "--data",
-          [&options](const std::string& dir) {
-            options.data = dir;
-            options.data_given = true;
-          },
-          "Folder with measured tables (v100/performance.csv, ...): adds the comparison on them; "
-          "default: "
-          "../shared/data if it is there")
+  verb->add_option("--data", options.data,
+                   "Folder with measured tables (v100/performance.csv, ...): adds the comparison "
+                   "on them")
+      ->envname("DERATE_DATA")
       ->type_name("DIR");
   verb->add_option("--delta", options.delta, "Performance that may be lost, in (0, 0.5]")
       ->check(in_range(0.001, 0.5));
   verb->add_option("--seeds", options.seeds,
                    "Runs of each job with different noise; default: 1 and, on tables, 10")
       ->check(CLI::Range(1, 1000));
-  verb->add_option("--job-seconds", options.job_seconds, "Length of a job at the top clock")
-      ->check(in_range(1.0, 86400.0));
+  add_time(*verb, "--job-seconds", options.job_seconds, "Length of a job at the top clock",
+           {1, 86400, "2m"});
   verb->add_flag("--apps", options.apps, "Show every application too");
   add_json(*verb, options);
-  verb->footer(examples({"derate demo", "derate demo --apps --delta 0.05",
-                         "derate demo --data ../shared/data --json"}));
+  verb->footer(examples(
+      {"derate demo", "derate demo --apps --delta 0.05", "derate demo --data tables --json"}));
 }
 
 // Of every verb that runs a command on governed GPUs.
@@ -168,7 +223,7 @@ void add_command(CLI::App& verb, RunOptions& options) {
   verb.add_option("-o,--report", options.report, "Write the account there, not to standard error")
       ->type_name("FILE");
   add_sim(verb, options.sim);
-  add_json(verb, options);
+  add_json_account(verb, options);
   verb.add_option("command", options.command, "The command and its arguments, after --")
       ->required();
   verb.positionals_at_end();
@@ -198,11 +253,10 @@ void add_energy(CommandLine& line) {
       "energy", "Measure the energy of GPUs while a command runs; writes to none");
   auto& options = line.add_options<EnergyOptions>(*verb);
   add_gpu_choice(*verb, options.gpus);
-  verb->add_option("--interval", options.interval_s, "Seconds between readings of the power")
-      ->check(in_range(0.01, 60.0));
-  CLI::Option* time = verb->add_option("--for", options.time,
-                                       "How long, as 10, 10s, 2m or 1h; default: until Ctrl-C")
-                          ->type_name("TIME");
+  add_time(*verb, "--interval", options.interval_s, "Time between readings of the power",
+           {0.01, 60, "100ms"});
+  CLI::Option* time =
+      add_time(*verb, "--for", options.time_s, "How long", {0.001, 1e9, "until Ctrl-C"});
   verb->add_flag("--as-root", options.as_root,
                  "Under sudo, run the command as root, not as the calling user");
   verb->add_option("--log", options.log, "Write a line of CSV for each window, and one for all")
@@ -210,7 +264,7 @@ void add_energy(CommandLine& line) {
   verb->add_option("-o,--report", options.report, "Write the account there, not to the terminal")
       ->type_name("FILE");
   add_sim(*verb, options.sim);
-  add_json(*verb, options);
+  add_json_account(*verb, options);
   verb->add_option("command", options.command, "The command and its arguments, after --")
       ->excludes(time);
   verb->positionals_at_end();
@@ -229,16 +283,15 @@ void add_attribute(CommandLine& line) {
       "attribute", "Show whose watts these are: instances, processes, pods, jobs, users");
   auto& options = line.add_options<AttributeOptions>(*verb);
   add_gpu_choice(*verb, options.gpus);
-  verb->add_option("--interval", options.interval_s, "Seconds between pictures")
-      ->check(in_range(0.2, 60.0));
-  verb->add_option("--for", options.time, "How long, as 10, 10s, 2m or 1h; default: until q")
-      ->type_name("TIME");
+  add_time(*verb, "--interval", options.interval_s, "Time between pictures", {0.2, 60, "1s"});
+  add_time(*verb, "--for", options.time_s, "How long", {0.001, 1e9, "until q"});
   verb->add_flag("--watch", options.watch,
                  "Go on also where there is no terminal; with --json a line each");
   verb->add_option("--method", options.method,
-                   "How it is split (derate attribute methods); default: the configuration's");
-  verb->add_option("--idle-rule", options.idle_rule,
-                   "Who bears what an idle GPU draws: unallocated, by_slice or equal");
+                   "How it is split (derate attribute methods); default: the configuration's")
+      ->type_name("METHOD");
+  verb->add_option("--idle-rule", options.idle_rule, "Who bears what an idle GPU draws")
+      ->type_name("unallocated|by_slice|equal");
   CLI::Option* ticks =
       verb->add_option("--ticks", options.ticks, "Write each reading there as a line of JSON")
           ->type_name("FILE");
@@ -267,8 +320,8 @@ void add_bill(CommandLine& line) {
                    "2026-11-01, 2026-11-01T12:00, -7d, now; default: the beginning of the month")
       ->type_name("WHEN");
   verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
-  verb->add_option("--by", options.by,
-                   "user, job, pod, container, instance or process; default: user");
+  verb->add_option("--by", options.by, "What a line of the bill is; default: user")
+      ->type_name("user|job|pod|container|instance|process");
   verb->add_option("-i,--gpu", options.gpus, "GPUs by UUID, comma-separated; default: all");
   verb->add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
       ->check(in_range(0, 1000));
@@ -309,7 +362,8 @@ void add_beat(CommandLine& line) {
       ->type_name("FRACTION")
       ->check(in_range(0, 0.5));
   verb->add_option("-i,--gpu", options.gpu,
-                   "The GPUs that it works on; default: those of the calling process");
+                   "The GPUs that it works on; default: those of the calling process")
+      ->type_name("GPUS");
   CLI::Option* announce =
       verb->add_flag("--announce", options.announce,
                      "Only say DERATE_DELTA and SLURM_JOB_ID of this environment, which the daemon "
@@ -354,11 +408,11 @@ void add_policy_verbs(CommandLine& line) {
   add_json(*list, line.add_options<PolicyListOptions>(*list));
   CLI::App* show = group->add_subcommand("show", "Describe a policy and its parameters");
   auto& options = line.add_options<PolicyShowOptions>(*show);
-  show->add_option("name", options.name, "The policy")->required();
+  show->add_option("name", options.name, "The policy")->required()->type_name("POLICY");
   add_json(*show, options);
   CLI::App* set = group->add_subcommand("set", operation<PolicySet>().what);
   auto& set_options = line.add_options<PolicySetOptions>(*set);
-  set->add_option("name", set_options.policy.policy, "The policy")->required();
+  set->add_option("name", set_options.policy.policy, "The policy")->required()->type_name("POLICY");
   add_gpu_choice(*set, set_options.gpus);
   set->add_option("--set", set_options.policy.assignments,
                   "Policy parameter NAME=VALUE; may be repeated")
@@ -440,8 +494,8 @@ void add_safety_verbs(CommandLine& line) {
   CLI::App* top = line.app.add_subcommand("top", "Show the GPUs live; q or Ctrl-C ends it");
   auto& top_options = line.add_options<TopOptions>(*top);
   add_gpu_choice(*top, top_options.gpus);
-  top->add_option("--interval", top_options.interval_s, "Seconds between two pictures")
-      ->check(in_range(0.1, 60.0));
+  add_time(*top, "--interval", top_options.interval_s, "Time between two pictures",
+           {0.1, 60, "1s"});
   top->add_option("--rounds", top_options.rounds, "Pictures until it ends; default: no end")
       ->check(CLI::Range(1, 1 << 30));
   add_json(*top, top_options);
@@ -452,11 +506,8 @@ void add_safety_verbs(CommandLine& line) {
   auto& restore_options = line.add_options<RestoreOptions>(*restore);
   restore->add_option("-i,--gpu", restore_options.gpus,
                       "One GPU by its UUID or the beginning of it; default: all with a journal");
-  restore
-      ->add_option("--wait", restore_options.wait_s,
-                   "Seconds to wait for a governor that is just ending; default: none")
-      ->type_name("SECONDS")
-      ->check(in_range(0, 600.0));
+  add_time(*restore, "--wait", restore_options.wait_s,
+           "How long to wait for a governor that is just ending", {0, 600, "not at all"});
   add_json(*restore, restore_options);
   restore->footer(
       examples({"derate restore", "derate restore --wait 10", "derate restore --json"}) +
@@ -465,8 +516,10 @@ void add_safety_verbs(CommandLine& line) {
 
   CLI::App* release = line.app.add_subcommand("release", operation<Release>().what);
   auto& release_options = line.add_options<ReleaseOptions>(*release);
-  release->add_option("-i,--gpu", release_options.gpus,
-                      "GPUs by index, UUID or PCI bus id, comma-separated");
+  release
+      ->add_option("-i,--gpu", release_options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated")
+      ->type_name("GPUS");
   release->add_flag("--all", release_options.all, "All GPUs");
   add_json(*release, release_options);
   release->footer(examples({"derate release -i 0", "derate release --all"}));
@@ -485,17 +538,16 @@ void add_record(CommandLine& line) {
   verb->add_option("-o,--output", options.output, "The trace to write")
       ->required()
       ->type_name("FILE");
-  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
-  verb->add_option("--seconds", options.seconds,
-                   "How long; default: until Ctrl-C (a simulated GPU needs it)")
-      ->check(in_range(0.1, 1e7));
-  verb->add_option("--interval", options.interval_s, "Seconds between samples")
-      ->check(in_range(0.01, 60.0));
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0")
+      ->type_name("GPUS");
+  add_time(*verb, "--for,--seconds", options.seconds, "How long",
+           {0.1, 1e7, "until Ctrl-C (a simulated GPU needs it)"});
+  add_time(*verb, "--interval", options.interval_s, "Time between samples", {0.01, 60, "100ms"});
   verb->add_flag("-f,--force", options.force, "Overwrite the file");
   add_sim(*verb, options.sim);
   add_json(*verb, options);
-  verb->footer(examples({"derate record -o gpu0.trace --seconds 60",
-                         "derate record -o sim.trace --sim H200 --seconds 60"}));
+  verb->footer(examples(
+      {"derate record -o gpu0.trace --for 1m", "derate record -o sim.trace --sim H200 --for 1m"}));
 }
 
 void add_replay(CommandLine& line) {
@@ -504,10 +556,12 @@ void add_replay(CommandLine& line) {
   auto& options = line.add_options<ReplayOptions>(*verb);
   verb->add_option("trace", options.trace,
                    "A trace of `derate record`, or CSV (docs/trace-format.md)")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   add_policy(*verb, options.policy);
   verb->add_option("--chip", options.chip,
-                   "The chip of a CSV trace; default: told from its memory clock");
+                   "The chip of a CSV trace; default: told from its memory clock")
+      ->type_name("CHIP");
   verb->add_option("--records", options.records, "Write every tick as a line of JSON")
       ->type_name("FILE");
   add_json(*verb, options);
@@ -528,6 +582,7 @@ void add_sim_serve(CommandLine& line, CLI::App& sim) {
   auto& options = line.add_options<SimServeOptions>(*verb);
   verb->add_option("--chip", options.chips,
                    "Chips (derate sim list), comma-separated or repeated; default: V100-SXM2")
+      ->type_name("CHIP")
       ->delimiter(',')
       ->allow_extra_args(false);
   verb->add_option("--gpus", options.gpus,
@@ -550,13 +605,12 @@ void add_sim_job(CommandLine& line, CLI::App& sim) {
       sim.add_subcommand("job", "Occupy a served GPU with work, then say what it came to");
   auto& options = line.add_options<SimJobOptions>(*verb);
   verb->add_option("workload", options.workload,
-                   "What to run (derate sim list); default: the chip's first");
-  verb->add_option("--work", options.work,
-                   "How much: seconds at the highest clock, as 60, 60s, 2m or 1h; default: until "
-                   "Ctrl-C")
-      ->type_name("TIME")
-      ->check(not_empty());
-  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0");
+                   "What to run (derate sim list); default: the chip's first")
+      ->type_name("WORKLOAD");
+  add_time(*verb, "--work", options.work_s, "How much, as time at the highest clock",
+           {0, 1e9, "until Ctrl-C"});
+  verb->add_option("-i,--gpu", options.gpu, "The GPU, by index, UUID or PCI bus id; default: 0")
+      ->type_name("GPUS");
   verb->add_option("--instance", options.instance, "With MIG: the instance, by its id")
       ->type_name("ID")
       ->check(in_range(1, 1000));
@@ -602,13 +656,15 @@ void add_sim_fault(CommandLine& line, CLI::App& sim) {
   verb->add_flag("--lost", options.lost, "The GPU is lost; it comes back without its settings");
   verb->add_flag("--writes-ignored", options.writes_ignored, "Writes succeed and do nothing");
   verb->add_option("--counters", options.counters, "What the energy counter does")
-      ->check(CLI::IsMember({"frozen", "backwards", "wrapped", "jump"}));
+      ->check(one_of({"frozen", "backwards", "wrapped", "jump"}))
+      ->type_name("frozen|backwards|wrapped|jump");
   verb->add_flag("--absurd", options.absurd, "Sensors show numbers that cannot be");
   verb->add_flag("--mig", options.mig, "MIG is switched on: no utilisation, settings gone");
   CLI::Option* kill =
       verb->add_option("--kill-writer", options.kill_writer,
                        "Kill the process that writes, before or after it took effect")
-          ->check(CLI::IsMember({"before", "after"}));
+          ->check(one_of({"before", "after"}))
+          ->type_name("before|after");
   verb->add_option("--at", options.at, "... at this write from now on")
       ->check(CLI::Range(1, 1 << 30))
       ->needs(kill);
@@ -624,7 +680,7 @@ void add_sim_verbs(CommandLine& line) {
   sim->require_subcommand(1);
   CLI::App* list = sim->add_subcommand("list", "List chips and workloads, with their sources");
   auto& options = line.add_options<SimListOptions>(*list);
-  list->add_option("chip", options.chip, "One chip; default: all");
+  list->add_option("chip", options.chip, "One chip; default: all")->type_name("CHIP");
   add_json(*list, options);
   list->footer(examples({"derate sim list", "derate sim list H200 --json"}));
   add_sim_serve(line, *sim);
@@ -636,8 +692,7 @@ void add_sim_verbs(CommandLine& line) {
 }
 
 void add_data(CLI::App& verb, std::string& data) {
-  verb.add_option("--data", data,
-                  "Folder of the measured tables; default: as when it was run, ../shared/data")
+  verb.add_option("--data", data, "Folder of the measured tables; default: as when it was run")
       ->envname("DERATE_DATA")
       ->type_name("DIR");
 }
@@ -647,7 +702,9 @@ constexpr const char* kCellsHelp = "Of a stress grid show every cell, not the gr
 void add_lab_run(CommandLine& line, CLI::App& lab) {
   CLI::App* run = lab.add_subcommand("run", "Run an experiment, or what of it is left to run");
   auto& options = line.add_options<LabRunOptions>(*run);
-  run->add_option("experiment", options.experiment, "The experiment, a TOML file")->required();
+  run->add_option("experiment", options.experiment, "The experiment, a TOML file")
+      ->required()
+      ->type_name("FILE");
   run->add_option("-o,--output", options.results,
                   "Where the results go; default: beside the experiment, with .lab for its ending")
       ->type_name("FILE");
@@ -668,7 +725,9 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   CLI::App* exported =
       lab.add_subcommand("export", "Write an experiment's results as CSV and JSON");
   auto& out = line.add_options<LabExportOptions>(*exported);
-  exported->add_option("results", out.results, "What `derate lab run` wrote")->required();
+  exported->add_option("results", out.results, "What `derate lab run` wrote")
+      ->required()
+      ->type_name("FILE");
   exported->add_option("folder", out.folder, "Where the files go; made when it is not there")
       ->required();
   add_data(*exported, out.data);
@@ -686,7 +745,8 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
   import->add_option("--power", tables.power, "The same in watts")->required()->type_name("CSV");
   import->add_option("--utilisation", tables.utilisation, "What the counters showed, percent")
       ->type_name("CSV");
-  import->add_option("--chip", tables.chip, "The chip that they were measured on");
+  import->add_option("--chip", tables.chip, "The chip that they were measured on")
+      ->type_name("CHIP");
   import->add_option("folder", tables.folder, "Where they go")->required();
   add_json(*import, tables);
   import->footer(
@@ -695,7 +755,7 @@ void add_lab_files(CommandLine& line, CLI::App& lab) {
 
   CLI::App* log = lab.add_subcommand("log", "Sum up a log of the published GEEPAFS daemon");
   auto& log_options = line.add_options<LabLogOptions>(*log);
-  log->add_option("log", log_options.log, "dvfs_*.out")->required();
+  log->add_option("log", log_options.log, "dvfs_*.out")->required()->type_name("FILE");
   add_json(*log, log_options);
   log->footer(examples({"derate lab log dvfs_Assure_p90.out"}));
 }
@@ -735,7 +795,9 @@ void add_lab_verbs(CommandLine& line) {
   add_lab_run(line, *lab);
   CLI::App* show = lab->add_subcommand("show", "Show the figures of an experiment's results");
   auto& options = line.add_options<LabShowOptions>(*show);
-  show->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  show->add_option("results", options.results, "What `derate lab run` wrote")
+      ->required()
+      ->type_name("FILE");
   add_data(*show, options.data);
   show->add_flag("--apps", options.apps, "Show every application");
   show->add_flag("--cells", options.cells, kCellsHelp);
@@ -749,7 +811,8 @@ void add_lab_verbs(CommandLine& line) {
   CLI::App* check = lab->add_subcommand("check", "Check an experiment, and say what it would run");
   auto& check_options = line.add_options<LabCheckOptions>(*check);
   check->add_option("experiment", check_options.experiment, "The experiment, a TOML file")
-      ->required();
+      ->required()
+      ->type_name("FILE");
   add_data(*check, check_options.data);
   add_json(*check, check_options);
   check->footer(examples({"derate lab check mine.toml"}));
@@ -770,8 +833,8 @@ void add_knob(CLI::App& verb, TuneRunOptions& options, CLI::Option* job) {
                   "Without a job: what is best, energy, time, cost:ETA with ETA in [0, 1], "
                   "max-slowdown:FACTOR with FACTOR in [1, 2]; default: cost:0.5")
       ->excludes(job);
-  verb.add_option("--knob", options.knob,
-                  "Without a job: power-limit or clock; default: power-limit")
+  verb.add_option("--knob", options.knob, "Without a job: what is turned; default: power-limit")
+      ->type_name("power-limit|clock")
       ->excludes(job);
   verb.add_option("--model", options.model,
                   "Without a job: what the daemon knows under this tag is used, and kept")
@@ -806,9 +869,8 @@ void add_metric(CLI::App& verb, TuneRunOptions& options) {
                   "fails; may be repeated; beside those of CUDA and PyTorch")
       ->type_name("REGEX")
       ->allow_extra_args(false);
-  verb.add_option("--grace", options.grace_s,
-                  "Seconds between SIGTERM and SIGKILL for a command that is to stop")
-      ->check(in_range(0, 3600));
+  add_time(verb, "--grace", options.grace_s,
+           "Time between SIGTERM and SIGKILL for a command that is to stop", {0, 3600, "10s"});
   verb.add_flag("--no-retry", options.no_retry, "One try, also where it does not reach the target");
 }
 
@@ -820,7 +882,8 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
                                      "The job; default: none, only its limit or clock is tuned");
   run->add_option("-i,--gpu", options.gpus,
                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all, with a job "
-                  "the only one");
+                  "the only one")
+      ->type_name("GPUS");
   add_knob(*run, options, job);
   add_metric(*run, options);
   add_config(*run, options.policy.config);
@@ -867,7 +930,8 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
       ->allow_extra_args(false);
   verb->add_option("--targets", options.targets,
                    "The reported targets, or those that our own constants were chosen on")
-      ->check(CLI::IsMember({"reported", "tuning"}));
+      ->check(one_of({"reported", "tuning"}))
+      ->type_name("reported|tuning");
   verb->add_option("--seeds", options.seeds, "Seeds, from 1")->check(CLI::Range(1, 100000));
   verb->add_option("--eta", options.eta, "Weight of energy against time in the cost")
       ->check(in_range(0, 1));
@@ -904,7 +968,9 @@ void add_report(CommandLine& line) {
   CLI::App* report =
       line.app.add_subcommand("report", "Make a page of an experiment's results, in one file");
   auto& options = line.add_options<ReportOptions>(*report);
-  report->add_option("results", options.results, "What `derate lab run` wrote")->required();
+  report->add_option("results", options.results, "What `derate lab run` wrote")
+      ->required()
+      ->type_name("FILE");
   report
       ->add_option("-o,--output", options.output,
                    "The page; default: beside the results, with .html for its ending")
@@ -919,12 +985,17 @@ void add_report(CommandLine& line) {
   report->footer(examples({"derate report mine.lab", "derate report mine.lab --job 17 --json"}));
 }
 
-void add_others(CommandLine& line) {
+void add_doctor(CommandLine& line) {
   CLI::App* doctor = line.app.add_subcommand(
-      "doctor", "Say what this machine allows; exit 0 good, 1 limits, 2 cannot");
-  add_json(*doctor, line.add_options<DoctorOptions>(*doctor));
-  doctor->footer(examples({"derate doctor", "derate doctor --json"}));
+      "doctor", "Say what this machine allows, and what to do where it does not");
+  auto& options = line.add_options<DoctorOptions>(*doctor);
+  doctor->add_flag("-v,--verbose", options.verbose, "Print all findings of each GPU");
+  add_json(*doctor, options);
+  doctor->footer(examples({"derate doctor", "derate doctor -v", "derate doctor --json"}) +
+                 "Exit code 0: all is well; 1: it works, with limits; 2: it cannot work here.\n");
+}
 
+void add_others(CommandLine& line) {
   CLI::App* config = line.app.add_subcommand("config", "Check or print the configuration");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Check a configuration file");
@@ -934,7 +1005,8 @@ void add_others(CommandLine& line) {
   for (auto [one, common] :
        {std::pair<CLI::App*, ConfigOptions*>{check, &check_options}, {print, &print_options}}) {
     one->add_option("file", common->file,
-                    "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml");
+                    "The file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
+        ->type_name("FILE");
     add_json(*one, *common);
   }
   check->footer(examples({"derate config check derate.toml"}));
@@ -943,8 +1015,8 @@ void add_others(CommandLine& line) {
 
   CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
   completion
-      ->add_option("shell", line.add_options<CompletionOptions>(*completion).shell,
-                   "bash, zsh or fish")
+      ->add_option("shell", line.add_options<CompletionOptions>(*completion).shell, "The shell")
+      ->type_name("bash|zsh|fish")
       ->required();
   completion->footer(examples({"derate completion bash > /etc/bash_completion.d/derate"}));
   CLI::App* manual = line.app.add_subcommand("manual", "Print a manual page (roff)");
@@ -953,6 +1025,9 @@ void add_others(CommandLine& line) {
   manual->add_flag("--list", manual_options.list, "List the verbs that have a page of their own")
       ->excludes("verb");
   manual->footer(examples({"derate manual | man -l -", "derate manual run | man -l -"}));
+  CLI::App* codes = line.app.add_subcommand("exit-codes", "List what the exit codes mean");
+  add_json(*codes, line.add_options<ExitCodesOptions>(*codes));
+  codes->footer(examples({"derate exit-codes"}) + "\n" + exit_code_text());
 }
 
 // Of all verbs and options, but for the arguments of the command that `run` starts.
@@ -963,13 +1038,29 @@ void refuse_empty_values(CLI::App& app) {
   for (CLI::App* verb : app.get_subcommands({})) refuse_empty_values(*verb);
 }
 
+// The verbs as `derate --help` groups them, in its order.
+struct VerbGroup {
+  const char* name;
+  std::initializer_list<const char*> verbs;
+};
+const VerbGroup kVerbGroups[] = {
+    {"Start here", {"doctor", "demo"}},
+    {"Run and tune", {"run", "energy", "tune", "beat"}},
+    {"Watch", {"status", "top", "attribute", "bill"}},
+    {"The daemon", {"policy", "release", "pause", "resume", "restore", "config"}},
+    {"Lab and simulation", {"lab", "report", "sim", "record", "replay"}},
+    {"Tools", {"completion", "manual", "exit-codes"}},
+};
+
 std::unique_ptr<CommandLine> make_command_line() {
   auto line = std::make_unique<CommandLine>();
   line->app.set_version_flag("--version", std::string("derate ") + kVersion);
   line->app.require_subcommand(1);
-  line->app.footer("derate VERB --help has each verb's options and examples.\n\n" +
-                   exit_code_text());
+  line->app.footer(
+      "`derate VERB --help`, or `derate help VERB`, has each verb's options and examples;\n"
+      "`derate exit-codes` lists what the exit codes mean.");
   line->app.get_formatter()->column_width(34);
+  add_doctor(*line);
   add_demo(*line);
   add_run(*line);
   add_status(*line);
@@ -987,85 +1078,9 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_report(*line);
   add_others(*line);
   refuse_empty_values(line->app);
+  for (const VerbGroup& group : kVerbGroups)
+    for (const char* verb : group.verbs) line->app.get_subcommand(verb)->group(group.name);
   return line;
-}
-
-// --- completion and manual, from the same declaration --------------------------------------------
-
-std::vector<std::string> option_names(const CLI::App& verb) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : verb.get_options({})) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  }
-  return names;
-}
-
-// Every verb with the words that lead to it: "policy show".
-void for_each_verb(const CLI::App& app, const std::string& path,
-                   const std::function<void(const std::string&, const CLI::App&)>& visit) {
-  for (const CLI::App* verb : app.get_subcommands({})) {
-    const std::string name = path.empty() ? verb->get_name() : path + " " + verb->get_name();
-    visit(name, *verb);
-    for_each_verb(*verb, name, visit);
-  }
-}
-
-std::string words_after(const CLI::App& verb) {
-  std::string out;
-  for (const CLI::App* child : verb.get_subcommands({})) out += child->get_name() + " ";
-  for (const std::string& name : option_names(verb)) out += name + " ";
-  return out;
-}
-
-std::string bash_completion(const CLI::App& app) {
-  std::string cases;
-  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
-    cases += fmt::format("    '{}') words='{}';;\n", path, words_after(verb));
-  });
-  return fmt::format(R"(_derate() {{
-  local cur="${{COMP_WORDS[COMP_CWORD]}}" path="${{COMP_WORDS[1]}}" words
-  case "$path" in policy|tune|sim|lab|config)
-    if [ "$COMP_CWORD" -gt 2 ]; then path="$path ${{COMP_WORDS[2]}}"; fi;;
-  esac
-  if [ "$COMP_CWORD" -eq 1 ]; then path=''; fi
-  case "$path" in
-    '') words='{}';;
-{}  esac
-  COMPREPLY=($(compgen -W "$words" -- "$cur"))
-}}
-complete -o default -F _derate derate
-)",
-                     words_after(app), cases);
-}
-
-std::string fish_completion(const CLI::App& app) {
-  std::string out = "complete -c derate -f\n";
-  for (const CLI::App* verb : app.get_subcommands({}))
-    out += fmt::format("complete -c derate -n __fish_use_subcommand -a {} -d '{}'\n",
-                       verb->get_name(), verb->get_description());
-  for_each_verb(app, "", [&](const std::string& path, const CLI::App& verb) {
-    const std::string first = path.substr(0, path.find(' '));
-    for (const CLI::App* child : verb.get_subcommands({}))
-      out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -a {}\n", first,
-                         child->get_name());
-    for (const CLI::Option* option : verb.get_options({}))
-      for (const std::string& name : option->get_lnames())
-        out += fmt::format("complete -c derate -n '__fish_seen_subcommand_from {}' -l {}\n", first,
-                           name);
-  });
-  return out;
-}
-
-// CLI11 would only say that a verb is required.
-std::optional<std::string> unknown_verb(const CLI::App& app, int argc, const char* const* argv) {
-  if (argc < 2 || argv[1][0] == '-') return std::nullopt;
-  std::string known;
-  for (const CLI::App* verb : app.get_subcommands({})) {
-    if (verb->get_name() == argv[1]) return std::nullopt;
-    known += (known.empty() ? "" : ", ") + verb->get_name();
-  }
-  return fmt::format("no verb '{}'; there are: {}", argv[1], known);
 }
 
 // What would have been a command's exit code is one as of env(1).
@@ -1077,22 +1092,36 @@ bool starts_command(int argc, const char* const* argv) {
   return verb == "run" || (verb == "tune" && second == "run") || (verb == "energy" && after_dashes);
 }
 
+// `derate help policy set` is `derate policy set --help`.
+std::variant<Verb, Exit> help_of(int argc, const char* const* argv) {
+  std::vector<const char*> words = {argv[0]};
+  words.insert(words.end(), argv + 2, argv + argc);
+  words.push_back("--help");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
 }  // namespace
 
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
   const auto line = make_command_line();
-  if (const auto wrong = unknown_verb(line->app, argc, argv)) {
-    warn("derate: {}\nRun with --help for more information.\n", *wrong);
+  if (argc < 2) {
+    write_text(stdout, line->app.help());
     return Exit{exit_code::kUsage};
   }
+  if (std::string_view(argv[1]) == "help") return help_of(argc, argv);
   try {
     line->app.parse(argc, const_cast<char**>(argv));
+  } catch (const CLI::Success& help) {
+    std::ostringstream text, ignored;
+    line->app.exit(help, text, ignored);
+    write_text(stdout, text.str());
+    return Exit{exit_code::kOk};
   } catch (const CLI::ParseError& error) {
-    std::ostringstream help, complaint;
-    const int code = line->app.exit(error, help, complaint);
-    write_text(stdout, help.str());
-    write_text(stderr, complaint.str());
-    if (code == 0) return Exit{exit_code::kOk};
+    NamedVerb named;
+    const auto wrong = wrong_word(line->app, {argv, static_cast<std::size_t>(argc)}, named);
+    warn("derate: {}\nUsage: {}\n`derate {}--help` has the options and examples.\n",
+         wrong.value_or(error.what()), usage_line(*named.verb, named.path),
+         named.path.empty() ? "" : named.path + " ");
     return Exit{starts_command(argc, argv) ? exit_code::kRunFailed : exit_code::kUsage};
   }
   return *line->chosen;
@@ -1101,18 +1130,29 @@ std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv) {
 Result<std::string> completion_script(const std::string& shell) {
   const auto line = make_command_line();
   if (shell == "bash") return bash_completion(line->app);
-  if (shell == "zsh")
-    return "#compdef derate\nautoload -U +X bashcompinit && bashcompinit\n" +
-           bash_completion(line->app);
+  if (shell == "zsh") return zsh_completion(line->app);
   if (shell == "fish") return fish_completion(line->app);
   return Error{Errc::invalid_argument,
                fmt::format("shell '{}': allowed are bash, zsh, fish", shell)};
 }
 
+std::vector<VerbWords> all_verbs() {
+  const auto line = make_command_line();
+  std::vector<VerbWords> out;
+  const auto add = [&](const std::string& path, const CLI::App& verb) {
+    VerbWords words{path, {}, option_names(verb)};
+    for (const CLI::App* child : verb.get_subcommands({})) words.verbs.push_back(child->get_name());
+    out.push_back(std::move(words));
+  };
+  add("", line->app);
+  for_each_verb(line->app, "", add);
+  return out;
+}
+
 std::string manual_page() {
   const auto line = make_command_line();
   std::string out = fmt::format(".TH DERATE 1 \"\" \"derate {}\"\n.SH NAME\nderate \\- {}\n",
-                                kVersion, roff(line->app.get_description()));
+                                kVersion, roff(kSummary));
   out += ".SH SYNOPSIS\n.B derate\n.I VERB\n[\\fIOPTION\\fR]...\n.SH VERBS\n";
   for_each_verb(line->app, "", [&](const std::string& path, const CLI::App& verb) {
     out += verb_section(verb, path);

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "command_options.h"
 
@@ -14,7 +15,18 @@ struct Exit {
   int code;
 };
 
+// The table of exit codes, for people.
+std::string exit_code_text();
+
 std::variant<Verb, Exit> parse_command_line(int argc, const char* const* argv);
+
+// A verb, "policy show" ("" is the program itself), the verbs that may follow it, and its options
+// as they are typed.
+struct VerbWords {
+  std::string path;
+  std::vector<std::string> verbs, options;
+};
+std::vector<VerbWords> all_verbs();
 
 // A completion script for bash, zsh or fish. Errors: invalid_argument for another shell.
 Result<std::string> completion_script(const std::string& shell);

@@ -55,6 +55,29 @@ TEST(CommandLine, NumbersAreCheckedWhereTheyAreRead) {
   EXPECT_EQ(exit_of({"top", "--interval", "0"}), 2);
 }
 
+TEST(CommandLine, EveryTimeIsWrittenInTheSameForms) {
+  EXPECT_EQ(parsed<EnergyOptions>({"energy", "--for", "2m"}).time_s, 120);
+  EXPECT_EQ(parsed<EnergyOptions>({"energy", "--interval", "500ms"}).interval_s, 0.5);
+  EXPECT_EQ(parsed<AttributeOptions>({"attribute", "--for", "1h"}).time_s, 3600);
+  EXPECT_EQ(parsed<TopOptions>({"top", "--interval", "1m"}).interval_s, 60);
+  EXPECT_EQ(parsed<RestoreOptions>({"restore", "--wait", "10s"}).wait_s, 10);
+  EXPECT_EQ(parsed<RecordOptions>({"record", "-o", "x", "--seconds", "10"}).seconds, 10);
+  EXPECT_EQ(parsed<RecordOptions>({"record", "-o", "x", "--for", "10s"}).seconds, 10);
+  EXPECT_EQ(parsed<SimJobOptions>({"sim", "job", "--work", "1.5m"}).work_s, 90);
+  EXPECT_EQ(parsed<DemoOptions>({"demo", "--job-seconds", "1h"}).job_seconds, 3600);
+  EXPECT_EQ(parsed<TuneRunOptions>({"tune", "run", "--grace", "0", "--", "x"}).grace_s, 0);
+  EXPECT_EQ(exit_of({"energy", "--for", "soon"}), 2);
+  EXPECT_EQ(exit_of({"energy", "--for", "5d"}), 2);
+  EXPECT_EQ(exit_of({"top", "--interval", "nan"}), 2);
+}
+
+TEST(CommandLine, SimulatedGpusAreCountedByANameOfTheirOwn) {
+  EXPECT_EQ(
+      parsed<RecordOptions>({"record", "-o", "x", "--sim", "H200", "--sim-gpus", "4"}).sim.gpus, 4);
+  EXPECT_EQ(parsed<RecordOptions>({"record", "-o", "x", "--sim", "H200", "--gpus", "4"}).sim.gpus,
+            4);
+}
+
 TEST(CommandLine, WhatIsWrongEndsWithTheCodeForIt) {
   EXPECT_EQ(exit_of({"governn"}), 2);
   EXPECT_EQ(exit_of({"status", "--no-such-option"}), 2);

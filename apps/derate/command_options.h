@@ -21,8 +21,7 @@ struct Common {
 };
 
 struct DemoOptions : Common {
-  std::string data = "../shared/data";
-  bool data_given = false;
+  std::string data;  // folder of the measured tables; empty: without them
   double delta = 0.10;
   int seeds = 0;  // 0: 1 for the built-in workloads, 10 for the tables
   double job_seconds = 120;
@@ -44,7 +43,7 @@ struct EnergyOptions : Common {
   SimCliOptions sim;
   std::string gpus;
   double interval_s = 0.1;
-  std::string time;  // seconds, or 10s, 2m, 1h; empty: until Ctrl-C
+  std::optional<double> time_s;  // empty: until Ctrl-C
   bool as_root = false;
   std::string log;     // a line of CSV a window
   std::string report;  // as of RunOptions
@@ -55,7 +54,7 @@ struct AttributeOptions : Common {
   SimCliOptions sim;
   std::string gpus;
   double interval_s = 1;
-  std::string time;  // as of EnergyOptions
+  std::optional<double> time_s;  // as of EnergyOptions
   bool watch = false;
   std::string method, idle_rule;  // empty: the configuration's
   std::string ticks, replay;      // files of readings, to write and to read
@@ -184,7 +183,7 @@ struct SimServeOptions : Common, SimDirectory {
 };
 struct SimJobOptions : Common, SimDirectory {
   std::string workload;
-  std::string work = "0";  // reference seconds, or 60s, 2m, 1h; 0: until Ctrl-C
+  double work_s = 0;  // at the highest clock; 0: until Ctrl-C
   std::string gpu = "0";
   std::string tables;
   bool beat = false;
@@ -205,7 +204,9 @@ struct SimFaultOptions : SimDirectory {
   bool clear = false;
 };
 
-struct DoctorOptions : Common {};
+struct DoctorOptions : Common {
+  bool verbose = false;  // a line for each finding of each GPU
+};
 
 struct ConfigOptions : Common {
   std::string file;  // empty: the default file
@@ -264,17 +265,20 @@ struct ManualOptions {
   std::string verb;  // empty: of all
   bool list = false;
 };
+struct ExitCodesOptions : Common {};
 
-using Verb = std::variant<
-    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
-    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
-    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, CompletionOptions, ManualOptions,
-    PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions,
-    LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions, LabWorkloadsOptions,
-    ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions, BeatOptions,
-    PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
-    TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
-    AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions>;
+using Verb =
+    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
+                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
+                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
+                 ConfigPrintOptions, CompletionOptions, ManualOptions, ExitCodesOptions,
+                 PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
+                 ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
+                 LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions,
+                 LabLogOptions, BeatOptions, PolicyModelsOptions, PolicyForgetOptions,
+                 TuneReplayOptions, EnergyOptions, TuneRunOptions, TuneJobCreateOptions,
+                 TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions, AttributeOptions,
+                 AttributeMethodsOptions, BillOptions, LabAttributionOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -323,5 +327,6 @@ Result<int> run_verb(const LabExampleOptions& options);
 Result<int> run_verb(const LabWorkloadsOptions& options);
 Result<int> run_verb(const CompletionOptions& options);
 Result<int> run_verb(const ManualOptions& options);
+Result<int> run_verb(const ExitCodesOptions& options);
 
 }  // namespace derate::cli

@@ -43,7 +43,7 @@ Result<int> run_verb(const ConfigCheckOptions& options) {
   const Settings settings = TRY(load_settings(options.file));
   const ChosenPolicy policy = TRY(choose_policy({}, settings));
   if (options.json) {
-    print_json({{"ok", true}, {"settings", settings_json(settings)}});
+    print_json("config check", {{"ok", true}, {"settings", settings_json(settings)}});
     return 0;
   }
   print("ok: policy {}{}{}\n", policy.info->name, settings.dry_run ? ", dry run" : "",
@@ -54,7 +54,7 @@ Result<int> run_verb(const ConfigCheckOptions& options) {
 Result<int> run_verb(const ConfigPrintOptions& options) {
   const Settings settings = TRY(load_settings(options.file));
   if (options.json)
-    print_json(settings_json(settings));
+    print_json("config print", settings_json(settings));
   else
     print("{}", print_config(settings));
   return 0;

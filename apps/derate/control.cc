@@ -6,6 +6,7 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
+#include "gpu_groups.h"
 #include "policy/modes.h"
 #include "service/control_socket.h"
 #include "service/fleet_service.h"
@@ -25,7 +26,17 @@ void print_failures(const Json& answer) {
   if (!any) warn("derate: {}\n", answer.value("error", "refused"));
 }
 
-Result<int> call_daemon(const AnyRequest& request, bool as_json) {
+// Like GPUs in one line.
+void print_done(const Json& answer) {
+  std::vector<GpuSentence> sentences;
+  for (const Json& gpu : answer.value("gpus", Json::array()))
+    if (gpu.value("ok", false))
+      sentences.push_back({gpu.value("index", 0), gpu.value("message", "done")});
+  if (sentences.empty()) print("{}\n", answer.value("message", "done"));
+  for (const std::string& line : grouped_sentences(sentences)) print("{}\n", line);
+}
+
+Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_json) {
   auto text = control_call(control_socket(), request_text(request), FleetService::kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
@@ -33,10 +44,10 @@ Result<int> call_daemon(const AnyRequest& request, bool as_json) {
   if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
   const bool ok = answer.value("ok", false);
   if (as_json) {
-    print_json(answer);
+    print_json(verb, answer);
   } else {
     // Of several GPUs some may have done what others did not.
-    if (ok || answer.contains("message")) print("{}\n", answer.value("message", "done"));
+    if (ok || answer.contains("message")) print_done(answer);
     if (!ok) print_failures(answer);
   }
   return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
@@ -48,7 +59,8 @@ Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
   const auto pick = TRY(pick_policy(options.policy.policy));
   TRY(policy_params(*pick.info, options.policy.assignments));
-  return call_daemon(PolicySet{.policy = options.policy.policy,
+  return call_daemon("policy set",
+                     PolicySet{.policy = options.policy.policy,
                                .set = options.policy.assignments,
                                .gpus = options.gpus,
                                .dry_run = options.dry_run},
@@ -58,11 +70,15 @@ Result<int> run_verb(const PolicySetOptions& options) {
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
-  return call_daemon(Release{options.all ? "" : options.gpus}, options.json);
+  return call_daemon("release", Release{options.all ? "" : options.gpus}, options.json);
 }
 
-Result<int> run_verb(const PauseOptions& options) { return call_daemon(Pause{}, options.json); }
+Result<int> run_verb(const PauseOptions& options) {
+  return call_daemon("pause", Pause{}, options.json);
+}
 
-Result<int> run_verb(const ResumeOptions& options) { return call_daemon(Resume{}, options.json); }
+Result<int> run_verb(const ResumeOptions& options) {
+  return call_daemon("resume", Resume{}, options.json);
+}
 
 }  // namespace derate::cli

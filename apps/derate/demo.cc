@@ -200,17 +200,15 @@ Result<int> run_verb(const DemoOptions& options) {
     const SimChip* chip = TRY(find_sim_chip(name));
     parts.push_back(TRY(built_in_part(*chip, options)));
   }
-  std::string skipped;
-  const std::string tables = options.data + "/v100/performance.csv";
-  if (::access(tables.c_str(), F_OK) == 0) {
+  if (!options.data.empty()) {
+    const std::string tables = options.data + "/v100/performance.csv";
+    if (::access(tables.c_str(), F_OK) != 0)
+      return Error{Errc::not_found,
+                   fmt::format("--data: no tables at {}: there is no '{}'", options.data, tables)};
     parts.push_back(TRY(tabled_part(reference, options)));
-  } else {
-    skipped = "no tables at " + options.data;
-    if (options.data_given)
-      return Error{Errc::not_found, "--data: " + skipped + ": there is no '" + tables + "'"};
   }
 
-  Json document = {{"parts", Json::array()}, {"skipped", Json::array()}};
+  Json document = {{"parts", Json::array()}};
   Duration simulated{}, elapsed{};
   for (const Part& part : parts) {
     Progress progress(part.spec.chip->name);
@@ -228,13 +226,9 @@ Result<int> run_verb(const DemoOptions& options) {
       print_part(part, comparison, options.apps);
   }
   if (options.json) {
-    if (!skipped.empty())
-      document["skipped"].push_back({{"what", "measured tables"}, {"why", skipped}});
-    print_json(document);
+    print_json("demo", document);
     return 0;
   }
-  if (!skipped.empty())
-    print("measured tables: skipped: {} (docs/workloads.md says where they come from)\n", skipped);
   print(
       "Means over each workload's own figure, against max-freq, start-up and probing included. "
       "Efficiency is\n"

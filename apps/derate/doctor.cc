@@ -9,6 +9,7 @@
 #include "command_options.h"
 #include "config/config.h"
 #include "config/paths.h"
+#include "doctor_view.h"
 #include "govern/envelope_rule.h"
 #include "govern/fleet/policy_choice.h"
 #include "service/state_file.h"
@@ -17,104 +18,128 @@
 namespace derate::cli {
 namespace {
 
-enum class Level { ok, warning, failure };
+using Findings = std::vector<DoctorFinding>;
+using Level = DoctorLevel;
 
-struct Finding {
-  Level level;
-  std::string what;
-  std::string detail;  // one sentence: what was seen and, if need be, what to do
+// What a check found: the words for either outcome, and what to do about the bad one.
+struct Check {
+  std::string what, if_good, if_not, remedy;
+  std::string brief = {};
+  Level otherwise = Level::limit;
 };
 
-using Findings = std::vector<Finding>;
-
-const char* name_of(Level level) {
-  return level == Level::ok ? "ok" : level == Level::warning ? "warning" : "failure";
+void add(Findings& findings, bool good, const Check& check) {
+  findings.push_back({.level = good ? Level::ok : check.otherwise,
+                      .what = check.what,
+                      .detail = good ? check.if_good : check.if_not,
+                      .remedy = good ? "" : check.remedy,
+                      .gpu = {},
+                      .gpu_name = {},
+                      .brief = good ? check.brief : ""});
 }
 
-Level worst(const Findings& findings) {
-  Level out = Level::ok;
-  for (const Finding& f : findings) out = std::max(out, f.level);
-  return out;
-}
+constexpr const char* kNewerDriver = "a newer NVIDIA driver may offer it";
 
-void add(Findings& findings, bool good, const std::string& what, const std::string& if_good,
-         const std::string& if_not, Level otherwise = Level::warning) {
-  findings.push_back({good ? Level::ok : otherwise, what, good ? if_good : if_not});
-}
-
-void check_sensors(Findings& out, const Capability& capability, const Sample& sample,
-                   const std::string& gpu) {
-  add(out, sample.gpu_utilisation && sample.memory_utilisation, gpu + " utilisation",
-      "GPU and memory utilisation are readable",
-      "no utilisation: geepafs and utiliz-scale cannot decide");
+void check_sensors(Findings& out, const Capability& capability, const Sample& sample) {
+  const bool utilisation = sample.gpu_utilisation && sample.memory_utilisation;
+  add(out, utilisation,
+      {"utilisation", "GPU and memory utilisation are readable",
+       "no utilisation: geepafs and utiliz-scale cannot decide",
+       "with MIG on there is none; else " + std::string(kNewerDriver)});
   const char* power = capability.instant_power ? "instant power (field 186)"
                       : sample.power_usage     ? "power usage"
                                                : nullptr;
-  add(out, power != nullptr, gpu + " power",
-      fmt::format("read from {}", power != nullptr ? power : ""),
-      "the GPU does not tell its power: no savings can be shown");
-  add(out, sample.energy.has_value(), gpu + " energy counter", "readable",
-      "none: energy is integrated from power readings");
-  if (capability.architecture >= Architecture::hopper)
-    add(out, capability.activity_counters, gpu + " activity counters", "GPM is supported",
-        "GPM is not available on this driver: progress is judged from utilisation alone");
-  else
-    out.push_back({Level::ok, gpu + " activity counters",
-                   fmt::format("{} has no GPM: progress is judged from utilisation",
-                               to_string(capability.architecture))});
+  add(out, power != nullptr,
+      {"power", fmt::format("read from {}", power != nullptr ? power : ""),
+       "the GPU does not tell its power: no savings can be shown",
+       "`nvidia-smi -q -d POWER` shows what it tells; " + std::string(kNewerDriver)});
+  add(out, sample.energy.has_value(),
+      {"energy counter", "readable", "none: energy is integrated from power readings",
+       "nothing to do on GPUs before Volta; else " + std::string(kNewerDriver)});
+  const bool needed = capability.architecture >= Architecture::hopper;
+  add(out, !needed || capability.activity_counters,
+      {"activity counters",
+       needed ? "GPM is supported"
+              : fmt::format("{} has no GPM: progress is judged from utilisation",
+                            to_string(capability.architecture)),
+       "GPM is not available on this driver: progress is judged from utilisation alone",
+       kNewerDriver});
 }
 
-void check_clocks(Findings& out, const Capability& capability, const std::string& gpu) {
+// In a few words what is readable, where anything is.
+std::string readable(const Findings& sensors) {
+  std::string some;
+  bool all = true;
+  for (const DoctorFinding& sensor : sensors) {
+    all = all && sensor.level == Level::ok;
+    if (sensor.level == Level::ok) some += (some.empty() ? "" : ", ") + sensor.what;
+  }
+  return all ? "all readable" : some.empty() ? "" : "readable: " + some;
+}
+
+void check_clocks(Findings& out, const Capability& capability) {
   const auto envelope = make_envelope(capability);
-  add(out, envelope.ok(), gpu + " clocks",
-      envelope.ok()
-          ? fmt::format(
-                "{} supported SM clocks; default envelope {:.0f} to {:.0f} MHz{}",
-                capability.sm_clocks.size(), envelope->lowest().value(),
-                envelope->highest().value(),
-                capability.flat_voltage_end ? "" : " (chip not known: 75 % of the top clock)")
-          : "",
-      envelope.ok() ? "" : envelope.error().message);
+  const std::string range = envelope.ok()
+                                ? fmt::format("{:.0f} to {:.0f} MHz", envelope->lowest().value(),
+                                              envelope->highest().value())
+                                : "";
+  add(out, envelope.ok(),
+      {"clocks",
+       fmt::format("{} supported SM clocks; default envelope {}{}", capability.sm_clocks.size(),
+                   range,
+                   capability.flat_voltage_end ? "" : " (chip not known: 75 % of the top clock)"),
+       envelope.ok() ? "" : envelope.error().message,
+       "power-cap is the policy that needs no clocks: derate run -p power-cap -- COMMAND"});
   // Locked clocks exist from Volta on; what a write would really do is not tried.
-  const bool lockable = capability.architecture >= Architecture::volta;
-  const char* who = ::geteuid() == 0 ? "this user is root, which setting them needs"
-                                     : "setting them needs root, which this user is not";
-  add(out, lockable, gpu + " actuator", fmt::format("locked SM clocks ({})", who),
-      fmt::format("{} has no locked clocks (Volta was the first): power-cap is the policy for it",
-                  to_string(capability.architecture)));
+  add(out, capability.architecture >= Architecture::volta,
+      {"actuator", "locked SM clocks",
+       fmt::format("{} has no locked clocks (Volta was the first)",
+                   to_string(capability.architecture)),
+       "power-cap is the policy for it: derate run -p power-cap -- COMMAND",
+       range.empty() ? "locked clocks" : "locked clocks " + range});
 }
 
-void check_gpu(Findings& out, TelemetrySource& source) {
+Findings check_gpu(TelemetrySource& source) {
   const Capability& capability = source.capability();
-  const std::string gpu = fmt::format("GPU {}", capability.id.index);
-  out.push_back({Level::ok, gpu,
-                 fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
-                             to_string(capability.architecture))});
+  Findings out;
   const auto sample = source.read({});
   if (!sample.ok()) {
-    out.push_back({Level::failure, gpu + " sensors", sample.error().message});
-    return;
+    out.push_back({.level = Level::fail,
+                   .what = "sensors",
+                   .detail = sample.error().message,
+                   .remedy = fmt::format("see `nvidia-smi -i {}`; a GPU that is lost needs a "
+                                         "reset or a reboot",
+                                         capability.id.index),
+                   .gpu = {},
+                   .gpu_name = {},
+                   .brief = {}});
+    return out;
   }
-  check_sensors(out, capability, *sample, gpu);
-  check_clocks(out, capability, gpu);
+  check_sensors(out, capability, *sample);
+  const std::string brief = readable(out);
+  out.insert(out.begin(),
+             {.level = Level::ok,
+              .what = "is",
+              .detail = fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
+                                    to_string(capability.architecture)),
+              .remedy = {},
+              .gpu = {},
+              .gpu_name = {},
+              .brief = brief});
+  check_clocks(out, capability);
   if (capability.persistence_mode)
-    add(out, *capability.persistence_mode, gpu + " persistence mode", "on",
-        "off: clock locks are lost when the last process leaves the GPU; turn it on with "
-        "nvidia-smi -pm 1 or nvidia-persistenced");
+    add(out, *capability.persistence_mode,
+        {"persistence mode", "on", "off: clock locks are lost when the last process leaves the GPU",
+         "sudo nvidia-smi -pm 1, or run nvidia-persistenced", "persistence mode on"});
   const auto processes = source.processes();
-  add(out, processes.ok(), gpu + " processes",
-      processes.ok() ? fmt::format("{} with a context now", processes->size()) : "",
-      processes.ok() ? "" : processes.error().message);
+  add(out, processes.ok(),
+      {"processes", processes.ok() ? fmt::format("{} with a context now", processes->size()) : "",
+       processes.ok() ? "" : processes.error().message,
+       "energy cannot be split among processes; " + std::string(kNewerDriver)});
+  return out;
 }
 
-void check_host(Findings& out) {
-  const auto settings = load_settings("");
-  const std::string file = config_file();
-  add(out, settings.ok(), "configuration", file.empty() ? "no file: the defaults" : file,
-      settings.ok() ? "" : settings.error().message, Level::failure);
-  out.push_back(
-      {Level::ok, "user",
-       ::geteuid() == 0 ? "root: may set clocks" : "not root: may read, may not set clocks"});
+void check_run_directory(Findings& out) {
   const std::filesystem::path run = run_directory();
   std::error_code ignored;
   const bool usable = std::filesystem::is_directory(run, ignored)
@@ -125,22 +150,68 @@ void check_host(Findings& out) {
       std::filesystem::is_symlink(run, ignored) || std::filesystem::exists(run, ignored)
           ? make_run_directory()
           : Result<void>{};
-  add(out, usable && own.ok(), "run directory", run,
-      own.ok() ? run.string() +
-                     " is no directory that this user may write: `derate status` sees no governor"
-               : own.error().message);
+  add(out, usable && own.ok(),
+      {"run directory", run,
+       own.ok() ? run.string() + " is no directory that this user may write: `derate status` sees "
+                                 "no governor"
+                : own.error().message,
+       "name another one in DERATE_RUN_DIR, or use sudo"});
+}
+
+void check_host(Findings& out) {
+  const auto settings = load_settings("");
+  const std::string file = config_file();
+  add(out, settings.ok(),
+      {"configuration", file.empty() ? "no file: the defaults" : file,
+       settings.ok() ? "" : settings.error().message,
+       "mend that line; `derate config print` shows all keys", "", Level::fail});
+  add(out, ::geteuid() == 0,
+      {"user", "root: may set clocks", "not root: may read, may not set clocks",
+       "sudo derate run -- COMMAND, or have an operator let `derated` govern; `derate energy` and "
+       "--dry-run need no root"});
+  check_run_directory(out);
+}
+
+std::string driver_remedy(Errc code) {
+  switch (code) {
+    case Errc::library_missing:
+      return "install the NVIDIA driver, which has this library; in a container, start it with the "
+             "GPUs (docker run --gpus all); `derate demo` needs no GPU";
+    case Errc::driver_not_loaded:
+      return "sudo modprobe nvidia; after an update of the driver, reboot";
+    case Errc::function_missing:
+      return "install a newer NVIDIA driver";
+    case Errc::no_permission:
+      return "this user may not open /dev/nvidia*: ask for the group that may, or use sudo";
+    default:
+      return "see whether `nvidia-smi` works; `derate demo` needs no GPU";
+  }
 }
 
 void check_gpus(Findings& out) {
   auto gpus = open_nvml_gpus("");
   if (!gpus.ok()) {
-    out.push_back({Level::failure, "driver", gpus.error().message});
+    out.push_back({.level = Level::fail,
+                   .what = "driver",
+                   .detail = gpus.error().message,
+                   .remedy = driver_remedy(gpus.error().code),
+                   .gpu = {},
+                   .gpu_name = {},
+                   .brief = {}});
     return;
   }
-  out.push_back({Level::ok, "driver",
-                 gpus->driver_version.empty() ? "version not told" : gpus->driver_version});
-  for (const std::string& note : gpus->notes) out.push_back({Level::warning, "GPU", note});
-  for (OpenGpu& gpu : gpus->gpus) check_gpu(out, *gpu.source);
+  add(out, true,
+      {"driver", gpus->driver_version.empty() ? "version not told" : gpus->driver_version, "", ""});
+  for (const std::string& note : gpus->notes)
+    add(out, false, {"GPU", "", note, "see `nvidia-smi`; the other GPUs are not affected"});
+  for (OpenGpu& gpu : gpus->gpus) {
+    const GpuId& id = gpu.source->capability().id;
+    for (DoctorFinding& finding : check_gpu(*gpu.source)) {
+      finding.gpu = id.index;
+      finding.gpu_name = id.name;
+      out.push_back(std::move(finding));
+    }
+  }
 }
 
 }  // namespace
@@ -149,25 +220,11 @@ Result<int> run_verb(const DoctorOptions& options) {
   Findings findings;
   check_host(findings);
   check_gpus(findings);
-  const Level level = worst(findings);
-  if (options.json) {
-    Json list = Json::array();
-    for (const Finding& f : findings)
-      list.push_back({{"level", name_of(f.level)}, {"what", f.what}, {"detail", f.detail}});
-    print_json({{"level", name_of(level)}, {"findings", std::move(list)}});
-  } else {
-    for (const Finding& f : findings) {
-      const Tone tone = f.level == Level::ok ? Tone::good : Tone::bad;
-      print("{} {:<26} {}\n", toned(fmt::format("{:<8}", name_of(f.level)), tone), f.what,
-            f.detail);
-    }
-    print("\n{}\n", level == Level::ok ? "Derate can work here."
-                    : level == Level::warning
-                        ? "Derate can work here, with the limits above."
-                        : "Derate cannot govern a GPU here; `derate demo` and "
-                          "--sim need none.");
-  }
-  return static_cast<int>(level);
+  if (options.json)
+    print_json("doctor", doctor_json(findings));
+  else
+    print("{}", doctor_text(findings, options.verbose));
+  return static_cast<int>(worst_of(findings));
 }
 
 }  // namespace derate::cli

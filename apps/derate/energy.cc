@@ -15,7 +15,6 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "energy_view.h"
-#include "for_time.h"
 #include "govern/records_file.h"
 #include "service/energy_service.h"
 #include "service/listen.h"
@@ -194,15 +193,16 @@ Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
 
 Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
                     std::optional<TextFile>& file) {
-  const std::string text = options.json ? printing_json(json_text(energy_json(account), 2)) + "\n"
-                                        : energy_text(account);
+  const std::string text =
+      options.json ? printing_json(json_text(with_schema("energy", energy_json(account)), 2)) + "\n"
+                   : energy_text(account);
   if (file) {
     auto written = file->write(text);
     if (!written.ok()) write_text(stderr, text);  // better seen than lost
     return written;
   }
-  // Standard output is the command's, but for JSON that somebody asked for.
-  if (options.json || options.command.empty())
+  // Standard output is the command's, if there is one.
+  if (options.command.empty())
     print("{}", text);
   else
     write_text(stderr, text);
@@ -237,7 +237,7 @@ void measure_alone(Measuring& measuring, Duration time) {
 }
 
 Result<int> measure(const EnergyOptions& options) {
-  const Duration time = TRY(parse_for(options.time));
+  const Duration time = options.time_s ? from_seconds(*options.time_s) : Duration::max();
   SystemClock clock;
   Measuring measuring(options, TRY(open_gpus(options, clock)));
   TRY(measuring.prepare());

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/printing.h"
 #include "service/energy_service.h"
+#include "simulated.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -38,7 +39,7 @@ std::string total_text(const EnergyAccount& account) {
   for (const GpuEnergy& gpu : account.total.gpus) {
     const auto power = gpu.mean_power(account.total.time);
     const int index = account.gpus[gpu.gpu].index;
-    table.add({fmt::format("{}", index), window_joules_text(gpu.energy),
+    table.add({gpu_cell(index, account.gpus[gpu.gpu].uuid), window_joules_text(gpu.energy),
                power ? fmt::format("{:.1f} W", power->value()) : "-", to_string(gpu.source),
                check_text(gpu)});
     if (gpu.uncovered > Duration::zero())
@@ -125,6 +126,7 @@ Json energy_json(const EnergyAccount& account) {
     out["command"] = account.command;
     out["exit_code"] = *account.exit_code;
   }
+  mark_simulated(total["gpus"]);
   for (const char* key : {"time_seconds", "energy_joules", "gpus"})
     out[key] = std::move(total[key]);
   out["windows"] = sums_json(account);

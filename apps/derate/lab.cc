@@ -11,6 +11,7 @@
 #include "apps/common/open_gpus.h"
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "command_options.h"
@@ -46,7 +47,7 @@ std::string results_of(const LabRunOptions& options) {
 
 std::string data_folder(const std::string& given) {
   std::error_code ignored;
-  return fs::absolute(given.empty() ? "../shared/data" : given, ignored);
+  return given.empty() ? "" : fs::absolute(given, ignored).string();
 }
 
 // Held for as long as a run writes to its results.
@@ -101,10 +102,10 @@ Result<OpenResults> open_results(const LabRunOptions& options, const Plan& plan)
   return OpenResults{std::move(lock), std::move(store)};
 }
 
-void show(const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
+void show(const char* verb, const Plan& plan, const std::vector<StageResult>& stages, bool as_json,
           const LabView& view) {
   if (as_json)
-    print_json(lab_json(plan, stages, view.sessions));
+    print_json(verb, lab_json(plan, stages, view.sessions));
   else
     print("{}", lab_text(plan, stages, view));
 }
@@ -117,8 +118,10 @@ Result<std::vector<StageResult>> only(const Plan& plan, std::vector<StageResult>
   for (const PolicyChoice& policy : plan.policies) known.push_back(policy.label);
   for (const std::string& label : labels)
     if (std::find(known.begin(), known.end(), label) == known.end())
-      return Error{Errc::invalid_argument, fmt::format("no policy is labelled '{}'; there are {}",
-                                                       label, fmt::join(known, ", "))};
+      return Error{
+          Errc::invalid_argument,
+          fmt::format("no policy is labelled '{}'{}", label,
+                      choices(label, "; there are ", fmt::format("{}", fmt::join(known, ", "))))};
   for (StageResult& stage : stages)
     std::erase_if(stage.policies, [&](const PolicyResult& policy) {
       return policy.label != known.front() &&
@@ -208,7 +211,7 @@ Result<int> run_verb(const LabRunOptions& options) {
     return 128 + stop_signal();
   }
   const auto stages = figures(plan, TRY(store.jobs()));
-  show(plan, stages, options.json, {options.apps, options.cells, plan.session_count()});
+  show("lab run", plan, stages, options.json, {options.apps, options.cells, plan.session_count()});
   if (!options.json) print("{}", ran_text(ran, results_of(options)));
   return ran.failed_jobs > 0 ? exit_code::kFailure : exit_code::kOk;
 }
@@ -220,12 +223,12 @@ Result<int> run_verb(const LabCheckOptions& options) {
   std::size_t jobs = 0;
   for (std::size_t i = 0; i < plan.session_count(); ++i) jobs += session_stage(plan, i).apps.size();
   if (options.json)
-    print_json({{"experiment", experiment.name},
-                {"place", experiment.place},
-                {"stages", plan.stages.size()},
-                {"policies", plan.policies.size()},
-                {"sessions", plan.session_count()},
-                {"jobs", jobs}});
+    print_json("lab check", {{"experiment", experiment.name},
+                             {"place", experiment.place},
+                             {"stages", plan.stages.size()},
+                             {"policies", plan.policies.size()},
+                             {"sessions", plan.session_count()},
+                             {"jobs", jobs}});
   else
     print("{}: {} stages, {} policies with the baseline, {} repetitions: {} sessions of {} jobs\n",
           experiment.name, plan.stages.size(), plan.policies.size(), experiment.repetitions,
@@ -238,7 +241,7 @@ Result<int> run_verb(const LabShowOptions& options) {
   const Plan plan = TRY(stored_plan(store, options.data));
   const auto all = figures(plan, TRY(store.jobs()));
   const std::size_t sessions = TRY(store.sessions()).size();
-  show(plan, TRY(only(plan, all, options.policies)), options.json,
+  show("lab show", plan, TRY(only(plan, all, options.policies)), options.json,
        {options.apps, options.cells, sessions});
   return exit_code::kOk;
 }
@@ -264,7 +267,7 @@ Result<int> run_verb(const LabWorkloadsOptions& options) {
     table.add({mix.name, mix.summary});
   }
   if (options.json)
-    print_json({{"mixes", std::move(list)}});
+    print_json("lab workloads", {{"mixes", std::move(list)}});
   else
     print(
         "{}Made of the chip's own workloads, the one that follows the clock most and the one that "

@@ -43,7 +43,7 @@ Result<int> run_verb(const LabAttributionOptions& options) {
     return 128 + stop_signal();
   }
   if (options.json)
-    print_json(attribution_json(bench, *results));
+    print_json("lab attribution", attribution_json(bench, *results));
   else
     print("{}", attribution_text(bench, *results));
   for (const ScenarioResult& result : *results)

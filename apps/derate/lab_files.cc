@@ -167,7 +167,7 @@ Result<int> run_verb(const LabExportOptions& options) {
     TRY(write_published(store, plan, jobs, options.folder + "/" + name, plan.stages[i]));
   }
   if (options.json)
-    print_json({{"folder", options.folder}, {"jobs", jobs.size()}});
+    print_json("lab export", {{"folder", options.folder}, {"jobs", jobs.size()}});
   else
     print("{}: {} jobs as CSV and JSON, and in the published format\n", options.folder,
           jobs.size());
@@ -197,7 +197,8 @@ Result<int> run_verb(const LabImportOptions& options) {
   if (options.json) {
     Json names = Json::array();
     for (const Workload& one : workloads) names.push_back(one.name);
-    print_json({{"folder", options.folder}, {"chip", chip->name}, {"applications", names}});
+    print_json("lab import",
+               {{"folder", options.folder}, {"chip", chip->name}, {"applications", names}});
   } else {
     print("{}: {} applications of {}; in an experiment: [workloads] imported = \"{}\"\n",
           options.folder, workloads.size(), chip->name, options.folder);
@@ -223,12 +224,12 @@ Result<int> run_verb(const LabLogOptions& options) {
                percent_text(gpu.utilisation), percent_text(gpu.forced)});
   }
   if (options.json)
-    print_json({{"policy", log.policy},
-                {"machine", log.machine},
-                {"ticks", log.rows.size()},
-                {"seconds", sum.seconds},
-                {"cut_off", log.cut_off},
-                {"gpus", std::move(gpus)}});
+    print_json("lab log", {{"policy", log.policy},
+                           {"machine", log.machine},
+                           {"ticks", log.rows.size()},
+                           {"seconds", sum.seconds},
+                           {"cut_off", log.cut_off},
+                           {"gpus", std::move(gpus)}});
   else
     print("{} on {}: {} ticks in {:.0f} s{}\n{}", log.policy, log.machine, log.rows.size(),
           sum.seconds, log.cut_off ? ", cut off in its last line" : "", table.text());

@@ -1,9 +1,12 @@
 // The derate command: arguments to a verb, its failure to one line and an exit code.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "base/exit_code.h"
+#include "base/json.h"
 #include "base/outermost.h"
 #include "command_line.h"
 #include "command_options.h"
@@ -25,6 +28,18 @@ Result<int> run_verb(const ManualOptions& options) {
   return 0;
 }
 
+Result<int> run_verb(const ExitCodesOptions& options) {
+  if (!options.json) {
+    print("{}", exit_code_text());
+    return 0;
+  }
+  Json codes = Json::array();
+  for (const ExitCodeInfo& info : exit_codes())
+    codes.push_back({{"code", info.code}, {"name", info.name}, {"meaning", info.meaning}});
+  print_json("exit-codes", {{"exit_codes", std::move(codes)}});
+  return 0;
+}
+
 Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
   if (const auto* exit = std::get_if<Exit>(&parsed)) return exit->code;
   return std::visit([](const auto& options) { return run_verb(options); }, std::get<Verb>(parsed));
@@ -39,6 +54,10 @@ int main_of(int argc, char** argv) {
   if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
   if (code.ok()) return *code;
   warn("derate: {}\n", code.error().message);
+  if (code.error().code == Errc::no_permission && ::geteuid() != 0)
+    warn(
+        "derate: what this user may not do, root may: sudo derate ...; to speak with the daemon "
+        "the group `derate` is enough: ask for it\n");
   return exit_code_of(code.error().code);
 }
 

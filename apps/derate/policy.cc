@@ -64,7 +64,7 @@ Result<int> run_verb(const PolicyListOptions& options) {
     Json list = Json::array(), mode_list = Json::array();
     for (const PolicyInfo& info : policies()) list.push_back(policy_json(info));
     for (const Mode& mode : modes()) mode_list.push_back(mode_json(mode));
-    print_json({{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
+    print_json("policy list", {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
     return 0;
   }
   Table table({"policy", "<what it does"});
@@ -82,7 +82,7 @@ Result<int> run_verb(const PolicyShowOptions& options) {
   if (options.json) {
     Json json = policy_json(*info);
     if (mode != nullptr) json["mode"] = mode_json(*mode);
-    print_json(json);
+    print_json("policy show", json);
     return 0;
   }
   if (mode != nullptr)

@@ -92,7 +92,7 @@ Result<int> run_verb(const PolicyModelsOptions& options) {
   if (options.json) {
     Json list = Json::array();
     for (const PhaseModel& model : models) list.push_back(model_json(model));
-    print_json({{"file", path}, {"models", std::move(list)}});
+    print_json("policy models", {{"file", path}, {"models", std::move(list)}});
     return 0;
   }
   if (models.empty()) {
@@ -123,7 +123,7 @@ Result<int> run_verb(const PolicyForgetOptions& options) {
     TRY(file.forget(options.ids));
   }
   if (options.json)
-    print_json({{"forgotten", count}});
+    print_json("policy forget", {{"forgotten", count}});
   else
     print("{} forgotten\n", count);
   return 0;

@@ -104,7 +104,7 @@ Result<int> run_verb(const RecordOptions& options) {
                      {"samples", outcome.samples},
                      {"failed_reads", outcome.failures},
                      {"time_seconds", seconds(outcome.time)}};
-    print_json(document);
+    print_json("record", document);
   } else {
     print("{}: {} samples over {} of GPU {} ({})\n", options.output, outcome.samples,
           duration_text(outcome.time), source.capability().id.index, source.capability().id.name);

@@ -159,11 +159,11 @@ Result<int> run_verb(const ReplayOptions& options) {
     Json phases = Json::array();
     for (const Stretch& stretch : replayed.stretches)
       phases.push_back(stretch_json(stretch, highest));
-    print_json({{"trace", options.trace},
-                {"samples", trace.samples.size()},
-                {"notes", trace.notes},
-                {"gpu", summary_json(summary, replayed.whole)},
-                {"phases", std::move(phases)}});
+    print_json("replay", {{"trace", options.trace},
+                          {"samples", trace.samples.size()},
+                          {"notes", trace.notes},
+                          {"gpu", summary_json(summary, replayed.whole)},
+                          {"phases", std::move(phases)}});
     return 0;
   }
   for (const std::string& note : trace.notes) print("note: {}\n", note);

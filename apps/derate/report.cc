@@ -123,10 +123,10 @@ Result<int> show_job(const LabStore& store, const ReportOptions& options) {
       if (tick.memory_utilisation) one["memory_utilisation_ratio"] = *tick.memory_utilisation;
       ticks.push_back(std::move(one));
     }
-    print_json({{"job", stored.id},
-                {"app", stored.job.app},
-                {"policy", stored.session.policy},
-                {"ticks", std::move(ticks)}});
+    print_json("report", {{"job", stored.id},
+                          {"app", stored.job.app},
+                          {"policy", stored.session.policy},
+                          {"ticks", std::move(ticks)}});
     return exit_code::kOk;
   }
   print("job {}: {} under {} on {}, repetition {}\n", stored.id, stored.job.app,
@@ -159,7 +159,7 @@ Result<int> run_verb(const ReportOptions& options) {
   data["version"] = kVersion;
   data["traces"] = TRY(traces(store, stages, jobs));
   if (options.json) {
-    print_json(data);
+    print_json("report", data);
     return exit_code::kOk;
   }
   std::string page = filled(kReportHtml, "@TITLE@", escaped(plan.experiment.name));

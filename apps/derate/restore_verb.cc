@@ -20,7 +20,7 @@ void print_rows(const std::vector<Restored>& rows, bool as_json) {
   Json list = Json::array();
   for (const auto& [uuid, outcome, detail] : rows)
     list.push_back({{"uuid", uuid}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
-  if (as_json) return print_json({{"gpus", std::move(list)}});
+  if (as_json) return print_json("restore", {{"gpus", std::move(list)}});
   if (rows.empty()) print("nothing to restore: no journal is left\n");
   for (const auto& [uuid, outcome, detail] : rows)
     print("{}: {} ({})\n", uuid, outcome_text(outcome), detail);

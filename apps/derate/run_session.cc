@@ -10,6 +10,7 @@
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "run_command.h"
+#include "simulated.h"
 #include "store/audit.h"
 #include "summary.h"
 #include "terminal/output.h"
@@ -216,12 +217,15 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
     text += summary_text(accounts.back().summary, session.ledgers[i]);
     gpus.push_back(summary_json(accounts.back().summary, session.ledgers[i]));
   }
-  Json document = {{"command", options.command},
+  mark_simulated(gpus);
+  Json document = {{"schema", "derate/run/1"},
+                   {"command", options.command},
                    {"exit_code", exit_code},
                    {"time_seconds", seconds(time)},
                    {"gpus", std::move(gpus)}};
   if (const TunedRun* run = session.fleet->tuned(kTuning)) {
     text += tuning_text(*run, session.clock.now());
+    document["schema"] = "derate/tune-run/1";
     document["tuning"] = tuning_json(*run, session.clock.now());
   } else {
     const std::string sentence = closing_sentence(accounts);
@@ -234,10 +238,8 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
     write_text(stderr, text);  // better seen than lost
     return written;
   }
-  if (options.json)
-    print_json(document);
-  else
-    write_text(stderr, text);
+  // Standard output is the command's.
+  write_text(stderr, options.json ? printing_json(json_text(document, 2)) + "\n" : text);
   return {};
 }
 

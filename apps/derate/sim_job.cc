@@ -17,13 +17,6 @@ using fakenvml::Op, fakenvml::Reply, fakenvml::Request;
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
 
-Result<double> parse_work(const std::string& text) {
-  const auto value = parse_seconds(text);
-  if (value && *value >= 0 && *value <= 1e9) return *value;
-  return Error{Errc::invalid_argument,
-               fmt::format("--work '{}': allowed is a time such as 60, 60s, 2m or 1h", text)};
-}
-
 Result<Request> start_request(const SimJobOptions& options, int gpu, double work_s) {
   Request request;
   request.op = Op::start_job;
@@ -72,13 +65,13 @@ void report(const Reply& reply, int gpu, bool json) {
   const double watts = reply.time_s > 0 ? reply.joules / reply.time_s : 0;
   const std::string workload = fakenvml::get_text(reply.message);
   if (json)
-    print_json({{"workload", workload},
-                {"gpu", gpu},
-                {"finished", reply.finished != 0},
-                {"work_seconds", reply.work_done_s},
-                {"time_seconds", reply.time_s},
-                {"joules", reply.joules},
-                {"mean_watts", watts}});
+    print_json("sim job", {{"workload", workload},
+                           {"gpu", gpu},
+                           {"finished", reply.finished != 0},
+                           {"work_seconds", reply.work_done_s},
+                           {"time_seconds", reply.time_s},
+                           {"joules", reply.joules},
+                           {"mean_watts", watts}});
   else
     print("{} on GPU {}: {:.1f} s of work in {:.1f} s, {:.0f} J, {:.0f} W\n", workload, gpu,
           reply.work_done_s, reply.time_s, reply.joules, watts);
@@ -87,7 +80,7 @@ void report(const Reply& reply, int gpu, bool json) {
 }  // namespace
 
 Result<int> run_verb(const SimJobOptions& options) {
-  const double work_s = TRY(parse_work(options.work));
+  const double work_s = options.work_s;
   const auto client = TRY(connect_sim(options));
   const auto gpus = TRY(served_gpus(*client, options.gpu));
   if (gpus.size() != 1)

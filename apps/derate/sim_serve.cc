@@ -63,10 +63,10 @@ void print_document(const std::vector<const SimChip*>& chips, const std::string&
     gpus.push_back({{"index", i},
                     {"chip", chips[i]->name},
                     {"uuid", sim_capability(*chips[i], static_cast<int>(i)).id.uuid}});
-  print_json({{"directory", directory},
-              {"library", library.ok() ? Json(*library) : Json()},
-              {"pid", ::getpid()},
-              {"gpus", std::move(gpus)}});
+  print_json("sim serve", {{"directory", directory},
+                           {"library", library.ok() ? Json(*library) : Json()},
+                           {"pid", ::getpid()},
+                           {"gpus", std::move(gpus)}});
 }
 
 // In steps of the physics; a machine that was too busy catches up at the next one.

@@ -129,7 +129,7 @@ Result<int> run_verb(const SimShowOptions& options) {
   }
   Json list = Json::array();
   for (const ShownGpu& gpu : gpus) list.push_back(to_json(gpu));
-  print_json({{"server_pid", client->state().pid}, {"gpus", std::move(list)}});
+  print_json("sim show", {{"server_pid", client->state().pid}, {"gpus", std::move(list)}});
   return 0;
 }
 

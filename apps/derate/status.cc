@@ -7,6 +7,7 @@
 #include "command_options.h"
 #include "service/signals.h"
 #include "service/state_file.h"
+#include "simulated.h"
 #include "status_view.h"
 #include "terminal/output.h"
 #include "terminal/screen.h"
@@ -26,9 +27,10 @@ int end_of_look(Clock& clock) {
 Result<int> run_verb(const StatusOptions& options) {
   SystemClock clock;
   StatusView view(clock);
-  const auto gpus = TRY(view.look(options.gpus));
+  auto gpus = TRY(view.look(options.gpus));
+  mark_simulated(gpus);
   if (options.json)
-    print_json({{"paused", view.paused()}, {"gpus", gpus}});
+    print_json("status", {{"paused", view.paused()}, {"gpus", gpus}});
   else
     print("{}", status_text(gpus, view.paused()));
   return end_of_look(clock);
@@ -43,9 +45,10 @@ Result<int> run_verb(const TopOptions& options) {
   if (!options.json) screen.emplace();
   const Duration interval = from_seconds(options.interval_s);
   for (int round = 1; stop_signal() == 0; ++round) {
-    const auto gpus = TRY(view.look(options.gpus));
+    auto gpus = TRY(view.look(options.gpus));
+    mark_simulated(gpus);
     if (options.json)
-      print_json_line({{"gpus", gpus}});
+      print_json_line("top", {{"gpus", gpus}});
     else
       screen->show(status_text(gpus, view.paused()));
     if (round == options.rounds) break;

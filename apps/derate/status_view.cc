@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "core/gpu_id.h"
 #include "service/state_file.h"
+#include "simulated.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -142,7 +143,7 @@ std::string status_text(const Json& gpus, bool paused) {
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
                "beat", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
-    table.add({cell(gpu, "index", 1, ""), text_of(gpu, "name"),
+    table.add({gpu_cell(index_of(gpu), text_of(gpu, "uuid")), text_of(gpu, "name"),
                cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),

@@ -90,7 +90,7 @@ Result<int> run_verb(const TuneJobCreateOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(ask(daemon, request_text(JobCreate{options.spec, options.replace})));
   if (options.json)
-    print_json(answer);
+    print_json("tune job create", answer);
   else
     print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
@@ -100,7 +100,7 @@ Result<int> run_verb(const TuneJobRemoveOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(ask(daemon, request_text(JobRemove{options.name})));
   if (options.json)
-    print_json(answer);
+    print_json("tune job remove", answer);
   else
     print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
@@ -110,7 +110,7 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(whole_job(daemon, options.name));
   if (options.json) {
-    print_json(answer);
+    print_json("tune job show", answer);
     return 0;
   }
   const JobAnswer shown = TRY(answer_of<JobAnswer>(answer));
@@ -127,7 +127,7 @@ Result<int> run_verb(const TuneJobListOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(all_jobs(daemon));
   if (options.json) {
-    print_json(answer);
+    print_json("tune job list", answer);
     return 0;
   }
   const auto jobs = TRY(answer_of<JobsAnswer>(answer)).jobs;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "command_options.h"
 #include "terminal/output.h"
@@ -50,7 +51,8 @@ Result<std::vector<TraceTask>> wanted_tasks(const TuneReplayOptions& options) {
   for (const std::string& each : options.workloads)
     if (std::none_of(out.begin(), out.end(),
                      [&](const TraceTask& task) { return task.name == each; }))
-      return Error{Errc::not_found, fmt::format("workload '{}': there are {}", each, names)};
+      return Error{Errc::not_found,
+                   fmt::format("workload '{}'{}", each, choices(each, ": there are ", names))};
   return out;
 }
 
@@ -312,7 +314,8 @@ Json job_json(const ReplayedJob& replayed) {
 void print_document(const std::vector<ReplayedJob>& jobs, const TraceReplay& how, int seeds) {
   Json list = Json::array();
   for (const ReplayedJob& each : jobs) list.push_back(job_json(each));
-  print_json({{"eta", how.eta}, {"beta", how.beta}, {"seeds", seeds}, {"jobs", std::move(list)}});
+  print_json("tune replay",
+             {{"eta", how.eta}, {"beta", how.beta}, {"seeds", seeds}, {"jobs", std::move(list)}});
 }
 
 }  // namespace

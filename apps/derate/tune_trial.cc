@@ -458,12 +458,13 @@ Result<void> write_account(const TuneRunOptions& options, const std::vector<Tria
     list.push_back(answer_json(trial));
     text += account_text(trial);
   }
-  const Json document = {{"exit_code", code}, {"tries", std::move(list)}};
+  const Json document = with_schema("tune run", {{"exit_code", code}, {"tries", std::move(list)}});
   if (!options.report.empty()) {
     auto file = TRY(TextFile::create(options.report));
     return file.write(options.json ? json_text(document, 2) + "\n" : text);
   }
-  if (options.json) print_json(document);
+  // Standard output is the command's.
+  if (options.json) write_text(stderr, printing_json(json_text(document, 2)) + "\n");
   return {};
 }
 
@@ -489,7 +490,7 @@ Result<int> run_job(const TuneRunOptions& options) {
     print_begin(run.trial);
     outcome = TRY(run_once(run, as));
     outcome.trial.token.clear();
-    if (options.report.empty()) write_text(stderr, account_text(outcome.trial));
+    if (options.report.empty() && !options.json) write_text(stderr, account_text(outcome.trial));
     tries.push_back(outcome.trial);
     start.retry_of = outcome.trial.trial;
   } while (!outcome.interrupted && !options.no_retry && outcome.trial.may_retry &&

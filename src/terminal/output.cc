@@ -179,12 +179,20 @@ void Progress::clear() {
   shown_ = false;
 }
 
-void print_json(const Json& document) {
-  write_text(stdout, printing_json(json_text(document, 2)) + "\n");
+Json with_schema(std::string_view verb, const Json& document) {
+  std::string name(verb);
+  std::replace(name.begin(), name.end(), ' ', '-');
+  Json out = {{"schema", "derate/" + name + "/1"}};
+  out.update(document);
+  return out;
 }
 
-void print_json_line(const Json& document) {
-  write_text(stdout, printing_json(json_text(document)) + "\n");
+void print_json(std::string_view verb, const Json& document) {
+  write_text(stdout, printing_json(json_text(with_schema(verb, document), 2)) + "\n");
+}
+
+void print_json_line(std::string_view verb, const Json& document) {
+  write_text(stdout, printing_json(json_text(with_schema(verb, document))) + "\n");
   std::fflush(stdout);
 }
 

@@ -99,10 +99,16 @@ void warn(fmt::format_string<Shown<Args>...> format, const Args&... args) {
 // Flushes standard output; the error of the first write to it that failed.
 Result<void> finish_output();
 
-// Prints a JSON document and a line end on standard output; what does not print is escaped.
-void print_json(const nlohmann::ordered_json& document);
+// `document`, an object, with "schema": "derate/VERB/1" before its own keys; of "policy list" VERB
+// is "policy-list". The number changes when a key goes or changes its meaning, not when one is
+// added.
+nlohmann::ordered_json with_schema(std::string_view verb, const nlohmann::ordered_json& document);
+
+// Prints a verb's JSON document, with its schema, and a line end on standard output; what does not
+// print is escaped.
+void print_json(std::string_view verb, const nlohmann::ordered_json& document);
 // The same on one line, at once.
-void print_json_line(const nlohmann::ordered_json& document);
+void print_json_line(std::string_view verb, const nlohmann::ordered_json& document);
 
 // Of the terminal column width of UTF-8 text without combining marks.
 std::size_t display_width(const std::string& text);

@@ -62,8 +62,10 @@ TEST(Output, WhatIsPrintedMovesNoCursor) {
 TEST(Output, JsonPrintsAndSaysTheSame) {
   const Json json = {{"name", kForged}};
   for (const auto show : {print_json, print_json_line}) {
-    const std::string out = written(stdout, [&] { show(json); });
-    EXPECT_EQ(parse_json(out), json);
+    const std::string out = written(stdout, [&] { show("policy list", json); });
+    EXPECT_EQ(parse_json(out), with_schema("policy list", json));
+    EXPECT_EQ(parse_json(out).begin().key(), "schema");
+    EXPECT_EQ(parse_json(out)["schema"], "derate/policy-list/1");
     EXPECT_EQ(printing_text(out, Lines::many), out);
     EXPECT_NE(out.find("\\u009b"), out.npos);
   }

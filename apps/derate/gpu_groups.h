@@ -1,0 +1,20 @@
+// Like GPUs in one line.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace derate::cli {
+
+// "GPU 0-2,5" of indices, ascending.
+std::string gpu_group_name(std::vector<int> indices);
+
+// What was done to one GPU, as the daemon says it: "GPU 3 is observed".
+struct GpuSentence {
+  int index = 0;
+  std::string text;
+};
+// A line for all GPUs of which the same is said, in the order of the first: "GPU 0-7 is observed".
+std::vector<std::string> grouped_sentences(const std::vector<GpuSentence>& sentences);
+
+}  // namespace derate::cli
