@@ -93,12 +93,6 @@ Result<void> finish_output() {
                fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
 }
 
-std::size_t display_width(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  }));
-}
-
 std::string toned(const std::string& text, Tone tone) {
   if (!colours() || tone == Tone::plain) return text;
   return escape_of(tone) + text + std::string(kToneEnd);
@@ -110,23 +104,35 @@ void Table::add(std::vector<std::string> cells, Tone tone) {
   rows_.push_back({std::move(cells), tone});
 }
 
-std::string Table::text() const {
+std::string Table::text() const { return text(std::string::npos, {}); }
+
+std::string Table::text(std::size_t width, const std::vector<std::size_t>& optional) const {
   std::vector<std::string> headings = headings_;
-  std::vector<bool> left(headings.size(), false);
+  std::vector<bool> left(headings.size(), false), shown(headings.size(), true);
   std::vector<std::size_t> widths(headings.size(), 0);
+  std::size_t all = 0;
   for (std::size_t i = 0; i < headings.size(); ++i) {
     left[i] = i == 0 || headings[i].starts_with('<');
     if (headings[i].starts_with('<')) headings[i].erase(0, 1);
     widths[i] = display_width(headings[i]);
     for (const Row& row : rows_)
       if (!row.cells.empty()) widths[i] = std::max(widths[i], display_width(row.cells[i]));
+    all += widths[i] + (i == 0 ? 0 : 2);
+  }
+  // The last column may be cut down to its heading before another one goes.
+  const std::size_t last = widths.empty() ? 0 : widths.back();
+  constexpr std::size_t kReadable = 24;
+  for (const std::size_t i : optional) {
+    if (all - last + std::min(last, kReadable) <= width) break;
+    shown[i] = false;
+    all -= widths[i] + 2;
   }
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string out;
     for (std::size_t i = 0; i < cells.size(); ++i)
-      out += (i == 0 ? "" : "  ") + padded(cells[i], widths[i], left[i]);
+      if (shown[i]) out += (out.empty() ? "" : "  ") + padded(cells[i], widths[i], left[i]);
     out.erase(out.find_last_not_of(' ') + 1);
-    return out;
+    return width == std::string::npos ? out : cut_text(out, width);
   };
   std::string out = toned(line(headings), Tone::dim) + "\n";
   for (const Row& row : rows_)

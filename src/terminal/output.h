@@ -14,6 +14,7 @@
 #include "base/printing.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "terminal/text_width.h"
 
 namespace derate {
 
@@ -39,6 +40,9 @@ class Table {
   // A blank line between groups of rows.
   void gap() { rows_.push_back({}); }
   std::string text() const;
+  // The same in at most `width` columns of a terminal: the columns `optional` are left out in that
+  // order, as far as has to be; what is still wider is cut.
+  std::string text(std::size_t width, const std::vector<std::size_t>& optional) const;
 
  private:
   struct Row {
@@ -109,8 +113,5 @@ nlohmann::ordered_json with_schema(std::string_view verb, const nlohmann::ordere
 void print_json(std::string_view verb, const nlohmann::ordered_json& document);
 // The same on one line, at once.
 void print_json_line(std::string_view verb, const nlohmann::ordered_json& document);
-
-// Of the terminal column width of UTF-8 text without combining marks.
-std::size_t display_width(const std::string& text);
 
 }  // namespace derate

@@ -1,0 +1,16 @@
+// How many columns of a terminal UTF-8 text takes, and text that fits into so many.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace derate {
+
+// Columns of text that prints (base/printing.h): wide characters take two, combining marks none.
+std::size_t display_width(std::string_view text);
+
+// Text that prints, in at most `width` columns; `ellipsis` (of one column) marks what was cut.
+std::string cut_text(const std::string& text, std::size_t width, std::string_view ellipsis = "…");
+
+}  // namespace derate
