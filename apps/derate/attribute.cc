@@ -17,12 +17,13 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
+#include "live_view.h"
 #include "service/attribution_service.h"
 #include "service/daemon_call.h"
 #include "service/signals.h"
 #include "simulated.h"
 #include "terminal/output.h"
-#include "terminal/screen.h"
+#include "top_read.h"
 
 namespace derate::cli {
 namespace {
@@ -223,24 +224,35 @@ void show(const AttributeOptions& options, const Json& picture) {
 
 // The last picture; empty when it ended before there was one.
 Result<std::optional<Json>> watch(const AttributeOptions& options, Feed& feed, Clock& clock,
-                                  Duration time) {
-  const bool live = !options.json && (options.watch || ::isatty(STDOUT_FILENO) == 1);
-  const bool once = !live && !options.watch && !options.time_s;
-  const Instant end = time == Duration::max() ? Instant::max() : clock.now() + time;
+                                  Instant end) {
+  const bool once = !options.watch && !options.time_s;
   std::optional<Json> newest;
-  std::optional<Screen> screen;
   while (stop_signal() == 0 && clock.now() < end) {
     if (auto picture = TRY(feed.look())) {
       newest = std::move(picture);
-      if (options.json && options.watch) print_json_line("attribute", marked(*newest));
-      if (live && !screen) screen.emplace();
-      if (live) screen->show(attribution_text(*newest, terminal_width()));
+      if (options.watch && options.json) print_json_line("attribute", marked(*newest));
+      if (options.watch && !options.json) print("{}", attribution_text(*newest, terminal_width()));
       if (once) break;
     }
-    const Instant until = std::min(end, clock.now() + feed.pace());
-    if (screen && screen->quit(until - clock.now(), clock)) break;
-    if (!screen) clock.sleep_until(until);
+    clock.sleep_until(std::min(end, clock.now() + feed.pace()));
   }
+  return newest;
+}
+
+// The same on a terminal, where one table of all tenants is renewed.
+Result<std::optional<Json>> watch_live(Feed& feed, Screen& screen, Clock& clock, Instant end) {
+  std::optional<Json> newest;
+  LiveView live{.pace = feed.pace(), .end = end};
+  live.choice.page = TopPage::tenants;
+  live.choice.tenants_only = true;
+  live.look = [&](TopPicture& picture) -> Result<bool> {
+    auto seen = TRY(feed.look());
+    if (!seen) return false;
+    newest = std::move(seen);
+    picture = attribution_picture(*newest);
+    return true;
+  };
+  TRY(show_live(std::move(live), screen, clock));
   return newest;
 }
 
@@ -284,7 +296,14 @@ Result<int> run_verb(const AttributeOptions& options) {
   SystemClock clock;
   const auto feed = TRY(open_feed(options, clock));
   watch_signals();
-  const auto newest = TRY(watch(options, *feed, clock, time));
+  const Instant end = time == Duration::max() ? Instant::max() : clock.now() + time;
+  auto screen = options.json ? Error{Errc::not_supported, ""} : Screen::open();
+  const bool live = screen.ok();
+  const auto newest =
+      live ? TRY(watch_live(*feed, **screen, clock, end)) : TRY(watch(options, *feed, clock, end));
+  screen = Error{Errc::not_supported, ""};  // back to the user's own screen
+  // A live view leaves the terminal as it was, unless a time was to be measured.
+  if (live && options.time.empty()) return 0;
   if (!newest) return Error{Errc::interrupted, "it ended before anything was read"};
   if (!(options.json && options.watch)) show(options, *newest);
   return 0;

@@ -38,36 +38,6 @@ std::string joules_text(std::optional<double> joules) {
 
 std::string share_text(std::optional<double> share) { return share ? percent_text(*share) : "-"; }
 
-// "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
-std::string tenant_name(const Json& tenant) {
-  std::string out = text(tenant, "process");
-  if (const auto pid = number(tenant, "pid"))
-    out += fmt::format("{}({:.0f})", out.empty() ? "pid " : " ", *pid);
-  // Both ends: simulated UUIDs begin alike, real ones differ anywhere.
-  std::string instance = text(tenant, "instance");
-  if (instance.size() > 13)
-    instance = instance.substr(0, 8) + "…" + instance.substr(instance.size() - 4);
-  if (!instance.empty()) out = instance + (out.empty() ? "" : " " + out);
-  return out.empty() ? text(tenant, "key") : out;
-}
-
-std::string group_name(const Json& tenant) {
-  if (const std::string job = text(tenant, "job"); !job.empty()) return "job " + job;
-  if (const std::string pod = text(tenant, "pod"); !pod.empty())
-    return text(tenant, "namespace") + "/" + pod;
-  if (std::string container = text(tenant, "container"); !container.empty()) return container;
-  return "-";
-}
-
-// What its share is known from. A mark: more prior than measurement.
-std::string source_text(const Json& tenant) {
-  const std::string signal = text(tenant, "signal");
-  const std::string name = signal == "instance_activity"     ? "GPM"
-                           : signal == "process_utilisation" ? "time"
-                                                             : "held";
-  return name + (number(tenant, "prior_share_ratio").value_or(0) > 0.5 ? "*" : "");
-}
-
 struct Widths {
   std::size_t tenant = 0, user = 0, group = 0;
 };
@@ -151,6 +121,36 @@ bool has_prior(const Json& gpu) {
 
 }  // namespace
 
+// "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
+std::string tenant_name(const Json& tenant) {
+  std::string out = text(tenant, "process");
+  if (const auto pid = number(tenant, "pid"))
+    out += fmt::format("{}({:.0f})", out.empty() ? "pid " : " ", *pid);
+  // Both ends: simulated UUIDs begin alike, real ones differ anywhere.
+  std::string instance = text(tenant, "instance");
+  if (instance.size() > 13)
+    instance = instance.substr(0, 8) + "…" + instance.substr(instance.size() - 4);
+  if (!instance.empty()) out = instance + (out.empty() ? "" : " " + out);
+  return out.empty() ? text(tenant, "key") : out;
+}
+
+std::string group_name(const Json& tenant) {
+  if (const std::string job = text(tenant, "job"); !job.empty()) return "job " + job;
+  if (const std::string pod = text(tenant, "pod"); !pod.empty())
+    return text(tenant, "namespace") + "/" + pod;
+  if (std::string container = text(tenant, "container"); !container.empty()) return container;
+  return "-";
+}
+
+// What its share is known from. A mark: more prior than measurement.
+std::string source_text(const Json& tenant) {
+  const std::string signal = text(tenant, "signal");
+  const std::string name = signal == "instance_activity"     ? "GPM"
+                           : signal == "process_utilisation" ? "time"
+                                                             : "held";
+  return name + (number(tenant, "prior_share_ratio").value_or(0) > 0.5 ? "*" : "");
+}
+
 std::string energy_text(double joules) {
   constexpr const char* kUnits[] = {"J", "kJ", "MJ", "GJ", "TJ"};
   std::size_t unit = 0;
@@ -160,20 +160,17 @@ std::string energy_text(double joules) {
 }
 
 std::string cut(const std::string& text, std::size_t width) {
-  if (display_width(text) <= width || width == 0) return text;
-  std::string out;
-  std::size_t columns = 0;
-  for (const char c : text) {
-    const bool begins = (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    if (begins && ++columns == width) break;
-    out += c;
-  }
-  return out + "…";
+  return width == 0 ? text : cut_text(text, width);
+}
+
+std::optional<std::size_t> width_of_terminal() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
 }
 
 std::size_t terminal_width() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  if (const auto width = width_of_terminal()) return *width;
   const char* columns = std::getenv("COLUMNS");
   const auto given = columns != nullptr ? parse_integer(columns) : std::nullopt;
   return given && *given > 0 && *given < 10'000 ? static_cast<std::size_t>(*given) : 120;

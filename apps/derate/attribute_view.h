@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 namespace derate::cli {
@@ -13,13 +14,21 @@ inline constexpr double kNinetyPercent = 1.645;
 // columns of the terminal; names are cut where it is narrow.
 std::string attribution_text(const nlohmann::ordered_json& document, std::size_t width);
 
+// Of a tenant: "python3 (4242)"; "job 17", "team/pod-3", "-"; what its share is known from, with a
+// mark where that is more prior than measurement.
+std::string tenant_name(const nlohmann::ordered_json& tenant);
+std::string group_name(const nlohmann::ordered_json& tenant);
+std::string source_text(const nlohmann::ordered_json& tenant);
+
 // "812 J", "2.80 kJ", "1.25 GJ".
 std::string energy_text(double joules);
 
 // Cut to that many columns, the cut marked.
 std::string cut(const std::string& text, std::size_t width);
 
-// Of the terminal on standard output; $COLUMNS, else 120 where there is none.
+// Of the terminal on standard output; empty where there is none.
+std::optional<std::size_t> width_of_terminal();
+// The same; $COLUMNS, else 120 where there is none.
 std::size_t terminal_width();
 
 }  // namespace derate::cli

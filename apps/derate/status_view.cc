@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "core/gpu_id.h"
 #include "service/state_file.h"
@@ -17,6 +18,10 @@ Json ungoverned_state(TelemetrySource& source) {
   const Capability& capability = source.capability();
   Json json = {
       {"index", capability.id.index}, {"uuid", capability.id.uuid}, {"name", capability.id.name}};
+  if (!capability.sm_clocks.empty())
+    json["highest_sm_clock_mhz"] = capability.sm_clocks.back().value();
+  if (capability.power_limits)
+    json["factory_power_limit_watts"] = capability.power_limits->factory.value();
   const auto sample = source.read({.energy = false, .activity = false});
   if (!sample.ok()) {
     json["error"] = sample.error().message;
@@ -55,15 +60,7 @@ int index_of(const Json& gpu) {
 std::string governed_by(const Json& gpu) {
   const std::string policy = text_of(gpu, "policy");
   if (policy.empty()) return "nobody";
-  std::string how;
-  const auto add = [&](const std::string& text) { how += (how.empty() ? "" : ", ") + text; };
-  const auto dry = gpu.find("dry_run");
-  if (dry != gpu.end() && dry->is_boolean() && dry->get<bool>()) add("dry run");
-  if (const auto by = gpu.find("assigned"); by != gpu.end() && by->is_object()) {
-    const std::string who = text_of(*by, "who");
-    add(text_of(*by, "by") + (who.empty() ? "" : " of " + who));
-    if (const auto end = cell(*by, "ends_in_seconds", 1, " s"); end != "-") add("for " + end);
-  }
+  const std::string how = assignment_text(gpu);
   return policy + (how.empty() ? "" : " (" + how + ")");
 }
 
@@ -80,9 +77,27 @@ std::string beat(const Json& gpu) {
   return at != gpu.end() && at->is_number() ? fmt::format("{:.0f} s ago", at->get<double>()) : "-";
 }
 
+// A daemon tells of every GPU; of a command's governor only those that it governs are known.
+bool covers_all_gpus(const Json& state) { return text_of(state, "owner") == "derated"; }
+
+}  // namespace
+
+std::string assignment_text(const Json& gpu) {
+  std::string how;
+  const auto add = [&](const std::string& text) { how += (how.empty() ? "" : ", ") + text; };
+  const auto dry = gpu.find("dry_run");
+  if (dry != gpu.end() && dry->is_boolean() && dry->get<bool>()) add("dry run");
+  if (const auto by = gpu.find("assigned"); by != gpu.end() && by->is_object()) {
+    const std::string who = text_of(*by, "who");
+    add(text_of(*by, "by") + (who.empty() ? "" : " of " + who));
+    if (const auto end = cell(*by, "ends_in_seconds", 1, " s"); end != "-") add("for " + end);
+  }
+  return how;
+}
+
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
-std::string why(const Json& gpu) {
+std::string why_text(const Json& gpu) {
   std::string out = text_of(gpu, "trouble");
   if (out.empty()) out = text_of(gpu, "reason");
   const auto bounds = gpu.find("bounds");
@@ -94,10 +109,11 @@ std::string why(const Json& gpu) {
   return fmt::format("{} (another tool changed it {}×)", out, drifts->get<int>());
 }
 
-// A daemon tells of every GPU; of a command's governor only those that it governs are known.
-bool covers_all_gpus(const Json& state) { return text_of(state, "owner") == "derated"; }
-
-}  // namespace
+int end_of_look(Clock& clock) {
+  const auto silent = silent_governors(clock);
+  for (const std::string& who : silent) warn("derate: {}\n", who);
+  return silent.empty() ? exit_code::kOk : exit_code_of(Errc::gpu_stuck);
+}
 
 Result<Json> StatusView::look(const std::string& choice) {
   Json gpus = Json::array();
@@ -137,7 +153,7 @@ Result<Json> StatusView::look(const std::string& choice) {
   return chosen;
 }
 
-std::string status_text(const Json& gpus, bool paused) {
+std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t> width) {
   if (paused && gpus.empty())
     return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
@@ -147,9 +163,10 @@ std::string status_text(const Json& gpus, bool paused) {
                cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),
-               governed_by(gpu), why(gpu)},
+               governed_by(gpu), why_text(gpu)},
               text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
-  return table.text();
+  // What says least about a GPU goes first: beat, memory, name, temperature.
+  return width ? table.text(*width, {8, 4, 1, 6, 3, 7}) : table.text();
 }
 
 }  // namespace derate::cli

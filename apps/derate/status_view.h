@@ -29,7 +29,17 @@ class StatusView {
   bool paused_ = false;
 };
 
-// As a table. `paused`: says so in place of an empty one.
-std::string status_text(const nlohmann::ordered_json& gpus, bool paused);
+// As a table. `paused`: says so in place of an empty one. `width`: columns of a terminal; where the
+// table is wider, columns are left out and the last is cut.
+std::string status_text(const nlohmann::ordered_json& gpus, bool paused,
+                        std::optional<std::size_t> width = {});
+
+// Of one GPU: "dry run, command of uid 7, for 30 s", and why its clock is what it is.
+std::string assignment_text(const nlohmann::ordered_json& gpu);
+std::string why_text(const nlohmann::ordered_json& gpu);
+
+// Warns of governors that should have told more, as the table is not all there is to know; the exit
+// code.
+int end_of_look(Clock& clock);
 
 }  // namespace derate::cli

@@ -12,8 +12,8 @@ namespace {
 void put(Json& json, const std::string& what, const std::optional<ShareEstimate>& share) {
   if (!share) return;
   json[what + "_ratio"] = share->mean;
-  json[what + "_ratio_low"] = share->low;
-  json[what + "_ratio_high"] = share->high;
+  json[what + "_low_ratio"] = share->low;
+  json[what + "_high_ratio"] = share->high;
 }
 
 // "870 J", "8.7 kJ", "1.2 MJ".

@@ -24,7 +24,7 @@ TEST(SavingJson, SaysThatItIsAnEstimateAndOfWhichMethod) {
   EXPECT_EQ(json["method"], kSavingMethod);
   EXPECT_EQ(json["estimated"], true);
   EXPECT_NEAR(json["energy_saving_ratio"].get<double>(), 0.1494, 1e-4);
-  EXPECT_LT(json["energy_saving_ratio_low"], json["energy_saving_ratio"]);
+  EXPECT_LT(json["energy_saving_low_ratio"], json["energy_saving_ratio"]);
   EXPECT_NEAR(json["performance_ratio"].get<double>(), 0.93, 1e-12);
   EXPECT_TRUE(saving_json({}).is_null());
 }

@@ -13,6 +13,9 @@ namespace derate {
 std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<EnvelopeBound> bounds) {
   if (!gpu.last) return std::nullopt;
   GpuSnapshot out{.id = gpu.id(), .record = *gpu.last, .policy = gpu.policy_name()};
+  const Capability& capability = gpu.open.source->capability();
+  if (!capability.sm_clocks.empty()) out.highest_clock = capability.sm_clocks.back();
+  if (capability.power_limits) out.factory_power_limit = capability.power_limits->factory;
   if (const PolicyAssignment* by = gpu.policy()) {
     out.dry_run = by->dry_run;
     out.promise = promised_performance(by->policy, gpu.last->estimate.work);
@@ -121,6 +124,8 @@ Json gpu_json(const GpuSnapshot& gpu) {
   }
   if (gpu.saving)
     if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
+  put(json, "highest_sm_clock_mhz", gpu.highest_clock);
+  put(json, "factory_power_limit_watts", gpu.factory_power_limit);
   put_origins(json, gpu);
   put_work(json, record);
   if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;

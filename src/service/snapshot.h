@@ -25,10 +25,12 @@ struct GpuSnapshot {
   Record record;       // its last
   std::string policy;  // empty: it is only observed
   bool dry_run = false;
-  std::optional<double> promise;  // performance; empty: none
-  std::string promise_from;       // empty: the policy's own
-  std::optional<Saving> saving;   // since the GPU was opened; empty: not known
-  std::string trouble;            // why it is not governed, or not restored; empty: nothing
+  std::optional<Megahertz> highest_clock;    // that it supports
+  std::optional<Watts> factory_power_limit;  // the driver's default
+  std::optional<double> promise;             // performance; empty: none
+  std::string promise_from;                  // empty: the policy's own
+  std::optional<Saving> saving;              // since the GPU was opened; empty: not known
+  std::string trouble;  // why it is not governed, or not restored; empty: nothing
   // Who says what it is governed by; empty: nobody.
   struct Assigned {
     AssignmentSource by = AssignmentSource::configuration;

@@ -1,0 +1,89 @@
+// What `derate top` and the live view of `derate attribute` know, as a value; and what the reader
+// has chosen to see of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/gpu_id.h"
+#include "terminal/frame.h"
+#include "terminal/key_press.h"
+
+namespace derate::cli {
+
+// What a policy has saved, estimated from its curves. Shares are of what the same work would have
+// taken at the highest clock.
+struct TopSaving {
+  double ratio = 0;
+  std::optional<double> low_ratio, high_ratio;  // of its interval
+  std::optional<double> baseline_joules;        // what it is a share of
+};
+
+struct TopTenant {
+  int gpu = 0;  // index
+  std::string key, name, user, group;
+  std::string source;  // what its share is known from
+  std::optional<double> watts, margin_watts, share, joules;
+  bool unallocated = false;  // not a tenant: what nobody is charged with
+};
+
+struct TopGpu {
+  GpuId id;
+  std::optional<double> watts, limit_watts, clock_mhz, highest_clock_mhz, asked_clock_mhz;
+  std::optional<double> utilisation, memory_utilisation, celsius;  // ratios; degrees
+  std::optional<double> promise, expected_performance, beat_age_s;
+  bool every_phase = false;
+  std::string policy, how;            // empty: nobody governs it; "dry run, command of uid 7"
+  std::string reason, trouble, work;  // why this clock; what is wrong; name and phase
+  std::optional<TopSaving> saving;
+  Series power_history, clock_history;  // watts and MHz, a value a second, the newest last
+};
+
+struct TopPicture {
+  std::string host, time;  // "14:03:59"
+  std::vector<TopGpu> gpus;
+  std::vector<TopTenant> tenants;
+  std::string attribution;            // how the tenants' watts are known; empty: they are not
+  std::vector<std::string> warnings;  // what is not as usual
+  bool paused = false;                // the daemon has closed every GPU on request
+};
+
+enum class TopPage : std::uint8_t { gpus, one_gpu, tenants };
+enum class GpuOrder : std::uint8_t { index, power, clock, utilisation, loss, saving };
+enum class TenantOrder : std::uint8_t { power, gpu, energy, user };
+
+struct TopChoice {
+  TopPage page = TopPage::gpus;
+  bool tenants_only = false;  // `derate attribute`: it has no other page
+  bool help = false, frozen = false;
+  bool typing = false;  // the filter
+  std::string filter;   // UTF-8; rows without it are left out
+  GpuOrder gpu_order = GpuOrder::index;
+  TenantOrder tenant_order = TenantOrder::power;
+  std::string gpu, tenant;                  // UUID and key of those selected
+  std::size_t gpu_row = 0, tenant_row = 0;  // where they were last
+  std::size_t rows_on_screen = 1;           // for a page up or down
+};
+
+const char* to_string(GpuOrder order);
+const char* to_string(TenantOrder order);
+
+// The rows to show in their order: of those that the filter leaves.
+std::vector<const TopGpu*> shown_gpus(const TopPicture& picture, const TopChoice& choice);
+std::vector<const TopTenant*> shown_tenants(const TopPicture& picture, const TopChoice& choice);
+// Where the selected one is among them; where it was, when it is there no more.
+std::size_t selected_row(const std::vector<const TopGpu*>& shown, const TopChoice& choice);
+std::size_t selected_row(const std::vector<const TopTenant*>& shown, const TopChoice& choice);
+
+// What a key does. True: it ends the view.
+bool press(TopChoice& choice, const KeyPress& pressed, const TopPicture& picture);
+
+// What can be relied on: the loss that its policy expects; more than was promised.
+std::optional<double> loss_of(const TopGpu& gpu);
+bool breaks_promise(const TopGpu& gpu);
+std::string tenant_id(const TopTenant& tenant);
+
+}  // namespace derate::cli

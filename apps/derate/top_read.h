@@ -1,0 +1,47 @@
+// What governors tell, as JSON, as the values of `derate top`; and the last minute of it.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "top_picture.h"
+
+namespace derate::cli {
+
+// Power and clock of each GPU over the last minute.
+class TopHistory {
+ public:
+  static constexpr int kSeconds = 60;
+
+  // `pace`: a value holds until the next one, at most that long and a half.
+  explicit TopHistory(Duration pace) : pace_(pace) {}
+  // Takes in the readings, and gives each GPU its history: a value a second.
+  void add(std::vector<TopGpu>& gpus, Instant now);
+
+ private:
+  struct Reading {
+    Instant time{};
+    std::optional<double> watts, clock_mhz;
+  };
+  Series series(const std::deque<Reading>& readings, std::optional<double> Reading::*value,
+                Instant now) const;
+
+  Duration pace_;
+  std::map<std::string, std::deque<Reading>> readings_;  // by UUID
+};
+
+// `gpus`: as StatusView::look() has them. What has another type than it should is missing.
+TopPicture top_picture(const nlohmann::ordered_json& gpus);
+
+// `document`: as attribution_text() takes it; its GPUs have power and no policy.
+TopPicture attribution_picture(const nlohmann::ordered_json& document);
+
+// Of this machine; "14:03:59" of its time zone.
+std::string host_name();
+std::string time_of_day(WallTime now);
+
+}  // namespace derate::cli
