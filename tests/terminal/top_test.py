@@ -216,8 +216,7 @@ class OnATerminal(unittest.TestCase):
         self.assert_left(top)
         job = int(re.search(rb"JOB (\d+) STOPPED", top.output)[1])
         os.kill(job, signal.SIGCONT)
-        top.wait_for(re.escape(ENTER_SCREEN))
-        top.wait_for(rb"W/limit")
+        top.wait_for(b"(?s)" + re.escape(ENTER_SCREEN) + b".*W/limit")  # all of it anew
         top.press(b"q")
         self.assertEqual(top.end(), 0)
         self.assert_left(top)
