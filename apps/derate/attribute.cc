@@ -303,7 +303,7 @@ Result<int> run_verb(const AttributeOptions& options) {
       live ? TRY(watch_live(*feed, **screen, clock, end)) : TRY(watch(options, *feed, clock, end));
   screen = Error{Errc::not_supported, ""};  // back to the user's own screen
   // A live view leaves the terminal as it was, unless a time was to be measured.
-  if (live && options.time.empty()) return 0;
+  if (live && !options.time_s) return 0;
   if (!newest) return Error{Errc::interrupted, "it ended before anything was read"};
   if (!(options.json && options.watch)) show(options, *newest);
   return 0;

@@ -67,7 +67,7 @@ JournaldSend journald_socket(const std::string& path) {
 }
 
 JournaldWriter journald_writer(std::string program, JournaldSend send) {
-  return [program = std::move(program), send](const LogRecord& record) {
+  return [program = std::move(program), send = std::move(send)](const LogRecord& record) {
     std::vector<std::string> texts = {
         "MESSAGE=" + record.text, fmt::format("PRIORITY={}", priority_of(record.level)),
         "SYSLOG_IDENTIFIER=" + program, fmt::format("CODE_FILE={}", record.place.file),
