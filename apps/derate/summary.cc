@@ -135,7 +135,7 @@ Verdict verdict_of(const GpuSummary& summary, const Ledger& ledger) {
   std::string why;
   if (speed.low >= *summary.promise)
     kind = Kind::kept;
-  else if (ledger.energy().elapsed() < kShortestJudged)
+  else if (!summary.twin && ledger.energy().elapsed() < kShortestJudged)
     why = "a run of less than 30 s says little: ";
   else if (speed.high < *summary.promise)
     kind = Kind::broken;

@@ -118,7 +118,6 @@ class Assure final : public Policy {
   bool changed(const Estimate& estimate);
   void flush();
   bool enough(double relative_sd) const;
-  bool power_is_known(const Estimate& estimate) const;
 
   // Phases.
   void recall();
@@ -362,13 +361,6 @@ bool Assure::enough(double relative_sd) const {
   return any;
 }
 
-// Savings are relative to the power at the highest clock: without a reading of it nobody can tell.
-bool Assure::power_is_known(const Estimate& estimate) const {
-  constexpr int kFewestOfPower = 2;
-  const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
-  return phase_ || !estimate.power || estimate.work.beat || power.count() >= kFewestOfPower;
-}
-
 // Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
   if (mixed_ || counters_fit(*phase_, look_)) {
@@ -547,7 +539,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   }
   const Duration longest = mixed_ ? kMixedBatch : options_.reference;
   const bool beats = estimate.work.beat.has_value();
-  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough) && power_is_known(estimate);
+  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough);
   const bool over = estimate.time - since_ >= longest + window_;
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,

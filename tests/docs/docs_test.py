@@ -24,8 +24,12 @@ def derate(*arguments):
 
 def listed(*path):
     """The verbs that the help of these words lists."""
-    block = derate(*path, "--help").partition("Subcommands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  ([a-z]+) ", block, re.MULTILINE)
+    text = derate(*path, "--help")
+    if not path:  # in groups, each with a heading
+        text = text.partition("Options:\n")[2]
+    else:
+        text = text.partition("Subcommands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  ([a-z-]+)  ", text, re.MULTILINE)
 
 
 def verbs():
@@ -88,6 +92,7 @@ class Docs(unittest.TestCase):
     def test_every_setting_is_documented(self):
         page = (ROOT / "docs/config.md").read_text(encoding="utf-8")
         settings = json.loads(derate("config", "print", "--json"))
+        self.assertEqual(settings.pop("schema"), "derate/config-print/1")
         for section, keys in settings.items():
             self.assertIn(f"`{section}`", page)
             for key in keys:

@@ -40,8 +40,8 @@ struct ManagedGpu {
   std::optional<Error> trouble;          // why it is not governed as assigned
   std::optional<Instant> lease_again;    // then a lease that another has is asked for again
   Leftover leftover;
-  std::string promise_from;    // who promised what its work was; empty: its policy
-  std::optional<Record> last;  // of the last round that ticked it
+  std::string promise_from;           // who promised what its work was; empty: its policy
+  std::optional<Record> last;         // of the last round that ticked it
   std::optional<Saving> saving = {};  // since it was opened, by policies that can tell
   std::optional<Instant> expired_since, reopen_at;  // a GPU that no longer answers
   OpeningPoll reopening;
