@@ -172,6 +172,17 @@ void add_gpu_choice(CLI::App& verb, std::string& gpus) {
       ->type_name("GPUS");
 }
 
+// Of a command that is started here: its own, where the environment says which these are.
+void add_own_gpu_choice(CLI::App& verb, GpuChoice& gpus) {
+  CLI::Option* all = verb.add_flag("--all", gpus.all, "All GPUs of the machine");
+  verb.add_option("-i,--gpu", gpus.named,
+                  "GPUs by index, UUID or PCI bus id, comma-separated; default: those of "
+                  "CUDA_VISIBLE_DEVICES, else of SLURM_JOB_GPUS, else the configuration's, else "
+                  "all")
+      ->type_name("GPUS")
+      ->excludes(all);
+}
+
 void add_sim(CLI::App& verb, SimCliOptions& options) {
   CLI::Option* sim =
       verb.add_option("--sim", options.chip, "Use simulated GPUs of this chip (derate sim list)")
@@ -237,7 +248,7 @@ void add_run(CommandLine& line) {
   CLI::App* verb =
       line.app.add_subcommand("run", "Govern GPUs while a command runs, then say what it came to");
   auto& options = line.add_options<RunOptions>(*verb);
-  add_gpu_choice(*verb, options.gpus);
+  add_own_gpu_choice(*verb, options.gpus);
   add_policy(*verb, options.policy);
   verb->add_flag("-n,--dry-run", options.dry_run, "Decide and record, never write");
   add_command(*verb, options);
@@ -252,7 +263,7 @@ void add_energy(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand(
       "energy", "Measure the energy of GPUs while a command runs; writes to none");
   auto& options = line.add_options<EnergyOptions>(*verb);
-  add_gpu_choice(*verb, options.gpus);
+  add_own_gpu_choice(*verb, options.gpus);
   add_time(*verb, "--interval", options.interval_s, "Time between readings of the power",
            {0.01, 60, "100ms"});
   CLI::Option* time =
@@ -880,10 +891,7 @@ void add_tune_run(CommandLine& line, CLI::App& tune) {
   auto& options = line.add_options<TuneRunOptions>(*run);
   CLI::Option* job = run->add_option("--job", options.job,
                                      "The job; default: none, only its limit or clock is tuned");
-  run->add_option("-i,--gpu", options.gpus,
-                  "GPUs by index, UUID or PCI bus id, comma-separated; default: all, with a job "
-                  "the only one")
-      ->type_name("GPUS");
+  add_own_gpu_choice(*run, options.gpus);
   add_knob(*run, options, job);
   add_metric(*run, options);
   add_config(*run, options.policy.config);

@@ -33,7 +33,7 @@ TEST(CommandLine, WhatFollowsTwoDashesIsTheCommands) {
   const auto run = parsed<RunOptions>({"run", "--dry-run", "-i", "0,2", "--policy", "geepafs",
                                        "--set", "delta=0.05", "--", "train", "--policy", "x"});
   EXPECT_TRUE(run.dry_run);
-  EXPECT_EQ(run.gpus, "0,2");
+  EXPECT_EQ(run.gpus.named, "0,2");
   EXPECT_EQ(run.policy.policy, "geepafs");
   EXPECT_EQ(run.policy.assignments, std::vector<std::string>{"delta=0.05"});
   EXPECT_EQ(run.command, (std::vector<std::string>{"train", "--policy", "x"}));

@@ -28,10 +28,16 @@ struct DemoOptions : Common {
   bool apps = false;  // every application, not only the means
 };
 
+// The GPUs of a command that is started here.
+struct GpuChoice {
+  std::string named;  // with -i
+  bool all = false;   // else those that are the command's own, where its environment says so
+};
+
 struct RunOptions : Common {
   PolicyOptions policy;
   SimCliOptions sim;
-  std::string gpus;
+  GpuChoice gpus;
   bool dry_run = false;
   bool as_root = false;
   std::string records;  // a JSON line a tick and GPU
@@ -41,7 +47,7 @@ struct RunOptions : Common {
 
 struct EnergyOptions : Common {
   SimCliOptions sim;
-  std::string gpus;
+  GpuChoice gpus;
   double interval_s = 0.1;
   std::optional<double> time_s;  // empty: until Ctrl-C
   bool as_root = false;

@@ -16,6 +16,7 @@
 #include "config/paths.h"
 #include "energy_view.h"
 #include "govern/records_file.h"
+#include "gpu_choice.h"
 #include "service/energy_service.h"
 #include "service/listen.h"
 #include "service/signals.h"
@@ -184,9 +185,10 @@ EnergyAccount Measuring::account() const {
 }
 
 Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
-  if (options.sim.chip.empty()) return open_nvml_gpus(options.gpus, kLoopPatience);
+  if (options.sim.chip.empty())
+    return open_nvml_gpus(TRY(chosen_gpus(options.gpus, "")), kLoopPatience);
   const SimSetup setup = TRY(find_sim_setup(options.sim));
-  OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus, clock));
+  OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus.named, clock));
   for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());
   return out;
 }

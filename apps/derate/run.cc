@@ -13,6 +13,7 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
 #include "govern/guard.h"
+#include "integ/rights.h"
 #include "run_command.h"
 #include "run_session.h"
 #include "service/listen.h"
@@ -159,10 +160,24 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
 
 }  // namespace
 
+// Before the command starts, so that it does not run as if it were governed.
+Result<void> check_rights(bool tuned) {
+  if (may_set_clocks()) return {};
+  return Error{
+      Errc::no_permission,
+      fmt::format(
+          "setting clocks and power limits needs root, so the command was not started. "
+          "Three ways on: `sudo derate {0}`; `derate run --dry-run`, which only says what "
+          "it would do; or a running derated governs the GPUs (`sudo derate policy set`{1})",
+          tuned ? "tune run" : "run", tuned ? ", `derate tune run --job`" : "")};
+}
+
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const Log log = program_log("derate");
   const auto real = writes_to_real_gpus(options);
   if (!real.ok()) return run_failed(real.error(), log);
+  if (const auto rights = *real ? check_rights(tuning.has_value()) : Result<void>(); !rights.ok())
+    return run_failed(rights.error(), log);
   // Before any GPU is taken: the users' database may keep us waiting.
   const auto as = options.as_root ? Result<std::optional<RunAs>>(std::nullopt) : user_behind_sudo();
   if (!as.ok()) return run_failed(as.error(), log);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
+#include "gpu_choice.h"
 #include "run_command.h"
 #include "simulated.h"
 #include "store/audit.h"
@@ -25,9 +26,9 @@ Result<OpenGpus> open_gpus(RunSession& session, const Settings& settings, const 
                            GuardLink* link) {
   if (!options.sim.chip.empty()) {
     session.sim = TRY(find_sim_setup(options.sim));
-    return open_sim_gpus(*session.sim, options.sim, options.gpus, session.clock);
+    return open_sim_gpus(*session.sim, options.sim, options.gpus.named, session.clock);
   }
-  const std::string& choice = options.gpus.empty() ? settings.gpus : options.gpus;
+  const std::string choice = TRY(chosen_gpus(options.gpus, settings.gpus));
   // Many GPUs take longer to open than the guard lets a worker be silent.
   return open_nvml_gpus(choice, kLoopPatience, [link] {
     if (link != nullptr) link->beat();

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "govern/records_file.h"
+#include "gpu_choice.h"
 #include "service/daemon_call.h"
 #include "service/signals.h"
 #include "terminal/output.h"
@@ -475,7 +476,9 @@ Result<int> run_job(const TuneRunOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   watch_signals();
   std::vector<TrialView> tries;
-  TrialStart start{options.job, options.gpus, {}, options.selector, options.knob, options.model};
+  TrialStart start{options.job,  TRY(chosen_gpus(options.gpus, "")),
+                   {},           options.selector,
+                   options.knob, options.model};
   Outcome outcome;
   do {
     Run run(options, daemon, reader);

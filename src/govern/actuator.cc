@@ -146,15 +146,18 @@ std::optional<Actuation> Actuator::drifted(const std::string& what, bool& writte
     return std::nullopt;  // not known any more, so it is written again
   }
   yielded_to_ = what + (fight ? ", again and again: left to it" : ": left to it");
-  // It is no longer ours to restore.
-  written = false;
   in_force_ = {};
-  if (options_.journal_handle) {
-    const bool any = entry().clock_written || entry().power_written;
-    const Journal& journal = options_.journal_handle->journal;
-    (void)(any ? journal.write(entry()) : journal.remove(entry().uuid)).ok();
-  }
+  forget(written);
   return plain(Outcome::yielded, yielded_to_);
+}
+
+// That knob is not ours to restore.
+void Actuator::forget(bool& written) {
+  written = false;
+  if (!options_.journal_handle) return;
+  const bool any = entry().clock_written || entry().power_written;
+  const Journal& journal = options_.journal_handle->journal;
+  (void)(any ? journal.write(entry()) : journal.remove(entry().uuid)).ok();
 }
 
 Actuation Actuator::failed(std::string why, Instant now) {
@@ -185,19 +188,27 @@ Result<void> Actuator::journal_found(bool& written) {
   return {};
 }
 
+Result<void> Actuator::set_clock() {
+  if (target_.clock) return control_->lock_sm_clock(*target_.clock, *target_.clock);
+  const auto& range = entry().found_lock;
+  return range ? control_->lock_sm_clock(range->lowest, range->highest)
+               : control_->reset_sm_clock();
+}
+
 Result<void> Actuator::write_clock(Instant now) {
   if (target_.clock == in_force_.clock && clock_known_) return {};
+  const bool first = !entry().clock_written;
   TRY(journal_found(entry().clock_written));
   clock_known_ = false;  // until the device says that it is done
-  if (target_.clock) {
-    TRY(control_->lock_sm_clock(*target_.clock, *target_.clock));
+  auto done = set_clock();
+  // A driver that refuses has not touched the clock.
+  if (!done.ok() && done.error().code == Errc::no_permission && first)
+    forget(entry().clock_written);
+  TRY(std::move(done));
+  if (target_.clock)
     watch_.locked(*target_.clock, now);
-  } else {
-    const auto& range = entry().found_lock;
-    TRY(range ? control_->lock_sm_clock(range->lowest, range->highest)
-              : control_->reset_sm_clock());
+  else
     watch_.released();
-  }
   ignored_.clear();
   in_force_.clock = target_.clock;
   clock_known_ = true;
@@ -215,11 +226,15 @@ Result<void> Actuator::write_power() {
       return {};
     }
   }
+  const bool first = !entry().power_written;
   TRY(journal_found(entry().power_written));
   const auto wanted = target_.power ? target_.power : entry().found.power_limit;
   if (!wanted) return Error{Errc::not_supported, "the GPU does not tell its power limit"};
   power_known_ = false;
-  TRY(control_->set_power_limit(*wanted));
+  auto done = control_->set_power_limit(*wanted);
+  if (!done.ok() && done.error().code == Errc::no_permission && first)
+    forget(entry().power_written);
+  TRY(std::move(done));
   TRY(check_power(*control_, *wanted));
   in_force_.power = target_.power;
   power_known_ = true;

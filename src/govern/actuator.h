@@ -89,6 +89,8 @@ class Actuator {
   Result<void> write_power();
   Result<void> look_at_found();
   Result<void> journal_found(bool& written);
+  void forget(bool& written);
+  Result<void> set_clock();
   JournalEntry& entry() {
     return options_.journal_handle ? options_.journal_handle->entry : own_entry_;
   }

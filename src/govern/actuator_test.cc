@@ -98,12 +98,13 @@ TEST(Actuator, RestoresOnceAndSaysWhenItCannot) {
   EXPECT_EQ(control.calls, (Calls{"1200..1200", "reset", "reset"}));
 }
 
-// A lock that was refused may still have had an effect: the GPU is given back all the same.
-TEST(Actuator, RestoresAfterARefusedWrite) {
+// A lock that failed may still have had an effect: the GPU is given back all the same.
+TEST(Actuator, RestoresAfterAFailedWrite) {
   TestControl control;
   {
     Actuator actuator(&control);
     control.refuse = true;
+    control.refused_with = Errc::query_failed;
     apply(actuator, set(1200));
     control.refuse = false;
   }
@@ -322,6 +323,7 @@ TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
   w.tick(kHold, 1530);
   EXPECT_TRUE(left().empty());
   w.control.refuse = true;  // the write fails, the journal was written before it
+  w.control.refused_with = Errc::query_failed;
   EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::failed);
   ASSERT_EQ(left().size(), 1u);
   EXPECT_TRUE(left()[0].clock_written);
@@ -332,6 +334,26 @@ TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
   w.control.refuse = false;
   EXPECT_TRUE(w.actuator->restore().ok());
   EXPECT_TRUE(left().empty());
+}
+
+// Whoever comes next finds nothing to restore.
+TEST_F(KeptActuator, AFirstWriteThatIsRefusedLeavesNoJournal) {
+  Watched w({.journal_handle = journal_handle(folder_)});
+  w.tick(kHold, 1530);
+  w.control.refuse = true;
+  EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::failed);
+  EXPECT_TRUE(left().empty());
+  EXPECT_TRUE(w.actuator->restore().ok());
+}
+
+// What an earlier write has changed is still to be restored.
+TEST_F(KeptActuator, ALaterWriteThatIsRefusedKeepsTheJournal) {
+  Watched w({.journal_handle = journal_handle(folder_)});
+  EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::written);
+  w.control.refuse = true;
+  EXPECT_EQ(w.tick(set(1200), 1530).outcome, Outcome::failed);
+  ASSERT_EQ(left().size(), 1u);
+  EXPECT_TRUE(left()[0].clock_written);
 }
 
 TEST_F(KeptActuator, NoJournalNoWrites) {

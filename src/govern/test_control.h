@@ -31,10 +31,11 @@ class TestControl final : public ClockControl {
   std::vector<std::string> calls;
   GpuSettings now{Watts(300), {}, {}};
   bool refuse = false;
+  Errc refused_with = Errc::no_permission;
 
  private:
   Result<void> answer() const {
-    if (refuse) return Error{Errc::no_permission, "refused"};
+    if (refuse) return Error{refused_with, "refused"};
     return {};
   }
 };

@@ -1,0 +1,9 @@
+// What this process may do to GPUs.
+#pragma once
+
+namespace derate {
+
+// NVML locks clocks and sets power limits for root, and for who has CAP_SYS_ADMIN.
+bool may_set_clocks();
+
+}  // namespace derate
