@@ -29,7 +29,7 @@ def listed(*path):
         text = text.partition("Options:\n")[2]
     else:
         text = text.partition("Subcommands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  ([a-z-]+)  ", text, re.MULTILINE)
+    return re.findall(r"^  ([a-z][a-z-]*)  ", text, re.MULTILINE)
 
 
 def verbs():
