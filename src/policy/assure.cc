@@ -109,7 +109,7 @@ class Assure final : public Policy {
   bool idle(const Estimate& estimate);
   void begin(const Estimate& estimate);
   void keep_account(const Estimate& estimate);
-  void count_spending(const Estimate& estimate);
+  void count_spending(const Estimate& estimate, const Envelope& envelope);
   void settle(WorkPhase& phase);
   void follow_clock(const Estimate& estimate);
   bool rising(const Estimate& estimate);
@@ -234,7 +234,7 @@ void Assure::settle(WorkPhase& phase) {
 }
 
 // Each tick stands for the time since the one before.
-void Assure::count_spending(const Estimate& estimate) {
+void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
   const Spent spent{since, *estimate.power * since};
@@ -243,7 +243,10 @@ void Assure::count_spending(const Estimate& estimate) {
   if (unsaved)
     to.add_unsaved(spent);
   else
-    to.add(position(options_.dry_run ? asked_ : *estimate.sm_clock), spent);
+    // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve tells of
+    // it.
+    to.add(position(std::max(options_.dry_run ? asked_ : *estimate.sm_clock, envelope.lowest())),
+           spent);
   if (to.time() > kSettleAfter && phase_) settle(*phase_);
 }
 
@@ -627,12 +630,12 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
 Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   if (!estimate.gpu_utilisation) return Decision::hold({"no utilisation reading", {}});
   if (idle(estimate)) {
-    count_spending(estimate);
+    count_spending(estimate, envelope);
     last_ = estimate.time;
     return Decision::hold({"no work", {}});
   }
   keep_account(estimate);
-  count_spending(estimate);
+  count_spending(estimate, envelope);
   follow_clock(estimate);
   last_ = estimate.time;
   take(estimate);

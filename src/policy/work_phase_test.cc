@@ -57,6 +57,32 @@ TEST(WorkPhase, SignalsThatTell) {
   EXPECT_EQ(informative_signals(pipes, kHighest, kPriors), Signals{Signal::beat});
 }
 
+// Power falls by 1.4 x beyond performance, as look_at() has it.
+TEST(WorkPhase, TellsTheEnergyOfTheSameWorkAtTheReference) {
+  const Belief energy = phase_of(0.95).energy_at_reference(0.3);
+  EXPECT_NEAR(energy.mean, 1.4 * 0.3, 2 * energy.sd);
+  EXPECT_LT(energy.sd, 0.03);
+}
+
+// A chip that gets warmer draws more at the clock it has; at the reference it would, too.
+TEST(WorkPhase, AWarmerChipDoesNotChangeWhatWasSaved) {
+  WorkPhase phase = phase_of(0.95);
+  const double before = phase.energy_at_reference(0.3).mean;
+  const double watts = 500 * 0.95 * std::exp(-1.4 * 0.3);
+  for (int second = 1; second <= 300; ++second)
+    meter(phase, Instant(std::chrono::seconds(second)), 0.3, Watts(watts * (1 + second / 6000.0)),
+          1e-4);
+  EXPECT_NEAR(phase.energy_at_reference(0.3).mean, before, 0.02);
+}
+
+// As at the end of a job: the reading is half of nothing.
+TEST(WorkPhase, APowerReadingFarOffIsNotLearnedFrom) {
+  WorkPhase phase = phase_of(0.95);
+  const double before = phase.energy_at_reference(0.3).mean;
+  meter(phase, {}, 0.3, Watts(90), 1e-4);
+  EXPECT_EQ(phase.energy_at_reference(0.3).mean, before);
+}
+
 TEST(WorkPhase, LearnsWhatTheCountersAgreeOn) {
   const WorkPhase phase = phase_of(0.9);
   EXPECT_NEAR(std::exp(phase.performance(0.3).mean), 0.9, 0.02);
