@@ -92,6 +92,29 @@ TEST(Governor, ARecordSaysWhatHappened) {
   EXPECT_EQ(r.actuation.locked, 952_MHz);
 }
 
+// Increments, each second: their sum is the policy's own estimate.
+TEST(Governor, RecordsHaveWhatHasComeToTheSaving) {
+  Node node(1, "assure");
+  node.work(0, "BWtest");
+  Saving sum;
+  int told = 0;
+  for (int i = 0; i < 300; ++i)
+    for (const Record& record : node.tick())
+      if (record.saving) sum += *record.saving, ++told;
+  EXPECT_NEAR(told, 60, 2);  // of 60 s
+  EXPECT_GT(sum.time, 55s);
+  EXPECT_LE(sum.time, 60s);
+  EXPECT_GT(energy_saving(sum)->low, 0.1);  // memory-bound work
+  EXPECT_LE(performance(sum)->low, 1);
+}
+
+TEST(Governor, APolicyWithoutCurvesTellsNoSaving) {
+  Node node(1, "geepafs");
+  node.work(0, "BWtest");
+  for (int i = 0; i < 100; ++i)
+    for (const Record& record : node.tick()) EXPECT_FALSE(record.saving);
+}
+
 TEST(Governor, TheNodeIsAsBusyAsAllItsGpus) {
   Node node(3);
   node.work(0, "GeMM");
