@@ -1,4 +1,6 @@
 // derate run -- CMD: governs GPUs while CMD runs, and says what came of it; tunes them for it, too.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 
@@ -158,8 +160,6 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
   return !TRY(load_settings(options.policy.config)).dry_run;
 }
 
-}  // namespace
-
 // Before the command starts, so that it does not run as if it were governed.
 Result<void> check_rights(bool tuned) {
   if (may_set_clocks()) return {};
@@ -171,6 +171,8 @@ Result<void> check_rights(bool tuned) {
           "it would do; or a running derated governs the GPUs (`sudo derate policy set`{1})",
           tuned ? "tune run" : "run", tuned ? ", `derate tune run --job`" : "")};
 }
+
+}  // namespace
 
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const Log log = program_log("derate");
