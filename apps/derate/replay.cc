@@ -162,14 +162,14 @@ Result<int> run_verb(const ReplayOptions& options) {
     print_json("replay", {{"trace", options.trace},
                           {"samples", trace.samples.size()},
                           {"notes", trace.notes},
-                          {"gpu", summary_json(summary, replayed.whole)},
+                          {"gpu", summary_json(summary, replayed.whole.figures())},
                           {"phases", std::move(phases)}});
     return 0;
   }
   for (const std::string& note : trace.notes) print("note: {}\n", note);
   if (!replayed.stretches.empty()) print("{}\n", stretch_table(replayed, highest).text());
   print("{}: {} samples, replayed as a dry run\n{}", options.trace, trace.samples.size(),
-        summary_text(summary, replayed.whole));
+        summary_text(summary, replayed.whole.figures()));
   print(
       "The recorded GPU did not follow these decisions: what a policy learns from changing its "
       "clock, it cannot learn here.\n");

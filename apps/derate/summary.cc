@@ -50,17 +50,17 @@ struct Speed {
   std::string text;
 };
 
-Speed speed_of(const GpuSummary& summary, const Ledger& ledger) {
+Speed speed_of(const GpuSummary& summary, const GpuFigures& figures) {
   if (summary.twin) {
     const double known = summary.twin->performance;
     return {known, known, percent_text(known) + " of full speed"};
   }
-  if (ledger.saving())
-    if (const auto share = performance(*ledger.saving()))
+  if (figures.saving)
+    if (const auto share = performance(*figures.saving))
       return {share->low, share->high,
               fmt::format("{:.0f} % of full speed, 90 % sure between {:.1f} and {:.1f}",
                           100 * share->mean, 100 * share->low, 100 * share->high)};
-  if (const auto ratio = ledger.clock_ratio())
+  if (const auto ratio = figures.clock_ratio)
     return {ratio->value(), 1,
             fmt::format("at least {} of full speed by the clock alone",
                         percent_text(ratio->value(), 0))};
@@ -88,8 +88,8 @@ const char* word_of(Verdict::Kind kind) {
 }
 
 // What was saved, and of a simulated GPU what that is in truth.
-std::string saved_text(const GpuSummary& summary, const Ledger& ledger) {
-  std::string out = ledger.saving() ? saving_text(*ledger.saving()) : "";
+std::string saved_text(const GpuSummary& summary, const GpuFigures& figures) {
+  std::string out = figures.saving ? saving_text(*figures.saving) : "";
   if (!out.empty()) out += ", estimated";
   if (!summary.twin) return out;
   if (!out.empty()) out += "; in truth ";
@@ -104,7 +104,7 @@ std::string saved_text(const GpuSummary& summary, const Ledger& ledger) {
 Verdict::Kind verdict_of_all(std::span<const GpuAccount> gpus) {
   auto out = Verdict::Kind::none;
   for (const GpuAccount& each : gpus) {
-    const auto kind = verdict_of(each.summary, *each.ledger).kind;
+    const auto kind = verdict_of(each.summary, each.figures).kind;
     if (kind == Verdict::Kind::broken || out == Verdict::Kind::broken)
       out = Verdict::Kind::broken;
     else if (kind != Verdict::Kind::none && out != Verdict::Kind::not_known)
@@ -127,15 +127,15 @@ Json or_null(const std::optional<T>& value) {
 
 }  // namespace
 
-Verdict verdict_of(const GpuSummary& summary, const Ledger& ledger) {
+Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
   using Kind = Verdict::Kind;
   if (!summary.promise) return {Kind::none, "none: this policy bounds no loss"};
-  const Speed speed = speed_of(summary, ledger);
+  const Speed speed = speed_of(summary, figures);
   Kind kind = Kind::not_known;
   std::string why;
   if (speed.low >= *summary.promise)
     kind = Kind::kept;
-  else if (!summary.twin && ledger.energy().elapsed() < kShortestJudged)
+  else if (!summary.twin && figures.time < kShortestJudged)
     why = "a run of less than 30 s says little: ";
   else if (speed.high < *summary.promise)
     kind = Kind::broken;
@@ -148,9 +148,9 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
   bool known = false, dry_run = false;
   for (const GpuAccount& each : gpus) {
     dry_run |= each.summary.dry_run;
-    if (!each.ledger->saving()) continue;
+    if (!each.figures.saving) continue;
     known = true;
-    all += *each.ledger->saving();
+    all += *each.figures.saving;
   }
   const auto kind = verdict_of_all(gpus);
   const std::string promise =
@@ -161,49 +161,47 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
                      speed_text(all), promise);
 }
 
-std::string summary_text(const GpuSummary& summary, const Ledger& ledger) {
-  const EnergyMeter& meter = ledger.energy();
+std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = fmt::format("GPU {}  {}  policy {}{}\n", summary.capability.id.index,
                                 summary.capability.id.name, summary.policy,
                                 summary.dry_run ? ", dry run: nothing was written" : "");
   const auto line = [&](const char* what, const std::string& text) {
     out += fmt::format("  {:<12}{}\n", what, text);
   };
-  if (const auto joules = meter.total())
+  if (const auto joules = figures.energy)
     line("energy",
          fmt::format("{:.1f} J ({}), mean power {} W over {}", joules->value(),
-                     meter.from_counter() ? "energy counter" : "power readings",
-                     meter.mean_power() ? fmt::format("{:.1f}", meter.mean_power()->value()) : "-",
-                     duration_text(meter.elapsed())));
+                     figures.from_counter ? "energy counter" : "power readings",
+                     figures.mean_power ? fmt::format("{:.1f}", figures.mean_power->value()) : "-",
+                     duration_text(figures.time)));
   else
-    line("energy", ledger.failed_reads() == ledger.ticks()
+    line("energy", figures.failed_reads == figures.ticks
                        ? "not known: no reading succeeded"
                        : "not known: the GPU gives neither an energy counter nor power");
-  if (const auto mean = ledger.measured_clocks().mean())
+  if (const auto mean = figures.mean_clock)
     line("SM clock", fmt::format("mean {:.0f} MHz; {}", mean->value(),
-                                 histogram_text(ledger.measured_clocks().bins(), Duration())));
+                                 histogram_text(figures.clocks, Duration())));
   line(summary.dry_run ? "would lock" : "locked",
-       histogram_text(ledger.asked_clocks(), ledger.time_released()));
-  line("promise", verdict_of(summary, ledger).text);
-  if (const std::string saved = saved_text(summary, ledger); !saved.empty())
+       histogram_text(figures.asked_clocks, figures.released));
+  line("promise", verdict_of(summary, figures).text);
+  if (const std::string saved = saved_text(summary, figures); !saved.empty())
     line(summary.dry_run ? "would save" : "saved", saved);
-  if (meter.elapsed() < std::chrono::seconds(1))
+  if (figures.time < std::chrono::seconds(1))
     line("note", "too short to tell: the energy counter moves every 0.1 s");
-  if (ledger.time_capped() > Duration::zero())
-    line("power cap", fmt::format("in force for {}", duration_text(ledger.time_capped())));
-  if (ledger.time_thermal() > Duration::zero())
-    line("thermal", fmt::format("throttled for {}", duration_text(ledger.time_thermal())));
-  line("loop", fmt::format("{} ticks, {} clock changes{}", ledger.ticks(), ledger.writes(),
+  if (figures.capped > Duration::zero())
+    line("power cap", fmt::format("in force for {}", duration_text(figures.capped)));
+  if (figures.thermal > Duration::zero())
+    line("thermal", fmt::format("throttled for {}", duration_text(figures.thermal)));
+  line("loop", fmt::format("{} ticks, {} clock changes{}", figures.ticks, figures.writes,
                            summary.dry_run ? " decided" : ""));
-  if (ledger.failed_reads() + ledger.failed_writes() > 0)
-    line("failures", fmt::format("{} reads, {} writes; the last: {}", ledger.failed_reads(),
-                                 ledger.failed_writes(), ledger.last_error()));
+  if (figures.failed_reads + figures.failed_writes > 0)
+    line("failures", fmt::format("{} reads, {} writes; the last: {}", figures.failed_reads,
+                                 figures.failed_writes, figures.last_error));
   return out;
 }
 
-Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
-  const EnergyMeter& meter = ledger.energy();
-  const Verdict verdict = verdict_of(summary, ledger);
+Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
+  const Verdict verdict = verdict_of(summary, figures);
   const auto kept = promise_kept(verdict);
   Json out = {
       {"index", summary.capability.id.index},
@@ -211,29 +209,29 @@ Json summary_json(const GpuSummary& summary, const Ledger& ledger) {
       {"name", summary.capability.id.name},
       {"policy", summary.policy},
       {"dry_run", summary.dry_run},
-      {"time_seconds", seconds(meter.elapsed())},
-      {"energy_joules", or_null(meter.total())},
-      {"energy_source", meter.from_counter() ? "energy counter" : "power readings"},
-      {"energy_by_power_readings_joules", or_null(meter.integrated())},
-      {"mean_power_watts", or_null(meter.mean_power())},
-      {"mean_sm_clock_mhz", or_null(ledger.measured_clocks().mean())},
-      {"sm_clock_histogram", histogram_json(ledger.measured_clocks().bins())},
-      {"asked_clock_histogram", histogram_json(ledger.asked_clocks())},
-      {"released_seconds", seconds(ledger.time_released())},
+      {"time_seconds", seconds(figures.time)},
+      {"energy_joules", or_null(figures.energy)},
+      {"energy_source", figures.from_counter ? "energy counter" : "power readings"},
+      {"energy_by_power_readings_joules", or_null(figures.integrated)},
+      {"mean_power_watts", or_null(figures.mean_power)},
+      {"mean_sm_clock_mhz", or_null(figures.mean_clock)},
+      {"sm_clock_histogram", histogram_json(figures.clocks)},
+      {"asked_clock_histogram", histogram_json(figures.asked_clocks)},
+      {"released_seconds", seconds(figures.released)},
       {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
       {"promise_kept", kept ? Json(*kept) : Json(nullptr)},
       {"promise_verdict", verdict.text},
-      {"saving", ledger.saving() ? saving_json(*ledger.saving()) : Json(nullptr)},
-      {"expected_performance_ratio", or_null(ledger.expected_performance())},
-      {"expected_coverage_ratio", ledger.expected_coverage().value()},
-      {"clock_ratio", or_null(ledger.clock_ratio())},
-      {"power_cap_seconds", seconds(ledger.time_capped())},
-      {"thermal_seconds", seconds(ledger.time_thermal())},
-      {"ticks", ledger.ticks()},
-      {"clock_changes", ledger.writes()},
-      {"failed_reads", ledger.failed_reads()},
-      {"failed_writes", ledger.failed_writes()}};
-  if (!ledger.last_error().empty()) out["last_error"] = ledger.last_error();
+      {"saving", figures.saving ? saving_json(*figures.saving) : Json(nullptr)},
+      {"expected_performance_ratio", or_null(figures.expected_performance)},
+      {"expected_coverage_ratio", figures.expected_coverage.value()},
+      {"clock_ratio", or_null(figures.clock_ratio)},
+      {"power_cap_seconds", seconds(figures.capped)},
+      {"thermal_seconds", seconds(figures.thermal)},
+      {"ticks", figures.ticks},
+      {"clock_changes", figures.writes},
+      {"failed_reads", figures.failed_reads},
+      {"failed_writes", figures.failed_writes}};
+  if (!figures.last_error.empty()) out["last_error"] = figures.last_error;
   if (summary.twin)
     out["twin"] = {{"performance_ratio", summary.twin->performance},
                    {"energy_saving_ratio", summary.twin->energy_saving}};

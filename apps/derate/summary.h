@@ -27,16 +27,16 @@ struct Verdict {
   Kind kind = Kind::none;  // none: nothing was promised
   std::string text;  // "kept: 93 % of full speed, 90 % sure between 91 and 95 (promised 90 %)"
 };
-Verdict verdict_of(const GpuSummary& summary, const Ledger& ledger);
+Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures);
 
 // Of all GPUs together: "Saved about 15 % (130 J of 870 J, ...); speed 93 % of full; promise kept."
 struct GpuAccount {
   GpuSummary summary;
-  const Ledger* ledger = nullptr;
+  GpuFigures figures;
 };
 std::string closing_sentence(std::span<const GpuAccount> gpus);
 
-std::string summary_text(const GpuSummary& summary, const Ledger& ledger);
-nlohmann::ordered_json summary_json(const GpuSummary& summary, const Ledger& ledger);
+std::string summary_text(const GpuSummary& summary, const GpuFigures& figures);
+nlohmann::ordered_json summary_json(const GpuSummary& summary, const GpuFigures& figures);
 
 }  // namespace derate::cli

@@ -12,7 +12,7 @@ using namespace literals;
 using namespace std::chrono_literals;
 
 // Ten seconds at 200 W: six of them locked at 1200 MHz, four under the GPU's own control.
-Ledger ten_seconds() {
+GpuFigures ten_seconds() {
   Ledger out(1500_MHz);
   for (int second = 0; second <= 10; ++second) {
     Record record;
@@ -25,7 +25,7 @@ Ledger ten_seconds() {
     if (second == 0) record.actuation.outcome = Actuation::Outcome::written;
     out.add(record);
   }
-  return out;
+  return out.figures();
 }
 
 GpuSummary assure_of_90() {
@@ -37,7 +37,7 @@ GpuSummary assure_of_90() {
 }
 
 // The same for a minute, of which the policy says that it saved 130 J of 870 J.
-Ledger a_minute(double performance = 0.93) {
+GpuFigures a_minute(double performance = 0.93) {
   Ledger out(1500_MHz);
   for (int second = 0; second <= 60; ++second) {
     Record record;
@@ -55,7 +55,7 @@ Ledger a_minute(double performance = 0.93) {
                              .time_sd = 600ms};
     out.add(record);
   }
-  return out;
+  return out.figures();
 }
 
 TEST(Summary, SaysWhatARunCameTo) {
@@ -100,20 +100,20 @@ TEST(Summary, APromiseIsJudgedByTheTruthWhereThatIsKnown) {
 }
 
 TEST(Summary, ASentenceClosesTheAccount) {
-  const Ledger one = a_minute(), other = a_minute(0.87), short_one = ten_seconds();
+  const GpuFigures one = a_minute(), other = a_minute(0.87), short_one = ten_seconds();
   const GpuSummary summary = assure_of_90();
-  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, &one}}),
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, one}}),
             "Saved about 15 % (130 J of 870 J, 90 % sure between 12 and 17); speed 93 % of full "
             "(between 91 and 95); promise kept.");
-  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, &one}, {summary, &other}}),
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, one}, {summary, other}}),
                   "260 J of 1740 J"));
-  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, &one}, {summary, &other}}),
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, one}, {summary, other}}),
                   "promise BROKEN."));
-  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, &short_one}}),
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, short_one}}),
             "What was saved is not known; promise not known.");
   GpuSummary dry = summary;
   dry.dry_run = true;
-  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{dry, &one}}), "Would save about 15 %"));
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{dry, one}}), "Would save about 15 %"));
 }
 
 TEST(Summary, ADryRunWroteNothing) {
@@ -132,10 +132,10 @@ TEST(Summary, WithoutAReadingNothingIsMadeUp) {
     record.sample_error = "the GPU is lost";
     ledger.add(record);
   }
-  const std::string text = summary_text(assure_of_90(), ledger);
+  const std::string text = summary_text(assure_of_90(), ledger.figures());
   EXPECT_TRUE(has(text, "not known: no reading succeeded"));
   EXPECT_TRUE(has(text, "3 reads, 0 writes; the last: the GPU is lost"));
-  const Json json = summary_json(assure_of_90(), ledger);
+  const Json json = summary_json(assure_of_90(), ledger.figures());
   for (const char* key : {"energy_joules", "mean_power_watts", "mean_sm_clock_mhz"})
     EXPECT_TRUE(json[key].is_null()) << key;
   EXPECT_EQ(json["last_error"], "the GPU is lost");
@@ -155,10 +155,10 @@ TEST(Summary, AHistogramNamesTheLongestAndTheOthers) {
   Record last;
   last.time = now;
   ledger.add(last);
-  EXPECT_TRUE(has(summary_text(assure_of_90(), ledger),
+  EXPECT_TRUE(has(summary_text(assure_of_90(), ledger.figures()),
                   "400 MHz 11 %, 500 MHz 14 %, 600 MHz 17 %, 700 MHz 19 %, 800 MHz 22 %, others "
                   "17 %"))
-      << summary_text(assure_of_90(), ledger);
+      << summary_text(assure_of_90(), ledger.figures());
 }
 
 }  // namespace

@@ -72,4 +72,27 @@ std::optional<Fraction> Ledger::clock_ratio() const {
   return Fraction(ratio_seconds_ / seconds(total_));
 }
 
+GpuFigures Ledger::figures() const {
+  return {.time = energy_.elapsed(),
+          .energy = energy_.total(),
+          .integrated = energy_.integrated(),
+          .from_counter = energy_.from_counter(),
+          .mean_power = energy_.mean_power(),
+          .mean_clock = measured_.mean(),
+          .clocks = measured_.bins(),
+          .asked_clocks = asked_,
+          .released = released_,
+          .capped = capped_,
+          .thermal = thermal_,
+          .saving = saving_,
+          .expected_performance = expected_performance(),
+          .clock_ratio = clock_ratio(),
+          .expected_coverage = expected_coverage(),
+          .ticks = ticks_,
+          .failed_reads = failed_reads_,
+          .writes = writes_,
+          .failed_writes = failed_writes_,
+          .last_error = last_error_};
+}
+
 }  // namespace derate

@@ -11,12 +11,31 @@
 
 namespace derate {
 
+// What a ledger has come to, as a value: what reports are made of.
+struct GpuFigures {
+  Duration time{};                           // from the first reading to the last
+  std::optional<Joules> energy, integrated;  // `integrated`: by power readings alone
+  bool from_counter = false;
+  std::optional<Watts> mean_power;
+  std::optional<Megahertz> mean_clock;
+  std::map<Megahertz, Duration> clocks, asked_clocks;  // time by clock
+  Duration released{}, capped{}, thermal{};
+  std::optional<Saving> saving;
+  std::optional<Fraction> expected_performance, clock_ratio;
+  Fraction expected_coverage{};
+  int ticks = 0, failed_reads = 0, writes = 0, failed_writes = 0;
+  std::string last_error;
+
+  bool operator==(const GpuFigures&) const = default;
+};
+
 class Ledger {
  public:
   // `highest` is the top of the envelope: what performance is relative to.
   explicit Ledger(Megahertz highest) : highest_(highest) {}
 
   void add(const Record& record);
+  GpuFigures figures() const;
 
   const EnergyMeter& energy() const { return energy_; }
   const ClockHistogram& measured_clocks() const { return measured_; }
