@@ -66,6 +66,9 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
                                 std::uint32_t uid) { return work_.works_on(gpu, uid); },
              .gpus = &fleet_,
              .where = options.stores}),
+      runs_(
+          clock, clients_, fleet_, [this](const std::string& gpu) { return work_.users_of(gpu); },
+          log_),
       attribution_(clock, logging_to(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });
@@ -117,6 +120,7 @@ void Worker::round() {
   const bool began = !fleet_.gpus().empty() && fleet_.gpus().front().last;
   const Duration late = clock_.now() - fleet_.next_due();
   fleet_.set_work(work_.update(work_gpus()));
+  runs_.step();
   for (const std::string& uuid : energy_.take_wanted()) fleet_.read_counter_next(uuid);
   if (fleet_.tick() > 0 && began) lateness_.add(std::max(Duration{}, late));
   work_.begin_listing(work_gpus());
@@ -131,6 +135,7 @@ void Worker::take_changes() {
     (void)work_.update({});
     attribution_.step({});
     tune_.release_gpus();
+    runs_.closed();
   }
   std::vector<TuneGpu> gpus;
   for (const ManagedGpu& gpu : fleet_.gpus())
@@ -172,6 +177,7 @@ void Worker::take_settings() {
   work_.list_every(from_seconds(settings.processes_every_s));
   energy_.windows().set_max_gap(held_for(settings));
   tune_.rules(tune_rules(settings));
+  runs_.rules(run_rules(settings));
   attribution_.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
 }
 

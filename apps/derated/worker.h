@@ -18,6 +18,7 @@
 #include "service/control_socket.h"
 #include "service/energy_service.h"
 #include "service/fleet_service.h"
+#include "service/run_service.h"
 #include "service/snapshot.h"
 #include "service/state_file.h"
 #include "service/tune_service.h"
@@ -96,6 +97,7 @@ class Worker {
   WorkloadTracker work_;
   EnergyService energy_;
   TuneService tune_;
+  RunService runs_;
   AttributionService attribution_;
   bool attributes_ = false;
   bool stopped_ = false;

@@ -75,6 +75,21 @@ void add_energy(std::vector<Operation>& out) {
                                .required = true});
 }
 
+void add_runs(std::vector<Operation>& out) {
+  out.push_back(row<RunBegin, RunView>(
+      Role::user, Changes::own,
+      "Have the caller's own GPUs governed while this connection lives: each from when a process "
+      "of the caller works there, beside nobody else's",
+      "run", kOfGpus));
+  out.push_back(row<RunShow, RunView>(Role::user, Changes::nothing,
+                                      "Show what this connection's run has come to so far", "run",
+                                      {Errc::not_found}));
+  out.push_back(row<RunEnd, RunView>(Role::user, Changes::own,
+                                     "End this connection's run, give its GPUs back and tell what "
+                                     "it came to",
+                                     "run", kOfGpus));
+}
+
 void add_jobs(std::vector<Operation>& out) {
   const std::vector<Errc> of_jobs = {Errc::not_found, Errc::no_permission};
   out.push_back(row<JobCreate, JobAnswer>(Role::user, Changes::own,
@@ -109,6 +124,7 @@ std::vector<Operation> make_operations() {
   std::vector<Operation> out;
   add_fleet(out);
   add_energy(out);
+  add_runs(out);
   add_jobs(out);
   add_trials(out);
   return out;

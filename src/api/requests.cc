@@ -27,7 +27,8 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> {
 }
 template <class M, class V>
 void visit_fields(M&, V&&) requires FieldsOf<M, Pause> || FieldsOf<M, Resume> ||
-    FieldsOf<M, WindowList> || FieldsOf<M, GpuList> {}
+    FieldsOf<M, WindowList> || FieldsOf<M, GpuList> || FieldsOf<M, RunShow> || FieldsOf<M, RunEnd> {
+}
 
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowBegin> {
@@ -49,6 +50,15 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionRead> {
   visit(optional_field("after", "a GPU's UUID, for those after it"), m.after);
 }
 
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunBegin> {
+  visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
+  visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
+  visit(optional_field("gpus",
+                       "indices, UUIDs or PCI bus ids, comma-separated; absent: those where the "
+                       "caller's processes work"),
+        m.gpus);
+}
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobCreate> {
   visit(required_field("spec", "the job"), m.spec);
@@ -186,6 +196,64 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionPage> {
   visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
 }
 
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, ClockTimeView> {
+  visit(required_field("clock_mhz", "the SM clock").in("MHz"), m.clock_mhz);
+  visit(required_field("seconds", "at it").in("s"), m.seconds);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingView> {
+  visit(required_field("method", "of the estimate"), m.method);
+  visit(required_field("energy_joules", "used").in("J"), m.energy_joules);
+  visit(required_field("energy_at_highest_joules", "of the same work at the highest clock").in("J"),
+        m.energy_at_highest_joules);
+  visit(required_field("energy_sd_joules", "standard deviation of that").in("J"),
+        m.energy_sd_joules);
+  visit(required_field("time_seconds", "taken").in("s"), m.time_seconds);
+  visit(required_field("time_at_highest_seconds", "of the same work at the highest clock").in("s"),
+        m.time_at_highest_seconds);
+  visit(required_field("time_sd_seconds", "standard deviation of that").in("s"), m.time_sd_seconds);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(required_field("name", "its product"), m.name);
+  visit(required_field("governed", "by this run, now"), m.governed);
+  visit(optional_field("why", "it is not"), m.why);
+  visit(required_field("time_seconds", "that it was").in("s"), m.time_seconds);
+  visit(optional_field("energy_joules", "used in that time").in("J"), m.energy_joules);
+  visit(optional_field("integrated_joules", "by power alone").in("J"), m.integrated_joules);
+  visit(required_field("from_counter", "energy_joules is the energy counter's"), m.from_counter);
+  visit(optional_field("mean_power_watts", "over that time").in("W"), m.mean_power_watts);
+  visit(optional_field("mean_sm_clock_mhz", "over that time").in("MHz"), m.mean_sm_clock_mhz);
+  visit(optional_field("clocks", "time by measured SM clock"), m.clocks);
+  visit(optional_field("asked_clocks", "time by the clock that was asked for"), m.asked_clocks);
+  visit(required_field("released_seconds", "under the GPU's own control").in("s"),
+        m.released_seconds);
+  visit(required_field("power_cap_seconds", "held down by the power limit").in("s"),
+        m.power_cap_seconds);
+  visit(required_field("thermal_seconds", "held down by heat").in("s"), m.thermal_seconds);
+  visit(optional_field("saving", "as it is estimated; absent: not known"), m.saving);
+  visit(optional_field("promised_performance_ratio", "absent: nothing is promised"),
+        m.promised_performance_ratio);
+  visit(optional_field("expected_performance_ratio", "by the policy's own model"),
+        m.expected_performance_ratio);
+  visit(optional_field("clock_ratio", "mean clock by the highest"), m.clock_ratio);
+  visit(required_field("expected_coverage_ratio", "of the time, that the expectation is of"),
+        m.expected_coverage_ratio);
+  visit(required_field("ticks", "rounds"), m.ticks);
+  visit(required_field("failed_reads", "rounds without a reading"), m.failed_reads);
+  visit(required_field("clock_changes", "written"), m.clock_changes);
+  visit(required_field("failed_writes", "that the driver refused"), m.failed_writes);
+  visit(optional_field("last_error", "of those failures"), m.last_error);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunView> {
+  visit(required_field("policy", "its name"), m.policy);
+  visit(required_field("dry_run", "nothing is written"), m.dry_run);
+  visit(required_field("gpus", "that were asked for"), m.gpus);
+}
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
   visit(required_field("trial", "its number"), m.trial);
@@ -336,6 +404,7 @@ template Json answer_json(const WindowNamed&);
 template Json answer_json(const WindowView&);
 template Json answer_json(const WindowsAnswer&);
 template Json answer_json(const AttributionPage&);
+template Json answer_json(const RunView&);
 template Json answer_json(const TrialView&);
 template Json answer_json(const JobAnswer&);
 template Json answer_json(const JobsAnswer&);
@@ -343,6 +412,7 @@ template Result<OutcomesAnswer> answer_of(const Json&);
 template Result<GpusAnswer> answer_of(const Json&);
 template Result<WindowView> answer_of(const Json&);
 template Result<AttributionPage> answer_of(const Json&);
+template Result<RunView> answer_of(const Json&);
 template Result<TrialView> answer_of(const Json&);
 template Result<JobAnswer> answer_of(const Json&);
 template Result<JobsAnswer> answer_of(const Json&);
@@ -354,6 +424,7 @@ template std::vector<FieldInfo> answer_fields<WindowNamed>();
 template std::vector<FieldInfo> answer_fields<WindowView>();
 template std::vector<FieldInfo> answer_fields<WindowsAnswer>();
 template std::vector<FieldInfo> answer_fields<AttributionPage>();
+template std::vector<FieldInfo> answer_fields<RunView>();
 template std::vector<FieldInfo> answer_fields<TrialView>();
 template std::vector<FieldInfo> answer_fields<JobAnswer>();
 template std::vector<FieldInfo> answer_fields<JobsAnswer>();

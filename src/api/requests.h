@@ -72,6 +72,23 @@ struct AttributionRead {
   bool operator==(const AttributionRead&) const = default;
 };
 
+// GPUs of one's own, while the connection lives.
+struct RunBegin {
+  static constexpr const char* kOperation = "run-begin";
+  std::string policy;            // empty: the configuration's
+  std::vector<std::string> set;  // NAME=VALUE
+  std::string gpus;              // empty: those where the caller's processes work
+  bool operator==(const RunBegin&) const = default;
+};
+struct RunShow {
+  static constexpr const char* kOperation = "run-show";
+  bool operator==(const RunShow&) const = default;
+};
+struct RunEnd {
+  static constexpr const char* kOperation = "run-end";
+  bool operator==(const RunEnd&) const = default;
+};
+
 struct JobCreate {
   static constexpr const char* kOperation = "tune-job-create";
   JobSpec spec;
@@ -124,9 +141,10 @@ struct TrialRenew {
   bool operator==(const TrialRenew&) const = default;
 };
 
-using AnyRequest = std::variant<PolicySet, Release, Pause, Resume, GpuList, WindowBegin, WindowEnd,
-                                WindowCancel, WindowList, AttributionRead, JobCreate, JobShow,
-                                JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
+using AnyRequest =
+    std::variant<PolicySet, Release, Pause, Resume, GpuList, WindowBegin, WindowEnd, WindowCancel,
+                 WindowList, AttributionRead, RunBegin, RunShow, RunEnd, JobCreate, JobShow,
+                 JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);
@@ -215,6 +233,43 @@ struct WindowView {
 struct WindowsAnswer {
   std::vector<WindowView> windows;
   bool operator==(const WindowsAnswer&) const = default;
+};
+
+struct ClockTimeView {
+  double clock_mhz = 0, seconds = 0;
+  bool operator==(const ClockTimeView&) const = default;
+};
+// The sums that a saving is told by (core/saving.h).
+struct SavingView {
+  std::string method;
+  double energy_joules = 0, energy_at_highest_joules = 0, energy_sd_joules = 0;
+  double time_seconds = 0, time_at_highest_seconds = 0, time_sd_seconds = 0;
+  bool operator==(const SavingView&) const = default;
+};
+// What a run came to on one GPU so far.
+struct RunGpuView {
+  int index = 0;
+  std::string uuid, name;
+  bool governed = false;
+  std::string why;  // it is not
+  double time_seconds = 0;
+  std::optional<double> energy_joules, integrated_joules;
+  bool from_counter = false;
+  std::optional<double> mean_power_watts, mean_sm_clock_mhz;
+  std::vector<ClockTimeView> clocks, asked_clocks;
+  double released_seconds = 0, power_cap_seconds = 0, thermal_seconds = 0;
+  std::optional<SavingView> saving;
+  std::optional<double> promised_performance_ratio, expected_performance_ratio, clock_ratio;
+  double expected_coverage_ratio = 0;
+  int ticks = 0, failed_reads = 0, clock_changes = 0, failed_writes = 0;
+  std::string last_error;
+  bool operator==(const RunGpuView&) const = default;
+};
+struct RunView {
+  std::string policy;
+  bool dry_run = false;
+  std::vector<RunGpuView> gpus;
+  bool operator==(const RunView&) const = default;
 };
 
 // A trial as its client is told of it, and as a job's history shows it.

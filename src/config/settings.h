@@ -44,6 +44,8 @@ struct Settings {
   double activity_every_s = 0.2;
   double processes_every_s = 1;
   double max_delta = 0.3;
+  std::string run_users = "derate";
+  std::string run_policies = "assure, max-freq";
   std::string tune_users = "root";
   double tune_lease_s = 60;
   bool attribute = true;
@@ -58,6 +60,20 @@ struct Settings {
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
 };
+
+// The section [run].
+template <class S, class V>
+void visit_runs(S& s, V&& visit) {
+  visit(
+      ServiceSetting{"run", "users", "",
+                     "who may have their own GPUs governed by derated while a command runs "
+                     "(`derate run`): root, everyone, or a group of /etc/group by name or number"},
+      s.run_users);
+  visit(ServiceSetting{"run", "policies", "",
+                       "the policies that they may choose from, comma-separated; none loses more "
+                       "than promise.max_delta, or than what governs the GPU already"},
+        s.run_policies);
+}
 
 // The section [tune].
 template <class S, class V>
@@ -166,6 +182,7 @@ void visit_settings(S& s, V&& visit) {
       ServiceSetting{"promise", "max_delta", "",
                      "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
       s.max_delta);
+  visit_runs(s, visit);
   visit_tuning(s, visit);
   visit_attribution(s, visit);
 }

@@ -25,7 +25,8 @@ PolicyInfo max_freq_info() {
       {},
       [](const PolicySetup&) -> Result<std::unique_ptr<Policy>> {
         return std::make_unique<MaxFreq>();
-      }};
+      },
+      PolicyInfo::Promise::no_loss};
 }
 
 }  // namespace derate

@@ -23,7 +23,8 @@ PolicyInfo nv_boost_info() {
           {},
           [](const PolicySetup&) -> Result<std::unique_ptr<Policy>> {
             return std::make_unique<NvBoost>();
-          }};
+          },
+          PolicyInfo::Promise::no_loss};
 }
 
 }  // namespace derate

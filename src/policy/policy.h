@@ -47,8 +47,9 @@ struct PolicyInfo {
   bool as_published;
   std::span<const ParamSpec> params;
   Result<std::unique_ptr<Policy>> (*create)(const PolicySetup& setup);
-  // Whether `delta`, where it is a parameter, bounds the loss of all work.
-  enum class Promise { delta, none };
+  // Whether `delta`, where it is a parameter, bounds the loss of all work; no_loss: it runs at the
+  // highest clocks there are.
+  enum class Promise { delta, none, no_loss };
   Promise promise = Promise::delta;
 };
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -20,6 +21,7 @@ struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
   std::uint64_t connection = 0;  // from 1 on; no two have the same
+  std::vector<gid_t> groups = {};
 };
 
 // Tells the caller why it is not served; what the socket does not take at once is lost.

@@ -32,6 +32,20 @@ Result<UniqueFd> connected(const std::string& path) {
   return socket;
 }
 
+// As they were when it connected: asking the users' database could take as long as it likes.
+std::vector<gid_t> groups_of(const UniqueFd& socket, const ucred& who) {
+  std::vector<gid_t> out;
+  socklen_t size = 0;
+  // Without room it tells how much it needs.
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, nullptr, &size) != 0 &&
+      errno == ERANGE) {
+    out.resize(size / sizeof(gid_t));
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, out.data(), &size) != 0) out.clear();
+  }
+  out.push_back(who.gid);
+  return out;
+}
+
 }  // namespace
 
 ControlServer::ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience)
@@ -118,8 +132,9 @@ void ControlServer::take_callers() {
       closer_.hang_up(std::move(socket));
       continue;
     }
+    std::vector<gid_t> groups = groups_of(socket, who);
     ClientConnection client{.socket = std::move(socket),
-                            .peer = {who.pid, who.uid, next_connection_++},
+                            .peer = {who.pid, who.uid, next_connection_++, groups},
                             .heard = clock_.now()};
     epoll_event event{client.watched, {.u64 = client.peer.connection}};
     (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, client.socket.get(), &event);

@@ -72,7 +72,8 @@ Result<Json> ask(const DaemonLine& line, const std::string& request) {
 }
 
 void DaemonCall::begin(const std::string& request) {
-  socket_ = UniqueFd();
+  // The answer to what is under way must not be taken for this one's.
+  if (connection_ == Connection::of_each_request || under_way()) socket_ = UniqueFd();
   out_ = request + "\n";
   in_.clear();
   until_ = clock_.now() + kDaemonPatience;
@@ -131,7 +132,7 @@ std::optional<Result<Json>> DaemonCall::look() {
   auto text = exchange();
   if (!text) return std::nullopt;
   until_.reset();
-  socket_ = UniqueFd();
+  if (connection_ == Connection::of_each_request || !text->ok()) socket_ = UniqueFd();
   if (!text->ok()) return std::optional<Result<Json>>(std::move(*text).error());
   return std::optional<Result<Json>>(answer_of(**text));
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -27,8 +28,13 @@ Result<nlohmann::ordered_json> ask(const DaemonLine& line, const std::string& re
 // of the daemon.
 class DaemonCall {
  public:
+  // Whether a connection serves one request, or all until it breaks: what was opened on it then
+  // ends.
+  enum class Connection : std::uint8_t { of_each_request, kept };
+
   // `clock` outlives it.
-  DaemonCall(DaemonLine line, Clock& clock) : line_(std::move(line)), clock_(clock) {}
+  DaemonCall(DaemonLine line, Clock& clock, Connection connection = Connection::of_each_request)
+      : line_(std::move(line)), clock_(clock), connection_(connection) {}
 
   // In place of one that is under way, whose answer is lost.
   void begin(const std::string& request);
@@ -47,6 +53,7 @@ class DaemonCall {
 
   DaemonLine line_;
   Clock& clock_;
+  Connection connection_;
   UniqueFd socket_;
   std::string out_, in_;
   std::optional<Instant> until_;

@@ -177,6 +177,7 @@ void WorkloadTracker::collect(std::span<const Gpu> gpus) {
     auto listed = gpus[i].source->poll_processes();
     if (!listed) continue;
     listing.under_way = false;
+    listing.answered = true;
     listed_anew = true;
     if (listed->ok()) {
       listing.processes = **std::move(listed);
@@ -348,17 +349,34 @@ std::vector<GpuProcessTenant> WorkloadTracker::tenants_of(const Listing& listing
   return out;
 }
 
-void WorkloadTracker::add_command(std::vector<GpuTenants>& gpus) const {
+bool WorkloadTracker::is_of_command(const GpuProcessTenant& tenant) const {
+  const ProcessFacts* const command = command_facts();
+  const auto& above = tenant.process.ancestors;
+  return command != nullptr && (tenant.process.pid == command->pid ||
+                                std::find(above.begin(), above.end(), command->pid) != above.end());
+}
+
+std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gpus) const {
   const ProcessFacts* command = command_facts();
-  if (command == nullptr) return;
-  const auto of_command = [&](const GpuProcessTenant& tenant) {
-    const auto& above = tenant.process.ancestors;
-    return tenant.process.pid == command->pid ||
-           std::find(above.begin(), above.end(), command->pid) != above.end();
-  };
+  if (command == nullptr) return gpus;
   for (const GpuTenants& gpu : gpus)
-    if (std::any_of(gpu.tenants.begin(), gpu.tenants.end(), of_command)) return;
+    if (command_works_on(gpu.id.uuid)) return gpus;
   for (GpuTenants& gpu : gpus) gpu.tenants.push_back({*command, std::nullopt});
+  return gpus;
+}
+
+bool WorkloadTracker::command_works_on(const std::string& gpu) const {
+  return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
+    return each.id.uuid == gpu &&
+           std::any_of(each.tenants.begin(), each.tenants.end(),
+                       [&](const GpuProcessTenant& tenant) { return is_of_command(tenant); });
+  });
+}
+
+bool WorkloadTracker::has_listed() const {
+  return !listings_.empty() && !listed_.valid() &&
+         std::all_of(listings_.begin(), listings_.end(),
+                     [](const Listing& each) { return each.answered; });
 }
 
 std::vector<GpuTenants> WorkloadTracker::tenants(std::span<const Gpu> gpus) const {
@@ -366,7 +384,6 @@ std::vector<GpuTenants> WorkloadTracker::tenants(std::span<const Gpu> gpus) cons
   for (std::size_t i = 0; i < gpus.size(); ++i)
     out.push_back(
         {gpus[i].source->capability().id, tenants_of(listings_[i]), gpus[i].policy_delta});
-  add_command(out);
   return out;
 }
 
@@ -382,15 +399,28 @@ const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   take_announcements();
   news_ = false;
   tenants_ = tenants(gpus);
-  work_ = registry_.status(tenants_, rules_.rules, clock_.now());
+  work_ = registry_.status(with_command(tenants_), rules_.rules, clock_.now());
   return work_;
 }
 
-bool WorkloadTracker::works_on(const std::string& gpu, std::uint32_t uid) const {
-  const auto is_his = [&](const GpuProcessTenant& tenant) { return tenant.process.uid == uid; };
-  return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
-    return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), is_his);
-  });
+std::optional<std::uint32_t> GpuUsers::other_than(std::uint32_t uid) const {
+  for (const std::uint32_t each : uids)
+    if (each != uid) return each;
+  return std::nullopt;
+}
+
+GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
+  GpuUsers out;
+  for (const GpuTenants& each : tenants_) {
+    if (each.id.uuid != gpu) continue;
+    for (const GpuProcessTenant& tenant : each.tenants) {
+      if (tenant.process.uid)
+        out.uids.insert(*tenant.process.uid);
+      else
+        out.unknown = true;
+    }
+  }
+  return out;
 }
 
 }  // namespace derate

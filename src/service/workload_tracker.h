@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,13 @@
 #include "service/beat_socket.h"
 
 namespace derate {
+
+struct GpuUsers {
+  std::set<std::uint32_t> uids;
+  bool unknown = false;  // there are processes of which it is not known whose they are
+  // Another user than this one; empty: there is none, or none is known.
+  std::optional<std::uint32_t> other_than(std::uint32_t uid) const;
+};
 
 class WorkloadTracker {
  public:
@@ -72,8 +80,15 @@ class WorkloadTracker {
   // After a round: begins to list processes when it is time, so that the list is there at the next.
   void begin_listing(std::span<const Gpu> gpus);
 
-  // Whether the GPU with that UUID has a process of the user, as it was last listed.
-  bool works_on(const std::string& gpu, std::uint32_t uid) const;
+  // Each GPU has told its processes, and it is known whose they are.
+  bool has_listed() const;
+  // Whether the GPU with that UUID has been seen to have a process of the command.
+  bool command_works_on(const std::string& gpu) const;
+  // Whose processes work on the GPU with that UUID, as they were last listed.
+  GpuUsers users_of(const std::string& gpu) const;
+  bool works_on(const std::string& gpu, std::uint32_t uid) const {
+    return users_of(gpu).uids.contains(uid);
+  }
 
   // The batch job that a listed process is said to be of; empty: nobody said.
   std::string job_of(std::int64_t pid) const;
@@ -82,7 +97,7 @@ class WorkloadTracker {
  private:
   struct Listing {
     std::optional<std::uint64_t> opening;
-    bool under_way = false;
+    bool under_way = false, answered = false;
     Instant listed{};
     std::vector<GpuProcess> processes;
   };
@@ -129,7 +144,8 @@ class WorkloadTracker {
   std::vector<GpuTenants> tenants(std::span<const Gpu> gpus) const;
   std::vector<GpuProcessTenant> tenants_of(const Listing& listing) const;
   const ProcessFacts* command_facts() const;
-  void add_command(std::vector<GpuTenants>& gpus) const;
+  bool is_of_command(const GpuProcessTenant& tenant) const;
+  std::vector<GpuTenants> with_command(std::vector<GpuTenants> gpus) const;
 
   Clock& clock_;
   Options options_;
@@ -151,7 +167,7 @@ class WorkloadTracker {
   std::future<Facts> senders_;
   std::shared_ptr<KnownSenders> speakers_;  // for `facts_aside_` alone
   std::optional<Instant> next_listing_;
-  std::vector<GpuTenants> tenants_;  // that `work_` was made of
+  std::vector<GpuTenants> tenants_;  // that were listed
   std::vector<GpuWork> work_;
   bool news_ = true;  // since `work_` was made
   // What may hang holds up no other: what stat and status say, environments, names of users.

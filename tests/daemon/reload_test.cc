@@ -109,6 +109,9 @@ std::string trial(Scene& scene) {
   EXPECT_EQ(trial["ok"], true) << trial;
   return trial.value("knob", "");
 }
+std::string run_of(Scene& scene, const char* policy) {
+  return scene.client({{"command", "run-begin"}, {"policy", policy}, {"gpus", "2"}})["ok"].dump();
+}
 std::string forgotten_trial(Scene& scene) {
   (void)trial(scene);
   scene.run(20s);
@@ -210,6 +213,11 @@ std::vector<Row> service_rows() {
          by(s, "assure");
          s.jobs = {{"ours", "1000", "tr*", "batch", {}, "derate.toml:1:1"}};
        }},
+      {"run.users", [](auto& s) { s.run_users = "everyone"; },
+       [](auto& scene) { return run_of(scene, "assure"); }},
+      {"run.policies", [](auto& s) { s.run_policies = "geepafs"; },
+       [](auto& scene) { return run_of(scene, "geepafs"); },
+       [](auto& s) { s.run_users = "everyone"; }},
       {"tune.users", [](auto& s) { s.tune_users = "everyone"; }, trial},
       {"tune.lease_s", [](auto& s) { s.tune_lease_s = 5; }, forgotten_trial},
       {"attribute.enabled", [](auto& s) { s.attribute = false; },

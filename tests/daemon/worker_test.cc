@@ -466,6 +466,8 @@ std::string any_text(const SettingInfo& info) {
   std::map<std::string, std::vector<std::string>> allowed = {
       {"governor.gpus", {"", "0", "1,0"}},
       {"governor.on_drift", {"reassert", "yield"}},
+      {"run.users", {"root", "everyone", "derate", "100"}},
+      {"run.policies", {"", "assure", "assure, max-freq"}},
       {"tune.users", {"root", "everyone"}},
       {"attribute.method", {""}},
       {"attribute.idle_rule", {"unallocated", "by_slice", "equal"}},

@@ -1,5 +1,5 @@
-// Which policy or tuning each GPU is assigned, by source (configuration, command, tuning). Where
-// several sources assign one, the last in the order of AssignmentSource wins.
+// Which policy or tuning each GPU is assigned, by source (configuration, command, run, tuning).
+// Where several sources assign one, the last in the order of AssignmentSource wins.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace derate {
 
-enum class AssignmentSource : std::uint8_t { configuration, command, tuning };
+enum class AssignmentSource : std::uint8_t { configuration, command, run, tuning };
 const char* to_string(AssignmentSource source);
 
 // A policy, and how it is carried out.

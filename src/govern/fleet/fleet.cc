@@ -395,21 +395,27 @@ void Fleet::begin_anew() {
   governor_ = std::make_unique<Governor>(std::move(anew), clock_, governor_options(settings_));
 }
 
-Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who) {
+Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who,
+                                  AssignmentSource source) {
   ManagedGpu& gpu = gpus_[at];
   if (gpu.tuned())
     return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
                                          gpu.id().index, gpu.assigned->who)};
-  const Assignment* found = assignments_.find(gpu.uuid(), AssignmentSource::command);
+  const Assignment* found = assignments_.find(gpu.uuid(), source);
   const auto before = found == nullptr ? std::nullopt : std::optional(*found);
-  assignments_.put(gpu.uuid(), {.source = AssignmentSource::command,
-                                .who = std::move(who),
-                                .why = "policy set",
-                                .policy = policy});
+  assignments_.put(gpu.uuid(),
+                   {.source = source,
+                    .who = std::move(who),
+                    .why = source == AssignmentSource::run ? "derate run" : "policy set",
+                    .policy = policy});
+  const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
+  if (first->source > source)
+    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
+                       policy.policy.info->name, first->who);
   const auto restored = reassign(at, "another policy comes");
   if (!gpu.governed) {
     const Error why = trouble_of(gpu);
-    assignments_.withdraw(gpu.uuid(), AssignmentSource::command);
+    assignments_.withdraw(gpu.uuid(), source);
     if (before) assignments_.put(gpu.uuid(), *before);
     (void)reassign(at, "another policy comes").ok();
     return why;
@@ -422,10 +428,19 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
   return done;
 }
 
+Result<void> Fleet::end_run(const std::string& uuid, const char* why) {
+  if (assignments_.find(uuid, AssignmentSource::run) == nullptr) return {};
+  assignments_.withdraw(uuid, AssignmentSource::run);
+  const ManagedGpu* const gpu = find(uuid);
+  if (gpu == nullptr || gpu->tuned()) return {};
+  return reassign(static_cast<std::size_t>(gpu - gpus_.data()), why);
+}
+
 Result<std::string> Fleet::release(std::size_t at, std::string who) {
   ManagedGpu& gpu = gpus_[at];
   assignments_.put(gpu.uuid(),
                    {.source = AssignmentSource::command, .who = std::move(who), .why = "released"});
+  assignments_.withdraw(gpu.uuid(), AssignmentSource::run);
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
   auto restored = reassign(at, "released");
   if (!given.ok()) restored = given;

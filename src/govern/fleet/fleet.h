@@ -110,9 +110,14 @@ class Fleet : public TunedGpus {
   const Settings& settings() const { return settings_; }
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
-  // A policy by command; it outlives a pause, a reload and a lost GPU. The sentence that tells what
-  // was done; where it fails the GPU is governed as before. Errors: busy, invalid_argument.
-  Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who);
+  // A policy by command or for a run; it outlives a pause, a reload and a lost GPU. The sentence
+  // that tells what was done; where it fails the GPU is governed as before. Errors: busy,
+  // invalid_argument.
+  Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who,
+                             AssignmentSource source = AssignmentSource::command);
+  // What was assigned for a run ends; nothing where it has ended. Errors: those of restoring: it is
+  // tried again.
+  Result<void> end_run(const std::string& uuid, const char* why);
   // Observed by command; what it was tuned for ends. Errors: those of restoring: the GPU is
   // observed all the same, and its restoring is tried again.
   Result<std::string> release(std::size_t at, std::string who);

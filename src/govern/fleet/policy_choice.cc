@@ -109,7 +109,7 @@ GovernorOptions governor_options(const Settings& settings) {
 
 std::optional<double> promised_performance(const ChosenPolicy& policy) {
   const auto delta = policy.params.number("delta");
-  if (!delta || policy.info->promise == PolicyInfo::Promise::none) return std::nullopt;
+  if (!delta || policy.info->promise != PolicyInfo::Promise::delta) return std::nullopt;
   return 1 - *delta;
 }
 

@@ -1,0 +1,22 @@
+// Who may ask for something, as a setting says it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace derate {
+
+struct UserRule {
+  bool everyone = false;
+  std::optional<gid_t> group;  // whose members may; root always may
+  bool allows(uid_t uid, std::span<const gid_t> groups) const;
+};
+
+// "root", "everyone", or a group by name or number. A name is looked for in `file`, as group(5) has
+// it, alone: a directory server could be away. Without such a group nobody but root may.
+UserRule user_rule(const std::string& text, const std::string& file = "/etc/group");
+
+}  // namespace derate

@@ -1,0 +1,249 @@
+#include "service/run_service.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "govern/fleet/policy_choice.h"
+#include "service/run_figures.h"
+
+namespace derate {
+namespace {
+
+std::string name_of(std::uint32_t uid, std::int64_t pid) {
+  return fmt::format("uid {}, pid {}", uid, pid);
+}
+
+// What the operator has the GPU governed by, whatever runs ask for; null: nothing was said.
+const Assignment* operators(const Fleet& fleet, const std::string& uuid) {
+  const Assignments& all = fleet.assignments();
+  const Assignment* const command = all.find(uuid, AssignmentSource::command);
+  return command != nullptr ? command : all.find(uuid, AssignmentSource::configuration);
+}
+
+// The loss that the policy may take; 1: it bounds none.
+double loss_of(const ChosenPolicy& policy) {
+  if (policy.info->promise == PolicyInfo::Promise::no_loss) return 0;
+  return 1 - promised_performance(policy).value_or(0);
+}
+
+}  // namespace
+
+RunRules run_rules(const Settings& settings) {
+  RunRules out{.users = user_rule(settings.run_users),
+               .said = settings.run_users,
+               .policies = {},
+               .max_delta = Fraction(settings.max_delta)};
+  for (const std::string_view each : split(settings.run_policies, ','))
+    if (const auto name = trim(each); !name.empty()) out.policies.emplace(name);
+  return out;
+}
+
+RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, UsersOf users_of,
+                       Log log)
+    : clock_(clock), fleet_(fleet), users_of_(std::move(users_of)), log_(std::move(log)) {
+  clients.add<RunBegin>(
+      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
+  clients.add<RunShow>(
+      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
+  clients.add<RunEnd>(
+      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
+  clients.on_closed([this](const Peer& peer) { forget(peer.connection); });
+  fleet_.add_sink([this](const GpuRecord& record) { take(record); });
+}
+
+// --- what a round does ---------------------------------------------------------------------------
+
+void RunService::step() {
+  for (auto& [connection, run] : runs_)
+    for (Place& place : run.places) step(run, place);
+}
+
+void RunService::step(Run& run, Place& place) {
+  if (place.state == Place::State::ended) return;
+  if (fleet_.find(place.id.uuid) == nullptr) return end(run, place, "it is not here any more");
+  auto against = objection(run, place);
+  if (const auto unknown = unknown_for(place); !against && unknown)
+    if (place.state != Place::State::governed || *unknown > kUnknownPatience)
+      against = Error{Errc::busy, "a process works there of which it is not known whose it is"};
+  if (place.state == Place::State::governed) {
+    const Assignment* const ours = fleet_.assignments().find(place.id.uuid, AssignmentSource::run);
+    if (ours == nullptr) return end(run, place, "an operator has ended it");
+    if (against) end(run, place, against->message);
+  } else if (against) {
+    place.why = against->message;
+  } else if (!users_of_(place.id.uuid).uids.contains(run.uid)) {
+    place.why = fmt::format("no process of user {} works there yet", run.uid);
+  } else {
+    govern(run, place);
+  }
+}
+
+// A process that has just come or gone is not known for a round or two.
+std::optional<Duration> RunService::unknown_for(Place& place) const {
+  if (!users_of_(place.id.uuid).unknown) {
+    place.unknown_since.reset();
+    return std::nullopt;
+  }
+  if (!place.unknown_since) place.unknown_since = clock_.now();
+  return clock_.now() - *place.unknown_since;
+}
+
+void RunService::govern(Run& run, Place& place) {
+  const auto at = static_cast<std::size_t>(fleet_.find(place.id.uuid) - fleet_.gpus().data());
+  const auto done = fleet_.assign(at, run.wanted, name_of(run.uid, run.pid), AssignmentSource::run);
+  if (!done.ok()) return end(run, place, done.error().message);
+  const ManagedGpu& gpu = fleet_.gpus()[at];
+  place.state = Place::State::governed;
+  place.why.clear();
+  place.ledger.emplace(gpu.envelope->highest());
+  log_.info(fmt::format("GPU {} is governed by {} for a run of user {}", place.id.index,
+                        run.wanted.policy.info->name, run.uid),
+            {{"gpu", place.id.uuid}, {"uid", run.uid}, {"pid", run.pid}});
+}
+
+void RunService::end(Run& run, Place& place, const std::string& why) {
+  const bool governed = place.state == Place::State::governed;
+  place.state = Place::State::ended;
+  place.why = why;
+  if (!governed) return;
+  if (const auto restored = fleet_.end_run(place.id.uuid, "its run has ended"); !restored.ok())
+    log_.error("not restored: " + restored.error().message, {{"gpu", place.id.uuid}});
+  log_.info(fmt::format("GPU {}: the run of user {} has ended: {}", place.id.index, run.uid, why),
+            {{"gpu", place.id.uuid}, {"uid", run.uid}, {"pid", run.pid}});
+}
+
+void RunService::closed() {
+  for (auto& [connection, run] : runs_)
+    for (Place& place : run.places)
+      if (place.state == Place::State::governed) end(run, place, "derated has closed the GPUs");
+}
+
+void RunService::forget(std::uint64_t connection) {
+  const auto at = runs_.find(connection);
+  if (at == runs_.end()) return;
+  for (Place& place : at->second.places) end(at->second, place, "its command has ended");
+  runs_.erase(at);
+}
+
+void RunService::take(const GpuRecord& record) {
+  const auto& by = record.gpu.assigned;
+  if (!by || by->source != AssignmentSource::run) return;
+  for (auto& [connection, run] : runs_)
+    for (Place& place : run.places)
+      if (place.state == Place::State::governed && place.id.uuid == record.gpu.uuid()) {
+        place.ledger->add(record.record);
+        place.promise = promised_performance(run.wanted.policy, record.record.estimate.work);
+      }
+}
+
+// --- what stands against it ----------------------------------------------------------------------
+
+// Such a run may lose less than the operator has promised, never more.
+std::optional<Error> RunService::objection(const Run& run, const Place& place) const {
+  const ManagedGpu& gpu = *fleet_.find(place.id.uuid);
+  const auto refused = [](Errc code, const std::string& why) {
+    return std::optional(Error{code, why});
+  };
+  const GpuUsers users = users_of_(gpu.uuid());
+  if (const auto other = users.other_than(run.uid))
+    return refused(Errc::busy, fmt::format("a process of user {} works there, too", *other));
+  if (gpu.tuned())
+    return refused(Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who));
+  const Assignment* const ran = fleet_.assignments().find(gpu.uuid(), AssignmentSource::run);
+  if (ran != nullptr && place.state != Place::State::governed)
+    return refused(Errc::busy, fmt::format("the run of {} governs it", ran->who));
+  const Assignment* const by = operators(fleet_, gpu.uuid());
+  if (by == nullptr) return std::nullopt;
+  if (!by->policy)
+    return refused(Errc::no_permission,
+                   "an operator has released it (`derate policy set` ends it)");
+  const double allowed = loss_of(by->policy->policy), wanted = loss_of(run.wanted.policy);
+  if (wanted > allowed)
+    return refused(Errc::no_permission,
+                   fmt::format("{} may lose {:.4g} %, and it is governed by {}, which may lose "
+                               "{:.4g} %: allowed is less",
+                               run.wanted.policy.info->name, 100 * wanted,
+                               by->policy->policy.info->name, 100 * allowed));
+  return std::nullopt;
+}
+
+Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::uint32_t uid) const {
+  const Settings& settings = fleet_.settings();
+  PolicyOptions options{.policy = request.policy, .assignments = request.set, .config = {}};
+  PolicyAssignment out{TRY(choose_policy(options, settings)), settings.dry_run};
+  const std::string name = out.policy.info->name;
+  if (!rules_.policies.contains(name))
+    return Error{Errc::no_permission,
+                 fmt::format("policy {}: user {} may choose from {} ([run] policies)", name, uid,
+                             fmt::join(rules_.policies, ", "))};
+  for (const std::string& each : request.set)
+    if (!each.starts_with("delta="))
+      return Error{Errc::no_permission,
+                   fmt::format("'{}': user {} may set delta alone", each, uid)};
+  const double loss = loss_of(out.policy);
+  if (loss > rules_.max_delta.value())
+    return Error{Errc::no_permission,
+                 fmt::format("{} may lose {:.4g} % of performance: allowed are {:.4g} % ([promise] "
+                             "max_delta)",
+                             name, 100 * loss, 100 * rules_.max_delta.value())};
+  return out;
+}
+
+// --- requests ------------------------------------------------------------------------------------
+
+Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& peer) {
+  if (!rules_.users.allows(peer.uid, peer.groups))
+    return Error{Errc::no_permission,
+                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'", peer.uid,
+                             rules_.said)};
+  if (runs_.contains(peer.connection))
+    return Error{Errc::busy, "this connection has a run already"};
+  if (!fleet_.is_open()) return Error{Errc::busy, "derated has no GPU open now: try again later"};
+  Run run{
+      .uid = peer.uid, .pid = peer.pid, .wanted = TRY(policy_for(request, peer.uid)), .places = {}};
+  for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus))) {
+    Place place{.id = fleet_.ids()[static_cast<std::size_t>(at)]};
+    auto against = objection(run, place);
+    if (against && !request.gpus.empty())
+      return (*std::move(against)).with(fmt::format("GPU {}", place.id.index));
+    run.places.push_back(std::move(place));
+  }
+  runs_.emplace(peer.connection, std::move(run));
+  log_.info(fmt::format("a run of user {}, pid {}, begins", peer.uid, peer.pid),
+            {{"uid", peer.uid}, {"pid", peer.pid}});
+  step();
+  return obey(RunShow{}, peer);
+}
+
+Result<RunService::Run*> RunService::run_of(const Peer& peer) {
+  const auto at = runs_.find(peer.connection);
+  if (at == runs_.end()) return Error{Errc::not_found, "this connection has no run"};
+  return &at->second;
+}
+
+Result<RunService::Json> RunService::obey(const RunShow&, const Peer& peer) {
+  const Run& run = *TRY(run_of(peer));
+  RunView out{.policy = run.wanted.policy.info->name, .dry_run = run.wanted.dry_run, .gpus = {}};
+  for (const Place& place : run.places) {
+    RunGpuView view{.index = place.id.index, .uuid = place.id.uuid, .name = place.id.name};
+    view.governed = place.state == Place::State::governed;
+    view.why = place.why;
+    view.promised_performance_ratio = place.promise;
+    if (place.ledger) put_figures(view, place.ledger->figures());
+    out.gpus.push_back(std::move(view));
+  }
+  return answer_json(out);
+}
+
+Result<RunService::Json> RunService::obey(const RunEnd&, const Peer& peer) {
+  auto out = obey(RunShow{}, peer);
+  forget(peer.connection);
+  return out;
+}
+
+}  // namespace derate
