@@ -177,8 +177,7 @@ void add_own_gpu_choice(CLI::App& verb, GpuChoice& gpus) {
   CLI::Option* all = verb.add_flag("--all", gpus.all, "All GPUs of the machine");
   verb.add_option("-i,--gpu", gpus.named,
                   "GPUs by index, UUID or PCI bus id, comma-separated; default: those of "
-                  "CUDA_VISIBLE_DEVICES, else of SLURM_JOB_GPUS, else the configuration's, else "
-                  "all")
+                  "CUDA_VISIBLE_DEVICES, else of SLURM_JOB_GPUS")
       ->type_name("GPUS")
       ->excludes(all);
 }
@@ -229,6 +228,8 @@ void add_demo(CommandLine& line) {
 void add_command(CLI::App& verb, RunOptions& options) {
   verb.add_flag("--as-root", options.as_root,
                 "Under sudo, run the command as root, not as the calling user");
+  verb.add_flag("--shared", options.shared,
+                "Govern GPUs beside other users' processes, too (root)");
   verb.add_option("--records", options.records, "Write every tick as a line of JSON")
       ->type_name("FILE");
   verb.add_option("-o,--report", options.report, "Write the account there, not to standard error")

@@ -40,6 +40,7 @@ struct RunOptions : Common {
   GpuChoice gpus;
   bool dry_run = false;
   bool as_root = false;
+  bool shared = false;  // also beside another user's processes
   std::string records;  // a JSON line a tick and GPU
   std::string report;   // the summary goes there; empty: standard error (JSON: standard output)
   std::vector<std::string> command;

@@ -186,7 +186,7 @@ EnergyAccount Measuring::account() const {
 
 Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
   if (options.sim.chip.empty())
-    return open_nvml_gpus(TRY(chosen_gpus(options.gpus, "")), kLoopPatience);
+    return open_nvml_gpus(TRY(chosen_gpus(options.gpus)).value_or(""), kLoopPatience);
   const SimSetup setup = TRY(find_sim_setup(options.sim));
   OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus.named, clock));
   for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());

@@ -4,11 +4,11 @@
 
 namespace derate::cli {
 
-Result<std::string> chosen_gpus(const GpuChoice& choice, const std::string& otherwise) {
-  if (!choice.named.empty()) return choice.named;
-  if (choice.all) return std::string();
+Result<std::optional<std::string>> chosen_gpus(const GpuChoice& choice) {
+  if (!choice.named.empty()) return std::optional(choice.named);
+  if (choice.all) return std::optional(std::string());
   const auto own = TRY(own_gpus());
-  return own ? own->choice : otherwise;
+  return own ? std::optional(own->choice) : std::nullopt;
 }
 
 }  // namespace derate::cli

@@ -1,6 +1,8 @@
 // derate run -- CMD: governs GPUs while CMD runs, and says what came of it; tunes them for it, too.
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 
@@ -16,6 +18,7 @@
 #include "govern/fleet/restore_left.h"
 #include "govern/guard.h"
 #include "integ/rights.h"
+#include "run_at_daemon.h"
 #include "run_command.h"
 #include "run_session.h"
 #include "service/listen.h"
@@ -35,14 +38,6 @@ void listen(RunSession& session, Instant deadline) {
                          });
                        }});
   listen_until(sources, session.clock, deadline);
-}
-
-// Signals that were sent to us go on to the command; those of the terminal it has got by itself.
-void pass_signals_on(const Child& child) {
-  const int signal = take_stop_signal();
-  if (signal == 0) return;
-  const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
-  if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
 }
 
 // Says to the guard that this process lives. Errors: io when there is no guard any more.
@@ -88,10 +83,13 @@ int wait_ungoverned(RunSession& session, Child& child, GuardLink* link) {
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
                          const std::optional<RunAs>& as, GuardLink* link, const Log& log) {
   RunSession session{.log = log};
+  session.uid = as ? as->uid : ::geteuid();
   TRY(prepare(session, options, tuning, link));
+  session.shared = options.shared || session.dry_run;
   const Defer at_the_latest([&] { give_back(session); });
   StateFile state(session.clock, "run", log);
   listen_for_beats(session);
+  TRY(check_alone(session));
   watch_signals();
   const Instant begin = session.clock.now();
   TRY(tick(session, state, ReadDepth::all));
@@ -160,26 +158,40 @@ Result<bool> writes_to_real_gpus(const RunOptions& options) {
   return !TRY(load_settings(options.policy.config)).dry_run;
 }
 
-// Before the command starts, so that it does not run as if it were governed.
-Result<void> check_rights(bool tuned) {
-  if (may_set_clocks()) return {};
+// Who may set no clocks has derated do it. Errors: nobody does it, and the command has not been
+// started, so that it does not run as if it were governed.
+Result<int> run_without_rights(const RunOptions& options, bool tuned, const Log& log) {
+  const auto daemon = find_daemon();
+  if (!tuned && daemon.ok())
+    return TRY(run_at_daemon(options, *daemon, log)
+                   .with("derated governs no GPU for this command, which was not started"));
   return Error{
       Errc::no_permission,
-      fmt::format(
-          "setting clocks and power limits needs root, so the command was not started. "
-          "Three ways on: `sudo derate {0}`; `derate run --dry-run`, which only says what "
-          "it would do; or a running derated governs the GPUs (`sudo derate policy set`{1})",
-          tuned ? "tune run" : "run", tuned ? ", `derate tune run --job`" : "")};
+      fmt::format("setting clocks and power limits needs root, so the command was not started. "
+                  "Three ways on: `sudo derate {0}`; `derate run --dry-run`, which only says what "
+                  "it would do; or a running derated, which governs one's own GPUs for {1}{2}",
+                  tuned ? "tune run" : "run",
+                  tuned ? "`derate tune run --job`" : "`derate run` ([run] users says whose)",
+                  daemon.ok() ? "" : fmt::format(" ({})", daemon.error().message))};
 }
 
 }  // namespace
+
+void pass_signals_on(const Child& child) {
+  const int signal = take_stop_signal();
+  if (signal == 0) return;
+  const bool from_terminal = signal == SIGINT || signal == SIGQUIT;
+  if (stop_signal_was_sent() || !from_terminal) child.forward(signal);
+}
 
 int run_command(const RunOptions& options, const std::optional<TuningPlan>& tuning) {
   const Log log = program_log("derate");
   const auto real = writes_to_real_gpus(options);
   if (!real.ok()) return run_failed(real.error(), log);
-  if (const auto rights = *real ? check_rights(tuning.has_value()) : Result<void>(); !rights.ok())
-    return run_failed(rights.error(), log);
+  if (*real && !may_set_clocks()) {
+    const auto code = run_without_rights(options, tuning.has_value(), log);
+    return code.ok() ? *code : run_failed(code.error(), log);
+  }
   // Before any GPU is taken: the users' database may keep us waiting.
   const auto as = options.as_root ? Result<std::optional<RunAs>>(std::nullopt) : user_behind_sudo();
   if (!as.ok()) return run_failed(as.error(), log);

@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/json.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "gpu_choice.h"
 #include "run_command.h"
-#include "simulated.h"
+#include "run_report.h"
 #include "store/audit.h"
-#include "summary.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -28,9 +26,11 @@ Result<OpenGpus> open_gpus(RunSession& session, const Settings& settings, const 
     session.sim = TRY(find_sim_setup(options.sim));
     return open_sim_gpus(*session.sim, options.sim, options.gpus.named, session.clock);
   }
-  const std::string choice = TRY(chosen_gpus(options.gpus, settings.gpus));
+  auto choice = TRY(chosen_gpus(options.gpus));
+  if (!choice && !settings.gpus.empty()) choice = settings.gpus;
+  session.follows = !choice && !session.tuned;
   // Many GPUs take longer to open than the guard lets a worker be silent.
-  return open_nvml_gpus(choice, kLoopPatience, [link] {
+  return open_nvml_gpus(choice.value_or(""), kLoopPatience, [link] {
     if (link != nullptr) link->beat();
   });
 }
@@ -79,23 +79,56 @@ Result<void> check_restored(const RunSession& session) {
   return {};
 }
 
+Result<void> govern(RunSession& session, std::size_t at) {
+  TRY(session.fleet->assign(at, {session.policy, session.dry_run}, kRunOwner));
+  session.ledgers[at].emplace(session.gpus()[at].envelope->highest());
+  session.not_governed[at].clear();
+  return {};
+}
+
+std::string other_user(const RunSession& session, const std::string& uuid) {
+  const auto other = session.tracker->users_of(uuid).other_than(session.uid);
+  return other && !session.shared ? fmt::format("a process of user {} works there, too", *other)
+                                  : "";
+}
+
+// GPUs where the command's work has begun; and where another user's has, it ends.
+void follow_work(RunSession& session) {
+  if (session.tuned || session.sim) return;
+  for (std::size_t at = 0; at < session.gpus().size(); ++at) {
+    const ManagedGpu& gpu = session.gpus()[at];
+    const std::string other = other_user(session, gpu.uuid());
+    if (gpu.governed && !other.empty()) {
+      session.not_governed[at] = "not governed any more: " + other + " (--shared)";
+      session.log.warning(fmt::format("GPU {}: {}", gpu.id().index, session.not_governed[at]));
+      (void)session.fleet->release(at, kRunOwner);
+    } else if (session.follows && !session.ledgers[at] && other.empty() &&
+               session.tracker->command_works_on(gpu.uuid())) {
+      if (const auto done = govern(session, at); !done.ok())
+        session.not_governed[at] = done.error().message;
+    }
+  }
+}
+
 Result<void> assign(RunSession& session, const std::optional<TuningPlan>& tuning) {
+  if (session.follows) return {};
   if (!tuning) {
-    for (std::size_t at = 0; at < session.gpus().size(); ++at)
-      TRY(session.fleet->assign(at, {session.policy, session.dry_run}, kRunOwner));
+    for (std::size_t at = 0; at < session.gpus().size(); ++at) TRY(govern(session, at));
     return {};
   }
   TuningPlan plan = *tuning;
   plan.gpus.clear();
   for (const ManagedGpu& gpu : session.gpus()) plan.gpus.push_back(gpu.uuid());
-  return session.fleet->take_for_tuning(kTuning, plan);
+  TRY(session.fleet->take_for_tuning(kTuning, plan));
+  for (std::size_t at = 0; at < session.gpus().size(); ++at)
+    session.ledgers[at].emplace(session.gpus()[at].envelope->highest());
+  return {};
 }
 
 void add_sinks(RunSession& session) {
-  for (const ManagedGpu& gpu : session.gpus())
-    session.ledgers.emplace_back(gpu.envelope->highest());
   session.fleet->add_sink([&session](const GpuRecord& each) {
-    session.ledgers[static_cast<std::size_t>(each.record.gpu)].add(each.record);
+    auto& ledger = session.ledgers[static_cast<std::size_t>(each.record.gpu)];
+    if (ledger && each.gpu.governed) ledger->add(each.record);
     if (session.records && session.recorded.ok())
       session.recorded = session.records->add(each.record);
   });
@@ -152,6 +185,22 @@ void listen_for_beats(RunSession& session) {
     session.log.warning("no heartbeats: " + server.error().message);
 }
 
+Result<void> check_alone(RunSession& session) {
+  if (session.sim || session.shared || session.follows) return {};
+  const Instant until = session.clock.now() + std::chrono::seconds(2);
+  do {
+    (void)session.tracker->update(tracked_gpus(session));
+    session.tracker->begin_listing(tracked_gpus(session));
+    session.clock.sleep_until(session.clock.now() + std::chrono::milliseconds(5));
+  } while (!session.tracker->has_listed() && session.clock.now() < until);
+  for (const ManagedGpu& gpu : session.gpus())
+    if (const std::string other = other_user(session, gpu.uuid()); !other.empty())
+      return Error{Errc::busy, fmt::format("GPU {}: {}; the command was not started (--shared "
+                                           "governs the GPU all the same)",
+                                           gpu.id().index, other)};
+  return {};
+}
+
 Result<void> prepare(RunSession& session, const RunOptions& options,
                      const std::optional<TuningPlan>& tuning, GuardLink* link) {
   Settings settings = TRY(load_settings(options.policy.config));
@@ -167,6 +216,12 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
   session.fleet.emplace(fleet_options(session, link), settings, session.clock);
   session.fleet->open(std::move(opened));
   TRY(check_restored(session));
+  session.ledgers.resize(session.gpus().size());
+  session.not_governed.assign(session.gpus().size(),
+                              "not governed: no process of the command was seen there (-i and "
+                              "--all name GPUs)");
+  // The only one is meant, and a container's processes have numbers that the driver does not tell.
+  if (session.gpus().size() == 1) session.follows = false;
   TRY(assign(session, tuning));
   add_sinks(session);
   if (!options.report.empty()) session.report = TRY(TextFile::create(options.report));
@@ -199,6 +254,7 @@ void publish(const RunSession& session, StateFile& state) {
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   session.work = session.tracker->update(tracked_gpus(session));
   session.fleet->set_work(session.work);
+  follow_work(session);
   session.fleet->tick(depth);
   TRY(std::move(session.recorded));
   report_simulated_work(session);
@@ -209,39 +265,19 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
 }
 
 Result<void> report(RunSession& session, const RunOptions& options, int exit_code, Duration time) {
-  Json gpus = Json::array();
-  std::string text = fmt::format("\nderate: the command ended with exit code {} after {}\n",
-                                 exit_code, duration_text(time));
-  std::vector<GpuAccount> accounts;
+  RunAccount account{.exit_code = exit_code,
+                     .time = time,
+                     .gpus = {},
+                     .tuned = session.fleet->tuned(kTuning),
+                     .now = session.clock.now()};
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
-    accounts.push_back({summary_of(session, i), &session.ledgers[i]});
-    text += summary_text(accounts.back().summary, session.ledgers[i]);
-    gpus.push_back(summary_json(accounts.back().summary, session.ledgers[i]));
+    if (session.ledgers[i])
+      account.gpus.push_back({summary_of(session, i), session.ledgers[i]->figures()});
+    if (!session.gpus()[i].governed)
+      account.notes.push_back(
+          fmt::format("GPU {}: {}", session.gpus()[i].id().index, session.not_governed[i]));
   }
-  mark_simulated(gpus);
-  Json document = {{"schema", "derate/run/1"},
-                   {"command", options.command},
-                   {"exit_code", exit_code},
-                   {"time_seconds", seconds(time)},
-                   {"gpus", std::move(gpus)}};
-  if (const TunedRun* run = session.fleet->tuned(kTuning)) {
-    text += tuning_text(*run, session.clock.now());
-    document["schema"] = "derate/tune-run/1";
-    document["tuning"] = tuning_json(*run, session.clock.now());
-  } else {
-    const std::string sentence = closing_sentence(accounts);
-    text += sentence + "\n";
-    document["sentence"] = sentence;
-  }
-  if (session.report) {
-    auto written = session.report->write(options.json ? json_text(document, 2) + "\n" : text);
-    if (written.ok()) return {};
-    write_text(stderr, text);  // better seen than lost
-    return written;
-  }
-  // Standard output is the command's.
-  write_text(stderr, options.json ? printing_json(json_text(document, 2)) + "\n" : text);
-  return {};
+  return write_account(account, options, session.report);
 }
 
 }  // namespace derate::cli

@@ -35,7 +35,14 @@ struct RunSession {
   std::optional<Fleet> fleet;
   std::vector<std::unique_ptr<BaselineGpu>> baselines;
   std::vector<Joules> sim_energy_at_start;
-  std::vector<Ledger> ledgers;
+  // The command's user: others' processes are not governed with it, unless that was asked for.
+  std::uint32_t uid = 0;
+  bool shared = false;
+  // Nobody has said which GPUs: each is governed from when the command works there.
+  bool follows = false;
+  // In the order of the GPUs: empty, and why, before it is governed.
+  std::vector<std::optional<Ledger>> ledgers;
+  std::vector<std::string> not_governed;
   bool given_back = false;
   std::optional<RecordsFile> records;
   Result<void> recorded;
@@ -55,6 +62,9 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
                      const std::optional<TuningPlan>& tuning, GuardLink* link);
 // The command says how far it is on a socket of its own.
 void listen_for_beats(RunSession& session);
+// Before the command starts. Errors: busy where another user's process works on a GPU that is to be
+// governed.
+Result<void> check_alone(RunSession& session);
 void start_simulated_work(RunSession& session);
 // One round. Errors: the records could not be written.
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth);

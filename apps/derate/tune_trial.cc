@@ -476,7 +476,7 @@ Result<int> run_job(const TuneRunOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   watch_signals();
   std::vector<TrialView> tries;
-  TrialStart start{options.job,  TRY(chosen_gpus(options.gpus, "")),
+  TrialStart start{options.job,  TRY(chosen_gpus(options.gpus)).value_or(""),
                    {},           options.selector,
                    options.knob, options.model};
   Outcome outcome;

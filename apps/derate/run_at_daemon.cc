@@ -1,0 +1,149 @@
+// derate run -- CMD of a user who may set no clocks: derated governs the GPUs where CMD works.
+#include "run_at_daemon.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "api/requests.h"
+#include "base/child_process.h"
+#include "base/exit_code.h"
+#include "base/json.h"
+#include "gpu_choice.h"
+#include "policy/policy.h"
+#include "run_command.h"
+#include "run_report.h"
+#include "service/daemon_call.h"
+#include "service/listen.h"
+#include "service/run_figures.h"
+#include "service/signals.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+constexpr Duration kAskEvery = std::chrono::seconds(1);
+constexpr Duration kLook = std::chrono::milliseconds(100);
+
+struct DaemonRun {
+  SystemClock clock;
+  const RunOptions& options;
+  const Log& log;
+  RunBegin wanted;
+  DaemonCall call;
+  RunView known;               // as last told
+  bool begun = false;          // the connection has a run
+  std::vector<bool> governed;  // a GPU ever was, in the order of `known`
+  Instant ask_at{};
+
+  DaemonRun(const RunOptions& how, DaemonLine line, const Log& to)
+      : options(how), log(to), call(std::move(line), clock, DaemonCall::Connection::kept) {}
+};
+
+void take(DaemonRun& run, RunView view) {
+  run.governed.resize(view.gpus.size());
+  for (std::size_t i = 0; i < view.gpus.size(); ++i) {
+    const RunGpuView& gpu = view.gpus[i];
+    if (run.governed[i] && !gpu.governed)
+      run.log.warning(fmt::format("GPU {} is not governed any more: {}", gpu.index, gpu.why));
+    run.governed[i] = gpu.governed;
+  }
+  run.known = std::move(view);
+}
+
+// The answer to what was asked last, waited for. Errors: as ask().
+Result<RunView> wait_for_answer(DaemonRun& run) {
+  while (true) {
+    if (const auto answer = run.call.look()) return answer_of<RunView>(TRY(*answer));
+    listen_until(std::vector<PollSource>{{run.call.fd(), [] {}}}, run.clock,
+                 run.clock.now() + kLook);
+  }
+}
+
+// Asks how it stands, each second. A daemon that was gone is asked to begin anew: the figures are
+// those since then.
+void talk(DaemonRun& run) {
+  if (const auto answer = run.call.look()) {
+    auto view = answer->ok() ? answer_of<RunView>(**answer) : Result<RunView>(answer->error());
+    if (view.ok()) {
+      run.begun = true;
+      take(run, *std::move(view));
+    } else if (std::exchange(run.begun, false)) {
+      run.log.warning(view.error().message + "; the command goes on, and derated is asked again");
+    }
+  }
+  if (run.call.under_way() || run.clock.now() < run.ask_at) return;
+  run.ask_at = run.clock.now() + kAskEvery;
+  run.call.begin(run.begun ? request_text(RunShow{}) : request_text(run.wanted));
+}
+
+int run_to_its_end(DaemonRun& run, Child& child) {
+  while (true) {
+    if (const auto code = child.poll()) return *code;
+    talk(run);
+    pass_signals_on(child);
+    listen_until(std::vector<PollSource>{signal_source()}, run.clock, run.clock.now() + kLook);
+  }
+}
+
+RunAccount account_of(const DaemonRun& run) {
+  RunAccount out;
+  for (const RunGpuView& gpu : run.known.gpus) {
+    if (gpu.ticks == 0 || !gpu.why.empty())
+      out.notes.push_back(fmt::format("GPU {}: {}governed: {}", gpu.index,
+                                      gpu.ticks == 0 ? "not " : "no longer ", gpu.why));
+    if (gpu.ticks == 0) continue;
+    GpuSummary summary;
+    summary.capability.id = {
+        .index = gpu.index, .uuid = gpu.uuid, .pci_bus_id = {}, .name = gpu.name};
+    summary.policy = run.known.policy;
+    summary.promise = gpu.promised_performance_ratio;
+    summary.dry_run = run.known.dry_run;
+    out.gpus.push_back({summary, figures_of(gpu)});
+  }
+  return out;
+}
+
+Result<RunBegin> request_for(const RunOptions& options) {
+  if (!options.records.empty())
+    return Error{Errc::invalid_argument, "--records needs root: derated writes none for others"};
+  if (!options.policy.config.empty())
+    return Error{Errc::invalid_argument, "--config needs root: derated governs by its own"};
+  return RunBegin{.policy = options.policy.policy,
+                  .set = options.policy.assignments,
+                  .gpus = TRY(chosen_gpus(options.gpus)).value_or("")};
+}
+
+}  // namespace
+
+Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, const Log& log) {
+  DaemonRun run(options, daemon, log);
+  run.wanted = TRY(request_for(options));
+  std::optional<TextFile> file;
+  if (!options.report.empty()) file = TRY(TextFile::create(options.report));
+  run.call.begin(request_text(run.wanted));
+  take(run, TRY(wait_for_answer(run)));
+  run.begun = true;
+  watch_signals();
+  const Instant begin = run.clock.now();
+  auto started = TRY(Child::start(options.command, {}));
+  if (!started.child) {
+    log.error(started.message);
+    return started.exit_code;
+  }
+  const int code = run_to_its_end(run, *started.child);
+  const Duration time = run.clock.now() - begin;
+  // From here on nothing costs the command its exit code.
+  if (run.begun) {
+    run.call.begin(request_text(RunEnd{}));
+    if (auto last = wait_for_answer(run); last.ok()) run.known = *std::move(last);
+  }
+  RunAccount account = account_of(run);
+  account.exit_code = code;
+  account.time = time;
+  if (const auto written = write_account(account, options, file); !written.ok())
+    log.error(written.error().message);
+  return code;
+}
+
+}  // namespace derate::cli

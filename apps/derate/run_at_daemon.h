@@ -1,0 +1,15 @@
+// A command whose GPUs derated governs, for who may set no clocks.
+#pragma once
+
+#include "base/log.h"
+#include "base/result.h"
+#include "command_options.h"
+#include "service/daemon_call.h"
+
+namespace derate::cli {
+
+// Gives the command's exit code. Errors: what the daemon refuses, and why; then the command has not
+// been started.
+Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, const Log& log);
+
+}  // namespace derate::cli

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""`derate run` of a user who may set no clocks, by a real derated on simulated GPUs.
+
+    run_test.py BUILD [SLOWNESS]
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+import energy_test
+from energy_test import Machine, wait_for
+
+BUILD, SLOW = Path(), 1.0
+USER, OTHER, GROUP = 65534, 65533, 4242
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root can become others")
+class OfAnotherUser(Machine):
+    def setUp(self):
+        super().setUp()
+        # The build may lie where others do not come.
+        for name in ("derate", "fakenvml/libnvidia-ml.so.1"):
+            shutil.copy(BUILD / name, self.folder)
+        os.environ["DERATE_NVML_LIBRARY"] = str(self.folder / "libnvidia-ml.so.1")
+        (self.folder / "derate.toml").write_text(f'[run]\nusers = "{GROUP}"\n')
+        self.start("derate", "sim", "serve", "--chip", "V100-SXM2", "--gpus", "2")
+        wait_for(lambda: self.derate("sim", "show").returncode == 0, "simulated GPUs")
+        self.derated = self.daemon()
+
+    def as_user(self, uid=USER, groups=(GROUP,)):
+        return {"user": uid, "group": uid, "extra_groups": list(groups), "cwd": self.folder}
+
+    def derate(self, *arguments, **how):
+        return subprocess.run([str(self.folder / "derate"), *arguments], capture_output=True,
+                              text=True, timeout=90 * SLOW, **how)
+
+    def job(self, gpu=0, work=30):
+        return [str(self.folder / "derate"), "sim", "job", "BWtest", "-i", str(gpu), "--work",
+                f"{work}s"]
+
+    def begin(self, *arguments, **how):
+        """A program of a user that goes on beside the test."""
+        process = subprocess.Popen([str(self.folder / "derate"), *arguments], text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def state(self, gpu=0):
+        return json.loads((self.folder / "run/state.json").read_text())["gpus"][gpu]
+
+    def wait_governed(self, gpu=0, governed=True):
+        wait_for(lambda: ("policy" in self.state(gpu)) == governed,
+                 f"GPU {gpu} governed: {governed}")
+
+    def test_its_own_gpu_is_governed_and_the_saving_told(self):
+        done = self.derate("run", "--", *self.job(work=12), **self.as_user())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"GPU 0 .* policy assure\n")
+        self.assertRegex(done.stderr, r"GPU 1: not governed: no process of user 65534 works there")
+        self.assertRegex(done.stderr, r"\nSaved about \d+ % \(.*; promise [a-z ]+\.\n$")
+        self.wait_governed(governed=False)
+
+    def test_who_may_not_is_told_before_the_command_starts(self):
+        done = self.derate("run", "--", "touch", "started", **self.as_user(groups=()))
+        self.assertEqual(done.returncode, 125)
+        self.assertRegex(done.stderr, r"user 65534 may not have GPUs governed: .*'4242'")
+        done = self.derate("run", "--delta", "0.4", "--", "touch", "started", **self.as_user())
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("allowed are 30 %", done.stderr)
+        done = self.derate("run", "--records", "r", "--", "touch", "started", **self.as_user())
+        self.assertEqual(done.returncode, 125)
+        self.assertFalse((self.folder / "started").exists())
+
+    def test_beside_another_users_process_it_is_refused(self):
+        self.begin(*self.job(gpu=1, work=60)[1:], **self.as_user(OTHER))
+        time.sleep(2 * SLOW)
+        done = self.derate("run", "-i", "1", "--", "touch", "started", **self.as_user())
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("GPU 1: a process of user 65533 works there, too", done.stderr)
+        # Of root as well, who may all the same.
+        done = self.derate("run", "-i", "1", "--", "touch", "started")
+        self.assertEqual(done.returncode, 125)
+        self.assertIn("--shared", done.stderr)
+        self.assertFalse((self.folder / "started").exists())
+        done = self.derate("run", "-i", "1", "--shared", "--", "true")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_it_ends_with_its_process(self):
+        run = self.begin("run", "--", *self.job(work=60), **self.as_user())
+        self.wait_governed()
+        run.kill()
+        self.wait_governed(governed=False)
+        subprocess.run(["pkill", "-KILL", "-u", str(USER)], check=False)
+
+    def test_a_daemon_that_is_gone_costs_the_command_nothing(self):
+        run = self.begin("run", "--", *self.job(work=20), **self.as_user())
+        self.wait_governed()
+        self.derated.send_signal(signal.SIGKILL)
+        self.derated.wait()
+        self.daemon()
+        self.wait_governed()
+        errors = run.communicate(timeout=60 * SLOW)[1]
+        self.assertEqual(run.returncode, 0, errors)
+        self.assertRegex(errors, "the command goes on, and derated is asked again")
+        self.assertRegex(errors, r"GPU 0 .* policy assure\n")
+
+    def test_signals_and_exit_codes_are_the_commands(self):
+        self.assertEqual(self.derate("run", "--", "sh", "-c", "exit 7",
+                                     **self.as_user()).returncode, 7)
+        self.assertEqual(self.derate("run", "--", "sh", "-c", "kill -TERM $$",
+                                     **self.as_user()).returncode, 143)
+        run = self.begin("run", "--", "sleep", "60", **self.as_user())
+        time.sleep(1 * SLOW)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(20 * SLOW), 143)
+        done = self.derate("run", "--", "/no/such/command", **self.as_user())
+        self.assertEqual(done.returncode, 127, done.stderr)
+
+    def test_root_without_a_choice_governs_where_the_command_works(self):
+        self.stop(self.derated)
+        done = self.derate("run", "--", *self.job(gpu=1, work=5))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"GPU 1 .* policy assure\n")
+        self.assertRegex(done.stderr, r"GPU 0: not governed: no process of the command")
+        self.assertIsNone(re.search(r"GPU 0 .* policy", done.stderr))
+
+
+if __name__ == "__main__":
+    BUILD = Path(sys.argv[1]).resolve()
+    energy_test.BUILD = BUILD
+    SLOW = energy_test.SLOW = float(sys.argv[2]) if len(sys.argv) > 2 else 1.0
+    unittest.main(argv=sys.argv[:1])
