@@ -1,6 +1,9 @@
 #include "core/saving.h"
 
 #include <algorithm>
+#include <cmath>
+
+#include "base/add_fields.h"
 
 namespace derate {
 namespace {
@@ -35,6 +38,24 @@ Saving& Saving::operator-=(const Saving& less) {
   time_at_highest -= less.time_at_highest;
   time_sd -= less.time_sd;
   return *this;
+}
+
+void SavingSums::add(const SavingSums& more) {
+  add_fields(*this, more, &SavingSums::energy_mj, &SavingSums::at_highest_mj, &SavingSums::sd_mj);
+}
+
+SavingSums saving_sums(const Saving& saving) {
+  const auto whole = [](Joules energy) {
+    return std::int64_t{std::llround(energy.value() * 1000)};
+  };
+  return {whole(saving.energy), whole(saving.energy_at_highest), whole(saving.energy_sd)};
+}
+
+Saving saving_of(const SavingSums& sums) {
+  const auto joules = [](std::int64_t mj) { return Joules(static_cast<double>(mj) / 1000); };
+  return {.energy = joules(sums.energy_mj),
+          .energy_at_highest = joules(sums.at_highest_mj),
+          .energy_sd = joules(sums.sd_mj)};
 }
 
 std::optional<ShareEstimate> energy_saving(const Saving& saving) {

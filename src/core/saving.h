@@ -1,6 +1,7 @@
 // What work took, and what the same work would have taken at the highest clock: an estimate.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "base/units.h"
@@ -24,6 +25,17 @@ struct Saving {
   Saving& operator-=(const Saving& less);
   bool operator==(const Saving&) const = default;
 };
+
+// The energies of one, in whole millijoules: however they are divided, the parts add up. Some may
+// be negative, since what is believed changes.
+struct SavingSums {
+  std::int64_t energy_mj = 0, at_highest_mj = 0, sd_mj = 0;
+
+  void add(const SavingSums& more);
+  bool operator==(const SavingSums&) const = default;
+};
+SavingSums saving_sums(const Saving& saving);
+Saving saving_of(const SavingSums& sums);  // without times
 
 // 1 - energy / energy at the highest clock. Empty where nothing was used.
 std::optional<ShareEstimate> energy_saving(const Saving& saving);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <cmath>
+
 namespace derate {
 namespace {
 
@@ -60,6 +62,15 @@ RC_GTEST_PROP(Saving, WhatIsAddedCanBeTakenAway, ()) {
   both -= other;
   RC_ASSERT(std::abs((both.energy - one.energy).value()) < 1e-6);
   RC_ASSERT(both.time == one.time);
+}
+
+RC_GTEST_PROP(Saving, WholeMillijoulesAreAsNearAsCanBe, ()) {
+  const Saving saving = a_saving();
+  const Saving whole = saving_of(saving_sums(saving));
+  RC_ASSERT(std::abs((whole.energy - saving.energy).value()) <= 0.0005);
+  RC_ASSERT(std::abs((whole.energy_at_highest - saving.energy_at_highest).value()) <= 0.0005);
+  RC_ASSERT(std::abs((whole.energy_sd - saving.energy_sd).value()) <= 0.0005);
+  RC_ASSERT(saving_sums(whole) == saving_sums(saving));
 }
 
 }  // namespace
