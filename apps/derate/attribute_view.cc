@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <optional>
 
@@ -155,7 +156,7 @@ std::string energy_text(double joules) {
   constexpr const char* kUnits[] = {"J", "kJ", "MJ", "GJ", "TJ"};
   std::size_t unit = 0;
   // What would be rounded to 1000 has the next unit.
-  for (; joules >= 999.995 && unit + 1 < std::size(kUnits); ++unit) joules /= 1000;
+  for (; std::abs(joules) >= 999.995 && unit + 1 < std::size(kUnits); ++unit) joules /= 1000;
   return fmt::format("{:.2f} {}", joules, kUnits[unit]);
 }
 

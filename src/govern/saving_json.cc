@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "base/json.h"
 
@@ -21,8 +22,9 @@ std::string joules_text(Joules energy) {
   constexpr std::array kUnits{"J", "kJ", "MJ", "GJ"};
   double value = energy.value();
   std::size_t unit = 0;
-  for (; value >= 9999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
-  return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
+  for (; std::abs(value) >= 9999.5 && unit + 1 < kUnits.size(); ++unit) value /= 1000;
+  return fmt::format("{:.{}f} {}", value, unit == 0 || std::abs(value) >= 100 ? 0 : 1,
+                     kUnits[unit]);
 }
 
 // Whole percents, a tenth where the two ends are closer than two of them.
@@ -33,14 +35,20 @@ std::string ends_text(const ShareEstimate& share) {
 
 }  // namespace
 
-Json saving_json(const Saving& saving) {
+Json energy_saving_json(const Saving& saving, const std::string& method) {
   const auto share = energy_saving(saving);
   if (!share) return nullptr;
-  Json out = {{"method", kSavingMethod},
+  Json out = {{"method", method},
               {"estimated", true},
               {"energy_joules", saving.energy.value()},
               {"energy_at_highest_joules", saving.energy_at_highest.value()}};
   put(out, "energy_saving", share);
+  return out;
+}
+
+Json saving_json(const Saving& saving) {
+  Json out = energy_saving_json(saving, kSavingMethod);
+  if (out.is_null()) return out;
   out["time_seconds"] = seconds(saving.time);
   out["time_at_highest_seconds"] = seconds(saving.time_at_highest);
   put(out, "performance", performance(saving));

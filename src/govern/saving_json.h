@@ -15,6 +15,9 @@ inline constexpr const char* kSavingMethod = "curves/1";
 // Null where nothing was used. Shares are ratios; `low` and `high` hold 90 %.
 nlohmann::ordered_json saving_json(const Saving& saving);
 
+// The same of energies alone, by whichever method they were estimated.
+nlohmann::ordered_json energy_saving_json(const Saving& saving, const std::string& method);
+
 // "about 15 % (130 J of 870 J, 90 % sure between 12 and 18)". Empty where nothing was used.
 std::string saving_text(const Saving& saving);
 // "93 % of full (between 91 and 95)". Empty where no time went by.

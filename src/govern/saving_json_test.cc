@@ -42,5 +42,20 @@ TEST(SavingText, LargeFiguresHaveLargeUnits) {
   EXPECT_EQ(saving_text(month), "about 15 % (2181 MJ of 14.6 GJ, 90 % sure between 12 and 17)");
 }
 
+// The curves were wrong about it, or the clock was too low.
+TEST(SavingText, WhatWasLostIsNegative) {
+  EXPECT_EQ(saving_text({.energy = 22'000_J, .energy_at_highest = 2000_J, .energy_sd = 1_J}),
+            "about -1000 % (-20.0 kJ of 2000 J, 90 % sure between -1000.9 and -999.1)");
+}
+
+TEST(SavingJson, OfEnergiesAloneHasNoTimes) {
+  Saving saving = of_130_joules();
+  const Json json = energy_saving_json(saving, "other/2");
+  EXPECT_EQ(json["method"], "other/2");
+  EXPECT_EQ(json["energy_saving_ratio"], saving_json(saving)["energy_saving_ratio"]);
+  EXPECT_FALSE(json.contains("time_seconds") || json.contains("performance_ratio"));
+  EXPECT_TRUE(energy_saving_json({}, "other/2").is_null());
+}
+
 }  // namespace
 }  // namespace derate
