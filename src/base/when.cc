@@ -145,6 +145,19 @@ std::string when_text(WallTime time) {
                      day.tm_mday, day.tm_hour, day.tm_min);
 }
 
+std::string day_text(WallTime time) { return when_text(time).substr(0, 10); }
+
+WallTime day_after(WallTime time) {
+  using namespace std::chrono;
+  const std::tm day = calendar(time);
+  const year_month_day next =
+      sys_days(year(day.tm_year + 1900) / (day.tm_mon + 1) / day.tm_mday) + days(1);
+  return moment({int{next.year()}, static_cast<int>(unsigned{next.month()}),
+                 static_cast<int>(unsigned{next.day()}), 0, 0, 0},
+                false)
+      .value_or(time + hours(24));
+}
+
 WallTime month_begin(WallTime time) {
   const std::tm day = calendar(time);
   return moment({day.tm_year + 1900, day.tm_mon + 1, 1, 0, 0, 0}, false).value_or(time);

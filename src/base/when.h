@@ -17,6 +17,12 @@ Result<WallTime> parse_when(std::string_view text, WallTime now);
 // "2026-11-01 12:00" in local time.
 std::string when_text(WallTime time);
 
+// "2026-11-01" in local time.
+std::string day_text(WallTime time);
+
+// 00:00 of the day after its day, local time.
+WallTime day_after(WallTime time);
+
 // 00:00 of the first day of its month, local time.
 WallTime month_begin(WallTime time);
 

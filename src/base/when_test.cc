@@ -58,6 +58,14 @@ TEST_F(When, AMonthBeginsAtMidnightHere) {
   EXPECT_EQ(when_text(month_begin(utc("2026-07-15T00:00Z"))), "2026-07-01 00:00");
 }
 
+// Days of 23, 24 and 25 hours.
+TEST_F(When, ADayEndsAtMidnightHere) {
+  EXPECT_EQ(day_after(utc("2026-03-28T23:00Z")), utc("2026-03-29T22:00Z"));
+  EXPECT_EQ(day_after(utc("2026-10-24T22:00Z")), utc("2026-10-25T23:00Z"));
+  EXPECT_EQ(day_after(utc("2026-12-31T22:59Z")), utc("2026-12-31T23:00Z"));
+  EXPECT_EQ(day_text(utc("2026-12-31T23:00Z")), "2027-01-01");
+}
+
 RC_GTEST_PROP(WhenProperty, WhatIsWrittenIsReadAgain, ()) {
   ::setenv("TZ", "UTC", 1);
   ::tzset();
