@@ -23,10 +23,6 @@ namespace fs = std::filesystem;
 
 bool is_denied(int number) { return number == EACCES || number == EPERM || number == EROFS; }
 
-int version_of(SQLite::Database& database) {
-  return database.execAndGet("PRAGMA user_version").getInt();
-}
-
 // Every statement of ours fits our schema: one that does not was given a file whose version is
 // another than its tables'.
 template <class F>
@@ -40,10 +36,10 @@ void as_broken(const SqliteSchema& schema, F&& work) {
 }
 
 void take_versions(SQLite::Database& database, const SqliteSchema& schema) {
-  for (int i = version_of(database); i < static_cast<int>(schema.migrations.size()); ++i) {
+  for (int i = schema_version(database); i < static_cast<int>(schema.migrations.size()); ++i) {
     SQLite::Transaction all(database, SQLite::TransactionBehavior::IMMEDIATE);
     // Another process may have been faster.
-    if (version_of(database) > i) continue;
+    if (schema_version(database) > i) continue;
     database.exec(schema.migrations[static_cast<std::size_t>(i)]);
     database.exec(fmt::format("PRAGMA user_version = {}", i + 1));
     all.commit();
@@ -94,10 +90,14 @@ void cut_beside(const std::string& path, bool firmly) {
 
 }  // namespace
 
+int schema_version(SQLite::Database& database) {
+  return database.execAndGet("PRAGMA user_version").getInt();
+}
+
 void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
   if (database.execAndGet("PRAGMA application_id").getInt() != schema.application_id)
     throw SQLite::Exception(fmt::format("not {}", schema.what), SQLITE_NOTADB);
-  const int version = version_of(database);
+  const int version = schema_version(database);
   if (version < 0)
     throw SQLite::Exception(fmt::format("not {}: version {}", schema.what, version), SQLITE_NOTADB);
   if (version > static_cast<int>(schema.migrations.size()))

@@ -30,6 +30,8 @@ struct SqliteSchema {
   std::span<const char* const> reads = {};
 };
 
+// How many of its migrations a file has.
+int schema_version(SQLite::Database& database);
 // Both throw SQLite::Exception: SQLITE_NOTADB for a file that is not ours or whose version no
 // Derate ever wrote, SQLITE_SCHEMA for one that a newer version of Derate wrote.
 void check_schema(SQLite::Database& database, const SqliteSchema& schema);

@@ -47,6 +47,17 @@ constexpr const char* kUsageMigrations[] = {
          total_ms INTEGER NOT NULL, until_unix_ms INTEGER NOT NULL, open INTEGER NOT NULL);
        INSERT INTO run SELECT 1000 * ifnull(max(written_run_seconds), 0), 0, 0 FROM bucket;
        DROP TABLE hours;)",
+    // What was saved, by method; no row: it is not known, as of all that earlier versions wrote.
+    R"(CREATE TABLE usage_saving (
+         bucket_unix_seconds INTEGER NOT NULL, tenant INTEGER NOT NULL REFERENCES tenant (id),
+         method TEXT NOT NULL, energy_mj INTEGER NOT NULL, at_highest_mj INTEGER NOT NULL,
+         sd_mj INTEGER NOT NULL,
+         PRIMARY KEY (bucket_unix_seconds, tenant, method)) WITHOUT ROWID;
+       CREATE TABLE unallocated_saving (
+         bucket_unix_seconds INTEGER NOT NULL, gpu TEXT NOT NULL,
+         method TEXT NOT NULL, energy_mj INTEGER NOT NULL, at_highest_mj INTEGER NOT NULL,
+         sd_mj INTEGER NOT NULL,
+         PRIMARY KEY (bucket_unix_seconds, gpu, method)) WITHOUT ROWID;)",
 };
 constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
@@ -57,6 +68,9 @@ constexpr const char* kUsageReads[] = {
     "board",
     "SELECT bucket_unix_seconds, seconds, written_run_seconds FROM bucket",
     "SELECT total_ms, until_unix_ms, open FROM run",
+    "SELECT bucket_unix_seconds, tenant, method, energy_mj, at_highest_mj, sd_mj FROM usage_saving",
+    "SELECT bucket_unix_seconds, gpu, method, energy_mj, at_highest_mj, sd_mj FROM "
+    "unallocated_saving",
 };
 constexpr SqliteSchema kUsageSchema{0x64727573, "energy by tenant", kUsageMigrations,
                                     kUsageReads};  // "drus"
@@ -79,6 +93,10 @@ constexpr const char* kAddBoard =
     "unallocated_mj = unallocated_mj + excluded.unallocated_mj, "
     "by_power_mj = by_power_mj + excluded.by_power_mj, time_ms = time_ms + excluded.time_ms, "
     "lost_ms = lost_ms + excluded.lost_ms";
+constexpr const char* kAddSaving =
+    "ON CONFLICT DO UPDATE SET energy_mj = energy_mj + excluded.energy_mj, "
+    "at_highest_mj = at_highest_mj + excluded.at_highest_mj, sd_mj = sd_mj + excluded.sd_mj";
+constexpr const char* kSumSaving = "sum(energy_mj), sum(at_highest_mj), sum(sd_mj)";
 
 std::int64_t unix_seconds(WallTime time) {
   return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
@@ -137,24 +155,45 @@ SQLite::Statement select(SQLite::Database& sqlite, const std::string& query, Wal
 
 constexpr const char* kInTime = "bucket_unix_seconds >= ? AND bucket_unix_seconds < ?";
 
-// How long the bucket of a row of `board` is. A file that only an earlier version wrote has hours
+// How long the bucket of a row of `board` is. A file that only the first version wrote has hours
 // until a time, and minutes from then on.
 const char* length_of(SQLite::Database& sqlite) {
-  const bool first_version = sqlite.execAndGet("PRAGMA user_version").getInt() < 2;
+  const bool first_version = schema_version(sqlite) < 2;
   return first_version
              ? "iif(bucket_unix_seconds < (SELECT max(until_unix_seconds) FROM hours), 3600, 60)"
              : "ifnull((SELECT seconds FROM bucket WHERE bucket.bucket_unix_seconds = "
                "board.bucket_unix_seconds), 60)";
 }
 
+// What was saved: calls put(owner, method, sums) of each column `owner` and method in `table`.
+template <class Owner, class F>
+void read_savings(SQLite::Database& sqlite, const char* table, const char* owner, WallTime from,
+                  WallTime to, const std::vector<std::string>& gpus, F&& put) {
+  constexpr int kFirstWithSavings = 3;
+  if (schema_version(sqlite) < kFirstWithSavings) return;  // a file that is only read
+  SQLite::Statement row = select(sqlite,
+                                 fmt::format("SELECT {1}, method, {2} FROM {0} WHERE {3}{4} GROUP "
+                                             "BY {1}, method",
+                                             table, owner, kSumSaving, kInTime, among(gpus)),
+                                 from, to, gpus);
+  while (row.executeStep()) {
+    Owner whose{};
+    std::string method;
+    SavingSums sums;
+    RowReader{row}.all(whose, method, sums.energy_mj, sums.at_highest_mj, sums.sd_mj);
+    put(whose, method, sums);
+  }
+}
+
 std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, WallTime to,
                                    const std::vector<std::string>& gpus) {
   std::vector<UsageRow> out;
+  std::map<std::int64_t, std::size_t> place;  // of each tenant's id
   SQLite::Statement row =
       select(sqlite,
              fmt::format("SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
-                         "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms) FROM "
-                         "usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
+                         "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms), tenant.id "
+                         "FROM usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
                          "tenant.id ORDER BY gpu, key, tenant.id",
                          kTenantColumns, kInTime, among(gpus)),
              from, to, gpus);
@@ -165,7 +204,15 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
     tenant.bucket = wall_time_of(read.next<std::int64_t>());
     read.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
              sums.time_ms);
+    place[read.next<std::int64_t>()] = out.size() - 1;
   }
+  // Each was added together with a row of `usage`.
+  read_savings<std::int64_t>(
+      sqlite, "usage_saving JOIN tenant ON tenant.id = usage_saving.tenant", "tenant", from, to,
+      gpus, [&](std::int64_t id, const std::string& method, const SavingSums& saving) {
+        if (const auto at = place.find(id); at != place.end())
+          out[at->second].sums.savings[method] = saving;
+      });
   return out;
 }
 
@@ -188,6 +235,12 @@ void read_boards(SQLite::Database& sqlite, WallTime from, WallTime to,
     out.first = std::min(out.first.value_or(WallTime::max()), each.bucket);
     out.last = std::max(out.last.value_or(WallTime::min()), wall_time_of(last));
   }
+  read_savings<std::string>(
+      sqlite, "unallocated_saving", "gpu", from, to, gpus,
+      [&](const std::string& gpu, const std::string& method, const SavingSums& saving) {
+        for (UsageBoardRow& each : out.boards)
+          if (each.gpu == gpu) each.sums.unallocated_savings[method] = saving;
+      });
 }
 
 // Buckets that touch each other are one loss.
@@ -259,11 +312,24 @@ struct Accounts {
     row.exec();
   }
 
+  template <class Owner>
+  void add(const char* table, WallTime bucket, const Owner& owner, const UsageSavings& savings) {
+    for (const auto& [method, sums] : savings) {
+      SQLite::Statement one(
+          sqlite, fmt::format("INSERT INTO {} VALUES (?, ?, ?, ?, ?, ?) {}", table, kAddSaving));
+      RowBinder{one}.all(unix_seconds(bucket), owner, method, sums.energy_mj, sums.at_highest_mj,
+                         sums.sd_mj);
+      one.exec();
+    }
+  }
+
   void add(const UsageRow& row) {
+    const std::int64_t tenant = id_of(row);
     SQLite::Statement one(
         sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
-    bind(RowBinder{one}.all(unix_seconds(row.bucket), id_of(row)), row.sums);
+    bind(RowBinder{one}.all(unix_seconds(row.bucket), tenant), row.sums);
     one.exec();
+    add("usage_saving", row.bucket, tenant, row.sums.savings);
   }
 
   void add(const UsageBoardRow& row) {
@@ -273,6 +339,7 @@ struct Accounts {
     RowBinder{one}.all(unix_seconds(row.bucket), row.gpu, sums.board_mj, sums.unallocated_mj,
                        sums.by_power_mj, sums.time_ms, sums.lost_ms);
     one.exec();
+    add("unallocated_saving", row.bucket, row.gpu, sums.unallocated_savings);
   }
 
   void add(const UsageRows& rows) {
@@ -323,6 +390,8 @@ struct Accounts {
     fold("board", "gpu",
          "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), sum(lost_ms)",
          kAddBoard);
+    fold("usage_saving", "tenant, method", kSumSaving, kAddSaving);
+    fold("unallocated_saving", "gpu, method", kSumSaving, kAddSaving);
     sqlite.exec(fmt::format(
         "DELETE FROM bucket WHERE bucket_unix_seconds IN (SELECT bucket_unix_seconds FROM old); "
         "INSERT INTO bucket SELECT quarter, {}, max(written_run_seconds) FROM old WHERE true GROUP "
@@ -335,7 +404,7 @@ struct Accounts {
   void tidy(Duration keep) {
     const std::int64_t run_s = number("SELECT max(total_ms) FROM run") / 1000;
     const auto before = [&](Duration age) { return run_s - milliseconds(age) / 1000; };
-    for (const char* table : {"usage", "board"})
+    for (const char* table : {"usage", "board", "usage_saving", "unallocated_saving"})
       sqlite.exec(
           fmt::format("DELETE FROM {} WHERE bucket_unix_seconds IN (SELECT "
                       "bucket_unix_seconds FROM bucket WHERE written_run_seconds < {})",
@@ -348,6 +417,10 @@ struct Accounts {
 
 }  // namespace
 
+void add_savings(UsageSavings& sum, const UsageSavings& more) {
+  for (const auto& [method, sums] : more) sum[method].add(sums);
+}
+
 void UsageSums::add(const UsageSums& more) {
   base_mj += more.base_mj;
   context_mj += more.context_mj;
@@ -355,6 +428,7 @@ void UsageSums::add(const UsageSums& more) {
   sigma_mj += more.sigma_mj;
   unsure_mj += more.unsure_mj;
   time_ms += more.time_ms;
+  add_savings(savings, more.savings);
 }
 
 void UsageBoardSums::add(const UsageBoardSums& more) {
@@ -363,6 +437,7 @@ void UsageBoardSums::add(const UsageBoardSums& more) {
   by_power_mj += more.by_power_mj;
   time_ms += more.time_ms;
   lost_ms += more.lost_ms;
+  add_savings(unallocated_savings, more.unallocated_savings);
 }
 
 WallTime usage_bucket(WallTime time) { return std::chrono::floor<std::chrono::minutes>(time); }

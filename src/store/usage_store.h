@@ -4,10 +4,14 @@
 //
 // What is old is told by the time for which Derate has run since it was written, never by the clock
 // on the wall: one that is wrong, in whichever direction and for however long, deletes nothing.
+//
+// What was saved is kept beside it, under the method by which it was estimated: figures of two
+// methods are never added up. Where nothing is known of it nothing is kept, which is no zero.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,17 +19,22 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/saving.h"
 #include "core/tenant_labels.h"
 
 namespace derate {
 
 class SqliteFile;
 
+using UsageSavings = std::map<std::string, SavingSums>;  // by method
+void add_savings(UsageSavings& sum, const UsageSavings& more);
+
 // Millijoules and milliseconds, none negative; what they mean: attrib/energy_accounts.h.
 struct UsageSums {
   std::int64_t base_mj = 0, context_mj = 0, dynamic_mj = 0;
   std::int64_t sigma_mj = 0, unsure_mj = 0;
   std::int64_t time_ms = 0;
+  UsageSavings savings = {};
 
   std::int64_t total_mj() const { return base_mj + context_mj + dynamic_mj; }
   void add(const UsageSums& more);
@@ -35,6 +44,7 @@ struct UsageSums {
 struct UsageBoardSums {
   std::int64_t board_mj = 0, unallocated_mj = 0, by_power_mj = 0;
   std::int64_t time_ms = 0, lost_ms = 0;
+  UsageSavings unallocated_savings = {};  // what was saved of `unallocated_mj`
 
   void add(const UsageBoardSums& more);
   bool operator==(const UsageBoardSums&) const = default;

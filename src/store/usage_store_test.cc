@@ -13,6 +13,7 @@
 #include "base/check.h"
 #include "base/test_folder.h"
 #include "base/text.h"
+#include "base/when.h"
 #include "store/usage_bill.h"
 
 namespace derate {
@@ -24,6 +25,16 @@ using namespace std::chrono_literals;
 constexpr auto kDay = 24h;
 const WallTime kBegin{20'000 * 24h};
 const WallTime kLong = kBegin + 1000 * kDay;
+
+// Of none, one or two methods; what is believed may be taken back.
+UsageSavings any_savings() {
+  UsageSavings out;
+  for (const char* method : {"curves/1", "curves/2"})
+    if (*rc::gen::arbitrary<bool>())
+      out[method] = {*rc::gen::inRange(-1000, 5000), *rc::gen::inRange(-1000, 5000),
+                     *rc::gen::inRange(-100, 500)};
+  return out;
+}
 
 UsageRow any_row(WallTime bucket, const std::string& gpu) {
   UsageRow out{.bucket = bucket, .gpu = gpu};
@@ -38,7 +49,8 @@ UsageRow any_row(WallTime bucket, const std::string& gpu) {
               *rc::gen::inRange(0, 5000),
               *rc::gen::inRange(0, 500),
               0,
-              60'000};
+              60'000,
+              any_savings()};
   return out;
 }
 
@@ -48,6 +60,7 @@ UsageRows any_minute(WallTime bucket) {
   for (const char* gpu : {"GPU-1", "GPU-2"}) {
     UsageBoardRow board{bucket, gpu, {.unallocated_mj = *rc::gen::inRange(0, 1000)}};
     board.sums.time_ms = 60'000;
+    board.sums.unallocated_savings = any_savings();
     const int tenants = *rc::gen::inRange(0, 4);
     for (int i = 0; i < tenants; ++i) {
       out.tenants.push_back(any_row(bucket, gpu));
@@ -65,6 +78,13 @@ std::int64_t sum_of(const Bill& bill) {
   return out;
 }
 
+UsageSavings savings_of(const UsageRows& rows) {
+  UsageSavings out;
+  for (const UsageRow& row : rows.tenants) add_savings(out, row.sums.savings);
+  for (const UsageBoardRow& row : rows.boards) add_savings(out, row.sums.unallocated_savings);
+  return out;
+}
+
 // Of one run that has just begun.
 Result<void> add(UsageStore& store, const UsageRows& rows) { return store.add(rows, kBegin, {}); }
 
@@ -76,21 +96,25 @@ RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
   const Folder folder;
   UsageStore store(folder.file());
   std::int64_t board = 0;
+  UsageSavings savings;
   Duration ran{};
   const int minutes = *rc::gen::inRange(1, 12);
   for (int i = 0; i < minutes; ++i) {
     const UsageRows rows = any_minute(kBegin + *rc::gen::inRange(0, 20) * 10min);
     RC_ASSERT(add(store, rows).ok());
     for (const UsageBoardRow& row : rows.boards) board += row.sums.board_mj;
+    add_savings(savings, savings_of(rows));
     run_for(store, ran += *rc::gen::inRange(0, 5) * kDay);
     if (*rc::gen::inRange(0, 4) == 0) RC_ASSERT(store.tidy(400 * kDay).ok());
   }
   const Usage usage = *read_usage(folder.file(), kBegin, kLong);
+  const Usage by_day = *read_usage_by_day(folder.file(), kBegin, kLong);
   for (const BillBy by : {BillBy::user, BillBy::job, BillBy::pod, BillBy::container,
-                          BillBy::instance, BillBy::process}) {
-    const Bill bill = make_bill(usage, by);
+                          BillBy::instance, BillBy::process, BillBy::gpu, BillBy::day}) {
+    const Bill bill = make_bill(by == BillBy::day ? by_day : usage, by);
     RC_ASSERT(bill.boards.board_mj == board);
     RC_ASSERT(sum_of(bill) == board);
+    RC_ASSERT(bill.savings == savings);
   }
 }
 
@@ -102,25 +126,31 @@ RC_GTEST_PROP(UsageStore, QuartersOfAnHourAreAsTheyWere, ()) {
   for (int i = 0; i < 6; ++i)
     RC_ASSERT(add(store, any_minute(kBegin + *rc::gen::inRange(0, 240) * 1min)).ok());
   const WallTime cut = kBegin + *rc::gen::inRange(0, 17) * 15min;
-  const auto board = [&](WallTime from, WallTime to) {
-    return make_bill(*read_usage(folder.file(), from, to), BillBy::user).boards;
+  const auto bill = [&](WallTime from, WallTime to) {
+    return make_bill(*read_usage(folder.file(), from, to), BillBy::user);
   };
-  const UsageBoardSums before = board(kBegin, cut), after = board(cut, kLong);
+  const Bill before = bill(kBegin, cut), after = bill(cut, kLong);
   run_for(store, UsageStore::kMinutesFor + 1h);
   RC_ASSERT(store.tidy(400 * kDay).ok());
-  RC_ASSERT(board(kBegin, cut) == before);
-  RC_ASSERT(board(cut, kLong) == after);
-  UsageBoardSums parts = before;
-  parts.add(after);
-  RC_ASSERT(parts == board(kBegin, kLong));
+  RC_ASSERT(bill(kBegin, cut) == before);
+  RC_ASSERT(bill(cut, kLong) == after);
+  UsageBoardSums boards = before.boards;
+  boards.add(after.boards);
+  UsageSavings savings = before.savings;
+  add_savings(savings, after.savings);
+  RC_ASSERT(boards == bill(kBegin, kLong).boards);
+  RC_ASSERT(savings == bill(kBegin, kLong).savings);
 }
 
 UsageRows one_row(WallTime bucket, std::int64_t mj, const std::string& user = "alice") {
   UsageRow row{.bucket = bucket, .gpu = "GPU-1", .key = "pid:1:2"};
   row.labels = {.pid = 2, .process = "train", .user = user};
   row.sums.dynamic_mj = mj;
+  row.sums.savings["curves/1"] = {mj, 2 * mj, 1};
   return {{row}, {{bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}}}};
 }
+
+using Savings = UsageSavings;
 
 TEST(UsageStore, AddsToWhatAMinuteHas) {
   const Folder folder;
@@ -132,6 +162,8 @@ TEST(UsageStore, AddsToWhatAMinuteHas) {
   ASSERT_EQ(usage.tenants.size(), 1u);
   EXPECT_EQ(usage.tenants[0].labels, one_row({}, 0).tenants[0].labels);
   EXPECT_EQ(usage.tenants[0].sums.dynamic_mj, 18);
+  EXPECT_EQ(usage.tenants[0].sums.savings, (Savings{{"curves/1", {18, 36, 3}}}));
+  EXPECT_TRUE(usage.boards[0].sums.unallocated_savings.empty());
   EXPECT_EQ(usage.boards[0].sums.time_ms, 3000);
   EXPECT_EQ(usage.first, kBegin);
   EXPECT_EQ(usage.last, kBegin + 2min);
@@ -157,6 +189,69 @@ TEST(UsageStore, OneProcessUnderTwoLabelsIsTwoLinesOfUsers) {
   EXPECT_EQ(processes.lines[0].sums.dynamic_mj, 11);
 }
 
+// Within one minute and beyond, as minutes and as a quarter of an hour.
+TEST(UsageStore, FiguresOfTwoMethodsAreNeverAddedUp) {
+  const Folder folder;
+  UsageStore store(folder.file());
+  UsageRows rows = one_row(kBegin, 5);
+  ASSERT_TRUE(add(store, rows).ok());
+  rows.tenants[0].sums.savings = {{"curves/2", {7, 8, 9}}};
+  rows.boards[0].sums.unallocated_savings = {{"curves/2", {1, 2, -3}}};
+  ASSERT_TRUE(add(store, rows).ok());
+  const auto check = [&] {
+    const Usage usage = *read_usage(folder.file(), kBegin, kLong);
+    EXPECT_EQ(usage.tenants[0].sums.savings,
+              (Savings{{"curves/1", {5, 10, 1}}, {"curves/2", {7, 8, 9}}}));
+    const Bill bill = make_bill(usage, BillBy::user);
+    EXPECT_EQ(bill.savings, (Savings{{"curves/1", {5, 10, 1}}, {"curves/2", {8, 10, 6}}}));
+    EXPECT_FALSE(bill_saving(bill.lines[0].sums.savings));
+    EXPECT_FALSE(bill_saving(bill.savings));
+    const auto nobodys = bill_saving(bill.boards.unallocated_savings);
+    ASSERT_TRUE(nobodys);
+    EXPECT_EQ(nobodys->method, "curves/2");
+  };
+  check();
+  ASSERT_TRUE(store.add({}, kBegin, UsageStore::kMinutesFor + 1h).ok());
+  ASSERT_TRUE(store.tidy(400 * kDay).ok());
+  check();
+}
+
+// Local days, whatever the time at which the bill begins.
+TEST(UsageStore, ABillByDayHasEachDayOnce) {
+  const Folder folder;
+  UsageStore store(folder.file());
+  const WallTime midnight = day_after(kBegin);
+  for (const auto after : {Duration(0h), Duration(23h + 59min), Duration(24h), Duration(60h)})
+    ASSERT_TRUE(add(store, one_row(midnight + after, 4)).ok());
+  const auto bill = [&](WallTime from, WallTime to) {
+    return make_bill(*read_usage_by_day(folder.file(), from, to), BillBy::day);
+  };
+  const Bill all = bill(WallTime{}, kLong);
+  ASSERT_EQ(all.lines.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(all.lines[i].name, day_text(midnight + static_cast<int>(i) * kDay));
+  EXPECT_EQ(all.lines[0].sums.dynamic_mj, 8);
+  EXPECT_EQ(all.lines[2].sums.savings, (Savings{{"curves/1", {4, 8, 1}}}));
+  EXPECT_EQ(all.boards.board_mj, 16);
+  EXPECT_EQ(bill(midnight + 1min, midnight + 60h).boards.board_mj, 8);
+  EXPECT_TRUE(bill(midnight - 2h, midnight - 1h).lines.empty());
+}
+
+// Rows without a figure add nothing to those that have one, and have none by themselves.
+TEST(UsageStore, WhatIsNotKnownToBeSavedIsNotKept) {
+  const Folder folder;
+  UsageStore store(folder.file());
+  UsageRows rows = one_row(kBegin, 5, "bob");
+  rows.tenants[0].sums.savings.clear();
+  ASSERT_TRUE(add(store, rows).ok());
+  EXPECT_TRUE(make_bill(*read_usage(folder.file(), kBegin, kLong), BillBy::user).savings.empty());
+  ASSERT_TRUE(add(store, one_row(kBegin, 6)).ok());
+  const Bill bill = make_bill(*read_usage(folder.file(), kBegin, kLong), BillBy::user);
+  ASSERT_EQ(bill.lines.size(), 2u);
+  EXPECT_TRUE(bill.lines[1].sums.savings.empty());
+  EXPECT_NEAR(energy_saving(bill_saving(bill.savings)->saving)->mean, 0.5, 1e-12);
+}
+
 TEST(UsageStore, WhatIsTooOldGoesAndItsTenantsWithIt) {
   const Folder folder;
   UsageStore store(folder.file());
@@ -168,6 +263,7 @@ TEST(UsageStore, WhatIsTooOldGoesAndItsTenantsWithIt) {
   ASSERT_EQ(usage.tenants.size(), 1u);
   EXPECT_EQ(usage.tenants[0].labels.user, "alice");
   EXPECT_EQ(usage.boards[0].sums.board_mj, 6);
+  EXPECT_EQ(usage.tenants[0].sums.savings, (Savings{{"curves/1", {6, 12, 1}}}));
 }
 
 TEST(UsageStore, QuartersKeepWhatMinutesHad) {
@@ -230,11 +326,19 @@ class Machine {
     }
     const auto usage = read_usage(folder_.file(), WallTime::min(), WallTime::max());
     std::int64_t kept = 0, billed = 0;
-    for (const UsageBoardRow& row : usage->boards) kept += row.sums.board_mj;
-    for (const UsageRow& row : usage->tenants) billed += row.sums.total_mj();
+    UsageSavings saved;
+    for (const UsageBoardRow& row : usage->boards) {
+      kept += row.sums.board_mj;
+      add_savings(saved, row.sums.unallocated_savings);
+    }
+    for (const UsageRow& row : usage->tenants) {
+      billed += row.sums.total_mj();
+      add_savings(saved, row.sums.savings);
+    }
     RC_ASSERT(kept >= young);
     RC_ASSERT(kept <= not_dropped);
     RC_ASSERT(billed == kept);
+    RC_ASSERT(saved["curves/1"] == (SavingSums{3 * kept, 4 * kept, -2 * kept}));
   }
 
   Machine() { start(), write(1min); }
@@ -265,7 +369,9 @@ class Machine {
     const std::int64_t mj = *rc::gen::inRange(1, 1000);
     UsageRow row{.bucket = usage_bucket(wall_), .gpu = "GPU-1", .key = "a"};
     row.sums.dynamic_mj = mj;
-    const UsageBoardRow board{row.bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}};
+    row.sums.savings["curves/1"] = {mj, 2 * mj, mj};
+    UsageBoardRow board{row.bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}};
+    board.sums.unallocated_savings["curves/1"] = {2 * mj, 2 * mj, -3 * mj};
     RC_ASSERT(store_->add({{row}, {board}}, wall_, ran_).ok());
     written_.push_back({total_, std::chrono::floor<Quarter>(row.bucket), mj});
     known_until_ = wall_;
@@ -357,7 +463,7 @@ TEST(UsageStore, ARunMakesNoFileBeforeThereIsSomethingToKeep) {
   EXPECT_FALSE(fs::exists(folder.file()));
 }
 
-// --- files of the first version ------------------------------------------------------------------
+// --- files of other versions ---------------------------------------------------------------------
 
 // Hours until 02:00, minutes from then on.
 void write_first_version(const std::string& path) {
@@ -391,12 +497,36 @@ void write_first_version(const std::string& path) {
   sqlite.exec("PRAGMA user_version = 1");
 }
 
-TEST(UsageStore, AFileOfTheFirstVersionIsReadAndTakenOver) {
+// The same, as the second version had taken it over.
+void write_second_version(const std::string& path) {
+  write_first_version(path);
+  SQLite::Database sqlite(path, SQLite::OPEN_READWRITE);
+  sqlite.exec(
+      "CREATE TABLE bucket (bucket_unix_seconds INTEGER PRIMARY KEY, seconds INTEGER NOT NULL, "
+      "written_run_seconds INTEGER NOT NULL);"
+      "INSERT INTO bucket SELECT bucket_unix_seconds, iif(bucket_unix_seconds < (SELECT "
+      "until_unix_seconds FROM hours), 3600, 60), 7260 FROM board;"
+      "CREATE INDEX bucket_by_age ON bucket (written_run_seconds);"
+      "CREATE TABLE run (total_ms INTEGER NOT NULL, until_unix_ms INTEGER NOT NULL, open INTEGER "
+      "NOT NULL);"
+      "INSERT INTO run VALUES (7260000, 0, 0);"
+      "DROP TABLE hours;"
+      "PRAGMA user_version = 2");
+}
+
+class EarlierVersion : public testing::TestWithParam<void (*)(const std::string&)> {};
+INSTANTIATE_TEST_SUITE_P(Versions, EarlierVersion,
+                         testing::Values(write_first_version, write_second_version));
+
+TEST_P(EarlierVersion, IsReadAndTakenOver) {
   const Folder folder;
-  write_first_version(folder.file());
+  GetParam()(folder.file());
   const auto check = [&] {
     const Usage usage = *read_usage(folder.file(), kBegin, kLong);
     ASSERT_EQ(usage.tenants.size(), 1u);
+    // Not known, which is not nothing.
+    EXPECT_TRUE(usage.tenants[0].sums.savings.empty());
+    EXPECT_TRUE(usage.boards[0].sums.unallocated_savings.empty());
     EXPECT_EQ(usage.tenants[0].sums.dynamic_mj, 12);
     EXPECT_EQ(usage.boards[0].sums.board_mj, 12);
     EXPECT_EQ(usage.first, kBegin);
@@ -410,6 +540,24 @@ TEST(UsageStore, AFileOfTheFirstVersionIsReadAndTakenOver) {
   ASSERT_TRUE(store.tidy(400 * kDay).ok());
   EXPECT_TRUE(told.empty());
   check();
+  // What is added from here on has a figure, also in a minute that had none.
+  ASSERT_TRUE(store.add(one_row(kBegin + 121min, 6), kBegin + 3h, 1min).ok());
+  const Bill bill = make_bill(*read_usage(folder.file(), kBegin, kLong), BillBy::user);
+  EXPECT_EQ(bill.boards.board_mj, 18);
+  EXPECT_EQ(bill.savings, (Savings{{"curves/1", {6, 12, 1}}}));
+}
+
+TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
+  const Folder folder;
+  {
+    UsageStore store(folder.file());
+    ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
+  }
+  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 4");
+  EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
+  UsageStore store(folder.file());
+  EXPECT_EQ(add(store, one_row(kBegin, 5)).error().code, Errc::bad_data);
+  EXPECT_FALSE(fs::exists(folder.file() + ".aside"));
 }
 
 TEST(UsageStore, ABrokenFileIsSetAside) {
@@ -448,7 +596,9 @@ TEST(UsageStore, AKilledProcessLosesNothingThatWasAdded) {
   ASSERT_TRUE(WIFSIGNALED(status));
   UsageStore store(folder.file());
   ASSERT_TRUE(add(store, one_row(kBegin, 6)).ok());
-  EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->boards[0].sums.board_mj, 11);
+  const Usage usage = *read_usage(folder.file(), kBegin, kLong);
+  EXPECT_EQ(usage.boards[0].sums.board_mj, 11);
+  EXPECT_EQ(usage.tenants[0].sums.savings, (Savings{{"curves/1", {11, 22, 2}}}));
 }
 
 }  // namespace
