@@ -80,6 +80,12 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
     energy_.take(each.gpu.uuid(), *each.record.sample);
     attribution_.watch(each.gpu.uuid(), *each.record.sample);
   });
+  fleet_.add_sink([this](const GpuRecord& each) {
+    // What a dry run would save was not saved.
+    const PolicyAssignment* by = each.gpu.policy();
+    const bool dry_run = by != nullptr && by->dry_run;
+    if (each.record.saving && !dry_run) attribution_.saved(each.gpu.uuid(), *each.record.saving);
+  });
   for (RecordSink& sink : options.sinks) fleet_.add_sink(std::move(sink));
   take_settings();
   fleet_.begin_opening();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "govern/saving_json.h"
 
 namespace derate {
 namespace {
@@ -40,6 +41,7 @@ AttributionService::AttributionService(Clock& clock, Options options, std::optio
 void AttributionService::rules(std::optional<Rules> rules) {
   rules_ = std::move(rules);
   if (!rules_) {
+    end_savings();
     begin_writing(Last::yes);
     run_begun_ = false;
     return;
@@ -64,6 +66,26 @@ void AttributionService::watch(const std::string& uuid, const Sample& board) {
   if (!rules_) return;
   for (const auto& attributed : gpus_)
     if (attributed->gpu.id().uuid == uuid) attributed->gpu.watch(board);
+}
+
+void AttributionService::saved(const std::string& uuid, const Saving& more) {
+  if (rules_ && writer_ != nullptr) saved_[uuid] += more;
+}
+
+// In whole millijoules: what they leave of it is in the next tick's.
+UsageSavings AttributionService::take_saved(const std::string& uuid) {
+  const auto at = saved_.find(uuid);
+  if (at == saved_.end()) return {};
+  const SavingSums whole = saving_sums(at->second);
+  at->second -= saving_of(whole);
+  return whole == SavingSums{} ? UsageSavings{} : UsageSavings{{kSavingMethod, whole}};
+}
+
+// What was saved since the last tick, where none comes after it.
+void AttributionService::end_savings() {
+  for (const auto& one : saved_)
+    pending_.add_unallocated(one.first, take_saved(one.first), clock_.wall_now());
+  saved_.clear();
 }
 
 // One whose names are still looked for is passed over: its next tick is longer.
@@ -109,7 +131,8 @@ void AttributionService::take(AttributedGpu& attributed) {
   if (tick == nullptr) return;
   ++ticks_;
   if (writer_ == nullptr) return;
-  pending_.add(attributed.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time));
+  pending_.add(attributed.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time),
+               take_saved(attributed.gpu.id().uuid));
 }
 
 void AttributionService::step(std::span<const Gpu> gpus) {
@@ -184,6 +207,7 @@ void AttributionService::stop() {
     collect_written();
   };
   wait();
+  end_savings();
   begin_writing(Last::yes);
   run_begun_ = false;  // it may go on, as after a pause
   wait();

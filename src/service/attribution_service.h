@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/settings.h"
+#include "core/saving.h"
 #include "core/tenant_names.h"
 #include "device/telemetry_source.h"
 #include "store/store_writer.h"
@@ -57,6 +59,9 @@ class AttributionService {
   void jobs(std::function<std::string(std::int64_t pid)> job_of) { job_of_ = std::move(job_of); }
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
+  // What has come to the estimate of what was saved on that GPU: it is divided as the energy of the
+  // tick that it falls into.
+  void saved(const std::string& uuid, const Saving& more);
   // Between two rounds, with the GPUs that are open: begins readings that are due, takes in what
   // has come.
   void step(std::span<const Gpu> gpus);
@@ -86,6 +91,8 @@ class AttributionService {
   void begin(AttributedGpu& attributed, const Gpu& gpu);
   void collect(AttributedGpu& attributed, const Gpu& gpu);
   void take(AttributedGpu& attributed);
+  UsageSavings take_saved(const std::string& uuid);
+  void end_savings();
   void begin_run(std::span<const Gpu> gpus);
   enum class Last : std::uint8_t { no, yes };
   void begin_writing(Last last = Last::no);
@@ -98,6 +105,7 @@ class AttributionService {
   std::function<std::string(std::int64_t pid)> job_of_ = [](std::int64_t) { return ""; };
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;
+  std::map<std::string, Saving> saved_;  // by UUID: since its last tick
   UsagePending pending_;
   Instant made_;  // what is kept grows older from here on, by a clock that nobody sets
   bool run_begun_ = false;

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
+
+#include "attrib/split_saving.h"
 
 namespace derate {
 namespace {
@@ -22,6 +25,21 @@ UsageSums usage_of(const TenantEnergy& energy, Duration length) {
           sums.sigma_mj, sums.unsure_mj,  milliseconds(sums.time)};
 }
 
+// Parts that are nothing need no row.
+void put(UsageSavings& savings, const std::string& method, const SavingSums& part) {
+  if (part != SavingSums{}) savings[method].add(part);
+}
+
+void divide(const UsageSavings& savings, const Split& split, UsageSavings& unallocated,
+            std::vector<UsageSums>& tenants) {
+  for (const auto& [method, whole] : savings) {
+    const SavingSplit parts = split_saving(whole, split);
+    put(unallocated, method, parts.unallocated);
+    for (std::size_t i = 0; i < tenants.size(); ++i)
+      put(tenants[i].savings, method, parts.tenants[i]);
+  }
+}
+
 }  // namespace
 
 void UsagePending::add(UsageRow row) {
@@ -30,34 +48,48 @@ void UsagePending::add(UsageRow row) {
   if (!fresh) at->second.sums.add(row.sums);
 }
 
-void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now) {
+UsageBoardRow& UsagePending::board(WallTime bucket, const std::string& gpu) {
+  UsageBoardRow& out = boards_[{bucket, gpu}];
+  out.bucket = bucket;
+  out.gpu = gpu;
+  return out;
+}
+
+void UsagePending::add_unallocated(const std::string& gpu, const UsageSavings& savings,
+                                   WallTime now) {
+  if (savings.empty()) return;
+  add_savings(board(usage_bucket(now), gpu).sums.unallocated_savings, savings);
+}
+
+void UsagePending::add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
+                       const UsageSavings& savings) {
   const WallTime bucket = usage_bucket(now);
   const std::string& uuid = gpu.id().uuid;
-  UsageBoardRow& board = boards_[{bucket, uuid}];
-  board.bucket = bucket;
-  board.gpu = uuid;
+  UsageBoardSums& sums = board(bucket, uuid).sums;
   if (!tick.split) {
-    board.sums.add({.lost_ms = milliseconds(tick.sourced.tick.length)});
+    sums.add({.lost_ms = milliseconds(tick.sourced.tick.length)});
+    add_unallocated(uuid, savings, now);
     return;
   }
   const Split& split = *tick.split;
   const bool by_power = tick.sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
-  board.sums.add({.board_mj = split.board_mj,
-                  .unallocated_mj = split.unallocated_mj,
-                  .by_power_mj = by_power ? split.board_mj : 0,
-                  .time_ms = milliseconds(split.length)});
+  sums.add({.board_mj = split.board_mj,
+            .unallocated_mj = split.unallocated_mj,
+            .by_power_mj = by_power ? split.board_mj : 0,
+            .time_ms = milliseconds(split.length)});
+  std::vector<UsageSums> tenants;
   for (const TenantEnergy& energy : split.tenants)
-    add({bucket, uuid, energy.key, gpu.labels(energy.key), usage_of(energy, split.length)});
+    tenants.push_back(usage_of(energy, split.length));
+  divide(savings, split, sums.unallocated_savings, tenants);
+  for (std::size_t i = 0; i < tenants.size(); ++i) {
+    const std::string& key = split.tenants[i].key;
+    add({bucket, uuid, key, gpu.labels(key), std::move(tenants[i])});
+  }
 }
 
 void UsagePending::add(UsageRows rows) {
   for (UsageRow& row : rows.tenants) add(std::move(row));
-  for (const UsageBoardRow& row : rows.boards) {
-    UsageBoardRow& board = boards_[{row.bucket, row.gpu}];
-    board.bucket = row.bucket;
-    board.gpu = row.gpu;
-    board.sums.add(row.sums);
-  }
+  for (const UsageBoardRow& row : rows.boards) board(row.bucket, row.gpu).sums.add(row.sums);
   // By whole minutes, so that what is left adds up.
   while (tenants_.size() + boards_.size() > kMost && !boards_.empty()) {
     const WallTime oldest = boards_.begin()->first.first;

@@ -16,8 +16,12 @@ class UsagePending {
   // Where nothing can be written for long, the oldest are given up.
   static constexpr std::size_t kMost = 100'000;
 
-  // A tick that ended at `now`.
-  void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now);
+  // A tick that ended at `now`, and what was saved on that GPU since the one before: it is divided
+  // as the tick's energy is.
+  void add(const GpuAttribution& gpu, const GpuAttribution::Taken& tick, WallTime now,
+           const UsageSavings& savings = {});
+  // What was saved and belongs to no tick: nobody's.
+  void add_unallocated(const std::string& gpu, const UsageSavings& savings, WallTime now);
   // Takes back rows that could not be written.
   void add(UsageRows rows);
   // Hands all rows over for writing.
@@ -28,6 +32,7 @@ class UsagePending {
  private:
   using Tenant = std::tuple<WallTime, std::string, std::string, std::string>;
   void add(UsageRow row);
+  UsageBoardRow& board(WallTime bucket, const std::string& gpu);
 
   std::map<Tenant, UsageRow> tenants_;  // by minute, GPU, key and labels
   std::map<std::pair<WallTime, std::string>, UsageBoardRow> boards_;

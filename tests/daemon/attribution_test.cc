@@ -81,6 +81,40 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
   EXPECT_EQ(bill.boards.lost_ms, 0);
 }
 
+// On the bill is what the policy said, divided and added up again.
+TEST_F(Attribution, ABillHasWhatThePolicySaved) {
+  Settings settings;
+  settings.govern = true;
+  Saving told;
+  house.note = [&](const Record& record) {
+    if (record.saving) told += *record.saving;
+  };
+  house.start(settings);
+  house.run(150s);
+  ASSERT_TRUE(house.worker->stop().ok());
+  const Bill bill = make_bill(kept(), BillBy::user);
+  ASSERT_EQ(bill.lines.size(), 2u);
+  const SavingSums whole = saving_sums(told);
+  ASSERT_GT(whole.at_highest_mj, whole.energy_mj);
+  ASSERT_TRUE(bill.savings.contains("curves/1"));
+  const SavingSums& billed = bill.savings.at("curves/1");
+  EXPECT_NEAR(static_cast<double>(billed.energy_mj), static_cast<double>(whole.energy_mj), 2);
+  EXPECT_NEAR(static_cast<double>(billed.at_highest_mj), static_cast<double>(whole.at_highest_mj),
+              2);
+  EXPECT_NEAR(static_cast<double>(billed.sd_mj), static_cast<double>(whole.sd_mj), 2);
+  for (const BillLine& line : bill.lines) EXPECT_TRUE(bill_saving(line.sums.savings)) << line.name;
+}
+
+TEST_F(Attribution, WhatADryRunWouldSaveIsOnNoBill) {
+  Settings settings;
+  settings.govern = settings.dry_run = true;
+  house.start(settings);
+  house.run(150s);
+  EXPECT_TRUE(first_gpu(house)["saving"].is_object());
+  ASSERT_TRUE(house.worker->stop().ok());
+  EXPECT_TRUE(make_bill(kept(), BillBy::user).savings.empty());
+}
+
 // Of processes whose environment the daemon may not read.
 TEST_F(Attribution, ABillKnowsTheJobThatWasAnnounced) {
   house.start();
