@@ -50,9 +50,10 @@ Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
                 settings.currency};
   const std::string file = file_of(options);
   if (options.file.empty()) TRY(check_way(file));
-  Usage usage = TRY(read_usage(file, out.from, out.to));
+  const auto read = out.by == BillBy::day ? read_usage_by_day : read_usage;
+  Usage usage = TRY(read(file, out.from, out.to, {}));
   if (!options.gpus.empty())
-    usage = TRY(read_usage(file, out.from, out.to, TRY(chosen_gpus(usage, options.gpus))));
+    usage = TRY(read(file, out.from, out.to, TRY(chosen_gpus(usage, options.gpus))));
   out.bill = make_bill(usage, out.by);
   out.first = usage.first;
   out.last = usage.last;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "attribute_view.h"
 #include "base/json.h"
 #include "base/printing.h"
 #include "base/when.h"
+#include "govern/saving_json.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -30,8 +32,28 @@ std::string mass_text(const BillPrices& prices, std::int64_t mj) {
   return grams >= 1000 ? fmt::format("{:.2f} kg", grams / 1000) : fmt::format("{:.2f} g", grams);
 }
 
+std::int64_t saved_mj(const BillSaving& known) {
+  return std::llround((known.saving.energy_at_highest - known.saving.energy).value() * 1000);
+}
+
+// "1.30 MJ, about 12 %".
+std::string saved_cell(const UsageSavings& savings) {
+  const auto known = bill_saving(savings);
+  if (!known) return "-";
+  return fmt::format("{}, about {}", energy_text(joules(saved_mj(*known))),
+                     percent_text(energy_saving(known->saving)->mean, 0));
+}
+
+// Of any of its rows one figure is known.
+bool tells_savings(const Bill& bill) {
+  return bill_saving(bill.boards.unallocated_savings) ||
+         std::any_of(bill.lines.begin(), bill.lines.end(),
+                     [](const BillLine& line) { return bill_saving(line.sums.savings); });
+}
+
 std::vector<std::string> row_of(const BillAccount& account, const std::string& name,
-                                std::int64_t mj, std::optional<std::int64_t> deviation_mj) {
+                                std::int64_t mj, std::optional<std::int64_t> deviation_mj,
+                                const UsageSavings& savings) {
   const auto board = account.bill.boards.board_mj;
   std::vector<std::string> out{
       name, energy_text(joules(mj)),
@@ -40,7 +62,33 @@ std::vector<std::string> row_of(const BillAccount& account, const std::string& n
       board > 0 ? percent_text(static_cast<double>(mj) / static_cast<double>(board)) : "-"};
   if (account.prices.per_kwh) out.push_back(money_text(account.prices, mj));
   if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, mj));
+  if (tells_savings(account.bill)) out.push_back(saved_cell(savings));
   return out;
+}
+
+// What of the total is not there to be saved is said, too: what no policy with curves governed.
+std::string saved_sentence(const BillAccount& account) {
+  const Bill& bill = account.bill;
+  if (bill.savings.size() > 1) {
+    std::string methods;
+    for (const auto& [method, sums] : bill.savings)
+      methods += (methods.empty() ? "" : " and ") + method;
+    return fmt::format(
+        "What was saved was estimated by {}, which are not added up: bill their "
+        "times apart.\n",
+        methods);
+  }
+  const auto known = bill_saving(bill.savings);
+  if (!known) return {};
+  std::string out = "Saved " + saving_text(known->saving);
+  if (account.prices.per_kwh)
+    out += fmt::format(", {} {}", money_text(account.prices, saved_mj(*known)),
+                       account.prices.currency);
+  if (account.prices.co2_g_per_kwh)
+    out += fmt::format(", {} of CO2", mass_text(account.prices, saved_mj(*known)));
+  const double covered = known->saving.energy.value() / joules(bill.boards.board_mj);
+  return out + fmt::format("; estimated, of {} of the energy above.\n",
+                           percent_text(std::min(1.0, covered), 0));
 }
 
 std::optional<std::int64_t> deviation_of(const UsageSums& sums) {
@@ -59,16 +107,28 @@ std::string losses_text(const std::vector<UsageLoss>& losses) {
   return out;
 }
 
-Json priced(const BillAccount& account, Json line, std::int64_t mj) {
+Json bill_saving_json(const BillPrices& prices, const UsageSavings& savings) {
+  const auto known = bill_saving(savings);
+  if (!known) return nullptr;
+  Json out = energy_saving_json(known->saving, known->method);
+  const std::int64_t saved = saved_mj(*known);
+  out["saved_joules"] = joules(saved);
+  if (prices.per_kwh) out["saved_cost"] = kwh(saved) * *prices.per_kwh;
+  if (prices.co2_g_per_kwh) out["saved_co2_grams"] = kwh(saved) * *prices.co2_g_per_kwh;
+  return out;
+}
+
+Json priced(const BillAccount& account, Json line, std::int64_t mj, const UsageSavings& savings) {
   line["energy_joules"] = joules(mj);
   line["energy_kwh"] = kwh(mj);
   if (account.prices.per_kwh) line["cost"] = kwh(mj) * *account.prices.per_kwh;
   if (account.prices.co2_g_per_kwh) line["co2_grams"] = kwh(mj) * *account.prices.co2_g_per_kwh;
+  line["saving"] = bill_saving_json(account.prices, savings);
   return line;
 }
 
 Json line_json(const BillAccount& account, const BillLine& line) {
-  Json out = priced(account, {{"name", line.name}}, line.sums.total_mj());
+  Json out = priced(account, {{"name", line.name}}, line.sums.total_mj(), line.sums.savings);
   out["base_joules"] = joules(line.sums.base_mj);
   out["context_joules"] = joules(line.sums.context_mj);
   out["dynamic_joules"] = joules(line.sums.dynamic_mj);
@@ -78,14 +138,28 @@ Json line_json(const BillAccount& account, const BillLine& line) {
   return out;
 }
 
+// Of so much energy at so much a kilowatt-hour.
+std::string csv_product(std::int64_t mj, const std::optional<double>& per_kwh) {
+  return per_kwh ? fmt::format("{:.6f}", kwh(mj) * *per_kwh) : "";
+}
+
+std::string saving_cells(const BillPrices& prices, const UsageSavings& savings) {
+  const auto known = bill_saving(savings);
+  if (!known) return ",,,,,,";
+  const ShareEstimate share = *energy_saving(known->saving);
+  const std::int64_t saved = saved_mj(*known);
+  return fmt::format("{},{:.3f},{:.6f},{:.6f},{:.6f},{},{}", known->method, joules(saved),
+                     share.mean, share.low, share.high, csv_product(saved, prices.per_kwh),
+                     csv_product(saved, prices.co2_g_per_kwh));
+}
+
 // Joules with three decimals are exact: whole millijoules.
 std::string csv_row(const BillAccount& account, const std::string& kind, const std::string& name,
-                    std::int64_t mj, const std::string& parts) {
-  const auto number = [&](const std::optional<double>& each) {
-    return each ? fmt::format("{:.6f}", kwh(mj) * *each) : "";
-  };
-  return fmt::format("{},{},{:.3f},{},{:.9f},{},{}\n", kind, csv_text(name), joules(mj), parts,
-                     kwh(mj), number(account.prices.per_kwh), number(account.prices.co2_g_per_kwh));
+                    std::int64_t mj, const std::string& parts, const UsageSavings& savings) {
+  return fmt::format("{},{},{:.3f},{},{:.9f},{},{},{}\n", kind, csv_text(name), joules(mj), parts,
+                     kwh(mj), csv_product(mj, account.prices.per_kwh),
+                     csv_product(mj, account.prices.co2_g_per_kwh),
+                     saving_cells(account.prices, savings));
 }
 
 }  // namespace
@@ -95,17 +169,21 @@ std::string bill_text(const BillAccount& account) {
   std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
   if (account.prices.per_kwh) headings.push_back(account.prices.currency);
   if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
+  if (tells_savings(bill)) headings.push_back("saved");
   Table table(std::move(headings));
   for (const BillLine& line : bill.lines)
     table.add(row_of(account, line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
-                     line.sums.total_mj(), deviation_of(line.sums)));
-  table.add(row_of(account, "unallocated", bill.boards.unallocated_mj, std::nullopt), Tone::dim);
-  table.add(row_of(account, "total", bill.boards.board_mj, std::nullopt), Tone::strong);
+                     line.sums.total_mj(), deviation_of(line.sums), line.sums.savings));
+  table.add(row_of(account, "unallocated", bill.boards.unallocated_mj, std::nullopt,
+                   bill.boards.unallocated_savings),
+            Tone::dim);
+  table.add(row_of(account, "total", bill.boards.board_mj, std::nullopt, bill.savings),
+            Tone::strong);
   std::string out = fmt::format("{} to {}", when_text(account.from), when_text(account.to));
   if (!account.first) return out + ": nothing is kept of that time\n";
   if (*account.first > account.from || *account.last < account.to)
     out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
-  out += "\n" + table.text();
+  out += "\n" + table.text() + saved_sentence(account);
   if (bill.boards.lost_ms > 0)
     out += fmt::format("the energy of {} is not known and is on no bill{}\n",
                        duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
@@ -128,8 +206,9 @@ Json bill_json(const BillAccount& account) {
               {"last_unix_seconds", account.last ? Json(unix(*account.last)) : Json()}};
   if (account.prices.per_kwh) out["currency"] = account.prices.currency;
   out["lines"] = std::move(lines);
-  out["unallocated"] = priced(account, Json::object(), boards.unallocated_mj);
-  out["total"] = priced(account, Json::object(), boards.board_mj);
+  out["unallocated"] =
+      priced(account, Json::object(), boards.unallocated_mj, boards.unallocated_savings);
+  out["total"] = priced(account, Json::object(), boards.board_mj, account.bill.savings);
   out["by_power_joules"] = joules(boards.by_power_mj);
   out["seconds"] = static_cast<double>(boards.time_ms) / 1000;
   out["lost_seconds"] = static_cast<double>(boards.lost_ms) / 1000;
@@ -145,7 +224,8 @@ Json bill_json(const BillAccount& account) {
 std::string bill_csv(const BillAccount& account) {
   std::string out =
       "kind,name,energy_joules,base_joules,context_joules,dynamic_joules,energy_sigma_joules,"
-      "seconds,energy_kwh,cost,co2_grams\n";
+      "seconds,energy_kwh,cost,co2_grams,saving_method,saved_joules,energy_saving_ratio,"
+      "energy_saving_low_ratio,energy_saving_high_ratio,saved_cost,saved_co2_grams\n";
   for (const BillLine& line : account.bill.lines) {
     const UsageSums& sums = line.sums;
     const auto deviation = deviation_of(sums);
@@ -153,12 +233,15 @@ std::string bill_csv(const BillAccount& account) {
                    fmt::format("{:.3f},{:.3f},{:.3f},{},{:.3f}", joules(sums.base_mj),
                                joules(sums.context_mj), joules(sums.dynamic_mj),
                                deviation ? fmt::format("{:.3f}", joules(*deviation)) : "",
-                               static_cast<double>(sums.time_ms) / 1000));
+                               static_cast<double>(sums.time_ms) / 1000),
+                   sums.savings);
   }
   const UsageBoardSums& boards = account.bill.boards;
-  out += csv_row(account, "unallocated", "", boards.unallocated_mj, ",,,,");
+  out += csv_row(account, "unallocated", "", boards.unallocated_mj, ",,,,",
+                 boards.unallocated_savings);
   return out + csv_row(account, "total", "", boards.board_mj,
-                       fmt::format(",,,,{:.3f}", static_cast<double>(boards.time_ms) / 1000));
+                       fmt::format(",,,,{:.3f}", static_cast<double>(boards.time_ms) / 1000),
+                       account.bill.savings);
 }
 
 }  // namespace derate::cli

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/json.h"
@@ -104,6 +105,56 @@ TEST(BillJson, HasCostsOnlyWithPrices) {
   EXPECT_TRUE(json["first_unix_seconds"].is_null());
 }
 
+// Alice saved a tenth of 2 kWh, nobody as much again of 1 kWh.
+BillAccount with_savings() {
+  constexpr std::int64_t kKwh = 3'600'000'000;  // mJ
+  BillAccount out = two_lines();
+  out.bill.lines[0].sums.savings["curves/1"] = {kKwh * 9 / 5, kKwh * 2, kKwh / 100};
+  out.bill.boards.unallocated_savings["curves/1"] = {kKwh * 4 / 5, kKwh, kKwh / 100};
+  out.bill.savings["curves/1"] = {kKwh * 13 / 5, kKwh * 3, kKwh / 50};
+  return out;
+}
+
+TEST(BillText, TellsWhatWasSavedWhereThatIsKnown) {
+  EXPECT_FALSE(has(bill_text(two_lines()), "aved"));
+  BillAccount account = with_savings();
+  std::string text = bill_text(account);
+  for (const char* part :
+       {"saved\n", "720.00 kJ, about 10 %", "720.00 kJ, about 20 %", "1.44 MJ, about 13 %",
+        "\nSaved about 13 % (1440 kJ of 10.8 MJ, 90 % sure between 12.4 and 14.3); estimated, of "
+        "87 % of the energy above.\n"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  account.prices = {.per_kwh = 2, .co2_g_per_kwh = 600, .currency = "SEK"};
+  EXPECT_TRUE(has(bill_text(account), "14.3), 0.8000 SEK, 240.00 g of CO2; estimated"));
+  account.bill.lines[0].sums.savings.clear();
+  EXPECT_TRUE(has(bill_text(account), "1.20 kg                      -\n")) << bill_text(account);
+}
+
+TEST(BillText, FiguresOfTwoMethodsAreNotAddedUp) {
+  BillAccount account = with_savings();
+  account.bill.savings["curves/2"] = account.bill.savings["curves/1"];
+  const std::string text = bill_text(account);
+  EXPECT_TRUE(has(text, "720.00 kJ, about 10 %"));
+  EXPECT_FALSE(has(text, "1.44 MJ"));
+  EXPECT_TRUE(has(text, "estimated by curves/1 and curves/2, which are not added up"));
+  EXPECT_TRUE(bill_json(account)["total"]["saving"].is_null());
+}
+
+TEST(BillJson, HasWhatWasSavedOrNull) {
+  BillAccount account = with_savings();
+  account.prices = {.per_kwh = 2, .currency = "SEK"};
+  account.bill.boards.unallocated_savings.clear();
+  const Json json = bill_json(account);
+  const Json& saving = json["lines"][0]["saving"];
+  EXPECT_EQ(saving["method"], "curves/1");
+  EXPECT_EQ(saving["saved_joules"], 720'000.0);
+  EXPECT_DOUBLE_EQ(saving["energy_saving_ratio"].get<double>(), 0.1);
+  EXPECT_DOUBLE_EQ(saving["saved_cost"].get<double>(), 0.4);
+  EXPECT_FALSE(saving.contains("saved_co2_grams"));
+  EXPECT_TRUE(json["unallocated"]["saving"].is_null());
+  EXPECT_EQ(json["total"]["saving"]["energy_at_highest_joules"], 10'800'000.0);
+}
+
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> out;
   std::istringstream in(text);
@@ -119,9 +170,21 @@ TEST(BillCsv, HasTheColumnsOfItsHeading) {
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1],
             "user,\"team-a/\"\"web\"\", 0\",7200000.000,1800000.000,1800000.000,3600000.000,1.000,"
-            "7200.000,2.000000000,0.600000,");
-  EXPECT_EQ(lines[2], "unallocated,,3600000.000,,,,,,1.000000000,0.300000,");
-  EXPECT_EQ(lines[3], "total,,10800000.000,,,,,7200.000,3.000000000,0.900000,");
+            "7200.000,2.000000000,0.600000,,,,,,,,");
+  EXPECT_EQ(lines[2], "unallocated,,3600000.000,,,,,,1.000000000,0.300000,,,,,,,,");
+  EXPECT_EQ(lines[3], "total,,10800000.000,,,,,7200.000,3.000000000,0.900000,,,,,,,,");
+}
+
+TEST(BillCsv, HasWhatWasSaved) {
+  BillAccount account = with_savings();
+  account.prices.per_kwh = 2;
+  const auto lines = lines_of(bill_csv(account));
+  const std::string saved = ",curves/1,720000.000,0.100000,0.092536,0.107342,0.400000,";
+  EXPECT_TRUE(lines[1].ends_with(saved)) << lines[1];
+  const auto columns = [](const std::string& line) {
+    return std::count(line.begin(), line.end(), ',');
+  };
+  for (const std::string& line : lines) EXPECT_EQ(columns(line), columns(lines[0])) << line;
 }
 
 // Whatever the energies are, the rows of a table add up to its total, to the millijoule.

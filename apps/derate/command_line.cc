@@ -333,7 +333,7 @@ void add_bill(CommandLine& line) {
       ->type_name("WHEN");
   verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
   verb->add_option("--by", options.by, "What a line of the bill is; default: user")
-      ->type_name("user|job|pod|container|instance|process");
+      ->type_name("user|job|pod|container|instance|process|gpu|day");
   verb->add_option("-i,--gpu", options.gpus, "GPUs by UUID, comma-separated; default: all");
   verb->add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
       ->check(in_range(0, 1000));

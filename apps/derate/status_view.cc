@@ -71,6 +71,12 @@ std::string promise(const Json& gpu) {
   return out + (out != "-" && each != gpu.end() && *each == true ? " each" : "");
 }
 
+// "12 %" of what the same work takes at the highest clock; of a dry run, what it would save.
+std::string saved(const Json& gpu) {
+  const auto at = gpu.find("saving");
+  return at != gpu.end() && at->is_object() ? cell(*at, "energy_saving_ratio", 100, " %") : "-";
+}
+
 // How long ago the work said how far it is.
 std::string beat(const Json& gpu) {
   const auto at = gpu.find("beat_age_seconds");
@@ -157,16 +163,16 @@ std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t
   if (paused && gpus.empty())
     return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
-               "beat", "<governed by", "<why this clock"});
+               "saved", "beat", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
     table.add({gpu_cell(index_of(gpu), text_of(gpu, "uuid")), text_of(gpu, "name"),
                cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), beat(gpu),
+               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), beat(gpu),
                governed_by(gpu), why_text(gpu)},
               text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
-  // What says least about a GPU goes first: beat, memory, name, temperature.
-  return width ? table.text(*width, {8, 4, 1, 6, 3, 7}) : table.text();
+  // What says least about a GPU goes first: beat, memory, name, temperature, saved.
+  return width ? table.text(*width, {9, 4, 1, 6, 8, 3, 7}) : table.text();
 }
 
 }  // namespace derate::cli

@@ -28,6 +28,14 @@ TEST(StatusText, OfAGovernedGpu) {
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
+TEST(StatusText, WhatWasSavedIsTold) {
+  Json gpu = governed();
+  gpu["saving"] = {{"method", "curves/1"}, {"energy_saving_ratio", 0.118}};
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "12 %"));
+  gpu["saving"] = 7;
+  EXPECT_FALSE(has(status_text(Json::array({gpu}), false), "12 %"));
+}
+
 TEST(StatusText, WhoAssignsAndWhoBoundsAreTold) {
   Json gpu = governed();
   gpu["dry_run"] = true;
