@@ -122,6 +122,7 @@ class Attribute(Machine):
         self.assertEqual({int(line["name"].split("(")[1].rstrip(")")) for line in bill["lines"]},
                          pids)
         self.assertAlmostEqual(bill["total"]["cost"], total / 3.6e6 * 0.5)
+        self.assertIsNone(bill["total"]["saving"])  # nobody governs
 
         daemon = self.daemon()
         time.sleep(1)
