@@ -148,7 +148,7 @@ std::string saving_cells(const BillPrices& prices, const UsageSavings& savings) 
   if (!known) return ",,,,,,";
   const ShareEstimate share = *energy_saving(known->saving);
   const std::int64_t saved = saved_mj(*known);
-  return fmt::format("{},{:.3f},{:.6f},{:.6f},{:.6f},{},{}", known->method, joules(saved),
+  return fmt::format("{},{:.3f},{:.6f},{:.6f},{:.6f},{},{}", csv_text(known->method), joules(saved),
                      share.mean, share.low, share.high, csv_product(saved, prices.per_kwh),
                      csv_product(saved, prices.co2_g_per_kwh));
 }

@@ -85,12 +85,13 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
 TEST_F(Attribution, ABillHasWhatThePolicySaved) {
   Settings settings;
   settings.govern = true;
+  settings.attribute_interval_s = 10;
   Saving told;
   house.note = [&](const Record& record) {
     if (record.saving) told += *record.saving;
   };
   house.start(settings);
-  house.run(150s);
+  house.run(155s);  // ends between two ticks
   ASSERT_TRUE(house.worker->stop().ok());
   const Bill bill = make_bill(kept(), BillBy::user);
   ASSERT_EQ(bill.lines.size(), 2u);
