@@ -140,6 +140,8 @@ class Assure final : public Policy {
   Decision steady(const Estimate& estimate, const Envelope& envelope);
   Decision recognise(const Estimate& estimate, const Envelope& envelope);
   Decision ask(Megahertz clock, bool probing, Reason reason);
+  Decision hold(Reason reason) const;
+  std::optional<Fraction> expected() const;
 
   AssureOptions options_;
   double z_;
@@ -486,10 +488,21 @@ Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
   probing_ = probing;
   Decision out = Decision::set(clock, reason);
   out.probing = probing;
-  if (phase_)
-    out.expected_performance =
-        Fraction(std::min(1.0, std::exp(phase_->performance(position(clock)).mean)));
+  out.expected_performance = expected();
   return out;
+}
+
+// What was asked last goes on.
+Decision Assure::hold(Reason reason) const {
+  Decision out = Decision::hold(reason);
+  out.expected_performance = expected();
+  return out;
+}
+
+// Performance at the clock that was asked for, relative to the highest.
+std::optional<Fraction> Assure::expected() const {
+  if (!phase_) return std::nullopt;
+  return Fraction(std::min(1.0, std::exp(phase_->performance(position(asked_)).mean)));
 }
 
 // Whether knowing the highest clock's readings better would let the clock go lower for long enough.
@@ -599,9 +612,9 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
       near ? estimate.time - asked_at_ >= kNearAfter
            : batch || estimate.time - held_since_ >= window_ + std::chrono::seconds(1);
   if (asked_ > Megahertz(0) && holds && wanted < asked_ && !looked)
-    return Decision::hold({"looking at {0:.0f} MHz", {asked_.value()}});
+    return hold({"looking at {0:.0f} MHz", {asked_.value()}});
   if (holds && std::abs(std::log(wanted / asked_)) < 0.01)
-    return Decision::hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
+    return hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
   const Belief belief = phase_->performance(position(wanted));
   return ask(wanted, false,
              {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
