@@ -12,6 +12,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "core/gpu_id.h"
+#include "device/nvml/mig_topology.h"
 
 namespace derate::cli {
 
@@ -56,6 +57,17 @@ Result<NvmlDevices> open_side_by_side(const std::shared_ptr<const NvmlLibrary>& 
   return devices;
 }
 
+// An instance stands for its GPU: clocks and limits are the whole GPU's.
+Result<std::string> without_instances(const NvmlLibrary& library, const std::string& choice) {
+  std::string out;
+  for (const std::string_view item : split(choice, ',')) {
+    const std::string name(trim(item));
+    if (!out.empty()) out += ',';
+    out += name.starts_with("MIG-") ? TRY(gpu_of_mig_device(library, name)) : name;
+  }
+  return out;
+}
+
 Result<OpenGpus> open_on_this_thread(const std::string& choice, NvmlPatience patience) {
   const auto library = TRY(NvmlLibrary::load());
   NvmlDevices devices = TRY(open_side_by_side(library));
@@ -69,7 +81,7 @@ Result<OpenGpus> open_on_this_thread(const std::string& choice, NvmlPatience pat
   }
   std::vector<GpuId> ids;
   for (const auto& device : devices.opened) ids.push_back(device->capability().id);
-  for (const int at : TRY(select_gpus(ids, choice))) {
+  for (const int at : TRY(select_gpus(ids, TRY(without_instances(*library, choice))))) {
     auto& device = devices.opened[static_cast<std::size_t>(at)];
     ClockControl* control = device.get();
     auto source = TRY(NvmlSource::create(std::move(device), control, patience));

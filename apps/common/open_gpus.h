@@ -19,7 +19,8 @@
 
 namespace derate::cli {
 
-// The real GPUs that `choice` names (all when empty), in its order, each on a thread of its own.
+// The real GPUs that `choice` names (all when empty; a MIG instance's UUID names its GPU), in its
+// order, each on a thread of its own.
 // Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
 // or none of that name. `alive` is called now and then while the driver is waited for.
 Result<OpenGpus> open_nvml_gpus(

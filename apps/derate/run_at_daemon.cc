@@ -2,10 +2,12 @@
 #include "run_at_daemon.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
 #include "api/requests.h"
+#include "apps/common/open_gpus.h"
 #include "base/child_process.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -109,9 +111,14 @@ Result<RunBegin> request_for(const RunOptions& options) {
     return Error{Errc::invalid_argument, "--records needs root: derated writes none for others"};
   if (!options.policy.config.empty())
     return Error{Errc::invalid_argument, "--config needs root: derated governs by its own"};
-  return RunBegin{.policy = options.policy.policy,
-                  .set = options.policy.assignments,
-                  .gpus = TRY(chosen_gpus(options.gpus)).value_or("")};
+  RunBegin out{.policy = options.policy.policy, .set = options.policy.assignments, .gpus = {}};
+  out.gpus = TRY(chosen_gpus(options.gpus)).value_or("");
+  if (out.gpus.find("MIG-") == std::string::npos) return out;
+  std::vector<std::string> uuids;  // derated knows GPUs alone
+  for (const OpenGpu& gpu : TRY(open_nvml_gpus(out.gpus)).gpus)
+    uuids.push_back(gpu.source->capability().id.uuid);
+  out.gpus = fmt::format("{}", fmt::join(uuids, ","));
+  return out;
 }
 
 }  // namespace

@@ -29,10 +29,7 @@ Result<std::string> by_uuid(const char* variable, std::string_view item) {
   if (item.starts_with(kGpu)) return std::string(item);
   if (item.starts_with(kOldMig))
     return std::string(item.substr(kMig.size(), item.find('/') - kMig.size()));
-  if (item.starts_with(kMig))
-    return Error{Errc::not_supported,
-                 fmt::format("{}: '{}' is a MIG instance, whose GPU it does not name{}", variable,
-                             item, kOtherwise)};
+  if (item.starts_with(kMig)) return std::string(item);
   return wrong(variable, item);
 }
 

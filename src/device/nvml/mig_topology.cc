@@ -198,6 +198,24 @@ Result<MigTopology> read_mig_topology(const NvmlLibrary& library, nvml::Device d
   return out;
 }
 
+Result<std::string> gpu_of_mig_device(const NvmlLibrary& library, const std::string& uuid) {
+  const NvmlFunctions& nvml = library.functions();
+  unsigned int count = 0;
+  if (const Return code = nvml.device_count(&count); code != Return::success)
+    return library.error(code, "nvmlDeviceGetCount");
+  for (unsigned int i = 0; i < count; ++i) {
+    nvml::Device device = nullptr;
+    char own[nvml::kUuidSize] = {};
+    if (nvml.device_by_index(i, &device) != Return::success) continue;
+    const auto devices = list_devices(library, device);
+    if (!devices.ok() || nvml.uuid(device, own, nvml::kUuidSize) != Return::success) continue;
+    if (std::any_of(devices->begin(), devices->end(),
+                    [&](const MigDevice& each) { return each.uuid == uuid; }))
+      return nvml_text(own);
+  }
+  return Error{Errc::not_found, uuid + ": no GPU has a MIG instance of that UUID"};
+}
+
 bool still_there(const NvmlLibrary& library, const MigTopology& topology) {
   return std::all_of(topology.devices.begin(), topology.devices.end(), [&](const auto& device) {
     char uuid[nvml::kUuidSize] = {};

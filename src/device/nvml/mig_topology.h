@@ -41,6 +41,9 @@ struct MigTopology {
 Result<MigTopology> read_mig_topology(const NvmlLibrary& library, nvml::Device device,
                                       const MigProfiles& profiles);
 
+// The UUID of the GPU that has the MIG device of that UUID. Errors: not_found, query_failed.
+Result<std::string> gpu_of_mig_device(const NvmlLibrary& library, const std::string& uuid);
+
 // False when a MIG device went or is another one by now. Ids and handles are used again, UUIDs are
 // not. New ones are not noticed.
 bool still_there(const NvmlLibrary& library, const MigTopology& topology);

@@ -71,6 +71,14 @@ TEST_F(NvmlTenantsTest, TellsEveryInstanceAndTheWhole) {
             (GpuInstance{11, "", "1g.18gb", 1, 1, 16, 16'384 * mebibyte, {}}));
 }
 
+TEST_F(NvmlTenantsTest, AMigDeviceLeadsToItsGpu) {
+  partition();
+  fake.add_gpu().uuid = "GPU-other";
+  const auto library = *NvmlLibrary::create(FakeNvml::functions());
+  EXPECT_EQ(*gpu_of_mig_device(*library, "MIG-d"), open()->capability().id.uuid);
+  EXPECT_EQ(gpu_of_mig_device(*library, "MIG-z").error().code, Errc::not_found);
+}
+
 // Those who are not root see only what has a compute instance, and the same of it.
 TEST_F(NvmlTenantsTest, TheSameWithoutTheRightsOfRoot) {
   partition();
@@ -110,7 +118,6 @@ TEST_F(NvmlTenantsTest, AnInstanceWhoseCountersFailIsWithoutThem) {
   const auto device = open();
   (void)device->tenancy();
   gpu.instance_gpm_codes[5] = Return::unknown;
-  fake.called.clear();
   for (int i = 0; i < 5; ++i) {
     const Tenancy tenancy = *read_after(*device, 1s);
     EXPECT_NE(tenancy.instances[0].activity, Activity{});
@@ -172,7 +179,6 @@ TEST_F(NvmlTenantsTest, HandlesAreKeptAndLookedUpEveryTenSeconds) {
   const auto device = open();
   (void)device->tenancy();
   gpu.add_instance(12, "1g.18gb", "MIG-late");
-  fake.called.clear();
   for (int i = 0; i < 9; ++i) EXPECT_EQ(read_after(*device, 1s)->instances.size(), 3u);
   EXPECT_EQ(fake.called["nvmlDeviceGetMigDeviceHandleByIndex"], 0);
   EXPECT_EQ(read_after(*device, 1s)->instances.size(), 3u);  // looks around after it has read
@@ -183,7 +189,6 @@ TEST_F(NvmlTenantsTest, HandlesAreKeptAndLookedUpEveryTenSeconds) {
   EXPECT_EQ(read_after(*device, 1s)->instances.size(), 5u);
   // A process on an instance that may not be seen does not start it over and over.
   gpu.compute.push_back({101, 1, 99, 0});
-  fake.called.clear();
   for (int i = 0; i < 5; ++i) (void)read_after(*device, 1s);
   EXPECT_EQ(fake.called["nvmlDeviceGetMaxMigDeviceCount"], 1);
 }
@@ -392,7 +397,6 @@ TEST_F(NvmlTenantsTest, EachCallMissingOrFailingAlone) {
   }
   const auto device = open();
   (void)device->tenancy();
-  fake.called.clear();
   (void)read_after(*device, 11s);
   const auto calls = fake.called;
   EXPECT_GE(calls.size(), 20u);
