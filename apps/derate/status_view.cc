@@ -6,6 +6,7 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "core/gpu_id.h"
 #include "service/state_file.h"
 #include "simulated.h"
@@ -42,9 +43,7 @@ Json ungoverned_state(TelemetrySource& source) {
 
 std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
   const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_number()
-             ? fmt::format("{:.0f}{}", at->get<double>() * scale, unit)
-             : "-";
+  return at != gpu.end() && at->is_number() ? fixed_text(at->get<double>() * scale, 0) + unit : "-";
 }
 
 std::string text_of(const Json& gpu, const char* key) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
 #include "terminal/text_width.h"
 
 namespace derate::cli {
@@ -275,7 +276,7 @@ std::string power_text(std::optional<double> watts) {
 }
 
 std::string ratio_text(std::optional<double> ratio, int digits) {
-  return ratio ? fmt::format("{:.{}f} %", *ratio * 100, digits) : "-";
+  return ratio ? fixed_text(*ratio * 100, digits) + " %" : "-";
 }
 
 std::string whole_text(std::optional<double> number, const char* unit) {

@@ -1,5 +1,7 @@
 #include "base/text.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -95,6 +97,12 @@ std::optional<double> parse_seconds(std::string_view text) {
     return value ? std::optional(*value * unit.seconds) : std::nullopt;
   }
   return parse_double(text);
+}
+
+std::string fixed_text(double value, int digits) {
+  std::string out = fmt::format("{:.{}f}", value, digits);
+  const bool zero = out.find_first_of("123456789") == std::string::npos;
+  return zero && out.starts_with('-') ? out.substr(1) : out;
 }
 
 Result<std::string> read_file(const std::string& path) {

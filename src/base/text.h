@@ -25,6 +25,9 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 // Seconds of "60", "60s", "500ms", "2m" or "1h"; nothing for anything else.
 std::optional<double> parse_seconds(std::string_view text);
 
+// With so many decimals; what rounds to zero has no sign.
+std::string fixed_text(double value, int digits);
+
 // The file's bytes, at most 256 MiB. Errors: not_found, no_permission, io; the message names the
 // path.
 Result<std::string> read_file(const std::string& path);

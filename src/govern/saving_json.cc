@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace derate {
 namespace {
@@ -30,7 +31,7 @@ std::string joules_text(Joules energy) {
 // Whole percents, a tenth where the two ends are closer than two of them.
 std::string ends_text(const ShareEstimate& share) {
   const int digits = share.high - share.low < 0.02 ? 1 : 0;
-  return fmt::format("{:.{}f} and {:.{}f}", 100 * share.low, digits, 100 * share.high, digits);
+  return fixed_text(100 * share.low, digits) + " and " + fixed_text(100 * share.high, digits);
 }
 
 }  // namespace
@@ -58,7 +59,8 @@ Json saving_json(const Saving& saving) {
 std::string saving_text(const Saving& saving) {
   const auto share = energy_saving(saving);
   if (!share) return {};
-  return fmt::format("about {:.0f} % ({} of {}, 90 % sure between {})", 100 * share->mean,
+  return fmt::format("about {} % ({} of {}, 90 % sure between {})",
+                     fixed_text(100 * share->mean, 0),
                      joules_text(saving.energy_at_highest - saving.energy),
                      joules_text(saving.energy_at_highest), ends_text(*share));
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/json.h"
+#include "base/text.h"
 
 namespace derate {
 namespace {
@@ -141,7 +142,7 @@ std::string Table::text(std::size_t width, const std::vector<std::size_t>& optio
 }
 
 std::string percent_text(double share, int digits) {
-  return fmt::format("{:.{}f} %", share * 100, digits);
+  return fixed_text(share * 100, digits) + " %";
 }
 
 std::string signed_percent_text(double share, int digits) {

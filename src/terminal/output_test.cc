@@ -15,6 +15,13 @@
 namespace derate {
 namespace {
 
+TEST(PercentText, WhatRoundsToZeroHasNoSign) {
+  EXPECT_EQ(percent_text(-0.0004), "0.0 %");
+  EXPECT_EQ(percent_text(-0.0006), "-0.1 %");
+  EXPECT_EQ(percent_text(-0.004, 0), "0 %");
+  EXPECT_EQ(percent_text(0.104, 0), "10 %");
+}
+
 // What a call wrote to that stream.
 template <class Call>
 std::string written(std::FILE* stream, Call call) {
