@@ -118,6 +118,7 @@ TEST_F(NvmlTenantsTest, AnInstanceWhoseCountersFailIsWithoutThem) {
   const auto device = open();
   (void)device->tenancy();
   gpu.instance_gpm_codes[5] = Return::unknown;
+  fake.called.clear();
   for (int i = 0; i < 5; ++i) {
     const Tenancy tenancy = *read_after(*device, 1s);
     EXPECT_NE(tenancy.instances[0].activity, Activity{});
@@ -179,6 +180,7 @@ TEST_F(NvmlTenantsTest, HandlesAreKeptAndLookedUpEveryTenSeconds) {
   const auto device = open();
   (void)device->tenancy();
   gpu.add_instance(12, "1g.18gb", "MIG-late");
+  fake.called.clear();
   for (int i = 0; i < 9; ++i) EXPECT_EQ(read_after(*device, 1s)->instances.size(), 3u);
   EXPECT_EQ(fake.called["nvmlDeviceGetMigDeviceHandleByIndex"], 0);
   EXPECT_EQ(read_after(*device, 1s)->instances.size(), 3u);  // looks around after it has read
@@ -189,6 +191,7 @@ TEST_F(NvmlTenantsTest, HandlesAreKeptAndLookedUpEveryTenSeconds) {
   EXPECT_EQ(read_after(*device, 1s)->instances.size(), 5u);
   // A process on an instance that may not be seen does not start it over and over.
   gpu.compute.push_back({101, 1, 99, 0});
+  fake.called.clear();
   for (int i = 0; i < 5; ++i) (void)read_after(*device, 1s);
   EXPECT_EQ(fake.called["nvmlDeviceGetMaxMigDeviceCount"], 1);
 }
@@ -397,6 +400,7 @@ TEST_F(NvmlTenantsTest, EachCallMissingOrFailingAlone) {
   }
   const auto device = open();
   (void)device->tenancy();
+  fake.called.clear();
   (void)read_after(*device, 11s);
   const auto calls = fake.called;
   EXPECT_GE(calls.size(), 20u);
