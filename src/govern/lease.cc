@@ -229,6 +229,13 @@ bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid)
   return fd >= 0 && is_at(fd, lease_path(run_folder, uuid));
 }
 
+bool lease_is_held(const std::string& run_folder, const std::string& uuid) {
+  const UniqueFd file(
+      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.valid()) return errno != ENOENT;
+  return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;  // given back with the descriptor
+}
+
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
                             const std::string& owner) {
   TRY(make_folders(run_folder));

@@ -34,6 +34,9 @@ Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const 
                              const std::string& owner, Instant deadline,
                              const std::function<void()>& alive);
 
+// Whether a governor has that GPU now; also where this user may not find out.
+bool lease_is_held(const std::string& run_folder, const std::string& uuid);
+
 // Who holds it; "another process" where it is only just being taken. Of a lease that was left: who
 // held it last.
 LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid);

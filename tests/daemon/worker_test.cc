@@ -312,6 +312,29 @@ TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
   EXPECT_TRUE(house.has_logged("GPU-gone: a journal is left of a GPU that is not here"));
 }
 
+// A container's /proc may show its own processes another boot than the service sees: whoever
+// governs the GPU knows what its journal is good for.
+TEST(Worker, AJournalOfAnotherBootIsLeftWhileSomebodyGoverns) {
+  House house(1);
+  JournalEntry entry;
+  entry.uuid = House::uuid(0);
+  entry.life = {"another boot", "load"};
+  entry.owner = "derated";
+  entry.pid = 7;
+  entry.clock_written = true;
+  ASSERT_TRUE(house.journal().write(entry).ok());
+  {
+    const auto lease = take_lease(house.folder + "/run", House::uuid(0), "derated, pid 7");
+    ASSERT_TRUE(lease.ok());
+    house.start();
+    EXPECT_TRUE(house.has_logged("left alone, since"));
+    EXPECT_EQ(house.journal().read(entry.life)->entries.size(), 1u);
+  }
+  house.start();
+  EXPECT_TRUE(house.has_logged("set aside, not applied"));
+  EXPECT_TRUE(house.journal().read(entry.life)->entries.empty());
+}
+
 // What could not be restored at the start is still what the GPU is restored to in the end.
 TEST_P(LateWorker, ALeftoverThatCannotBeRestoredIsHandedOn) {
   LateHouse house(1, GetParam());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "govern/lease.h"
 
@@ -13,12 +14,7 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) return options_.log.error(left.error().message);
   options_.journal.remove_unfinished();
-  for (const UnusableJournal& bad : left->unusable) {
-    const auto aside = options_.journal.set_aside(bad.path);
-    options_.log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
-                                   aside.ok() ? "set aside, not applied" : aside.error().message),
-                       {{"path", bad.path}});
-  }
+  for (const UnusableJournal& bad : left->unusable) set_aside(bad);
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
       return each->uuid() == entry.uuid;
@@ -29,6 +25,21 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
       options_.log.warning(entry.uuid + ": a journal is left of a GPU that is not here: kept",
                            {{"gpu", entry.uuid}});
   }
+}
+
+// Not one of a GPU that another governs: who does may know its boot better than we do, as where a
+// container's /proc shows another one.
+void LeftoverRestorer::set_aside(const UnusableJournal& bad) const {
+  const std::string uuid = std::filesystem::path(bad.path).stem();
+  if (!leases_.holds(uuid) && lease_is_held(options_.run_folder, uuid))
+    return options_.log.warning(
+        fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path, bad.why,
+                    describe(lease_holder(options_.run_folder, uuid))),
+        {{"path", bad.path}});
+  const auto aside = options_.journal.set_aside(bad.path);
+  options_.log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
+                                 aside.ok() ? "set aside, not applied" : aside.error().message),
+                     {{"path", bad.path}});
 }
 
 void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {

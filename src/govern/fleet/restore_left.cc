@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "base/exit_code.h"
 #include "config/paths.h"
@@ -73,6 +74,16 @@ std::vector<std::string> left_by(pid_t writer) {
   return uuids;
 }
 
+std::map<std::string, std::string> left_by_nobody() {
+  std::map<std::string, std::string> out;
+  const auto left = Journal(journal_directory()).read(current_boot());
+  if (!left.ok()) return out;
+  for (const JournalEntry& entry : left->entries)
+    if (!lease_is_held(run_directory(), entry.uuid))
+      out[entry.uuid] = fmt::format("{}, pid {}", entry.owner, entry.pid);
+  return out;
+}
+
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
   const Instant deadline = clock.now() + request.wait;
   const Leftovers left = TRY(Journal(journal_directory()).read(current_boot()));
@@ -123,6 +134,15 @@ void set_unusable_aside(const Leftovers& left, const Log& log) {
   const Journal journal(journal_directory());
   journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
+    // Whoever governs the GPU may know its boot better than we do, as in a container whose
+    // /proc shows another one.
+    const std::string uuid = std::filesystem::path(bad.path).stem();
+    if (lease_is_held(run_directory(), uuid)) {
+      log.warning(fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path,
+                              bad.why, describe(lease_holder(run_directory(), uuid))),
+                  {{"path", bad.path}});
+      continue;
+    }
     const auto moved = journal.set_aside(bad.path);
     log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
                           moved.ok() ? "set aside, not applied" : moved.error().message),

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,6 +33,10 @@ int restore_process(const std::string& uuid, const OpenToRestore& open, const st
 
 // The GPUs whose entries the process `writer` has left.
 std::vector<std::string> left_by(pid_t writer);
+
+// By UUID who left a GPU unrestored and governs it no more: "derated, pid 17". Empty where nobody
+// did, or this user may not see.
+std::map<std::string, std::string> left_by_nobody();
 
 struct RestoreRequest {
   OpenToRestore open;
