@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/number.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "govern/audit_record.h"
 #include "govern/fleet/policy_choice.h"
@@ -22,6 +24,34 @@ bool is_same(const std::optional<Assignment>& before, const Assignment* assigned
   const bool was = before && before->governs(), is = assigned != nullptr && assigned->governs();
   if (!was || !is) return was == is;
   return before->policy == assigned->policy && before->tuned == assigned->tuned;
+}
+
+struct ConfiguredGpus {
+  std::vector<int> here;
+  std::string unknown;  // which are not here, and what follows; empty: none
+};
+
+// Numbers are given anew when a GPU is gone: where one is not here, what the others mean is not
+// known, and none of them counts. UUIDs and bus ids each stand for themselves.
+ConfiguredGpus configured_gpus(std::span<const GpuId> ids, const std::string& choice) {
+  ConfiguredGpus out;
+  std::vector<int> by_number;
+  bool numbers_known = true;
+  for (const std::string_view item : split(choice, ',')) {
+    const auto found = select_gpus(ids, item);
+    const bool number = parse_number<int>(trim(item)).has_value();
+    if (found.ok()) {
+      auto& list = number ? by_number : out.here;
+      list.insert(list.end(), found->begin(), found->end());
+      continue;
+    }
+    numbers_known = numbers_known && !number;
+    out.unknown = fmt::format(
+        "governor.gpus: {}: {}", found.error().message,
+        number ? "no GPU that is named by a number is governed by it" : "the others are governed");
+  }
+  if (numbers_known) out.here.insert(out.here.end(), by_number.begin(), by_number.end());
+  return out;
 }
 
 // Why a GPU that was to be governed is not, to who asked for it.
@@ -293,6 +323,7 @@ GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
   gpu.governed = false;
   gpu.trouble.reset();
   gpu.lease_again.reset();
+  if (!gpu.assigned && !unknown_gpus_.empty()) gpu.trouble = Error{Errc::not_found, unknown_gpus_};
   if (!gpu.assigned || !gpu.assigned->governs()) return observe_gpu(*gpu.open.source, settings_);
   auto made = governed(gpu);
   if (made.ok()) {
@@ -334,13 +365,13 @@ void Fleet::release_lease(const ManagedGpu& gpu) {
 
 // --- who governs what ----------------------------------------------------------------------------
 
-// A configuration that names a GPU that is not here governs none: better than others than it means.
 void Fleet::configure() {
   assignments_.withdraw(AssignmentSource::configuration);
-  const auto named = select_gpus(ids(), settings_.gpus);
   const auto policy = choose_policy({}, settings_);
-  if (!settings_.govern || !named.ok() || !policy.ok()) return;
-  for (const int at : *named)
+  const ConfiguredGpus named = configured_gpus(ids(), settings_.gpus);
+  unknown_gpus_ = settings_.govern ? named.unknown : "";
+  if (!settings_.govern || !policy.ok()) return;
+  for (const int at : named.here)
     assignments_.put(gpus_[static_cast<std::size_t>(at)].uuid(),
                      {.source = AssignmentSource::configuration,
                       .who = "",
@@ -348,17 +379,15 @@ void Fleet::configure() {
 }
 
 void Fleet::log_unknown_gpus() const {
-  if (!settings_.govern) return;
-  if (const auto named = select_gpus(ids(), settings_.gpus); !named.ok())
-    options_.log.warning("governor.gpus: " + named.error().message + ": no GPU is governed by it");
+  if (!unknown_gpus_.empty()) options_.log.warning(unknown_gpus_);
 }
 
 void Fleet::reload(const Settings& settings) {
   const std::set<Scope> changed = changed_scopes(settings_, settings);
   settings_ = settings;
   if (governor_ == nullptr) return;
-  log_unknown_gpus();
   configure();
+  log_unknown_gpus();
   if (changed.contains(Scope::governor)) return begin_anew();
   take_assignments(
       {.governed = changed.contains(Scope::gpu), .observed = changed.contains(Scope::observer)});

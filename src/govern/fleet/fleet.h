@@ -155,6 +155,7 @@ class Fleet : public TunedGpus {
 
   FleetOptions options_;
   Settings settings_;
+  std::string unknown_gpus_;  // that the configuration names, as a sentence; empty: none
   Clock& clock_;
   AuditTrail audit_;
   LeaseKeeper leases_;

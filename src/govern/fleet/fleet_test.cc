@@ -108,15 +108,28 @@ TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
   EXPECT_EQ(governed(1), "");
 }
 
-// A configuration that names a GPU that is not here governs none, and all that it names when it is.
+TEST_F(FleetOfTwo, AUuidThatIsNotHereKeepsNoOther) {
+  gpus.missing = {1};
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "GPU-gone," + sim_capability(gpus.sim(0).chip(), 0).id.uuid;
+  open(settings);
+  EXPECT_NE(logged.find("GPU 'GPU-gone' is not here"), std::string::npos);
+  EXPECT_EQ(governed(0), "assure");
+}
+
+// A number that is not here may mean that the others mean other GPUs than before: none of them is
+// governed until all are here, and each GPU says so.
 TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
   gpus.missing = {1};
   Settings settings;
   settings.govern = true;
   settings.gpus = "0,1";
   open(settings);
-  EXPECT_NE(logged.find("no GPU is governed by it"), std::string::npos);
+  EXPECT_NE(logged.find("no GPU that is named by a number is governed by it"), std::string::npos);
   EXPECT_EQ(governed(0), "");
+  ASSERT_TRUE(fleet->gpus()[0].trouble);
+  EXPECT_NE(fleet->gpus()[0].trouble->message.find("GPU '1' is not here"), std::string::npos);
   gpus.missing.clear();
   OpenGpus late;
   late.gpus.push_back(gpus.open(1));
