@@ -241,7 +241,11 @@ void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) 
   if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
   const Spent spent{since, *estimate.power * since};
   Spending& to = phase_ ? phase_->spent : pending_;
-  const bool unsaved = idle_since_ || asked_ <= Megahertz(0) || asked_ >= options_.highest * 0.995;
+  // Where the power limit holds the clock below the lock, it would at the highest clock, too.
+  const bool capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0 &&
+                      *estimate.sm_clock < asked_ * 0.995;
+  const bool unsaved =
+      idle_since_ || asked_ <= Megahertz(0) || asked_ >= options_.highest * 0.995 || capped;
   if (unsaved)
     to.add_unsaved(spent);
   else
