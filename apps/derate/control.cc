@@ -1,5 +1,7 @@
 // derate policy set, release, pause, resume: what the running daemon is told to do.
 
+#include <unistd.h>
+
 #include "api/requests.h"
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -9,11 +11,20 @@
 #include "gpu_groups.h"
 #include "policy/modes.h"
 #include "service/control_socket.h"
+#include "service/daemon_call.h"
 #include "service/fleet_service.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
 namespace {
+
+// The machine's, where this user's own daemon has none: it refuses, which says more than silence.
+std::string operators_socket() {
+  for (const std::string& folder : run_directories())
+    if (const std::string path = folder + "/control.sock"; ::access(path.c_str(), F_OK) == 0)
+      return path;
+  return control_socket();
+}
 
 // One line for each GPU that failed; what failed before it came to the GPUs has one alone.
 void print_failures(const Json& answer) {
@@ -37,7 +48,7 @@ void print_done(const Json& answer) {
 }
 
 Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_json) {
-  auto text = control_call(control_socket(), request_text(request), FleetService::kPatience);
+  auto text = control_call(operators_socket(), request_text(request), FleetService::kPatience);
   if (!text.ok() && text.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
   const Json answer = parse_json(TRY(std::move(text)));
@@ -51,6 +62,17 @@ Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_jso
     if (!ok) print_failures(answer);
   }
   return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
+}
+
+// Who is no operator has own runs alone to release.
+Result<int> release_own(const ReleaseOptions& options) {
+  const DaemonLine daemon = TRY(find_daemon());
+  const Json answer = TRY(ask(daemon, request_text(RunRelease{options.all ? "" : options.gpus})));
+  if (options.json)
+    print_json("release", answer);
+  else
+    print("{}\n", TRY(answer_of<MessageAnswer>(answer)).message);
+  return exit_code::kOk;
 }
 
 }  // namespace
@@ -70,6 +92,7 @@ Result<int> run_verb(const PolicySetOptions& options) {
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
+  if (::geteuid() != 0) return release_own(options);
   return call_daemon("release", Release{options.all ? "" : options.gpus}, options.json);
 }
 

@@ -66,9 +66,11 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
                                 std::uint32_t uid) { return work_.works_on(gpu, uid); },
              .gpus = &fleet_,
              .where = options.stores}),
-      runs_(
-          clock, clients_, fleet_, [this](const std::string& gpu) { return work_.users_of(gpu); },
-          log_),
+      runs_(clock, clients_, fleet_,
+            {.users = [this](const std::string& gpu) { return work_.users_of(gpu); },
+             .below = [this](const std::string& gpu,
+                             std::int64_t pid) { return work_.works_below(gpu, pid); }},
+            log_),
       attribution_(clock, logging_to(options, options.attribution), std::nullopt),
       attributes_(options.attribution.name != nullptr) {
   attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });

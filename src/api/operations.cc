@@ -88,6 +88,11 @@ void add_runs(std::vector<Operation>& out) {
                                      "End this connection's run, give its GPUs back and tell what "
                                      "it came to",
                                      "run", kOfGpus));
+  out.push_back(row<RunRelease, MessageAnswer>(
+      Role::user, Changes::own,
+      "Give GPUs back that runs of the caller govern, whatever their connections; their commands "
+      "go on",
+      "release", kOfGpus));
 }
 
 void add_jobs(std::vector<Operation>& out) {

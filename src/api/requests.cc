@@ -22,7 +22,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
 }
 template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> {
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> {
   visit(optional_field("gpus", kGpus), m.gpus);
 }
 template <class M, class V>
@@ -408,6 +408,7 @@ template Json answer_json(const RunView&);
 template Json answer_json(const TrialView&);
 template Json answer_json(const JobAnswer&);
 template Json answer_json(const JobsAnswer&);
+template Result<MessageAnswer> answer_of(const Json&);
 template Result<OutcomesAnswer> answer_of(const Json&);
 template Result<GpusAnswer> answer_of(const Json&);
 template Result<WindowView> answer_of(const Json&);

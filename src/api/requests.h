@@ -89,6 +89,13 @@ struct RunEnd {
   bool operator==(const RunEnd&) const = default;
 };
 
+// Of all runs of the caller.
+struct RunRelease {
+  static constexpr const char* kOperation = "run-release";
+  std::string gpus;
+  bool operator==(const RunRelease&) const = default;
+};
+
 struct JobCreate {
   static constexpr const char* kOperation = "tune-job-create";
   JobSpec spec;
@@ -143,8 +150,8 @@ struct TrialRenew {
 
 using AnyRequest =
     std::variant<PolicySet, Release, Pause, Resume, GpuList, WindowBegin, WindowEnd, WindowCancel,
-                 WindowList, AttributionRead, RunBegin, RunShow, RunEnd, JobCreate, JobShow,
-                 JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
+                 WindowList, AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate,
+                 JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);

@@ -27,7 +27,7 @@ template <class Request>
 void FleetService::add() {
   operators_.add<Request>(
       [this](const Request& request, const Peer& peer) -> CommandRouter::Answer {
-        log_.info(fmt::format("'{}' from pid {}, uid {}", Request::kOperation, peer.pid, peer.uid),
+        log_.info(fmt::format("{} from pid {}, uid {}", request_text(request), peer.pid, peer.uid),
                   {{"pid", peer.pid}, {"uid", peer.uid}});
         const std::string who = fmt::format("uid {}", peer.uid);
         auto asked = queue_.put({.requester = who,

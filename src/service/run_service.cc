@@ -43,14 +43,15 @@ RunRules run_rules(const Settings& settings) {
   return out;
 }
 
-RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, UsersOf users_of,
-                       Log log)
-    : clock_(clock), fleet_(fleet), users_of_(std::move(users_of)), log_(std::move(log)) {
+RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)
+    : clock_(clock), fleet_(fleet), works_(std::move(works)), log_(std::move(log)) {
   clients.add<RunBegin>(
       [this](const auto& request, const Peer& peer) { return obey(request, peer); });
   clients.add<RunShow>(
       [this](const auto& request, const Peer& peer) { return obey(request, peer); });
   clients.add<RunEnd>(
+      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
+  clients.add<RunRelease>(
       [this](const auto& request, const Peer& peer) { return obey(request, peer); });
   clients.on_closed([this](const Peer& peer) { forget(peer.connection); });
   fleet_.add_sink([this](const GpuRecord& record) { take(record); });
@@ -76,16 +77,23 @@ void RunService::step(Run& run, Place& place) {
     if (against) end(run, place, against->message);
   } else if (against) {
     place.why = against->message;
-  } else if (!users_of_(place.id.uuid).uids.contains(run.uid)) {
-    place.why = fmt::format("no process of user {} works there yet", run.uid);
-  } else {
+  } else if (place.why = waits_for(run, place); place.why.empty()) {
     govern(run, place);
   }
 }
 
+// Empty: for nothing.
+std::string RunService::waits_for(const Run& run, const Place& place) const {
+  if (!works_.users(place.id.uuid).uids.contains(run.uid))
+    return fmt::format("no process of user {} works there yet", run.uid);
+  if (!run.named && !works_.below(place.id.uuid, run.pid))
+    return "no process of the command works there (-i names GPUs)";
+  return "";
+}
+
 // A process that has just come or gone is not known for a round or two.
 std::optional<Duration> RunService::unknown_for(Place& place) const {
-  if (!users_of_(place.id.uuid).unknown) {
+  if (!works_.users(place.id.uuid).unknown) {
     place.unknown_since.reset();
     return std::nullopt;
   }
@@ -126,7 +134,7 @@ void RunService::closed() {
 void RunService::forget(std::uint64_t connection) {
   const auto at = runs_.find(connection);
   if (at == runs_.end()) return;
-  for (Place& place : at->second.places) end(at->second, place, "its command has ended");
+  for (Place& place : at->second.places) end(at->second, place, "its `derate run` has ended");
   runs_.erase(at);
 }
 
@@ -149,8 +157,7 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
   const auto refused = [](Errc code, const std::string& why) {
     return std::optional(Error{code, why});
   };
-  const GpuUsers users = users_of_(gpu.uuid());
-  if (const auto other = users.other_than(run.uid))
+  if (const auto other = works_.users(gpu.uuid()).other_than(run.uid))
     return refused(Errc::busy, fmt::format("a process of user {} works there, too", *other));
   if (gpu.tuned())
     return refused(Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who));
@@ -199,13 +206,19 @@ Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::ui
 Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& peer) {
   if (!rules_.users.allows(peer.uid, peer.groups))
     return Error{Errc::no_permission,
-                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'", peer.uid,
-                             rules_.said)};
+                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'{}", peer.uid,
+                             rules_.said,
+                             rules_.users.group ? ", whose members may (`sudo usermod -aG`, and a "
+                                                  "new login)"
+                                                : "")};
   if (runs_.contains(peer.connection))
     return Error{Errc::busy, "this connection has a run already"};
   if (!fleet_.is_open()) return Error{Errc::busy, "derated has no GPU open now: try again later"};
-  Run run{
-      .uid = peer.uid, .pid = peer.pid, .wanted = TRY(policy_for(request, peer.uid)), .places = {}};
+  Run run{.uid = peer.uid,
+          .pid = peer.pid,
+          .wanted = TRY(policy_for(request, peer.uid)),
+          .named = !request.gpus.empty(),
+          .places = {}};
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus))) {
     Place place{.id = fleet_.ids()[static_cast<std::size_t>(at)]};
     auto against = objection(run, place);
@@ -244,6 +257,28 @@ Result<RunService::Json> RunService::obey(const RunEnd&, const Peer& peer) {
   auto out = obey(RunShow{}, peer);
   forget(peer.connection);
   return out;
+}
+
+// Of any connection: whose job has become slow need not end it.
+Result<RunService::Json> RunService::obey(const RunRelease& request, const Peer& peer) {
+  std::vector<std::string> uuids;
+  for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus)))
+    uuids.push_back(fleet_.ids()[static_cast<std::size_t>(at)].uuid);
+  std::string done;
+  for (auto& [connection, run] : runs_)
+    for (Place& place : run.places) {
+      const bool meant = std::find(uuids.begin(), uuids.end(), place.id.uuid) != uuids.end();
+      if (run.uid != peer.uid || !meant || place.state == Place::State::ended) continue;
+      if (place.state == Place::State::governed)
+        done += fmt::format("{}GPU {} is given back", done.empty() ? "" : ", ", place.id.index);
+      end(run, place, "its user has released it");
+    }
+  if (done.empty())
+    return Error{Errc::not_found,
+                 fmt::format("no run of user {} governs a GPU that was named; what an operator has "
+                             "governed, an operator releases",
+                             peer.uid)};
+  return answer_json(MessageAnswer{done});
 }
 
 }  // namespace derate

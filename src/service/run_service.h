@@ -35,11 +35,15 @@ class RunService {
   using Json = nlohmann::ordered_json;
   // A process of which it is not known whose it is does not end a run before that.
   static constexpr Duration kUnknownPatience = std::chrono::seconds(5);
-  // Whose processes work on the GPU with that UUID.
-  using UsersOf = std::function<GpuUsers(const std::string& gpu)>;
+  // What is known of the processes on GPUs, by their UUIDs.
+  struct Works {
+    std::function<GpuUsers(const std::string& gpu)> users;
+    // It has that process, or one below it.
+    std::function<bool(const std::string& gpu, std::int64_t pid)> below;
+  };
 
   // Adds its commands to `clients`. All of them outlive it.
-  RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, UsersOf users_of, Log log);
+  RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log);
   RunService(const RunService&) = delete;
   RunService& operator=(const RunService&) = delete;
 
@@ -65,16 +69,19 @@ class RunService {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
     PolicyAssignment wanted;
+    bool named = false;  // the GPUs; else those are meant where its own processes work
     std::vector<Place> places;
   };
 
   Result<Json> obey(const RunBegin& request, const Peer& peer);
   Result<Json> obey(const RunShow& request, const Peer& peer);
   Result<Json> obey(const RunEnd& request, const Peer& peer);
+  Result<Json> obey(const RunRelease& request, const Peer& peer);
   Result<Run*> run_of(const Peer& peer);
   Result<PolicyAssignment> policy_for(const RunBegin& request, std::uint32_t uid) const;
   std::optional<Error> objection(const Run& run, const Place& place) const;
   void step(Run& run, Place& place);
+  std::string waits_for(const Run& run, const Place& place) const;
   std::optional<Duration> unknown_for(Place& place) const;
   void govern(Run& run, Place& place);
   void end(Run& run, Place& place, const std::string& why);
@@ -83,7 +90,7 @@ class RunService {
 
   Clock& clock_;
   Fleet& fleet_;
-  UsersOf users_of_;
+  Works works_;
   Log log_;
   RunRules rules_;
   std::map<std::uint64_t, Run> runs_;  // by connection

@@ -349,13 +349,6 @@ std::vector<GpuProcessTenant> WorkloadTracker::tenants_of(const Listing& listing
   return out;
 }
 
-bool WorkloadTracker::is_of_command(const GpuProcessTenant& tenant) const {
-  const ProcessFacts* const command = command_facts();
-  const auto& above = tenant.process.ancestors;
-  return command != nullptr && (tenant.process.pid == command->pid ||
-                                std::find(above.begin(), above.end(), command->pid) != above.end());
-}
-
 std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gpus) const {
   const ProcessFacts* command = command_facts();
   if (command == nullptr) return gpus;
@@ -365,11 +358,13 @@ std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gp
   return gpus;
 }
 
-bool WorkloadTracker::command_works_on(const std::string& gpu) const {
+bool WorkloadTracker::works_below(const std::string& gpu, std::int64_t pid) const {
+  const auto below = [&](const GpuProcessTenant& tenant) {
+    const auto& above = tenant.process.ancestors;
+    return tenant.process.pid == pid || std::find(above.begin(), above.end(), pid) != above.end();
+  };
   return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
-    return each.id.uuid == gpu &&
-           std::any_of(each.tenants.begin(), each.tenants.end(),
-                       [&](const GpuProcessTenant& tenant) { return is_of_command(tenant); });
+    return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), below);
   });
 }
 

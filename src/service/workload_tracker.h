@@ -82,8 +82,13 @@ class WorkloadTracker {
 
   // Each GPU has told its processes, and it is known whose they are.
   bool has_listed() const;
-  // Whether the GPU with that UUID has been seen to have a process of the command.
-  bool command_works_on(const std::string& gpu) const;
+  // Whether the GPU with that UUID has been seen to have that process, or one below it in its
+  // session.
+  bool works_below(const std::string& gpu, std::int64_t pid) const;
+  // The same of the command.
+  bool command_works_on(const std::string& gpu) const {
+    return command_ != 0 && works_below(gpu, command_);
+  }
   // Whose processes work on the GPU with that UUID, as they were last listed.
   GpuUsers users_of(const std::string& gpu) const;
   bool works_on(const std::string& gpu, std::uint32_t uid) const {
@@ -144,7 +149,6 @@ class WorkloadTracker {
   std::vector<GpuTenants> tenants(std::span<const Gpu> gpus) const;
   std::vector<GpuProcessTenant> tenants_of(const Listing& listing) const;
   const ProcessFacts* command_facts() const;
-  bool is_of_command(const GpuProcessTenant& tenant) const;
   std::vector<GpuTenants> with_command(std::vector<GpuTenants> gpus) const;
 
   Clock& clock_;

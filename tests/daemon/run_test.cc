@@ -43,6 +43,10 @@ struct RunHouse : House {
     const auto at = static_cast<std::size_t>(gpu);
     return client({{"command", "run-show"}}, uid, connection)["gpus"][at];
   }
+  // A process of the run's command.
+  void command(int gpu, std::int64_t pid, std::uint32_t uid = kUser) {
+    person(gpu, pid, uid).ancestors = {5, static_cast<std::int64_t>(uid)};
+  }
   bool governed(int gpu) { return worker->fleet().gpus()[static_cast<std::size_t>(gpu)].governed; }
 };
 
@@ -93,7 +97,7 @@ TEST(DaemonRun, IsRefusedBesideAnotherUsersProcessAndSaysWhose) {
   EXPECT_EQ(refused["code"], "busy");
   EXPECT_EQ(refused["error"], "GPU 0: a process of user 1001 works there, too");
   // Of GPUs that were not named, those that are free of others are governed.
-  house.person(1, 19, kUser);
+  house.command(1, 19);
   house.run(2s);
   EXPECT_EQ(house.begin("")["ok"], true);
   house.run(10s);
@@ -141,8 +145,8 @@ TEST(DaemonRun, IsNotBesideAProcessOfNobodyKnown) {
 
 TEST(DaemonRun, TwoUsersHaveTheirOwn) {
   RunHouse house;
-  house.person(0, 17, kUser);
-  house.person(1, 18, kOther);
+  house.command(0, 17);
+  house.command(1, 18, kOther);
   house.run(2s);
   EXPECT_EQ(house.begin("", kUser, 1)["ok"], true);
   EXPECT_EQ(house.begin("", kOther, 2)["ok"], true);
@@ -206,10 +210,37 @@ TEST(DaemonRun, LosesNoMoreThanIsAllowedAtAll) {
   EXPECT_EQ(house.client(wanted)["code"], "no_permission");
 }
 
+// Where nobody said which GPUs, another job of the same user has nothing to do with it.
+TEST(DaemonRun, GovernsWhereItsCommandWorksAlone) {
+  RunHouse house;
+  house.command(0, 17);
+  house.person(1, 18, kUser);
+  EXPECT_EQ(house.begin("")["ok"], true);
+  house.run(5s);
+  EXPECT_TRUE(house.governed(0));
+  EXPECT_FALSE(house.governed(1));
+  EXPECT_EQ(house.show(1)["why"], "no process of the command works there (-i names GPUs)");
+}
+
+TEST(DaemonRun, ItsUserReleasesItWhileTheCommandGoesOn) {
+  RunHouse house;
+  house.command(0, 17);
+  EXPECT_EQ(house.begin("0")["ok"], true);
+  house.run(5s);
+  const Json release = {{"command", "run-release"}, {"gpus", "0"}};
+  EXPECT_EQ(house.client(release, kOther, 2)["code"], "not_found");
+  EXPECT_TRUE(house.governed(0));
+  EXPECT_EQ(house.client(release, kUser, 3)["message"], "GPU 0 is given back");
+  EXPECT_FALSE(house.sim(0).locked());
+  house.run(5s);
+  EXPECT_FALSE(house.governed(0));
+  EXPECT_EQ(house.show()["why"], "its user has released it");
+}
+
 TEST(DaemonRun, AnOperatorsReleaseAndPauseEndIt) {
   RunHouse house;
-  house.person(0, 17, kUser);
-  house.person(1, 18, kUser);
+  house.command(0, 17);
+  house.command(1, 18);
   EXPECT_EQ(house.begin("")["ok"], true);
   house.run(5s);
   EXPECT_TRUE(house.governed(0));
