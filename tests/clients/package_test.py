@@ -65,6 +65,19 @@ class Import(unittest.TestCase):
 BUSY = 0.4  # seconds
 
 
+class OwnGpus(unittest.TestCase):
+    def test_what_the_environment_says(self):
+        def own(**environment):
+            return derate.windows.own_gpus(environment)
+        self.assertIsNone(own())
+        self.assertEqual(own(CUDA_VISIBLE_DEVICES="1, GPU-8932f937-d72c"), "1,GPU-8932f937-d72c")
+        for unknown in ("", "-1", "MIG-8932f937", "all"):
+            self.assertIsNone(own(CUDA_VISIBLE_DEVICES=unknown))
+        self.assertEqual(own(SLURM_JOB_GPUS="0,2-4"), "0,2,3,4")
+        self.assertIsNone(own(SLURM_JOB_GPUS="gpu:2"))
+        self.assertEqual(own(CUDA_VISIBLE_DEVICES="1", SLURM_JOB_GPUS="0"), "1")
+
+
 class Measured(Package):
     def setUp(self):
         super().setUp()
@@ -159,7 +172,8 @@ class Entries:
     def enter_all(self):
         with derate.window("a") as one:
             pass
-        self.assertEqual((one.time, one.joules, one.gpus), (None, None, None))
+        self.assertEqual((one.joules, one.gpus), (None, []))
+        self.assertGreaterEqual(one.time, 0)
         self.assertTrue(one.done())
 
         @derate.window("b")

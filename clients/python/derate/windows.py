@@ -1,31 +1,58 @@
 """Windows whose begin and end are sent, and whose result is read when it is asked for."""
 import functools
+import os
+import re
+import time
 
 import derate_client
 from derate.lines import lines
 from derate.once import tell
 
 
-class window:
-    """with derate.window("epoch") as w: ...; then w.time (s), w.joules, w.gpus: None where nobody
-    measures. The first look at them waits for the answer, 0.1 s as a rule and 1 s at most; done()
-    does not wait. Also a decorator: @derate.window("validate").
+def own_gpus(environment=os.environ):
+    """The GPUs that this program may use, by CUDA_VISIBLE_DEVICES or SLURM_JOB_GPUS, as "0,2"; None
+    where neither says which, or in words that the daemon does not know."""
+    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        items = [item.strip() for item in visible.split(",")]
+        known = all(re.fullmatch(r"\d+|GPU-[0-9a-fA-F-]+", item) for item in items)
+        return ",".join(items) if known else None
+    found = []
+    for item in environment.get("SLURM_JOB_GPUS", "").split(","):
+        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", item.strip())
+        if ends is None:
+            return None
+        first, last = int(ends[1]), int(ends[2] or ends[1])
+        found += range(first, last + 1)
+    return ",".join(map(str, found))
 
-    gpus, sync: as of derate_client.window(). wait=False: figures as they stand at the end, without
-    the reading of the counter that makes them exact.
+
+class window:
+    """with derate.window("epoch") as w: ...; then w.time (s), w.joules, w.gpus (a list). Where
+    nobody measures, joules is None and gpus is empty. The first look at them waits for the answer,
+    0.1 s as a rule and 1 s at most; done() does not wait. Also a decorator:
+    @derate.window("validate").
+
+    gpus: "0,1"; by default those of own_gpus(), else all. sync: as of derate_client.window().
+    wait=False: figures as they stand at the end, without the reading of the counter that makes
+    them exact.
     """
 
     def __init__(self, name, gpus=None, wait=True, sync=None):
         self.name, self._gpus, self._wait, self._sync = str(name), gpus, wait, sync
         self._line = self._reply = self._result = None
+        self._began = self._ended = None
 
     def __enter__(self):
+        self._ended = None
         try:
             self._synchronise()
             self._result = self._reply = None
+            self._began = time.monotonic()
             request = {"command": "window-begin", "name": self.name, "restart": True}
-            if self._gpus is not None:
-                request["gpus"] = str(self._gpus)
+            gpus = own_gpus() if self._gpus is None else str(self._gpus)
+            if gpus is not None:
+                request["gpus"] = gpus
             self._line = lines.begin(request)
         except Exception as error:
             tell("window", f"window {self.name!r} is not measured: {error}")
@@ -36,6 +63,7 @@ class window:
         try:
             if kind is None:
                 self._synchronise()
+            self._ended = time.monotonic()
             if line is not None:
                 request = {"command": "window-end", "name": self.name}
                 self._reply = lines.end(line, request, self._wait)
@@ -75,9 +103,17 @@ class window:
             tell("window", f"window {self.name!r} has no figures: {error}")
             return None
 
-    time = property(lambda self: self._figure("time"), doc="Seconds.")
+    def _seconds(self):
+        told = self._figure("time")
+        if told is not None or self._began is None:
+            return told
+        return (time.monotonic() if self._ended is None else self._ended) - self._began
+
+    time = property(_seconds, doc="Seconds; by this process's own clock where nobody measures.")
     joules = property(lambda self: self._figure("joules"), doc="Of all its GPUs.")
-    gpus = property(lambda self: self._figure("gpus"), doc="A GpuEnergy each.")
+    gpus = property(lambda self: self._figure("gpus") or [], doc="A GpuEnergy each.")
 
     def __repr__(self):
-        return f"window({self.name!r})"
+        if self._ended is None or not self.done():
+            return f"window({self.name!r})"
+        return f"window({self.name!r}: {self.time:.3f} s, {self.joules} J)"
