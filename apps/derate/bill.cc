@@ -32,7 +32,7 @@ Result<std::vector<std::string>> chosen_gpus(const Usage& usage, const std::stri
   std::vector<GpuId> ids;
   for (const UsageBoardRow& board : usage.boards) ids.push_back({-1, board.gpu, "", ""});
   std::vector<std::string> out;
-  for (const int at : TRY(select_gpus(ids, choice)))
+  for (const int at : TRY(select_gpus(ids, choice).with("bills know GPUs by UUID")))
     out.push_back(ids[static_cast<std::size_t>(at)].uuid);
   return out;
 }

@@ -1105,6 +1105,13 @@ bool starts_command(int argc, const char* const* argv) {
 std::variant<Verb, Exit> help_of(int argc, const char* const* argv) {
   std::vector<const char*> words = {argv[0]};
   words.insert(words.end(), argv + 2, argv + argc);
+  NamedVerb named;
+  const auto wrong = wrong_word(make_command_line()->app, words, named);
+  const auto known = named.path.empty() ? 0 : split(named.path, ' ').size();
+  if (wrong && known + 1 < words.size()) {
+    warn("derate: {}\n", *wrong);
+    return Exit{exit_code::kUsage};
+  }
   words.push_back("--help");
   return parse_command_line(static_cast<int>(words.size()), words.data());
 }

@@ -12,6 +12,9 @@
 #include "doctor_view.h"
 #include "govern/envelope_rule.h"
 #include "govern/fleet/policy_choice.h"
+#include "govern/fleet/restore_left.h"
+#include "integ/rights.h"
+#include "service/daemon_call.h"
 #include "service/state_file.h"
 #include "terminal/output.h"
 
@@ -165,10 +168,19 @@ void check_host(Findings& out) {
       {"configuration", file.empty() ? "no file: the defaults" : file,
        settings.ok() ? "" : settings.error().message,
        "mend that line; `derate config print` shows all keys", "", Level::fail});
-  add(out, ::geteuid() == 0,
-      {"user", "root: may set clocks", "not root: may read, may not set clocks",
-       "sudo derate run -- COMMAND, or have an operator let `derated` govern; `derate energy` and "
-       "--dry-run need no root"});
+  const bool daemon = find_daemon().ok();
+  add(out, true, {"service", daemon ? "derated runs" : "derated does not run", "", ""});
+  add(out, may_set_clocks(),
+      {"user", "root: may set clocks",
+       daemon ? "not root: derated governs for members of [run] users (`derate run`)"
+              : "not root: may read, may not set clocks",
+       daemon ? "docs/run.md says who may; `derate energy` and --dry-run need no root"
+              : "sudo derate run -- COMMAND, or have an operator let `derated` govern; `derate "
+                "energy` and --dry-run need no root"});
+  for (const auto& [uuid, by] : left_by_nobody())
+    add(out, false,
+        {"left over", "", fmt::format("{}: not given back by {}, which is gone", uuid, by),
+         "sudo derate restore", "", Level::fail});
   check_run_directory(out);
 }
 

@@ -55,9 +55,7 @@ int main_of(int argc, char** argv) {
   if (code.ok()) return *code;
   warn("derate: {}\n", code.error().message);
   if (code.error().code == Errc::no_permission && ::geteuid() != 0)
-    warn(
-        "derate: what this user may not do, root may: sudo derate ...; to speak with the daemon "
-        "the group `derate` is enough: ask for it\n");
+    warn("derate: what this user may not do, root may: sudo derate ...\n");
   return exit_code_of(code.error().code);
 }
 

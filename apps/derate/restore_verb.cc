@@ -5,6 +5,7 @@
 #include "apps/common/open_gpus.h"
 #include "base/json.h"
 #include "command_options.h"
+#include "config/paths.h"
 #include "govern/fleet/restore_left.h"
 #include "terminal/output.h"
 
@@ -21,7 +22,9 @@ void print_rows(const std::vector<Restored>& rows, bool as_json) {
   for (const auto& [uuid, outcome, detail] : rows)
     list.push_back({{"uuid", uuid}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
   if (as_json) return print_json("restore", {{"gpus", std::move(list)}});
-  if (rows.empty()) print("nothing to restore: no journal is left\n");
+  if (rows.empty()) print("nothing to restore: no journal is left in {}\n", journal_directory());
+  if (rows.empty() && ::geteuid() != 0)
+    print("Of what root's commands and derated may have left, root knows: sudo derate restore\n");
   for (const auto& [uuid, outcome, detail] : rows)
     print("{}: {} ({})\n", uuid, outcome_text(outcome), detail);
 }

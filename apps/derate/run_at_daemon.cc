@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "api/requests.h"
@@ -88,12 +89,22 @@ int run_to_its_end(DaemonRun& run, Child& child) {
   }
 }
 
+std::string note_of(const RunGpuView& gpu) {
+  if (gpu.ticks > 0)
+    return fmt::format("GPU {}: governed for {} of the command's time: {}", gpu.index,
+                       duration_text(from_seconds(gpu.time_seconds)), gpu.why);
+  return fmt::format("GPU {}: not governed: {}", gpu.index,
+                     gpu.why.empty() ? "the command ended before the first reading" : gpu.why);
+}
+
 RunAccount account_of(const DaemonRun& run) {
   RunAccount out;
+  const bool any = std::any_of(run.known.gpus.begin(), run.known.gpus.end(),
+                               [](const RunGpuView& gpu) { return gpu.ticks > 0; });
   for (const RunGpuView& gpu : run.known.gpus) {
-    if (gpu.ticks == 0 || !gpu.why.empty())
-      out.notes.push_back(fmt::format("GPU {}: {}governed: {}", gpu.index,
-                                      gpu.ticks == 0 ? "not " : "no longer ", gpu.why));
+    // Of GPUs that were not named, those that the command left alone say nothing.
+    if (gpu.ticks == 0 && any && run.wanted.gpus.empty()) continue;
+    if (gpu.ticks == 0 || !gpu.why.empty()) out.notes.push_back(note_of(gpu));
     if (gpu.ticks == 0) continue;
     GpuSummary summary;
     summary.capability.id = {

@@ -270,10 +270,14 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
                      .gpus = {},
                      .tuned = session.fleet->tuned(kTuning),
                      .now = session.clock.now()};
+  const bool any = std::any_of(session.ledgers.begin(), session.ledgers.end(),
+                               [](const auto& ledger) { return ledger.has_value(); });
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
     if (session.ledgers[i])
       account.gpus.push_back({summary_of(session, i), session.ledgers[i]->figures()});
-    if (!session.gpus()[i].governed)
+    // Of GPUs that were not named, those that the command left alone say nothing.
+    const bool left_alone = session.follows && !session.ledgers[i] && any;
+    if (!session.gpus()[i].governed && !left_alone)
       account.notes.push_back(
           fmt::format("GPU {}: {}", session.gpus()[i].id().index, session.not_governed[i]));
   }

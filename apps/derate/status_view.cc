@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "core/gpu_id.h"
+#include "govern/fleet/restore_left.h"
 #include "service/state_file.h"
 #include "simulated.h"
 #include "terminal/output.h"
@@ -148,6 +149,11 @@ Result<Json> StatusView::look(const std::string& choice) {
       });
       if (!known) gpus.push_back(ungoverned_state(*gpu.source));
     }
+  const auto left = left_by_nobody();
+  for (Json& gpu : gpus)
+    if (const auto by = left.find(text_of(gpu, "uuid")); by != left.end())
+      gpu["trouble"] =
+          fmt::format("left by {}, which is gone: `derate restore` gives it back", by->second);
   std::vector<GpuId> ids;
   for (const Json& gpu : gpus)
     ids.push_back({index_of(gpu), text_of(gpu, "uuid"), "", text_of(gpu, "name")});
@@ -170,8 +176,8 @@ std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), beat(gpu),
                governed_by(gpu), why_text(gpu)},
               text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
-  // What says least about a GPU goes first: beat, memory, name, temperature, saved.
-  return width ? table.text(*width, {9, 4, 1, 6, 8, 3, 7}) : table.text();
+  // What says least about a GPU goes first: beat, memory, name, temperature, utilisation.
+  return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
 }
 
 }  // namespace derate::cli

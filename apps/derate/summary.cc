@@ -51,7 +51,8 @@ struct Speed {
 };
 
 Speed speed_of(const GpuSummary& summary, const GpuFigures& figures) {
-  if (summary.twin) {
+  // Of a dry run the truth is that nothing was written.
+  if (summary.twin && !summary.dry_run) {
     const double known = summary.twin->performance;
     return {known, known, percent_text(known) + " of full speed"};
   }
@@ -91,7 +92,7 @@ const char* word_of(Verdict::Kind kind) {
 std::string saved_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = figures.saving ? saving_text(*figures.saving) : "";
   if (!out.empty()) out += ", estimated";
-  if (!summary.twin) return out;
+  if (!summary.twin || summary.dry_run) return out;
   if (!out.empty()) out += "; in truth ";
   return out + fmt::format(
                    "{} of the energy for the same work, at performance {} (against "
@@ -111,6 +112,14 @@ Verdict::Kind verdict_of_all(std::span<const GpuAccount> gpus) {
       out = kind;
   }
   return out;
+}
+
+// What is known of simulated GPUs where nobody estimates: of one, since truths do not add up.
+std::string truth_of_all(std::span<const GpuAccount> gpus) {
+  if (gpus.size() != 1 || !gpus.front().summary.twin || gpus.front().summary.dry_run) return {};
+  const Twin& twin = *gpus.front().summary.twin;
+  return fmt::format("Saved {} in truth, as the GPU is simulated; speed {} of full",
+                     percent_text(twin.energy_saving), percent_text(twin.performance));
 }
 
 Json histogram_json(const Histogram& bins) {
@@ -135,7 +144,7 @@ Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
   std::string why;
   if (speed.low >= *summary.promise)
     kind = Kind::kept;
-  else if (!summary.twin && figures.time < kShortestJudged)
+  else if ((!summary.twin || summary.dry_run) && figures.time < kShortestJudged)
     why = "a run of less than 30 s says little: ";
   else if (speed.high < *summary.promise)
     kind = Kind::broken;
@@ -156,7 +165,11 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
   const std::string promise =
       kind == Verdict::Kind::none ? "nothing promised" : fmt::format("promise {}", word_of(kind));
   const std::string saved = saving_text(all);
-  if (!known || saved.empty()) return fmt::format("What was saved is not known; {}.", promise);
+  if (!known || saved.empty()) {
+    if (const std::string truth = truth_of_all(gpus); !truth.empty())
+      return fmt::format("{}; {}.", truth, promise);
+    return fmt::format("What was saved is not known; {}.", promise);
+  }
   return fmt::format("{} {}; speed {}; {}.", dry_run ? "Would save" : "Saved", saved,
                      speed_text(all), promise);
 }

@@ -104,10 +104,12 @@ void visit_attribution(S& s, V&& visit) {
         s.idle_rule);
   visit(ServiceSetting{"attribute", "interval_s", "s", "split every", 0.2, 60},
         s.attribute_interval_s);
-  visit(ServiceSetting{"attribute", "keep_days", "days",
-                       "what was used longer ago is forgotten; after a week minutes become hours",
-                       1, 36500},
-        s.attribute_keep_days);
+  visit(
+      ServiceSetting{
+          "attribute", "keep_days", "days",
+          "what was used longer ago is forgotten; after a week minutes become quarters of an hour",
+          1, 36500},
+      s.attribute_keep_days);
   visit(ServiceSetting{"attribute", "price_per_kwh", "", "for bills; default: none", 0, 1000},
         s.price_per_kwh);
   visit(ServiceSetting{"attribute", "currency", "", "of that price"}, s.currency);
