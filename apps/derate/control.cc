@@ -21,8 +21,7 @@ namespace {
 // The machine's, where this user's own daemon has none: it refuses, which says more than silence.
 std::string operators_socket() {
   for (const std::string& folder : run_directories())
-    if (std::string path = folder + "/control.sock"; ::access(path.c_str(), F_OK) == 0)
-      return path;
+    if (std::string path = folder + "/control.sock"; ::access(path.c_str(), F_OK) == 0) return path;
   return control_socket();
 }
 
