@@ -14,15 +14,24 @@
 namespace derate {
 namespace {
 
-std::string name_of(std::uint32_t uid, std::int64_t pid) {
-  return fmt::format("uid {}, pid {}", uid, pid);
+std::string name_of(const Peer& peer) {
+  return fmt::format("uid {}, pid {}, run {}", peer.uid, peer.pid, peer.connection);
 }
+
+// Losses are told in steps that this is far below: 1 - (1 - 0.3) is a little more than 0.3.
+constexpr double kNoLoss = 1e-9;
 
 // What the operator has the GPU governed by, whatever runs ask for; null: nothing was said.
 const Assignment* operators(const Fleet& fleet, const std::string& uuid) {
   const Assignments& all = fleet.assignments();
   const Assignment* const command = all.find(uuid, AssignmentSource::command);
   return command != nullptr ? command : all.find(uuid, AssignmentSource::configuration);
+}
+
+// An operator's parameters, with the loss that a run asks for.
+ParamValues with_delta(ParamValues operators, const ParamValues& run) {
+  if (const auto delta = run.number("delta")) operators.set("delta", {*delta});
+  return operators;
 }
 
 // The loss that the policy may take; 1: it bounds none.
@@ -73,7 +82,11 @@ void RunService::step(Run& run, Place& place) {
       against = Error{Errc::busy, "a process works there of which it is not known whose it is"};
   if (place.state == Place::State::governed) {
     const Assignment* const ours = fleet_.assignments().find(place.id.uuid, AssignmentSource::run);
-    if (ours == nullptr) return end(run, place, "an operator has ended it");
+    if (ours == nullptr || ours->who != run.name)
+      return end(run, place, "an operator has ended it");
+    if (works_.users(place.id.uuid).uids.contains(run.uid)) place.worked = clock_.now();
+    if (clock_.now() - place.worked > kAwayPatience)
+      return end(run, place, "no process of its user works there any more");
     if (against) end(run, place, against->message);
   } else if (against) {
     place.why = against->message;
@@ -86,6 +99,11 @@ void RunService::step(Run& run, Place& place) {
 std::string RunService::waits_for(const Run& run, const Place& place) const {
   if (!works_.users(place.id.uuid).uids.contains(run.uid))
     return fmt::format("no process of user {} works there yet", run.uid);
+  const auto before = given_back_.find(place.id.uuid);
+  if (before != given_back_.end() && clock_.now() - before->second < kBetweenRuns)
+    return "another run there has just ended";
+  const Assignment* const ran = fleet_.assignments().find(place.id.uuid, AssignmentSource::run);
+  if (ran != nullptr) return fmt::format("the run of {} governs it", ran->who);
   if (!run.named && !works_.below(place.id.uuid, run.pid))
     return "no process of the command works there (-i names GPUs)";
   return "";
@@ -103,11 +121,16 @@ std::optional<Duration> RunService::unknown_for(Place& place) const {
 
 void RunService::govern(Run& run, Place& place) {
   const auto at = static_cast<std::size_t>(fleet_.find(place.id.uuid) - fleet_.gpus().data());
-  const auto done = fleet_.assign(at, run.wanted, name_of(run.uid, run.pid), AssignmentSource::run);
+  const Assignment* const by = operators(fleet_, place.id.uuid);
+  // What else the operator has set of that policy holds on.
+  if (by != nullptr && by->policy && by->policy->policy.info == run.wanted.policy.info)
+    run.wanted.policy.params = with_delta(by->policy->policy.params, run.wanted.policy.params);
+  const auto done = fleet_.assign(at, run.wanted, run.name, AssignmentSource::run);
   if (!done.ok()) return end(run, place, done.error().message);
   const ManagedGpu& gpu = fleet_.gpus()[at];
   place.state = Place::State::governed;
   place.why.clear();
+  place.worked = clock_.now();
   place.ledger.emplace(gpu.envelope->highest());
   log_.info(fmt::format("GPU {} is governed by {} for a run of user {}", place.id.index,
                         run.wanted.policy.info->name, run.uid),
@@ -119,7 +142,9 @@ void RunService::end(Run& run, Place& place, const std::string& why) {
   place.state = Place::State::ended;
   place.why = why;
   if (!governed) return;
-  if (const auto restored = fleet_.end_run(place.id.uuid, "its run has ended"); !restored.ok())
+  given_back_[place.id.uuid] = clock_.now();
+  if (const auto restored = fleet_.end_run(place.id.uuid, run.name, "its run has ended");
+      !restored.ok())
     log_.error("not restored: " + restored.error().message, {{"gpu", place.id.uuid}});
   log_.info(fmt::format("GPU {}: the run of user {} has ended: {}", place.id.index, run.uid, why),
             {{"gpu", place.id.uuid}, {"uid", run.uid}, {"pid", run.pid}});
@@ -161,16 +186,22 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
     return refused(Errc::busy, fmt::format("a process of user {} works there, too", *other));
   if (gpu.tuned())
     return refused(Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who));
-  const Assignment* const ran = fleet_.assignments().find(gpu.uuid(), AssignmentSource::run);
-  if (ran != nullptr && place.state != Place::State::governed)
-    return refused(Errc::busy, fmt::format("the run of {} governs it", ran->who));
+  if (const auto rules = check_rules(run); !rules.ok()) return rules.error();
   const Assignment* const by = operators(fleet_, gpu.uuid());
+  if (by == nullptr && gpu.trouble)
+    return refused(Errc::busy, "the configuration is not applied there: " + gpu.trouble->message);
   if (by == nullptr) return std::nullopt;
   if (!by->policy)
     return refused(Errc::no_permission,
                    "an operator has released it (`derate policy set` ends it)");
+  if (by->policy->dry_run && !run.wanted.dry_run)
+    return refused(Errc::no_permission, "an operator has it governed without a write (dry run)");
+  if (loss_of(by->policy->policy) >= 1)
+    return refused(Errc::no_permission,
+                   fmt::format("it is governed by {}, which promises nothing that a run could keep",
+                               by->policy->policy.info->name));
   const double allowed = loss_of(by->policy->policy), wanted = loss_of(run.wanted.policy);
-  if (wanted > allowed)
+  if (wanted > allowed + kNoLoss)
     return refused(Errc::no_permission,
                    fmt::format("{} may lose {:.4g} %, and it is governed by {}, which may lose "
                                "{:.4g} %: allowed is less",
@@ -179,46 +210,56 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
   return std::nullopt;
 }
 
-Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::uint32_t uid) const {
-  const Settings& settings = fleet_.settings();
-  PolicyOptions options{.policy = request.policy, .assignments = request.set, .config = {}};
-  PolicyAssignment out{TRY(choose_policy(options, settings)), settings.dry_run};
-  const std::string name = out.policy.info->name;
+// Those of now: a reload may have changed them since the run began.
+Result<void> RunService::check_rules(const Run& run) const {
+  const std::string name = run.wanted.policy.info->name;
+  if (!rules_.users.allows(run.uid, run.groups))
+    return Error{Errc::no_permission,
+                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'{}", run.uid,
+                             rules_.said,
+                             rules_.users.group ? ", whose members may (`sudo usermod -aG`, and a "
+                                                  "new login)"
+                                                : "")};
   if (!rules_.policies.contains(name))
     return Error{Errc::no_permission,
-                 fmt::format("policy {}: user {} may choose from {} ([run] policies)", name, uid,
-                             fmt::join(rules_.policies, ", "))};
-  for (const std::string& each : request.set)
-    if (!each.starts_with("delta="))
-      return Error{Errc::no_permission,
-                   fmt::format("'{}': user {} may set delta alone", each, uid)};
-  const double loss = loss_of(out.policy);
-  if (loss > rules_.max_delta.value())
+                 fmt::format("policy {}: user {} may choose from {} ([run] policies)", name,
+                             run.uid, fmt::join(rules_.policies, ", "))};
+  const double loss = loss_of(run.wanted.policy);
+  if (loss > rules_.max_delta.value() + kNoLoss)
     return Error{Errc::no_permission,
                  fmt::format("{} may lose {:.4g} % of performance: allowed are {:.4g} % ([promise] "
                              "max_delta)",
                              name, 100 * loss, 100 * rules_.max_delta.value())};
+  if (fleet_.settings().dry_run && !run.wanted.dry_run)
+    return Error{Errc::no_permission, "derated is to write nothing ([governor] dry_run)"};
+  return {};
+}
+
+Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::uint32_t uid) const {
+  const Settings& settings = fleet_.settings();
+  PolicyOptions options{.policy = request.policy, .assignments = request.set, .config = {}};
+  PolicyAssignment out{TRY(choose_policy(options, settings)), settings.dry_run};
+  for (const std::string& each : request.set)
+    if (!each.starts_with("delta="))
+      return Error{Errc::no_permission,
+                   fmt::format("'{}': user {} may set delta alone", each, uid)};
   return out;
 }
 
 // --- requests ------------------------------------------------------------------------------------
 
 Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& peer) {
-  if (!rules_.users.allows(peer.uid, peer.groups))
-    return Error{Errc::no_permission,
-                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'{}", peer.uid,
-                             rules_.said,
-                             rules_.users.group ? ", whose members may (`sudo usermod -aG`, and a "
-                                                  "new login)"
-                                                : "")};
   if (runs_.contains(peer.connection))
     return Error{Errc::busy, "this connection has a run already"};
   if (!fleet_.is_open()) return Error{Errc::busy, "derated has no GPU open now: try again later"};
-  Run run{.uid = peer.uid,
+  Run run{.name = name_of(peer),
+          .uid = peer.uid,
           .pid = peer.pid,
+          .groups = peer.groups,
           .wanted = TRY(policy_for(request, peer.uid)),
           .named = !request.gpus.empty(),
           .places = {}};
+  TRY(check_rules(run));
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus))) {
     Place place{.id = fleet_.ids()[static_cast<std::size_t>(at)]};
     auto against = objection(run, place);

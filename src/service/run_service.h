@@ -33,6 +33,10 @@ RunRules run_rules(const Settings& settings);
 class RunService {
  public:
   using Json = nlohmann::ordered_json;
+  // A GPU whose run's user has had no process there for that long is given back.
+  static constexpr Duration kAwayPatience = std::chrono::seconds(60);
+  // Who begins and ends runs in a row gets no more writes than one in that time.
+  static constexpr Duration kBetweenRuns = std::chrono::seconds(5);
   // A process of which it is not known whose it is does not end a run before that.
   static constexpr Duration kUnknownPatience = std::chrono::seconds(5);
   // What is known of the processes on GPUs, by their UUIDs.
@@ -62,12 +66,15 @@ class RunService {
     enum class State : std::uint8_t { waiting, governed, ended } state = State::waiting;
     std::string why;  // it is not governed
     std::optional<Instant> unknown_since;
+    Instant worked{};  // when its user was last seen there
     std::optional<Ledger> ledger;
     std::optional<double> promise;  // performance
   };
   struct Run {
+    std::string name;  // no two have the same
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
+    std::vector<gid_t> groups = {};
     PolicyAssignment wanted;
     bool named = false;  // the GPUs; else those are meant where its own processes work
     std::vector<Place> places;
@@ -79,6 +86,7 @@ class RunService {
   Result<Json> obey(const RunRelease& request, const Peer& peer);
   Result<Run*> run_of(const Peer& peer);
   Result<PolicyAssignment> policy_for(const RunBegin& request, std::uint32_t uid) const;
+  Result<void> check_rules(const Run& run) const;
   std::optional<Error> objection(const Run& run, const Place& place) const;
   void step(Run& run, Place& place);
   std::string waits_for(const Run& run, const Place& place) const;
@@ -93,7 +101,8 @@ class RunService {
   Works works_;
   Log log_;
   RunRules rules_;
-  std::map<std::uint64_t, Run> runs_;  // by connection
+  std::map<std::uint64_t, Run> runs_;          // by connection
+  std::map<std::string, Instant> given_back_;  // by UUID: when the last run there ended
 };
 
 }  // namespace derate

@@ -406,8 +406,11 @@ std::optional<std::uint32_t> GpuUsers::other_than(std::uint32_t uid) const {
 
 GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
   GpuUsers out;
-  for (const GpuTenants& each : tenants_) {
+  for (std::size_t i = 0; i < tenants_.size(); ++i) {
+    const GpuTenants& each = tenants_[i];
     if (each.id.uuid != gpu) continue;
+    // Nobody knows who has come since a list that is old.
+    out.unknown = i >= listings_.size() || clock_.now() - listings_[i].listed > 3 * list_every_;
     for (const GpuProcessTenant& tenant : each.tenants) {
       if (tenant.process.uid)
         out.uids.insert(*tenant.process.uid);

@@ -22,12 +22,13 @@ namespace derate::cli {
 // What is wrong with a GPU, whoever opens it.
 struct GpuTrouble {
   SimFaults faults;
-  int answers_later = 0;  // rounds that a call takes that is polled for; 0: answered at once
-  bool hangs = false;     // no call comes back
-  Duration old{};         // how old a reading is when it comes
-  std::string lock = {};  // the last that was set, "900..1200"
-  int round = 0;          // of the house
-  int open = 0;           // how many have it open
+  int answers_later = 0;       // rounds that a call takes that is polled for; 0: answered at once
+  bool hangs = false;          // no call comes back
+  Duration old{};              // how old a reading is when it comes
+  std::string lock = {};       // the last that was set, "900..1200"
+  int round = 0;               // of the house
+  int open = 0;                // how many have it open
+  bool fails_to_list = false;  // its processes
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
 };
 
@@ -72,6 +73,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   }
   Result<std::vector<GpuProcess>> processes() override {
     SimDevice& device = now();
+    if (trouble_.fails_to_list) return Error{Errc::query_failed, "no list of processes"};
     if (trouble_.processes && !trouble_.faults.gpu_lost) return *trouble_.processes;
     return device.processes();
   }

@@ -63,7 +63,7 @@ TEST(DaemonRun, GovernsOnceTheUserWorksThereAndGivesBackAtTheEnd) {
   EXPECT_FALSE(house.governed(1));
   EXPECT_TRUE(house.sim(0).locked());
   EXPECT_EQ(first_gpu(house)["assigned"]["by"], "run");
-  EXPECT_EQ(first_gpu(house)["assigned"]["who"], "uid 1000, pid 1000");
+  EXPECT_EQ(first_gpu(house)["assigned"]["who"], "uid 1000, pid 1000, run 1");
   const Json end = house.client({{"command", "run-end"}});
   const auto view = answer_of<RunView>(end);
   ASSERT_TRUE(view.ok()) << end;
@@ -154,7 +154,14 @@ TEST(DaemonRun, TwoUsersHaveTheirOwn) {
   EXPECT_EQ(house.show(0, 1)["governed"], true);
   EXPECT_EQ(house.show(1, 1)["governed"], false);
   EXPECT_EQ(house.show(1, 2, kOther)["governed"], true);
-  EXPECT_EQ(house.begin("0", kUser, 3)["error"], "GPU 0: the run of uid 1000, pid 1000 governs it");
+  // Another of one's own waits its turn.
+  EXPECT_EQ(house.begin("0", kUser, 3)["ok"], true);
+  EXPECT_EQ(house.show(0, 3)["why"], "the run of uid 1000, pid 1000, run 1 governs it");
+  house.client({{"command", "run-end"}}, kUser, 1);
+  house.run(2s);
+  EXPECT_EQ(house.show(0, 3)["why"], "another run there has just ended");
+  house.run(5s);
+  EXPECT_EQ(house.show(0, 3)["governed"], true);
 }
 
 TEST(DaemonRun, WhoMayIsAllowedAlone) {
@@ -202,12 +209,77 @@ TEST(DaemonRun, TightensWhatTheOperatorPromisedAndNeverLoosensIt) {
   EXPECT_EQ(first_gpu(house)["promised_performance_ratio"], 0.97);
 }
 
+TEST(DaemonRun, WhatAnOperatorHoldsWithoutAPromiseOrAWriteStaysSo) {
+  RunHouse house;
+  house.person(0, 17, kUser);
+  house.ask(R"({"command":"policy-set","policy":"power-cap","gpus":"0"})");
+  EXPECT_EQ(house.begin()["error"],
+            "GPU 0: it is governed by power-cap, which promises nothing that a run could keep");
+  house.ask(R"({"command":"policy-set","policy":"assure","dry_run":true,"gpus":"0"})");
+  EXPECT_EQ(house.begin()["code"], "no_permission");
+  house.ask(R"({"command":"policy-set","policy":"assure","set":["confidence=0.999"],"gpus":"0"})");
+  EXPECT_EQ(house.begin()["ok"], true);
+  house.run(5s);
+  const auto& params = house.worker->fleet().gpus()[0].policy()->policy.params;
+  EXPECT_EQ(params.number("confidence"), 0.999);
+  // One that comes while the run governs ends it.
+  house.ask(R"({"command":"policy-set","policy":"power-cap","gpus":"0"})");
+  house.run(2s);
+  EXPECT_EQ(house.show()["governed"], false);
+  EXPECT_EQ(first_gpu(house)["policy"], "power-cap");
+}
+
+TEST(DaemonRun, AReloadHoldsForRunsThatGovern) {
+  for (const auto& change : std::vector<std::function<void(Settings&)>>{
+           [](Settings& s) { s.run_users = "root"; }, [](Settings& s) { s.run_policies = ""; },
+           [](Settings& s) { s.max_delta = 0.05; }, [](Settings& s) { s.dry_run = true; }}) {
+    RunHouse house(1);
+    house.person(0, 17, kUser);
+    EXPECT_EQ(house.begin()["ok"], true);
+    house.run(5s);
+    EXPECT_TRUE(house.governed(0));
+    Settings settings = for_everyone();
+    change(settings);
+    house.worker->reload(settings);
+    house.run(2s);
+    EXPECT_EQ(house.show()["governed"], false);
+    EXPECT_FALSE(house.sim(0).locked());
+  }
+}
+
+// Who has come since the last list is not known.
+TEST(DaemonRun, EndsWhereProcessesAreNotListedAnyMore) {
+  RunHouse house(1);
+  house.person(0, 17, kUser);
+  EXPECT_EQ(house.begin()["ok"], true);
+  house.run(5s);
+  EXPECT_TRUE(house.governed(0));
+  house.trouble(0).fails_to_list = true;
+  house.run(12s);
+  EXPECT_FALSE(house.governed(0));
+  EXPECT_EQ(house.show()["why"], "a process works there of which it is not known whose it is");
+}
+
+TEST(DaemonRun, EndsWhereNobodyWorksAnyMore) {
+  RunHouse house(1);
+  house.person(0, 17, kUser);
+  EXPECT_EQ(house.begin()["ok"], true);
+  house.run(5s);
+  house.trouble(0).processes->clear();
+  house.run(30s);
+  EXPECT_TRUE(house.governed(0));
+  house.run(40s);
+  EXPECT_FALSE(house.governed(0));
+}
+
 TEST(DaemonRun, LosesNoMoreThanIsAllowedAtAll) {
   Settings settings = for_everyone();
   settings.max_delta = 0.2;
   RunHouse house(1, settings);
-  const Json wanted = {{"command", "run-begin"}, {"policy", "assure"}, {"set", {"delta=0.25"}}};
+  Json wanted = {{"command", "run-begin"}, {"policy", "assure"}, {"set", {"delta=0.25"}}};
   EXPECT_EQ(house.client(wanted)["code"], "no_permission");
+  wanted["set"] = {"delta=0.2"};
+  EXPECT_EQ(house.client(wanted)["ok"], true);
 }
 
 // Where nobody said which GPUs, another job of the same user has nothing to do with it.

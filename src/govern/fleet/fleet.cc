@@ -457,8 +457,9 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
   return done;
 }
 
-Result<void> Fleet::end_run(const std::string& uuid, const char* why) {
-  if (assignments_.find(uuid, AssignmentSource::run) == nullptr) return {};
+Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, const char* why) {
+  const Assignment* const run = assignments_.find(uuid, AssignmentSource::run);
+  if (run == nullptr || run->who != who) return {};
   assignments_.withdraw(uuid, AssignmentSource::run);
   const ManagedGpu* const gpu = find(uuid);
   if (gpu == nullptr || gpu->tuned()) return {};

@@ -115,9 +115,9 @@ class Fleet : public TunedGpus {
   // invalid_argument.
   Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who,
                              AssignmentSource source = AssignmentSource::command);
-  // What was assigned for a run ends; nothing where it has ended. Errors: those of restoring: it is
-  // tried again.
-  Result<void> end_run(const std::string& uuid, const char* why);
+  // What was assigned for the run of that name ends; nothing where it has ended. Errors: those of
+  // restoring: it is tried again.
+  Result<void> end_run(const std::string& uuid, const std::string& who, const char* why);
   // Observed by command; what it was tuned for ends. Errors: those of restoring: the GPU is
   // observed all the same, and its restoring is tried again.
   Result<std::string> release(std::size_t at, std::string who);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "attrib/gpu_attribution.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "policy/modes.h"
 
@@ -43,6 +44,9 @@ Result<void> check_policy_settings(const Settings& settings, const std::string& 
   };
   if (const auto policy = pick_policy(settings.policy); !policy.ok())
     return bad(file + ": governor.policy", policy.error());
+  for (const std::string_view name : split(settings.run_policies, ','))
+    if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
+      return bad(file + ": run.policies", policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);
     if (!info.ok()) return bad(setting.where, info.error());
