@@ -58,6 +58,7 @@ void take(DaemonRun& run, RunView view) {
 Result<RunView> wait_for_answer(DaemonRun& run) {
   while (true) {
     if (const auto answer = run.call.look()) return answer_of<RunView>(TRY(*answer));
+    if (stop_signal() != 0) return Error{Errc::interrupted, "the answer was not waited for"};
     listen_until(std::vector<PollSource>{{run.call.fd(), [] {}}}, run.clock,
                  run.clock.now() + kLook);
   }
@@ -89,22 +90,27 @@ int run_to_its_end(DaemonRun& run, Child& child) {
   }
 }
 
+// What it was governed for, where that is not nearly all of the command's time.
+constexpr Duration kTold = std::chrono::seconds(3);
+
 std::string note_of(const RunGpuView& gpu) {
   if (gpu.ticks > 0)
-    return fmt::format("GPU {}: governed for {} of the command's time: {}", gpu.index,
-                       duration_text(from_seconds(gpu.time_seconds)), gpu.why);
+    return fmt::format("GPU {}: governed for {} of the command's time{}", gpu.index,
+                       duration_text(from_seconds(gpu.time_seconds)),
+                       gpu.why.empty() ? "" : ": " + gpu.why);
   return fmt::format("GPU {}: not governed: {}", gpu.index,
                      gpu.why.empty() ? "the command ended before the first reading" : gpu.why);
 }
 
-RunAccount account_of(const DaemonRun& run) {
-  RunAccount out;
+RunAccount account_of(const DaemonRun& run, Duration time) {
+  RunAccount out{.exit_code = 0, .time = time, .gpus = {}};
   const bool any = std::any_of(run.known.gpus.begin(), run.known.gpus.end(),
                                [](const RunGpuView& gpu) { return gpu.ticks > 0; });
   for (const RunGpuView& gpu : run.known.gpus) {
     // Of GPUs that were not named, those that the command left alone say nothing.
     if (gpu.ticks == 0 && any && run.wanted.gpus.empty()) continue;
-    if (gpu.ticks == 0 || !gpu.why.empty()) out.notes.push_back(note_of(gpu));
+    if (gpu.ticks == 0 || !gpu.why.empty() || from_seconds(gpu.time_seconds) + kTold < time)
+      out.notes.push_back(note_of(gpu));
     if (gpu.ticks == 0) continue;
     GpuSummary summary;
     summary.capability.id = {
@@ -152,13 +158,13 @@ Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, c
   const int code = run_to_its_end(run, *started.child);
   const Duration time = run.clock.now() - begin;
   // From here on nothing costs the command its exit code.
+  if (run.call.under_way()) (void)wait_for_answer(run).ok();  // what was asked last
   if (run.begun) {
     run.call.begin(request_text(RunEnd{}));
     if (auto last = wait_for_answer(run); last.ok()) run.known = *std::move(last);
   }
-  RunAccount account = account_of(run);
+  RunAccount account = account_of(run, time);
   account.exit_code = code;
-  account.time = time;
   if (const auto written = write_account(account, options, file); !written.ok())
     log.error(written.error().message);
   return code;

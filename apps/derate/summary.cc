@@ -139,6 +139,11 @@ Json or_null(const std::optional<T>& value) {
 Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
   using Kind = Verdict::Kind;
   if (!summary.promise) return {Kind::none, "none: this policy bounds no loss"};
+  if (summary.dry_run && !figures.saving)
+    return {Kind::not_known,
+            fmt::format("not known: nothing was written, and nobody estimates what would have been "
+                        "(promised {})",
+                        percent_text(*summary.promise, 0))};
   const Speed speed = speed_of(summary, figures);
   Kind kind = Kind::not_known;
   std::string why;
@@ -148,7 +153,8 @@ Verdict verdict_of(const GpuSummary& summary, const GpuFigures& figures) {
     why = "a run of less than 30 s says little: ";
   else if (speed.high < *summary.promise)
     kind = Kind::broken;
-  return {kind, fmt::format("{}: {}{} (promised {})", word_of(kind), why, speed.text,
+  const char* const would = summary.dry_run && kind != Kind::not_known ? "would be " : "";
+  return {kind, fmt::format("{}{}: {}{} (promised {})", would, word_of(kind), why, speed.text,
                             percent_text(*summary.promise, 0))};
 }
 
@@ -163,12 +169,16 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
   }
   const auto kind = verdict_of_all(gpus);
   const std::string promise =
-      kind == Verdict::Kind::none ? "nothing promised" : fmt::format("promise {}", word_of(kind));
+      kind == Verdict::Kind::none
+          ? "nothing promised"
+          : fmt::format("promise {}{}",
+                        dry_run && kind != Verdict::Kind::not_known ? "would be " : "",
+                        word_of(kind));
   const std::string saved = saving_text(all);
   if (!known || saved.empty()) {
     if (const std::string truth = truth_of_all(gpus); !truth.empty())
       return fmt::format("{}; {}.", truth, promise);
-    return fmt::format("What was saved is not known; {}.", promise);
+    return fmt::format("What {} saved is not known; {}.", dry_run ? "would be" : "was", promise);
   }
   return fmt::format("{} {}; speed {}; {}.", dry_run ? "Would save" : "Saved", saved,
                      speed_text(all), promise);

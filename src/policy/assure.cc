@@ -242,8 +242,10 @@ void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) 
   const Spent spent{since, *estimate.power * since};
   Spending& to = phase_ ? phase_->spent : pending_;
   // Where the power limit holds the clock below the lock, it would at the highest clock, too.
-  const bool capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0 &&
-                      *estimate.sm_clock < asked_ * 0.995;
+  const bool limited = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  const bool capped = limited && *estimate.sm_clock < asked_ * 0.995;
+  // What is read in a dry run is then not of the highest clock, and no curve tells of less.
+  if (limited && options_.dry_run) return;
   const bool unsaved =
       idle_since_ || asked_ <= Megahertz(0) || asked_ >= options_.highest * 0.995 || capped;
   if (unsaved)
@@ -474,7 +476,8 @@ void Assure::alarm(const Estimate& estimate) {
 // --- what goes out -------------------------------------------------------------------------------
 
 double Assure::earned() const {
-  if (every_phase_) return 0;
+  // A dry run runs at full speed: it would not have earned what it seems to.
+  if (every_phase_ || options_.dry_run) return 0;
   return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
 }
 

@@ -43,7 +43,7 @@ COMMANDS = [
     "restore --json",
     "config check --json",
     "config print --json",
-    "record -o a.trace --sim H200 --for 5s --json",
+    "record -o a.trace --sim V100-SXM2 --app GeMM --for 5s --json",
     "replay --json a.trace",
     "sim list V100 --json",
     "sim list H200 --json",
