@@ -251,9 +251,11 @@ Result<int> run_verb(const LabExampleOptions&) {
   example.name = "first experiment";
   example.chips = {"V100-SXM2", "H200"};
   example.fitted = {"*"};
-  for (const char* policy : {"nv-boost", "efficient-fix", "utiliz-scale", "geepafs"})
+  for (const char* policy : {"nv-boost", "efficient-fix", "utiliz-scale", "geepafs", "assure"})
     example.policies.push_back({policy, policy, {}, {}});
   example.policies.push_back({"geepafs", "geepafs p95", {"delta=0.05"}, {}});
+  // Its priors were made with these workloads.
+  example.policies.push_back({"assure", "assure, left out", {"leave_out=yes"}, {}});
   print("# An experiment for `derate lab run`. docs/lab.md explains it.\n{}",
         print_experiment(example));
   return exit_code::kOk;
