@@ -527,7 +527,9 @@ JobSetting any_job(const Settings& settings) {
   out.user = *rc::gen::element<std::string>("", "0", "1000", "no-such-user");
   out.process = *rc::gen::element<std::string>("", "train", "t*[!x]");
   out.job_class = *rc::gen::element<std::string>("training", "inference", "batch");
-  if (*rc::gen::arbitrary<bool>()) out.delta = settings.max_delta * *rc::gen::inRange(0, 11) / 10;
+  // 0.0035 * 10 / 10 is a little more than 0.0035.
+  if (*rc::gen::arbitrary<bool>())
+    out.delta = std::min(settings.max_delta, settings.max_delta * *rc::gen::inRange(0, 11) / 10);
   return out;
 }
 
