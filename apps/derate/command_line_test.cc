@@ -83,6 +83,10 @@ TEST(CommandLine, WhatIsWrongEndsWithTheCodeForIt) {
   EXPECT_EQ(exit_of({"status", "--no-such-option"}), 2);
   EXPECT_EQ(exit_of({"policy", "show"}), 2);
   EXPECT_EQ(exit_of({"status", "--help"}), 0);
+  EXPECT_EQ(exit_of({"help", "status"}), 0);
+  EXPECT_EQ(exit_of({"help", "policy"}), 0);
+  EXPECT_EQ(exit_of({"help", "policy", "set"}), 0);
+  EXPECT_EQ(exit_of({"help", "stauts"}), 2);
   // So that a script tells it from the codes of the command itself.
   EXPECT_EQ(exit_of({"run", "--no-such-option", "--", "train"}), 125);
 }

@@ -124,6 +124,27 @@ TEST(Summary, ADryRunWroteNothing) {
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
+// Whatever is known of a simulated GPU: nothing was written to it.
+TEST(Summary, ADryRunSaysWhatWouldBe) {
+  GpuSummary summary = assure_of_90();
+  summary.dry_run = true;
+  summary.twin = Twin{.performance = 1, .energy_saving = 0};
+  EXPECT_TRUE(has(verdict_of(summary, a_minute()).text, "would be kept: 93 % of full speed"));
+  EXPECT_TRUE(has(verdict_of(summary, a_minute(0.87)).text, "would be BROKEN: 87 %"));
+  EXPECT_FALSE(has(summary_text(summary, a_minute()), "in truth"));
+  EXPECT_TRUE(has(closing_sentence(std::vector<GpuAccount>{{summary, a_minute()}}),
+                  "promise would be kept."));
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, ten_seconds()}}),
+            "What would be saved is not known; promise not known.");
+}
+
+TEST(Summary, OfASimulatedGpuTheTruthClosesWhereNobodyEstimates) {
+  GpuSummary summary = assure_of_90();
+  summary.twin = Twin{.performance = 0.92, .energy_saving = 0.3};
+  EXPECT_EQ(closing_sentence(std::vector<GpuAccount>{{summary, ten_seconds()}}),
+            "Saved 30.0 % in truth, as the GPU is simulated; speed 92.0 % of full; promise kept.");
+}
+
 TEST(Summary, WithoutAReadingNothingIsMadeUp) {
   Ledger ledger(1500_MHz);
   for (int second = 0; second < 3; ++second) {

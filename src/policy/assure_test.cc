@@ -46,9 +46,6 @@ class Rig {
         estimate.work.beat = Beat{1, done_, now_};
       }
       last_ = policy_->decide(estimate, envelope_);
-      if (getenv("DBG"))
-        printf("%.1f clk %.0f mem %.2f %s\n", seconds(now_.time_since_epoch()), clock_.value(),
-               estimate.memory_utilisation->value(), describe(last_.reason).c_str());
       if (last_.kind == Decision::Kind::set) {
         clock_ = last_.clock;
         probing_ = last_.probing;

@@ -335,6 +335,17 @@ TEST(Worker, AJournalOfAnotherBootIsLeftWhileSomebodyGoverns) {
   EXPECT_TRUE(house.journal().read(entry.life)->entries.empty());
 }
 
+// Under the power limit the clock would be where it is at the highest lock, too.
+TEST(Worker, WhatThePowerLimitHoldsDownSavesNothing) {
+  House house(1, "H200");
+  house.work(0, "gemm_bf16");
+  house.start(governing("assure"));
+  house.run(90s);
+  const Json gpu = first_gpu(house);
+  ASSERT_EQ(gpu["policy"], "assure") << gpu;
+  EXPECT_NEAR(gpu["saving"]["energy_saving_ratio"].get<double>(), 0, 0.01) << gpu;
+}
+
 // What could not be restored at the start is still what the GPU is restored to in the end.
 TEST_P(LateWorker, ALeftoverThatCannotBeRestoredIsHandedOn) {
   LateHouse house(1, GetParam());
