@@ -10,10 +10,8 @@
 #include "api/requests.h"
 #include "apps/common/open_gpus.h"
 #include "base/child_process.h"
-#include "base/exit_code.h"
 #include "base/json.h"
 #include "gpu_choice.h"
-#include "policy/policy.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/daemon_call.h"
@@ -34,9 +32,8 @@ struct DaemonRun {
   const Log& log;
   RunBegin wanted;
   DaemonCall call;
-  RunView known;               // as last told
-  bool begun = false;          // the connection has a run
-  std::vector<bool> governed;  // a GPU ever was, in the order of `known`
+  RunView known;       // as last told
+  bool begun = false;  // the connection has a run
   Instant ask_at{};
 
   DaemonRun(const RunOptions& how, DaemonLine line, const Log& to)
@@ -44,13 +41,10 @@ struct DaemonRun {
 };
 
 void take(DaemonRun& run, RunView view) {
-  run.governed.resize(view.gpus.size());
-  for (std::size_t i = 0; i < view.gpus.size(); ++i) {
-    const RunGpuView& gpu = view.gpus[i];
-    if (run.governed[i] && !gpu.governed)
-      run.log.warning(fmt::format("GPU {} is not governed any more: {}", gpu.index, gpu.why));
-    run.governed[i] = gpu.governed;
-  }
+  for (const RunGpuView& before : run.known.gpus)
+    for (const RunGpuView& now : view.gpus)
+      if (now.uuid == before.uuid && before.governed && !now.governed)
+        run.log.warning(fmt::format("GPU {} is not governed any more: {}", now.index, now.why));
   run.known = std::move(view);
 }
 

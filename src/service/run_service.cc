@@ -18,8 +18,8 @@ std::string name_of(const Peer& peer) {
   return fmt::format("uid {}, pid {}, run {}", peer.uid, peer.pid, peer.connection);
 }
 
-// Losses are told in steps that this is far below: 1 - (1 - 0.3) is a little more than 0.3.
-constexpr double kNoLoss = 1e-9;
+// Rounding: 1 - (1 - 0.3) is a little more than 0.3.
+constexpr double kRounding = 1e-9;
 
 // What the operator has the GPU governed by, whatever runs ask for; null: nothing was said.
 const Assignment* operators(const Fleet& fleet, const std::string& uuid) {
@@ -168,7 +168,7 @@ void RunService::take(const GpuRecord& record) {
   if (!by || by->source != AssignmentSource::run) return;
   for (auto& [connection, run] : runs_)
     for (Place& place : run.places)
-      if (place.state == Place::State::governed && place.id.uuid == record.gpu.uuid()) {
+      if (by->who == run.name && place.ledger && place.id.uuid == record.gpu.uuid()) {
         place.ledger->add(record.record);
         place.promise = promised_performance(run.wanted.policy, record.record.estimate.work);
       }
@@ -201,7 +201,7 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
                    fmt::format("it is governed by {}, which promises nothing that a run could keep",
                                by->policy->policy.info->name));
   const double allowed = loss_of(by->policy->policy), wanted = loss_of(run.wanted.policy);
-  if (wanted > allowed + kNoLoss)
+  if (wanted > allowed + kRounding)
     return refused(Errc::no_permission,
                    fmt::format("{} may lose {:.4g} %, and it is governed by {}, which may lose "
                                "{:.4g} %: allowed is less",
@@ -225,7 +225,7 @@ Result<void> RunService::check_rules(const Run& run) const {
                  fmt::format("policy {}: user {} may choose from {} ([run] policies)", name,
                              run.uid, fmt::join(rules_.policies, ", "))};
   const double loss = loss_of(run.wanted.policy);
-  if (loss > rules_.max_delta.value() + kNoLoss)
+  if (loss > rules_.max_delta.value() + kRounding)
     return Error{Errc::no_permission,
                  fmt::format("{} may lose {:.4g} % of performance: allowed are {:.4g} % ([promise] "
                              "max_delta)",
@@ -310,14 +310,15 @@ Result<RunService::Json> RunService::obey(const RunRelease& request, const Peer&
     for (Place& place : run.places) {
       const bool meant = std::find(uuids.begin(), uuids.end(), place.id.uuid) != uuids.end();
       if (run.uid != peer.uid || !meant || place.state == Place::State::ended) continue;
-      if (place.state == Place::State::governed)
-        done += fmt::format("{}GPU {} is given back", done.empty() ? "" : ", ", place.id.index);
+      done += fmt::format(
+          "{}GPU {} {}", done.empty() ? "" : ", ", place.id.index,
+          place.state == Place::State::governed ? "is given back" : "will not be governed");
       end(run, place, "its user has released it");
     }
   if (done.empty())
     return Error{Errc::not_found,
-                 fmt::format("no run of user {} governs a GPU that was named; what an operator has "
-                             "governed, an operator releases",
+                 fmt::format("user {} has no run on these GPUs; what an operator has governed, an "
+                             "operator releases",
                              peer.uid)};
   return answer_json(MessageAnswer{done});
 }
