@@ -127,7 +127,8 @@ class DirectFeed final : public Feed {
   static Result<std::unique_ptr<DirectFeed>> open(const AttributeOptions& options,
                                                   const Settings& settings, Clock& clock) {
     const AttributionRules how = TRY(chosen_rules(options, settings));
-    auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, TRY(open_gpus(options, clock))));
+    auto gpus = TRY(open_gpus(options, clock));
+    auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, std::move(gpus)));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
     out->begin(machine_tenant_resolver(settings.pod_resources, out->log_),

@@ -476,9 +476,8 @@ Result<int> run_job(const TuneRunOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   watch_signals();
   std::vector<TrialView> tries;
-  TrialStart start{options.job,  TRY(chosen_gpus(options.gpus)).value_or(""),
-                   {},           options.selector,
-                   options.knob, options.model};
+  const std::string gpus = TRY(chosen_gpus(options.gpus)).value_or("");
+  TrialStart start{options.job, gpus, {}, options.selector, options.knob, options.model};
   Outcome outcome;
   do {
     Run run(options, daemon, reader);

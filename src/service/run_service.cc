@@ -252,11 +252,12 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
   if (runs_.contains(peer.connection))
     return Error{Errc::busy, "this connection has a run already"};
   if (!fleet_.is_open()) return Error{Errc::busy, "derated has no GPU open now: try again later"};
+  PolicyAssignment wanted = TRY(policy_for(request, peer.uid));
   Run run{.name = name_of(peer),
           .uid = peer.uid,
           .pid = peer.pid,
           .groups = peer.groups,
-          .wanted = TRY(policy_for(request, peer.uid)),
+          .wanted = std::move(wanted),
           .named = !request.gpus.empty(),
           .places = {}};
   TRY(check_rules(run));

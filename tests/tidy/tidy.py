@@ -212,6 +212,35 @@ def opened_by(head):
     return "initialiser" if head.rstrip().endswith(("=", ",", "return")) else "function"
 
 
+BLOCK = re.compile(r"([);\]}]|\b(else|do|try|const|noexcept|override|mutable))\s*$")
+
+
+def check_try_in_braces(path, text):
+    """g++ 12 and clang 14 do not destroy what an initialiser has built when TRY returns from it."""
+    code = blank_text(text)
+    outer = []  # of each open bracket: what it is, and whether it holds values before this place
+    for match in re.finditer(r"[{}(),;\[\]]|\bTRY\(", code):
+        token = match[0]
+        if token == "TRY(":
+            for kind, holds_values in reversed(outer):
+                if kind == "block":
+                    break
+                if kind == "braces" and holds_values:
+                    yield Finding(path, line_of(code, match.start()), "try-in-braces",
+                                  "give it a variable before the braces: what stands before it "
+                                  "would leak")
+                    break
+        if token == "{":
+            before = code[max(0, match.start() - 40):match.start()]
+            outer.append(("block" if BLOCK.search(before) else "braces", False))
+        elif token[-1] in "([":
+            outer.append(("other", False))
+        elif token in "})]":
+            outer = outer[:-1]
+        elif outer and outer[-1][0] == "braces":
+            outer[-1] = ("block", False) if token == ";" else ("braces", True)
+
+
 def check_banned(path, text, banned):
     code = blank_text(text)
     for rule, pattern, instead in banned:
@@ -308,6 +337,7 @@ def check_repository(root):
         findings += check_pragma_once(path, text)
         findings += check_own_header_first(path, text, texts.__contains__)
         findings += check_function_length(path, text)
+        findings += check_try_in_braces(path, text)
         findings += check_banned(path, text, banned)
     for path, text in texts.items():
         if path in code or path.endswith(".py") or path.startswith(("scripts/", ".ci/")):

@@ -148,6 +148,18 @@ class CodeRules(unittest.TestCase):
         found = tidy.check_function_length("a.cc", text)
         self.assertEqual(lines(found), [(4, "function-length")])
 
+    def test_try_in_braces(self):
+        for bad in ("Run run{.name = f(), .wanted = TRY(g())};", "return {a, TRY(b)};",
+                    "f({a,\n   h(1, TRY(b))});", "void f() { g(); T t{a, {b}, T{TRY(c)}}; }"):
+            found = list(tidy.check_try_in_braces("a.cc", bad))
+            self.assertEqual([f.rule for f in found], ["try-in-braces"], bad)
+        for good in ("void f() { const int a = TRY(b); g(a, TRY(c)); }", "return {TRY(a), b};",
+                     "void f() { int a = 1, b = 2; TRY(g()); }", "for (T a : {1, 2}) TRY(f(a));",
+                     "f([a, b] { g(a, b); return TRY(c); });", "// {a, TRY(b)}",
+                     "class T : A, B { map<a, b> f() { g(); } T h() { return TRY(c); } };",
+                     "T t{a, RETRY(b)};"):
+            self.assertEqual(list(tidy.check_try_in_braces("a.cc", good)), [], good)
+
     def test_banned_calls(self):
         bad = {
             "clock": ["auto t = std::chrono::steady_clock::time_point();",
@@ -231,7 +243,8 @@ class Repository(unittest.TestCase):
 
     def test_data_files_are_whole(self):
         rules = {rule for rule, _, _ in BANNED} | {"layers", "fence", "pragma-once", "own-header",
-                                                   "function-length", "columns", "markers", "paths"}
+                                                   "function-length", "try-in-braces", "columns",
+                                                   "markers", "paths"}
         for line in tidy.data_lines((tidy.HERE / "allow.txt").read_text()):
             rule, _, reason = line.split(None, 2)
             self.assertIn(rule, rules)
