@@ -1570,19 +1570,17 @@ PYTHON_OF_HUNG = {
             print(error)
         """, "gpus: no answer for 30 s"),
     "window": ("""
-        derate_client._PATIENCE_S = 2
         with derate_client.window("body", silent=True) as w:
             pass
         print("the body was run,", w.joules)
         """, "the body was run, None"),
     "trial": ("""
-        derate_client._PATIENCE_S = 2
         try:
             with derate_client.Trial("bert", gpus=1):
                 pass
         except derate_client.Lost as error:
             print(error)
-        """, "tune-trial-begin: no answer for 2 s"),
+        """, "tune-trial-begin: no answer for 30 s"),
 }
 C_OF_HUNG = {"window_client": "begin body", "trial_client": "begin bert 1"}
 # It goes on when the file is there, prints more than a pipe holds, and says that it is through.
