@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdlib>
 #include <cwchar>
 #include <string>
@@ -61,6 +62,25 @@ void choose_colours() {
   ::init_pair(kWarning, COLOR_YELLOW, background);
   ::init_pair(kBad, COLOR_RED, background);
   ::init_pair(kAccent, COLOR_CYAN, background);
+}
+
+// ncurses' own handler of Ctrl-Z stops the program, and leaves errno as its last call set it. What
+// was interrupted must not see that.
+void (*stop_by_ncurses)(int) = nullptr;
+
+extern "C" void stop_and_keep_errno(int signal) {
+  const int before = errno;
+  stop_by_ncurses(signal);
+  errno = before;
+}
+
+void keep_errno_at_stops() {
+  struct sigaction action {};
+  if (::sigaction(SIGTSTP, nullptr, &action) != 0) return;
+  if (action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) return;
+  if (action.sa_handler != stop_and_keep_errno) stop_by_ncurses = action.sa_handler;
+  action.sa_handler = stop_and_keep_errno;
+  ::sigaction(SIGTSTP, &action, nullptr);
 }
 
 attr_t attributes_of(Paint paint) {
@@ -141,6 +161,7 @@ Result<std::unique_ptr<Screen>> Screen::open() {
   terminal->screen = ::newterm(nullptr, stdout, stdin);
   if (terminal->screen == nullptr)
     return Error{Errc::not_supported, "ncurses cannot draw on this terminal"};
+  keep_errno_at_stops();
   terminal->keys = ::isatty(STDIN_FILENO) == 1;
   ::set_escdelay(25);  // ms until Esc is no beginning of an arrow key
   ::cbreak();
