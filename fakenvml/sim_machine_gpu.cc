@@ -171,20 +171,20 @@ void SimMachine::Gpu::sample_step() {
   }
   if (now >= next_utilisation_) {
     next_utilisation_ += utilisation_every_;
-    const auto& shown = sim.sensors();
+    const SimSensors& shown = sim.sensors();
     samples_.percent[samples_.utilisation_count++ % kUtilisationSamples] = {
-        time_us(), percent_of(shown.gpu_utilisation), percent_of(shown.memory_utilisation)};
+        time_us(), percent_of(shown.gpu_utilisation()), percent_of(shown.memory_utilisation())};
     sample_processes();
   }
 }
 
 void SimMachine::Gpu::sample_activity() {
-  const auto& shown = sim.sensors();
-  if (shown.activity_window == last_window_) return;
-  last_window_ = shown.activity_window;
+  const SimSensors& sensors = sim.sensors();
+  if (sensors.activity_window() == last_window_) return;
+  last_window_ = sensors.activity_window();
   ++sums_.windows;
   for (int i = 0; i < kActivityShares; ++i)
-    if (const auto share = shown.activity.*kActivity[i]) {
+    if (const auto share = sensors.activity().*kActivity[i]) {
       sums_.sums[i] += share->value();
       ++sums_.known[i];
     }
@@ -210,8 +210,8 @@ void SimMachine::Gpu::sample_processes() {
     const auto slice = [&](std::optional<Fraction> share) {
       return share && !sim.mig() ? percent_of(*share / static_cast<double>(running)) : kNone;
     };
-    out.sm_percent = slice(sim.sensors().gpu_utilisation);
-    out.memory_percent = slice(sim.sensors().memory_utilisation);
+    out.sm_percent = slice(sim.sensors().gpu_utilisation());
+    out.memory_percent = slice(sim.sensors().memory_utilisation());
     out.memory_bytes = kProcessBytes;
   }
 }
@@ -229,7 +229,7 @@ void SimMachine::Gpu::show_settings(GpuNow& out) const {
 }
 
 GpuNow SimMachine::Gpu::shown() const {
-  const SimSensors::Shown& sensors = sim.sensors();
+  const SimSensors::Shown sensors = sim.sensors().shown();
   GpuNow out = sums_;
   out.time_us = time_us();
   out.gpu_percent = percent_of(sensors.gpu_utilisation);
@@ -239,7 +239,7 @@ GpuNow SimMachine::Gpu::shown() const {
   out.power_mw = milliwatts(sensors.power_usage.value_or(Watts(0)));
   out.power_instant_mw = milliwatts(sensors.power_instant.value_or(Watts(0)));
   out.power_average_mw = milliwatts(sensors.power_average.value_or(Watts(0)));
-  out.temperature_celsius = rounded(sim.temperature().value());
+  out.temperature_celsius = rounded(sim.shown_temperature().value());
   out.energy_mj = static_cast<std::uint64_t>(std::llround(sensors.energy.value() * 1000));
   out.throttle_reasons = sim.throttle_reasons();
   show_settings(out);

@@ -51,7 +51,7 @@ SimChip v100() {
           .unused_clock = 135_MHz,
           .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
           .latency = {milliseconds(20), milliseconds(150)},
-          .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+          .sensors = {.utilisation = {milliseconds(100), milliseconds(20), 0.5},
                       .usage = {milliseconds(20), milliseconds(10), 0.5_W},
                       .energy_refresh = milliseconds(20)},
           .provenance = {
@@ -65,6 +65,8 @@ SimChip v100() {
                "0.10 K/W in the range of an A100's 0.097; time constant, leakage assumed", true},
               {"switch latency", kLatencySource, true},
               {"power sensor", kSensorPaper, false},
+              {"utilisation window",
+               "GEEPAFS: its mean loss of 5.8 % rules out windows as long as its probes", true},
               {"utilisation noise", "0.5 points, assumed", true},
           }};
 }
@@ -152,6 +154,23 @@ SimChip a100() {
       }};
 }
 
+// Of steady kernels on an H200 whose clock nothing moved (docs/sensors.md).
+const char* const kHopperNoise =
+    "own H200: field 186 0.9 %, 185 0.13 %, GPM 0.5 %, 4 of 1200 DRAM shares 19 to 51 % off, "
+    "utilisation none";
+
+SensorSpec hopper_sensors(Duration instant_window) {
+  const PowerSensorSpec mean = {milliseconds(100), std::chrono::seconds(1), 0_W, 0.0013};
+  return {.utilisation = {milliseconds(200), milliseconds(200), 0},
+          .usage = mean,
+          .instant = PowerSensorSpec{milliseconds(100), instant_window, 0_W, 0.009},
+          .average = mean,
+          .energy_refresh = milliseconds(100),
+          .activity_window = milliseconds(100),
+          .activity_noise = 0.005,
+          .activity_glitches = 4.0 / 1200};
+}
+
 SimChip h200() {
   return {
       .name = "H200",
@@ -175,12 +194,7 @@ SimChip h200() {
       .unused_clock = 345_MHz,
       .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
       .latency = {milliseconds(15), milliseconds(150)},
-      .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
-                  .usage = {milliseconds(100), std::chrono::seconds(1), 0.3_W},
-                  .instant = PowerSensorSpec{milliseconds(100), milliseconds(20), 1.0_W},
-                  .average = PowerSensorSpec{milliseconds(100), std::chrono::seconds(1), 0.3_W},
-                  .energy_refresh = milliseconds(100),
-                  .activity_window = milliseconds(100)},
+      .sensors = hopper_sensors(milliseconds(20)),
       .provenance = {
           {"clocks", "NVML on an H200: 345..1980 MHz in steps of 15", false},
           {"voltage up to 1410 MHz", "inferred from a DGEMM sweep (arXiv 2607.00819's repository)",
@@ -193,7 +207,7 @@ SimChip h200() {
           {"switch latency", kLatencySource, true},
           {"sensors",
            "own H200: fields published every 100 ms, 185 a 1 s boxcar, utilisation 200 ms", false},
-          {"utilisation noise", "0.5 points, assumed", true},
+          {"sensor noise", kHopperNoise, false},
       }};
 }
 
@@ -219,12 +233,7 @@ SimChip h100() {
       .unused_clock = 345_MHz,
       .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
       .latency = {milliseconds(15), milliseconds(150)},
-      .sensors = {.utilisation = {milliseconds(200), milliseconds(200), 0.5},
-                  .usage = {milliseconds(100), std::chrono::seconds(1), 0.3_W},
-                  .instant = PowerSensorSpec{milliseconds(100), milliseconds(25), 1.0_W},
-                  .average = PowerSensorSpec{milliseconds(100), std::chrono::seconds(1), 0.3_W},
-                  .energy_refresh = milliseconds(100),
-                  .activity_window = milliseconds(100)},
+      .sensors = hopper_sensors(milliseconds(25)),
       .provenance = {
           {"clocks, power limit", "NVIDIA: 345..1980 MHz in steps of 15, 700 W", false},
           {"idle power", "energaizer-ispass26-artifact: measured by held clock, 510 to 1890 MHz",
@@ -233,7 +242,7 @@ SimChip h100() {
           {"voltage", "inferred from five clocks of STMV on a 94 GB H100, power within 5 %", true},
           {"workloads", "assumed: the H200's, memory slower by 4.8/3.35; STMV is its own", true},
           {"power sensor", kSensorPaper, false},
-          {"utilisation, GPM, thermal", "assumed: the H200's", true},
+          {"utilisation, GPM, sensor noise, thermal", "assumed: the H200's", true},
           {"switch latency", kLatencySource, true},
       }};
 }

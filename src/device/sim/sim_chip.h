@@ -32,11 +32,18 @@ struct CounterSpec {
   double noise_points = 0;
 };
 
-// A power reading: every `refresh` the mean of the last `window`, with Gaussian noise.
+// A power reading: every `refresh` the mean of the last `window`, with Gaussian noise of `noise`
+// and of that share of the reading, together.
 struct PowerSensorSpec {
   Duration refresh{};
   Duration window{};
   Watts noise{};
+  double noise_share = 0;
+};
+
+// Counters that stand still: for the first `lasts` of each `every`, from a moment of their own.
+struct FrozenSpec {
+  Duration lasts{}, every{};
 };
 
 struct SensorSpec {
@@ -50,9 +57,15 @@ struct SensorSpec {
   std::optional<Duration> energy_sight;
   Duration energy_lag{};                    // it tells what was true so long ago
   std::optional<Duration> activity_window;  // GPM; empty where the chip has none
-  double power_gain = 1;                    // the card's calibration error; energy counter included
-  double loss_probability = 0;              // a read fails
-  double late_probability = 0;              // a read returns what the one before it returned
+  double activity_noise = 0;                // of each GPM window, relative, sd
+  double activity_glitches = 0;             // share of the windows whose DRAM share is far off
+  // Of utilisation and activity: what they show of what is true, the amplitude by which that
+  // wanders (a sine of 60 s), and when they stand still.
+  double counter_gain = 1, counter_wander = 0;
+  FrozenSpec frozen;
+  double power_gain = 1;        // the card's calibration error; energy counter included
+  double loss_probability = 0;  // a read fails
+  double late_probability = 0;  // a read returns what the one before it returned
 };
 
 // Clock-switch latency: lognormal by median and 99th percentile; equal ones are a constant.

@@ -22,7 +22,7 @@ void SimDevice::advance() {
 }
 
 Sample SimDevice::make_sample(const ReadPlan& plan) {
-  const SimSensors::Shown& shown = gpu_.sensors();
+  const SimSensors::Shown shown = gpu_.sensors().shown();
   Sample sample;
   sample.time = clock_.now();
   sample.source = SampleSource::simulated;
@@ -34,7 +34,7 @@ Sample SimDevice::make_sample(const ReadPlan& plan) {
   sample.power_instant = shown.power_instant;
   sample.power_average = shown.power_average;
   if (plan.energy) sample.energy = shown.energy;
-  sample.temperature = Celsius(std::round(gpu_.temperature().value()));
+  sample.temperature = gpu_.shown_temperature();
   sample.throttle_reasons = gpu_.throttle_reasons();
   // A second read within one window of the counter has nothing new to say.
   if (plan.activity && shown.activity_window != last_activity_window_) {
@@ -66,10 +66,14 @@ Result<Sample> SimDevice::read(const ReadPlan& plan) {
 Result<std::vector<GpuProcess>> SimDevice::processes() {
   advance();
   if (faults.gpu_lost) return Error{Errc::gpu_lost, capability_.id.uuid + ": the GPU is lost"};
-  if (!gpu_.busy()) return std::vector<GpuProcess>{};
   // A simulated job is no process of this machine: it has a name and no pid.
-  return std::vector<GpuProcess>{
-      {0, gpu_.job()->workload.name, std::nullopt, gpu_.sensors().gpu_utilisation}};
+  std::vector<GpuProcess> out;
+  const auto tenants = gpu_.tenant_ids();
+  std::optional<Fraction> each = gpu_.sensors().gpu_utilisation();
+  if (each) *each = *each / static_cast<double>(std::max<std::size_t>(1, tenants.size()));
+  for (const SimGpu::TenantId id : tenants)
+    out.push_back({0, gpu_.tenant(id)->workload.name, std::nullopt, each});
+  return out;
 }
 
 Result<void> SimDevice::may_write() {

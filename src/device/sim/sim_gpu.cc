@@ -7,7 +7,8 @@
 namespace derate {
 namespace {
 
-constexpr int kHeatSteps = 10;  // leakage follows a temperature that moves in tens of seconds
+// Leakage follows a temperature that moves in tens of seconds, and readings are renewed each 0.1 s.
+constexpr Duration kHeatEvery = std::chrono::milliseconds(100);
 
 double lognormal_seconds(const LatencySpec& spec, double gauss) {
   if (spec.p99 <= spec.median) return seconds(spec.median);
@@ -44,6 +45,7 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
   asked_ = granted_ = clock_ = index_of(chip.unused_clock);
   power_ = idle_[clock_].power;
   temperature_ += chip.thermal.kelvin_per_watt * power_.value();
+  shown_temperature_ = std::round(temperature_);
   sensors_.begin_in(idle_[clock_], power_);
 }
 
@@ -251,13 +253,14 @@ void SimGpu::mix(std::size_t clock) {
 
 // The regulator: the highest clock whose power fits, and now and then the next one up, so that the
 // mean meets the limit (a real H200 holds 598.3 W of 600).
-std::size_t SimGpu::regulated(std::size_t wanted) {
+void SimGpu::regulate(std::size_t wanted) {
   throttle_ = busy() ? 0 : throttle::kGpuIdle;
   if (busy() && application_ && !locked_highest_ && wanted == *application_)
     throttle_ |= throttle::kApplicationsClocksSetting;
   std::size_t clock = wanted;
   const Watts limit = power_limit_;
-  if (power_at(clock) > limit || over_limit_ > 0) {
+  power_ = power_at(wanted);
+  if (power_ > limit || over_limit_ > 0) {
     while (clock > 0 && power_at(clock) > limit) --clock;
     if (clock < wanted && over_limit_ < 0) ++clock;
     over_limit_ = std::clamp(over_limit_ + (power_at(clock) - limit).value() * step_s_, -1.0, 1.0);
@@ -267,7 +270,8 @@ std::size_t SimGpu::regulated(std::size_t wanted) {
     clock = thermal_cap_;
     throttle_ |= throttle::kHwThermalSlowdown;
   }
-  return clock;
+  if (clock != wanted) power_ = power_at(clock);
+  clock_ = clock;
 }
 
 void SimGpu::heat() {
@@ -275,7 +279,8 @@ void SimGpu::heat() {
   const double settled = ambient_ + thermal.kelvin_per_watt * power_.value();
   temperature_ = settled + (temperature_ - settled) * heat_decay_;
   if (heat_in_-- > 0) return;
-  heat_in_ = kHeatSteps - 1;
+  heat_in_ = std::max(1, static_cast<int>(kHeatEvery / options_.step)) - 1;
+  shown_temperature_ = std::round(temperature_);
   const double above = temperature_ - thermal.reference.value();
   leakage_ = thermal.leakage.value() * (std::exp(thermal.leakage_per_kelvin * above) - 1);
   if (temperature_ > thermal.slowdown.value())
@@ -374,9 +379,8 @@ void SimGpu::work() {
 
 void SimGpu::step() {
   apply_pending();
-  clock_ = regulated(granted_);
+  regulate(granted_);
   const OperatingPoint& point = point_at(clock_);
-  power_ = power_at(clock_);
   const bool was_busy = busy();
   sensors_.step(point, power_);
   if (chip_.sensors.activity_window) publish_counters(point);

@@ -119,8 +119,10 @@ class SimGpu {
   Watts power() const { return power_; }
   Joules energy() const { return Joules(joules_); }
   Celsius temperature() const { return Celsius(temperature_); }
+  // As a driver shows it: whole degrees, renewed ten times a second.
+  Celsius shown_temperature() const { return Celsius(shown_temperature_); }
   std::uint64_t throttle_reasons() const { return throttle_; }
-  const SimSensors::Shown& sensors() const { return sensors_.shown(); }
+  const SimSensors& sensors() const { return sensors_; }
   // Work done by all jobs, in reference seconds.
   double work_done() const { return work_done_; }
 
@@ -168,7 +170,7 @@ class SimGpu {
   Watts power_of(const Tenant& tenant, std::size_t clock) const;
   Watts power_at(std::size_t clock) const;
   void mix(std::size_t clock);
-  std::size_t regulated(std::size_t wanted);
+  void regulate(std::size_t wanted);
   void heat();
   void work();
   void work(Tenant& tenant, const Draw& draw);
@@ -223,7 +225,7 @@ class SimGpu {
   double joules_ = 0;
   double work_done_ = 0;
   double ambient_;
-  double temperature_;
+  double temperature_, shown_temperature_ = 0;
   double leakage_ = 0;  // W at Vmin above the reference temperature's
   int heat_in_ = 0;     // steps until the leakage is computed anew
   double heat_decay_;

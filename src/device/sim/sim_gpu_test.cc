@@ -446,7 +446,7 @@ std::vector<double> stream(const SimChip& chip, std::uint64_t seed) {
   for (int i = 0; i < 1000; ++i) {
     if (i % 100 == 0) gpu.lock(chip.sm_clocks[30], chip.sm_clocks[80 - i / 20]);
     run(gpu, 10ms);
-    const auto& shown = gpu.sensors();
+    const auto shown = gpu.sensors().shown();
     for (const double value :
          {gpu.power().value(), gpu.sm_clock().value(), gpu.temperature().value(),
           shown.power_usage.value_or(Watts(-1)).value(), shown.energy.value(),
@@ -475,7 +475,7 @@ TEST(SimGpuTenants, OneThatWasAddedIsOneThatWasStarted) {
     added.advance_to(Instant(i * 1s));
     EXPECT_EQ(started.energy(), added.energy());
     EXPECT_EQ(started.work_done(), added.work_done());
-    EXPECT_EQ(started.sensors().energy, added.sensors().energy);
+    EXPECT_EQ(started.sensors().energy(), added.sensors().energy());
   }
   EXPECT_EQ(started.job()->finished, added.tenant(id)->finished);
 }
@@ -492,8 +492,8 @@ TEST(SimGpuTenants, EqualSlicesOfTheGpu) {
   EXPECT_NEAR(gpu.tenant(first)->done, 5, 1e-6);
   EXPECT_NEAR(gpu.tenant(second)->done, 2.5, 1e-6);
   EXPECT_NEAR(gpu.power().value(), 150, 1e-9);
-  EXPECT_EQ(gpu.sensors().gpu_utilisation, percent(75));
-  EXPECT_FALSE(gpu.sensors().memory_utilisation);  // unknown of one
+  EXPECT_EQ(gpu.sensors().gpu_utilisation(), percent(75));
+  EXPECT_FALSE(gpu.sensors().memory_utilisation());  // unknown of one
   EXPECT_NEAR((gpu.tenant(first)->energy + gpu.tenant(second)->energy).value(),
               gpu.energy().value(), 1e-6);
 }

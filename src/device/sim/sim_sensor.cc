@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <numbers>
 
 namespace derate {
 namespace {
@@ -13,70 +14,153 @@ constexpr std::optional<Fraction> Activity::*kShareFields[] = {
     &Activity::fp64,     &Activity::fp32,   &Activity::fp16,
 };
 
+// Streams of noise that belong to no schedule.
+constexpr std::uint64_t kGlitchStream = 1000, kWanderStream = 1100, kActivityStream = 1200;
+
+constexpr Duration kWanderPeriod = std::chrono::seconds(60);
+
+// A glitch of GPM's DRAM share on an H200: off by so much, up or down; the next window makes up for
+// a part of it (docs/sensors.md).
+constexpr double kLeastGlitch = 0.19, kMostGlitch = 0.51, kMadeUp = 0.5;
+
 std::int64_t whole_steps(Duration length, Duration step) {
   return std::max<std::int64_t>(1, std::llround(seconds(length) / seconds(step)));
 }
 
+// SplitMix64 (Steele, Lea, Flood 2014) of a place in a stream.
+std::uint64_t bits(std::uint64_t seed, std::uint64_t stream, std::uint64_t place) {
+  std::uint64_t z = seed + 0x9e3779b97f4a7c15ULL * (place + 1) + 0xd1342543de82ef95ULL * stream;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+// In (0, 1).
+double uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t place) {
+  return (static_cast<double>(bits(seed, stream, place) >> 11) + 0.5) * 0x1p-53;
+}
+
+// A standard normal draw (Box and Muller) that belongs to a renewal: the same whoever reads it, and
+// how often; and nobody pays for what nobody reads.
+double gauss(std::uint64_t seed, std::uint64_t stream, std::int64_t renewal) {
+  const auto place = 2 * static_cast<std::uint64_t>(renewal);
+  return std::sqrt(-2 * std::log(uniform(seed, stream, place))) *
+         std::cos(2 * std::numbers::pi * uniform(seed, stream, place + 1));
+}
+
+// The newest renewal up to `now`; empty before the first.
+template <class Schedule>
+std::optional<std::int64_t> newest(const Schedule& schedule, std::int64_t now) {
+  if (now < schedule.first) return std::nullopt;
+  return now - (now - schedule.first) % schedule.every;
+}
+
 }  // namespace
 
+// Of the two that utilisation has.
+struct SimSensors::Counter {
+  double Sums::*sum;
+  double Sums::*unknown;
+  std::uint64_t stream;
+};
+
 SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed)
-    : spec_(spec), step_(step), random_(seed) {
-  Duration longest = std::max(spec.utilisation.window, spec.usage.window);
-  if (spec.instant) longest = std::max(longest, spec.instant->window);
-  if (spec.average) longest = std::max(longest, spec.average->window);
-  if (spec.energy_sight) energy_sight_ = whole_steps(*spec.energy_sight, step);
-  if (spec.energy_lag > Duration::zero()) energy_lag_ = whole_steps(spec.energy_lag, step);
-  longest = std::max(longest, spec.energy_lag + spec.energy_sight.value_or(step));
-  history_.resize(std::bit_ceil(static_cast<std::size_t>(whole_steps(longest, step)) + 1));
+    : spec_(spec), step_(step), seed_(bits(seed, 0, 0)) {
   utilisation_ = schedule(spec.utilisation.refresh, spec.utilisation.window);
   usage_ = schedule(spec.usage.refresh, spec.usage.window);
   if (spec.instant) instant_ = schedule(spec.instant->refresh, spec.instant->window);
   if (spec.average) average_ = schedule(spec.average->refresh, spec.average->window);
   energy_ = schedule(spec.energy_refresh, step);
   if (spec.activity_window) activity_ = schedule(*spec.activity_window, *spec.activity_window);
+  if (spec.energy_sight) energy_sight_ = whole_steps(*spec.energy_sight, step);
+  if (spec.energy_lag > Duration::zero()) energy_lag_ = whole_steps(spec.energy_lag, step);
+  if (spec.frozen.lasts > Duration::zero() && spec.frozen.every > Duration::zero()) {
+    frozen_ = whole_steps(spec.frozen.lasts, step);
+    frozen_every_ = whole_steps(spec.frozen.every, step);
+    frozen_phase_ = static_cast<std::int64_t>(bits(seed_, ++streams_, 0) %
+                                              static_cast<std::uint64_t>(frozen_every_));
+  }
+  std::int64_t longest = energy_.every + energy_lag_ + std::max<std::int64_t>(1, energy_sight_);
+  for (const Schedule* each : {&utilisation_, &usage_, &instant_, &average_})
+    longest = std::max(longest, each->every + each->window);
+  history_.resize(std::bit_ceil(static_cast<std::size_t>(longest + frozen_) + 1));
   activity_sums_.assign(std::size(kShareFields), 0);
   activity_counts_.assign(std::size(kShareFields), 0);
 }
 
 // Each counter has a phase of its own: nothing ties its refresh to a governor's tick.
 SimSensors::Schedule SimSensors::schedule(Duration refresh, Duration window) {
-  Schedule out{whole_steps(refresh, step_), whole_steps(window, step_), 0};
-  out.next = 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(out.every));
+  Schedule out{whole_steps(refresh, step_), whole_steps(window, step_), 0, 2 * ++streams_};
+  const std::uint64_t phase = bits(seed_, out.stream, 0) % static_cast<std::uint64_t>(out.every);
+  out.first = 1 + static_cast<std::int64_t>(phase);
   return out;
 }
 
-bool SimSensors::due(Schedule& schedule) const {
-  if (now_ < schedule.next) return false;
-  schedule.next += schedule.every;
-  return true;
+const SimSensors::Sums& SimSensors::sums_at(std::int64_t step) const {
+  return history_[static_cast<std::size_t>(step) & (history_.size() - 1)];
 }
 
-double SimSensors::mean(double Sums::*quantity, const Schedule& schedule) const {
-  const std::int64_t window = std::min(schedule.window, now_);
-  const Sums& before = history_[static_cast<std::size_t>(now_ - window) & (history_.size() - 1)];
-  return (total_.*quantity - before.*quantity) / static_cast<double>(window);
+// Counters that stand still show the time at which they stopped.
+std::int64_t SimSensors::seen_now() const {
+  if (frozen_ == 0) return now_;
+  const std::int64_t into = (now_ + frozen_phase_) % frozen_every_;
+  return into < frozen_ ? std::max<std::int64_t>(0, now_ - into) : now_;
+}
+
+double SimSensors::mean(double Sums::*quantity, const Schedule& schedule,
+                        std::int64_t renewal) const {
+  const std::int64_t window = std::min(schedule.window, renewal);
+  return (sums_at(renewal).*quantity - sums_at(renewal - window).*quantity) /
+         static_cast<double>(window);
+}
+
+// What a counter shows of what is true: its gain, and how that wanders.
+double SimSensors::gain_at(std::int64_t step, std::uint64_t stream) const {
+  if (spec_.counter_wander <= 0) return spec_.counter_gain;
+  const double turns = static_cast<double>(step) * seconds(step_) / seconds(kWanderPeriod) +
+                       uniform(seed_, kWanderStream, stream);
+  return spec_.counter_gain * (1 + spec_.counter_wander * std::sin(2 * std::numbers::pi * turns));
 }
 
 // A share that was not known throughout the window is not shown: no counter is made up.
-std::optional<Fraction> SimSensors::quantised(double unknown, double mean_share) {
-  if (unknown > 0) return std::nullopt;
-  double points = mean_share * 100;
+std::optional<Fraction> SimSensors::utilisation(const Counter& counter,
+                                                std::optional<Fraction> before) const {
+  const auto renewal = newest(utilisation_, seen_now());
+  if (!renewal) return before;
+  if (mean(counter.unknown, utilisation_, *renewal) > 0) return std::nullopt;
+  double points = mean(counter.sum, utilisation_, *renewal) * 100;
   // An idle GPU reads exactly 0: noise comes with work.
-  if (points > 0) points += spec_.utilisation.noise_points * gauss_(random_);
+  if (points > 0) {
+    points *= gain_at(*renewal, counter.stream);
+    if (spec_.utilisation.noise_points > 0)
+      points += spec_.utilisation.noise_points * gauss(seed_, counter.stream, *renewal);
+  }
   return percent(std::clamp(std::round(points), 0.0, 100.0));
 }
 
-Watts SimSensors::noisy_power(const Schedule& schedule, Watts noise) {
-  const double watts = mean(&Sums::power, schedule) * spec_.power_gain;
-  return Watts(std::max(0.0, watts + noise.value() * gauss_(random_)));
+std::optional<Fraction> SimSensors::gpu_utilisation() const {
+  return utilisation({&Sums::gpu, &Sums::gpu_unknown, utilisation_.stream}, begun_.gpu_utilisation);
+}
+
+std::optional<Fraction> SimSensors::memory_utilisation() const {
+  return utilisation({&Sums::memory, &Sums::memory_unknown, utilisation_.stream + 1},
+                     begun_.memory_utilisation);
+}
+
+std::optional<Watts> SimSensors::power(const Schedule& schedule,
+                                       const PowerSensorSpec& spec) const {
+  const auto renewal = newest(schedule, now_);
+  if (!renewal) return begun_.power_usage;
+  const double watts = mean(&Sums::power, schedule, *renewal) * spec_.power_gain;
+  const double noise = std::hypot(spec.noise.value(), spec.noise_share * watts);
+  if (noise <= 0) return Watts(watts);
+  return Watts(std::max(0.0, watts + noise * gauss(seed_, schedule.stream, *renewal)));
 }
 
 void SimSensors::begin_in(const OperatingPoint& point, Watts power) {
-  shown_.gpu_utilisation = point.gpu_utilisation;
-  shown_.memory_utilisation = point.memory_utilisation;
-  shown_.power_usage = power * spec_.power_gain;
-  if (spec_.instant) shown_.power_instant = shown_.power_usage;
-  if (spec_.average) shown_.power_average = shown_.power_usage;
+  begun_.gpu_utilisation = point.gpu_utilisation;
+  begun_.memory_utilisation = point.memory_utilisation;
+  begun_.power_usage = power * spec_.power_gain;
 }
 
 void SimSensors::step(const OperatingPoint& point, Watts power) {
@@ -88,40 +172,42 @@ void SimSensors::step(const OperatingPoint& point, Watts power) {
   total_.power += power.value();
   history_[static_cast<std::size_t>(now_) & (history_.size() - 1)] = total_;
   if (spec_.activity_window) accumulate_activity(point.activity);
-
-  if (due(utilisation_)) renew_utilisation();
-  if (due(usage_)) shown_.power_usage = noisy_power(usage_, spec_.usage.noise);
-  if (spec_.instant && due(instant_))
-    shown_.power_instant = noisy_power(instant_, spec_.instant->noise);
-  if (spec_.average && due(average_))
-    shown_.power_average = noisy_power(average_, spec_.average->noise);
-  if (due(energy_)) count_energy();
+  if (energy_sight_ > 0) count_energy();
 }
 
 // Of the power up to the end of that step.
 double SimSensors::power_sum(std::int64_t step) const {
-  return history_[static_cast<std::size_t>(std::max<std::int64_t>(0, step)) & (history_.size() - 1)]
-      .power;
+  return sums_at(std::max<std::int64_t>(0, step)).power;
 }
 
 void SimSensors::count_energy() {
+  if (newest(energy_, now_) != now_) return;
   const std::int64_t seen = now_ - energy_lag_;
-  if (energy_sight_ > 0 && seen > 0) {
-    const std::int64_t sight = std::min(energy_sight_, seen);
-    const double mean = (power_sum(seen) - power_sum(seen - sight)) / static_cast<double>(sight);
-    counted_ += mean * static_cast<double>(energy_.every);
-  } else if (energy_sight_ == 0) {
-    counted_ = power_sum(seen);
-  }
-  const double joules = counted_ * seconds(step_) * spec_.power_gain;
-  shown_.energy = Joules(std::floor(joules * 1000) / 1000);  // the counter has whole millijoules
+  if (seen <= 0) return;
+  const std::int64_t sight = std::min(energy_sight_, seen);
+  const double mean = (power_sum(seen) - power_sum(seen - sight)) / static_cast<double>(sight);
+  counted_ += mean * static_cast<double>(energy_.every);
 }
 
-void SimSensors::renew_utilisation() {
-  shown_.gpu_utilisation =
-      quantised(mean(&Sums::gpu_unknown, utilisation_), mean(&Sums::gpu, utilisation_));
-  shown_.memory_utilisation =
-      quantised(mean(&Sums::memory_unknown, utilisation_), mean(&Sums::memory, utilisation_));
+Joules SimSensors::energy() const {
+  double counted = counted_;
+  if (energy_sight_ == 0)
+    if (const auto renewal = newest(energy_, now_)) counted = power_sum(*renewal - energy_lag_);
+  const double joules = counted * seconds(step_) * spec_.power_gain;
+  return Joules(std::floor(joules * 1000) / 1000);  // the counter has whole millijoules
+}
+
+SimSensors::Shown SimSensors::shown() const {
+  Shown out;
+  out.gpu_utilisation = gpu_utilisation();
+  out.memory_utilisation = memory_utilisation();
+  out.power_usage = power(usage_, spec_.usage);
+  if (spec_.instant) out.power_instant = power(instant_, *spec_.instant);
+  if (spec_.average) out.power_average = power(average_, *spec_.average);
+  out.energy = energy();
+  out.activity = activity_shown_;
+  out.activity_window = activity_window_;
+  return out;
 }
 
 void SimSensors::accumulate_activity(const Activity& activity) {
@@ -131,17 +217,42 @@ void SimSensors::accumulate_activity(const Activity& activity) {
     ++activity_counts_[i];
     activity_sums_[i] += share->value();
   }
-  if (due(activity_)) publish_activity();
+  if (newest(activity_, now_) == now_) publish_activity();
+}
+
+// The factor by which this window's DRAM share is off.
+double SimSensors::glitch() {
+  if (spec_.activity_glitches <= 0) return 1;
+  const auto place = static_cast<std::uint64_t>(activity_window_);
+  const double made_up = -kMadeUp * glitch_;
+  glitch_ = 0;
+  if (uniform(seed_, kGlitchStream, place) < spec_.activity_glitches) {
+    const double size =
+        kLeastGlitch + (kMostGlitch - kLeastGlitch) * uniform(seed_, kGlitchStream + 1, place);
+    glitch_ = uniform(seed_, kGlitchStream + 2, place) < 0.5 ? -size : size;
+  }
+  return 1 + glitch_ + made_up;
 }
 
 // As for utilisation: not known throughout the window, not shown.
 void SimSensors::publish_activity() {
-  ++shown_.activity_window;
+  ++activity_window_;
+  const bool stands = seen_now() < now_;
+  const double dram = glitch();
   for (std::size_t i = 0; i < std::size(kShareFields); ++i) {
-    auto& share = shown_.activity.*kShareFields[i];
-    share.reset();
-    if (activity_counts_[i] >= activity_.every)
-      share = Fraction(activity_sums_[i] / static_cast<double>(activity_counts_[i]));
+    auto& share = activity_shown_.*kShareFields[i];
+    if (!stands) {
+      share.reset();
+      if (activity_counts_[i] >= activity_.every) {
+        double mean = activity_sums_[i] / static_cast<double>(activity_counts_[i]);
+        const std::uint64_t stream = kActivityStream + i;
+        mean *= gain_at(now_, stream);
+        if (spec_.activity_noise > 0)
+          mean *= 1 + spec_.activity_noise * gauss(seed_, stream, activity_window_);
+        if (kShareFields[i] == &Activity::dram) mean *= dram;
+        share = Fraction(std::clamp(mean, 0.0, 1.0));
+      }
+    }
     activity_sums_[i] = 0;
     activity_counts_[i] = 0;
   }

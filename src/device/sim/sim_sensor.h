@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <random>
 #include <vector>
 
 #include "core/sample.h"
@@ -32,7 +31,12 @@ class SimSensors {
     Activity activity;
     std::int64_t activity_window = 0;  // counts the windows: the same number, the same window
   };
-  const Shown& shown() const { return shown_; }
+  Shown shown() const;
+  std::optional<Fraction> gpu_utilisation() const;
+  std::optional<Fraction> memory_utilisation() const;
+  Joules energy() const;
+  const Activity& activity() const { return activity_shown_; }
+  std::int64_t activity_window() const { return activity_window_; }
 
  private:
   // Running sums since the start; a mean over a window is a difference of two.
@@ -40,35 +44,43 @@ class SimSensors {
     double gpu = 0, memory = 0, power = 0;
     double gpu_unknown = 0, memory_unknown = 0;  // steps
   };
-  // A reading that is renewed every `every` steps over the last `window` steps.
+  // A reading that is renewed every `every` steps over the last `window` steps. Each has a noise of
+  // its own, by `stream`.
   struct Schedule {
-    std::int64_t every = 1, window = 1, next = 1;
+    std::int64_t every = 1, window = 1, first = 1;
+    std::uint64_t stream = 0;
   };
+  struct Counter;
 
   Schedule schedule(Duration refresh, Duration window);
-  bool due(Schedule& schedule) const;
-  double mean(double Sums::*quantity, const Schedule& schedule) const;
+  std::int64_t seen_now() const;
+  double mean(double Sums::*quantity, const Schedule& schedule, std::int64_t renewal) const;
+  const Sums& sums_at(std::int64_t step) const;
   double power_sum(std::int64_t step) const;
+  double gain_at(std::int64_t step, std::uint64_t stream) const;
+  std::optional<Fraction> utilisation(const Counter& counter, std::optional<Fraction> before) const;
+  std::optional<Watts> power(const Schedule& schedule, const PowerSensorSpec& spec) const;
   void count_energy();
-  void renew_utilisation();
-  std::optional<Fraction> quantised(double unknown, double mean_share);
-  Watts noisy_power(const Schedule& schedule, Watts noise);
   void accumulate_activity(const Activity& activity);
   void publish_activity();
+  double glitch();
 
   SensorSpec spec_;
   Duration step_;
-  std::mt19937_64 random_;
-  std::normal_distribution<double> gauss_{0, 1};
+  std::uint64_t seed_, streams_ = 0;
   std::int64_t now_ = 0;  // steps so far
   Sums total_;
   std::vector<Sums> history_;  // ring by step number; a power of two
   Schedule utilisation_, usage_, instant_, average_, energy_, activity_;
   std::int64_t energy_lag_ = 0, energy_sight_ = 0;  // steps; a sight of 0 sees everything
   double counted_ = 0;                              // W x steps that the energy counter has
+  std::int64_t frozen_ = 0, frozen_every_ = 0, frozen_phase_ = 0;  // steps
   std::vector<double> activity_sums_;
   std::vector<std::int64_t> activity_counts_;  // steps of the window in which the share was known
-  Shown shown_;
+  double glitch_ = 0;                          // of the window before
+  Shown begun_;                                // before the first renewal
+  Activity activity_shown_;
+  std::int64_t activity_window_ = 0;
 };
 
 }  // namespace derate

@@ -40,9 +40,14 @@ inline SimChip plain(SimChip chip) {
   chip.latency = {};
   chip.thermal.leakage = Watts(0);
   chip.sensors.utilisation.noise_points = 0;
-  chip.sensors.usage.noise = Watts(0);
-  if (chip.sensors.instant) chip.sensors.instant->noise = Watts(0);
-  if (chip.sensors.average) chip.sensors.average->noise = Watts(0);
+  const auto silence = [](PowerSensorSpec& spec) {
+    spec.noise = Watts(0);
+    spec.noise_share = 0;
+  };
+  silence(chip.sensors.usage);
+  if (chip.sensors.instant) silence(*chip.sensors.instant);
+  if (chip.sensors.average) silence(*chip.sensors.average);
+  chip.sensors.activity_noise = chip.sensors.activity_glitches = 0;
   return chip;
 }
 inline SimChip plain_chip() { return plain(chip_named("V100-SXM2")); }
