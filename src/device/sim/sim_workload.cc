@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -230,45 +231,74 @@ Result<Table> parse_clock_table(std::string_view text, std::string_view file,
   return table;
 }
 
-struct UtilisationTables {
-  Table gpu, memory;
+// A counter by clock: a column of the utilisation table. Activities may be left out.
+struct CounterColumn {
+  const char* name;
+  std::optional<Fraction> OperatingPoint::*utilisation = nullptr;
+  std::optional<Fraction> Activity::*activity = nullptr;
 };
 
-Result<UtilisationTables> parse_utilisation(std::string_view text, std::string_view file) {
+constexpr CounterColumn kCounters[] = {
+    {"gpu_util_pct", &OperatingPoint::gpu_utilisation},
+    {"mem_bw_util_pct", &OperatingPoint::memory_utilisation},
+    {"graphics_pct", nullptr, &Activity::graphics},
+    {"sm_pct", nullptr, &Activity::sm},
+    {"occupancy_pct", nullptr, &Activity::occupancy},
+    {"integer_pct", nullptr, &Activity::integer},
+    {"tensor_pct", nullptr, &Activity::tensor},
+    {"dram_pct", nullptr, &Activity::dram},
+    {"fp64_pct", nullptr, &Activity::fp64},
+    {"fp32_pct", nullptr, &Activity::fp32},
+    {"fp16_pct", nullptr, &Activity::fp16},
+};
+
+using CounterTables = std::array<Table, std::size(kCounters)>;
+
+Result<double> counter_number(const Csv& csv, const Csv::Row& row, std::size_t at,
+                              std::string_view file) {
+  const auto value = parse_double(row.cells[at]);
+  if (value && *value >= 0) return *value;
+  return cell_error(file, row.line, csv.header[at], row.cells[at], "a number of at least 0");
+}
+
+// An empty cell is a counter that was not read at that clock.
+Result<CounterTables> parse_counters(std::string_view text, std::string_view file) {
   const Csv csv = TRY(parse_csv(text, file));
   const std::size_t app = TRY(column(csv, "app", file));
   const std::size_t clock = TRY(column(csv, "set_mhz", file));
-  const std::size_t gpu = TRY(column(csv, "gpu_util_pct", file));
-  const std::size_t memory = TRY(column(csv, "mem_bw_util_pct", file));
-  UtilisationTables tables;
-  for (const auto& row : csv.rows) {
-    const auto number = [&](std::size_t at) { return parse_double(row.cells[at]); };
-    for (const std::size_t at : {clock, gpu, memory})
-      if (!number(at) || *number(at) < 0)
-        return cell_error(file, row.line, csv.header[at], row.cells[at], "a number of at least 0");
-    const std::string name(row.cells[app]);
-    tables.gpu[name].emplace_back(*number(clock), *number(gpu));
-    tables.memory[name].emplace_back(*number(clock), *number(memory));
+  CounterTables tables;
+  for (std::size_t i = 0; i < tables.size(); ++i) {
+    const auto at = column(csv, kCounters[i].name, file);
+    if (!at.ok() && kCounters[i].activity == nullptr) return at.error();
+    if (!at.ok()) continue;
+    for (const auto& row : csv.rows) {
+      const double megahertz = TRY(counter_number(csv, row, clock, file));
+      if (row.cells[*at].empty()) continue;
+      const double points = TRY(counter_number(csv, row, *at, file));
+      tables[i][std::string(row.cells[app])].emplace_back(megahertz, points);
+    }
+    for (auto& [name, curve] : tables[i]) std::sort(curve.begin(), curve.end());
   }
-  for (Table* table : {&tables.gpu, &tables.memory})
-    for (auto& [name, curve] : *table) std::sort(curve.begin(), curve.end());
   return tables;
 }
 
 Workload tabled_workload(const std::string& name, const Curve& performance, const Curve& power,
-                         const UtilisationTables& utilisation, const SimChip& chip) {
+                         const CounterTables& counters, const SimChip& chip) {
   Workload workload{name, chip.name, "measured table", false, true, {Phase{}}};
   const double full = interpolate(performance, chip.sm_clocks.back().value());
-  const auto gpu = utilisation.gpu.find(name);
-  const auto memory = utilisation.memory.find(name);
   for (const Megahertz clock : chip.sm_clocks) {
     OperatingPoint point;
     point.rate = interpolate(performance, clock.value()) / full;
     point.power = Watts(interpolate(power, clock.value()));
-    if (gpu != utilisation.gpu.end())
-      point.gpu_utilisation = percent(interpolate(gpu->second, clock.value()));
-    if (memory != utilisation.memory.end())
-      point.memory_utilisation = percent(interpolate(memory->second, clock.value()));
+    for (std::size_t i = 0; i < counters.size(); ++i) {
+      const auto found = counters[i].find(name);
+      if (found == counters[i].end()) continue;
+      const Fraction shown = percent(interpolate(found->second, clock.value()));
+      if (kCounters[i].utilisation != nullptr)
+        point.*kCounters[i].utilisation = shown;
+      else
+        point.activity.*kCounters[i].activity = shown;
+    }
     workload.phases[0].points.push_back(point);
   }
   return workload;
@@ -379,9 +409,9 @@ Result<std::vector<Workload>> parse_workload_tables(const WorkloadTables& tables
   const Table performance =
       TRY(parse_clock_table(performance_table.csv, performance_table.file, order));
   const Table power = TRY(parse_clock_table(power_table.csv, power_table.file, power_order));
-  UtilisationTables utilisation;
+  CounterTables utilisation;
   if (utilisation_table)
-    utilisation = TRY(parse_utilisation(utilisation_table->csv, utilisation_table->file));
+    utilisation = TRY(parse_counters(utilisation_table->csv, utilisation_table->file));
   std::vector<Workload> workloads;
   for (const auto& [name, line] : order) {
     const auto watts = power.find(name);

@@ -79,10 +79,11 @@ Result<std::vector<Workload>> built_in_workloads(const SimChip& chip);
 Result<Workload> find_workload(const SimChip& chip, std::string_view name);
 
 // Measured tables: performance.csv and power.csv (applications x clocks; "frequency(MHz),757,...")
-// and, where it exists, utilisation.csv (app,set_mhz,...,gpu_util_pct,mem_bw_util_pct,...), in
-// `directory`. Linear between clocks, clamped outside. Performance is taken relative to the highest
-// clock. A tabled workload shows the table's utilisation and no other counter.
-// Errors: not_found when there are no tables there, bad_data naming FILE:LINE and the cell.
+// and, where it exists, utilisation.csv (app,set_mhz,...,gpu_util_pct,mem_bw_util_pct,..., and of
+// the activities those that are known, as dram_pct; an empty cell is a reading that was not taken),
+// in `directory`. Linear between clocks, clamped outside. Performance is taken relative to the
+// highest clock. A tabled workload shows the counters of the table and no other. Errors: not_found
+// when there are no tables there, bad_data naming FILE:LINE and the cell.
 Result<std::vector<Workload>> load_workload_tables(const std::string& directory,
                                                    const SimChip& chip);
 

@@ -301,6 +301,27 @@ TEST(WorkloadTables, AreExactAtTabledClocksLinearBetweenAndClampedOutside) {
   EXPECT_EQ(point(1530).memory_utilisation, percent(60));
 }
 
+TEST(WorkloadTables, MayHaveActivitiesAndLeaveCellsEmpty) {
+  const auto workloads = parsed(kPerformance, kPower,
+                                "app,set_mhz,gpu_util_pct,mem_bw_util_pct,dram_pct,tensor_pct\n"
+                                "a,1335,,40,30,\na,1050,90,,20,\na,757,80,20,,\n");
+  ASSERT_TRUE(workloads.ok()) << workloads.error().message;
+  const SimChip& chip = chip_named("V100-SXM2");
+  const auto point = [&](double mhz) {
+    return (*workloads)[1].phases[0].points[index_of(chip, mhz)];
+  };
+  EXPECT_EQ(point(1335).gpu_utilisation, percent(90));  // the highest clock at which it was read
+  EXPECT_EQ(point(757).gpu_utilisation, percent(80));
+  EXPECT_NEAR(point(1050).memory_utilisation->value(), 0.2 + 0.2 * (1050 - 757) / (1335.0 - 757),
+              1e-12);
+  EXPECT_EQ(point(1335).activity.dram, percent(30));
+  EXPECT_EQ(point(757).activity.dram, percent(20));
+  EXPECT_FALSE(point(1335).activity.tensor);  // a column without a value
+  const auto bad = parsed(kPerformance, kPower,
+                          "app,set_mhz,gpu_util_pct,mem_bw_util_pct,dram_pct\na,1335,1,1,x\n");
+  EXPECT_EQ(bad.error().message, "u:2: dram_pct 'x': wanted a number of at least 0");
+}
+
 TEST(WorkloadTables, ShowNoCounterThatTheyDoNotHave) {
   const auto with = *parsed(kPerformance, kPower, kUtilisation);
   for (const Workload& workload : with)
