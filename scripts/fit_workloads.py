@@ -73,7 +73,6 @@ H200_CLOCKED_SHARE = {
 # Weights of the V100 points at 757, 825, 885 and 952 MHz; every higher clock counts 1.
 V100_WEIGHTS = [0.4, 0.4, 0.6, 2.6]
 A100_WEIGHT_BELOW_1110 = 0.4
-EFFICIENCY_WEIGHT = 1.5  # of the efficiency's error against performance's and power's
 POWER_AT_FMAX_WEIGHT = 10  # where P(fmax) is held to the table
 SERIAL_MAX = 0.98  # some part of every application follows the clock
 KNEE_MAX, SHARPNESS_MAX = 4.0, 32.0
@@ -179,42 +178,55 @@ def activity_basis(name, chip, mhz, row):
 # ---- fits ----------------------------------------------------------------------------------------
 
 def fit_curves(chip, sweep, emphasis):
-    """The seven coefficients, fitted jointly to performance, power and efficiency.
+    """The seven coefficients: performance first, then power beside it.
 
-    emphasis > 1 raises residuals to that power, which lowers the worst error, not the mean one.
-    Unless the point at fmax is noisy, performance is 1 and power the table's there.
+    What a clock costs is what a promise is judged by, and a voltage that is slightly wrong near
+    fmax must not be paid for with it. emphasis > 1 raises residuals to that power, which lowers the
+    worst error, not the mean one. Unless the point at fmax is noisy, performance is 1 there.
     """
-    fixed_fmax = 0.0 if sweep.noisy_fmax else 1.0
+    time = fit_time(chip, sweep, emphasis)
+    return dict(zip(TIME_COLUMNS, time)) | dict(zip(POWER_COLUMNS, fit_power(
+        chip, sweep, relative_perf(chip, sweep.mhz, *time), emphasis)))
 
+
+def emphasised(percent, emphasis):
+    return np.sign(percent) * np.abs(percent) ** emphasis
+
+
+def fit_time(chip, sweep, emphasis):
     def residuals(p):
-        perf = relative_perf(chip, sweep.mhz, *p[:3])
-        power_error = np.log(power_terms(chip, sweep.mhz, perf) @ p[3:7] / sweep.power)
-        perf_error = np.log(perf * p[7] / sweep.perf)
-        efficiency_error = perf_error - power_error
-        efficiency_error = efficiency_error - fixed_fmax * efficiency_error[-1]
-        percent = 100 * np.concatenate([
-            sweep.weight * perf_error,
-            sweep.weight * power_error,
-            EFFICIENCY_WEIGHT * sweep.weight * efficiency_error,
-            [fixed_fmax * POWER_AT_FMAX_WEIGHT * power_error[-1]],
-        ])
+        perf_error = np.log(relative_perf(chip, sweep.mhz, *p[:3]) * p[3] / sweep.perf)
         # Many coefficient sets fit a flat curve alike: a faint pull picks the ordinary one.
         pull = [np.log(p[2] / 8), p[1] - 1]
-        return np.concatenate([np.sign(percent) * np.abs(percent) ** emphasis, pull])
+        return np.concatenate([emphasised(100 * sweep.weight * perf_error, emphasis), pull])
 
     slack = 0.1 if sweep.noisy_fmax else 1e-9
-    top = sweep.power[-1]
-    bounds = ([0, 0, 1, 0, 0, 0, 0, 1 - slack],
-              [SERIAL_MAX, KNEE_MAX, SHARPNESS_MAX, top, top, top, top, 1 + slack])
-    scale = [0.3, 0.5, 5, 20, 20, 20, 20, 0.1]
+    bounds = ([0, 0, 1, 1 - slack], [SERIAL_MAX, KNEE_MAX, SHARPNESS_MAX, 1 + slack])
 
     def fit_from(c, k, n):
-        start = [c, k, n, 0.2 * top, 0.1 * top, 0.1 * top, 0.2 * top, 1.0]
-        return least_squares(residuals, start, bounds=bounds, x_scale=scale, max_nfev=400)
+        return least_squares(residuals, [c, k, n, 1.0], bounds=bounds, x_scale=[0.3, 0.5, 5, 0.1],
+                             max_nfev=400)
 
     starts = itertools.product((0.05, 0.5, 0.95), (0.7, 1.2, 1.6), (4, 12))
-    best = min((fit_from(*start) for start in starts), key=lambda found: found.cost)
-    return dict(zip(TIME_COLUMNS + POWER_COLUMNS, best.x))
+    return min((fit_from(*start) for start in starts), key=lambda found: found.cost).x[:3]
+
+
+def fit_power(chip, sweep, perf, emphasis):
+    """The four coefficients beside a given performance; unless the point at fmax is noisy, power is
+    the table's there."""
+    terms, top = power_terms(chip, sweep.mhz, perf), sweep.power[-1]
+    weight = sweep.weight.copy()
+    if not sweep.noisy_fmax:
+        weight[-1] *= POWER_AT_FMAX_WEIGHT
+
+    def residuals(p):
+        return emphasised(100 * weight * np.log(terms @ p / sweep.power), emphasis)
+
+    # Linear in the coefficients: least squares that may not be negative is where to start from.
+    start = nnls(terms * (weight / sweep.power)[:, None], weight)[0]
+    start = np.clip(start, 1e-6 * top, top)
+    bounds = ([0] * 4, [2 * top] * 4)
+    return least_squares(residuals, start, bounds=bounds, x_scale=[20] * 4, max_nfev=400).x
 
 
 def perf_reference(sweep, perf):
