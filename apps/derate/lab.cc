@@ -221,7 +221,9 @@ Result<int> run_verb(const LabCheckOptions& options) {
   const Plan plan = TRY(make_plan(experiment, data_folder(options.data)));
   for (const std::string& warning : plan.warnings) warn("derate: {}\n", warning);
   std::size_t jobs = 0;
-  for (std::size_t i = 0; i < plan.session_count(); ++i) jobs += session_stage(plan, i).apps.size();
+  const auto in_a_row = static_cast<std::size_t>(plan.experiment.in_a_row);
+  for (std::size_t i = 0; i < plan.session_count(); ++i)
+    jobs += session_stage(plan, i).apps.size() * in_a_row;
   if (options.json)
     print_json("lab check", {{"experiment", experiment.name},
                              {"place", experiment.place},

@@ -167,10 +167,17 @@ bool fits(const std::string& place, const std::string& key) {
       "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
       "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
   static const std::set<std::string> kVirtual = {
-      "workloads.mixes",       "workloads.phase_pairs",   "jobs.rounds",
-      "workloads.published",   "stress.counter_window_s", "stress.counter_noise_points",
-      "stress.power_window_s", "stress.switch_latency_s", "stress.phase_period_s",
-      "stress.drift_kelvin",   "stress.outsider_every_s", "stress.heartbeat_every_s"};
+      "workloads.mixes",         "workloads.phase_pairs",
+      "workloads.pairs_only",    "jobs.rounds",
+      "jobs.in_a_row",           "workloads.published",
+      "stress.counter_window_s", "stress.counter_noise_points",
+      "stress.power_window_s",   "stress.switch_latency_s",
+      "stress.phase_period_s",   "stress.drift_kelvin",
+      "stress.outsider_every_s", "stress.heartbeat_every_s"};
+  static const std::set<std::string> kCounters = {
+      "stress.counter_gain",           "stress.counter_wander", "stress.counter_frozen_s",
+      "stress.counter_frozen_every_s", "stress.memory_bias",    "stress.activity_noise"};
+  if (kCounters.contains(key)) return place == "virtual";
   if (key == "gpus.gpu") return place == "real";
   if (kVirtual.contains(key)) return place == "virtual";
   return place != "real" || !kSimulated.contains(key);
@@ -221,11 +228,17 @@ Result<void> check_together(const Experiment& e) {
     return wrong(e, "policy", "no policies: at least one [[policy]] with a name");
   if (!e.tabled.empty() && e.tables.empty())
     return wrong(e, "workloads.tabled", "applications of no tables: set tables as well");
+  TRY(check_choice(e, "workloads.pairs_only", e.pairs_only, {"no", "yes"}));
+  if (e.pairs_only == "yes" && e.phase_pairs.empty())
+    return wrong(e, "workloads.pairs_only", "no pairs: set phase_pairs as well");
   if (e.phase_pairs.size() == 1)
     return wrong(e, "workloads.phase_pairs", "one workload makes no pair: name at least two");
   for (const double count : e.tenants)
     if (count != std::floor(count))
       return wrong(e, "stress.tenants", fmt::format("{}: wanted a whole number", count));
+  if (!e.counter_frozen_every_s.empty() && e.counter_frozen_s.empty())
+    return wrong(e, "stress.counter_frozen_every_s",
+                 "how often, but not for how long: set counter_frozen_s as well");
   TRY(check_periods(e));
   if (!e.phase_period_s.empty() && e.phase_pairs.empty())
     return wrong(e, "stress.phase_period_s", "a period of no phases: set phase_pairs as well");

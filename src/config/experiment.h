@@ -39,15 +39,17 @@ struct Experiment {
   std::string gpu = "0";
 
   std::vector<std::string> fitted, mixes, phase_pairs, tabled;
-  std::string tables, imported, published;
+  std::string tables, imported, published, pairs_only = "no";
 
   double work_s = 120, warm_up_s = 30, idle_s = 20, idle_spread_s = 0;
-  int rounds = 1;
+  int in_a_row = 1, rounds = 1;
 
   // Of each axis the values to try; empty: as the chip and [jobs] have it.
   std::vector<double> counter_window_s, counter_noise_points, power_window_s, switch_latency_s;
   std::vector<double> stress_work_s, stress_idle_s, phase_period_s, drift_kelvin, tenants;
   std::vector<double> outsider_every_s, heartbeat_every_s;
+  std::vector<double> counter_gain, counter_wander, counter_frozen_s, counter_frozen_every_s;
+  std::vector<double> memory_bias, activity_noise;
 
   std::vector<ExperimentPolicy> policies;
   std::vector<ExperimentCommand> commands;
@@ -58,7 +60,31 @@ struct Experiment {
   const std::string& place_of(const std::string& key) const;
 };
 
-// The part of visit_experiment() that makes it hard.
+// The parts of visit_experiment() that make it hard.
+template <class E, class V>
+void visit_counter_stress(E& e, V& visit) {
+  visit(SettingInfo{"stress", "counter_gain", "",
+                    "utilisation and activity show so much of what is true", 0.1, 2},
+        e.counter_gain);
+  visit(SettingInfo{"stress", "counter_wander", "",
+                    "that gain wanders by so much up and down, over 60 s", 0, 0.5},
+        e.counter_wander);
+  visit(SettingInfo{"stress", "counter_frozen_s", "s",
+                    "utilisation and activity stand still that long, again and again", 0, 600},
+        e.counter_frozen_s);
+  visit(SettingInfo{"stress", "counter_frozen_every_s", "s",
+                    "from one standstill's begin to the next; default: 20", 0.1, 3600},
+        e.counter_frozen_every_s);
+  visit(SettingInfo{"stress", "memory_bias", "",
+                    "memory counters show so much of their full value too much at 79 % of the "
+                    "highest clock and below, in proportion above",
+                    -0.5, 0.5},
+        e.memory_bias);
+  visit(SettingInfo{"stress", "activity_noise", "",
+                    "standard deviation of GPM windows' noise, relative", 0, 0.5},
+        e.activity_noise);
+}
+
 template <class E, class V>
 void visit_stress(E& e, V& visit) {
   visit(SettingInfo{"stress", "counter_window_s", "s", "utilisation is the mean of the last", 0.01,
@@ -91,6 +117,7 @@ void visit_stress(E& e, V& visit) {
   visit(SettingInfo{"stress", "heartbeat_every_s", "s",
                     "the work says exactly how far it is that often; 0: never", 0, 3600},
         e.heartbeat_every_s);
+  visit_counter_stress(e, visit);
 }
 
 // Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or
@@ -123,8 +150,12 @@ void visit_experiment(E& e, V&& visit) {
                     "mixes of phases by name, \"*\" for all: see `derate lab workloads`"},
         e.mixes);
   visit(SettingInfo{"workloads", "phase_pairs", "",
-                    "fitted workloads of which every ordered pair alternates at half duty"},
+                    "workloads of which every ordered pair alternates at half duty: applications "
+                    "of tables or imported, else fitted ones"},
         e.phase_pairs);
+  visit(SettingInfo{"workloads", "pairs_only", "",
+                    "yes: what the other keys name runs in phase_pairs and not alone"},
+        e.pairs_only);
   visit(SettingInfo{"workloads", "tables", "",
                     "folder of measured tables, below the data folder or beside this file"},
         e.tables);
@@ -146,6 +177,8 @@ void visit_experiment(E& e, V&& visit) {
   visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
                     3600},
         e.idle_spread_s);
+  visit(SettingInfo{"jobs", "in_a_row", "", "each job that often, one after the other", 1, 1000},
+        e.in_a_row);
   visit(SettingInfo{"jobs", "rounds", "",
                     "all jobs again that often, each policy begun anew with the models of work "
                     "that it kept; \"LABEL run 2\" is a row of its own",

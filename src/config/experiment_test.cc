@@ -93,6 +93,12 @@ TEST(Experiment, RefusesWhatMakesNoSense) {
   EXPECT_NE(refused("[gpus]\nchips = []\n").find("an empty list"), std::string::npos);
   EXPECT_NE(refused(small + "[[command]]\nname = \"a\"\nrun = \"true\"\n").find("place real"),
             std::string::npos);
+  EXPECT_NE(refused(small + "[stress]\ncounter_frozen_every_s = 10\n").find("not for how long"),
+            std::string::npos);
+  EXPECT_NE(refused("[gpus]\nchips = \"H200\"\n[workloads]\nfitted = \"*\"\npairs_only = \"yes\"\n"
+                    "[[policy]]\nname = \"geepafs\"\n")
+                .find("no pairs"),
+            std::string::npos);
   EXPECT_NE(refused("[[policy]]\nlabel = \"x\"\n").find("without a name"), std::string::npos);
 }
 

@@ -48,8 +48,8 @@ Figure bootstrapped(const Samples& samples) {
   return out;
 }
 
-// The jobs of one stage, by policy, application and repetition.
-using Repetitions = std::map<int, const StoredJob*>;
+// The jobs of one stage, by policy, application and repetition; of several in a row, by which.
+using Repetitions = std::map<std::pair<int, int>, const StoredJob*>;
 using Jobs = std::map<std::string, std::map<std::string, Repetitions>>;
 
 struct Judged {
@@ -206,6 +206,14 @@ void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
   }
 }
 
+// Behind the ones of its session that are there: they are read in the order in which they ran.
+void add(Repetitions& jobs, const StoredJob& one) {
+  const int repetition = one.session.repetition;
+  const auto behind = jobs.lower_bound({repetition + 1, 0});
+  const bool first = behind == jobs.begin() || std::prev(behind)->first.first != repetition;
+  jobs[{repetition, first ? 0 : std::prev(behind)->first.second + 1}] = &one;
+}
+
 double promised_delta(const Plan& plan, const PolicyChoice& policy) {
   const auto own = policy.params.number("delta");
   return own && policy.info->promise == PolicyInfo::Promise::delta ? *own : plan.experiment.delta;
@@ -236,7 +244,7 @@ std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jo
     Jobs here;
     for (const StoredJob& one : jobs)
       if (one.session.chip == result.chip && one.session.cell == result.cell)
-        here[one.session.policy][one.job.app][one.session.repetition] = &one;
+        add(here[one.session.policy][one.job.app], one);
     for (const PolicyChoice& policy : plan.policies)
       result.policies.push_back(policy_result(
           stage, policy.label, here, plan.policies.front().label, promised_delta(plan, policy)));

@@ -24,8 +24,12 @@ constexpr std::array kMixes{
 
 constexpr int kSynchronousGpus = 8;
 
-// What the slowest clock costs it.
-double slowdown(const Workload& workload) { return 1 / workload.performance(0); }
+// What the end of the flat-voltage region costs it. Far below, memory slows down as well.
+double slowdown(const Workload& workload, const SimChip& chip) {
+  const auto at =
+      std::lower_bound(chip.sm_clocks.begin(), chip.sm_clocks.end(), chip.flat_voltage_end);
+  return 1 / workload.performance(static_cast<std::size_t>(at - chip.sm_clocks.begin()));
+}
 
 struct Extremes {
   Workload compute, memory;
@@ -38,7 +42,7 @@ Result<Extremes> extremes(const SimChip& chip) {
     return Error{Errc::not_found, fmt::format("{} has no workloads to mix", chip.name)};
   const auto [least, most] = std::minmax_element(
       all.begin(), all.end(),
-      [](const Workload& a, const Workload& b) { return slowdown(a) < slowdown(b); });
+      [&](const Workload& a, const Workload& b) { return slowdown(a, chip) < slowdown(b, chip); });
   return Extremes{*most, *least};
 }
 

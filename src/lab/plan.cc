@@ -65,14 +65,34 @@ Result<void> add_mixes(std::vector<Workload>& out, const Experiment& e, const Si
   return {};
 }
 
-Result<void> add_pairs(std::vector<Workload>& out, const Experiment& e, const SimChip& chip,
-                       Duration period) {
-  std::vector<Workload> parts;
-  for (const std::string& name : e.phase_pairs)
-    parts.push_back(TRY(placed(find_workload(chip, name), e.place_of("workloads.phase_pairs"))));
+// Of the stage's own workloads, as those of tables are, else of the chip's fitted ones.
+Result<std::vector<Workload>> parts_of_pairs(const std::vector<Workload>& own, const Experiment& e,
+                                             const SimChip& chip) {
+  std::vector<Workload> out;
+  for (const std::string& name : e.phase_pairs) {
+    const auto found =
+        std::find_if(own.begin(), own.end(), [&](const Workload& one) { return one.name == name; });
+    if (found != own.end())
+      out.push_back(*found);
+    else
+      out.push_back(TRY(placed(find_workload(chip, name), e.place_of("workloads.phase_pairs"))));
+    if (out.back().phases.size() > 1)
+      return Error{Errc::bad_config, fmt::format("{}: '{}' has phases of its own",
+                                                 e.place_of("workloads.phase_pairs"), name)};
+    if (out.back().tabled != out.front().tabled)
+      return Error{Errc::bad_config,
+                   fmt::format("{}: one of '{}' and '{}' is of a table and the other is not",
+                               e.place_of("workloads.phase_pairs"), out.front().name, name)};
+  }
+  return out;
+}
+
+Result<void> add_pairs(std::vector<Workload>& out, const Experiment& e, const Circumstances& c) {
+  const std::vector<Workload> parts = TRY(parts_of_pairs(out, e, c.chip));
+  if (e.pairs_only == "yes") out.clear();
   for (const Workload& a : parts)
     for (const Workload& b : parts)
-      if (a.name != b.name) out.push_back(phase_pair(a, b, period));
+      if (a.name != b.name) out.push_back(phase_pair(a, b, c.phase_period));
   return {};
 }
 
@@ -132,7 +152,8 @@ Result<void> add_workloads(Simulation& stage, const Experiment& e, const std::st
   TRY(add_tables(stage, e, "workloads.tables", e.tables, data_folder));
   TRY(add_tables(stage, e, "workloads.imported", e.imported, data_folder));
   TRY(add_mixes(stage.workloads, e, c.chip));
-  TRY(add_pairs(stage.workloads, e, c.chip, c.phase_period));
+  TRY(add_pairs(stage.workloads, e, c));
+  for (Workload& each : stage.workloads) overstate_memory(each, c.memory_bias, c.chip);
   if (static_cast<std::size_t>(c.tenants) >= stage.workloads.size())
     return Error{Errc::bad_config,
                  fmt::format("{}: {} tenants of {} workloads: wanted fewer",
@@ -312,7 +333,8 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.policy = session_policy(plan, index);
   out.seed = session_seed(plan, index);
   for (const std::size_t i : session_order(plan, index))
-    out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i)});
+    for (int n = 0; n < plan.experiment.in_a_row; ++n)
+      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i)});
   out.work = stage.circumstances.work;
   out.idle = stage.circumstances.idle;
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);

@@ -66,7 +66,7 @@ class Pool {
 std::size_t jobs_in(const Plan& plan, const std::vector<std::size_t>& sessions) {
   std::size_t out = 0;
   for (const std::size_t index : sessions) out += session_stage(plan, index).apps.size();
-  return out;
+  return out * static_cast<std::size_t>(plan.experiment.in_a_row);
 }
 
 std::vector<std::size_t> all_of(const Plan& plan) {

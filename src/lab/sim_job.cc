@@ -41,7 +41,7 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   for (Instant next{}; gpu.job() == nullptr || gpu.busy(); next += tick) {
     if (gpu.job() == nullptr && arrives <= next) {
       gpu.advance_to(arrives);
-      sensed_at_start = gpu.sensors().energy;
+      sensed_at_start = gpu.sensors().energy();
       gpu.start(*spec.workload, spec.work);
     }
     clock.sleep_until(next);
@@ -54,7 +54,7 @@ Result<SimJobResult> run_sim_job(const SimJobSpec& spec) {
   const SimJob& job = *gpu.job();
   result.time = *job.finished - job.started;
   result.energy = job.energy_at_finish - job.energy_at_start;
-  result.sensed_energy = gpu.sensors().energy - sensed_at_start;
+  result.sensed_energy = gpu.sensors().energy() - sensed_at_start;
   result.simulated = gpu.now().time_since_epoch();
   return result;
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 namespace derate {
@@ -37,7 +38,26 @@ const std::array kAxes{
          [](double v, C& c) { c.outsider_every = from_seconds(v); }},
     Axis{"heartbeat_every_s", "heartbeat every", "s", &Experiment::heartbeat_every_s,
          [](double v, C& c) { c.heartbeat_every = from_seconds(v); }},
+    Axis{"counter_gain", "counter gain", "", &Experiment::counter_gain,
+         [](double v, C& c) { c.chip.sensors.counter_gain = v; }},
+    Axis{"counter_wander", "counter gain wandering", "", &Experiment::counter_wander,
+         [](double v, C& c) { c.chip.sensors.counter_wander = v; }},
+    Axis{"counter_frozen_s", "counters frozen", "s", &Experiment::counter_frozen_s,
+         [](double v, C& c) {
+           c.chip.sensors.frozen = {from_seconds(v), std::chrono::seconds(20)};
+         }},
+    Axis{"counter_frozen_every_s", "every", "s", &Experiment::counter_frozen_every_s,
+         [](double v, C& c) { c.chip.sensors.frozen.every = from_seconds(v); }},
+    Axis{"memory_bias", "memory bias", "", &Experiment::memory_bias,
+         [](double v, C& c) { c.memory_bias = v; }},
+    Axis{"activity_noise", "activity noise", "", &Experiment::activity_noise,
+         [](double v, C& c) { c.chip.sensors.activity_noise = v; }},
 };
+
+// What a memory counter shows at a clock, of what it shows at the highest.
+void overstate(std::optional<Fraction>& shown, std::optional<Fraction> full, double by) {
+  if (shown && full) shown = Fraction(std::clamp(shown->value() + by * full->value(), 0.0, 1.0));
+}
 
 }  // namespace
 
@@ -65,6 +85,18 @@ std::vector<Cell> cells_of(const Experiment& experiment) {
     cells = std::move(wider);
   }
   return cells;
+}
+
+void overstate_memory(Workload& workload, double bias, const SimChip& chip) {
+  for (Phase& phase : workload.phases) {
+    const OperatingPoint full = phase.points.back();
+    for (std::size_t i = 0; i < phase.points.size(); ++i) {
+      const double below = 1 - chip.sm_clocks[i] / chip.sm_clocks.back();
+      const double by = bias * std::min(1.0, below / (1 - kBiasFrom));
+      overstate(phase.points[i].memory_utilisation, full.memory_utilisation, by);
+      overstate(phase.points[i].activity.dram, full.activity.dram, by);
+    }
+  }
 }
 
 Circumstances circumstances(const Experiment& experiment, const SimChip& chip, const Cell& cell) {

@@ -7,6 +7,7 @@
 
 #include "config/experiment.h"
 #include "device/sim/sim_chip.h"
+#include "device/sim/sim_workload.h"
 
 namespace derate {
 
@@ -18,6 +19,7 @@ struct Circumstances {
   double drift_kelvin = 0;
   int tenants = 0;
   Duration outsider_every{}, heartbeat_every{};
+  double memory_bias = 0;
 };
 
 struct Axis {
@@ -44,6 +46,11 @@ struct Cell {
 
 // Every combination of what the experiment names; without any, one cell without stress.
 std::vector<Cell> cells_of(const Experiment& experiment);
+
+// Has its memory counters overstate by that share of their full value at kBiasFrom of the highest
+// clock and below, and in proportion above.
+inline constexpr double kBiasFrom = 1207.0 / 1530;
+void overstate_memory(Workload& workload, double bias, const SimChip& chip);
 
 Circumstances circumstances(const Experiment& experiment, const SimChip& chip, const Cell& cell);
 
