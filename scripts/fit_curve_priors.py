@@ -7,8 +7,8 @@ Of each measured application, over the upper part of its chip's clocks, with x =
     log power                  = p x + q x^2
     log of a counter, relative = log performance + c x + d x^2
 
-(a, b), (p, q) and (c, d) by least squares. A counter is left out below 3 % at the highest clock: no
-reading of whole percents follows it there. Pipes are activity x clock, of the busiest pipe.
+(a, b), (p, q) and (c, d) by least squares. A counter that shows little at the highest clock is left
+out. Pipes are activity x clock, of the busiest pipe.
 
     scripts/fit_curve_priors.py --data DIR > src/model/curve_rows.inc
 """
@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 
 DEEPEST = 0.55  # of x: the flat-voltage region's end and a little more
-LEAST_SHARE = 0.03
+# NVML's memory utilisation comes in whole percents: a tenth less of 10 % is one of them.
+LEAST_SHARE = {"memory": 0.1, "dram": 0.03, "pipe": 0.03}
 PIPES = ("fp64_active", "fp32_active", "fp16_active", "tensor_activity")
 
 
@@ -67,15 +68,17 @@ def a100(folder):
         pipe = max(PIPES, key=lambda key: column(key)[-1])
         yield "A100-SXM4", name, np.log(clocks[-1] / clocks), 1 / column("run_time"), column(
             "power_usage"), {
-                "memory": column("dram_active"), "pipe": column(pipe) * clocks / clocks[-1]}
+                "memory": column("mem_copy_utilization") / 100,
+                "dram": column("dram_active"),
+                "pipe": column(pipe) * clocks / clocks[-1]}
 
 
 def row(chip, name, x, performance, power, counters):
     perf = curve(x, relative(performance))
     cells = [f'"{chip}"', f'"{name}"', pair(perf), pair(curve(x, relative(power)))]
-    for kind in ("memory", "pipe"):
+    for kind in ("memory", "dram", "pipe"):
         values = counters.get(kind)
-        if values is None or values[-1] < LEAST_SHARE:
+        if values is None or values[-1] < LEAST_SHARE[kind]:
             cells.append("{}")
             continue
         bias = curve(x, relative(values) - relative(performance))
@@ -94,7 +97,8 @@ def main():
     if not data.is_dir():
         sys.exit(f"no tables at {data}")
     print("// By scripts/fit_curve_priors.py: our own coefficients, fitted to public tables.")
-    print("// chip, application, performance, power, memory counter, pipe x clock")
+    print("// chip, application, performance, power, memory utilisation, DRAM activity, "
+          "pipe x clock")
     for application in (*v100(data / "v100"), *a100(data / "a100")):
         print(row(*application))
 

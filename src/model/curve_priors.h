@@ -20,7 +20,8 @@ struct CounterRow {
 struct CurveRow {
   const char *chip, *name;
   std::array<double, 2> performance, power;
-  std::optional<CounterRow> memory;  // NVML's memory utilisation, or DRAM activity
+  std::optional<CounterRow> memory;  // NVML's memory utilisation
+  std::optional<CounterRow> dram;    // DRAM activity
   std::optional<CounterRow> pipe;    // activity of the busiest pipe x clock
 };
 
@@ -35,6 +36,11 @@ struct CurvePriors {
   CoefficientPrior performance, power;
   CoefficientPrior power_beside;  // what power says besides performance
   std::optional<CoefficientPrior> memory, memory_saturated, pipe;
+  // Of the memory utilisation's bias with power, of a chip with rows enough to tell.
+  std::optional<CrossCovariance> memory_power;
+  // That a counter shows too much at low clocks, of what it shows at the highest, beside what the
+  // rows tell of: to be allowed for in full.
+  double overstated = 0;
 };
 
 // Of a chip's rows, of all when it has none or none is named; without the application of that name,

@@ -22,6 +22,11 @@ void put(LinearBelief& belief, std::size_t at, const CoefficientPrior& prior) {
   belief.set_covariance(at + 1, at + 1, prior.covariance[2]);
 }
 
+void put(LinearBelief& belief, std::size_t at, std::size_t with, const CrossCovariance& cross) {
+  for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t j = 0; j < 2; ++j) belief.set_covariance(at + i, with + j, cross[2 * i + j]);
+}
+
 void widen(LinearBelief& belief, std::size_t at, const CoefficientPrior& prior, double share) {
   const auto add = [&](std::size_t i, std::size_t j, double value) {
     belief.set_covariance(at + i, at + j, belief.covariance(at + i, at + j) + share * value);
@@ -49,6 +54,14 @@ ProgressCurve::ProgressCurve(const CoefficientPrior& curve, std::span<const Coef
     belief_.set_covariance(level_of(k), level_of(k), kUnknown * kUnknown);
     put(belief_, level_of(k) + 1, bias[k]);
   }
+}
+
+void ProgressCurve::relate(std::size_t k, const CrossCovariance& with_curve) {
+  put(belief_, 0, level_of(k) + 1, with_curve);
+}
+
+void ProgressCurve::relate(std::size_t k, std::size_t l, const CrossCovariance& cross) {
+  put(belief_, level_of(k) + 1, level_of(l) + 1, cross);
 }
 
 LinearBelief::Row ProgressCurve::row(std::size_t counter, double x) const {

@@ -29,12 +29,21 @@ struct CoefficientPrior {
   std::array<double, 3> covariance{};  // of 1 and 1, 1 and 2, 2 and 2
 };
 
+// Of the coefficients of one curve with those of another: first with first, first with second,
+// second with first, second with second.
+using CrossCovariance = std::array<double, 4>;
+
 class ProgressCurve {
  public:
   static constexpr std::size_t kMostCounters = 4;
 
   // `bias`: of each counter, at most kMostCounters.
   ProgressCurve(const CoefficientPrior& curve, std::span<const CoefficientPrior> bias);
+
+  // That the curve goes with the bias of a counter, or that of counter k with that of l, before
+  // anything is observed.
+  void relate(std::size_t k, const CrossCovariance& with_curve);
+  void relate(std::size_t k, std::size_t l, const CrossCovariance& cross);
 
   std::size_t counters() const { return bias_.size(); }
 

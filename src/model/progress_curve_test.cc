@@ -90,5 +90,27 @@ TEST(ProgressCurve, LearnsFromRatiosOnly) {
   EXPECT_NEAR(curve.performance(0.2).mean, 0, 0.03);
 }
 
+// What one counter tells of another's bias, where the two go together.
+TEST(ProgressCurve, ARelatedCounterTellsOfTheBias) {
+  ProgressCurve apart(kCurve, kBias), related = apart;
+  related.relate(0, 1, {0.9 * std::sqrt(0.002 * 0.01), 0, 0, 0.9 * std::sqrt(0.005 * 0.01)});
+  for (ProgressCurve* curve : {&apart, &related})
+    for (const double x : {0.0, 0.3}) {
+      curve->observe(0, x, -0.1 * x, 1e-6);
+      curve->observe(1, x, -0.1 * x + 0.3 * x, 1e-6);
+    }
+  // Counter 1 shows too much: so does counter 0, where it goes with it.
+  EXPECT_LT(related.performance(0.3).mean, apart.performance(0.3).mean - 0.01);
+  EXPECT_LT(related.performance(0.3).sd, apart.performance(0.3).sd);
+}
+
+TEST(ProgressCurve, ALevelThatMayHaveMovedTellsLessOfTheCurve) {
+  ProgressCurve steady(kCurve, kBias), moved = steady;
+  for (ProgressCurve* curve : {&steady, &moved}) curve->observe(0, 0, -1, 1e-6);
+  moved.drift(0, 0.02 * 0.02);
+  for (ProgressCurve* curve : {&steady, &moved}) curve->observe(0, 0.2, -1.1, 1e-6);
+  EXPECT_GT(moved.performance(0.2).sd, steady.performance(0.2).sd);
+}
+
 }  // namespace
 }  // namespace derate
