@@ -1,13 +1,10 @@
 #include "policy/assure.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
-#include <vector>
 
-#include "policy/change_watch.h"
-#include "policy/work_phase.h"
+#include "policy/assure_policy.h"
 
 namespace derate {
 namespace {
@@ -21,7 +18,7 @@ constexpr ParamSpec kAssureParams[] = {
     {"confidence", ParamSpec::Type::number, "", "with which the promise is kept", "0.99", 0.5,
      0.9999},
     {"settle", ParamSpec::Type::number, "s",
-     "readings so soon after a change of the clock are not used, at most", "1.2", 0, 10},
+     "readings so soon after a change of the clock are not used, at most", "3", 0, 10},
     {"reference", ParamSpec::Type::number, "s", "at the highest clock at a job's start, at most",
      "3", 0.2, 600},
     {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
@@ -29,41 +26,28 @@ constexpr ParamSpec kAssureParams[] = {
      "whose measured applications are taken as alike: the chip's own (all where it has none), all, "
      "or one chip's",
      "own", 0, 0, true, kPriors},
+    {"overstated", ParamSpec::Type::number, "",
+     "counters may show so much of their full value too much at low clocks, beside what measured "
+     "applications show",
+     "0", 0, 0.2},
     {"leave_out", ParamSpec::Type::choice, "",
      "leave the application that runs out of them, by its name: for honest figures", "no", 0, 0,
      true, kNoYes},
 };
 
-constexpr double kEnough = 0.009;      // a level known so well is not looked at any longer
+constexpr double kFirstEnough = 0.02;
 constexpr double kBatchEnough = 0.02;  // readings are averaged to this before they are learned from
-constexpr int kFewest = 3, kMostInBatch = 25;
-constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
-constexpr double kMostEarned = 0.15;
-constexpr double kMostSaved = 1.5;  // s
-constexpr double kForm = 0.015;     // what a quadratic leaves of a reading, relative, at most
-constexpr double kNear = 0.03;      // a clock so little lower is worth no hurry
+constexpr double kNear = 0.03;         // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
-constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
-constexpr Duration kLookBeforeRefresh = std::chrono::seconds(6);
-constexpr Duration kFreeReference = std::chrono::seconds(6);
-constexpr double kReferenceShare = 0.015;
-constexpr double kWorthRefresh = 0.003;  // of performance
-constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
+constexpr Duration kLeastReference = std::chrono::seconds(1);
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
+constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
 constexpr Duration kGap = std::chrono::milliseconds(200);
-constexpr Duration kShortestJob = std::chrono::seconds(30);  // whose promise is judged
-constexpr double kLookShare = 0.15;  // of what that job may lose, for one look at a low clock
-constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
-constexpr Duration kDoubtFor = std::chrono::seconds(20);
-constexpr std::size_t kMostPhases = 32;
-constexpr std::size_t kRestless = 4;  // alarms in
-constexpr Duration kRestlessTime = std::chrono::seconds(10);
+constexpr Duration kRestAfter = std::chrono::seconds(20);
+constexpr Duration kSafeAfter = std::chrono::seconds(2);
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
-constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
-constexpr double kWobble = 0.5;
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
-constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
 // 26.2.23, error below 4.5e-4.
@@ -73,126 +57,33 @@ double normal_quantile(double p) {
                  (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
 }
 
-struct AssureOptions {
-  Megahertz highest{};
-  double delta = 0, confidence = 0;
-  Duration settle{}, reference{};
-  std::string prior;  // a chip of the rows; empty: all
-  bool leave_out = false;
-  bool dry_run = false;
-  std::string chip;
-  ModelCache* models = nullptr;
-};
+Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
+  const auto number = [&](const char* name) { return *setup.params.number(name); };
+  AssureOptions options;
+  options.highest = setup.envelope.highest();
+  options.delta = number("delta");
+  options.confidence = number("confidence");
+  options.tick = number("tick");
+  options.overstated = number("overstated");
+  options.settle = from_seconds(number("settle"));
+  options.reference = from_seconds(number("reference"));
+  const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
+  options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
+  options.leave_out = number("leave_out") > 0;
+  options.dry_run = setup.dry_run;
+  options.chip = setup.chip;
+  options.models = setup.models;
+  return std::make_unique<Assure>(options);
+}
 
-class Assure final : public Policy {
- public:
-  explicit Assure(const AssureOptions& options)
-      : options_(options),
-        z_(normal_quantile(options.confidence)),
-        priors_(curve_priors(options.prior)) {
-    recall();
-  }
-  Assure(const Assure&) = delete;
-  Assure& operator=(const Assure&) = delete;
-  // What was learned is kept however governing ends.
-  ~Assure() override { leave_phase(); }
+}  // namespace
 
-  Decision decide(const Estimate& estimate, const Envelope& envelope) override;
-  std::optional<Saving> saving() const override;
-
- private:
-  // What it does with the clock: the highest, to know what is promised; a low one, to know what it
-  // costs; the one it holds best; and the present one, to find out which work this is.
-  enum class Stage { reference, look, steady, recognise };
-
-  // What comes in.
-  bool idle(const Estimate& estimate);
-  void begin(const Estimate& estimate);
-  void keep_account(const Estimate& estimate);
-  void count_spending(const Estimate& estimate, const Envelope& envelope);
-  void settle(WorkPhase& phase);
-  void follow_clock(const Estimate& estimate);
-  bool rising(const Estimate& estimate);
-  void take(const Estimate& estimate);
-  void learn_power(const Estimate& estimate);
-  bool changed(const Estimate& estimate);
-  void flush();
-  bool enough(double relative_sd) const;
-
-  // Phases.
-  void recall();
-  void leave_phase();
-  bool resume(const Estimate& estimate);
-  void alarm(const Estimate& estimate);
-  void name_priors(const std::string& work);
-
-  // What goes out.
-  double position(Megahertz clock) const {
-    return std::max(0.0, std::log(options_.highest / clock));
-  }
-  double earned() const;
-  double lower_bound(double x) const;
-  bool refresh_pays(const Estimate& estimate, const Envelope& envelope) const;
-  Megahertz best(const Envelope& envelope) const;
-  Megahertz probe_clock(const Envelope& envelope) const;
-  Decision refer(const Estimate& estimate, const Envelope& envelope);
-  Decision look(const Estimate& estimate, const Envelope& envelope);
-  Decision steady(const Estimate& estimate, const Envelope& envelope);
-  Decision recognise(const Estimate& estimate, const Envelope& envelope);
-  Decision ask(Megahertz clock, bool probing, Reason reason);
-  Decision hold(Reason reason) const;
-  std::optional<Fraction> expected() const;
-
-  AssureOptions options_;
-  double z_;
-  CurvePriors priors_;
-  std::string left_out_;
-  double delta_ = 0;
-  bool every_phase_ = false;
-
-  Stage stage_ = Stage::reference;
-  Instant since_{};  // in this stage
-  std::optional<Instant> idle_since_, last_;
-  Instant began_{};
-  Megahertz asked_{};
-  Instant asked_at_{};
-  bool probing_ = false;  // asked_ is a clock to learn from
-
-  // The clock that the GPU has, and what was read while it had it.
-  Megahertz held_{};
-  Instant held_since_{};
-  // Of the counters and of power, as seen at the job's start, while the readings rise.
-  Duration window_{}, power_window_{};
-  double peak_ = 0, peak_power_ = 0;
-  ReadingBatch look_;
-  SignalValues newest_;
-  bool jumped_ = false;  // against what was read before at the same clock
-  BeatRate beats_;
-  std::array<Cusum, kSignals> cusum_{};
-  ChangeWatch watch_;
-  struct EnergyReading {
-    Instant time{};
-    Joules energy{};
-  };
-  std::optional<EnergyReading> energy_;
-  bool energy_counter_ = false;
-
-  std::optional<WorkPhase> phase_;
-  std::vector<WorkPhase> known_;  // other phases, the newest last
-  std::vector<Instant> alarms_;
-  bool mixed_ = false;  // phases too short to follow: their mixture is one phase
-  double slack_s_ = 0;  // seconds of work done beyond what was promised, at least
-
-  Saving settled_;    // of phases that are closed
-  Spending pending_;  // of which phase, the next tells
-};
-
-// --- what comes in -------------------------------------------------------------------------------
-
-void Assure::name_priors(const std::string& work) {
-  if (!options_.leave_out || work == left_out_) return;
-  left_out_ = work;
-  priors_ = curve_priors(options_.prior, work);
+Assure::Assure(const AssureOptions& options)
+    : options_(options),
+      z_(normal_quantile(options.confidence)),
+      priors_(curve_priors(options.prior)) {
+  priors_.overstated = options.overstated;
+  recall();
 }
 
 void Assure::begin(const Estimate& estimate) {
@@ -206,14 +97,22 @@ void Assure::begin(const Estimate& estimate) {
   began_ = since_ = held_since_ = estimate.time;
   window_ = power_window_ = options_.settle;
   peak_ = peak_power_ = 0;
-  look_.clear();
+  drop_readings();
   cusum_ = {};
   watch_.clear();
   energy_.reset();
+  utilisation_still_ = activity_still_ = {};
   asked_ = {};
-  slack_s_ = 0;
-  alarms_.clear();
-  mixed_ = false;
+  // The first kernels ran before they were seen, at the clock at which the GPU was parked.
+  const double unseen = options_.tick + seconds(kWakeUp);
+  slack_s_ =
+      estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
+  alarms_ = {estimate.time};
+  restless_ = mixed_ = false;
+  unknown_ = {};
+  unknown_recent_ = {};
+  probed_ = {};
+  held_back_.clear();
 }
 
 // A GPU without kernels; a job begins with the first after a while.
@@ -271,219 +170,13 @@ void Assure::keep_account(const Estimate& estimate) {
   every_phase_ = estimate.work.every_phase;
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
-  const double sure = stage_ == Stage::recognise || !phase_
-                          ? -position(*estimate.sm_clock)
-                          : lower_bound(position(*estimate.sm_clock));
+  const double x = position(*estimate.sm_clock);
+  const bool known = stage_ != Stage::recognise && phase_;
+  const double sure = known ? lower_bound(x) : -x;
   slack_s_ += (std::exp(sure) - (1 - delta_)) * seconds(since);
   slack_s_ = std::min(slack_s_, kMostSaved);
-}
-
-// The clock really held counts, not the one asked for; and whatever moved it.
-void Assure::follow_clock(const Estimate& estimate) {
-  if (!estimate.sm_clock) return;
-  // Long after the last request it is the GPU that moves it, under its power limit: a look is then
-  // of the mean.
-  const bool ours = estimate.time - asked_at_ < options_.settle;
-  const double apart = held_ > Megahertz(0) ? std::abs(std::log(*estimate.sm_clock / held_)) : 1;
-  if (apart < (ours ? kOneClock : kWobble)) return;
-  held_ = *estimate.sm_clock;
-  held_since_ = estimate.time;
-  look_.clear();
-  watch_.clear();
-  energy_.reset();
-}
-
-// At a job's start the utilisation rises over the sensors' window: how long it takes is how long a
-// change of the clock takes to show. Work that is slow to start makes it seem longer: the safe
-// side.
-bool Assure::rising(const Estimate& estimate) {
-  const double power = estimate.power.value_or(Watts(0)).value();
-  if (power > 1.1 * peak_power_) {
-    peak_power_ = power;
-    power_window_ = estimate.time - began_;
-  }
-  const double now = estimate.gpu_utilisation->value();
-  if (now <= 1.1 * peak_ + 0.03) return false;
-  peak_ = now;
-  return true;
-}
-
-void Assure::take(const Estimate& estimate) {
-  newest_ = {};
-  jumped_ = false;
-  if (!estimate.sm_clock) return;
-  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
-  if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
-    window_ = estimate.time - began_;
-    held_since_ = estimate.time - window_;
-    look_.clear();
-    watch_.clear();
-    return;
-  }
-  const auto beat = beats_.rate(estimate.work.beat, held_since_);
-  if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
-  newest_ = read_signals(estimate, options_.highest);
-  jumped_ = !mixed_ && watch_.add(estimate, newest_);
-  // Work that speaks for itself is not judged by counters; that it changes they show all the same.
-  if (estimate.work.beat) newest_ = {};
-  newest_[static_cast<std::size_t>(Signal::beat)] = beat;
-  for (std::size_t i = 0; i < kSignals; ++i)
-    if (newest_[i]) look_.signals[i].add(*newest_[i]);
-  look_.capped |= (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
-  look_.clock.add(estimate.sm_clock->value());
-  look_.x = position(Megahertz(look_.clock.mean()));
-  look_.gpu_utilisation.add(estimate.gpu_utilisation->value());
-  const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
-  if (estimate.power && !estimate.work.beat && estimate.time - held_since_ >= power_window)
-    look_.signals[static_cast<std::size_t>(Signal::power)].add(estimate.power->value());
-}
-
-// Means from the energy counter, over a second at least; where there is none, flush() takes power
-// readings.
-void Assure::learn_power(const Estimate& estimate) {
-  if (estimate.energy) energy_counter_ = true;
-  if (!phase_ || !estimate.energy || estimate.time - held_since_ < window_) return;
-  const double x = position(held_);
-  if (energy_) {
-    const double span = seconds(estimate.time - energy_->time);
-    if (span < 1) return;
-    // The counter moves every 0.1 s.
-    const Watts mean = (*estimate.energy - energy_->energy) / from_seconds(span);
-    const double variance = 0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span);
-    phase_->power.observe(x, mean, variance);
-    meter(*phase_, estimate.time, x, mean, variance);
-  }
-  energy_ = {estimate.time, *estimate.energy};
-}
-
-bool Assure::enough(double relative_sd) const {
-  bool any = false;
-  for (std::size_t i = 0; i < kSignals; ++i) {
-    const Readings& readings = look_.signals[i];
-    if (readings.count() == 0) continue;
-    if (static_cast<Signal>(i) == Signal::power) continue;
-    any = true;
-    const bool wanted = !phase_ || std::find(phase_->signals.begin(), phase_->signals.end(),
-                                             static_cast<Signal>(i)) != phase_->signals.end();
-    if (wanted &&
-        readings.relative_variance(step_of(static_cast<Signal>(i))) > relative_sd * relative_sd)
-      return false;
-  }
-  return any;
-}
-
-// Readings that may be another phase's already teach nothing: the watch will tell.
-void Assure::flush() {
-  if (mixed_ || counters_fit(*phase_, look_)) {
-    learn(*phase_, look_, last_.value_or(Instant{}));
-    const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
-    if (!energy_counter_ && power.count() > 0)
-      phase_->power.observe(look_.x, Watts(power.mean()), kPowerReading * kPowerReading);
-  }
-  look_.clear();
-}
-
-// Innovations that drift: another phase.
-bool Assure::changed(const Estimate& estimate) {
-  if (!phase_ || mixed_) return false;
-  if (jumped_) return true;
-  if (estimate.work.phase != phase_->name) return true;
-  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
-    const auto i = static_cast<std::size_t>(phase_->signals[k]);
-    if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
-    const Belief belief = phase_->curve.reading(k, look_.x);
-    const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
-    // A counter that rests against its end has no noise, until it moves by one.
-    const double step = step_of(phase_->signals[k]);
-    const double noise = std::max(look_.signals[i].variance(step), step * step / 4);
-    // What the curve's form leaves of this clock stays, however long it is looked at.
-    const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);
-    if (cusum_[i].add(beyond / std::sqrt(noise + std::pow(expected * belief.sd, 2)))) return true;
-  }
-  return false;
-}
-
-// --- phases --------------------------------------------------------------------------------------
-
-void Assure::recall() {
-  if (options_.models == nullptr) return;
-  for (const PhaseModel& model : options_.models->recall(options_.chip))
-    if (auto phase = from_model(model, priors_); phase && known_.size() < kMostPhases)
-      known_.insert(known_.begin(), *std::move(phase));
-}
-
-void Assure::leave_phase() {
-  if (!phase_) return;
-  // Work is not faster at a low clock: such a phase was made of two.
-  const bool sane = phase_->plausible(0.3);
-  const bool learned = !phase_->signals.empty() && sane && last_ &&
-                       (phase_->returned || *last_ - phase_->began > kNewPhase);
-  if (!learned || mixed_) settle(*phase_);
-  if (learned && !mixed_) {
-    if (options_.models != nullptr && phase_->name.empty())
-      phase_->id = options_.models->keep(to_model(*phase_, options_.chip));
-    if (known_.size() >= kMostPhases) {
-      settle(known_.front());
-      known_.erase(known_.begin());
-    }
-    known_.push_back(*std::move(phase_));
-  }
-  phase_.reset();
-}
-
-// Takes up a phase that was known before and shows what is seen now; of several, the one that wants
-// the highest clock.
-bool Assure::resume(const Estimate& estimate) {
-  const auto named = [&](const WorkPhase& phase) { return phase.name == estimate.work.phase; };
-  std::size_t found = known_.size();
-  double highest = 0;
-  for (std::size_t i = known_.size(); i-- > 0;) {
-    const auto& doubted = known_[i].doubted;
-    if (doubted && estimate.time - *doubted < kDoubtFor) continue;
-    if (!named(known_[i]) || !fits(known_[i], look_)) continue;
-    const double costs = -known_[i].performance(0.3).mean;
-    if (found < known_.size() && costs <= highest) continue;
-    found = i;
-    highest = costs;
-  }
-  if (found == known_.size()) return false;
-  phase_ = std::move(known_[found]);
-  known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(found));
-  phase_->began = estimate.time;
-  phase_->spent.add(std::exchange(pending_, {}));
-  phase_->returned = true;
-  probing_ = true;  // the present clock was another phase's
-  cusum_ = {};
-  return true;
-}
-
-void Assure::alarm(const Estimate& estimate) {
-  // What did not show what it should, without a jump, was taken for another.
-  if (phase_ && phase_->returned && !jumped_) phase_->doubted = estimate.time;
-  leave_phase();
-  cusum_ = {};
-  energy_.reset();
-  look_.clear();
-  watch_.clear();
-  held_since_ = estimate.time;
-  alarms_.push_back(estimate.time);
-  if (alarms_.size() > kRestless) alarms_.erase(alarms_.begin());
-  mixed_ = alarms_.size() == kRestless && estimate.time - alarms_.front() < kRestlessTime;
-  stage_ = mixed_ ? Stage::reference : Stage::recognise;
-  since_ = estimate.time;
-}
-
-// --- what goes out -------------------------------------------------------------------------------
-
-double Assure::earned() const {
-  // A dry run runs at full speed: it would not have earned what it seems to.
-  if (every_phase_ || options_.dry_run) return 0;
-  return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
-}
-
-// The least log of performance that is sure enough at x; of unknown work what the clocks say.
-double Assure::lower_bound(double x) const {
-  return phase_ ? phase_->lower_bound(x, z_) : std::min(0.0, -x);
+  if (probing_ || stage_ == Stage::reference) probed_ += since;
+  count_work(known, x, seconds(since));
 }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
@@ -512,46 +205,6 @@ std::optional<Fraction> Assure::expected() const {
   return Fraction(std::min(1.0, std::exp(phase_->performance(position(asked_)).mean)));
 }
 
-// Whether knowing the highest clock's readings better would let the clock go lower for long enough.
-bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) const {
-  if (asked_ <= envelope.lowest() || asked_ >= envelope.highest()) return false;
-  if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
-  const Duration age = estimate.time - phase_->began;
-  if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
-    return false;
-  const double x = position(asked_), sd = phase_->curve.performance(x, phase_->reference_x).sd;
-  double least = sd;
-  for (std::size_t k = 0; k < phase_->signals.size(); ++k)
-    least = std::min(least, phase_->curve.sd_with_level(k, x));
-  return z_ * (sd - least) > kWorthRefresh;
-}
-
-// Of the clocks that keep the promise surely enough the one of least energy for the work; of
-// those that are about as good the highest.
-Megahertz Assure::best(const Envelope& envelope) const {
-  const double promised = std::log(1 - delta_ - earned());
-  Megahertz best = envelope.highest();
-  double least = 0;
-  for (auto clock = envelope.clocks().rbegin(); clock != envelope.clocks().rend(); ++clock) {
-    const double x = position(*clock);
-    if (lower_bound(x) < promised) continue;
-    const double energy = phase_->power.relative(x).mean - phase_->performance(x).mean;
-    if (clock != envelope.clocks().rbegin() && energy > least - kSameEnergy) continue;
-    best = *clock;
-    least = energy;
-  }
-  return best;
-}
-
-// The lowest clock that one look at may cost: the more it differs, the more it tells.
-Megahertz Assure::probe_clock(const Envelope& envelope) const {
-  const double time = seconds(window_ + std::chrono::milliseconds(800));
-  const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
-  for (const Megahertz clock : envelope.clocks())
-    if ((1 - clock / envelope.highest()) * time <= may_cost) return clock;
-  return envelope.highest();
-}
-
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const int count = look_.gpu_utilisation.count();
   const bool there = count >= kFewest;
@@ -562,8 +215,9 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   }
   const Duration longest = mixed_ ? kMixedBatch : options_.reference;
   const bool beats = estimate.work.beat.has_value();
-  const bool known = !mixed_ && enough(beats ? 0.002 : kEnough);
-  const bool over = estimate.time - since_ >= longest + window_;
+  const bool known = !mixed_ && enough(beats ? 0.002 : phase_ ? kEnough : kFirstEnough);
+  const bool spent = alarms_.size() > 1 && probed_ >= budget(estimate.time);
+  const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,
                {"learning what {0:.0f} MHz gives: {1:.0f} readings",
@@ -571,14 +225,18 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const bool first = !phase_;
   if (first) {
     phase_ = make_phase(look_, options_.highest, priors_);
+    unknown_recent_ = {};  // probably it
+    prospects_.clear();
     phase_->name = estimate.work.phase;
     phase_->began = since_;
     phase_->spent.add(std::exchange(pending_, {}));
+    be_known();
   }
   phase_->referred += estimate.time - since_;
   flush();
   since_ = estimate.time;
-  const bool may_look = first && !mixed_ && !every_phase_ && !phase_->signals.empty() &&
+  const bool may_look = first && !mixed_ && !restless_ && !come_within(2, kFollowed) &&
+                        may_probe(estimate.time) && !every_phase_ && !phase_->signals.empty() &&
                         slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
                         lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
   stage_ = may_look ? Stage::look : Stage::steady;
@@ -606,14 +264,13 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   if (refresh_pays(estimate, envelope)) {
     stage_ = Stage::reference;
     since_ = estimate.time;
-    look_.clear();
+    drop_readings();
     return refer(estimate, envelope);
   }
-  const Megahertz wanted = best(envelope);
   const double promised = std::log(1 - delta_ - earned());
+  const Megahertz wanted = best(envelope, promised).clock;
   const bool probed = std::exchange(probing_, false);
-  const bool holds =
-      !probed && asked_ > Megahertz(0) && lower_bound(position(asked_)) >= promised - kShort;
+  const bool holds = !probed && asked_ > Megahertz(0) && sure_at(asked_) >= promised - kShort;
   const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
   const bool looked =
       near ? estimate.time - asked_at_ >= kNearAfter
@@ -622,6 +279,9 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
     return hold({"looking at {0:.0f} MHz", {asked_.value()}});
   if (holds && std::abs(std::log(wanted / asked_)) < 0.01)
     return hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
+  if (asked_ >= envelope.highest() && awaits_another(estimate.time))
+    return ask(envelope.highest(), true,
+               {"waiting at {0:.0f} MHz for a phase that is not known", {asked_.value()}});
   const Belief belief = phase_->performance(position(wanted));
   return ask(wanted, false,
              {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
@@ -629,21 +289,35 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
               {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, slack_s_}});
 }
 
+// Nothing that is known fits, or not yet.
+Decision Assure::recognise_longer(const Envelope& envelope) {
+  const Megahertz safe =
+      envelope.clamp(options_.highest * std::clamp(1 - delta_ - earned(), 0.0, 1.0));
+  if (from_seconds(unknown_s_) <= kSafeAfter || std::abs(safe / asked_ - 1) < kOneClock)
+    return hold({"phases take turns; holding {0:.0f} MHz", {asked_.value()}});
+  return ask(safe, false,
+             {"no known phase fits: {0:.0f} MHz is safe for any work", {safe.value()}});
+}
+
 // Other work than before: what it is shows at the present clock, if that may last so long.
 Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
   const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
-  const bool seen = look_.gpu_utilisation.count() >= 2;
+  const bool seen = look_.gpu_utilisation.count() + static_cast<int>(held_back_.size()) >= 2;
   if (seen && resume(estimate)) {
-    flush();
+    if (look_.gpu_utilisation.count() > 0) flush();
     stage_ = Stage::steady;
     return steady(estimate, envelope);
   }
-  if (!seen && may && !known_.empty())
+  // One clock for all: it changes when more is known, not when the work does.
+  const bool may_be_known = !seen && others_known_;
+  if (restless_ && !known_.empty() && (may_be_known || !may_probe(estimate.time)))
+    return recognise_longer(envelope);
+  if (may_be_known && may)
     return Decision::hold({"the work has changed; watching {0:.0f} MHz", {held_.value()}});
   stage_ = Stage::reference;
   since_ = estimate.time;
-  look_.clear();
+  drop_readings();
   return refer(estimate, envelope);
 }
 
@@ -654,14 +328,16 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
     last_ = estimate.time;
     return Decision::hold({"no work", {}});
   }
+  if (estimate.tenants && *estimate.tenants != std::exchange(tenants_, *estimate.tenants))
+    prospects_.clear();
   keep_account(estimate);
   count_spending(estimate, envelope);
   follow_clock(estimate);
   last_ = estimate.time;
+  if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
   take(estimate);
   learn_power(estimate);
-  if (stage_ == Stage::steady && changed(estimate)) alarm(estimate);
-  if ((stage_ == Stage::reference || stage_ == Stage::look) && jumped_) alarm(estimate);
+  if (stage_ == Stage::steady ? changed(estimate) : jumped_) alarm(estimate);
   switch (stage_) {
     case Stage::reference:
       return refer(estimate, envelope);
@@ -674,25 +350,6 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   }
   return steady(estimate, envelope);
 }
-
-Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
-  const auto number = [&](const char* name) { return *setup.params.number(name); };
-  AssureOptions options;
-  options.highest = setup.envelope.highest();
-  options.delta = number("delta");
-  options.confidence = number("confidence");
-  options.settle = from_seconds(number("settle"));
-  options.reference = from_seconds(number("reference"));
-  const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
-  options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
-  options.leave_out = number("leave_out") > 0;
-  options.dry_run = setup.dry_run;
-  options.chip = setup.chip;
-  options.models = setup.models;
-  return std::make_unique<Assure>(options);
-}
-
-}  // namespace
 
 PolicyInfo assure_info() {
   return {"assure",

@@ -34,9 +34,16 @@ bool ChangeWatch::Stream::add(double value, double least_sd) {
   return sum.add(e);
 }
 
+// The noise is still that of the sensors.
+void ChangeWatch::Stream::clear() {
+  readings.clear();
+  sum = {};
+}
+
 void ChangeWatch::clear() {
-  for (Stream& stream : signals_) stream = {};
-  utilisation_ = power_ = {};
+  for (Stream& stream : signals_) stream.clear();
+  utilisation_.clear();
+  power_.clear();
 }
 
 bool ChangeWatch::add(const Estimate& estimate, const SignalValues& signals) {
@@ -45,9 +52,11 @@ bool ChangeWatch::add(const Estimate& estimate, const SignalValues& signals) {
     if (signals[i] && static_cast<Signal>(i) != Signal::beat)
       alarm |= signals_[i].add(*signals[i], std::max(kShare, kPower / 2 * *signals[i]));
   alarm |= utilisation_.add(estimate.gpu_utilisation->value(), kUtilisation);
-  if (estimate.power)
-    alarm |= power_.add(estimate.power->value(), kPower * estimate.power->value());
-  return alarm;
+  return add_power(estimate) || alarm;
+}
+
+bool ChangeWatch::add_power(const Estimate& estimate) {
+  return estimate.power && power_.add(estimate.power->value(), kPower * estimate.power->value());
 }
 
 }  // namespace derate

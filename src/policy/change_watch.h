@@ -22,12 +22,15 @@ class ChangeWatch {
   // The clock has changed: what follows is compared with itself.
   void clear();
   bool add(const Estimate& estimate, const SignalValues& signals);
+  // While counters tell nothing.
+  bool add_power(const Estimate& estimate);
 
  private:
   struct Stream {
     Readings readings;
     Cusum sum;
     bool add(double value, double least_sd);
+    void clear();
   };
   std::array<Stream, kSignals> signals_;
   Stream utilisation_, power_;

@@ -6,14 +6,25 @@
 namespace derate {
 namespace {
 
-constexpr double kLeastShare = 0.03;   // 3 steps of a counter in whole percents
-constexpr double kCurveForm = 0.004;   // sd of what a quadratic leaves of a measured curve
+constexpr double kLeastShare = 0.03;
+constexpr double kLeastUtilisation = 0.1;  // in whole percents: a tenth less is one
+constexpr double kCurveForm = 0.005;   // sd of what a quadratic leaves of a counter beside progress
 constexpr double kEnergyForm = 0.006;  // the same of power over performance
-constexpr double kLevelDrift = 0.01;   // relative, of a counter between two visits
-constexpr double kPowerDrift = 0.01;   // relative: heat, operand data
+// Share of the time without kernels that follows the clock all the same (launches, copies), its sd:
+// one of 35 measured applications has any, 0.22, and 0.30 where its table is not smoothed.
+constexpr double kIdleFollows = 0.13;
+// Sd of the utilisation, however long it is read: 98 % is read of kernels that never stop.
+constexpr double kUtilisationError = 0.01;
+constexpr double kUtilisationDrift = 0.02;  // between two visits
+constexpr double kLevelDrift = 0.01;        // relative, of a counter between two visits
+constexpr double kPowerDrift = 0.01;        // relative: heat, operand data
 // Relative, of the clock that NVML shows while the power limit moves it: it read from 0.7 % below
 // to 2 % above the rate of work that only follows the clock (docs/real-gpu.md).
 constexpr double kCappedClock = 0.01;
+constexpr double kOverstatedFrom = 0.21;  // of the clock: so far down a counter errs in full
+// Sd of the log of the clock that the power limit would allow at the reference now: it was read
+// while the chip was colder, and falls by some percent as it warms.
+constexpr double kCappedReference = 0.015;
 constexpr double kPlausible = 0.015;  // of log performance above 0
 constexpr double kFar = 3;            // standard deviations, of a reading that does not fit
 constexpr double kUtilisationApart = 0.1;
@@ -21,9 +32,12 @@ constexpr double kPowerApart = 0.04;
 // Variance of the log of power at one clock, by second: a chip gets warmer, and draws more by that,
 // for minutes. What is compared must have been read soon after each other.
 constexpr double kPowerWalk = 1e-5;
+// The same of a counter: 0.2 % in a second, 1.5 % in a minute (docs/policies/assure.md).
+constexpr double kCounterWalk = 4e-6;
 constexpr double kPowerNoise = 0.005;                 // of a few readings' mean
 constexpr double kPowerKnown = 0.1, kPowerOff = 0.3;  // in logs
 constexpr double kAgePerHour = 0.002;                 // share of the prior's variance
+constexpr double kRecent = 20;  // s over which the phases' shares of the work are averaged
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 
@@ -49,13 +63,37 @@ std::optional<double> share(const ReadingBatch& look, Signal signal, Megahertz h
   return share_of(signal, readings.mean(), highest * std::exp(-look.x), highest);
 }
 
+// Of a memory utilisation that is not saturated, where power says something of its bias: a curve of
+// both, on which power itself, known as a whole, says nothing of progress. It follows that too
+// loosely.
+std::optional<ProgressCurve> corrected(std::span<const Signal> signals, bool saturated,
+                                       const CurvePriors& priors) {
+  if (!priors.memory_power || saturated || signals.size() != 1 || signals[0] != Signal::memory)
+    return std::nullopt;
+  // What power says besides progress, so that the sum is independent of it.
+  CoefficientPrior besides = priors.power;
+  CrossCovariance against{};
+  for (std::size_t i = 0; i < 2; ++i) besides.mean[i] -= priors.performance.mean[i];
+  for (std::size_t i = 0; i < 3; ++i) besides.covariance[i] += priors.performance.covariance[i];
+  for (std::size_t i = 0; i < 4; ++i) against[i] = -priors.performance.covariance[i / 2 + i % 2];
+  ProgressCurve out(priors.performance,
+                    std::array{bias_of(signals[0], saturated, priors), besides});
+  out.relate(1, against);
+  out.relate(0, 1, *priors.memory_power);
+  return out;
+}
+
 WorkPhase phase_of(std::vector<Signal> signals, bool saturated, const CurvePriors& priors) {
   std::vector<CoefficientPrior> bias;
   for (const Signal signal : signals) bias.push_back(bias_of(signal, saturated, priors));
   ProgressCurve curve(priors.performance, bias);
   bias.push_back(priors.power_beside);
-  ProgressCurve with_power(priors.performance, bias), metered = with_power;
-  return {std::move(signals),       saturated,         std::move(curve), std::move(with_power),
+  ProgressCurve with_power(priors.performance, bias);
+  ProgressCurve metered = with_power;
+  auto corrected = derate::corrected(signals, saturated, priors);
+  return {std::move(signals),       saturated,
+          priors.overstated,        std::move(curve),
+          std::move(corrected),     std::move(with_power),
           PowerCurve(priors.power), std::move(metered)};
 }
 
@@ -86,7 +124,30 @@ std::optional<LinearBelief> belief_of(const BeliefModel& model, std::size_t size
   return out;
 }
 
+// What the counters show of the same work at the same clock may wander since the last reading.
+void drift(WorkPhase& phase, Instant time) {
+  const Duration since = time - phase.learned_at.value_or(time);
+  phase.learned_at = time;
+  const double variance = kCounterWalk * std::clamp(seconds(since), 0.0, 3600.0);
+  for (std::size_t k = 0; k < phase.signals.size(); ++k) {
+    if (phase.signals[k] == Signal::beat) continue;
+    phase.curve.drift(k, variance);
+    phase.with_power.drift(k, variance);
+    if (phase.corrected) phase.corrected->drift(k, variance);
+  }
+}
+
 }  // namespace
+
+void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
+  for (std::size_t i = 0; i < kSignals; ++i)
+    if (tick.signals[i]) signals[i].add(*tick.signals[i]);
+  if (tick.power) signals[static_cast<std::size_t>(Signal::power)].add(*tick.power);
+  capped |= tick.capped;
+  clock.add(tick.clock);
+  x = std::max(0.0, std::log(highest.value() / clock.mean()));
+  gpu_utilisation.add(tick.gpu_utilisation);
+}
 
 void ReadingBatch::clear() {
   for (Readings& readings : signals) readings.clear();
@@ -100,17 +161,84 @@ double step_of(Signal signal) {
   return signal == Signal::memory ? 0.01 : 1e-4;
 }
 
-Belief WorkPhase::performance(double x) const {
-  Belief out = curve.performance(x, reference_x);
-  if (x == reference_x) return out;
-  if (x > reference_x) out.mean = std::min(0.0, out.mean);  // no work is faster at a lower clock
-  double strain = 1;
-  for (std::size_t k = 0; k < signals.size(); ++k) strain = std::max(strain, curve.strain(k));
+void RecentWork::add(Instant now, double work) {
+  work_ = at(now) + work;
+  at_ = now;
+}
+
+double RecentWork::at(Instant now) const { return work_ * std::exp(-seconds(now - at_) / kRecent); }
+
+Prospect prospect_of_mixture(std::span<const MixPart> parts, double unknown_work, double x,
+                             double z) {
+  double work = unknown_work, time = unknown_work * std::exp(x), energy = 0;
+  for (const auto& [phase, weight] : parts) {
+    const PhaseOutlook outlook(*phase);
+    work += weight;
+    time += weight / std::exp(outlook.lower_bound(x, z));
+    energy += weight * std::exp(phase->power.power(x).mean - outlook.performance(x).mean);
+  }
+  if (work <= 0) return {};
+  return {{}, std::log(work / time), std::log(energy / work)};
+}
+
+PhaseOutlook::PhaseOutlook(const WorkPhase& phase) : phase_(phase) {
+  strain_ = std::max(strain_, phase.strain());
+  strain_with_power_ = std::max(strain_, phase.with_power.strain(phase.signals.size()));
+}
+
+Belief PhaseOutlook::performance(double x) const {
+  Belief out = phase_.assuring().performance(x, phase_.reference_x);
+  if (x == phase_.reference_x) return out;
+  if (x > phase_.reference_x)
+    out.mean = std::min(0.0, out.mean);  // none is faster at a lower clock
   // Power that fell further than it does beside such progress.
-  if (with_power.bias_beyond_prior(signals.size(), x) < 0)
-    strain = std::max(strain, with_power.strain(signals.size()));
-  out.sd = std::hypot(out.sd * strain, kCurveForm);
+  const bool warned =
+      !phase_.corrected && phase_.with_power.bias_beyond_prior(phase_.signals.size(), x) < 0;
+  const double sd = out.sd * (warned ? strain_with_power_ : strain_);
+  out.sd = std::sqrt(sd * sd + kCurveForm * kCurveForm);
   return out;
+}
+
+bool PhaseOutlook::plausible(double x) const {
+  const Belief raw = phase_.assuring().performance(x, phase_.reference_x);
+  return x <= phase_.reference_x || raw.mean < kPlausible + 2 * performance(x).sd;
+}
+
+// No clock makes work slower than by the clock's own ratio, and only while the GPU is busy: most of
+// the rest of the time is the host's (docs/policies/assure.md).
+double PhaseOutlook::at_worst(double x, double z) const {
+  const double sd = std::hypot(phase_.gpu_utilisation_sd, kUtilisationError);
+  const double busy = std::min(1.0, phase_.gpu_utilisation + z * sd);
+  const double follows = busy + (1 - busy) * std::min(1.0, z * kIdleFollows);
+  return std::min(0.0, -std::log1p(follows * std::expm1(x - phase_.reference_x)));
+}
+
+double PhaseOutlook::lower_bound(double x, double z) const {
+  const double at_worst = this->at_worst(x, z);
+  if (!plausible(x)) return at_worst;
+  const Belief belief = performance(x);
+  const double sure = std::exp(std::min(0.0, belief.mean - z * belief.sd)) - overstated(x);
+  return sure > 0 ? std::max(std::log(sure), at_worst) : at_worst;
+}
+
+// What the counters may show too much at x, of what they show at the highest clock.
+double PhaseOutlook::overstated(double x) const {
+  const double below = 1 - std::exp(phase_.reference_x - x);
+  return speaks(phase_) ? 0 : phase_.overstated * std::clamp(below / kOverstatedFrom, 0.0, 1.0);
+}
+
+Belief WorkPhase::performance(double x) const { return PhaseOutlook(*this).performance(x); }
+
+double WorkPhase::strain() const {
+  double out = 0;
+  for (std::size_t k = 0; k < signals.size(); ++k) out = std::max(out, assuring().strain(k));
+  return out;
+}
+
+bool WorkPhase::plausible(double x) const { return PhaseOutlook(*this).plausible(x); }
+
+double WorkPhase::lower_bound(double x, double z) const {
+  return PhaseOutlook(*this).lower_bound(x, z);
 }
 
 Belief WorkPhase::energy_at_reference(double x) const {
@@ -121,29 +249,22 @@ Belief WorkPhase::energy_at_reference(double x) const {
 }
 
 Saving WorkPhase::saving(bool dry_run) const {
-  const auto time = [&](double x) { return performance(x); };
-  const auto energy = [&](double x) { return energy_at_reference(x); };
+  const PhaseOutlook outlook(*this);
+  const double moved = reference_capped ? kCappedReference : 0;
+  const auto wider = [&](Belief belief) {
+    return Belief{belief.mean, std::hypot(belief.sd, moved)};
+  };
+  const auto time = [&](double x) { return wider(outlook.performance(x)); };
+  const auto energy = [&](double x) { return wider(energy_at_reference(x)); };
   return dry_run ? spent.would_be(time, energy) : spent.saving(time, energy);
-}
-
-bool WorkPhase::plausible(double x) const {
-  const Belief raw = curve.performance(x, reference_x), widened = performance(x);
-  return x <= reference_x || raw.mean < kPlausible + 2 * widened.sd;
-}
-
-double WorkPhase::lower_bound(double x, double z) const {
-  // No clock makes work slower than by the clock's own ratio (docs/policies/assure.md).
-  const double at_worst = std::min(0.0, reference_x - x);
-  if (!plausible(x)) return at_worst;
-  const Belief belief = performance(x);
-  return std::max(std::min(0.0, belief.mean - z * belief.sd), at_worst);
 }
 
 std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
                                         const CurvePriors& priors) {
   if (of(reference, Signal::beat).count() > 0) return {Signal::beat};
   const auto informs = [&](Signal signal) {
-    return share(reference, signal, highest).value_or(0) >= kLeastShare;
+    const double least = signal == Signal::memory ? kLeastUtilisation : kLeastShare;
+    return share(reference, signal, highest).value_or(0) >= least;
   };
   std::vector<Signal> out;
   const bool memory =
@@ -167,7 +288,12 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
   WorkPhase out =
       phase_of(informative_signals(reference, highest, priors), saturated(reference), priors);
   out.reference_x = reference.x;
-  if (reference.gpu_utilisation.count() > 0) out.gpu_utilisation = reference.gpu_utilisation.mean();
+  out.reference_capped = reference.capped;
+  const Readings& utilisation = reference.gpu_utilisation;
+  if (utilisation.count() > 0) {
+    out.gpu_utilisation = utilisation.mean();
+    out.gpu_utilisation_sd = std::sqrt(utilisation.variance(0.01) / utilisation.count());
+  }
   return out;
 }
 
@@ -189,6 +315,7 @@ void meter(WorkPhase& phase, Instant time, double x, Watts mean, double relative
 }
 
 void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
+  drift(phase, time);
   for (std::size_t k = 0; k < phase.signals.size(); ++k) {
     const Readings& readings = of(look, phase.signals[k]);
     if (readings.count() == 0 || readings.mean() <= 0) continue;
@@ -196,14 +323,16 @@ void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
     const double variance =
         readings.relative_variance(step_of(phase.signals[k])) + clock_variance(look);
     phase.curve.observe(k, look.x, value, variance);
+    if (phase.corrected) phase.corrected->observe(k, look.x, value, variance);
     phase.with_power.observe(k, look.x, value, variance);
     phase.metered.observe(k, look.x, value, variance);
   }
   const Readings& power = of(look, Signal::power);
   if (power.count() == 0 || power.mean() <= 0) return;
   const double variance = power.relative_variance(step_of(Signal::power));
-  phase.with_power.observe(phase.signals.size(), look.x, std::log(power.mean()),
-                           variance + kPowerDrift * kPowerDrift);
+  const double value = std::log(power.mean()), drifting = variance + kPowerDrift * kPowerDrift;
+  phase.with_power.observe(phase.signals.size(), look.x, value, drifting);
+  if (phase.corrected) phase.corrected->observe(phase.signals.size(), look.x, value, drifting);
   meter(phase, time, look.x, Watts(power.mean()), variance + kPowerNoise * kPowerNoise);
 }
 
@@ -274,11 +403,13 @@ std::optional<WorkPhase> from_model(const PhaseModel& model, const CurvePriors& 
   out.with_power.recall(*with_power);
   out.power.recall(*power);
   out.metered.recall(*with_power);
+  out.corrected.reset();  // no model keeps it
   const double aged = kAgePerHour * seconds(model.age) / 3600;
   for (ProgressCurve* curve : {&out.curve, &out.with_power, &out.metered})
     curve->age(aged, kLevelDrift * kLevelDrift);
   out.reference_x = model.reference_x;
   out.gpu_utilisation = model.gpu_utilisation;
+  out.gpu_utilisation_sd = kUtilisationDrift;
   out.id = model.id;
   return out;
 }

@@ -13,6 +13,14 @@
 
 namespace derate {
 
+// One tick's readings.
+struct ReadingTick {
+  SignalValues signals;
+  double clock = 0, gpu_utilisation = 0;  // MHz; a share
+  std::optional<double> power;            // W, where it is of this clock
+  bool capped = false;
+};
+
 // Means of some readings at one clock.
 struct ReadingBatch {
   double x = 0;  // log of the highest clock over the one held
@@ -20,30 +28,50 @@ struct ReadingBatch {
   Readings clock, gpu_utilisation;
   bool capped = false;  // the power limit moved the clock meanwhile
 
+  // `highest`: what x is relative to.
+  void add(const ReadingTick& tick, Megahertz highest);
   void clear();
 };
 
 // What a whole reading of the signal is rounded to.
 double step_of(Signal signal);
 
+// Work done of late, in seconds at the reference: what lies longer back counts for less.
+class RecentWork {
+ public:
+  void add(Instant now, double work);
+  double at(Instant now) const;
+
+ private:
+  double work_ = 0;
+  Instant at_{};
+};
+
 struct WorkPhase {
   std::vector<Signal> signals;  // the counters of `curve`
   bool saturated = false;       // the memory counter, at the reference
+  double overstated = 0;        // CurvePriors
   ProgressCurve curve;
+  std::optional<ProgressCurve> corrected;  // ... by what power says of a counter's bias
   ProgressCurve with_power;  // as one more counter: a witness that may warn, not assure
   PowerCurve power;
   ProgressCurve metered;  // as with_power, of all readings of power: what savings are told by
-  std::optional<Instant> metered_at;
-  double reference_x = 0;      // what the promise is relative to
-  double gpu_utilisation = 0;  // there
-  std::string name;            // as the application calls it
-  Duration referred{};         // time spent at the reference, in all
+  std::optional<Instant> metered_at, learned_at;
+  double reference_x = 0;                              // what the promise is relative to
+  bool reference_capped = false;                       // by the power limit
+  double gpu_utilisation = 1, gpu_utilisation_sd = 0;  // there
+  std::string name;                                    // as the application calls it
+  Duration referred{};                                 // time spent at the reference, in all
+  Duration lasted{};                                   // on earlier visits
   Instant began{};
   bool returned = false;           // known from before
   std::optional<Instant> doubted;  // taken for what it was not
   std::int64_t id = 0;             // in the model cache
   Spending spent;                  // that no account has yet
+  RecentWork recent;
 
+  // What progress is judged by.
+  const ProgressCurve& assuring() const { return corrected ? *corrected : curve; }
   // Log of performance at `x` relative to the reference, its sd widened where counters contradict
   // each other, or power them, and by what the curve's form leaves out.
   Belief performance(double x) const;
@@ -51,12 +79,48 @@ struct WorkPhase {
   Belief energy_at_reference(double x) const;
   // What was saved of `spent`, or would be in a dry run.
   Saving saving(bool dry_run) const;
+  // The most of any counter (ProgressCurve::strain).
+  double strain() const;
   // Whether the counters do not say that work is faster at that clock.
   bool plausible(double x) const;
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
   // clock's own ratio.
   double lower_bound(double x, double z) const;
 };
+
+// What is believed of a phase at any number of clocks: what does not depend on them is worked out
+// once. Of the phase as it is now, and no longer there than it.
+class PhaseOutlook {
+ public:
+  explicit PhaseOutlook(const WorkPhase& phase);
+
+  Belief performance(double x) const;
+  bool plausible(double x) const;
+  double lower_bound(double x, double z) const;
+
+ private:
+  double at_worst(double x, double z) const;
+  double overstated(double x) const;
+
+  const WorkPhase& phase_;
+  double strain_ = 1, strain_with_power_ = 1;
+};
+
+// A clock, by what is believed at it: the least log of performance that is sure enough, and the log
+// of the energy that work takes; both relative.
+struct Prospect {
+  Megahertz clock{};
+  double lower_bound = 0, energy = 0;
+};
+
+// One clock for phases that take turns, each with a weight in seconds of its work at the reference,
+// and for work of which nothing is known. x as in model/progress_curve.h.
+struct MixPart {
+  const WorkPhase* phase;
+  double work;
+};
+Prospect prospect_of_mixture(std::span<const MixPart> parts, double unknown_work, double x,
+                             double z);
 
 // The signals that say something: of the memory counters the finer, of the pipes the busiest and
 // the tensor pipe; a beat alone where there is one. What stays below 3 % at the reference says

@@ -134,6 +134,56 @@ RC_GTEST_PROP(WorkPhaseProperty, TheBoundHasBounds, ()) {
   }
 }
 
+// Busy for a share of the time, work loses at most that share of what the clock loses, and some.
+TEST(WorkPhase, TheHostsTimeDoesNotFollowTheClock) {
+  ReadingBatch reference = look_at(0, 1, 0, 0);
+  reference.gpu_utilisation = {};
+  for (int i = 0; i < 20; ++i) reference.gpu_utilisation.add(0.4);
+  const WorkPhase phase = make_phase(reference, kHighest, kPriors);
+  ASSERT_TRUE(phase.signals.empty());
+  const double lost = 1 - std::exp(phase.lower_bound(0.2, 2.33)), clock = 1 - std::exp(-0.2);
+  EXPECT_GT(lost, 0.4 * clock);
+  EXPECT_LT(lost, 0.8 * clock);
+}
+
+// An error of the counters that the rows do not have, where it is to be allowed for.
+TEST(WorkPhase, AllowsForCountersThatShowTooMuch) {
+  CurvePriors careful = kPriors;
+  careful.overstated = 0.03;
+  WorkPhase usual = make_phase(look_at(0, 1), kHighest, kPriors);
+  WorkPhase allowed = make_phase(look_at(0, 1), kHighest, careful);
+  for (WorkPhase* phase : {&usual, &allowed}) {
+    learn(*phase, look_at(0, 1), {});
+    learn(*phase, look_at(0.3, 0.95), {});
+  }
+  EXPECT_NEAR(std::exp(usual.lower_bound(0.3, 2.33)) - std::exp(allowed.lower_bound(0.3, 2.33)),
+              0.03, 1e-9);
+  EXPECT_EQ(allowed.lower_bound(0, 2.33), 0);
+}
+
+// What counters show may have wandered since the reference was read.
+TEST(WorkPhase, AReferenceOfLongAgoIsKnownLess) {
+  WorkPhase soon = make_phase(look_at(0, 1), kHighest, kPriors), late = soon;
+  learn(soon, look_at(0, 1), Instant(std::chrono::seconds(1)));
+  learn(late, look_at(0, 1), Instant(std::chrono::seconds(1)));
+  learn(soon, look_at(0.3, 0.9), Instant(std::chrono::seconds(2)));
+  learn(late, look_at(0.3, 0.9), Instant(std::chrono::minutes(10)));
+  EXPECT_GT(late.performance(0.3).sd, soon.performance(0.3).sd);
+}
+
+// One clock for phases that take turns: the slower of them weighs by its time.
+TEST(WorkPhase, AMixtureIsBetweenItsParts) {
+  const WorkPhase follows = phase_of(0.75), flat = phase_of(0.99);
+  const MixPart parts[] = {{&follows, 10}, {&flat, 10}};
+  const double x = 0.3, z = 2.33;
+  const double both = prospect_of_mixture(parts, 0, x, z).lower_bound;
+  EXPECT_GT(both, follows.lower_bound(x, z));
+  EXPECT_LT(both, flat.lower_bound(x, z));
+  // Work of which nothing is known follows the clock.
+  EXPECT_LT(prospect_of_mixture(parts, 10, x, z).lower_bound, both);
+  EXPECT_NEAR(prospect_of_mixture({}, 10, x, z).lower_bound, -x, 1e-12);
+}
+
 TEST(WorkPhase, IsKnownAgain) {
   const WorkPhase phase = phase_of(0.9);
   EXPECT_TRUE(fits(phase, look_at(0.3, 0.9)));

@@ -1,0 +1,135 @@
+#include "policy/assure_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace derate {
+namespace {
+
+constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
+constexpr double kMostEarned = 0.15;
+constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
+constexpr Duration kFreeReference = std::chrono::seconds(6);
+constexpr double kReferenceShare = 0.02;
+constexpr double kWorthRefresh = 0.001;  // of performance
+constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
+
+}  // namespace
+
+double Assure::earned() const {
+  // A dry run runs at full speed: it would not have earned what it seems to.
+  if (every_phase_ || options_.dry_run) return 0;
+  return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
+}
+
+// The least log of performance that is sure enough at x; of unknown work what the clocks say.
+double Assure::lower_bound(double x) const {
+  return phase_ ? of_each_tenant(phase_->lower_bound(x, z_), x) : std::min(0.0, -x);
+}
+
+// Counters show what all tenants do together, and one that shows little may lose what the clock
+// does; what one says of its own progress is not the others'.
+double Assure::of_each_tenant(double lower_bound, double x) const {
+  return tenants_ > 1 ? std::min(0.0, phase_->reference_x - x) : lower_bound;
+}
+
+// Whether knowing the highest clock's readings better would let the clock go lower, and that saves
+// more than the visit costs. Work lasts about as long again as it has lasted.
+bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
+  if (asked_ <= envelope.lowest() || asked_ >= envelope.highest() || restless_) return false;
+  if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
+  const Duration age = phase_->lasted + (estimate.time - phase_->began);
+  if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
+    return false;
+  const double x = position(asked_), sd = phase_->assuring().performance(x, phase_->reference_x).sd;
+  double after = sd;
+  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
+    const double least = phase_->assuring().sd_with_level(k, x);
+    const double known = std::pow(phase_->assuring().level_sd(k) / kEnough, 2);
+    after = std::min(after, std::sqrt(least * least + (sd * sd - least * least) / (1 + known)));
+  }
+  const double better = z_ * (sd - after);
+  if (better <= kWorthRefresh) return false;
+  const double promised = std::log(1 - delta_ - earned());
+  const double now = best(envelope, promised).energy;
+  const double then = best(envelope, promised - better).energy;
+  return (seconds(age) + seconds(kShortestJob)) * (now - then) > -now * visit();
+}
+
+// How long a visit to the highest clock takes until its readings are known, s.
+double Assure::visit() const {
+  double readings = kFewest;
+  for (const Signal signal : phase_->signals) {
+    const Readings& seen = look_.signals[static_cast<std::size_t>(signal)];
+    if (seen.count() > 0)
+      readings = std::max(
+          readings, seen.relative_variance(step_of(signal)) * seen.count() / (kEnough * kEnough));
+  }
+  return seconds(window_) + std::min(readings * options_.tick, seconds(options_.reference));
+}
+
+// One clock for all phases that have had a share of the work of late.
+void Assure::work_out_mixture(const Envelope& envelope) {
+  const Instant now = *last_;
+  std::vector<MixPart> parts;
+  double all = unknown_recent_.at(now);
+  if (phase_) parts.push_back({&*phase_, phase_->recent.at(now)});
+  for (const WorkPhase& phase : known_) parts.push_back({&phase, phase.recent.at(now)});
+  for (const MixPart& part : parts) all += part.work;
+  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastShare * all; });
+  prospects_.clear();
+  for (const Megahertz clock : envelope.clocks()) {
+    const double x = position(clock);
+    Prospect one = prospect_of_mixture(parts, unknown_recent_.at(now), x, z_);
+    one.lower_bound = of_each_tenant(one.lower_bound, x);
+    one.clock = clock;
+    prospects_.push_back(one);
+  }
+}
+
+// What is sure of the work at that clock.
+double Assure::sure_at(Megahertz clock) const {
+  if (restless_)
+    for (const Prospect& one : prospects_)
+      if (one.clock >= clock) return one.lower_bound;
+  return lower_bound(position(clock));
+}
+
+void Assure::work_out(const Envelope& envelope) {
+  if (restless_) return work_out_mixture(envelope);
+  const PhaseOutlook outlook(*phase_);
+  prospects_.clear();
+  for (const Megahertz clock : envelope.clocks()) {
+    const double x = position(clock);
+    prospects_.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
+                          phase_->power.relative(x).mean - outlook.performance(x).mean});
+  }
+}
+
+// Of the clocks that keep the promise surely enough the one of least energy for the work; of
+// those that are about as good the highest.
+Prospect Assure::best(const Envelope& envelope, double promised) {
+  const bool known = prospects_.size() == envelope.clocks().size() && !prospects_.empty() &&
+                     prospects_.front().clock == envelope.lowest() &&
+                     prospects_.back().clock == envelope.highest();
+  if (!known) work_out(envelope);
+  Prospect best{envelope.highest()};
+  for (auto at = prospects_.rbegin(); at != prospects_.rend(); ++at) {
+    if (at->lower_bound < promised) continue;
+    if (at != prospects_.rbegin() && at->energy > best.energy - kSameEnergy) continue;
+    best = *at;
+  }
+  return best;
+}
+
+// The lowest clock that one look at may cost: the more it differs, the more it tells.
+Megahertz Assure::probe_clock(const Envelope& envelope) const {
+  const double time = seconds(window_ + std::chrono::milliseconds(800));
+  const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
+  for (const Megahertz clock : envelope.clocks())
+    if ((1 - clock / envelope.highest()) * time <= may_cost) return clock;
+  return envelope.highest();
+}
+
+}  // namespace derate

@@ -1,0 +1,178 @@
+// The policy `assure`, in parts: what it reads (assure_readings.cc), which phase of the work it is
+// (assure_phases.cc), what the clocks promise (assure_clocks.cc), and what it does (assure.cc).
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "policy/change_watch.h"
+#include "policy/policy.h"
+#include "policy/standstill.h"
+#include "policy/work_phase.h"
+
+namespace derate {
+
+// Relative sd: a level known so well is not looked at any longer.
+inline constexpr double kEnough = 0.006;
+inline constexpr int kFewest = 3, kMostInBatch = 25;  // readings
+// The shortest job whose promise is judged, and the share of what it may lose that one look at a
+// low clock may cost.
+inline constexpr Duration kShortestJob = std::chrono::seconds(30);
+inline constexpr double kLookShare = 0.2;
+inline constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
+// Phases that change more often than that are governed as one mixture; than that, s, as one phase.
+inline constexpr double kFollowed = 4.5, kToldApart = 0.8;
+// Of the work of late: a phase with less does not belong to the mixture.
+inline constexpr double kLeastShare = 0.05;
+inline constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
+
+// As the parameters of the same names (docs/policies/assure.md).
+struct AssureOptions {
+  Megahertz highest{};
+  double delta = 0, confidence = 0, tick = 0, overstated = 0;
+  Duration settle{}, reference{};
+  std::string prior;  // a chip of the rows; empty: all
+  bool leave_out = false;
+  bool dry_run = false;
+  std::string chip;
+  ModelCache* models = nullptr;
+};
+
+class Assure final : public Policy {
+ public:
+  explicit Assure(const AssureOptions& options);
+  Assure(const Assure&) = delete;
+  Assure& operator=(const Assure&) = delete;
+  // What was learned is kept however governing ends.
+  ~Assure() override { leave_phase(); }
+
+  Decision decide(const Estimate& estimate, const Envelope& envelope) override;
+  std::optional<Saving> saving() const override;
+
+ private:
+  // What it does with the clock: the highest, to know what is promised; a low one, to know what it
+  // costs; the one it holds best; and the present one, to find out which work this is.
+  enum class Stage { reference, look, steady, recognise };
+
+  // What comes in.
+  bool idle(const Estimate& estimate);
+  void begin(const Estimate& estimate);
+  void keep_account(const Estimate& estimate);
+  void count_spending(const Estimate& estimate, const Envelope& envelope);
+  void settle(WorkPhase& phase);
+  void follow_clock(const Estimate& estimate);
+  bool rising(const Estimate& estimate);
+  bool counters_stand(const Estimate& estimate);
+  void take(const Estimate& estimate);
+  bool other_work(const ReadingTick& tick);
+  std::size_t doubtful() const;
+  void learn_power(const Estimate& estimate);
+  bool changed(const Estimate& estimate);
+  void flush();
+  bool enough(double relative_sd) const;
+  void drop_readings();
+
+  // Phases.
+  void recall();
+  void leave_phase();
+  bool resume(const Estimate& estimate);
+  void keep_visit();
+  void count_work(bool known, double x, double time);
+  void be_known();
+  Duration budget(Instant now) const;
+  bool may_probe(Instant now) const;
+  bool awaits_another(Instant now) const;
+  bool come_within(std::size_t alarms, double apart) const;
+  void alarm(const Estimate& estimate);
+  void name_priors(const std::string& work);
+
+  // What goes out.
+  double position(Megahertz clock) const {
+    return std::max(0.0, std::log(options_.highest / clock));
+  }
+  double earned() const;
+  double of_each_tenant(double lower_bound, double x) const;
+  double lower_bound(double x) const;
+  bool refresh_pays(const Estimate& estimate, const Envelope& envelope);
+  void work_out(const Envelope& envelope);
+  void work_out_mixture(const Envelope& envelope);
+  double sure_at(Megahertz clock) const;
+  Prospect best(const Envelope& envelope, double promised);
+  double visit() const;
+  Megahertz probe_clock(const Envelope& envelope) const;
+  Decision refer(const Estimate& estimate, const Envelope& envelope);
+  Decision look(const Estimate& estimate, const Envelope& envelope);
+  Decision steady(const Estimate& estimate, const Envelope& envelope);
+  Decision recognise(const Estimate& estimate, const Envelope& envelope);
+  Decision recognise_longer(const Envelope& envelope);
+  Decision ask(Megahertz clock, bool probing, Reason reason);
+  Decision hold(Reason reason) const;
+  std::optional<Fraction> expected() const;
+
+  AssureOptions options_;
+  double z_;
+  CurvePriors priors_;
+  std::string left_out_;
+  double delta_ = 0;
+  bool every_phase_ = false;
+  int tenants_ = 1;  // as counted last
+
+  Stage stage_ = Stage::reference;
+  Instant since_{};  // in this stage
+  std::optional<Instant> idle_since_, last_;
+  Instant began_{};
+  Megahertz asked_{};
+  Instant asked_at_{};
+  bool probing_ = false;  // asked_ is a clock to learn from
+
+  // The clock that the GPU has, and what was read while it had it.
+  Megahertz held_{};
+  Instant held_since_{};
+  // Of the counters and of power, as seen at the job's start, while the readings rise.
+  Duration window_{}, power_window_{};
+  double peak_ = 0, peak_power_ = 0;
+  ReadingBatch look_;
+  SignalValues newest_;
+  std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
+  bool jumped_ = false;            // against what was read before at the same clock
+  BeatRate beats_;
+  Standstill utilisation_still_, activity_still_;
+  bool stood_ = false;  // at the last tick: no counter told anything
+  std::array<Cusum, kSignals> cusum_{};
+  ChangeWatch watch_;
+  struct EnergyReading {
+    Instant time{};
+    Joules energy{};
+  };
+  std::optional<EnergyReading> energy_;
+  bool energy_counter_ = false;
+
+  std::optional<WorkPhase> phase_;
+  // Of the envelope's clocks in their order, by what is known of the phase; empty: that has
+  // changed.
+  std::vector<Prospect> prospects_;
+  std::vector<WorkPhase> known_;  // other phases, the newest last
+  std::vector<Instant> alarms_;
+  bool others_known_ = false;  // than the one left last
+  bool restless_ = false;      // phases too short to follow: one clock for their mixture
+  bool mixed_ = false;         // ... to be told apart: their mixture is one phase
+  // Of work that no phase stands for yet, since the last alarm: its time, and that times x.
+  struct Unknown {
+    double time = 0, x = 0;
+  } unknown_;
+  double unknown_s_ = 0;       // since something was known last
+  RecentWork unknown_recent_;  // that none stood for in the end
+  Duration probed_{};
+  // While phases are short, what was read last may be of the next one already.
+  std::deque<ReadingTick> held_back_;
+  std::vector<ReadingTick> in_look_;  // what look_ was made of
+  double slack_s_ = 0;                // seconds of work done beyond what was promised, at least
+
+  Saving settled_;    // of phases that are closed
+  Spending pending_;  // of which phase, the next tells
+};
+
+}  // namespace derate

@@ -1,0 +1,216 @@
+#include "policy/assure_policy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace derate {
+namespace {
+
+constexpr double kForm = 0.015;  // what a quadratic leaves of a reading, relative, at most
+constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
+// Of two readings at one clock: logs of power, shares of memory.
+constexpr double kPartedPower = 0.1, kPartedMemory = 0.25;
+constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
+constexpr double kWobble = 0.5;
+
+SourceReading utilisation_of(const Estimate& estimate) {
+  SourceReading out;
+  if (estimate.gpu_utilisation) out[0] = estimate.gpu_utilisation->value();
+  if (estimate.memory_utilisation) out[1] = estimate.memory_utilisation->value();
+  return out;
+}
+
+SourceReading activity_of(const Estimate& estimate) {
+  SourceReading out;
+  std::size_t at = 0;
+  for (const ActivityShare& share : activity_shares()) {
+    if (const auto& value = estimate.activity.*share.member) out[at] = value->value();
+    ++at;
+  }
+  return out;
+}
+
+}  // namespace
+
+// The clock really held counts, not the one asked for; and whatever moved it.
+void Assure::follow_clock(const Estimate& estimate) {
+  if (!estimate.sm_clock) return;
+  // Long after the last request it is the GPU that moves it, under its power limit: a look is then
+  // of the mean.
+  const bool ours = estimate.time - asked_at_ < options_.settle;
+  const double apart = held_ > Megahertz(0) ? std::abs(std::log(*estimate.sm_clock / held_)) : 1;
+  if (apart < (ours ? kOneClock : kWobble)) return;
+  held_ = *estimate.sm_clock;
+  held_since_ = estimate.time;
+  utilisation_still_.moved();
+  activity_still_.moved();
+  drop_readings();
+  watch_.clear();
+  energy_.reset();
+}
+
+// Whether no counter tells anything.
+bool Assure::counters_stand(const Estimate& estimate) {
+  (void)utilisation_still_.add(estimate.time, utilisation_of(estimate));
+  (void)activity_still_.add(estimate.time, activity_of(estimate));
+  return utilisation_still_.stands() && (activity_still_.stands() || !activity_still_.shows());
+}
+
+// At a job's start the utilisation rises over the sensors' window: how long it takes is how long a
+// change of the clock takes to show. Work that is slow to start makes it seem longer: the safe
+// side.
+bool Assure::rising(const Estimate& estimate) {
+  const double power = estimate.power.value_or(Watts(0)).value();
+  if (power > 1.1 * peak_power_) {
+    peak_power_ = power;
+    power_window_ = estimate.time - began_;
+  }
+  const double now = estimate.gpu_utilisation->value();
+  if (now <= 1.1 * peak_ + 0.03) return false;
+  peak_ = now;
+  return true;
+}
+
+void Assure::take(const Estimate& estimate) {
+  newest_ = {};
+  jumped_ = false;
+  if (!estimate.sm_clock) return;
+  const bool stand = counters_stand(estimate) && !estimate.work.beat;
+  if (stand && !stood_) drop_readings();  // the last of it stood already
+  stood_ = stand;
+  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
+  if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
+    window_ = estimate.time - began_;
+    held_since_ = std::max(held_since_, estimate.time - window_);  // a clock may have come later
+    drop_readings();
+    watch_.clear();
+    return;
+  }
+  const auto beat = beats_.rate(estimate.work.beat, held_since_);
+  if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
+  if (stand) {
+    jumped_ = !mixed_ && watch_.add_power(estimate);
+    return;
+  }
+  newest_ = read_signals(estimate, options_.highest);
+  for (std::size_t i = 0; i < kSignals; ++i) {
+    const bool utilisation = static_cast<Signal>(i) == Signal::memory;
+    if ((utilisation ? utilisation_still_ : activity_still_).stands()) newest_[i].reset();
+  }
+  jumped_ = !mixed_ && watch_.add(estimate, newest_);
+  // Work that speaks for itself is not judged by counters; that it changes they show all the same.
+  if (estimate.work.beat) newest_ = {};
+  newest_[static_cast<std::size_t>(Signal::beat)] = beat;
+  ReadingTick tick{
+      newest_, estimate.sm_clock->value(), estimate.gpu_utilisation->value(), {}, false};
+  tick.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
+  if (estimate.power && !estimate.work.beat && estimate.time - held_since_ >= power_window)
+    tick.power = estimate.power->value();
+  if (other_work(tick)) drop_readings();
+  held_back_.push_back(std::move(tick));
+  for (; held_back_.size() > (restless_ ? doubtful() : 0); held_back_.pop_front()) {
+    look_.add(held_back_.front(), options_.highest);
+    in_look_.push_back(held_back_.front());
+  }
+}
+
+// At the reference, before anything is known: too few readings for the watch to tell two phases
+// apart would make one that is neither. Only once a visit: work whose power never rests has one
+// phase all the same.
+bool Assure::other_work(const ReadingTick& tick) {
+  const ReadingTick* before = !held_back_.empty() ? &held_back_.back()
+                              : !in_look_.empty() ? &in_look_.back()
+                                                  : nullptr;
+  const bool few = in_look_.size() + held_back_.size() < kFewest;
+  if (stage_ != Stage::reference || phase_ || since_ == parted_ || before == nullptr || !few)
+    return false;
+  bool apart = tick.power && before->power &&
+               std::abs(std::log(*tick.power / *before->power)) > kPartedPower;
+  for (const Signal signal : {Signal::memory, Signal::dram}) {
+    const auto& now = tick.signals[static_cast<std::size_t>(signal)];
+    const auto& then = before->signals[static_cast<std::size_t>(signal)];
+    apart |= now && then && std::abs(*now - *then) > kPartedMemory;
+  }
+  if (apart) parted_ = since_;
+  return apart;
+}
+
+// How many of the newest readings may be of the next phase, before an alarm tells.
+std::size_t Assure::doubtful() const {
+  return 2 + static_cast<std::size_t>(seconds(window_) / options_.tick);
+}
+
+// Means from the energy counter, over a second at least; where there is none, flush() takes power
+// readings.
+void Assure::learn_power(const Estimate& estimate) {
+  if (estimate.energy) energy_counter_ = true;
+  if (!phase_ || !estimate.energy || estimate.time - held_since_ < window_) return;
+  const double x = position(held_);
+  if (energy_) {
+    const double span = seconds(estimate.time - energy_->time);
+    if (span < 1) return;
+    // The counter moves every 0.1 s.
+    const Watts mean = (*estimate.energy - energy_->energy) / from_seconds(span);
+    const double variance = 0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span);
+    phase_->power.observe(x, mean, variance);
+    prospects_.clear();
+    meter(*phase_, estimate.time, x, mean, variance);
+  }
+  energy_ = {estimate.time, *estimate.energy};
+}
+
+// Of the counters that tell something; where none does, more readings would not either.
+bool Assure::enough(double relative_sd) const {
+  if (look_.gpu_utilisation.count() < kFewest) return false;
+  const auto known = [&](Signal signal) {
+    const Readings& readings = look_.signals[static_cast<std::size_t>(signal)];
+    return readings.count() == 0 ||
+           readings.relative_variance(step_of(signal)) <= relative_sd * relative_sd;
+  };
+  const std::vector<Signal> signals =
+      phase_ ? phase_->signals : informative_signals(look_, options_.highest, priors_);
+  return std::all_of(signals.begin(), signals.end(), known);
+}
+
+void Assure::drop_readings() {
+  look_.clear();
+  in_look_.clear();
+  held_back_.clear();
+}
+
+// Readings that may be another phase's already teach nothing: the watch will tell.
+void Assure::flush() {
+  prospects_.clear();
+  if (mixed_ || counters_fit(*phase_, look_)) {
+    learn(*phase_, look_, last_.value_or(Instant{}));
+    const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
+    if (!energy_counter_ && power.count() > 0)
+      phase_->power.observe(look_.x, Watts(power.mean()), kPowerReading * kPowerReading);
+  }
+  look_.clear();
+  in_look_.clear();
+}
+
+// Innovations that drift: another phase.
+bool Assure::changed(const Estimate& estimate) {
+  if (!phase_ || mixed_) return false;
+  if (jumped_) return true;
+  if (estimate.work.phase != phase_->name) return true;
+  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
+    const auto i = static_cast<std::size_t>(phase_->signals[k]);
+    if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
+    const Belief belief = phase_->curve.reading(k, look_.x);
+    const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
+    // A counter that rests against its end has no noise, until it moves by one.
+    const double step = step_of(phase_->signals[k]);
+    const double noise = std::max(look_.signals[i].variance(step), step * step / 4);
+    // What the curve's form leaves of this clock stays, however long it is looked at.
+    const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);
+    if (cusum_[i].add(beyond / std::sqrt(noise + std::pow(expected * belief.sd, 2)))) return true;
+  }
+  return false;
+}
+
+}  // namespace derate
