@@ -115,13 +115,13 @@ struct MemoryRows {
 };
 
 void put_memory(CurvePriors& out, const MemoryRows& rows, bool own, std::size_t all_rows) {
-  out.memory = prior_of(rows.open);
+  out.memory = prior_of(rows.open, rows.within(), rows.freedom());
   if (rows.full.size() >= kFewest)
     out.memory_saturated = prior_of(rows.full, rows.within(), rows.freedom());
   // Of another chip's power nothing is known.
   if (own)
     out.memory_power = memory_with_power(rows.open, rows.open_power, static_cast<double>(all_rows),
-                                         static_cast<double>(rows.open.size() - 1));
+                                         rows.freedom());
 }
 
 // Counters of tables whose times include the host's share fall behind their applications'
