@@ -35,17 +35,19 @@ constexpr ParamSpec kAssureParams[] = {
      true, kNoYes},
 };
 
-constexpr double kFirstEnough = 0.02;
-constexpr double kBatchEnough = 0.02;  // readings are averaged to this before they are learned from
-constexpr double kNear = 0.03;         // a clock so little lower is worth no hurry
+// Relative sd to which readings are averaged: a job's first at the highest clock, and all others
+// before they are learned from.
+constexpr double kFirstEnough = 0.02, kBatchEnough = 0.02;
+constexpr double kNear = 0.03;  // a clock so little lower is worth no hurry
 constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
-constexpr Duration kLeastReference = std::chrono::seconds(1);
+constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
 constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
 constexpr Duration kGap = std::chrono::milliseconds(200);
-constexpr Duration kRestAfter = std::chrono::seconds(20);
-constexpr Duration kSafeAfter = std::chrono::seconds(2);
+constexpr Duration kRestAfter =
+    std::chrono::seconds(20);                             // without a change: phases are long again
+constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 
@@ -140,13 +142,15 @@ void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) 
   if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
   const Spent spent{since, *estimate.power * since};
   Spending& to = phase_ ? phase_->spent : pending_;
-  // Where the power limit holds the clock below the lock, it would at the highest clock, too.
+  // Where the power limit holds the clock below the lock, or about there, it would at the highest
+  // clock, too.
   const bool limited = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
   const bool capped = limited && *estimate.sm_clock < asked_ * 0.995;
   // What is read in a dry run is then not of the highest clock, and no curve tells of less.
   if (limited && options_.dry_run) return;
-  const bool unsaved =
-      idle_since_ || asked_ <= Megahertz(0) || asked_ >= options_.highest * 0.995 || capped;
+  const bool about_there = phase_ && phase_->limit_allows(position(*estimate.sm_clock));
+  const bool unsaved = idle_since_ || asked_ <= Megahertz(0) ||
+                       asked_ >= options_.highest * 0.995 || capped || about_there;
   if (unsaved)
     to.add_unsaved(spent);
   else

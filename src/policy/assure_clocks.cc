@@ -77,7 +77,7 @@ void Assure::work_out_mixture(const Envelope& envelope) {
   if (phase_) parts.push_back({&*phase_, phase_->recent.at(now)});
   for (const WorkPhase& phase : known_) parts.push_back({&phase, phase.recent.at(now)});
   for (const MixPart& part : parts) all += part.work;
-  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastShare * all; });
+  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastOfMixture * all; });
   prospects_.clear();
   for (const Megahertz clock : envelope.clocks()) {
     const double x = position(clock);

@@ -62,7 +62,7 @@ bool Assure::awaits_another(Instant now) const {
   const double unknown = unknown_recent_.at(now);
   double all = unknown + (phase_ ? phase_->recent.at(now) : 0);
   for (const WorkPhase& phase : known_) all += phase.recent.at(now);
-  return !mixed_ && come_within(2, kFollowed) && unknown > kLeastShare * all && may_probe(now);
+  return !mixed_ && come_within(2, kFollowed) && unknown > kLeastOfMixture * all && may_probe(now);
 }
 
 void Assure::recall() {

@@ -15,20 +15,6 @@
 
 namespace derate {
 
-// Relative sd: a level known so well is not looked at any longer.
-inline constexpr double kEnough = 0.006;
-inline constexpr int kFewest = 3, kMostInBatch = 25;  // readings
-// The shortest job whose promise is judged, and the share of what it may lose that one look at a
-// low clock may cost.
-inline constexpr Duration kShortestJob = std::chrono::seconds(30);
-inline constexpr double kLookShare = 0.2;
-inline constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
-// Phases that change more often than that are governed as one mixture; than that, s, as one phase.
-inline constexpr double kFollowed = 4.5, kToldApart = 0.8;
-// Of the work of late: a phase with less does not belong to the mixture.
-inline constexpr double kLeastShare = 0.05;
-inline constexpr double kOneClock = 0.03;  // the clock held is one while it stays within this share
-
 // As the parameters of the same names (docs/policies/assure.md).
 struct AssureOptions {
   Megahertz highest{};
@@ -53,6 +39,22 @@ class Assure final : public Policy {
   std::optional<Saving> saving() const override;
 
  private:
+  // Relative sd: a level known so well is not looked at any longer.
+  static constexpr double kEnough = 0.006;
+  static constexpr int kFewest = 3, kMostInBatch = 25;  // readings
+  // The shortest job whose promise is judged, and the share of what it may lose that one look at a
+  // low clock may cost.
+  static constexpr Duration kShortestJob = std::chrono::seconds(30);
+  static constexpr double kLookShare = 0.2;
+  static constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
+  // Phases that change more often than that are governed as one mixture; than that, s, as one
+  // phase.
+  static constexpr double kFollowed = 4.5, kToldApart = 0.8;
+  // Of the work of late: a phase with less does not belong to the mixture.
+  static constexpr double kLeastOfMixture = 0.05;
+  static constexpr double kOneClock =
+      0.03;  // the clock held is one while it stays within this share
+
   // What it does with the clock: the highest, to know what is promised; a low one, to know what it
   // costs; the one it holds best; and the present one, to find out which work this is.
   enum class Stage { reference, look, steady, recognise };

@@ -66,8 +66,8 @@ std::optional<double> share(const ReadingBatch& look, Signal signal, Megahertz h
 // Of a memory utilisation that is not saturated, where power says something of its bias: a curve of
 // both, on which power itself, known as a whole, says nothing of progress. It follows that too
 // loosely.
-std::optional<ProgressCurve> corrected(std::span<const Signal> signals, bool saturated,
-                                       const CurvePriors& priors) {
+std::optional<ProgressCurve> corrected_by_power(std::span<const Signal> signals, bool saturated,
+                                                const CurvePriors& priors) {
   if (!priors.memory_power || saturated || signals.size() != 1 || signals[0] != Signal::memory)
     return std::nullopt;
   // What power says besides progress, so that the sum is independent of it.
@@ -90,7 +90,7 @@ WorkPhase phase_of(std::vector<Signal> signals, bool saturated, const CurvePrior
   bias.push_back(priors.power_beside);
   ProgressCurve with_power(priors.performance, bias);
   ProgressCurve metered = with_power;
-  auto corrected = derate::corrected(signals, saturated, priors);
+  auto corrected = corrected_by_power(signals, saturated, priors);
   return {std::move(signals),       saturated,
           priors.overstated,        std::move(curve),
           std::move(corrected),     std::move(with_power),
@@ -246,6 +246,10 @@ Belief WorkPhase::energy_at_reference(double x) const {
   const Belief out = metered.bias(signals.size(), x, reference_x);
   if (x == reference_x) return {};
   return {-out.mean, std::hypot(out.sd, kEnergyForm)};
+}
+
+bool WorkPhase::limit_allows(double x) const {
+  return reference_capped && x < reference_x + 2 * kCappedReference;
 }
 
 Saving WorkPhase::saving(bool dry_run) const {

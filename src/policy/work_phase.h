@@ -77,6 +77,8 @@ struct WorkPhase {
   Belief performance(double x) const;
   // Log of the energy that work takes at the reference over that at `x`.
   Belief energy_at_reference(double x) const;
+  // Whether the power limit alone might hold the clock at `x` by now.
+  bool limit_allows(double x) const;
   // What was saved of `spent`, or would be in a dry run.
   Saving saving(bool dry_run) const;
   // The most of any counter (ProgressCurve::strain).
