@@ -63,6 +63,11 @@ struct SensorSpec {
   // wanders (a sine of 60 s), and when they stand still.
   double counter_gain = 1, counter_wander = 0;
   FrozenSpec frozen;
+  // The driver gives each sample of so long to one process whole; empty: each its own share.
+  std::optional<Duration> process_sample;
+  // Whose it is: who has the GPU at one moment of it. Turns and samples drift against each other by
+  // so much from sample to sample, sd, in turns: far below 1 the same process is met again.
+  double process_drift = 1;
   double power_gain = 1;        // the card's calibration error; energy counter included
   double loss_probability = 0;  // a read fails
   double late_probability = 0;  // a read returns what the one before it returned

@@ -201,10 +201,10 @@ Watts SimGpu::power_at(std::size_t clock) const {
   double working = 0;
   for (const Tenant& tenant : tenants_)
     if (tenant.working()) {
-      sum += power_of(tenant, clock) - idle;
+      sum += power_of(tenant, clock) - idle - leakage_at(clock);
       ++working;
     }
-  return working > 0 ? idle + sum / working : idle;
+  return working > 0 ? idle + leakage_at(clock) + sum * slice_of(working) : idle;
 }
 
 namespace {
@@ -248,7 +248,7 @@ void SimGpu::mix(std::size_t clock) {
   mixed_ = nothing_running();
   for (const Tenant& tenant : tenants_)
     if (tenant.working())
-      add_point(mixed_, point_of(tenant, clock), 1 / static_cast<double>(working));
+      add_point(mixed_, point_of(tenant, clock), slice_of(static_cast<double>(working)));
 }
 
 // The regulator: the highest clock whose power fits, and now and then the next one up, so that the
@@ -306,6 +306,14 @@ void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
   job.alone += Joules(draw.alone.value() * length);
   if (!tenant.working()) return;
   const OperatingPoint& point = point_of(tenant, clock_);
+  if (chip_.sensors.process_sample) {
+    const auto used = [&](const std::optional<Fraction>& of) {
+      return of ? of->value() * draw.slice * length : 0;
+    };
+    tenant.sampled_sm += used(point.gpu_utilisation);
+    tenant.sampled_memory += used(point.memory_utilisation);
+    return;
+  }
   const auto count = [&](std::optional<double>& sum, const std::optional<Fraction>& used) {
     if (sum && used)
       *sum += used->value() * draw.slice * length;
@@ -314,6 +322,34 @@ void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
   };
   count(job.sm_seconds, point.gpu_utilisation);
   count(job.memory_seconds, point.memory_utilisation);
+}
+
+// Of the GPU's time, for each of those that work.
+double SimGpu::slice_of(double working) const {
+  return std::min(1.0, (1 + overlap_ * (working - 1)) / working);
+}
+
+// The driver's sample ends: all that was done in it counts as one process's.
+void SimGpu::credit_sample() {
+  sample_ends_ += *chip_.sensors.process_sample;
+  double sm = 0, memory = 0;
+  for (const Tenant& tenant : tenants_) sm += tenant.sampled_sm, memory += tenant.sampled_memory;
+  const double drift = chip_.sensors.process_drift;
+  sample_phase_ +=
+      drift < 1 ? drift * gauss_(random_) : std::uniform_real_distribution<double>(0, 1)(random_);
+  sample_phase_ -= std::floor(sample_phase_);
+  double before = sample_phase_ * sm;
+  SimJob* met = nullptr;
+  for (Tenant& tenant : tenants_) {
+    if (before >= 0 && tenant.sampled_sm > 0) met = &tenant.job;
+    before -= std::exchange(tenant.sampled_sm, 0);
+    tenant.sampled_memory = 0;
+  }
+  if (met == nullptr) return;
+  const double length = seconds(*chip_.sensors.process_sample);
+  sm = std::min(sm, length), memory = std::min(memory, length);
+  if (met->sm_seconds) *met->sm_seconds += sm;
+  if (met->memory_seconds) *met->memory_seconds += memory;
 }
 
 void SimGpu::work(Tenant& tenant, const Draw& draw) {
@@ -365,12 +401,11 @@ void SimGpu::work() {
   for (Tenant& tenant : tenants_) {
     if (!tenant.running()) continue;
     Draw draw{.power = idle / residents, .above_base = step / residents};
-    draw.slice = 1 / std::max(1.0, working);
+    draw.slice = slice_of(std::max(1.0, working));
     draw.rate = point_of(tenant, clock_).rate * draw.slice;
     if (tenant.working()) {
-      const Watts own = power_of(tenant, clock_) - idle;
-      draw.power += own / working;
-      draw.alone = (own - leakage_at(clock_)) / working;
+      draw.alone = (power_of(tenant, clock_) - idle - leakage_at(clock_)) * draw.slice;
+      draw.power += draw.alone + leakage_at(clock_) / working;
       draw.above_base += draw.alone;
     }
     work(tenant, draw);
@@ -388,6 +423,7 @@ void SimGpu::step() {
   joules_ += power_.value() * step_s_;
   heat();
   now_ += options_.step;
+  if (chip_.sensors.process_sample && now_ >= sample_ends_) credit_sample();
   if (was_busy && !busy()) retarget();
 }
 

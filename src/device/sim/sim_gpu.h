@@ -91,6 +91,9 @@ class SimGpu {
   std::optional<int> instance_of(TenantId id) const;
   std::vector<TenantId> tenant_ids() const;  // of those that run
   void set_shared_power(const SharedPower& shared) { shared_ = shared; }
+  // Jobs that work at the same time run beside each other as far as that, 0..1, as with MPS: two
+  // get (1 + overlap) / 2 of their rate each instead of half.
+  void set_overlap(double overlap) { overlap_ = overlap; }
   // A job on several GPUs, after a round of its phases: it waits, the clock held and nothing
   // running, until it is told that the others are there, too.
   bool waits(TenantId id) const;
@@ -139,7 +142,8 @@ class SimGpu {
     // that phases of a few steps take the right time in the mean.
     std::vector<double> beyond = {};
 
-    bool waits = false;  // for the other GPUs of its job
+    bool waits = false;                         // for the other GPUs of its job
+    double sampled_sm = 0, sampled_memory = 0;  // s, since the driver's last sample
 
     bool running() const { return !job.finished; }
     bool working() const { return running() && gap_left <= 0 && !waits; }
@@ -175,6 +179,8 @@ class SimGpu {
   void work();
   void work(Tenant& tenant, const Draw& draw);
   void account(Tenant& tenant, const Draw& draw, double share) const;
+  double slice_of(double working) const;
+  void credit_sample();
   Watts leakage_at(std::size_t clock) const { return Watts(leakage_ * voltage_[clock]); }
   Watts context_step(std::size_t clock) const;
   std::vector<double> workers() const;
@@ -219,7 +225,10 @@ class SimGpu {
   Part board_{.share = 1};
   std::int64_t counter_steps_ = 0;
   SharedPower shared_;
-  OperatingPoint mixed_;  // of several
+  double overlap_ = 0;
+  Instant sample_ends_{};
+  double sample_phase_ = 0;  // in turns
+  OperatingPoint mixed_;     // of several
 
   Watts power_{};
   double joules_ = 0;
