@@ -55,8 +55,9 @@ Tone tone_of(const std::string& method) {
 
 std::string scenario_text(const ScenarioResult& result) {
   const bool twins = result.scenario->twins;
-  std::vector<std::string> headings{"method",  "1 min %", "5 min %", "later %",       "over seeds",
-                                    "worst %", "RMSE W",  "MAPE %",  "in 90 % band %"};
+  std::vector<std::string> headings{"method",     "1 min %",        "5 min %", "later %",
+                                    "over seeds", "bill %",         "worst %", "RMSE W",
+                                    "MAPE %",     "in 90 % band %", "band %"};
   if (twins) headings.insert(headings.end(), {"twins %", "null W"});
   headings.emplace_back("sums");
   Table table(headings);
@@ -66,10 +67,12 @@ std::string scenario_text(const ScenarioResult& result) {
                                  bare_share_text(score.five_minutes.share()),
                                  bare_share_text(score.later.share()),
                                  range_text(score.later_runs),
+                                 bare_share_text(score.bill.share()),
                                  bare_share_text(largest(score.worst)),
                                  bare_watts_text(score.rmse_w()),
                                  bare_share_text(score.mape()),
-                                 bare_share_text(score.coverage())};
+                                 bare_share_text(score.coverage()),
+                                 bare_share_text(score.band_width())};
     if (twins) row.insert(row.end(), {twins_text(score), bare_watts_text(score.null_w)});
     row.push_back(sums_text(score.unsettled_mj));
     table.add(std::move(row), tone_of(method));
@@ -113,6 +116,31 @@ void add_summary(Table& table, const ScenarioSummary& summary) {
             missed ? Tone::bad : Tone::plain);
 }
 
+void add_processes(Table& table, const ScenarioSummary& summary) {
+  table.add({summary.scenario->name, bare_share_text(summary.bill), bare_share_text(summary.online),
+             bare_share_text(summary.coverage), bare_share_text(summary.sm_share_bill),
+             bare_share_text(summary.sm_share), summary.scenario->summary});
+}
+
+// Over the scenarios of processes; a dash where one of them has no figure.
+void add_mean(Table& table, const std::vector<ScenarioSummary>& summaries) {
+  const auto mean = [&](auto member) -> std::optional<double> {
+    double sum = 0, count = 0;
+    for (const ScenarioSummary& summary : summaries) {
+      if (summary.scenario->loads.empty()) continue;
+      if (!(summary.*member)) return std::nullopt;
+      sum += *(summary.*member), ++count;
+    }
+    return sum / count;
+  };
+  table.add({"mean", bare_share_text(mean(&ScenarioSummary::bill)),
+             bare_share_text(mean(&ScenarioSummary::online)),
+             bare_share_text(mean(&ScenarioSummary::coverage)),
+             bare_share_text(mean(&ScenarioSummary::sm_share_bill)),
+             bare_share_text(mean(&ScenarioSummary::sm_share)), ""},
+            Tone::strong);
+}
+
 std::string bar_text(const BarResult& bar) {
   const std::size_t all = bar.met.size() + bar.missed.size();
   if (bar.missed.empty()) return fmt::format("met ({} of {}): {}\n", all, all, bar.bar);
@@ -130,9 +158,21 @@ std::string summary_text(const std::vector<ScenarioResult>& results) {
   }
   Table table({"scenario", "online", "best offline", "<method", "best naive", "<method",
                "exact-curve", "ratio", "against offline", "near exact-curve", "90 % bands"});
-  for (const ScenarioSummary& summary : summaries) add_summary(table, summary);
-  std::string out = toned("Summary: misattributed share after 5 minutes, %", Tone::strong) + "\n" +
-                    table.text() + "\nBars of online\n";
+  std::string out = toned("Summary: misattributed share after 5 minutes, %", Tone::strong) + "\n";
+  Table processes({"scenario", "online: bill", "after 5 min", "90 % bands", "sm-share: bill",
+                   "after 5 min", "<what is so"});
+  bool samples = false, others = false;
+  for (const ScenarioSummary& summary : summaries) {
+    const bool counted = !summary.scenario->loads.empty();
+    (counted ? samples : others) = true;
+    counted ? add_processes(processes, summary) : add_summary(table, summary);
+  }
+  if (others) out += table.text() + "\n";
+  if (samples) {
+    add_mean(processes, summaries);
+    out += "Processes whose driver counts samples\n" + processes.text() + "\n";
+  }
+  out += "Bars of online\n";
   for (const BarResult& bar : judge_bars(summaries)) out += bar_text(bar);
   return out + fmt::format("{}: accounts and tenants add up to the energy that was measured\n",
                            unsettled == 0 ? "met" : "missed, " + sums_text(unsettled));
@@ -173,12 +213,14 @@ Json method_json(const MethodResult& result) {
   put(out, "first_minute_misattributed_ratio", score.minute.share());
   put(out, "five_minutes_misattributed_ratio", score.five_minutes.share());
   put(out, "later_misattributed_ratio", score.later.share());
+  put(out, "bill_misattributed_ratio", score.bill.share());
   out["later_misattributed_ratio_runs"] = score.later_runs;
   out["worst_tenant_ratio_runs"] = score.worst;
   put(out, "worst_tenant_ratio", largest(score.worst));
   put(out, "rmse_watts", score.rmse_w());
   put(out, "mape_ratio", score.mape());
   put(out, "band90_coverage_ratio", score.coverage());
+  put(out, "band90_half_width_ratio", score.band_width());
   if (score.twins) {
     out["twins_difference_ratio"] = *score.twins;
     if (score.banded > 0) out["twins_in_band90"] = score.twins_in_band;
@@ -201,6 +243,8 @@ Json summary_json(const ScenarioSummary& summary) {
   put_best(out, "best_offline", summary.offline);
   put_best(out, "best_naive", summary.naive);
   put(out, "exact_curve_misattributed_ratio", summary.bound);
+  put(out, "online_bill_misattributed_ratio", summary.bill);
+  put(out, "sm_share_bill_misattributed_ratio", summary.sm_share_bill);
   put(out, "online_of_best_offline_ratio", summary.of_offline());
   put(out, "online_above_best_offline", summary.above_offline());
   put(out, "online_above_exact_curve", summary.above_bound());

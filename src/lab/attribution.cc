@@ -27,6 +27,7 @@ struct Account {
   AttributionScore score;
   std::map<std::string, TenantScore> tenants;
   std::map<std::string, double> sigma_j;
+  std::map<std::string, TenantScore> bill;  // of the whole run
 };
 
 struct EstimatedEnergy {
@@ -67,6 +68,8 @@ void add_tenant(const std::string& key, const EstimatedEnergy& estimated, double
   if (estimated.sigma_j && true_w > 0) {
     ++score.banded;
     account.sigma_j[key] += *estimated.sigma_j;
+    score.band_j += kBand90 * *estimated.sigma_j;
+    score.banded_j += truth;
     if (std::abs(estimated.joules - truth) <= kBand90 * *estimated.sigma_j) ++score.covered;
   }
 }
@@ -79,8 +82,11 @@ void add_split(const Split& split, const TenantWorld& world, double age_s, Accou
    : age_s <= 300 ? score.five_minutes
                   : score.later)
       .add(misattributed(split, world.truth()));
-  if (age_s <= 300) return;
   const auto estimated = above_base(split);
+  for (const auto& [key, energy] : estimated) account.bill[key].estimated_j += energy.joules;
+  for (const TenantTruth& truth : world.truth())
+    account.bill[truth.key].true_j += truth.above_base.value();
+  if (age_s <= 300) return;
   for (const TenantTruth& truth : world.truth()) {
     const auto found = estimated.find(truth.key);
     add_tenant(truth.key, found != estimated.end() ? found->second : EstimatedEnergy{},
@@ -110,6 +116,8 @@ AttributionScore finished(Account account, const AttributionRun& run) {
     if (tenant.true_j > 15 * (seconds(run.length) - 300))
       worst = std::max(worst.value_or(0), std::abs(tenant.estimated_j / tenant.true_j - 1));
   if (worst) score.worst.push_back(*worst);
+  for (const auto& [key, tenant] : account.bill)
+    score.bill.add({std::abs(tenant.estimated_j - tenant.true_j) / 2, tenant.true_j});
   if (score.later.share()) score.later_runs.push_back(*score.later.share());
   if (run.scenario->twins) {
     add_twins(account, score);
@@ -148,7 +156,13 @@ std::optional<double> AttributionScore::coverage() const {
   return static_cast<double>(covered) / static_cast<double>(banded);
 }
 
+std::optional<double> AttributionScore::band_width() const {
+  if (banded == 0 || banded_j <= 0) return std::nullopt;
+  return band_j / banded_j;
+}
+
 void AttributionScore::add(const AttributionScore& other) {
+  bill.add(other.bill);
   minute.add(other.minute);
   five_minutes.add(other.five_minutes);
   later.add(other.later);
@@ -156,8 +170,8 @@ void AttributionScore::add(const AttributionScore& other) {
   later_runs.insert(later_runs.end(), other.later_runs.begin(), other.later_runs.end());
   using Score = AttributionScore;
   add_fields(*this, other, &Score::squared_w, &Score::absolute_relative, &Score::readings,
-             &Score::above_15_w, &Score::banded, &Score::covered, &Score::unsettled_mj,
-             &Score::ticks);
+             &Score::above_15_w, &Score::banded, &Score::covered, &Score::band_j, &Score::banded_j,
+             &Score::unsettled_mj, &Score::ticks);
   null_w = std::max(null_w, other.null_w);
   if (other.twins) twins = std::max(twins.value_or(0), *other.twins);
   twins_in_band = twins_in_band && other.twins_in_band;

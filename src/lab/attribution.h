@@ -41,6 +41,7 @@ struct TenantScore {
 
 // Of one method in one run, or in several added up.
 struct AttributionScore {
+  StretchScore bill;                         // each tenant's energy of the whole run
   StretchScore minute, five_minutes, later;  // age of the run: below 60 s, below 300 s, after that
   // Of each run the tenant whose energy is furthest off, relative, of those that drew 15 W in the
   // mean over the run.
@@ -48,6 +49,7 @@ struct AttributionScore {
   std::vector<double> later_runs;  // of each run: the misattributed share after 5 minutes
   double squared_w = 0, absolute_relative = 0;  // after 5 minutes
   std::int64_t readings = 0, above_15_w = 0;
+  double band_j = 0, banded_j = 0;       // half-widths of those bands, and the truth in them
   std::int64_t banded = 0, covered = 0;  // tenants in ticks with a 90 % band, the truth in it
   double null_w = 0;                     // most that a tenant without work got, mean over a run
   std::optional<double> twins;           // largest difference of the twins' energies, relative
@@ -58,6 +60,8 @@ struct AttributionScore {
   std::optional<double> rmse_w() const;
   std::optional<double> mape() const;      // of readings above 15 W
   std::optional<double> coverage() const;  // of the 90 % bands
+  // Half the width of those bands, of what the tenants drew.
+  std::optional<double> band_width() const;
   void add(const AttributionScore& other);
 };
 

@@ -59,6 +59,10 @@ inline constexpr double kMostOfOffline = 0.5;  // of the best offline method's, 
 inline constexpr double kMostAboveOffline = 0.007;  // above the best offline method's, elsewhere
 inline constexpr double kMostAboveBound = 0.015;    // above exact-curve's
 inline constexpr double kCoverage[2] = {0.85, 0.95};
+// Of processes whose driver counts samples: above sm-share's, of the whole run's bill and of ticks
+// after 5 minutes; and what the bands cover at least.
+inline constexpr double kBillAboveSmShare = 0.005, kTicksAboveSmShare = 0.01;
+inline constexpr double kProcessCoverage = 0.75;
 
 struct BestMethod {
   std::string method;
@@ -68,9 +72,10 @@ struct BestMethod {
 // Empty where the methods that it takes were not judged.
 struct ScenarioSummary {
   const TenantScenario* scenario = nullptr;
-  std::optional<double> online, bound, coverage;  // shares; of the online method's 90 % bands
-  std::optional<BestMethod> offline, naive;       // those that misattribute least
-  std::int64_t unsettled_mj = 0;                  // of all methods
+  std::optional<double> online, bound, coverage;        // shares; of the online method's 90 % bands
+  std::optional<double> sm_share, bill, sm_share_bill;  // sm-share's share; of the whole runs' bill
+  std::optional<BestMethod> offline, naive;             // those that misattribute least
+  std::int64_t unsettled_mj = 0;                        // of all methods
 
   std::optional<double> of_offline() const;     // online / best offline
   std::optional<double> above_offline() const;  // online - best offline

@@ -12,6 +12,35 @@
 namespace derate {
 namespace {
 
+constexpr ProcessLoad kLightAndHeavy[] = {{.demand = {0.08, 0.08}, .kernel = 2},
+                                          {.demand = {0.85, 0.85}, .kernel = 2}};
+constexpr ProcessLoad kThreeLight[] = {{.demand = {0.05, 0.05}},
+                                       {.demand = {0.05, 0.05}},
+                                       {.demand = {0.05, 0.05}},
+                                       {.demand = {0.8, 0.8}}};
+constexpr ProcessLoad kSaturating[] = {{}, {}};
+constexpr ProcessLoad kSameWatts[] = {{.kernel = 2}, {.kernel = 2}};
+constexpr ProcessLoad kShortTurns[] = {{.turn_s = 0.2}, {.turn_s = 0.2}, {.turn_s = 0.2}};
+constexpr ProcessLoad kTurns1[] = {{.turn_s = 1}, {.turn_s = 1}};
+constexpr ProcessLoad kTurns4[] = {{.turn_s = 4}, {.turn_s = 4}};
+constexpr ProcessLoad kTurns15[] = {{.turn_s = 15}, {.turn_s = 15}, {.turn_s = 15}};
+constexpr ProcessLoad kTurns60[] = {{.turn_s = 60}, {.turn_s = 60}};
+constexpr ProcessLoad kOnOff{.demand = {0.3, 1}, .on_s = {3, 48}, .off_s = {3, 48}};
+constexpr ProcessLoad kThreeOnOff[] = {kOnOff, kOnOff, kOnOff};
+constexpr ProcessLoad kEightOnOff[] = {kOnOff, kOnOff, kOnOff, kOnOff,
+                                       kOnOff, kOnOff, kOnOff, kOnOff};
+constexpr ProcessLoad kParked{.parked = true};
+constexpr ProcessLoad kHalfParked[] = {kOnOff, kParked, kOnOff, kParked, kOnOff, kParked};
+constexpr ProcessLoad kVisitor{.demand = {0.01, 1}, .life_s = {20, 120}, .away_s = {0, 60}};
+constexpr ProcessLoad kVisitors[] = {kVisitor, kVisitor, kVisitor, kVisitor};
+constexpr ProcessLoad kOtherWatts{
+    .demand = {0.2, 1}, .on_s = {10, 100}, .off_s = {5, 50}, .new_watts_s = 90};
+constexpr ProcessLoad kOthersWatts[] = {kOtherWatts, kOtherWatts, kOtherWatts};
+constexpr ProcessLoad kSteady{.demand = {0.02, 0.4}};
+constexpr ProcessLoad kSteadies[] = {kSteady, kSteady, kSteady, kSteady, kSteady};
+constexpr ProcessLoad kSometimes{.on_s = {60, 200}, .off_s = {20, 60}};
+constexpr ProcessLoad kLocked[] = {kSometimes, kSometimes};
+
 // The letters are the study's; P, S and T are ours.
 constexpr TenantScenario kScenarios[] = {
     {.name = "A", .summary = "operand data change a job's power by 15 %"},
@@ -43,6 +72,33 @@ constexpr TenantScenario kScenarios[] = {
      .lost = 0.01},
     {.name = "N", .summary = "jobs of 10 to 40 s", .job_s = {10, 40}},
     {.name = "P", .summary = "three processes without MIG", .layout = "", .processes = 3},
+    {.name = "P1", .summary = "demands of 8 and 85 %", .loads = kLightAndHeavy},
+    {.name = "P2", .summary = "demands of 5, 5, 5 and 80 %", .loads = kThreeLight},
+    {.name = "P3", .summary = "two that always saturate", .loads = kSaturating},
+    {.name = "P4",
+     .summary = "the same, equal watts",
+     .watts_differ = false,
+     .data_gain = 0,
+     .loads = kSameWatts},
+    {.name = "P5", .summary = "turns of 0.2 s", .loads = kShortTurns},
+    {.name = "P6", .summary = "turns of 1 s", .loads = kTurns1},
+    {.name = "P7", .summary = "turns of 4 s", .loads = kTurns4},
+    {.name = "P8", .summary = "turns of 15 s", .loads = kTurns15},
+    {.name = "P9", .summary = "turns of 60 s", .loads = kTurns60},
+    {.name = "P10", .summary = "three that pause", .loads = kThreeOnOff},
+    {.name = "P11", .summary = "eight that pause", .loads = kEightOnOff},
+    {.name = "P12", .summary = "three that pause, three parked", .loads = kHalfParked},
+    {.name = "P13", .summary = "they come and go", .loads = kVisitors},
+    {.name = "P14", .summary = "kernels change their watts", .loads = kOthersWatts},
+    {.name = "P15", .summary = "five of 2 to 40 %", .loads = kSteadies},
+    {.name = "P16",
+     .summary = "samples in step with turns",
+     .loads = kLocked,
+     .process_drift = 0.1},
+    {.name = "P17",
+     .summary = "three that pause, side by side as with MPS",
+     .loads = kThreeOnOff,
+     .overlap = 0.5},
     {.name = "S", .summary = "as A, with a sensor that sees all", .part_time_sensor = false},
     {.name = "T",
      .summary = "twins, a parked context and an empty instance",
@@ -109,6 +165,34 @@ std::vector<Stretch> pattern(std::uint64_t seed) {
     default:
       return batches(random);
   }
+}
+
+// Bursts that keep the GPU busy for the demanded share of the time, `length` seconds of them.
+void add_bursts(std::mt19937_64& random, double demand, double length, std::vector<Stretch>& out) {
+  constexpr double kWhole = 0.97;
+  if (demand > kWhole) return out.push_back({1, length, 0});
+  for (double done = 0; done < length;) {
+    const double cycle = std::max(uniform(random, 0.2, 0.6), 0.015 / demand);
+    const double burst = demand * cycle * uniform(random, 0.7, 1.3);
+    out.push_back({1, burst, (1 - demand) * cycle});
+    done += cycle;
+  }
+}
+
+std::vector<Stretch> stretches_of(const ProcessLoad& load, double turns, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  if (load.turn_s > 0) return {{1, load.turn_s, load.turn_s * (turns - 1)}};
+  const double demand = uniform(random, load.demand[0], load.demand[1]);
+  std::vector<Stretch> out;
+  if (load.on_s[1] <= 0) {
+    add_bursts(random, demand, 30, out);
+    return out;
+  }
+  for (int i = 0; i < 6; ++i) {
+    add_bursts(random, demand, uniform(random, load.on_s[0], load.on_s[1]), out);
+    out.back().gap_s += uniform(random, load.off_s[0], load.off_s[1]);
+  }
+  return out;
 }
 
 Activity scaled(Activity activity, double intensity) {
@@ -194,6 +278,8 @@ Result<std::unique_ptr<TenantWorld>> TenantWorld::create(const TenantScenario& s
   if (scenario.part_time_sensor) chip.sensors.energy_sight = std::chrono::milliseconds(25);
   chip.sensors.energy_lag = from_seconds(scenario.energy_lag_s);
   chip.sensors.loss_probability = scenario.lost;
+  if (!scenario.loads.empty()) chip.sensors.process_sample = std::chrono::milliseconds(200);
+  chip.sensors.process_drift = scenario.process_drift;
   auto workloads = TRY(tenant_workloads());
   std::unique_ptr<TenantWorld> world(
       new TenantWorld(scenario, std::move(chip), std::move(workloads)));
@@ -210,7 +296,8 @@ Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
   gpu_ = std::make_unique<SimGpu>(chip_, options);
   device_ = std::make_unique<SimDevice>(*gpu_, clock_, 0, seed);
   if (scenario_.power_limit_watts) gpu_->set_power_limit(Watts(*scenario_.power_limit_watts));
-  const bool mig = scenario_.processes == 0;
+  gpu_->set_overlap(scenario_.overlap);
+  const bool mig = scenario_.processes == 0 && scenario_.loads.empty();
   if (mig) {
     const auto instances = TRY(make_instances(chip_, scenario_.layout));
     const MigProfile& whole = mig_profiles(chip_).back();
@@ -224,8 +311,15 @@ Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
     }
     gpu_->partition(instances);
   }
-  for (int i = 0; i < scenario_.processes; ++i) slots_.push_back({});
-  for (std::size_t i = 0; i < slots_.size(); ++i) slots_[i].jobs = plan(i, seed, seconds(length));
+  const std::size_t processes = scenario_.loads.empty()
+                                    ? static_cast<std::size_t>(scenario_.processes)
+                                    : scenario_.loads.size();
+  for (std::size_t i = 0; !mig && i < processes; ++i) slots_.push_back({});
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    slots_[i].jobs = scenario_.loads.empty() ? plan(i, seed, seconds(length))
+                                             : plan_load(i, seed, seconds(length));
+  for (std::size_t i = 0; i < scenario_.loads.size(); ++i)
+    if (scenario_.loads[i].parked) park(slots_[i]);
   if (scenario_.twins) park(slots_[2]);
   truth_.resize(slots_.size());
   return {};
@@ -255,13 +349,46 @@ std::vector<TenantWorld::Job> TenantWorld::plan(std::size_t slot, std::uint64_t 
   return out;
 }
 
+// One process for the whole run, or one after the other; one whose data change is one process of
+// several jobs.
+std::vector<TenantWorld::Job> TenantWorld::plan_load(std::size_t slot, std::uint64_t seed,
+                                                     double length) const {
+  const ProcessLoad& load = scenario_.loads[slot];
+  if (load.parked) return {};
+  std::mt19937_64 random(seed * 104729 + slot * 1009 + 1);
+  std::normal_distribution<double> gauss(0, 1);
+  const auto is_one = [](const ProcessLoad& each) { return each.turn_s > 0; };
+  const auto turns = std::count_if(scenario_.loads.begin(), scenario_.loads.end(), is_one);
+  const bool comes = load.life_s[1] > 0;
+  std::vector<Job> out;
+  double now = load.turn_s > 0 ? load.turn_s * static_cast<double>(slot)
+               : comes         ? uniform(random, 0, 20)
+                               : uniform(random, 0, 5);
+  const std::uint64_t pattern = random(), workload = random();
+  while (now < length) {
+    Job job{.begin_s = now, .end_s = length, .load = &load};
+    if (comes) job.end_s = now + uniform(random, load.life_s[0], load.life_s[1]);
+    if (load.new_watts_s > 0) job.end_s = now + load.new_watts_s * uniform(random, 0.5, 1.5);
+    job.pattern = comes ? random() : pattern;
+    job.workload = load.kernel >= 0 ? static_cast<std::size_t>(load.kernel)
+                   : comes          ? random() % workloads_.size()
+                                    : workload % workloads_.size();
+    job.gain = std::exp(scenario_.data_gain * gauss(random));
+    job.turns = static_cast<double>(turns);
+    now = job.end_s + (comes ? uniform(random, load.away_s[0], load.away_s[1]) : 0);
+    out.push_back(job);
+  }
+  return out;
+}
+
 Workload TenantWorld::make_work(const Slot& slot, const Job& job) const {
   const UnitWork units{.workload = &workloads_[job.workload],
                        .hidden = hidden_[job.workload],
                        .gain = job.gain,
                        .saturation = scenario_.saturation};
   Workload out{.name = units.workload->name, .chip = chip_.name};
-  for (const Stretch& stretch : pattern(job.pattern)) {
+  for (const Stretch& stretch :
+       job.load ? stretches_of(*job.load, job.turns, job.pattern) : pattern(job.pattern)) {
     Phase phase = unit_phase(units, chip_, stretch.intensity, slot.share, slot.memory_share);
     phase.work = from_seconds(stretch.work_s * slot.share);
     phase.gap = from_seconds(stretch.gap_s);
@@ -289,7 +416,8 @@ void TenantWorld::park(Slot& slot) {
 void TenantWorld::begin(Slot& slot, const Job& job) {
   slot.running = gpu_->add(make_work(slot, job), Duration::zero(), slot.instance);
   slot.reported.workload = workloads_[job.workload].name;
-  if (scenario_.announced || slot.process == 0) ++slot.process;
+  const bool goes_on = job.load != nullptr && job.load->new_watts_s > 0;
+  if ((scenario_.announced && !goes_on) || slot.process == 0) ++slot.process;
 }
 
 void TenantWorld::end(Slot& slot) {
@@ -315,9 +443,12 @@ void TenantWorld::follow_plan(Slot& slot) {
 Result<Tenancy> TenantWorld::tick() {
   for (Slot& slot : slots_) follow_plan(slot);
   if (now_ == Duration::zero()) (void)device_->tenancy();  // its time begins here
-  now_ += std::chrono::seconds(1);
   readings_.clear();
   for (int i = 0; i < 10; ++i) {
+    // Turns begin within a second; all else goes by whole ones.
+    if (i > 0 && !scenario_.loads.empty())
+      for (Slot& slot : slots_) follow_plan(slot);
+    now_ += std::chrono::milliseconds(100);
     clock_.advance(std::chrono::milliseconds(100));
     auto reading = device_->read({.energy = false, .activity = false, .processes = false});
     if (reading.ok()) readings_.push_back(*std::move(reading));

@@ -28,6 +28,19 @@ struct UnitWatts {
   double sm = 90, tensor = 380, fp32 = 240, fp64 = 300, integer = 130, dram = 200;
 };
 
+// What a process without MIG does. Where two numbers stand, one is drawn between them for each.
+struct ProcessLoad {
+  double demand[2] = {1, 1};  // of the GPU's time, with the GPU to itself
+  // It works for so long and pauses for so long; 0: it always works.
+  double on_s[2] = {0, 0}, off_s[2] = {0, 0};
+  double turn_s = 0;  // the processes that have turns work one after the other, each for so long
+  // A process ends after so long and another comes after so long; 0: one for the whole run.
+  double life_s[2] = {0, 0}, away_s[2] = {0, 0};
+  int kernel = -1;         // of tenant_workloads(); below 0: drawn
+  double new_watts_s = 0;  // other data, so other watts, after so long; 0: never
+  bool parked = false;     // a context and not one kernel
+};
+
 struct TenantScenario {
   const char* name;
   const char* summary;
@@ -49,6 +62,11 @@ struct TenantScenario {
   double job_s[2] = {60, 300};   // jobs last so long
   bool twins = false;  // the first two run alike; the third parks a context, the fourth has none
   double lost = 0;     // readings that fail
+  // Processes without MIG of which each does as told, and a driver that counts as a real one
+  // (SensorSpec::process_sample).
+  std::span<const ProcessLoad> loads = {};
+  double process_drift = 1;  // SensorSpec::process_drift
+  double overlap = 0;        // SimGpu::set_overlap
 };
 
 // The scenarios, by letters as in the study that they follow.
@@ -109,6 +127,8 @@ class TenantWorld {
     std::size_t workload = 0;
     double gain = 1;
     std::uint64_t pattern = 0;  // seed of its ups and downs
+    const ProcessLoad* load = nullptr;
+    double turns = 1;  // processes that take turns with it, itself included
   };
   struct Slot {
     std::optional<int> instance;
@@ -123,6 +143,7 @@ class TenantWorld {
   TenantWorld(const TenantScenario& scenario, SimChip chip, std::vector<Workload> workloads);
   Result<void> set_up(std::uint64_t seed, Duration length);
   std::vector<Job> plan(std::size_t slot, std::uint64_t seed, double length) const;
+  std::vector<Job> plan_load(std::size_t slot, std::uint64_t seed, double length) const;
   Workload make_work(const Slot& slot, const Job& job) const;
   void park(Slot& slot);
   void begin(Slot& slot, const Job& job);
