@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attrib/power_capped_shares.h"
-#include "attrib/time_shares.h"
+#include "attrib/process_split.h"
 #include "attrib/watt_priors.h"
 
 namespace derate {
@@ -54,8 +54,6 @@ struct Mix {
   }
 };
 
-constexpr double kSettleS = 1.5;  // after who is there has changed
-
 struct Lagged {
   PowerKalmanFilter filter;
   double lag = 0;
@@ -72,6 +70,12 @@ class Online final : public SplitMethod {
   }
 
   PowerEstimate step(const AttribTick& tick) override {
+    if (std::any_of(tick.tenants.begin(), tick.tenants.end(), [](const TenantTick& tenant) {
+          return tenant.signal == SignalKind::process_utilisation;
+        })) {
+      if (!processes_) processes_ = make_process_split(board_);
+      return processes_->step(tick);
+    }
     look(tick);
     const double time = seconds(tick.length);
     const double board_w =
@@ -98,8 +102,6 @@ class Online final : public SplitMethod {
     scene_.context = false;
     scene_.tenants.resize(tick.tenants.size());
     for (auto& [key, mix] : mixes_) mix.here = false;
-    time_ = time_shares_.step(tick);
-    bool some_process = false;
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const TenantTick& tenant = tick.tenants[i];
       scene_.context = scene_.context || is_present(tenant);
@@ -108,33 +110,17 @@ class Online final : public SplitMethod {
       one.share = tenant.share.value();
       one.memory_share = tenant.memory_share.value();
       one.features = power_features(tenant, scene_.core_factor);
-      if (time_[i]) look_at_time(*time_[i], one);
-      some_process = some_process || time_[i];
       Mix& mix = mixes_[tenant.key];
       one.doubt = mix.doubt(one.features, tenant.work, options_);
       if (std::exchange(mix.begin_anew, false)) one.doubt = 1;
       mix.age_s = one.doubt >= 1 ? 0 : mix.age_s + scene_.seconds;
       mix.here = true;
     }
-    const std::size_t were_there = mixes_.size();
     std::erase_if(mixes_, [](const auto& one) { return !one.second.here; });
-    // The driver's readings of a process come late: with who comes or goes they are of another time
-    // than the power.
-    const bool changed = were_there != mixes_.size() || mixes_.size() != before_.tenants.size();
-    unsettled_s_ = changed ? kSettleS : unsettled_s_ - scene_.seconds;
-    processes_changed_ = some_process && unsettled_s_ > 0;
     last_.assign(tick.tenants.size(), {});
     for (std::size_t i = 0; i < last_.size(); ++i)
       if (const PowerKalmanFilter::Tenant* one = before(scene_.tenants[i].key, i))
         last_[i] = one->features;
-  }
-
-  // A process: how much of the time it has the GPU. What it does then is its own, so its watts
-  // differ more from others' than with counters.
-  void look_at_time(const TimeShare& time, PowerKalmanFilter::Tenant& tenant) const {
-    tenant.spread = options_.process_spread;
-    tenant.features[0] = time.share * scene_.core_factor;
-    std::fill(tenant.features.begin() + 1, tenant.features.end(), 0.0);
   }
 
   const PowerKalmanFilter::Tenant* before(const std::string& key, std::size_t guess) const {
@@ -211,9 +197,7 @@ class Online final : public SplitMethod {
                                           [](const TenantTick& tenant) { return tenant.context; }));
     for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
       const auto& watts = outcome.tenants[i];
-      double model_w = options_.model_sd * watts.mean + options_.bend_part * watts.bent;
-      if (const auto& time = time_[i]; time && time->share > 0)
-        model_w += watts.mean * time->sd / time->share;
+      const double model_w = options_.model_sd * watts.mean + options_.bend_part * watts.bent;
       const double sd = std::hypot(
           watts.sd, model_w,
           tick.tenants[i].context ? options_.context_part * outcome.context_sd / residents : 0.0);
@@ -267,11 +251,8 @@ class Online final : public SplitMethod {
       late_;                         // now, the tick before, now as a late reading sees it
   std::vector<PowerFeatures> last_;  // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
-  TimeShares time_shares_;
-  std::vector<std::optional<TimeShare>> time_;  // of the tick's tenants
-  double unsettled_s_ = 0;
-  int surprises_ = 0;               // in a row, below 0 on the lower side
-  bool processes_changed_ = false;  // lately
+  std::unique_ptr<SplitMethod> processes_;  // once there are processes without MIG
+  int surprises_ = 0;                       // in a row, below 0 on the lower side
 };
 
 }  // namespace

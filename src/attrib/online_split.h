@@ -8,8 +8,8 @@
 
 namespace derate {
 
-// Chosen on seeds 1000 to 1005 of the lab's tenant worlds, what concerns processes on recordings of
-// an H200 (docs/attribute-results.md).
+// Chosen on seeds 1000 to 1005 of the lab's tenant worlds (docs/attribute-results.md). Processes
+// without MIG are split by make_process_split().
 struct OnlineOptions {
   WattAging aging;
   bool lag_bank = true;  // five filters for a power that comes up to a second late
@@ -17,7 +17,6 @@ struct OnlineOptions {
   double same_mix = 0.002, other_mix = 0.05;
   // Uncertainty beyond the filter's own: of a tenant's watts, and of what the bend makes of them.
   double model_sd = 0.02, bend_part = 0.3;
-  double process_spread = 4;  // PowerKalmanFilter::Tenant::spread of processes without counters
   double context_part = 0.8;  // of the context's own uncertainty
   double sigma_scale = 0.85;  // the filter's noise counts twice (power_kalman_filter.cc)
 };

@@ -73,7 +73,7 @@ struct PowerKalmanFilter::State {
   void begin();
   OwnCovariance own_prior() const;
   double own_variance(Index unit) const;
-  void begin_tenant(std::size_t at, double spread);
+  void begin_tenant(std::size_t at);
   void doubt_own(std::size_t at, double part, const OwnCovariance& own);
   void keep_only(const Observation& scene);
   void age(double seconds);
@@ -115,12 +115,12 @@ double PowerKalmanFilter::State::own_variance(Index unit) const {
   return (prior.gain_sd * prior.gain_sd + prior.unit_sd * prior.unit_sd) * watts * watts;
 }
 
-void PowerKalmanFilter::State::begin_tenant(std::size_t at, double spread) {
+void PowerKalmanFilter::State::begin_tenant(std::size_t at) {
   const Index first = block(at);
   mean.segment<kOwn>(first).setZero();
   cov.middleRows(first, kOwn).setZero();
   cov.middleCols(first, kOwn).setZero();
-  cov.block<kOwn, kOwn>(first, first) = spread * spread * own_prior();
+  cov.block<kOwn, kOwn>(first, first) = own_prior();
 }
 
 // Whole rows and columns are left out, so that what is added stays a covariance.
@@ -256,7 +256,7 @@ void PowerKalmanFilter::advance(const Observation& scene) {
     const Tenant& tenant = scene.tenants[number];
     if (const auto at = s.find(tenant.key, number)) {
       if (tenant.doubt >= 1)
-        s.begin_tenant(*at, tenant.spread);
+        s.begin_tenant(*at);
       else if (tenant.doubt > 0)
         s.doubt_own(*at, tenant.doubt, s.own_prior());
       continue;
@@ -265,7 +265,7 @@ void PowerKalmanFilter::advance(const Observation& scene) {
     const Index size = s.block(s.keys.size());
     s.mean.conservativeResize(size);
     s.cov.conservativeResize(size, size);
-    s.begin_tenant(s.keys.size() - 1, tenant.spread);
+    s.begin_tenant(s.keys.size() - 1);
   }
 }
 

@@ -51,7 +51,6 @@ class PowerKalmanFilter {
     double memory_share = 1;
     // How much of what was learned of it is doubted now, 0..1: 1 begins anew.
     double doubt = 0;
-    double spread = 1;  // at its beginning: its deviation is as much wider
   };
   struct Observation {
     std::vector<Tenant> tenants;

@@ -15,7 +15,7 @@ std::optional<Q> maybe() {
   return Q(*rc::gen::inRange(0, 1 << 30) / 1e3);
 }
 
-Activity any_activity() {
+Activity random_activity() {
   Activity out;
   for (const ActivityShare& share : activity_shares()) out.*share.member = maybe<Fraction>();
   out.pcie_tx = maybe<BytesPerSecond>();
@@ -28,11 +28,11 @@ RC_GTEST_PROP(TenancyJson, ComesBackAsItWas, ()) {
   tenancy.board.energy = maybe<Joules>();
   tenancy.board.power_usage = maybe<Watts>();
   tenancy.board.throttle_reasons = *rc::gen::arbitrary<std::uint64_t>();
-  tenancy.board.activity = any_activity();
+  tenancy.board.activity = random_activity();
   if (*rc::gen::arbitrary<bool>()) tenancy.slices = *rc::gen::inRange(0, 8);
   for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
     tenancy.instances.push_back({.id = i, .uuid = *rc::gen::string<std::string>(), .slices = i});
-    tenancy.instances.back().activity = any_activity();
+    tenancy.instances.back().activity = random_activity();
     tenancy.processes.push_back({.pid = *rc::gen::arbitrary<std::int64_t>(), .name = "x"});
     tenancy.processes.back().sm_utilisation = maybe<Fraction>();
   }

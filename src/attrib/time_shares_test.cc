@@ -4,6 +4,7 @@
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 
+#include <numeric>
 #include <random>
 #include <string>
 
@@ -21,70 +22,115 @@ AttribTick tick_of(const std::vector<std::optional<double>>& readings) {
 }
 
 // A second as an H200's driver tells it: each of five samples is one process's.
-AttribTick second_of(std::mt19937_64& random, double first) {
-  int own = 0;
-  for (int i = 0; i < 5; ++i) own += std::uniform_real_distribution<double>(0, 1)(random) < first;
-  return tick_of({own / 5.0, 1 - own / 5.0});
+AttribTick second_of(std::mt19937_64& random, const std::vector<double>& parts) {
+  std::vector<std::optional<double>> readings(parts.size(), 0.0);
+  std::discrete_distribution<std::size_t> whose(parts.begin(), parts.end());
+  for (int i = 0; i < 5; ++i) *readings[whose(random)] += 0.2;
+  return tick_of(readings);
+}
+
+std::vector<double> mean_parts(const ShareBelief& belief) {
+  std::vector<double> out(belief.tenants.size(), 0);
+  for (const ShareGuess& guess : belief.guesses)
+    for (std::size_t k = 0; k < out.size(); ++k) out[k] += guess.weight * guess.parts[k];
+  return out;
 }
 
 TEST(TimeShares, OneAloneIsTakenAsItReads) {
   TimeShares shares;
-  for (const double reading : {0.99, 0.4, 0.0}) {
-    const auto now = shares.step(tick_of({reading}));
-    EXPECT_EQ(now[0]->share, reading);
-    EXPECT_EQ(now[0]->sd, 0);
+  for (const double reading : {0.99, 0.4}) {
+    const ShareBelief now = shares.look(tick_of({reading}));
+    EXPECT_EQ(now.busy, reading);
+    EXPECT_EQ(mean_parts(now), std::vector<double>{1});
   }
+  EXPECT_TRUE(shares.look(tick_of({0.0})).guesses.empty());
 }
 
 TEST(TimeShares, ReadingsThatAreNoWholeSamplesAreTakenAsTheyAre) {
   TimeShares shares;
-  for (int i = 0; i < 20; ++i) {
-    const auto now = shares.step(tick_of({0.31, 0.52}));
-    EXPECT_EQ(now[0]->share, 0.31);
-    EXPECT_EQ(now[1]->share, 0.52);
-  }
-}
-
-TEST(TimeShares, EqualTurnsAreSeenThroughWholeSamples) {
-  std::mt19937_64 random(7);
-  TimeShares shares;
   for (int i = 0; i < 60; ++i) {
-    const auto now = shares.step(second_of(random, 0.5));
-    if (i < 5) continue;
-    EXPECT_NEAR(now[0]->share / (now[0]->share + now[1]->share), 0.5, 0.08);
-    EXPECT_GT(now[0]->sd, 0);
+    const ShareBelief now = shares.look(tick_of({0.31, 0.52}));
+    if (i < 20) continue;
+    EXPECT_EQ(now.guesses.size(), 1u);
+    EXPECT_NEAR(mean_parts(now)[0], 0.31 / 0.83, 1e-9);
   }
 }
 
-// Slowly: a minute of samples stands against what is believed of turns.
-TEST(TimeShares, UnequalTurnsAreBelievedInTime) {
+// Whether light and heavy, or four: each tick's parts are far nearer to the truth than its samples.
+TEST(TimeShares, SteadyPartsAreSeenThroughWholeSamples) {
+  for (const std::vector<double>& parts :
+       {std::vector<double>{0.5, 0.5}, {0.09, 0.91}, {0.05, 0.05, 0.05, 0.85}}) {
+    std::mt19937_64 random(7);
+    TimeShares shares;
+    double off = 0, read_off = 0;
+    for (int i = 0; i < 300; ++i) {
+      const AttribTick tick = second_of(random, parts);
+      const std::vector<double> now = mean_parts(shares.look(tick));
+      if (i < 60) continue;
+      for (std::size_t k = 0; k < parts.size(); ++k) {
+        off += std::abs(now[k] - parts[k]);
+        read_off += std::abs(tick.tenants[k].sm_utilisation->value() - parts[k]);
+      }
+    }
+    EXPECT_LT(off, 0.3 * read_off) << parts.size() << ' ' << parts[0];
+  }
+}
+
+TEST(TimeShares, TurnsAreFollowed) {
   std::mt19937_64 random(7);
   TimeShares shares;
-  double first = 0, last = 0;
-  for (int i = 0; i < 180; ++i) {
-    const auto now = shares.step(second_of(random, 0.9));
-    if (i == 3) first = now[0]->share / (now[0]->share + now[1]->share);
-    last = now[0]->share / (now[0]->share + now[1]->share);
+  double off = 0;
+  for (int i = 0; i < 300; ++i) {
+    const double first = i / 15 % 2 == 0 ? 1 : 0;
+    const double now = mean_parts(shares.look(second_of(random, {first, 1 - first})))[0];
+    if (i >= 60) off += std::abs(now - first);
   }
-  EXPECT_LT(first, 0.65);
-  EXPECT_GT(last, 0.68);
+  EXPECT_LT(off / 240, 0.02);
+}
+
+// Samples that meet the same process again and again (an H200, two equal `sort`: 77 % of 20 s).
+TEST(TimeShares, ClumpsOfSamplesDoNotHideEqualTurns) {
+  const double seen[] = {0.8, 0.8, 1, 1,   1,   1,   1,   0.2, 0.6,
+                         0.2, 0.4, 1, 0.8, 0.8, 0.8, 0.6, 1,   0.8};
+  TimeShares shares;
+  double sum = 0;
+  for (const double first : seen) sum += mean_parts(shares.look(tick_of({first, 1 - first})))[0];
+  EXPECT_NEAR(sum / std::size(seen), 0.5, 0.08);
 }
 
 TEST(TimeShares, WhoHoldsAContextAndDoesNothingHasNoTime) {
   std::mt19937_64 random(7);
   TimeShares shares;
-  for (int i = 0; i < 30; ++i) {
-    AttribTick tick = second_of(random, 0.5);
+  for (int i = 0; i < 60; ++i) {
+    AttribTick tick = second_of(random, {0.5, 0.5});
     tick.tenants.push_back({.key = "parked", .signal = SignalKind::process_utilisation});
-    EXPECT_EQ(shares.step(tick)[2]->share, 0);
+    const ShareBelief now = shares.look(tick);
+    if (i < 10) continue;
+    EXPECT_LT(mean_parts(now)[2], 0.01);
   }
 }
 
-TEST(TimeShares, OtherSignalsHaveNoTime) {
-  TimeShares shares;
+TEST(TimeShares, InstancesHaveNoTime) {
   AttribTick tick = tick_of({0.5});
   tick.tenants[0].signal = SignalKind::instance_activity;
-  EXPECT_FALSE(shares.step(tick)[0]);
+  EXPECT_TRUE(TimeShares().look(tick).tenants.empty());
+}
+
+// What is learned of the power moves the belief to the model that foretold it.
+TEST(TimeShares, PowerTellsWhichModelIsRight) {
+  std::mt19937_64 random(7);
+  TimeShares told, untold;
+  ShareBelief now, without;
+  for (int i = 0; i < 30; ++i) {
+    const AttribTick tick = second_of(random, {0.5, 0.5});
+    now = told.look(tick);
+    without = untold.look(tick);
+    std::vector<double> likelihood(kShareModels, -3);
+    likelihood.back() = 0;
+    told.learn_models(likelihood);
+  }
+  EXPECT_LT(without.guesses.back().weight, 0.05);
+  EXPECT_GT(now.guesses.back().weight, 0.5);
 }
 
 RC_GTEST_PROP(TimeShares, AreSharesWhateverIsRead, ()) {
@@ -95,10 +141,21 @@ RC_GTEST_PROP(TimeShares, AreSharesWhateverIsRead, ()) {
     for (int k = *rc::gen::inRange(0, 5); k > 0; --k)
       readings.push_back(*rc::gen::elementOf(
           std::vector<std::optional<double>>{std::nullopt, 0.0, 0.2, 0.6, 0.33, 1.0, 7.0, -1.0}));
-    const auto now = shares.step(tick_of(readings));
-    RC_ASSERT(now.size() == readings.size());
-    for (const auto& one : now)
-      RC_ASSERT((one && one->share >= 0 && one->share <= 1 && one->sd >= 0 && one->sd <= 1));
+    const ShareBelief now = shares.look(tick_of(readings));
+    RC_ASSERT(now.tenants.size() == readings.size());  // each holds a context
+    RC_ASSERT((now.busy >= 0 && now.busy <= 1));
+    double weights = 0;
+    for (const ShareGuess& guess : now.guesses) {
+      weights += guess.weight;
+      RC_ASSERT(guess.strength > 0);
+      for (const double part : guess.parts) RC_ASSERT((part >= 0 && part <= 1));
+      RC_ASSERT(std::abs(std::accumulate(guess.parts.begin(), guess.parts.end(), 0.0) - 1) < 1e-9);
+    }
+    RC_ASSERT((now.guesses.empty() || std::abs(weights - 1) < 1e-9));
+    for (const WorkDoubt& doubt : now.doubts) {
+      RC_ASSERT((doubt.works > 0 && doubt.works < 1));
+      shares.learn_work(doubt.process, *rc::gen::element(-1e9, -1.0, 0.0, 3.0, 1e9));
+    }
   }
 }
 

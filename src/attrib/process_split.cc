@@ -1,0 +1,189 @@
+#include "attrib/process_split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attrib/features.h"
+#include "attrib/time_shares.h"
+#include "attrib/turn_filter.h"
+#include "attrib/watt_priors.h"
+
+namespace derate {
+namespace {
+
+class ProcessSplit final : public SplitMethod {
+ public:
+  explicit ProcessSplit(const BoardFacts& board) : board_(board) {
+    for (std::size_t j = 0; j < kShareModels; ++j) bank_.emplace_back(watt_prior(board));
+  }
+
+  PowerEstimate step(const AttribTick& tick) override;
+
+ private:
+  static constexpr double kLongestTickS = 60;  // a longer one ages what is known no more than that
+  static constexpr double kPossibleWatts = 10'000;  // no board draws more (docs/sensors.md)
+  static constexpr double kPowerNow = 0.5;  // of the power's likelihood: its errors last some ticks
+  static constexpr double kMostOff2 = 16;   // in variances, of one tick
+  static constexpr double kModelSd = 0.02;  // of watts, beyond what the filters know
+  static constexpr double kContextPart = 0.8;  // of the context's own uncertainty
+
+  ProcessTick look(const AttribTick& tick, const ShareBelief& belief) const;
+  void follow(const AttribTick& tick, const ShareBelief& belief);
+  std::vector<double> log_likelihoods() const;
+  void weigh(const ShareBelief& belief, const ProcessTick& seen);
+  void learn_work(const ShareBelief& belief);
+  PowerEstimate estimate(const AttribTick& tick, const ProcessTick& seen,
+                         const ShareBelief& belief) const;
+
+  BoardFacts board_;
+  TimeShares shares_;
+  std::vector<std::string> keys_;
+  std::vector<TurnFilter> bank_;  // of each of share_models()
+  std::vector<double> weights_;
+};
+
+ProcessTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) const {
+  ProcessTick out{.seconds = std::max(0.0, seconds(tick.length)),
+                  .core = core_scale(tick.sm_clock, board_.highest_clock)};
+  out.context = std::any_of(tick.tenants.begin(), tick.tenants.end(), is_present);
+  if (!belief.guesses.empty()) out.busy = belief.busy;
+  if (tick.energy_mj && out.seconds > 0) {
+    const double watts = static_cast<double>(*tick.energy_mj) / 1000 / out.seconds;
+    if (watts >= 0 && watts <= kPossibleWatts) out.board_w = watts;
+  }
+  return out;
+}
+
+void ProcessSplit::follow(const AttribTick& tick, const ShareBelief& belief) {
+  std::vector<std::string> keys;
+  std::vector<std::optional<std::size_t>> known;
+  for (const std::size_t tenant : belief.tenants) {
+    keys.push_back(tick.tenants[tenant].key);
+    const auto at = std::find(keys_.begin(), keys_.end(), keys.back());
+    known.emplace_back();
+    if (at != keys_.end()) known.back() = static_cast<std::size_t>(at - keys_.begin());
+  }
+  const double time = std::clamp(seconds(tick.length), 0.0, kLongestTickS);
+  for (TurnFilter& one : bank_) one.follow(known, time);
+  keys_ = std::move(keys);
+}
+
+// Of the tick's power by each model, against their mean. How much there is to learn of the watts is
+// no merit and no fault of a model: the width counts as of the one that knows most.
+std::vector<double> ProcessSplit::log_likelihoods() const {
+  const auto least = [&](auto member) {
+    double out = bank_.front().seen().*member;
+    for (const TurnFilter& one : bank_) out = std::min(out, one.seen().*member);
+    return out;
+  };
+  const double watts2 = least(&TurnFilter::Seen::watts2), noise2 = least(&TurnFilter::Seen::noise2);
+  std::vector<double> out;
+  double mean = 0;
+  for (const TurnFilter& one : bank_) {
+    const TurnFilter::Seen& seen = one.seen();
+    const double own2 = seen.watts2 + noise2 + seen.parts2 + seen.doubts2;
+    out.push_back(-0.5 * (std::min(seen.off * seen.off / own2, kMostOff2) +
+                          std::log(watts2 + noise2 + seen.known_parts2)));
+  }
+  const double most = *std::max_element(out.begin(), out.end());
+  for (std::size_t j = 0; j < out.size(); ++j) mean += weights_[j] * std::exp(out[j] - most);
+  for (double& one : out) one -= most + std::log(mean);
+  return out;
+}
+
+void ProcessSplit::weigh(const ShareBelief& belief, const ProcessTick& seen) {
+  const bool models = belief.guesses.size() == bank_.size();
+  weights_.assign(bank_.size(), 1 / static_cast<double>(bank_.size()));
+  for (std::size_t j = 0; models && j < bank_.size(); ++j) weights_[j] = belief.guesses[j].weight;
+  if (!models || !seen.board_w) return;
+  const std::vector<double> likelihoods = log_likelihoods();
+  double sum = 0;
+  for (std::size_t j = 0; j < bank_.size(); ++j)
+    sum += weights_[j] *= std::exp(kPowerNow * likelihoods[j]);
+  for (double& weight : weights_) weight /= sum;
+  shares_.learn_models(likelihoods);
+  learn_work(belief);
+}
+
+// Who had no sample: how likely the power is with it at work, against without, by the best model.
+void ProcessSplit::learn_work(const ShareBelief& belief) {
+  const auto best = static_cast<std::size_t>(std::max_element(weights_.begin(), weights_.end()) -
+                                             weights_.begin());
+  const TurnFilter::Seen& seen = bank_[best].seen();
+  for (const WorkDoubt& doubt : belief.doubts) {
+    const auto parts = with_less_without(belief.guesses[best].parts, doubt);
+    const double apart = std::inner_product(parts.begin(), parts.end(), seen.slope.begin(), 0.0);
+    const double with = seen.off - (1 - doubt.works) * apart;
+    const double without = seen.off + doubt.works * apart;
+    shares_.learn_work(doubt.process, -0.5 * (with * with - without * without) / seen.all2());
+  }
+}
+
+PowerEstimate ProcessSplit::step(const AttribTick& tick) {
+  const ShareBelief belief = shares_.look(tick);
+  follow(tick, belief);
+  const ProcessTick seen = look(tick, belief);
+  for (std::size_t j = 0; j < bank_.size(); ++j)
+    bank_[j].learn(
+        seen,
+        belief.guesses.empty() ? nullptr : &belief.guesses[std::min(j, belief.guesses.size() - 1)],
+        belief.doubts);
+  weigh(belief, seen);
+  return estimate(tick, seen, belief);
+}
+
+// The models' mixture.
+PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const ProcessTick& seen,
+                                     const ShareBelief& belief) const {
+  struct Mixed {
+    double mean = 0, square = 0, prior = 0;
+  };
+  std::vector<Mixed> sums(keys_.size());
+  double base = 0, context = 0, context_sd = 0, noise = 0, all = 0;
+  for (std::size_t j = 0; j < bank_.size(); ++j) {
+    const TurnFilter& one = bank_[j];
+    const TurnFilter::Seen& told = one.seen();
+    const double weight = weights_[j], held = seen.context ? seen.core : 0;
+    base += weight * one.base();
+    context += weight * one.context() * held;
+    context_sd += weight * one.context_sd() * held;
+    noise += weight * told.noise_w;
+    const double scale = seen.core * seen.busy * told.kept;
+    for (std::size_t k = 0; k < keys_.size(); ++k) {
+      const double own = scale * told.parts[k] * one.watts(k);
+      Mixed& sum = sums[k];
+      sum.mean += weight * own;
+      sum.square += weight * (own * own + std::pow(scale * told.parts[k], 2) * one.variance(k) +
+                              std::pow(told.slope[k], 2) * told.parts_variance[k]);
+      sum.prior += weight * one.variance(k) / one.prior_variance();
+    }
+  }
+  const auto residents = std::count_if(tick.tenants.begin(), tick.tenants.end(),
+                                       [](const TenantTick& tenant) { return tenant.context; });
+  const double context_part = kContextPart * context_sd / std::max(1.0, double(residents));
+  PowerEstimate out{.base = Watts(base), .context = Watts(context)};
+  out.tenants.resize(tick.tenants.size(), {.sigma = Watts(0)});
+  for (std::size_t process = 0; process < keys_.size(); ++process) {
+    const Mixed& sum = sums[process];
+    const double variance = std::max(0.0, sum.square - sum.mean * sum.mean);
+    out.tenants[belief.tenants[process]] = {
+        .dynamic = Watts(sum.mean),
+        .sigma = Watts(std::hypot(std::sqrt(variance), kModelSd * sum.mean, context_part)),
+        .prior_share = Fraction(std::min(1.0, sum.prior))};
+    all += sum.mean;
+  }
+  // What the sensor's noise makes of what is not explained, the base bears; the rest is somebody's.
+  const double left = seen.board_w ? std::abs(*seen.board_w - base - context - all) : 0;
+  out.residual_to_base =
+      Fraction((1 - clean_share(tick.capped)) * (left <= 2 * noise ? 1 : 2 * noise / left));
+  return out;
+}
+
+}  // namespace
+
+std::unique_ptr<SplitMethod> make_process_split(const BoardFacts& board) {
+  return std::make_unique<ProcessSplit>(board);
+}
+
+}  // namespace derate

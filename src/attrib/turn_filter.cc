@@ -1,0 +1,308 @@
+#include "attrib/turn_filter.h"
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <cmath>
+
+namespace derate {
+namespace {
+
+using Eigen::Index;
+using Eigen::MatrixXd;
+using Eigen::VectorXd;
+
+// Of the time of two processes that take equal turns, what goes in taking them: twice the 0.065 to
+// 0.086 of four pairs on an H200 in what t is then, a half. The sd leaves room for MPS.
+constexpr Belief kTurningPrior{0.06, 0.1};
+constexpr double kLeastTurning = -0.8, kMostTurning = 0.3;
+
+// A process's watts, of what a busy SM of the GPU is believed to draw (watt_priors.cc): kernels of
+// an H200 draw from 2 to 580 W.
+constexpr double kOwnMean = 0.9, kOwnSd = 0.55;
+// Of that variance, a second; faster while what is believed does not fit.
+constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
+constexpr double kWrongMemory = 0.9;
+constexpr double kBaseAging = 0.001, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
+
+constexpr double kSensorW = 1.0, kSensorOfDynamic = 0.03;  // before anything was seen of it
+constexpr double kSensorMemory = 0.98;                     // of the adapted noise, a second
+constexpr double kSensorTimes = 2;  // what is off stays off for some ticks: it counts as more
+constexpr double kLeastSensor2 = 1e-5, kMostSensor2 = 0.05;  // of the dynamic power's square
+// The sensor looks now and then (25 of 100 ms: arXiv 2312.02741): of work in bursts it sees more or
+// less than there was. Of the dynamic power's square, where the GPU works half of the time.
+constexpr double kBursts = 0.04;
+// The driver's samples are of another 0.2 s than the power: when the busy time changes, so much of
+// the change, and of that the next tick.
+constexpr double kLate = 0.3, kLateStays = 0.4;
+
+constexpr double kSettleS = 3;      // after who is there has changed: no noise is learned from that
+constexpr double kDoubtLasts = 10;  // s: who works is not found out in one tick
+// Within their errors, in variances, parts that last move by chance alone: nothing is learned of
+// watts from that.
+constexpr double kMoved2 = 4;
+constexpr double kOutlierSds = 2.5;  // more counts as that
+constexpr int kSeveral = 3;          // outliers on one side: kernels draw otherwise than before
+constexpr double kDoubted = 0.25;    // of the prior's variance comes back then
+
+VectorXd as_vector(const std::vector<double>& values) {
+  return VectorXd::Map(values.data(), static_cast<Index>(values.size()));
+}
+
+std::vector<double> as_values(const VectorXd& vector) {
+  return {vector.data(), vector.data() + vector.size()};
+}
+
+MatrixXd covariance_of(const ShareGuess& guess) {
+  const VectorXd parts = as_vector(guess.parts);
+  MatrixXd out = -parts * parts.transpose();
+  out.diagonal() += parts;
+  return out / (guess.strength + 1);
+}
+
+MatrixXd covariance_of(const std::vector<WorkDoubt>& doubts, const std::vector<double>& parts) {
+  const auto size = static_cast<Index>(parts.size());
+  MatrixXd out = MatrixXd::Zero(size, size);
+  for (const WorkDoubt& doubt : doubts) {
+    const VectorXd apart = as_vector(with_less_without(parts, doubt));
+    out += doubt.works * (1 - doubt.works) * apart * apart.transpose();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> with_less_without(const std::vector<double>& parts, const WorkDoubt& doubt) {
+  constexpr double kMost = 0.95, kLeastWorks = 0.05;
+  const std::size_t at = doubt.process;
+  const double part = std::min(kMost, parts[at] / std::max(kLeastWorks, doubt.works));
+  double others = 0;
+  for (std::size_t k = 0; k < parts.size(); ++k) others += k == at ? 0 : parts[k];
+  std::vector<double> out;
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    out.push_back(k == at ? part : -part * parts[k] / std::max(1e-9, others));
+  return out;
+}
+
+struct TurnFilter::State {
+  enum At : Index { kBase, kContext, kTurning, kWatts };
+
+  WattPrior prior;
+  VectorXd mean;
+  MatrixXd cov;
+  Seen seen;
+  VectorXd parts, held;  // of the busy time, in this tick; of late, where they last
+  VectorXd slope;
+  MatrixXd parts_cov;
+  double sensor2 = kSensorOfDynamic * kSensorOfDynamic;  // of the dynamic power's square
+  std::optional<double> last_off;
+  double last_busy = 0, late = 0, busy_w = 0;  // changes of the busy time of late; W while busy
+  double unsettled_s = 0;
+  double off2 = 1;  // of late, in variances
+  int surprises = 0;
+
+  explicit State(const WattPrior& believed);
+  double own_mean() const { return kOwnMean * prior.units[0].mean; }
+  double own_variance() const { return std::pow(kOwnSd * prior.units[0].mean, 2); }
+  double kept() const { return 1 - mean(kTurning) * (1 - parts.squaredNorm()); }
+  void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
+  void age(double seconds);
+  double noise_of(const ProcessTick& tick, double dynamic, double watts);
+  void hold_parts(const ShareGuess& guess, const MatrixXd& steady);
+  void learn(const ProcessTick& tick, const ShareGuess* guess,
+             const std::vector<WorkDoubt>& doubts);
+  void update(const VectorXd& h, const ShareGuess* guess);
+  void adapt_noise(double dynamic, double seconds);
+  void doubt_watts();
+};
+
+TurnFilter::State::State(const WattPrior& believed) : prior(believed) {
+  mean = VectorXd::Zero(kWatts);
+  cov = MatrixXd::Zero(kWatts, kWatts);
+  const auto set = [&](Index at, const Belief& belief) {
+    mean(at) = belief.mean;
+    cov(at, at) = belief.sd * belief.sd;
+  };
+  set(kBase, prior.base);
+  set(kContext, prior.context);
+  set(kTurning, kTurningPrior);
+}
+
+void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& known,
+                               double seconds) {
+  const Index size = kWatts + static_cast<Index>(known.size());
+  std::vector<Index> from{kBase, kContext, kTurning};  // below 0: new
+  bool same = size == mean.size();
+  for (std::size_t k = 0; k < known.size(); ++k) {
+    from.push_back(known[k] ? kWatts + static_cast<Index>(*known[k]) : -1);
+    same = same && from.back() == kWatts + static_cast<Index>(k);
+  }
+  unsettled_s = same ? unsettled_s - seconds : kSettleS;
+  if (!same) {
+    VectorXd means = VectorXd::Constant(size, own_mean());
+    MatrixXd covs = own_variance() * MatrixXd::Identity(size, size);
+    for (Index i = 0; i < size; ++i) {
+      const Index a = from[static_cast<std::size_t>(i)];
+      if (a < 0) continue;
+      means(i) = mean(a);
+      for (Index k = 0; k < size; ++k)
+        if (const Index b = from[static_cast<std::size_t>(k)]; b >= 0) covs(i, k) = cov(a, b);
+    }
+    mean = std::move(means);
+    cov = std::move(covs);
+  }
+  age(seconds);
+}
+
+void TurnFilter::State::age(double seconds) {
+  cov(kBase, kBase) += kBaseAging * seconds;
+  cov(kContext, kContext) += kContextAging * seconds * prior.context.sd * prior.context.sd;
+  const double part = std::min(kMostAging, kOwnAging * (1 + kWrongAges * std::max(0.0, off2 - 1)));
+  for (Index k = kWatts; k < mean.size(); ++k)
+    if (cov(k, k) < own_variance()) cov(k, k) += part * seconds * own_variance();
+}
+
+// `watts`: while the GPU is busy.
+double TurnFilter::State::noise_of(const ProcessTick& tick, double dynamic, double watts) {
+  const double bursts = tick.busy > 0 ? kBursts * std::min(1.0, (1 - tick.busy) / tick.busy) : 0;
+  late = std::max(std::abs(tick.busy - last_busy), kLateStays * late);
+  last_busy = tick.busy;
+  if (tick.busy > 0) busy_w = watts;
+  return kSensorW * kSensorW + (kSensorTimes * sensor2 + bursts) * dynamic * dynamic +
+         std::pow(kLate * late * busy_w, 2);
+}
+
+void TurnFilter::State::hold_parts(const ShareGuess& guess, const MatrixXd& steady) {
+  if (guess.lasts_s <= 1) return;
+  bool moved = held.size() != parts.size();
+  for (Index k = 0; !moved && k < held.size(); ++k)
+    moved = std::pow(parts(k) - held(k), 2) > kMoved2 * (steady(k, k) + 1e-6);
+  if (moved) held = parts;
+  parts = held;
+}
+
+void TurnFilter::State::learn(const ProcessTick& tick, const ShareGuess* guess,
+                              const std::vector<WorkDoubt>& doubts) {
+  const Index count = mean.size() - kWatts;
+  seen = {};
+  parts = guess ? as_vector(guess->parts) : VectorXd::Zero(count);
+  const MatrixXd steady = guess ? covariance_of(*guess) : MatrixXd::Zero(count, count);
+  const MatrixXd unsure = guess ? covariance_of(doubts, guess->parts) : steady;
+  parts_cov = steady + unsure;
+  if (guess) hold_parts(*guess, steady);
+
+  const double turns = guess ? 1 - parts.squaredNorm() : 0, scale = tick.core * tick.busy;
+  const double undisturbed = scale * parts.dot(mean.tail(count));
+  const double kept = 1 - mean(kTurning) * turns;
+  VectorXd h = VectorXd::Zero(mean.size());
+  h(kBase) = 1;
+  h(kContext) = tick.context ? tick.core : 0;
+  h(kTurning) = -turns * undisturbed;
+  h.tail(count) = scale * kept * parts;
+  const double idle_w = mean(kBase) + mean(kContext) * h(kContext);
+  const double dynamic = std::max(kept * undisturbed, tick.board_w.value_or(0) - idle_w);
+  slope = scale * kept * mean.tail(count);
+  seen.noise2 = noise_of(tick, dynamic, tick.busy > 0 ? undisturbed / tick.busy : 0);
+  seen.noise_w = std::sqrt(kSensorW * kSensorW + sensor2 * dynamic * dynamic);
+  if (!tick.board_w) return;
+
+  // Of parts and watts that are both not known, the product counts, too.
+  const auto power2 = [&](const MatrixXd& of) {
+    const auto own = cov.bottomRightCorner(count, count);
+    return slope.dot(of * slope) +
+           std::pow(scale * kept, 2) * std::max(0.0, of.cwiseProduct(own).sum());
+  };
+  seen.watts2 = std::max(0.0, h.dot(cov * h));
+  seen.parts2 = power2(steady);
+  seen.known_parts2 = slope.dot(steady * slope);
+  seen.doubts2 = power2(unsure);
+  seen.off = *tick.board_w - idle_w - kept * undisturbed;
+  update(h, guess);
+  adapt_noise(dynamic, tick.seconds);
+}
+
+void TurnFilter::State::update(const VectorXd& h, const ShareGuess* guess) {
+  const double all2 = seen.all2(), off = seen.off;
+  if (guess) {
+    const VectorXd cov_slope = parts_cov * slope;
+    const VectorXd moved = (parts + cov_slope * (off / all2)).cwiseMax(0);
+    parts = moved / std::max(1e-9, moved.sum());
+    parts_cov -= cov_slope * cov_slope.transpose() / all2;
+  }
+  // Errors of the parts that last would be learned anew in each tick: they count as often more.
+  const double lasting2 =
+      guess ? all2 + (guess->lasts_s - 1) * seen.parts2 + (kDoubtLasts - 1) * seen.doubts2 : all2;
+  const double sds = std::abs(off) / std::sqrt(all2);
+  const double counts = sds > kOutlierSds ? kOutlierSds / sds : 1;
+  const VectorXd cov_h = cov * h;
+  mean += cov_h * (counts * off / lasting2);
+  cov -= cov_h * cov_h.transpose() / lasting2;
+  const double turning = std::clamp(mean(kTurning), kLeastTurning, kMostTurning);
+  mean = mean.cwiseMax(0);
+  mean(kTurning) = turning;
+
+  off2 = kWrongMemory * off2 + (1 - kWrongMemory) * std::min(sds * sds, 9.0);
+  const int side = sds > kOutlierSds ? (off > 0 ? 1 : -1) : 0;
+  surprises = side != 0 && side * surprises >= 0 ? surprises + side : side;
+  if (std::abs(surprises) >= kSeveral) doubt_watts();
+}
+
+void TurnFilter::State::doubt_watts() {
+  surprises = 0;
+  for (Index k = 0; k < parts.size(); ++k)
+    cov(kWatts + k, kWatts + k) += kDoubted * parts(k) * own_variance();
+}
+
+// Noise is what is off by another amount from tick to tick: what stays off is a belief that is
+// wrong, and taken for noise it would never be mended.
+void TurnFilter::State::adapt_noise(double dynamic, double seconds) {
+  const double off = seen.off * (seen.watts2 + seen.noise2) / seen.all2();
+  const double jump = off - last_off.value_or(off);
+  last_off = off;
+  if (dynamic <= 10 || unsettled_s > 0) return;
+  const double changes = std::min(jump * jump / 2, 9 * seen.noise2);
+  const double left = std::max(0.0, std::min(changes, off * off) - 1);
+  const double memory = std::pow(kSensorMemory, seconds);
+  sensor2 = memory * sensor2 + (1 - memory) * left / (dynamic * dynamic);
+  sensor2 = std::clamp(sensor2, kLeastSensor2, kMostSensor2);
+}
+
+TurnFilter::TurnFilter(const WattPrior& prior) : state_(std::make_unique<State>(prior)) {}
+TurnFilter::TurnFilter(TurnFilter&&) noexcept = default;
+TurnFilter& TurnFilter::operator=(TurnFilter&&) noexcept = default;
+TurnFilter::~TurnFilter() = default;
+
+void TurnFilter::follow(const std::vector<std::optional<std::size_t>>& known, double seconds) {
+  state_->follow(known, seconds);
+}
+
+void TurnFilter::learn(const ProcessTick& tick, const ShareGuess* guess,
+                       const std::vector<WorkDoubt>& doubts) {
+  State& s = *state_;
+  s.learn(tick, guess, doubts);
+  s.seen.parts = as_values(s.parts);
+  s.seen.parts_variance = as_values(s.parts_cov.diagonal().cwiseMax(0));
+  s.seen.slope = as_values(s.slope);
+  s.seen.kept = s.kept();
+}
+
+const TurnFilter::Seen& TurnFilter::seen() const { return state_->seen; }
+
+double TurnFilter::base() const { return state_->mean(State::kBase); }
+double TurnFilter::context() const { return state_->mean(State::kContext); }
+
+double TurnFilter::context_sd() const {
+  return std::sqrt(std::max(0.0, state_->cov(State::kContext, State::kContext)));
+}
+
+double TurnFilter::watts(std::size_t process) const {
+  return state_->mean(State::kWatts + static_cast<Index>(process));
+}
+
+double TurnFilter::variance(std::size_t process) const {
+  const Index at = State::kWatts + static_cast<Index>(process);
+  return std::max(0.0, state_->cov(at, at));
+}
+
+double TurnFilter::prior_variance() const { return state_->own_variance(); }
+
+}  // namespace derate

@@ -1,0 +1,72 @@
+// What each process draws while it has the GPU, learned from the board's power for one model of how
+// the processes share it.
+//
+//   P = base + context + c (1 - turning t) sum_k s_k w_k + noise
+//
+// s are shares of the tick's time, w watts of a process while it has the GPU, c the clock's factor
+// (core_scale), t = 1 - sum_k q_k^2 of their parts q of the busy time: how much they take turns. A
+// straight line, for at each moment one of them draws its own. `turning` is what goes in taking
+// turns; below 0, they run beside each other.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "attrib/power_kalman_filter.h"
+#include "attrib/time_shares.h"
+
+namespace derate {
+
+struct ProcessTick {
+  double seconds = 0, core = 1;
+  bool context = false;
+  std::optional<double> board_w;
+  double busy = 0;  // of the tick's time
+};
+
+// The parts with a process at work less those without it.
+std::vector<double> with_less_without(const std::vector<double>& parts, const WorkDoubt& doubt);
+
+class TurnFilter {
+ public:
+  explicit TurnFilter(const WattPrior& prior);
+  TurnFilter(TurnFilter&&) noexcept;
+  TurnFilter& operator=(TurnFilter&&) noexcept;
+  ~TurnFilter();
+
+  // The processes from now on: which each was before; empty: it is new.
+  void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
+  // A null guess: nothing worked.
+  void learn(const ProcessTick& tick, const ShareGuess* guess,
+             const std::vector<WorkDoubt>& doubts);
+
+  // Of the tick that was learned last.
+  struct Seen {
+    // By process: its part of the busy time, with the power as evidence, the variance of that, and
+    // the watts that a part of 1 draws.
+    std::vector<double> parts, parts_variance, slope;
+    double off = 0;  // W, of the power against what was foretold
+    // The variances of that, W^2: of the watts, of the sensor, of the parts, and of who works.
+    double watts2 = 0, noise2 = 0, parts2 = 0, doubts2 = 0;
+    double known_parts2 = 0;  // of parts2, what would be left were the watts known
+    double noise_w = 0;       // of the sensor, as adapted
+    double kept = 1;          // of the busy time, what is left of it for work
+
+    double all2() const { return watts2 + noise2 + parts2 + doubts2; }
+  };
+  const Seen& seen() const;
+
+  double base() const;
+  double context() const;
+  double context_sd() const;
+  double watts(std::size_t process) const;
+  double variance(std::size_t process) const;
+  double prior_variance() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace derate
