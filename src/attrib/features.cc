@@ -6,6 +6,11 @@
 namespace derate {
 namespace {
 
+constexpr double kMostBoardWatts = 10'000;  // no board draws it (docs/sensors.md)
+
+}  // namespace
+namespace {
+
 constexpr double kClockExponent = 2.2;
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
@@ -33,6 +38,14 @@ bool is_present(const TenantTick& tenant) {
   return std::any_of(shares.begin(), shares.end(), [&](const ActivityShare& one) {
     return clean_share(tenant.activity.*one.member) > 0;
   });
+}
+
+std::optional<double> board_watts(const AttribTick& tick) {
+  const double length = seconds(tick.length);
+  if (!tick.energy_mj || length <= 0) return std::nullopt;
+  const double watts = static_cast<double>(*tick.energy_mj) / 1000 / length;
+  if (watts < 0 || watts > kMostBoardWatts) return std::nullopt;
+  return watts;
 }
 
 double core_scale(std::optional<Megahertz> clock, std::optional<Megahertz> highest) {

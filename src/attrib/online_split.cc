@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "attrib/innovations.h"
 #include "attrib/power_capped_shares.h"
 #include "attrib/process_split.h"
 #include "attrib/watt_priors.h"
@@ -15,9 +16,6 @@ namespace {
 
 constexpr double kLags[] = {0, 0.25, 0.5, 0.75, 1};  // parts of the tick before in a reading
 constexpr double kLagMemory = 0.995;                 // of what speaks for a lag, a tick
-
-// No board draws it (docs/sensors.md): nothing is learned from what cannot be.
-constexpr double kMostWatts = 10'000;
 
 // The cosine of two tenants' mixes of units; 1 where one of them does nothing.
 double alike(const PowerFeatures& a, const PowerFeatures& b) {
@@ -70,29 +68,33 @@ class Online final : public SplitMethod {
   }
 
   PowerEstimate step(const AttribTick& tick) override {
-    if (std::any_of(tick.tenants.begin(), tick.tenants.end(), [](const TenantTick& tenant) {
-          return tenant.signal == SignalKind::process_utilisation;
-        })) {
+    if (is_of_processes(tick)) {
       if (!processes_) processes_ = make_process_split(board_);
       return processes_->step(tick);
     }
     look(tick);
-    const double time = seconds(tick.length);
-    const double board_w =
-        tick.energy_mj && time > 0 ? static_cast<double>(*tick.energy_mj) / 1000 / time : -1;
-    const bool learns = board_w >= 0 && board_w <= kMostWatts;
+    const std::optional<double> board_w = board_watts(tick);
     for (Lagged& one : bank_) {
       const PowerKalmanFilter::Observation& seen = late(one.lag);
       one.filter.advance(seen);
-      if (learns) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, board_w);
+      if (board_w) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, *board_w);
     }
-    if (learns) add_surprise(best().filter.surprise());
+    if (board_w) add_surprise(best().filter.surprise());
     PowerEstimate out = estimate(tick, scene_);
     std::swap(scene_, before_);
     return out;
   }
 
  private:
+  // Of a GPU without MIG, whether anyone is there now or not: what it draws idle is learned where
+  // its processes are.
+  bool is_of_processes(const AttribTick& tick) const {
+    if (tick.tenants.empty()) return mixes_.empty();
+    return std::any_of(tick.tenants.begin(), tick.tenants.end(), [](const TenantTick& tenant) {
+      return tenant.signal == SignalKind::process_utilisation;
+    });
+  }
+
   // The tick as the filters see it. Scenes are filled anew, not made anew: strings keep their
   // memory.
   void look(const AttribTick& tick) {
@@ -150,15 +152,10 @@ class Online final : public SplitMethod {
     });
   }
 
-  // One reading far off is an outlier. Several on one side are a tenant that is not what it was
-  // taken for, most likely the one that came or changed last: it begins anew.
+  // A tenant that is not what it was taken for, most likely the one that came or changed last: it
+  // begins anew.
   void add_surprise(double deviations) {
-    constexpr double kFar = 2.5;
-    constexpr int kSeveral = 3;
-    const int side = deviations > kFar ? 1 : deviations < -kFar ? -1 : 0;
-    surprises_ = side != 0 && side * surprises_ >= 0 ? surprises_ + side : side;
-    if (std::abs(surprises_) < kSeveral || mixes_.empty()) return;
-    surprises_ = 0;
+    if (!surprises_.add(deviations) || mixes_.empty()) return;
     std::min_element(mixes_.begin(), mixes_.end(), [](const auto& a, const auto& b) {
       return a.second.age_s < b.second.age_s;
     })->second.begin_anew = true;
@@ -169,14 +166,14 @@ class Online final : public SplitMethod {
   double noise_part(const AttribTick& tick, const Lagged& by,
                     const PowerKalmanFilter::Outcome& outcome) {
     if (scene_.capped > 0) return 1 - scene_.capped;
-    if (!tick.energy_mj || seconds(tick.length) <= 0) return 1;
+    const std::optional<double> board_w = board_watts(tick);
+    if (!board_w) return 1;
     const auto sum = [](const PowerKalmanFilter::Outcome& of) {
       double watts = 0;
       for (const auto& tenant : of.tenants) watts += tenant.mean;
       return watts;
     };
-    const double board_w = static_cast<double>(*tick.energy_mj) / 1000 / seconds(tick.length);
-    const double off = std::abs(board_w - outcome.base - outcome.context - sum(outcome));
+    const double off = std::abs(*board_w - outcome.base - outcome.context - sum(outcome));
     double noise = 2 * outcome.noise_sd;
     if (by.lag > 0) noise += std::abs(sum(outcome) - sum(by.filter.estimate(late(by.lag))));
     return off <= noise ? 1 : noise / off;
@@ -252,7 +249,7 @@ class Online final : public SplitMethod {
   std::vector<PowerFeatures> last_;  // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
   std::unique_ptr<SplitMethod> processes_;  // once there are processes without MIG
-  int surprises_ = 0;                       // in a row, below 0 on the lower side
+  Streak surprises_;
 };
 
 }  // namespace

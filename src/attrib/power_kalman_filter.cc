@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attrib/innovations.h"
+
 namespace derate {
 namespace {
 
@@ -19,14 +21,8 @@ constexpr std::size_t kDram = kPowerFeatures - 1;
 
 using OwnCovariance = Eigen::Matrix<double, kOwn, kOwn>;
 
-// The sensor, before anything was seen of it: a constant and a part of what changes.
-constexpr double kNoiseW = 1.0, kNoiseOfDynamic = 0.03;
-constexpr double kNoiseMemory = 0.98;  // of the adapted noise, a second
-// What a straight line misses is not independent from tick to tick: it counts as more noise.
-constexpr double kNoiseTimes = 2;
-constexpr double kLeastNoise2 = 1e-5, kMostNoise2 = 0.05;  // of the dynamic power's square
 // Under the power limit the sum says little of who makes it.
-constexpr double kCappedNoise = 1;
+constexpr double kCappedNoise = 1, kHardlyCapped = 0.05;
 constexpr double kOutlier = 1.5;    // standard deviations that count in full
 constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
 // What is never seen at work is not believed to be ever wilder: age and doubt add nothing beyond
@@ -57,8 +53,7 @@ struct PowerKalmanFilter::State {
   MatrixXd cov;       // its lower triangle alone
   VectorXd h, cov_h;  // of learn(), kept for their memory
   double surprise = 0;
-  std::optional<double> last_off;                     // W, of the tick before
-  double noise2 = kNoiseOfDynamic * kNoiseOfDynamic;  // of the dynamic power's square
+  SensorNoise noise;
 
   Index block(std::size_t at) const { return kShared + static_cast<Index>(at) * kOwn; }
   // `guess`: where it is in most scenes.
@@ -87,17 +82,13 @@ struct PowerKalmanFilter::State {
 void PowerKalmanFilter::State::begin() {
   mean = VectorXd::Zero(kShared);
   cov = MatrixXd::Zero(kShared, kShared);
-  const auto set = [&](Index at, const Belief& belief) {
-    mean(at) = belief.mean;
-    cov(at, at) = belief.sd * belief.sd;
-  };
-  set(kBase, prior.base);
-  set(kContext, prior.context);
-  set(kLoss, prior.loss);
-  set(kWake, prior.wake);
-  set(kBend, prior.bend);
-  for (std::size_t i = 0; i < kPowerFeatures; ++i)
-    set(kUnits + static_cast<Index>(i), prior.units[i]);
+  std::vector<Belief> beliefs{prior.base, prior.context, prior.loss, prior.wake, prior.bend};
+  beliefs.insert(beliefs.end(), prior.units.begin(), prior.units.end());
+  for (std::size_t i = 0; i < beliefs.size(); ++i) {
+    const auto at = static_cast<Index>(i);
+    mean(at) = beliefs[i].mean;
+    cov(at, at) = beliefs[i].sd * beliefs[i].sd;
+  }
 }
 
 // All units of a tenant deviate together, and each a little besides.
@@ -276,8 +267,8 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
   const double idle = s.mean(kBase) + s.mean(kContext) * h(kContext);
   // What is measured counts, too: beliefs that came to say "nothing" must not be sure of it.
   const double dynamic = std::max(believed, board_w - idle);
-  const double noise2 = kNoiseW * kNoiseW + kNoiseTimes * s.noise2 * dynamic * dynamic +
-                        std::pow(kCappedNoise * scene.capped * dynamic, 2);
+  const double noise2 =
+      s.noise.counted_variance(dynamic) + std::pow(kCappedNoise * scene.capped * dynamic, 2);
   s.cov_h.noalias() = s.cov.selfadjointView<Lower>() * h;
   const double known2 = std::max(0.0, h.dot(s.cov_h));
   const double all2 = known2 + noise2;
@@ -288,17 +279,7 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
   s.mean += s.cov_h * (shrink * off / all2);
   s.cov.selfadjointView<Lower>().rankUpdate(s.cov_h, -1 / all2);
   s.clip();
-  if (dynamic > 10 && scene.capped < 0.05) {
-    // Noise is what is off by another amount from tick to tick: what stays off is a belief that is
-    // wrong, and taken for noise it would never be mended.
-    const double jump = off - s.last_off.value_or(off);
-    const double changes = std::min(jump * jump / 2, 9 * noise2);
-    const double left = std::max(0.0, std::min(changes, off * off) - 1);
-    const double memory = std::pow(kNoiseMemory, scene.seconds);
-    s.noise2 = memory * s.noise2 + (1 - memory) * left / (dynamic * dynamic);
-    s.noise2 = std::clamp(s.noise2, kLeastNoise2, kMostNoise2);
-  }
-  s.last_off = off;
+  s.noise.learn(off, noise2, dynamic, scene.seconds, scene.capped < kHardlyCapped);
   s.surprise = off < 0 ? -sds : sds;
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
@@ -343,7 +324,7 @@ PowerKalmanFilter::Outcome PowerKalmanFilter::estimate(const Observation& scene)
     watts.mean *= together;
     watts.sd *= together;
   }
-  out.noise_sd = std::sqrt(kNoiseW * kNoiseW + s.noise2 * sum * sum);
+  out.noise_sd = std::sqrt(s.noise.variance(sum));
   return out;
 }
 

@@ -16,42 +16,38 @@ class ProcessSplit final : public SplitMethod {
  public:
   explicit ProcessSplit(const BoardFacts& board) : board_(board) {
     for (std::size_t j = 0; j < kShareModels; ++j) bank_.emplace_back(watt_prior(board));
+    weights_.assign(bank_.size(), 1 / static_cast<double>(bank_.size()));
   }
 
   PowerEstimate step(const AttribTick& tick) override;
 
  private:
-  static constexpr double kLongestTickS = 60;  // a longer one ages what is known no more than that
-  static constexpr double kPossibleWatts = 10'000;  // no board draws more (docs/sensors.md)
-  static constexpr double kPowerNow = 0.5;  // of the power's likelihood: its errors last some ticks
-  static constexpr double kMostOff2 = 16;   // in variances, of one tick
-  static constexpr double kModelSd = 0.02;  // of watts, beyond what the filters know
+  static constexpr double kMostOff2 = 16;      // in variances, of one tick
+  static constexpr double kModelSd = 0.02;     // of watts, beyond what the filters know
   static constexpr double kContextPart = 0.8;  // of the context's own uncertainty
 
-  ProcessTick look(const AttribTick& tick, const ShareBelief& belief) const;
+  BoardTick look(const AttribTick& tick, const ShareBelief& belief) const;
   void follow(const AttribTick& tick, const ShareBelief& belief);
   std::vector<double> log_likelihoods() const;
-  void weigh(const ShareBelief& belief, const ProcessTick& seen);
+  void weigh(const ShareBelief& belief, const BoardTick& seen);
   void learn_work(const ShareBelief& belief);
-  PowerEstimate estimate(const AttribTick& tick, const ProcessTick& seen,
+  PowerEstimate estimate(const AttribTick& tick, const BoardTick& seen,
                          const ShareBelief& belief) const;
 
   BoardFacts board_;
   TimeShares shares_;
   std::vector<std::string> keys_;
   std::vector<TurnFilter> bank_;  // of each of share_models()
-  std::vector<double> weights_;
+  std::vector<double> weights_;   // as last told; a tick without guesses changes nothing of them
 };
 
-ProcessTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) const {
-  ProcessTick out{.seconds = std::max(0.0, seconds(tick.length)),
-                  .core = core_scale(tick.sm_clock, board_.highest_clock)};
+BoardTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) const {
+  BoardTick out{.seconds = std::max(0.0, seconds(tick.length)),
+                .core = core_scale(tick.sm_clock, board_.highest_clock)};
   out.context = std::any_of(tick.tenants.begin(), tick.tenants.end(), is_present);
   if (!belief.guesses.empty()) out.busy = belief.busy;
-  if (tick.energy_mj && out.seconds > 0) {
-    const double watts = static_cast<double>(*tick.energy_mj) / 1000 / out.seconds;
-    if (watts >= 0 && watts <= kPossibleWatts) out.board_w = watts;
-  }
+  out.board_w = board_watts(tick);
+  out.capped = clean_share(tick.capped);
   return out;
 }
 
@@ -64,7 +60,7 @@ void ProcessSplit::follow(const AttribTick& tick, const ShareBelief& belief) {
     known.emplace_back();
     if (at != keys_.end()) known.back() = static_cast<std::size_t>(at - keys_.begin());
   }
-  const double time = std::clamp(seconds(tick.length), 0.0, kLongestTickS);
+  const double time = std::clamp(seconds(tick.length), 0.0, TimeShares::kLongestTickS);
   for (TurnFilter& one : bank_) one.follow(known, time);
   keys_ = std::move(keys);
 }
@@ -92,15 +88,14 @@ std::vector<double> ProcessSplit::log_likelihoods() const {
   return out;
 }
 
-void ProcessSplit::weigh(const ShareBelief& belief, const ProcessTick& seen) {
+void ProcessSplit::weigh(const ShareBelief& belief, const BoardTick& seen) {
   const bool models = belief.guesses.size() == bank_.size();
-  weights_.assign(bank_.size(), 1 / static_cast<double>(bank_.size()));
   for (std::size_t j = 0; models && j < bank_.size(); ++j) weights_[j] = belief.guesses[j].weight;
   if (!models || !seen.board_w) return;
   const std::vector<double> likelihoods = log_likelihoods();
   double sum = 0;
   for (std::size_t j = 0; j < bank_.size(); ++j)
-    sum += weights_[j] *= std::exp(kPowerNow * likelihoods[j]);
+    sum += weights_[j] *= std::exp(TimeShares::kPowerCounts * likelihoods[j]);
   for (double& weight : weights_) weight /= sum;
   shares_.learn_models(likelihoods);
   learn_work(belief);
@@ -123,7 +118,7 @@ void ProcessSplit::learn_work(const ShareBelief& belief) {
 PowerEstimate ProcessSplit::step(const AttribTick& tick) {
   const ShareBelief belief = shares_.look(tick);
   follow(tick, belief);
-  const ProcessTick seen = look(tick, belief);
+  const BoardTick seen = look(tick, belief);
   for (std::size_t j = 0; j < bank_.size(); ++j)
     bank_[j].learn(
         seen,
@@ -134,7 +129,7 @@ PowerEstimate ProcessSplit::step(const AttribTick& tick) {
 }
 
 // The models' mixture.
-PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const ProcessTick& seen,
+PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& seen,
                                      const ShareBelief& belief) const {
   struct Mixed {
     double mean = 0, square = 0, prior = 0;

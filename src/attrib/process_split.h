@@ -9,6 +9,8 @@
 
 namespace derate {
 
+// Ticks without any process belong to it, too: there base and context are told apart. MIG instances
+// get nothing.
 std::unique_ptr<SplitMethod> make_process_split(const BoardFacts& board);
 
 }  // namespace derate

@@ -6,8 +6,6 @@
 #include <random>
 #include <string>
 
-#include "attrib/allocate_energy.h"
-
 namespace derate {
 namespace {
 
@@ -19,10 +17,11 @@ const BoardFacts kHopper{.chip = "H200", .highest_clock = Megahertz(1980)};
 struct Seconds {
   std::vector<double> watts;
   std::mt19937_64 random{3};
+  double base_w = kBaseW;
 
   AttribTick tick(const std::vector<double>& shares) {
     AttribTick out{.length = std::chrono::seconds(1), .sm_clock = Megahertz(1980)};
-    double watts_now = kBaseW + kContextW, busy = 0;
+    double watts_now = base_w + (shares.empty() ? 0 : kContextW), busy = 0;
     std::vector<int> samples(shares.size(), 0);
     for (std::size_t k = 0; k < shares.size(); ++k)
       watts_now += shares[k] * watts[k], busy += shares[k];
@@ -99,19 +98,86 @@ TEST(ProcessSplit, WhatCannotBeToldHasAWideBand) {
   for (int i = 0; i < 300; ++i) now = method->step(world.tick({0.5, 0.5}));
   const double off = std::abs(now.tenants[0].dynamic.value() - 225);
   EXPECT_LT(off, 2 * now.tenants[0].sigma->value());
-  EXPECT_GT(now.tenants[0].prior_share->value(), 0.3);
+  EXPECT_GT(now.tenants[0].prior_share->value(), 0.4);
 }
 
-TEST(ProcessSplit, AllThatWasDrawnIsSomebodys) {
+// The base is learned while nobody is there, and the context when the first comes.
+TEST(ProcessSplit, AnIdleGpuTeachesTheBase) {
+  Seconds world{.watts = {300}};
+  world.base_w = 110;
+  const auto method = make_process_split({.chip = "unheard of", .highest_clock = Megahertz(1980)});
+  PowerEstimate now;
+  for (int i = 0; i < 60; ++i) now = method->step(world.tick({}));
+  EXPECT_NEAR(now.base.value(), 110, 1);
+  for (int i = 0; i < 60; ++i) now = method->step(world.tick({i % 20 < 10 ? 1.0 : 0.0}));
+  EXPECT_NEAR(now.base.value(), 110, 4);
+  EXPECT_NEAR(now.context.value(), kContextW, 6);
+}
+
+// With nothing of it given away afterwards, the estimates themselves add up to what was drawn.
+TEST(ProcessSplit, EstimatesAddUpToWhatWasDrawn) {
   Seconds world{.watts = {450, 150, 300}};
   const auto method = make_process_split(kHopper);
-  for (int i = 0; i < 50; ++i) {
-    const AttribTick tick = world.tick({0.3, 0.2, 0.1});
-    const auto split = allocate_energy(tick, method->step(tick), IdleRule::unallocated);
-    std::int64_t sum = split->unallocated_mj;
-    for (const TenantEnergy& tenant : split->tenants) sum += tenant.total_mj();
-    ASSERT_EQ(sum, *tick.energy_mj);
+  double off = 0, bias = 0, all = 0;
+  for (int i = 0; i < 400; ++i) {
+    const double first = 0.1 + 0.2 * (i % 4);
+    const PowerEstimate now = method->step(world.tick({first, 0.7 - first, 0.1}));
+    if (i < 30) continue;
+    double sum = now.base.value() + now.context.value();
+    for (const TenantEstimate& one : now.tenants) sum += one.dynamic.value();
+    const double truth = kBaseW + kContextW + first * 450 + (0.7 - first) * 150 + 0.1 * 300;
+    off += std::abs(sum - truth), bias += sum - truth, all += truth;
   }
+  EXPECT_LT(off, 0.06 * all);
+  EXPECT_LT(std::abs(bias), 0.02 * all);
+}
+
+// Another process in the place of one that ended is another: nothing of the first one's is its own.
+TEST(ProcessSplit, ASuccessorIsNotItsPredecessor) {
+  Seconds world{.watts = {400, 200}};
+  const auto method = make_process_split(kHopper);
+  const auto step = [&](int i, const char* first) {
+    AttribTick tick = world.tick({i % 20 < 10 ? 1.0 : 0.0, i % 20 < 10 ? 0.0 : 1.0});
+    tick.tenants[0].key = first;
+    return method->step(tick);
+  };
+  PowerEstimate before, after;
+  for (int i = 0; i < 210; ++i) before = step(i, "one");
+  after = step(210, "another");  // and does nothing yet
+  EXPECT_LT(before.tenants[0].prior_share->value(), 0.3);
+  EXPECT_GT(after.tenants[0].prior_share->value(), 0.6);
+  world.watts[0] = 100;
+  for (int i = 211; i < 400; ++i) after = step(i, "another");
+  for (int i = 400; i < 405; ++i) after = step(i, "another");
+  EXPECT_NEAR(after.tenants[0].dynamic.value(), 100, 15);
+}
+
+// Under the power limit the sum says little of who draws it: watts that were learned stay.
+TEST(ProcessSplit, ThePowerLimitTeachesLittle) {
+  Seconds world{.watts = {400, 200}};
+  const auto method = make_process_split(kHopper);
+  for (int i = 0; i < 200; ++i)
+    method->step(world.tick({i % 20 < 10 ? 1.0 : 0.0, i % 20 < 10 ? 0.0 : 1.0}));
+  world.watts = {150, 150};
+  for (int i = 0; i < 20; ++i) {
+    AttribTick capped = world.tick({1, 0});
+    capped.capped = Fraction(1);
+    method->step(capped);
+  }
+  world.watts = {400, 200};
+  EXPECT_NEAR(method->step(world.tick({1, 0})).tenants[0].dynamic.value(), 400, 30);
+}
+
+TEST(ProcessSplit, TicksWithoutEnergyAreEstimatedAndTeachNothing) {
+  Seconds world{.watts = {400, 200}};
+  const auto method = make_process_split(kHopper);
+  for (int i = 0; i < 100; ++i) {
+    const AttribTick tick = world.tick({i % 20 < 10 ? 1.0 : 0.0, i % 20 < 10 ? 0.0 : 1.0});
+    method->step(tick);
+  }
+  AttribTick lost = world.tick({1, 0});
+  lost.energy_mj.reset();
+  EXPECT_NEAR(method->step(lost).tenants[0].dynamic.value(), 400, 40);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace derate {
 namespace {
 
-constexpr double kSampleS = 0.2, kLongestTickS = 60;
+constexpr double kSampleS = 0.2;
 constexpr double kBusyEnough = 0.5;  // a GPU less busy than that has samples without work
 constexpr double kSaturated = 0.97;
 constexpr double kFirstSamples = 1;  // believed of each process before it had any
@@ -31,7 +31,6 @@ constexpr double kMissCounts = 0.6, kClumpedMissCounts = 0.12;
 
 constexpr double kEvidenceS = 60, kPowerEvidenceS = 300;  // memory of how right a model was
 constexpr double kMostBehind = 12;    // no model's evidence is farther behind the best than that
-constexpr double kPowerCounts = 0.5;  // of the power's likelihood: its errors last for some ticks
 constexpr double kMostOdds = 6;       // of one tick
 constexpr double kOthersCount = 0.3;  // of the evidence is left when a process comes or goes
 
@@ -115,11 +114,12 @@ void TimeShares::compare_readings() {
   double distance = 0;
   change2_ *= keep, chance2_ *= keep;
   for (Process& process : processes_) {
-    const double now = process.samples / samples_, before = std::exchange(process.part_before, now);
+    const double now = process.samples / samples_;
+    const std::optional<double> before = std::exchange(process.part_before, now);
     distance += now * std::abs(process.samples - std::round(process.samples));
-    if (before < 0) continue;
-    const double mean = (now + before) / 2;
-    change2_ += (now - before) * (now - before);
+    if (!before) continue;
+    const double mean = (now + *before) / 2;
+    change2_ += (now - *before) * (now - *before);
     chance2_ += 2 * mean * (1 - mean) / samples_;
   }
   distance_ = keep * distance_ + distance;
@@ -228,7 +228,7 @@ void TimeShares::judge_work(const Scores& weights) {
 ShareGuess TimeShares::guess_of(std::size_t number) const {
   const ShareModel& model = share_models()[number];
   ShareGuess out{.parts = parts_of(basis(number))};
-  const double behind = samples_behind(number);
+  const double behind = samples_behind(basis(number));
   const double strength = std::min(behind, model.varies.value_or(behind));
   // What the tick's samples count: next to nothing where they clump.
   double told = samples_;

@@ -43,6 +43,11 @@ struct ShareBelief {
 // Readings that vary too little to be such samples are taken as they are.
 class TimeShares {
  public:
+  // A longer tick ages what is known no more than that, s.
+  static constexpr double kLongestTickS = 60;
+  // Of the power's likelihood: its errors last for some ticks.
+  static constexpr double kPowerCounts = 0.5;
+
   // What the tick's samples say, with all that was seen before.
   ShareBelief look(const AttribTick& tick);
 
@@ -55,14 +60,14 @@ class TimeShares {
  private:
   struct Memory {
     double samples = 0;   // that were its own
-    double expected = 0;  // that it would have had by its weight among those that worked
+    double expected = 0;  // that it would have had, were its weight 1, among those that worked
   };
   struct Process {
     std::string key;
-    double reading = 0, samples = 0;  // in this tick
-    double part_before = -1;          // of the tick before
-    double works = 0.5;               // the probability
-    bool worked = false;              // it had a sample, ever
+    double reading = 0, samples = 0;    // in this tick
+    std::optional<double> part_before;  // of the tick before
+    double works = 0.5;                 // the probability
+    bool worked = false;                // it had a sample, ever
     std::array<Memory, kShareModels> memory{};
   };
   using Scores = std::array<double, kShareModels>;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attrib/innovations.h"
+
 namespace derate {
 namespace {
 
@@ -24,10 +26,6 @@ constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
 constexpr double kWrongMemory = 0.9;
 constexpr double kBaseAging = 0.001, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
 
-constexpr double kSensorW = 1.0, kSensorOfDynamic = 0.03;  // before anything was seen of it
-constexpr double kSensorMemory = 0.98;                     // of the adapted noise, a second
-constexpr double kSensorTimes = 2;  // what is off stays off for some ticks: it counts as more
-constexpr double kLeastSensor2 = 1e-5, kMostSensor2 = 0.05;  // of the dynamic power's square
 // The sensor looks now and then (25 of 100 ms: arXiv 2312.02741): of work in bursts it sees more or
 // less than there was. Of the dynamic power's square, where the GPU works half of the time.
 constexpr double kBursts = 0.04;
@@ -35,14 +33,16 @@ constexpr double kBursts = 0.04;
 // the change, and of that the next tick.
 constexpr double kLate = 0.3, kLateStays = 0.4;
 
+// Under the power limit the sum says little of who makes it.
+constexpr double kCappedNoise = 1, kHardlyCapped = 0.05;
+
 constexpr double kSettleS = 3;      // after who is there has changed: no noise is learned from that
 constexpr double kDoubtLasts = 10;  // s: who works is not found out in one tick
 // Within their errors, in variances, parts that last move by chance alone: nothing is learned of
 // watts from that.
 constexpr double kMoved2 = 4;
 constexpr double kOutlierSds = 2.5;  // more counts as that
-constexpr int kSeveral = 3;          // outliers on one side: kernels draw otherwise than before
-constexpr double kDoubted = 0.25;    // of the prior's variance comes back then
+constexpr double kDoubted = 0.25;    // of the prior's variance comes back after a streak of those
 
 VectorXd as_vector(const std::vector<double>& values) {
   return VectorXd::Map(values.data(), static_cast<Index>(values.size()));
@@ -93,12 +93,11 @@ struct TurnFilter::State {
   VectorXd parts, held;  // of the busy time, in this tick; of late, where they last
   VectorXd slope;
   MatrixXd parts_cov;
-  double sensor2 = kSensorOfDynamic * kSensorOfDynamic;  // of the dynamic power's square
-  std::optional<double> last_off;
+  SensorNoise noise;
+  Streak surprises;
   double last_busy = 0, late = 0, busy_w = 0;  // changes of the busy time of late; W while busy
   double unsettled_s = 0;
   double off2 = 1;  // of late, in variances
-  int surprises = 0;
 
   explicit State(const WattPrior& believed);
   double own_mean() const { return kOwnMean * prior.units[0].mean; }
@@ -106,12 +105,10 @@ struct TurnFilter::State {
   double kept() const { return 1 - mean(kTurning) * (1 - parts.squaredNorm()); }
   void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
   void age(double seconds);
-  double noise_of(const ProcessTick& tick, double dynamic, double watts);
+  double follow_noise(const BoardTick& tick, double dynamic, double watts);
   void hold_parts(const ShareGuess& guess, const MatrixXd& steady);
-  void learn(const ProcessTick& tick, const ShareGuess* guess,
-             const std::vector<WorkDoubt>& doubts);
+  void learn(const BoardTick& tick, const ShareGuess* guess, const std::vector<WorkDoubt>& doubts);
   void update(const VectorXd& h, const ShareGuess* guess);
-  void adapt_noise(double dynamic, double seconds);
   void doubt_watts();
 };
 
@@ -149,6 +146,7 @@ void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& kn
     }
     mean = std::move(means);
     cov = std::move(covs);
+    held.resize(0);
   }
   age(seconds);
 }
@@ -162,13 +160,13 @@ void TurnFilter::State::age(double seconds) {
 }
 
 // `watts`: while the GPU is busy.
-double TurnFilter::State::noise_of(const ProcessTick& tick, double dynamic, double watts) {
+double TurnFilter::State::follow_noise(const BoardTick& tick, double dynamic, double watts) {
   const double bursts = tick.busy > 0 ? kBursts * std::min(1.0, (1 - tick.busy) / tick.busy) : 0;
   late = std::max(std::abs(tick.busy - last_busy), kLateStays * late);
   last_busy = tick.busy;
   if (tick.busy > 0) busy_w = watts;
-  return kSensorW * kSensorW + (kSensorTimes * sensor2 + bursts) * dynamic * dynamic +
-         std::pow(kLate * late * busy_w, 2);
+  return noise.counted_variance(dynamic) + bursts * dynamic * dynamic +
+         std::pow(kLate * late * busy_w, 2) + std::pow(kCappedNoise * tick.capped * dynamic, 2);
 }
 
 void TurnFilter::State::hold_parts(const ShareGuess& guess, const MatrixXd& steady) {
@@ -180,7 +178,7 @@ void TurnFilter::State::hold_parts(const ShareGuess& guess, const MatrixXd& stea
   parts = held;
 }
 
-void TurnFilter::State::learn(const ProcessTick& tick, const ShareGuess* guess,
+void TurnFilter::State::learn(const BoardTick& tick, const ShareGuess* guess,
                               const std::vector<WorkDoubt>& doubts) {
   const Index count = mean.size() - kWatts;
   seen = {};
@@ -201,8 +199,8 @@ void TurnFilter::State::learn(const ProcessTick& tick, const ShareGuess* guess,
   const double idle_w = mean(kBase) + mean(kContext) * h(kContext);
   const double dynamic = std::max(kept * undisturbed, tick.board_w.value_or(0) - idle_w);
   slope = scale * kept * mean.tail(count);
-  seen.noise2 = noise_of(tick, dynamic, tick.busy > 0 ? undisturbed / tick.busy : 0);
-  seen.noise_w = std::sqrt(kSensorW * kSensorW + sensor2 * dynamic * dynamic);
+  seen.noise2 = follow_noise(tick, dynamic, tick.busy > 0 ? undisturbed / tick.busy : 0);
+  seen.noise_w = std::sqrt(noise.variance(dynamic));
   if (!tick.board_w) return;
 
   // Of parts and watts that are both not known, the product counts, too.
@@ -217,7 +215,10 @@ void TurnFilter::State::learn(const ProcessTick& tick, const ShareGuess* guess,
   seen.doubts2 = power2(unsure);
   seen.off = *tick.board_w - idle_w - kept * undisturbed;
   update(h, guess);
-  adapt_noise(dynamic, tick.seconds);
+  // Of what is off, the part that neither shares nor who works explain.
+  const double own = seen.off * (seen.watts2 + seen.noise2) / seen.all2();
+  noise.learn(own, seen.noise2, dynamic, tick.seconds,
+              unsettled_s <= 0 && tick.capped < kHardlyCapped);
 }
 
 void TurnFilter::State::update(const VectorXd& h, const ShareGuess* guess) {
@@ -241,29 +242,12 @@ void TurnFilter::State::update(const VectorXd& h, const ShareGuess* guess) {
   mean(kTurning) = turning;
 
   off2 = kWrongMemory * off2 + (1 - kWrongMemory) * std::min(sds * sds, 9.0);
-  const int side = sds > kOutlierSds ? (off > 0 ? 1 : -1) : 0;
-  surprises = side != 0 && side * surprises >= 0 ? surprises + side : side;
-  if (std::abs(surprises) >= kSeveral) doubt_watts();
+  if (surprises.add(off < 0 ? -sds : sds)) doubt_watts();
 }
 
 void TurnFilter::State::doubt_watts() {
-  surprises = 0;
   for (Index k = 0; k < parts.size(); ++k)
     cov(kWatts + k, kWatts + k) += kDoubted * parts(k) * own_variance();
-}
-
-// Noise is what is off by another amount from tick to tick: what stays off is a belief that is
-// wrong, and taken for noise it would never be mended.
-void TurnFilter::State::adapt_noise(double dynamic, double seconds) {
-  const double off = seen.off * (seen.watts2 + seen.noise2) / seen.all2();
-  const double jump = off - last_off.value_or(off);
-  last_off = off;
-  if (dynamic <= 10 || unsettled_s > 0) return;
-  const double changes = std::min(jump * jump / 2, 9 * seen.noise2);
-  const double left = std::max(0.0, std::min(changes, off * off) - 1);
-  const double memory = std::pow(kSensorMemory, seconds);
-  sensor2 = memory * sensor2 + (1 - memory) * left / (dynamic * dynamic);
-  sensor2 = std::clamp(sensor2, kLeastSensor2, kMostSensor2);
 }
 
 TurnFilter::TurnFilter(const WattPrior& prior) : state_(std::make_unique<State>(prior)) {}
@@ -275,7 +259,7 @@ void TurnFilter::follow(const std::vector<std::optional<std::size_t>>& known, do
   state_->follow(known, seconds);
 }
 
-void TurnFilter::learn(const ProcessTick& tick, const ShareGuess* guess,
+void TurnFilter::learn(const BoardTick& tick, const ShareGuess* guess,
                        const std::vector<WorkDoubt>& doubts) {
   State& s = *state_;
   s.learn(tick, guess, doubts);

@@ -1,7 +1,7 @@
 // What each process draws while it has the GPU, learned from the board's power for one model of how
 // the processes share it.
 //
-//   P = base + context + c (1 - turning t) sum_k s_k w_k + noise
+//   P = base + c context + c (1 - turning t) sum_k s_k w_k + noise
 //
 // s are shares of the tick's time, w watts of a process while it has the GPU, c the clock's factor
 // (core_scale), t = 1 - sum_k q_k^2 of their parts q of the busy time: how much they take turns. A
@@ -18,11 +18,13 @@
 
 namespace derate {
 
-struct ProcessTick {
-  double seconds = 0, core = 1;
-  bool context = false;
-  std::optional<double> board_w;
-  double busy = 0;  // of the tick's time
+struct BoardTick {
+  double seconds = 0;             // its length
+  double core = 1;                // core_scale()
+  bool context = false;           // somebody holds one
+  std::optional<double> board_w;  // the mean, W
+  double busy = 0;                // of the tick's time
+  double capped = 0;              // the part of it under the power limit
 };
 
 // The parts with a process at work less those without it.
@@ -38,13 +40,12 @@ class TurnFilter {
   // The processes from now on: which each was before; empty: it is new.
   void follow(const std::vector<std::optional<std::size_t>>& known, double seconds);
   // A null guess: nothing worked.
-  void learn(const ProcessTick& tick, const ShareGuess* guess,
-             const std::vector<WorkDoubt>& doubts);
+  void learn(const BoardTick& tick, const ShareGuess* guess, const std::vector<WorkDoubt>& doubts);
 
   // Of the tick that was learned last.
   struct Seen {
-    // By process: its part of the busy time, with the power as evidence, the variance of that, and
-    // the watts that a part of 1 draws.
+    // By process: its part of the busy time, 0..1, with the power as evidence, the variance of
+    // that, and the watts that a part of 1 draws.
     std::vector<double> parts, parts_variance, slope;
     double off = 0;  // W, of the power against what was foretold
     // The variances of that, W^2: of the watts, of the sensor, of the parts, and of who works.
@@ -57,9 +58,11 @@ class TurnFilter {
   };
   const Seen& seen() const;
 
-  double base() const;
-  double context() const;
-  double context_sd() const;
+  double base() const;        // W
+  double context() const;     // W, at the highest clock
+  double context_sd() const;  // W
+  // Of a process while it has the GPU, at the highest clock: W, and the variance of that, W^2, now
+  // and before anything was seen.
   double watts(std::size_t process) const;
   double variance(std::size_t process) const;
   double prior_variance() const;

@@ -1,0 +1,34 @@
+// What a filter learns from how far the board's power was off, besides what it believes of watts:
+// the sensor's noise, and that a belief is wrong.
+#pragma once
+
+#include <optional>
+
+namespace derate {
+
+class SensorNoise {
+ public:
+  // The variance of one reading, W^2, at that dynamic power, W.
+  double variance(double dynamic_w) const;
+  // The same as it counts for what is learned: what is off stays off for some ticks.
+  double counted_variance(double dynamic_w) const;
+  // `off_w` is the power less what was foretold, `variance` all that was expected of its square.
+  // Unless `tells`, nothing but the next comparison comes of it.
+  void learn(double off_w, double variance, double dynamic_w, double seconds, bool tells);
+
+ private:
+  double part2_ = 0.03 * 0.03;  // of the dynamic power's square
+  std::optional<double> last_off_;
+};
+
+// One reading far off is an outlier. Several in a row on one side are a belief that is wrong.
+class Streak {
+ public:
+  // In standard deviations. True at the last of several; then it begins anew.
+  bool add(double deviations);
+
+ private:
+  int count_ = 0;  // below 0 on the lower side
+};
+
+}  // namespace derate
