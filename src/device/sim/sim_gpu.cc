@@ -192,7 +192,7 @@ Watts SimGpu::power_of(const Tenant& tenant, std::size_t clock) const {
   return idle + (tabled - idle) * (voltage_gain2_ * drift) + leakage_at(clock);
 }
 
-Watts SimGpu::power_at(std::size_t clock) const {
+Watts SimGpu::power_of_work(std::size_t clock) const {
   if (!busy()) return idle_[clock].power;
   if (only_ != nullptr) return power_of(*only_, clock);
   if (mig_) return power_of_parts(clock);
@@ -391,8 +391,9 @@ void SimGpu::work() {
   if (mig_) return work_parts();
   const Watts idle = idle_[clock_].power, step = context_step(clock_);
   if (only_ != nullptr) {
-    const Watts dynamic = only_->working() ? power_ - idle - leakage_at(clock_) : Watts(0);
-    work(*only_, {point_of(*only_, clock_).rate, power_, dynamic + step, dynamic, 1});
+    const Watts own = power_ - board_extra_;
+    const Watts dynamic = only_->working() ? own - idle - leakage_at(clock_) : Watts(0);
+    work(*only_, {point_of(*only_, clock_).rate, own, dynamic + step, dynamic, 1});
     return;
   }
   const auto working = static_cast<double>(

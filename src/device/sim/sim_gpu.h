@@ -94,6 +94,8 @@ class SimGpu {
   // Jobs that work at the same time run beside each other as far as that, 0..1, as with MPS: two
   // get (1 + overlap) / 2 of their rate each instead of half.
   void set_overlap(double overlap) { overlap_ = overlap; }
+  // The board draws that much more from now on, whatever runs: nobody's.
+  void set_board_extra(Watts extra) { board_extra_ = extra; }
   // A job on several GPUs, after a round of its phases: it waits, the clock held and nothing
   // running, until it is told that the others are there, too.
   bool waits(TenantId id) const;
@@ -172,7 +174,8 @@ class SimGpu {
   const OperatingPoint& point_of(const Tenant& tenant, std::size_t clock) const;
   const OperatingPoint& point_at(std::size_t clock);
   Watts power_of(const Tenant& tenant, std::size_t clock) const;
-  Watts power_at(std::size_t clock) const;
+  Watts power_at(std::size_t clock) const { return power_of_work(clock) + board_extra_; }
+  Watts power_of_work(std::size_t clock) const;
   void mix(std::size_t clock);
   void regulate(std::size_t wanted);
   void heat();
@@ -226,6 +229,7 @@ class SimGpu {
   std::int64_t counter_steps_ = 0;
   SharedPower shared_;
   double overlap_ = 0;
+  Watts board_extra_{};
   Instant sample_ends_{};
   double sample_phase_ = 0;  // in turns
   OperatingPoint mixed_;     // of several

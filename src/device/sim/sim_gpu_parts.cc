@@ -94,7 +94,8 @@ double SimGpu::coalition(unsigned mask, std::size_t highest) const {
     return together(shared_, sum);
   };
   const auto fits = [&](std::size_t clock) {
-    return idle_[clock].power + leakage_at(clock) + Watts(dynamic_at(clock)) <= power_limit_;
+    return idle_[clock].power + leakage_at(clock) + board_extra_ + Watts(dynamic_at(clock)) <=
+           power_limit_;
   };
   std::size_t low = clock_, high = highest;  // the highest clock that fits lies here
   while (low < high) {
@@ -165,7 +166,7 @@ void SimGpu::work_parts() {
   double sum = 0;
   for (const double watts : each) sum += watts;
   const Watts idle = idle_[clock_].power;
-  const double dynamic = (power_ - idle - leakage_at(clock_)).value();
+  const double dynamic = (power_ - board_extra_ - idle - leakage_at(clock_)).value();
   const bool capped = (throttle_ & throttle::kSwPowerCap) != 0;
   std::vector<double> own = shapley(parts_.size(), [&](unsigned mask) {
     if (capped) return coalition(mask, std::min(granted_, thermal_cap_));

@@ -40,6 +40,8 @@ RC_GTEST_PROP(SimGpuParts, TrueSharesAddUpToTheBoard, ()) {
   const SimChip chip = plain_h200();
   SimGpu gpu(chip, {});
   const bool capped = *rc::gen::arbitrary<bool>();
+  const double extra = *rc::gen::inRange(0, 40);
+  gpu.set_board_extra(Watts(extra));
   if (capped) gpu.set_power_limit(Watts(250));
   gpu.partition(cut(chip, "3g,2g,1g,1g"));
   std::vector<SimGpu::TenantId> jobs;
@@ -51,7 +53,7 @@ RC_GTEST_PROP(SimGpuParts, TrueSharesAddUpToTheBoard, ()) {
   for (const auto id : jobs) own_before += gpu.tenant(id)->above_base.value();
   gpu.advance_to(Instant(std::chrono::seconds(3)));
   for (const auto id : jobs) charged += gpu.tenant(id)->above_base.value();
-  const double base = 2 * chip.idle_power.at(chip.unused_clock);
+  const double base = 2 * (chip.idle_power.at(chip.unused_clock) + extra);
   RC_ASSERT(std::abs(gpu.energy().value() - before - base - (charged - own_before)) < 1e-6);
 }
 

@@ -512,5 +512,56 @@ TEST(SimGpuTenants, WhatEndsGivesItsSliceToTheOthers) {
   EXPECT_NE(gpu.tenant(second), nullptr);
 }
 
+TEST(SimGpuTenants, OverlapLetsTwoRunBesideEachOther) {
+  const SimChip chip = plain_chip();
+  SimGpu gpu(chip, {});
+  gpu.set_overlap(0.5);
+  const auto first = gpu.add(work_of(chip, phase_of(chip, point_of(1, 200))), {});
+  const auto second = gpu.add(work_of(chip, phase_of(chip, point_of(1, 100))), {});
+  gpu.advance_to(Instant(10s));
+  EXPECT_NEAR(gpu.tenant(first)->done, 7.5, 1e-6);
+  EXPECT_NEAR(gpu.tenant(second)->done, 7.5, 1e-6);
+  const double idle = chip.idle_power.at(chip.sm_clocks.back());
+  EXPECT_NEAR(gpu.power().value(), idle + 0.75 * (200 - idle + 100 - idle), 1e-9);
+}
+
+// Of each sample all is one process's, and in the mean each has its share.
+TEST(SimGpuTenants, ADriversSampleIsOneProcesss) {
+  SimChip chip = plain_chip();
+  chip.sensors.process_sample = 200ms;
+  SimGpu gpu(chip, {});
+  OperatingPoint busy = point_of(1, 200), easy = point_of(1, 100);
+  busy.gpu_utilisation = easy.gpu_utilisation = Fraction(1);
+  const auto first = gpu.add(work_of(chip, phase_of(chip, busy)), {});
+  const auto second = gpu.add(work_of(chip, phase_of(chip, easy)), {});
+  const auto used = [&](SimGpu::TenantId id) { return gpu.tenant(id)->sm_seconds.value(); };
+  double before = 0;
+  for (int i = 1; i <= 1000; ++i) {
+    gpu.advance_to(Instant(i * 200ms));
+    const double sample = used(first) - before;
+    EXPECT_TRUE(std::abs(sample) < 1e-6 || std::abs(sample - 0.2) < 0.011) << sample;
+    before = used(first);
+  }
+  EXPECT_NEAR(used(first) + used(second), 200, 0.3);
+  EXPECT_NEAR(used(first), 100, 12);  // four standard deviations of 1000 draws
+}
+
+TEST(SimGpuTenants, WhatTheBoardDrawsBesidesIsNobodys) {
+  const SimChip chip = plain_chip();
+  for (const int jobs : {1, 2}) {
+    SimGpu gpu(chip, {}), other(chip, {});
+    gpu.set_board_extra(Watts(20));
+    SimGpu::TenantId id = 0;
+    for (int i = 0; i < jobs; ++i) {
+      id = gpu.add(work_of(chip, phase_of(chip, point_of(1, 200))), {});
+      other.add(work_of(chip, phase_of(chip, point_of(1, 200))), {});
+    }
+    gpu.advance_to(Instant(10s));
+    other.advance_to(Instant(10s));
+    EXPECT_NEAR(gpu.power().value(), other.power().value() + 20, 1e-9);
+    EXPECT_NEAR(gpu.tenant(id)->above_base.value(), other.tenant(id)->above_base.value(), 1e-6);
+  }
+}
+
 }  // namespace
 }  // namespace derate
