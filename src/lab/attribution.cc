@@ -243,7 +243,8 @@ BoardFacts true_board_facts(const SimChip& chip) {
 Result<std::vector<AttributionScore>> judge(const AttributionRun& run,
                                             std::span<const JudgedMethod> methods) {
   const auto world = TRY(TenantWorld::create(*run.scenario, run.seed, run.length));
-  const BoardFacts facts = true_board_facts(world->chip());
+  BoardFacts facts = true_board_facts(world->chip());
+  if (!run.scenario->known_chip) facts.chip = "unknown";
   std::vector<std::unique_ptr<SplitMethod>> made;
   for (const JudgedMethod& method : methods) made.push_back(method.make(facts, *world));
   std::vector<Account> accounts(methods.size());

@@ -99,6 +99,24 @@ constexpr TenantScenario kScenarios[] = {
      .summary = "three that pause, side by side as with MPS",
      .loads = kThreeOnOff,
      .overlap = 0.5},
+    {.name = "Q1", .summary = "the idle board draws 20 W more half way", .base_step_watts = 20},
+    {.name = "Q2",
+     .summary = "seven instances of one slice, all do the same at the same times",
+     .layout = "1g,1g,1g,1g,1g,1g,1g",
+     .lockstep = true},
+    {.name = "Q3", .summary = "jobs of 5 s", .job_s = {5, 5}},
+    {.name = "Q4",
+     .summary = "work that comes and goes each 0.095 to 0.105 s, as the sensor looks",
+     .fast = true},
+    {.name = "Q5",
+     .summary = "an unknown chip, whose units draw 0.4 to 2.1 of the H200's",
+     .unit_scale = {0.4, 2.1},
+     .known_chip = false},
+    {.name = "Q6",
+     .summary = "one of two hides its counters while the other works",
+     .layout = "3g,2g",
+     .pause_s = 60,
+     .hides = 0.05},
     {.name = "S", .summary = "as A, with a sensor that sees all", .part_time_sensor = false},
     {.name = "T",
      .summary = "twins, a parked context and an empty instance",
@@ -195,6 +213,23 @@ std::vector<Stretch> stretches_of(const ProcessLoad& load, double turns, std::ui
   return out;
 }
 
+// Kernels of tens of milliseconds whose rhythm is nearly the sensor's own: what it sees of a second
+// is not what there was.
+std::vector<Stretch> near_the_sensors_rhythm(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const double cycle = uniform(random, 0.095, 0.105), duty = uniform(random, 0.2, 0.8);
+  return {{uniform(random, 0.6, 1), cycle * duty, cycle * (1 - duty)}};
+}
+
+// Nothing is drawn where nothing is to be: the worlds before this one stay as they were.
+void draw_unit_watts(std::mt19937_64& random, const TenantScenario& scenario, UnitWatts& watts) {
+  const auto& [low, high] = scenario.unit_scale;
+  if (low == high) return;
+  for (double* unit :
+       {&watts.sm, &watts.tensor, &watts.fp32, &watts.fp64, &watts.integer, &watts.dram})
+    *unit *= uniform(random, low, high);
+}
+
 Activity scaled(Activity activity, double intensity) {
   for (const auto& [name, member] : activity_shares())
     if (auto& share = activity.*member) *share = *share * intensity;
@@ -202,14 +237,14 @@ Activity scaled(Activity activity, double intensity) {
 }
 
 double watts_of(const UnitWork& work, const Activity& used, double core, double memory_ratio) {
-  constexpr UnitWatts kWatts;
+  const UnitWatts& most = work.watts;
   const auto unit = [&](double watts, const std::optional<Fraction>& share) {
     return share ? watts * bent(share->value(), work.saturation) : 0.0;
   };
-  const double units = unit(kWatts.sm, used.sm) + unit(kWatts.tensor, used.tensor) +
-                       unit(kWatts.fp32, used.fp32) + unit(kWatts.fp64, used.fp64) +
-                       unit(kWatts.integer, used.integer);
-  return work.gain * (core * units + memory_ratio * unit(kWatts.dram, used.dram));
+  const double units = unit(most.sm, used.sm) + unit(most.tensor, used.tensor) +
+                       unit(most.fp32, used.fp32) + unit(most.fp64, used.fp64) +
+                       unit(most.integer, used.integer);
+  return work.gain * (core * units + memory_ratio * unit(most.dram, used.dram));
 }
 
 }  // namespace
@@ -290,6 +325,8 @@ Result<std::unique_ptr<TenantWorld>> TenantWorld::create(const TenantScenario& s
 Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
   std::mt19937_64 random(seed * 7919 + 17);
   hidden_ = hidden_watts_of(workloads_, scenario_);
+  length_ = length;
+  draw_unit_watts(random, scenario_, watts_);
 
   SimOptions options;
   options.seed = seed;
@@ -343,7 +380,7 @@ std::vector<TenantWorld::Job> TenantWorld::plan(std::size_t slot, std::uint64_t 
     job.gain = std::exp(scenario_.data_gain * gauss(scenario_.lockstep ? own : random));
     // Twins do the same work, not in the same moments.
     if (scenario_.twins) job.pattern += slot;
-    now = job.end_s + (scenario_.announced ? uniform(random, 0, 5) : 0);
+    now = job.end_s + (scenario_.announced ? uniform(random, 0, scenario_.pause_s) : 0);
     out.push_back(job);
   }
   return out;
@@ -385,10 +422,12 @@ Workload TenantWorld::make_work(const Slot& slot, const Job& job) const {
   const UnitWork units{.workload = &workloads_[job.workload],
                        .hidden = hidden_[job.workload],
                        .gain = job.gain,
-                       .saturation = scenario_.saturation};
+                       .saturation = scenario_.saturation,
+                       .watts = watts_};
   Workload out{.name = units.workload->name, .chip = chip_.name};
-  for (const Stretch& stretch :
-       job.load ? stretches_of(*job.load, job.turns, job.pattern) : pattern(job.pattern)) {
+  for (const Stretch& stretch : job.load         ? stretches_of(*job.load, job.turns, job.pattern)
+                                : scenario_.fast ? near_the_sensors_rhythm(job.pattern)
+                                                 : pattern(job.pattern)) {
     Phase phase = unit_phase(units, chip_, stretch.intensity, slot.share, slot.memory_share);
     phase.work = from_seconds(stretch.work_s * slot.share);
     phase.gap = from_seconds(stretch.gap_s);
@@ -442,12 +481,14 @@ void TenantWorld::follow_plan(Slot& slot) {
 
 Result<Tenancy> TenantWorld::tick() {
   for (Slot& slot : slots_) follow_plan(slot);
+  if (scenario_.hides < 1) hide_counters();
+  if (now_ >= length_ / 2) gpu_->set_board_extra(Watts(scenario_.base_step_watts));
   if (now_ == Duration::zero()) (void)device_->tenancy();  // its time begins here
   readings_.clear();
   for (int i = 0; i < 10; ++i) {
     // Turns begin within a second; all else goes by whole ones.
-    if (i > 0 && !scenario_.loads.empty())
-      for (Slot& slot : slots_) follow_plan(slot);
+    for (std::size_t k = 0; i > 0 && k < scenario_.loads.size(); ++k)
+      if (scenario_.loads[k].turn_s > 0) follow_plan(slots_[k]);
     now_ += std::chrono::milliseconds(100);
     clock_.advance(std::chrono::milliseconds(100));
     auto reading = device_->read({.energy = false, .activity = false, .processes = false});
@@ -456,6 +497,12 @@ Result<Tenancy> TenantWorld::tick() {
   auto seen = device_->tenancy();
   if (seen.ok()) record_truth();
   return seen;
+}
+
+void TenantWorld::hide_counters() {
+  const bool others = std::any_of(slots_.begin() + 1, slots_.end(),
+                                  [](const Slot& slot) { return slot.running.has_value(); });
+  device_->counter_errors.scale[*slots_[0].instance] = others ? scenario_.hides : 1;
 }
 
 void TenantWorld::record_truth() {

@@ -62,6 +62,13 @@ struct TenantScenario {
   double job_s[2] = {60, 300};   // jobs last so long
   bool twins = false;  // the first two run alike; the third parks a context, the fourth has none
   double lost = 0;     // readings that fail
+  double pause_s = 5;  // most between two jobs, where they are announced
+  double base_step_watts = 0;     // the board draws that much more from half of the run on
+  double unit_scale[2] = {1, 1};  // each unit's watts are that times UnitWatts, drawn
+  bool known_chip = true;         // methods are told which chip it is
+  bool fast = false;              // work comes and goes in nearly the sensor's rhythm
+  // The first tenant shows that part of its counters while any other works.
+  double hides = 1;
   // Processes without MIG of which each does as told, and a driver that counts as a real one
   // (SensorSpec::process_sample).
   std::span<const ProcessLoad> loads = {};
@@ -88,6 +95,7 @@ struct UnitWork {
   double hidden = 0;  // watts, whole GPU
   double gain = 1;    // of operand data
   double saturation = 0;
+  UnitWatts watts;
 };
 // One stretch of it at that part of its intensity, on `share` of the multiprocessors and
 // `memory_share` of the memory. Its power is what SimGpu expects: of the whole GPU.
@@ -149,6 +157,7 @@ class TenantWorld {
   void begin(Slot& slot, const Job& job);
   void end(Slot& slot);
   void follow_plan(Slot& slot);
+  void hide_counters();
   void record_truth();
   std::string key_of_slot(std::size_t at) const;
 
@@ -157,12 +166,13 @@ class TenantWorld {
   std::unique_ptr<SimGpu> gpu_;
   std::vector<Workload> workloads_;
   std::vector<double> hidden_;  // watts of the unit without a counter, by workload
+  UnitWatts watts_;
   FakeClock clock_;
   std::unique_ptr<SimDevice> device_;
   std::vector<Slot> slots_;
   std::vector<TenantTruth> truth_;
   std::vector<Sample> readings_;
-  Duration now_{};
+  Duration now_{}, length_{};
 };
 
 }  // namespace derate
