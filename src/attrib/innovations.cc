@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -35,6 +36,21 @@ void SensorNoise::learn(double off_w, double variance, double dynamic_w, double 
   const double memory = std::pow(kMemory, seconds);
   part2_ = memory * part2_ + (1 - memory) * left / (dynamic_w * dynamic_w);
   part2_ = std::clamp(part2_, kLeast2, kMost2);
+}
+
+void Whiteness::add(double deviations, double seconds) {
+  constexpr double kFar = 3;
+  const double now = std::clamp(deviations, -kFar, kFar);
+  const double memory = std::pow(kMemory, seconds);
+  product_ = memory * product_ + (1 - memory) * now * std::exchange(last_, now);
+  square_ = memory * square_ + (1 - memory) * now * now;
+}
+
+double Whiteness::inflation() const {
+  constexpr double kMost = 0.9;
+  if (square_ <= 0) return 1;
+  const double r = std::clamp(product_ / square_, 0.0, kMost);
+  return (1 + r) / (1 - r);
 }
 
 bool Streak::add(double deviations) {

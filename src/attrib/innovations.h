@@ -21,6 +21,20 @@ class SensorNoise {
   std::optional<double> last_off_;
 };
 
+// How much the errors of one tick are those of the tick before. A filter takes them for
+// independent; where they are not, what it learned is worth less than it believes.
+class Whiteness {
+ public:
+  // In standard deviations.
+  void add(double deviations, double seconds);
+  // What a variance that was learned must be multiplied by: of the mean of errors with such an
+  // autocorrelation r from tick to tick, (1 + r) / (1 - r); at least 1.
+  double inflation() const;
+
+ private:
+  double last_ = 0, square_ = 0, product_ = 0;  // of late
+};
+
 // One reading far off is an outlier. Several in a row on one side are a belief that is wrong.
 class Streak {
  public:

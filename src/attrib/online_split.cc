@@ -56,6 +56,17 @@ struct Lagged {
   PowerKalmanFilter filter;
   double lag = 0;
   double evidence = 0;
+  double told = 0;  // of that, the last tick's
+};
+
+// The same readings, had the base moved at some moment: fans, another rail, a driver. Tenants take
+// such watts upon them otherwise, and give them back over many minutes.
+struct BaseTrial {
+  PowerKalmanFilter base, tenants;  // what may have moved
+  double lag = 0;
+  // Log-likelihoods against the filter that both were made of.
+  double base_lead = 0, tenants_lead = 0;
+  double age_s = 0;
 };
 
 class Online final : public SplitMethod {
@@ -77,8 +88,11 @@ class Online final : public SplitMethod {
     for (Lagged& one : bank_) {
       const PowerKalmanFilter::Observation& seen = late(one.lag);
       one.filter.advance(seen);
-      if (board_w) one.evidence = kLagMemory * one.evidence + one.filter.learn(seen, *board_w);
+      one.told = board_w ? one.filter.learn(seen, *board_w) : 0;
+      if (board_w) one.evidence = kLagMemory * one.evidence + one.told;
     }
+    if (board_w) try_base(*board_w);
+    if (board_w) whiteness_.add(best().filter.surprise(), scene_.seconds);
     if (board_w) add_surprise(best().filter.surprise());
     PowerEstimate out = estimate(tick, scene_);
     std::swap(scene_, before_);
@@ -161,6 +175,32 @@ class Online final : public SplitMethod {
     })->second.begin_anew = true;
   }
 
+  // Whether the base has moved: where that explains the readings better than what is believed, and
+  // better than that the tenants draw otherwise, it has.
+  void try_base(double board_w) {
+    constexpr double kMoved = 15;     // W
+    constexpr double kChanged = 0.3;  // of the prior's variance
+    constexpr double kTrialS = 30;    // then it begins anew
+    constexpr double kBetter = 4;     // in nats, over a trial
+    const Lagged& best = this->best();
+    if (!trial_ || trial_->lag != best.lag || trial_->age_s >= kTrialS) {
+      trial_ = BaseTrial{.base = best.filter, .tenants = best.filter, .lag = best.lag};
+      trial_->base.doubt_base(kMoved);
+      trial_->tenants.doubt_tenants(kChanged);
+      return;
+    }
+    const PowerKalmanFilter::Observation& seen = late(best.lag);
+    for (auto [filter, lead] : {std::pair(&trial_->base, &trial_->base_lead),
+                                std::pair(&trial_->tenants, &trial_->tenants_lead)}) {
+      filter->advance(seen);
+      *lead += filter->learn(seen, board_w) - best.told;
+    }
+    trial_->age_s += seen.seconds;
+    if (trial_->base_lead - std::max(0.0, trial_->tenants_lead) < kBetter) return;
+    for (Lagged& one : bank_) one.filter = trial_->base;
+    trial_.reset();
+  }
+
   // How much of what is not explained the base bears: as much as the sensor's noise makes, and what
   // a late counter has not seen yet. More than that is somebody's.
   double noise_part(const AttribTick& tick, const Lagged& by,
@@ -186,6 +226,7 @@ class Online final : public SplitMethod {
       share_the_cap(best.filter, scene, outcome);
       trust_the_sum(scene.capped, outcome);
     }
+    const double inflation = whiteness_.inflation();
     PowerEstimate out{.base = Watts(outcome.base),
                       .context = Watts(outcome.context),
                       .residual_to_base = Fraction(noise_part(tick, best, outcome))};
@@ -196,7 +237,7 @@ class Online final : public SplitMethod {
       const auto& watts = outcome.tenants[i];
       const double model_w = options_.model_sd * watts.mean + options_.bend_part * watts.bent;
       const double sd = std::hypot(
-          watts.sd, model_w,
+          std::sqrt(inflation) * watts.sd, model_w,
           tick.tenants[i].context ? options_.context_part * outcome.context_sd / residents : 0.0);
       TenantEstimate one{.dynamic = Watts(watts.mean), .sigma = Watts(options_.sigma_scale * sd)};
       if (watts.prior_sd > 0)
@@ -244,12 +285,14 @@ class Online final : public SplitMethod {
   BoardFacts board_;
   OnlineOptions options_;
   std::vector<Lagged> bank_;
+  std::optional<BaseTrial> trial_;
   PowerKalmanFilter::Observation scene_, before_,
       late_;                         // now, the tick before, now as a late reading sees it
   std::vector<PowerFeatures> last_;  // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
   std::unique_ptr<SplitMethod> processes_;  // once there are processes without MIG
   Streak surprises_;
+  Whiteness whiteness_;
 };
 
 }  // namespace

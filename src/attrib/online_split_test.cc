@@ -34,7 +34,7 @@ struct World {
   AttribTick tick() {
     std::uniform_real_distribution<double> any(0, 1);
     AttribTick out{.length = std::chrono::seconds(1), .sm_clock = Megahertz(1980)};
-    double power = kBase + kContext;
+    double power = kBase + kContext + extra;
     for (std::size_t k = 0; k < duty.size(); ++k) {
       if (any(random) < 0.3) duty[k] = twins && k == 1 ? duty[0] : any(random);
       if (twins && k == 1) duty[1] = duty[0];
@@ -58,6 +58,7 @@ struct World {
 
   Random random;
   std::vector<double> duty, gain;
+  double extra = 0;  // W, of the board alone
   bool twins = false;
   double lag = 0;
   double before = kBase + kContext;
@@ -238,6 +239,30 @@ TEST(Online, WithoutASignalItGoesByWhatIsHeld) {
   EXPECT_NEAR(watts[0] / watts[1], 3.1, 0.4);
   EXPECT_EQ(watts[2], 0);
   EXPECT_GT(prior_share(estimate, 1), 0.2);  // always the same: little tells them apart
+}
+
+// A fan, a driver, another rail: watts that follow no tenant are the base's within minutes.
+TEST(Online, ABaseThatMovesIsFollowed) {
+  for (const double moved : {20.0, -15.0}) {
+    World world(21);
+    const auto method = make_online_split(kBoard);
+    for (int i = 0; i < 300; ++i) method->step(world.tick());
+    const double before = method->step(world.tick()).base.value();
+    world.extra = moved;
+    for (int i = 0; i < 240; ++i) method->step(world.tick());
+    EXPECT_NEAR(method->step(world.tick()).base.value(), before + moved, 8) << moved;
+  }
+}
+
+// A tenant whose watts change is none of the base's.
+TEST(Online, ATenantThatDrawsMoreIsNotTheBase) {
+  World world(22);
+  const auto method = make_online_split(kBoard);
+  for (int i = 0; i < 300; ++i) method->step(world.tick());
+  const double before = method->step(world.tick()).base.value();
+  world.gain[1] = 1.5;
+  for (int i = 0; i < 240; ++i) method->step(world.tick());
+  EXPECT_NEAR(method->step(world.tick()).base.value(), before, 5);
 }
 
 AttribTick absurd_tick() {

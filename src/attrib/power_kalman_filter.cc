@@ -235,6 +235,12 @@ PowerKalmanFilter::PowerKalmanFilter(const WattPrior& prior, const WattAging& ag
   state_->aging = aging;
   state_->begin();
 }
+PowerKalmanFilter::PowerKalmanFilter(const PowerKalmanFilter& other)
+    : state_(std::make_unique<State>(*other.state_)) {}
+PowerKalmanFilter& PowerKalmanFilter::operator=(const PowerKalmanFilter& other) {
+  *state_ = *other.state_;
+  return *this;
+}
 PowerKalmanFilter::PowerKalmanFilter(PowerKalmanFilter&&) noexcept = default;
 PowerKalmanFilter& PowerKalmanFilter::operator=(PowerKalmanFilter&&) noexcept = default;
 PowerKalmanFilter::~PowerKalmanFilter() = default;
@@ -283,6 +289,13 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
   s.surprise = off < 0 ? -sds : sds;
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
+}
+
+void PowerKalmanFilter::doubt_base(double sd_w) { state_->cov(kBase, kBase) += sd_w * sd_w; }
+
+void PowerKalmanFilter::doubt_tenants(double part) {
+  const OwnCovariance own = state_->own_prior();
+  for (std::size_t at = 0; at < state_->keys.size(); ++at) state_->doubt_own(at, part, own);
 }
 
 double PowerKalmanFilter::surprise() const { return state_->surprise; }

@@ -71,6 +71,8 @@ class PowerKalmanFilter {
   };
 
   PowerKalmanFilter(const WattPrior& prior, const WattAging& aging);
+  PowerKalmanFilter(const PowerKalmanFilter& other);
+  PowerKalmanFilter& operator=(const PowerKalmanFilter& other);
   PowerKalmanFilter(PowerKalmanFilter&&) noexcept;
   PowerKalmanFilter& operator=(PowerKalmanFilter&&) noexcept;
   ~PowerKalmanFilter();
@@ -79,6 +81,10 @@ class PowerKalmanFilter {
   void advance(const Observation& scene);
   // Learns from the board's mean power over the scene. Returns the log-likelihood of it.
   double learn(const Observation& scene, double board_w);
+  // The base may have moved by as much as that, W: one standard deviation.
+  void doubt_base(double sd_w);
+  // What every tenant draws of its own may have, by that part of the prior's variance.
+  void doubt_tenants(double part);
   // How far off the last reading that was learned from was, in standard deviations.
   double surprise() const;
   // The estimated power of each tenant of the scene: the Shapley values of their common draw.
