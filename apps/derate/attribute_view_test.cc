@@ -65,6 +65,14 @@ TEST(AttributionText, WhatIsNotAsUsualIsSaid) {
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
 }
 
+TEST(AttributionText, PowerThatNoCounterShowsIsSaid) {
+  Json all = document(Json::array());
+  all["gpus"][0]["unexplained_ratio"] = 0.08;
+  EXPECT_FALSE(has(attribution_text(all, 120), "no counter"));
+  all["gpus"][0]["unexplained_ratio"] = 0.43;
+  EXPECT_TRUE(has(attribution_text(all, 120), "43 % of the tenants' power follows no counter"));
+}
+
 // Of an older daemon, or of none that we know.
 TEST(AttributionText, FieldsOfAnotherTypeOrNoneAreDashes) {
   const Json odd = {{"process", 7}, {"pid", "8"}, {"power_watts", "much"}, {"key", "the key"}};

@@ -119,7 +119,18 @@ void add_summary(Table& table, const ScenarioSummary& summary) {
 void add_processes(Table& table, const ScenarioSummary& summary) {
   table.add({summary.scenario->name, bare_share_text(summary.bill), bare_share_text(summary.online),
              bare_share_text(summary.coverage), bare_share_text(summary.sm_share_bill),
-             bare_share_text(summary.sm_share), summary.scenario->summary});
+             bare_share_text(summary.sm_share), summary.scenario->summary},
+            summary.covers() == false ? Tone::bad : Tone::plain);
+}
+
+void add_stress(Table& table, const ScenarioSummary& summary) {
+  const auto& limit = summary.scenario->most_misattributed;
+  table.add({summary.scenario->name, bare_share_text(summary.first_minute),
+             bare_share_text(summary.online), bare_share_text(limit), bare_share_text(summary.bill),
+             bare_share_text(summary.bound), bare_share_text(summary.coverage),
+             bare_share_text(summary.width), bare_share_text(summary.unexplained),
+             summary.scenario->summary},
+            summary.within_limit() == false || summary.covers() == false ? Tone::bad : Tone::plain);
 }
 
 // Over the scenarios of processes; a dash where one of them has no figure.
@@ -127,7 +138,7 @@ void add_mean(Table& table, const std::vector<ScenarioSummary>& summaries) {
   const auto mean = [&](auto member) -> std::optional<double> {
     double sum = 0, count = 0;
     for (const ScenarioSummary& summary : summaries) {
-      if (summary.scenario->loads.empty()) continue;
+      if (!summary.scenario->counts_samples()) continue;
       if (!(summary.*member)) return std::nullopt;
       sum += *(summary.*member), ++count;
     }
@@ -161,17 +172,25 @@ std::string summary_text(const std::vector<ScenarioResult>& results) {
   std::string out = toned("Summary: misattributed share after 5 minutes, %", Tone::strong) + "\n";
   Table processes({"scenario", "online: bill", "after 5 min", "90 % bands", "sm-share: bill",
                    "after 5 min", "<what is so"});
-  bool samples = false, others = false;
+  Table stress({"scenario", "1 min", "after 5 min", "allowed", "bill", "exact-curve", "90 % bands",
+                "band", "unexplained", "<what is so"});
+  bool samples = false, others = false, stressed = false;
   for (const ScenarioSummary& summary : summaries) {
-    const bool counted = !summary.scenario->loads.empty();
-    (counted ? samples : others) = true;
-    counted ? add_processes(processes, summary) : add_summary(table, summary);
+    const bool counted = summary.scenario->counts_samples();
+    (counted ? samples : summary.scenario->stress ? stressed : others) = true;
+    if (counted)
+      add_processes(processes, summary);
+    else if (summary.scenario->stress)
+      add_stress(stress, summary);
+    else
+      add_summary(table, summary);
   }
   if (others) out += table.text() + "\n";
   if (samples) {
     add_mean(processes, summaries);
     out += "Processes whose driver counts samples\n" + processes.text() + "\n";
   }
+  if (stressed) out += "Beyond the study, of online\n" + stress.text() + "\n";
   out += "Bars of online\n";
   for (const BarResult& bar : judge_bars(summaries)) out += bar_text(bar);
   return out + fmt::format("{}: accounts and tenants add up to the energy that was measured\n",
@@ -221,6 +240,7 @@ Json method_json(const MethodResult& result) {
   put(out, "mape_ratio", score.mape());
   put(out, "band90_coverage_ratio", score.coverage());
   put(out, "band90_half_width_ratio", score.band_width());
+  put(out, "unexplained_ratio", score.mean_unexplained());
   if (score.twins) {
     out["twins_difference_ratio"] = *score.twins;
     if (score.banded > 0) out["twins_in_band90"] = score.twins_in_band;
@@ -251,6 +271,7 @@ Json summary_json(const ScenarioSummary& summary) {
   put(out, "against_offline_met", summary.beats_offline());
   put(out, "near_exact_curve_met", summary.near_bound());
   put(out, "coverage_met", summary.covers());
+  put(out, "within_limit", summary.within_limit());
   return out;
 }
 

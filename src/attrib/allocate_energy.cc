@@ -135,7 +135,10 @@ std::optional<Split> allocate_energy(const AttribTick& tick, const PowerEstimate
     weights.insert(weights.end(), account->begin(), account->end());
   const std::vector<std::int64_t> whole = apportion(*tick.energy_mj, weights);
 
-  Split out{.length = tick.length, .board_mj = *tick.energy_mj, .unallocated_mj = whole[0]};
+  Split out{.length = tick.length,
+            .board_mj = *tick.energy_mj,
+            .unallocated_mj = whole[0],
+            .unexplained = estimate.unexplained};
   for (std::size_t i = 0; i < count; ++i) {
     const TenantEstimate& one = estimate.tenants[i];
     out.tenants.push_back({.key = tick.tenants[i].key,

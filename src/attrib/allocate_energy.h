@@ -39,7 +39,7 @@ struct Split {
   std::int64_t board_mj = 0;        // what was split
   std::int64_t unallocated_mj = 0;  // borne by nobody
   std::vector<TenantEnergy> tenants;
-  std::string reason;  // why it is not as usual; empty: it is
+  std::optional<Fraction> unexplained;  // as PowerEstimate has it
 };
 
 // unallocated + all tenants = board, exactly, and nothing is negative. What the estimate does not

@@ -142,7 +142,7 @@ AttributionPicture GpuAttribution::picture() const {
                                  : "nothing is known yet";
   if (!newest_ || !newest_->split) return out;
   const Split& split = *newest_->split;
-  out.newest = {split.length, split.board_mj, split.unallocated_mj};
+  out.newest = {split.length, split.board_mj, split.unallocated_mj, split.unexplained};
   for (const TenantEnergy& energy : split.tenants) {
     out.tenants.push_back({energy, labels(energy.key), accounts_.open().at(energy.key).sums});
     out.ended_mj -= out.tenants.back().sums.total_mj();
@@ -167,6 +167,7 @@ Json picture_json(const AttributionPicture& picture) {
     out["tick_seconds"] = seconds(tick->length);
     out["power_watts"] = watts_of(tick->board_mj, tick->length);
     out["unallocated_watts"] = watts_of(tick->unallocated_mj, tick->length);
+    out["unexplained_ratio"] = or_null(tick->unexplained, [](Fraction f) { return f.value(); });
     for (const AttributionPicture::Tenant& tenant : picture.tenants)
       tenants.push_back(
           tenant_json(tenant.newest, tick->length, tenant.who, tenant.sums, tick->board_mj));

@@ -42,6 +42,7 @@ struct AttributionPicture {
   struct Tick {
     Duration length{};
     std::int64_t board_mj = 0, unallocated_mj = 0;
+    std::optional<Fraction> unexplained;  // PowerEstimate
   };
   GpuId id;
   const SplitMethodInfo* method = nullptr;

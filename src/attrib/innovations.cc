@@ -53,6 +53,20 @@ double Whiteness::inflation() const {
   return (1 + r) / (1 - r);
 }
 
+void Unexplained::add(double off_w, double dynamic_w, double seconds) {
+  constexpr double kMemoryS = 300;
+  const double memory = std::exp(-seconds / kMemoryS);
+  off_ = memory * off_ + (1 - memory) * std::abs(off_w);
+  dynamic_ = memory * dynamic_ + (1 - memory) * std::max(0.0, dynamic_w);
+  seen_s_ += seconds;
+}
+
+std::optional<Fraction> Unexplained::share() const {
+  constexpr double kFirstS = 60;
+  if (seen_s_ < kFirstS || dynamic_ <= 0) return std::nullopt;
+  return Fraction(std::min(1.0, off_ / dynamic_));
+}
+
 bool Streak::add(double deviations) {
   constexpr double kFar = 2.5;
   constexpr int kSeveral = 3;

@@ -53,6 +53,16 @@ TEST(Whiteness, FindsTheAutocorrelation) {
   }
 }
 
+TEST(Unexplained, IsTheMeanDistanceOfWhatWasDrawn) {
+  Unexplained unexplained;
+  for (int i = 0; i < 59; ++i) unexplained.add(i % 2 == 0 ? 30 : -30, 300, 1);
+  EXPECT_FALSE(unexplained.share());
+  for (int i = 0; i < 600; ++i) unexplained.add(i % 2 == 0 ? 30 : -30, 300, 1);
+  EXPECT_NEAR(unexplained.share()->value(), 0.1, 1e-9);
+  for (int i = 0; i < 3000; ++i) unexplained.add(1000, 300, 1);
+  EXPECT_EQ(*unexplained.share(), Fraction(1));
+}
+
 TEST(Streak, IsOfSeveralOnOneSide) {
   Streak streak;
   EXPECT_FALSE(streak.add(3));

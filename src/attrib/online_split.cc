@@ -91,10 +91,12 @@ class Online final : public SplitMethod {
       one.told = board_w ? one.filter.learn(seen, *board_w) : 0;
       if (board_w) one.evidence = kLagMemory * one.evidence + one.told;
     }
-    if (board_w) try_base(*board_w);
-    if (board_w) whiteness_.add(best().filter.surprise(), scene_.seconds);
-    if (board_w) add_surprise(best().filter.surprise());
+    if (board_w) add_reading(*board_w);
     PowerEstimate out = estimate(tick, scene_);
+    double dynamic_w = 0;
+    for (const TenantEstimate& one : out.tenants) dynamic_w += one.dynamic.value();
+    if (board_w) unexplained_.add(best().filter.off_w(), dynamic_w, scene_.seconds);
+    out.unexplained = unexplained_.share();
     std::swap(scene_, before_);
     return out;
   }
@@ -164,6 +166,12 @@ class Online final : public SplitMethod {
     return *std::max_element(bank_.begin(), bank_.end(), [](const Lagged& a, const Lagged& b) {
       return a.evidence < b.evidence;
     });
+  }
+
+  void add_reading(double board_w) {
+    try_base(board_w);
+    whiteness_.add(best().filter.surprise(), scene_.seconds);
+    add_surprise(best().filter.surprise());
   }
 
   // A tenant that is not what it was taken for, most likely the one that came or changed last: it
@@ -293,6 +301,7 @@ class Online final : public SplitMethod {
   std::unique_ptr<SplitMethod> processes_;  // once there are processes without MIG
   Streak surprises_;
   Whiteness whiteness_;
+  Unexplained unexplained_;
 };
 
 }  // namespace

@@ -265,6 +265,28 @@ TEST(Online, ATenantThatDrawsMoreIsNotTheBase) {
   EXPECT_NEAR(method->step(world.tick()).base.value(), before, 5);
 }
 
+// One of three shows a part of its counters at times: the sum cannot be foretold.
+TEST(Online, WhatNoCounterShowsIsTold) {
+  for (const bool hides : {false, true}) {
+    World world(23);
+    world.gain[0] = 2;
+    const auto method = make_online_split(kBoard);
+    PowerEstimate now;
+    for (int i = 0; i < 600; ++i) {
+      AttribTick tick = world.tick();
+      if (hides && i / 30 % 2 == 0) {
+        tick.tenants[0].activity.sm = *tick.tenants[0].activity.sm * 0.05;
+        tick.tenants[0].activity.dram = *tick.tenants[0].activity.dram * 0.05;
+      }
+      now = method->step(tick);
+    }
+    if (hides)
+      EXPECT_GT(now.unexplained->value(), 0.15);
+    else
+      EXPECT_LT(now.unexplained->value(), 0.1);
+  }
+}
+
 AttribTick absurd_tick() {
   AttribTick out = any_split_tick(absurd_tenant);
   out.length = Duration(*rc::gen::element<std::int64_t>(0, 1, -5, 1'000'000'000, INT64_MAX));

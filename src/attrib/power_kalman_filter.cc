@@ -52,7 +52,7 @@ struct PowerKalmanFilter::State {
   VectorXd mean;
   MatrixXd cov;       // its lower triangle alone
   VectorXd h, cov_h;  // of learn(), kept for their memory
-  double surprise = 0;
+  double surprise = 0, off_w = 0;
   SensorNoise noise;
 
   Index block(std::size_t at) const { return kShared + static_cast<Index>(at) * kOwn; }
@@ -287,6 +287,7 @@ double PowerKalmanFilter::learn(const Observation& scene, double board_w) {
   s.clip();
   s.noise.learn(off, noise2, dynamic, scene.seconds, scene.capped < kHardlyCapped);
   s.surprise = off < 0 ? -sds : sds;
+  s.off_w = off;
   const double counted = std::min(sds, kOutlier);
   return -0.5 * (counted * counted + std::log(all2));
 }
@@ -299,6 +300,7 @@ void PowerKalmanFilter::doubt_tenants(double part) {
 }
 
 double PowerKalmanFilter::surprise() const { return state_->surprise; }
+double PowerKalmanFilter::off_w() const { return state_->off_w; }
 
 PowerKalmanFilter::Outcome PowerKalmanFilter::estimate(const Observation& scene) const {
   const State& s = *state_;

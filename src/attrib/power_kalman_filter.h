@@ -85,8 +85,9 @@ class PowerKalmanFilter {
   void doubt_base(double sd_w);
   // What every tenant draws of its own may have, by that part of the prior's variance.
   void doubt_tenants(double part);
-  // How far off the last reading that was learned from was, in standard deviations.
+  // How far off the last reading that was learned from was, in standard deviations, and in watts.
   double surprise() const;
+  double off_w() const;
   // The estimated power of each tenant of the scene: the Shapley values of their common draw.
   Outcome estimate(const Observation& scene) const;
 

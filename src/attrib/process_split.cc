@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "attrib/features.h"
+#include "attrib/innovations.h"
 #include "attrib/time_shares.h"
 #include "attrib/turn_filter.h"
 #include "attrib/watt_priors.h"
@@ -31,14 +32,14 @@ class ProcessSplit final : public SplitMethod {
   std::vector<double> log_likelihoods() const;
   void weigh(const ShareBelief& belief, const BoardTick& seen);
   void learn_work(const ShareBelief& belief);
-  PowerEstimate estimate(const AttribTick& tick, const BoardTick& seen,
-                         const ShareBelief& belief) const;
+  PowerEstimate estimate(const AttribTick& tick, const BoardTick& seen, const ShareBelief& belief);
 
   BoardFacts board_;
   TimeShares shares_;
   std::vector<std::string> keys_;
   std::vector<TurnFilter> bank_;  // of each of share_models()
-  std::vector<double> weights_;   // as last told; a tick without guesses changes nothing of them
+  Unexplained unexplained_;
+  std::vector<double> weights_;  // as last told; a tick without guesses changes nothing of them
 };
 
 BoardTick ProcessSplit::look(const AttribTick& tick, const ShareBelief& belief) const {
@@ -130,12 +131,12 @@ PowerEstimate ProcessSplit::step(const AttribTick& tick) {
 
 // The models' mixture.
 PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& seen,
-                                     const ShareBelief& belief) const {
+                                     const ShareBelief& belief) {
   struct Mixed {
     double mean = 0, square = 0, prior = 0;
   };
   std::vector<Mixed> sums(keys_.size());
-  double base = 0, context = 0, context_sd = 0, noise = 0, all = 0;
+  double base = 0, context = 0, context_sd = 0, noise = 0, all = 0, off = 0;
   for (std::size_t j = 0; j < bank_.size(); ++j) {
     const TurnFilter& one = bank_[j];
     const TurnFilter::Seen& told = one.seen();
@@ -144,6 +145,8 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
     context += weight * one.context() * held;
     context_sd += weight * one.context_sd() * held;
     noise += weight * told.noise_w;
+    // Who ran is not known to the second: what that explains is explained.
+    if (seen.board_w) off += weight * told.off * (told.watts2 + told.noise2) / told.all2();
     const double scale = seen.core * seen.busy * told.kept;
     for (std::size_t k = 0; k < keys_.size(); ++k) {
       const double own = scale * told.parts[k] * one.watts(k);
@@ -168,6 +171,8 @@ PowerEstimate ProcessSplit::estimate(const AttribTick& tick, const BoardTick& se
         .prior_share = Fraction(std::min(1.0, sum.prior))};
     all += sum.mean;
   }
+  if (seen.board_w) unexplained_.add(off, all, seen.seconds);
+  out.unexplained = unexplained_.share();
   // What the sensor's noise makes of what is not explained, the base bears; the rest is somebody's.
   const double left = seen.board_w ? std::abs(*seen.board_w - base - context - all) : 0;
   out.residual_to_base =

@@ -32,6 +32,9 @@ struct PowerEstimate {
   // The part of what the estimate does not explain that is noise of the sensor and so nobody's: the
   // base bears it, as far as it has watts to bear it with. The rest goes to the tenants.
   Fraction residual_to_base{0};
+  // How much of what the tenants drew of late no counter foretold, 0..1; above 0.15 somebody draws
+  // what is not shown. Empty: the method foretells nothing, or too little was seen.
+  std::optional<Fraction> unexplained;
 };
 
 class SplitMethod {

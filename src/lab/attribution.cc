@@ -87,6 +87,7 @@ void add_split(const Split& split, const TenantWorld& world, double age_s, Accou
   for (const TenantTruth& truth : world.truth())
     account.bill[truth.key].true_j += truth.above_base.value();
   if (age_s <= 300) return;
+  if (split.unexplained) score.unexplained += split.unexplained->value(), ++score.foretold;
   for (const TenantTruth& truth : world.truth()) {
     const auto found = estimated.find(truth.key);
     add_tenant(truth.key, found != estimated.end() ? found->second : EstimatedEnergy{},
@@ -161,6 +162,11 @@ std::optional<double> AttributionScore::band_width() const {
   return band_j / banded_j;
 }
 
+std::optional<double> AttributionScore::mean_unexplained() const {
+  if (foretold == 0) return std::nullopt;
+  return unexplained / static_cast<double>(foretold);
+}
+
 void AttributionScore::add(const AttributionScore& other) {
   bill.add(other.bill);
   minute.add(other.minute);
@@ -171,7 +177,7 @@ void AttributionScore::add(const AttributionScore& other) {
   using Score = AttributionScore;
   add_fields(*this, other, &Score::squared_w, &Score::absolute_relative, &Score::readings,
              &Score::above_15_w, &Score::banded, &Score::covered, &Score::band_j, &Score::banded_j,
-             &Score::unsettled_mj, &Score::ticks);
+             &Score::unexplained, &Score::foretold, &Score::unsettled_mj, &Score::ticks);
   null_w = std::max(null_w, other.null_w);
   if (other.twins) twins = std::max(twins.value_or(0), *other.twins);
   twins_in_band = twins_in_band && other.twins_in_band;

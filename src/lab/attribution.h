@@ -51,8 +51,10 @@ struct AttributionScore {
   std::int64_t readings = 0, above_15_w = 0;
   double band_j = 0, banded_j = 0;       // half-widths of those bands, and the truth in them
   std::int64_t banded = 0, covered = 0;  // tenants in ticks with a 90 % band, the truth in it
-  double null_w = 0;                     // most that a tenant without work got, mean over a run
-  std::optional<double> twins;           // largest difference of the twins' energies, relative
+  double unexplained = 0;                // sum over ticks after 5 minutes, and of how many
+  std::int64_t foretold = 0;
+  double null_w = 0;            // most that a tenant without work got, mean over a run
+  std::optional<double> twins;  // largest difference of the twins' energies, relative
   bool twins_in_band = true;
   std::int64_t unsettled_mj = 0;  // sum of |board - parts|: 0 or the arithmetic is wrong
   std::int64_t ticks = 0;
@@ -62,6 +64,8 @@ struct AttributionScore {
   std::optional<double> coverage() const;  // of the 90 % bands
   // Half the width of those bands, of what the tenants drew.
   std::optional<double> band_width() const;
+  // The mean of PowerEstimate::unexplained.
+  std::optional<double> mean_unexplained() const;
   void add(const AttributionScore& other);
 };
 

@@ -58,11 +58,12 @@ Result<std::optional<std::vector<ScenarioResult>>> run_attribution(const Attribu
 inline constexpr double kMostOfOffline = 0.5;  // of the best offline method's, where watts differ
 inline constexpr double kMostAboveOffline = 0.007;  // above the best offline method's, elsewhere
 inline constexpr double kMostAboveBound = 0.015;    // above exact-curve's
-inline constexpr double kCoverage[2] = {0.85, 0.95};
+// What the 90 % bands cover, over all scenarios of a kind; and at least in each.
+inline constexpr double kCoverage[2] = {0.85, 0.97};
+inline constexpr double kLeastCoverage = 0.8, kLeastCoverageElsewhere = 0.75;
 // Of processes whose driver counts samples: above sm-share's, of the whole run's bill and of ticks
-// after 5 minutes; and what the bands cover at least.
+// after 5 minutes.
 inline constexpr double kBillAboveSmShare = 0.005, kTicksAboveSmShare = 0.01;
-inline constexpr double kProcessCoverage = 0.75;
 
 struct BestMethod {
   std::string method;
@@ -72,7 +73,8 @@ struct BestMethod {
 // Empty where the methods that it takes were not judged.
 struct ScenarioSummary {
   const TenantScenario* scenario = nullptr;
-  std::optional<double> online, bound, coverage;        // shares; of the online method's 90 % bands
+  std::optional<double> online, bound, coverage;  // shares; of the online method's 90 % bands
+  std::optional<double> first_minute, width, unexplained;  // of online
   std::optional<double> sm_share, bill, sm_share_bill;  // sm-share's share; of the whole runs' bill
   std::optional<BestMethod> offline, naive;             // those that misattribute least
   std::int64_t unsettled_mj = 0;                        // of all methods
@@ -84,6 +86,7 @@ struct ScenarioSummary {
   std::optional<bool> beats_offline() const;
   std::optional<bool> near_bound() const;
   std::optional<bool> covers() const;
+  std::optional<bool> within_limit() const;  // of a scenario that has one of its own
 };
 ScenarioSummary summary_of(const ScenarioResult& result);
 

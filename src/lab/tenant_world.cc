@@ -99,24 +99,33 @@ constexpr TenantScenario kScenarios[] = {
      .summary = "three that pause, side by side as with MPS",
      .loads = kThreeOnOff,
      .overlap = 0.5},
-    {.name = "Q1", .summary = "the idle board draws 20 W more half way", .base_step_watts = 20},
+    {.name = "Q1",
+     .summary = "the idle board draws 20 W more half way",
+     .base_step_watts = 20,
+     .stress = true,
+     .most_misattributed = 0.03},
     {.name = "Q2",
      .summary = "seven instances of one slice, all do the same at the same times",
      .layout = "1g,1g,1g,1g,1g,1g,1g",
-     .lockstep = true},
-    {.name = "Q3", .summary = "jobs of 5 s", .job_s = {5, 5}},
+     .lockstep = true,
+     .stress = true,
+     .most_misattributed = 0.06},
+    {.name = "Q3", .summary = "jobs of 5 s", .job_s = {5, 5}, .stress = true},
     {.name = "Q4",
      .summary = "work that comes and goes each 0.095 to 0.105 s, as the sensor looks",
-     .fast = true},
+     .fast = true,
+     .stress = true},
     {.name = "Q5",
      .summary = "an unknown chip, whose units draw 0.4 to 2.1 of the H200's",
      .unit_scale = {0.4, 2.1},
-     .known_chip = false},
+     .known_chip = false,
+     .stress = true},
     {.name = "Q6",
      .summary = "one of two hides its counters while the other works",
      .layout = "3g,2g",
      .pause_s = 60,
-     .hides = 0.05},
+     .hides = 0.05,
+     .stress = true},
     {.name = "S", .summary = "as A, with a sensor that sees all", .part_time_sensor = false},
     {.name = "T",
      .summary = "twins, a parked context and an empty instance",
@@ -313,7 +322,7 @@ Result<std::unique_ptr<TenantWorld>> TenantWorld::create(const TenantScenario& s
   if (scenario.part_time_sensor) chip.sensors.energy_sight = std::chrono::milliseconds(25);
   chip.sensors.energy_lag = from_seconds(scenario.energy_lag_s);
   chip.sensors.loss_probability = scenario.lost;
-  if (!scenario.loads.empty()) chip.sensors.process_sample = std::chrono::milliseconds(200);
+  if (scenario.counts_samples()) chip.sensors.process_sample = std::chrono::milliseconds(200);
   chip.sensors.process_drift = scenario.process_drift;
   auto workloads = TRY(tenant_workloads());
   std::unique_ptr<TenantWorld> world(
@@ -334,7 +343,7 @@ Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
   device_ = std::make_unique<SimDevice>(*gpu_, clock_, 0, seed);
   if (scenario_.power_limit_watts) gpu_->set_power_limit(Watts(*scenario_.power_limit_watts));
   gpu_->set_overlap(scenario_.overlap);
-  const bool mig = scenario_.processes == 0 && scenario_.loads.empty();
+  const bool mig = scenario_.processes == 0 && !scenario_.counts_samples();
   if (mig) {
     const auto instances = TRY(make_instances(chip_, scenario_.layout));
     const MigProfile& whole = mig_profiles(chip_).back();
@@ -353,8 +362,8 @@ Result<void> TenantWorld::set_up(std::uint64_t seed, Duration length) {
                                     : scenario_.loads.size();
   for (std::size_t i = 0; !mig && i < processes; ++i) slots_.push_back({});
   for (std::size_t i = 0; i < slots_.size(); ++i)
-    slots_[i].jobs = scenario_.loads.empty() ? plan(i, seed, seconds(length))
-                                             : plan_load(i, seed, seconds(length));
+    slots_[i].jobs = !scenario_.counts_samples() ? plan(i, seed, seconds(length))
+                                                 : plan_load(i, seed, seconds(length));
   for (std::size_t i = 0; i < scenario_.loads.size(); ++i)
     if (scenario_.loads[i].parked) park(slots_[i]);
   if (scenario_.twins) park(slots_[2]);

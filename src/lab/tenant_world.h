@@ -74,6 +74,12 @@ struct TenantScenario {
   std::span<const ProcessLoad> loads = {};
   double process_drift = 1;  // SensorSpec::process_drift
   double overlap = 0;        // SimGpu::set_overlap
+  // Beyond the study, with bars of its own: what may be misattributed after 5 minutes at most.
+  bool stress = false;
+  std::optional<double> most_misattributed = {};
+
+  // Processes without MIG whose driver counts samples.
+  bool counts_samples() const { return !loads.empty(); }
 };
 
 // The scenarios, by letters as in the study that they follow.
