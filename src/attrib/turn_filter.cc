@@ -24,7 +24,10 @@ constexpr double kOwnMean = 0.9, kOwnSd = 0.55;
 // Of that variance, a second; faster while what is believed does not fit.
 constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
 constexpr double kWrongMemory = 0.9;
-constexpr double kBaseAging = 0.001, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
+// Where a GPU is never idle the base is not seen: what is believed of it wanders, but not without
+// end.
+constexpr double kMostBaseSds = 3, kLeastBaseSd = 5;       // of the prior's; W
+constexpr double kBaseAging = 0.02, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
 
 // The sensor looks now and then (25 of 100 ms: arXiv 2312.02741): of work in bursts it sees more or
 // less than there was. Of the dynamic power's square, where the GPU works half of the time.
@@ -152,7 +155,8 @@ void TurnFilter::State::follow(const std::vector<std::optional<std::size_t>>& kn
 }
 
 void TurnFilter::State::age(double seconds) {
-  cov(kBase, kBase) += kBaseAging * seconds;
+  const double most = std::pow(kMostBaseSds * std::max(prior.base.sd, kLeastBaseSd), 2);
+  if (cov(kBase, kBase) < most) cov(kBase, kBase) += kBaseAging * seconds;
   cov(kContext, kContext) += kContextAging * seconds * prior.context.sd * prior.context.sd;
   const double part = std::min(kMostAging, kOwnAging * (1 + kWrongAges * std::max(0.0, off2 - 1)));
   for (Index k = kWatts; k < mean.size(); ++k)
