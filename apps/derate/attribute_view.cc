@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "attrib/split.h"
 #include "base/json.h"
 #include "base/text.h"
 #include "base/units.h"
@@ -121,10 +122,12 @@ std::string notes(const Json& gpu) {
   return out;
 }
 
+bool mostly_prior(const Json& tenant) {
+  return number(tenant, "prior_share_ratio").value_or(0) > kMostlyPrior.value();
+}
+
 bool has_prior(const Json& gpu) {
-  for (const Json& tenant : gpu["tenants"])
-    if (number(tenant, "prior_share_ratio").value_or(0) > 0.5) return true;
-  return false;
+  return std::any_of(gpu["tenants"].begin(), gpu["tenants"].end(), mostly_prior);
 }
 
 }  // namespace
@@ -156,7 +159,7 @@ std::string source_text(const Json& tenant) {
   const std::string name = signal == "instance_activity"     ? "GPM"
                            : signal == "process_utilisation" ? "time"
                                                              : "held";
-  return name + (number(tenant, "prior_share_ratio").value_or(0) > 0.5 ? "*" : "");
+  return name + (mostly_prior(tenant) ? "*" : "");
 }
 
 std::string energy_text(double joules) {

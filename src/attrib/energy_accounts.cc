@@ -11,16 +11,21 @@ std::optional<std::int64_t> TenantSums::deviation_mj() const {
   return sigma_mj + unsure_mj;
 }
 
+std::optional<std::int64_t> TenantSums::known_prior_mj() const {
+  return deviation_mj() ? std::optional(prior_mj) : std::nullopt;
+}
+
 void TenantSums::add(const TenantSums& more) {
   using Sums = TenantSums;
   add_fields(*this, more, &Sums::base_mj, &Sums::context_mj, &Sums::dynamic_mj, &Sums::sigma_mj,
-             &Sums::unsure_mj, &Sums::time);
+             &Sums::unsure_mj, &Sums::prior_mj, &Sums::time);
 }
 
 TenantSums sums_of(const TenantEnergy& energy, Duration length) {
   TenantSums out{energy.base_mj, energy.context_mj, energy.dynamic_mj};
   out.sigma_mj = energy.sigma_mj.value_or(0);
   if (!energy.sigma_mj) out.unsure_mj = energy.dynamic_mj;
+  if (energy.prior_share && *energy.prior_share > kMostlyPrior) out.prior_mj = energy.dynamic_mj;
   out.time = length;
   return out;
 }

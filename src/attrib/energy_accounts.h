@@ -19,12 +19,16 @@ struct TenantSums {
   std::int64_t sigma_mj = 0;
   // Dynamic energy of the ticks whose method did not say how sure it is.
   std::int64_t unsure_mj = 0;
+  // Dynamic energy of the ticks whose estimate was still the prior's (kMostlyPrior).
+  std::int64_t prior_mj = 0;
   Duration time{};  // that the tenant was there
 
   std::int64_t total_mj() const { return base_mj + context_mj + dynamic_mj; }
   // How far off the total may be, one standard deviation; energy of which nothing is known counts
   // as wholly unsure. Empty where the method never said.
   std::optional<std::int64_t> deviation_mj() const;
+  // How much of it is assumption; empty where the method never said, as deviation_mj().
+  std::optional<std::int64_t> known_prior_mj() const;
   void add(const TenantSums& more);
 
   bool operator==(const TenantSums&) const = default;

@@ -18,6 +18,7 @@ Split any_split() {
     tenant.context_mj = *rc::gen::inRange(0, 100'000);
     tenant.dynamic_mj = *rc::gen::inRange(0, 700'000);
     if (*rc::gen::arbitrary<bool>()) tenant.sigma_mj = *rc::gen::inRange(0, 10'000);
+    if (*rc::gen::arbitrary<bool>()) tenant.prior_share = percent(*rc::gen::inRange(0, 101));
     out.board_mj += tenant.total_mj();
     out.tenants.push_back(tenant);
   }
@@ -51,6 +52,37 @@ RC_GTEST_PROP(EnergyAccounts, BoardIsUnallocatedAndOpenAndClosed, ()) {
   RC_ASSERT(accounts.board().board_mj == board);
   RC_ASSERT(sum == board);
   RC_ASSERT(accounts.closed_mj() == handed_over);
+}
+
+// Of each tenant, over any ticks: the dynamic energy of those that are marked, and no other.
+RC_GTEST_PROP(EnergyAccounts, PriorIsTheDynamicEnergyOfMarkedTicks, ()) {
+  EnergyAccounts accounts;
+  std::map<std::string, std::int64_t> prior;
+  for (int i = *rc::gen::inRange(0, 50); i > 0; --i) {
+    const Split split = any_split();
+    accounts.add(split, Instant{});
+    for (const TenantEnergy& tenant : split.tenants)
+      prior[tenant.key] +=
+          tenant.prior_share.value_or(Fraction(0)) > Fraction(0.5) ? tenant.dynamic_mj : 0;
+  }
+  RC_ASSERT(accounts.open().size() == prior.size());
+  for (const auto& [key, account] : accounts.open()) {
+    RC_ASSERT(account.sums.prior_mj == prior[key]);
+    RC_ASSERT(account.sums.prior_mj <= account.sums.dynamic_mj);
+  }
+}
+
+TEST(EnergyAccounts, WhoNeverSaidHowSureItWasHasNoPrior) {
+  EnergyAccounts accounts;
+  Split split{.length = std::chrono::seconds(1), .board_mj = 200};
+  split.tenants = {{.key = "says", .dynamic_mj = 100, .sigma_mj = 5, .prior_share = kMostlyPrior},
+                   {.key = "silent", .dynamic_mj = 100}};
+  accounts.add(split, Instant{});
+  EXPECT_EQ(accounts.open().at("says").sums.known_prior_mj(), 0);
+  EXPECT_EQ(accounts.open().at("silent").sums.known_prior_mj(), std::nullopt);
+  split.tenants[0].prior_share = Fraction(0.51);
+  accounts.add(split, Instant{});
+  EXPECT_EQ(accounts.open().at("says").sums.known_prior_mj(), 100);
 }
 
 TEST(EnergyAccounts, DeviationsOfATenantAddUp) {

@@ -48,6 +48,7 @@ Json tenant_json(const TenantEnergy& energy, Duration length, const TenantLabels
   out["share_ratio"] = board_mj > 0 ? Json(joules(energy.total_mj()) / joules(board_mj)) : Json();
   out["energy_joules"] = joules(sums.total_mj());
   out["energy_sigma_joules"] = or_null(sums.deviation_mj(), joules);
+  out["prior_joules"] = or_null(sums.known_prior_mj(), joules);
   out["seconds"] = seconds(sums.time);
   return out;
 }

@@ -15,13 +15,17 @@
 
 namespace derate {
 
+// An estimate with more of `prior_share` left is still the prior's: an assumption, not a
+// measurement.
+inline constexpr Fraction kMostlyPrior{0.5};
+
 struct TenantEstimate {
   Watts dynamic{};  // what its activity draws; never negative
   // One standard deviation of `dynamic` after it was scaled to the board's energy. Empty: the
   // method does not say how sure it is.
   std::optional<Watts> sigma;
-  // How much of the uncertainty before anything was seen is left, 0..1: above 0.5 the estimate is
-  // still the prior's. Empty: the method learns nothing.
+  // How much of the uncertainty before anything was seen is left, 0..1 (kMostlyPrior). Empty: the
+  // method learns nothing.
   std::optional<Fraction> prior_share;
 };
 
