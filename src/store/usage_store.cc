@@ -58,12 +58,14 @@ constexpr const char* kUsageMigrations[] = {
          method TEXT NOT NULL, energy_mj INTEGER NOT NULL, at_highest_mj INTEGER NOT NULL,
          sd_mj INTEGER NOT NULL,
          PRIMARY KEY (bucket_unix_seconds, gpu, method)) WITHOUT ROWID;)",
+    // How much was assumption. What earlier versions wrote does not say, and counts as none.
+    "ALTER TABLE usage ADD COLUMN prior_mj INTEGER NOT NULL DEFAULT 0",
 };
 constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
     "tenant",
     "SELECT bucket_unix_seconds, tenant, base_mj, context_mj, dynamic_mj, sigma_mj, unsure_mj, "
-    "time_ms FROM usage",
+    "time_ms, prior_mj FROM usage",
     "SELECT bucket_unix_seconds, gpu, board_mj, unallocated_mj, by_power_mj, time_ms, lost_ms FROM "
     "board",
     "SELECT bucket_unix_seconds, seconds, written_run_seconds FROM bucket",
@@ -87,7 +89,8 @@ constexpr const char* kAddUsage =
     "ON CONFLICT DO UPDATE SET base_mj = base_mj + excluded.base_mj, "
     "context_mj = context_mj + excluded.context_mj, "
     "dynamic_mj = dynamic_mj + excluded.dynamic_mj, sigma_mj = sigma_mj + excluded.sigma_mj, "
-    "unsure_mj = unsure_mj + excluded.unsure_mj, time_ms = time_ms + excluded.time_ms";
+    "unsure_mj = unsure_mj + excluded.unsure_mj, time_ms = time_ms + excluded.time_ms, "
+    "prior_mj = prior_mj + excluded.prior_mj";
 constexpr const char* kAddBoard =
     "ON CONFLICT DO UPDATE SET board_mj = board_mj + excluded.board_mj, "
     "unallocated_mj = unallocated_mj + excluded.unallocated_mj, "
@@ -118,7 +121,7 @@ void bind(RowBinder& out, const UsageRow& row) {
 
 void bind(RowBinder& out, const UsageSums& sums) {
   out.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
-          sums.time_ms);
+          sums.time_ms, sums.prior_mj);
 }
 
 // Of the columns of kTenantColumns.
@@ -185,17 +188,24 @@ void read_savings(SQLite::Database& sqlite, const char* table, const char* owner
   }
 }
 
+// The sum of it, also of a file that is only read and has none.
+const char* prior_of(SQLite::Database& sqlite) {
+  constexpr int kFirstWithPrior = 4;
+  return schema_version(sqlite) < kFirstWithPrior ? "0" : "sum(prior_mj)";
+}
+
 std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, WallTime to,
                                    const std::vector<std::string>& gpus) {
   std::vector<UsageRow> out;
   std::map<std::int64_t, std::size_t> place;  // of each tenant's id
   SQLite::Statement row =
       select(sqlite,
-             fmt::format("SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
-                         "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms), tenant.id "
-                         "FROM usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
-                         "tenant.id ORDER BY gpu, key, tenant.id",
-                         kTenantColumns, kInTime, among(gpus)),
+             fmt::format(
+                 "SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
+                 "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms), {}, "
+                 "tenant.id FROM usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
+                 "tenant.id ORDER BY gpu, key, tenant.id",
+                 kTenantColumns, prior_of(sqlite), kInTime, among(gpus)),
              from, to, gpus);
   while (row.executeStep()) {
     RowReader read{row};
@@ -203,7 +213,7 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
     UsageSums& sums = tenant.sums;
     tenant.bucket = wall_time_of(read.next<std::int64_t>());
     read.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
-             sums.time_ms);
+             sums.time_ms, sums.prior_mj);
     place[read.next<std::int64_t>()] = out.size() - 1;
   }
   // Each was added together with a row of `usage`.
@@ -326,7 +336,7 @@ struct Accounts {
   void add(const UsageRow& row) {
     const std::int64_t tenant = id_of(row);
     SQLite::Statement one(
-        sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
+        sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
     bind(RowBinder{one}.all(unix_seconds(row.bucket), tenant), row.sums);
     one.exec();
     add("usage_saving", row.bucket, tenant, row.sums.savings);
@@ -385,7 +395,7 @@ struct Accounts {
         kQuarter, until_run_s, kMinute));
     fold("usage", "tenant",
          "sum(base_mj), sum(context_mj), sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), "
-         "sum(time_ms)",
+         "sum(time_ms), sum(prior_mj)",
          kAddUsage);
     fold("board", "gpu",
          "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), sum(lost_ms)",
@@ -427,6 +437,7 @@ void UsageSums::add(const UsageSums& more) {
   dynamic_mj += more.dynamic_mj;
   sigma_mj += more.sigma_mj;
   unsure_mj += more.unsure_mj;
+  prior_mj += more.prior_mj;
   time_ms += more.time_ms;
   add_savings(savings, more.savings);
 }

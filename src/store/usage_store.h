@@ -32,7 +32,7 @@ void add_savings(UsageSavings& sum, const UsageSavings& more);
 // Millijoules and milliseconds, none negative; what they mean: attrib/energy_accounts.h.
 struct UsageSums {
   std::int64_t base_mj = 0, context_mj = 0, dynamic_mj = 0;
-  std::int64_t sigma_mj = 0, unsure_mj = 0;
+  std::int64_t sigma_mj = 0, unsure_mj = 0, prior_mj = 0;
   std::int64_t time_ms = 0;
   UsageSavings savings = {};
 

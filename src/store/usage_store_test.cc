@@ -49,6 +49,7 @@ UsageRow any_row(WallTime bucket, const std::string& gpu) {
               *rc::gen::inRange(0, 5000),
               *rc::gen::inRange(0, 500),
               0,
+              *rc::gen::inRange(0, 5000),
               60'000,
               any_savings()};
   return out;
@@ -78,6 +79,18 @@ std::int64_t sum_of(const Bill& bill) {
   return out;
 }
 
+std::int64_t prior_of(const UsageRows& rows) {
+  std::int64_t out = 0;
+  for (const UsageRow& row : rows.tenants) out += row.sums.prior_mj;
+  return out;
+}
+
+std::int64_t prior_of(const Bill& bill) {
+  std::int64_t out = 0;
+  for (const BillLine& line : bill.lines) out += line.sums.prior_mj;
+  return out;
+}
+
 UsageSavings savings_of(const UsageRows& rows) {
   UsageSavings out;
   for (const UsageRow& row : rows.tenants) add_savings(out, row.sums.savings);
@@ -95,7 +108,7 @@ void run_for(UsageStore& store, Duration ran) { RC_ASSERT(store.add({}, kBegin, 
 RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
   const Folder folder;
   UsageStore store(folder.file());
-  std::int64_t board = 0;
+  std::int64_t board = 0, prior = 0;
   UsageSavings savings;
   Duration ran{};
   const int minutes = *rc::gen::inRange(1, 12);
@@ -103,6 +116,7 @@ RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
     const UsageRows rows = any_minute(kBegin + *rc::gen::inRange(0, 20) * 10min);
     RC_ASSERT(add(store, rows).ok());
     for (const UsageBoardRow& row : rows.boards) board += row.sums.board_mj;
+    prior += prior_of(rows);
     add_savings(savings, savings_of(rows));
     run_for(store, ran += *rc::gen::inRange(0, 5) * kDay);
     if (*rc::gen::inRange(0, 4) == 0) RC_ASSERT(store.tidy(400 * kDay).ok());
@@ -114,6 +128,7 @@ RC_GTEST_PROP(UsageStore, EveryBillAddsUpToTheBoards, ()) {
     const Bill bill = make_bill(by == BillBy::day ? by_day : usage, by);
     RC_ASSERT(bill.boards.board_mj == board);
     RC_ASSERT(sum_of(bill) == board);
+    RC_ASSERT(prior_of(bill) == prior);
     RC_ASSERT(bill.savings == savings);
   }
 }
@@ -145,7 +160,7 @@ RC_GTEST_PROP(UsageStore, QuartersOfAnHourAreAsTheyWere, ()) {
 UsageRows one_row(WallTime bucket, std::int64_t mj, const std::string& user = "alice") {
   UsageRow row{.bucket = bucket, .gpu = "GPU-1", .key = "pid:1:2"};
   row.labels = {.pid = 2, .process = "train", .user = user};
-  row.sums.dynamic_mj = mj;
+  row.sums.dynamic_mj = row.sums.prior_mj = mj;
   row.sums.savings["curves/1"] = {mj, 2 * mj, 1};
   return {{row}, {{bucket, "GPU-1", {.board_mj = mj, .time_ms = 1000}}}};
 }
@@ -162,6 +177,7 @@ TEST(UsageStore, AddsToWhatAMinuteHas) {
   ASSERT_EQ(usage.tenants.size(), 1u);
   EXPECT_EQ(usage.tenants[0].labels, one_row({}, 0).tenants[0].labels);
   EXPECT_EQ(usage.tenants[0].sums.dynamic_mj, 18);
+  EXPECT_EQ(usage.tenants[0].sums.prior_mj, 18);
   EXPECT_EQ(usage.tenants[0].sums.savings, (Savings{{"curves/1", {18, 36, 3}}}));
   EXPECT_TRUE(usage.boards[0].sums.unallocated_savings.empty());
   EXPECT_EQ(usage.boards[0].sums.time_ms, 3000);
@@ -514,9 +530,24 @@ void write_second_version(const std::string& path) {
       "PRAGMA user_version = 2");
 }
 
+void write_third_version(const std::string& path) {
+  write_second_version(path);
+  SQLite::Database sqlite(path, SQLite::OPEN_READWRITE);
+  sqlite.exec(
+      "CREATE TABLE usage_saving (bucket_unix_seconds INTEGER NOT NULL, tenant INTEGER NOT NULL "
+      "REFERENCES tenant (id), method TEXT NOT NULL, energy_mj INTEGER NOT NULL, at_highest_mj "
+      "INTEGER NOT NULL, sd_mj INTEGER NOT NULL, PRIMARY KEY (bucket_unix_seconds, tenant, "
+      "method)) WITHOUT ROWID;"
+      "CREATE TABLE unallocated_saving (bucket_unix_seconds INTEGER NOT NULL, gpu TEXT NOT NULL, "
+      "method TEXT NOT NULL, energy_mj INTEGER NOT NULL, at_highest_mj INTEGER NOT NULL, sd_mj "
+      "INTEGER NOT NULL, PRIMARY KEY (bucket_unix_seconds, gpu, method)) WITHOUT ROWID;"
+      "PRAGMA user_version = 3");
+}
+
 class EarlierVersion : public testing::TestWithParam<void (*)(const std::string&)> {};
 INSTANTIATE_TEST_SUITE_P(Versions, EarlierVersion,
-                         testing::Values(write_first_version, write_second_version));
+                         testing::Values(write_first_version, write_second_version,
+                                         write_third_version));
 
 TEST_P(EarlierVersion, IsReadAndTakenOver) {
   const Folder folder;
@@ -528,6 +559,7 @@ TEST_P(EarlierVersion, IsReadAndTakenOver) {
     EXPECT_TRUE(usage.tenants[0].sums.savings.empty());
     EXPECT_TRUE(usage.boards[0].sums.unallocated_savings.empty());
     EXPECT_EQ(usage.tenants[0].sums.dynamic_mj, 12);
+    EXPECT_EQ(usage.tenants[0].sums.prior_mj, 0);
     EXPECT_EQ(usage.boards[0].sums.board_mj, 12);
     EXPECT_EQ(usage.first, kBegin);
     EXPECT_EQ(usage.last, kBegin + 122min);
@@ -544,6 +576,7 @@ TEST_P(EarlierVersion, IsReadAndTakenOver) {
   ASSERT_TRUE(store.add(one_row(kBegin + 121min, 6), kBegin + 3h, 1min).ok());
   const Bill bill = make_bill(*read_usage(folder.file(), kBegin, kLong), BillBy::user);
   EXPECT_EQ(bill.boards.board_mj, 18);
+  EXPECT_EQ(bill.lines[0].sums.prior_mj, 6);
   EXPECT_EQ(bill.savings, (Savings{{"curves/1", {6, 12, 1}}}));
 }
 
@@ -553,7 +586,7 @@ TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
     UsageStore store(folder.file());
     ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   }
-  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 4");
+  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 5");
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
   UsageStore store(folder.file());
   EXPECT_EQ(add(store, one_row(kBegin, 5)).error().code, Errc::bad_data);

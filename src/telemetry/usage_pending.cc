@@ -21,8 +21,13 @@ std::string labels_text(const TenantLabels& who) {
 
 UsageSums usage_of(const TenantEnergy& energy, Duration length) {
   const TenantSums sums = sums_of(energy, length);
-  return {sums.base_mj,  sums.context_mj, sums.dynamic_mj,
-          sums.sigma_mj, sums.unsure_mj,  milliseconds(sums.time)};
+  return {.base_mj = sums.base_mj,
+          .context_mj = sums.context_mj,
+          .dynamic_mj = sums.dynamic_mj,
+          .sigma_mj = sums.sigma_mj,
+          .unsure_mj = sums.unsure_mj,
+          .prior_mj = sums.prior_mj,
+          .time_ms = milliseconds(sums.time)};
 }
 
 // Parts that are nothing need no row.

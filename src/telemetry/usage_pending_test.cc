@@ -23,9 +23,19 @@ GpuAttribution::Taken any_tick() {
   split.length = 1s;
   split.board_mj = split.unallocated_mj = *rc::gen::inRange(0, 1000);
   for (int i = *rc::gen::inRange(0, 4); i > 0; --i) {
-    split.tenants.push_back({.key = std::to_string(i), .dynamic_mj = *rc::gen::inRange(0, 1000)});
+    split.tenants.push_back({.key = std::to_string(i),
+                             .dynamic_mj = *rc::gen::inRange(0, 1000),
+                             .prior_share = percent(*rc::gen::inRange(0, 101))});
     split.board_mj += split.tenants.back().dynamic_mj;
   }
+  return out;
+}
+
+// What of a tick is the prior's.
+std::int64_t prior_of(const GpuAttribution::Taken& tick) {
+  std::int64_t out = 0;
+  for (const TenantEnergy& tenant : tick.split->tenants)
+    if (*tenant.prior_share > kMostlyPrior) out += tenant.dynamic_mj;
   return out;
 }
 
@@ -42,7 +52,7 @@ RC_GTEST_PROP(UsagePending, WhatIsAddedComesOutOnce, ()) {
   const GpuAttribution gpu = a_gpu();
   UsagePending pending;
   UsageSavings added, out;
-  std::int64_t board = 0;
+  std::int64_t board = 0, prior = 0;
   for (int i = *rc::gen::inRange(0, 20); i > 0; --i) {
     const GpuAttribution::Taken tick = any_tick();
     const UsageSavings savings = any_savings();
@@ -51,7 +61,7 @@ RC_GTEST_PROP(UsagePending, WhatIsAddedComesOutOnce, ()) {
       pending.add_unallocated("GPU-1", savings, at);
     } else {
       pending.add(gpu, tick, at, savings);
-      if (tick.split) board += tick.split->board_mj;
+      if (tick.split) board += tick.split->board_mj, prior += prior_of(tick);
     }
     add_savings(added, savings);
     if (*rc::gen::arbitrary<bool>()) pending.add(pending.take());
@@ -65,11 +75,13 @@ RC_GTEST_PROP(UsagePending, WhatIsAddedComesOutOnce, ()) {
   for (const UsageRow& row : rows.tenants) {
     add_savings(out, row.sums.savings);
     board -= row.sums.total_mj();
+    prior -= row.sums.prior_mj;
   }
   std::erase_if(added, [](const auto& one) { return one.second == SavingSums{}; });
   std::erase_if(out, [](const auto& one) { return one.second == SavingSums{}; });
   RC_ASSERT(out == added);
   RC_ASSERT(board == 0);
+  RC_ASSERT(prior == 0);
 }
 
 TEST(UsagePending, DividesWhatWasSavedAsTheEnergyWas) {

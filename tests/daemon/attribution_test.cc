@@ -79,6 +79,8 @@ TEST_F(Attribution, ABillAddsUpToTheCounter) {
   EXPECT_EQ(bill.boards.board_mj, last_mj - *first_mj);
   EXPECT_EQ(sum_of(bill), bill.boards.board_mj);
   EXPECT_EQ(bill.boards.lost_ms, 0);
+  // Of the first ticks, at least, little can have been known.
+  for (const BillLine& line : bill.lines) EXPECT_GT(line.sums.prior_mj, 0) << line.name;
 }
 
 // On the bill is what the policy said, divided and added up again.
