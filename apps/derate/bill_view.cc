@@ -51,18 +51,81 @@ bool tells_savings(const Bill& bill) {
                      [](const BillLine& line) { return bill_saving(line.sums.savings); });
 }
 
-std::vector<std::string> row_of(const BillAccount& account, const std::string& name,
-                                std::int64_t mj, std::optional<std::int64_t> deviation_mj,
-                                const UsageSavings& savings) {
-  const auto board = account.bill.boards.board_mj;
+std::optional<std::int64_t> deviation_of(const UsageSums& sums) {
+  if (sums.sigma_mj == 0 && sums.unsure_mj >= sums.dynamic_mj) return std::nullopt;
+  return sums.sigma_mj + sums.unsure_mj;
+}
+
+// Empty where the method never said how sure it was.
+std::optional<std::int64_t> prior_of(const UsageSums& sums) {
+  return deviation_of(sums) ? std::optional(sums.prior_mj) : std::nullopt;
+}
+
+// Of all lines that say.
+std::optional<std::int64_t> prior_of(const Bill& bill) {
+  std::optional<std::int64_t> out;
+  for (const BillLine& line : bill.lines)
+    if (const auto part = prior_of(line.sums)) out = out.value_or(0) + *part;
+  return out;
+}
+
+// Of any line it is so much that its owner should know.
+bool tells_prior(const Bill& bill) {
+  constexpr double kLeastTold = 0.01;
+  return std::any_of(bill.lines.begin(), bill.lines.end(), [](const BillLine& line) {
+    const auto prior_mj = prior_of(line.sums).value_or(0);
+    return prior_mj > 0 && joules(prior_mj) >= kLeastTold * joules(line.sums.total_mj());
+  });
+}
+
+std::string part_text(std::int64_t part_mj, std::int64_t of_mj, int decimals) {
+  return of_mj > 0 ? percent_text(joules(part_mj) / joules(of_mj), decimals) : "-";
+}
+
+struct TableRow {
+  std::string name;
+  std::int64_t mj = 0;
+  std::optional<std::int64_t> deviation_mj, prior_mj;
+  const UsageSavings& savings;
+};
+
+std::vector<std::string> cells_of(const BillAccount& account, const TableRow& row) {
   std::vector<std::string> out{
-      name, energy_text(joules(mj)),
-      deviation_mj ? fmt::format("±{}", energy_text(joules(*deviation_mj) * kNinetyPercent)) : "",
-      fmt::format("{:.6f}", kwh(mj)),
-      board > 0 ? percent_text(static_cast<double>(mj) / static_cast<double>(board)) : "-"};
-  if (account.prices.per_kwh) out.push_back(money_text(account.prices, mj));
-  if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, mj));
-  if (tells_savings(account.bill)) out.push_back(saved_cell(savings));
+      row.name, energy_text(joules(row.mj)),
+      row.deviation_mj ? fmt::format("±{}", energy_text(joules(*row.deviation_mj) * kNinetyPercent))
+                       : "",
+      fmt::format("{:.6f}", kwh(row.mj)), part_text(row.mj, account.bill.boards.board_mj, 1)};
+  if (tells_prior(account.bill))
+    out.push_back(row.prior_mj ? part_text(*row.prior_mj, row.mj, 0) : "-");
+  if (account.prices.per_kwh) out.push_back(money_text(account.prices, row.mj));
+  if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, row.mj));
+  if (tells_savings(account.bill)) out.push_back(saved_cell(row.savings));
+  return out;
+}
+
+Table table_of(const BillAccount& account) {
+  const Bill& bill = account.bill;
+  std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
+  if (tells_prior(bill)) headings.push_back("by prior");
+  if (account.prices.per_kwh) headings.push_back(account.prices.currency);
+  if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
+  if (tells_savings(bill)) headings.push_back("saved");
+  Table out(std::move(headings));
+  for (const BillLine& line : bill.lines)
+    out.add(cells_of(account, {.name = line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
+                               .mj = line.sums.total_mj(),
+                               .deviation_mj = deviation_of(line.sums),
+                               .prior_mj = prior_of(line.sums),
+                               .savings = line.sums.savings}));
+  out.add(cells_of(account, {.name = "unallocated",
+                             .mj = bill.boards.unallocated_mj,
+                             .savings = bill.boards.unallocated_savings}),
+          Tone::dim);
+  out.add(cells_of(account, {.name = "total",
+                             .mj = bill.boards.board_mj,
+                             .prior_mj = prior_of(bill),
+                             .savings = bill.savings}),
+          Tone::strong);
   return out;
 }
 
@@ -89,11 +152,6 @@ std::string saved_sentence(const BillAccount& account) {
   const double covered = known->saving.energy.value() / joules(bill.boards.board_mj);
   return out + fmt::format("; estimated, of {} of the energy above.\n",
                            percent_text(std::min(1.0, covered), 0));
-}
-
-std::optional<std::int64_t> deviation_of(const UsageSums& sums) {
-  if (sums.sigma_mj == 0 && sums.unsure_mj >= sums.dynamic_mj) return std::nullopt;
-  return sums.sigma_mj + sums.unsure_mj;
 }
 
 // ": 2026-11-01 12:03 to 2026-11-01 12:04, ... and 2 more".
@@ -127,13 +185,15 @@ Json priced(const BillAccount& account, Json line, std::int64_t mj, const UsageS
   return line;
 }
 
+Json joules_json(std::optional<std::int64_t> mj) { return mj ? Json(joules(*mj)) : Json(); }
+
 Json line_json(const BillAccount& account, const BillLine& line) {
   Json out = priced(account, {{"name", line.name}}, line.sums.total_mj(), line.sums.savings);
   out["base_joules"] = joules(line.sums.base_mj);
   out["context_joules"] = joules(line.sums.context_mj);
   out["dynamic_joules"] = joules(line.sums.dynamic_mj);
-  const auto deviation = deviation_of(line.sums);
-  out["energy_sigma_joules"] = deviation ? Json(joules(*deviation)) : Json();
+  out["energy_sigma_joules"] = joules_json(deviation_of(line.sums));
+  out["prior_joules"] = joules_json(prior_of(line.sums));
   out["seconds"] = static_cast<double>(line.sums.time_ms) / 1000;
   return out;
 }
@@ -141,6 +201,10 @@ Json line_json(const BillAccount& account, const BillLine& line) {
 // Of so much energy at so much a kilowatt-hour.
 std::string csv_product(std::int64_t mj, const std::optional<double>& per_kwh) {
   return per_kwh ? fmt::format("{:.6f}", kwh(mj) * *per_kwh) : "";
+}
+
+std::string csv_joules(std::optional<std::int64_t> mj) {
+  return mj ? fmt::format("{:.3f}", joules(*mj)) : "";
 }
 
 std::string saving_cells(const BillPrices& prices, const UsageSavings& savings) {
@@ -166,24 +230,14 @@ std::string csv_row(const BillAccount& account, const std::string& kind, const s
 
 std::string bill_text(const BillAccount& account) {
   const Bill& bill = account.bill;
-  std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
-  if (account.prices.per_kwh) headings.push_back(account.prices.currency);
-  if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
-  if (tells_savings(bill)) headings.push_back("saved");
-  Table table(std::move(headings));
-  for (const BillLine& line : bill.lines)
-    table.add(row_of(account, line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
-                     line.sums.total_mj(), deviation_of(line.sums), line.sums.savings));
-  table.add(row_of(account, "unallocated", bill.boards.unallocated_mj, std::nullopt,
-                   bill.boards.unallocated_savings),
-            Tone::dim);
-  table.add(row_of(account, "total", bill.boards.board_mj, std::nullopt, bill.savings),
-            Tone::strong);
   std::string out = fmt::format("{} to {}", when_text(account.from), when_text(account.to));
   if (!account.first) return out + ": nothing is kept of that time\n";
   if (*account.first > account.from || *account.last < account.to)
     out += fmt::format("; kept: {} to {}", when_text(*account.first), when_text(*account.last));
-  out += "\n" + table.text() + saved_sentence(account);
+  out += "\n" + table_of(account).text() + saved_sentence(account);
+  if (tells_prior(bill))
+    out += fmt::format("{} were split by prior: too little was seen of those tenants by then\n",
+                       energy_text(joules(prior_of(bill).value_or(0))));
   if (bill.boards.lost_ms > 0)
     out += fmt::format("the energy of {} is not known and is on no bill{}\n",
                        duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
@@ -209,6 +263,7 @@ Json bill_json(const BillAccount& account) {
   out["unallocated"] =
       priced(account, Json::object(), boards.unallocated_mj, boards.unallocated_savings);
   out["total"] = priced(account, Json::object(), boards.board_mj, account.bill.savings);
+  out["total"]["prior_joules"] = joules_json(prior_of(account.bill));
   out["by_power_joules"] = joules(boards.by_power_mj);
   out["seconds"] = static_cast<double>(boards.time_ms) / 1000;
   out["lost_seconds"] = static_cast<double>(boards.lost_ms) / 1000;
@@ -224,23 +279,24 @@ Json bill_json(const BillAccount& account) {
 std::string bill_csv(const BillAccount& account) {
   std::string out =
       "kind,name,energy_joules,base_joules,context_joules,dynamic_joules,energy_sigma_joules,"
-      "seconds,energy_kwh,cost,co2_grams,saving_method,saved_joules,energy_saving_ratio,"
+      "prior_joules,seconds,energy_kwh,cost,co2_grams,saving_method,saved_joules,energy_saving_"
+      "ratio,"
       "energy_saving_low_ratio,energy_saving_high_ratio,saved_cost,saved_co2_grams\n";
   for (const BillLine& line : account.bill.lines) {
     const UsageSums& sums = line.sums;
-    const auto deviation = deviation_of(sums);
     out += csv_row(account, to_string(account.by), line.name, sums.total_mj(),
-                   fmt::format("{:.3f},{:.3f},{:.3f},{},{:.3f}", joules(sums.base_mj),
+                   fmt::format("{:.3f},{:.3f},{:.3f},{},{},{:.3f}", joules(sums.base_mj),
                                joules(sums.context_mj), joules(sums.dynamic_mj),
-                               deviation ? fmt::format("{:.3f}", joules(*deviation)) : "",
+                               csv_joules(deviation_of(sums)), csv_joules(prior_of(sums)),
                                static_cast<double>(sums.time_ms) / 1000),
                    sums.savings);
   }
   const UsageBoardSums& boards = account.bill.boards;
-  out += csv_row(account, "unallocated", "", boards.unallocated_mj, ",,,,",
+  out += csv_row(account, "unallocated", "", boards.unallocated_mj, ",,,,,",
                  boards.unallocated_savings);
   return out + csv_row(account, "total", "", boards.board_mj,
-                       fmt::format(",,,,{:.3f}", static_cast<double>(boards.time_ms) / 1000),
+                       fmt::format(",,,,{},{:.3f}", csv_joules(prior_of(account.bill)),
+                                   static_cast<double>(boards.time_ms) / 1000),
                        account.bill.savings);
 }
 

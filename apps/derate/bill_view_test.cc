@@ -33,6 +33,13 @@ BillAccount two_lines() {
   return out;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) out.push_back(line);
+  return out;
+}
+
 TEST(BillText, SaysWhoUsedWhatAndWhatNobodyDid) {
   const std::string text = bill_text(two_lines());
   for (const char* part : {"alice", "7.20 MJ", "±1.65 J", "2.000000", "66.7 %", "unallocated",
@@ -88,6 +95,38 @@ TEST(BillText, ADeviationThatIsNotKnownIsNone) {
   EXPECT_TRUE(bill_json(account)["lines"][0]["energy_sigma_joules"].is_null());
   sums.unsure_mj = 500'000;
   EXPECT_EQ(bill_json(account)["lines"][0]["energy_sigma_joules"], 500.0);
+}
+
+TEST(BillText, TellsWhatIsAssumption) {
+  BillAccount account = two_lines();
+  UsageSums& sums = account.bill.lines[0].sums;
+  sums.prior_mj = sums.total_mj() / 100 - 1000;
+  EXPECT_FALSE(has(bill_text(account), "prior")) << "less than a hundredth";
+  sums.prior_mj = sums.total_mj() / 4;
+  account.bill.lines.push_back({"bob", {.dynamic_mj = 1'000'000, .unsure_mj = 1'000'000}});
+  account.bill.lines.push_back({"eve", {.dynamic_mj = 1'000'000, .sigma_mj = 1}});
+  const auto lines = lines_of(bill_text(account));
+  ASSERT_EQ(lines.size(), 8u);
+  const std::pair<std::size_t, const char*> ends[] = {
+      {1, "share  by prior"}, {2, "66.7 %      25 %"}, {3, " %         -"},
+      {4, " %       0 %"},    {5, "33.3 %         -"}, {6, "100.0 %      17 %"}};
+  for (const auto& [at, end] : ends) EXPECT_TRUE(lines[at].ends_with(end)) << lines[at];
+  EXPECT_EQ(lines[7], "1.80 MJ were split by prior: too little was seen of those tenants by then");
+}
+
+TEST(BillJson, TellsWhatIsAssumptionOrNull) {
+  BillAccount account = two_lines();
+  account.bill.lines[0].sums.prior_mj = 5'250;
+  Json json = bill_json(account);
+  EXPECT_EQ(json["lines"][0]["prior_joules"], 5.25);
+  EXPECT_EQ(json["total"]["prior_joules"], 5.25);
+  EXPECT_TRUE(has(bill_csv(account), ",1.000,5.250,7200.000,"));
+  // The method never said.
+  UsageSums& sums = account.bill.lines[0].sums;
+  sums = {.dynamic_mj = sums.dynamic_mj, .unsure_mj = sums.dynamic_mj};
+  json = bill_json(account);
+  EXPECT_TRUE(json["lines"][0]["prior_joules"].is_null());
+  EXPECT_TRUE(json["total"]["prior_joules"].is_null());
 }
 
 TEST(BillJson, HasCostsOnlyWithPrices) {
@@ -155,13 +194,6 @@ TEST(BillJson, HasWhatWasSavedOrNull) {
   EXPECT_EQ(json["total"]["saving"]["energy_at_highest_joules"], 10'800'000.0);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> out;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) out.push_back(line);
-  return out;
-}
-
 TEST(BillCsv, HasTheColumnsOfItsHeading) {
   BillAccount account = two_lines();
   account.bill.lines[0].name = "team-a/\"web\", 0";
@@ -170,9 +202,9 @@ TEST(BillCsv, HasTheColumnsOfItsHeading) {
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[1],
             "user,\"team-a/\"\"web\"\", 0\",7200000.000,1800000.000,1800000.000,3600000.000,1.000,"
-            "7200.000,2.000000000,0.600000,,,,,,,,");
-  EXPECT_EQ(lines[2], "unallocated,,3600000.000,,,,,,1.000000000,0.300000,,,,,,,,");
-  EXPECT_EQ(lines[3], "total,,10800000.000,,,,,7200.000,3.000000000,0.900000,,,,,,,,");
+            "0.000,7200.000,2.000000000,0.600000,,,,,,,,");
+  EXPECT_EQ(lines[2], "unallocated,,3600000.000,,,,,,,1.000000000,0.300000,,,,,,,,");
+  EXPECT_EQ(lines[3], "total,,10800000.000,,,,,0.000,7200.000,3.000000000,0.900000,,,,,,,,");
 }
 
 TEST(BillCsv, HasWhatWasSaved) {
