@@ -22,7 +22,7 @@ constexpr double kLeastTurning = -0.8, kMostTurning = 0.3;
 // an H200 draw from 2 to 580 W.
 constexpr double kOwnMean = 0.9, kOwnSd = 0.55;
 // Of that variance, a second; faster while what is believed does not fit.
-constexpr double kOwnAging = 3e-4, kMostAging = 0.02, kWrongAges = 15;
+constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
 constexpr double kWrongMemory = 0.9;
 // Where a GPU is never idle the base is not seen: what is believed of it wanders, but not without
 // end.
@@ -44,8 +44,8 @@ constexpr double kDoubtLasts = 10;  // s: who works is not found out in one tick
 // Within their errors, in variances, parts that last move by chance alone: nothing is learned of
 // watts from that.
 constexpr double kMoved2 = 4;
-constexpr double kOutlierSds = 4;  // more counts as that
-constexpr double kDoubted = 0.6;   // of the prior's variance comes back after a streak of those
+constexpr double kOutlierSds = 2.5;  // more counts as that
+constexpr double kDoubted = 0.6;     // of the prior's variance comes back after a streak of those
 
 VectorXd as_vector(const std::vector<double>& values) {
   return VectorXd::Map(values.data(), static_cast<Index>(values.size()));
