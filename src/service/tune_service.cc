@@ -199,7 +199,8 @@ Result<JobSpec> TuneService::work_of(const TrialStart& request) const {
 Result<TuneService::Json> TuneService::obey(const TrialStart& request, const Peer& peer) {
   TRY(rate_.take(peer.uid, clock_.now()));
   const JobSpec work = TRY(work_of(request));
-  if (!request.job.empty()) TRY(writer_.check_room(peer.uid));
+  // A training that waits for room would not be trained at all.
+  if (!request.job.empty() && !writer_.check_room(peer.uid).ok()) book_.fold_jobs_of(peer.uid);
   const std::vector<TuneGpu> gpus = TRY(choose_gpus(gpus_, request.gpus));
   TrialMeter meter = meters_.meter_for(peer.uid, gpus, work);
   meter.max_power = TRY(max_power_of(gpus, work.eta));

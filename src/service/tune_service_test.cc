@@ -8,6 +8,8 @@
 
 #include "base/json.h"
 #include "base/test_folder.h"
+#include "store/tune_store.h"
+#include "tune/trial_rows.h"
 
 namespace derate {
 namespace {
@@ -98,9 +100,10 @@ struct Place {
   Hands hands;
   std::set<std::pair<std::string, std::uint32_t>> working;
   std::vector<std::string> logged;
+  std::string file;  // empty: nothing is kept
   TuneService desk{clock, clients, energy, options()};
 
-  explicit Place(int gpus = 1) {
+  explicit Place(int gpus = 1, std::string kept_in = "") : file(std::move(kept_in)) {
     std::vector<GpuId> ids;
     std::vector<TuneGpu> all;
     for (int i = 0; i < gpus; ++i) {
@@ -112,7 +115,8 @@ struct Place {
     desk.here(all);
   }
   TuneServiceOptions options() {
-    return {.rules = {.everyone = true, .lease = std::chrono::hours(1)},
+    return {.file = file,
+            .rules = {.everyone = true, .lease = std::chrono::hours(1)},
             .log = Log([this](const LogRecord& record) { logged.push_back(record.text); }),
             .works_on =
                 [this](const std::string& gpu, std::uint32_t uid) {
@@ -289,6 +293,31 @@ TEST(TuneDeskPages, RequestsAreSmall) {
   for (int i = 0; i < 300; ++i) wide += ",\"" + std::to_string(i) + "\":1";
   EXPECT_EQ(said(wide + "}")["error"],
             "the request: more than 32 keys or 8 levels: no more are allowed");
+}
+
+// Who keeps more than is allowed may still train: the oldest runs go.
+TEST(TuneService, AFullFileRefusesNoTraining) {
+  constexpr std::uint32_t kUser = 1234;
+  const Folder folder;
+  const JobSpec job{
+      .name = "a", .batch_sizes = {8}, .default_size = 8, .target = 1, .max_epochs = 2};
+  TuneChanges rows;
+  rows.jobs.push_back({row_of(JobEntry{job, kUser})});
+  TuneTrialRow trial{.job = "a", .batch_size = 8, .state = "missed"};
+  trial.uid = kUser;
+  trial.ended = WallTime{};
+  trial.why = std::string(1 << 17, 'w');
+  for (int i = 0; i < 150; ++i, ++trial.id, ++trial.recurrence) rows.trials.push_back(trial);
+  ASSERT_TRUE(TuneStore(folder.file("tune.db")).write(rows).ok());
+  ASSERT_FALSE(check_room(*TuneStore(folder.file("tune.db")).bytes_kept(), kUser).ok());
+  {
+    Place place(1, folder.file("tune.db"));
+    const Json begun =
+        place.ask({{"command", "tune-trial-begin"}, {"job", "a"}, {"gpus", "0"}}, kUser);
+    EXPECT_EQ(begun["ok"], true) << begun;
+    EXPECT_EQ(begun["recurrence"], 150);
+  }
+  EXPECT_TRUE(check_room(*TuneStore(folder.file("tune.db")).bytes_kept(), kUser).ok());
 }
 
 // What a refused report says of its work counts nowhere: not in what an epoch costs.

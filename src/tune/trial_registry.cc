@@ -337,8 +337,8 @@ std::set<int> TrialRegistry::worth_keeping(const JobEntry& job) const {
 }
 
 // Whole runs, the oldest first: part of a run would look cheaper than it was.
-void TrialRegistry::fold(JobEntry& job) {
-  if (job.trials.size() <= kMostTrials) return;
+void TrialRegistry::fold(JobEntry& job, std::size_t most) {
+  if (job.trials.size() <= most) return;
   const std::set<int> worth = worth_keeping(job);
   const auto may_go = [&](int recurrence, const std::vector<std::int64_t>& tries) {
     return recurrence != job.sums.cheapest_recurrence &&
@@ -350,7 +350,7 @@ void TrialRegistry::fold(JobEntry& job) {
   std::set<std::int64_t> now;
   for (const bool all : {false, true})
     for (auto run = job.runs.begin();
-         run != job.runs.end() && job.trials.size() - now.size() > kMostTrials - kFoldedAtOnce;) {
+         run != job.runs.end() && job.trials.size() - now.size() > most - kFoldedAtOnce;) {
       if ((!all && worth.contains(run->first)) || !may_go(run->first, run->second)) {
         ++run;
         continue;
@@ -368,6 +368,11 @@ void TrialRegistry::fold(JobEntry& job) {
   }
   std::erase_if(job.trials, [&](std::int64_t id) { return now.contains(id); });
   changes_.jobs.insert(job.spec.name);
+}
+
+void TrialRegistry::fold_jobs_of(std::uint32_t uid) {
+  for (auto& [name, job] : jobs_)
+    if (job.uid == uid) fold(job, kFewTrials);
 }
 
 // --- a trial's life ------------------------------------------------------------------------------
@@ -413,7 +418,7 @@ Result<const TrialEntry*> TrialRegistry::begin(const TrialBegin& wanted, std::ui
   const TrialEntry& begun = trials_.emplace(out.trial.id, std::move(out)).first->second;
   if (const auto job = jobs_.find(begun.job); job != jobs_.end()) {
     add_to(job->second, begun);
-    fold(job->second);
+    fold(job->second, kMostTrials);
   }
   return &begun;
 }

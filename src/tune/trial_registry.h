@@ -103,6 +103,8 @@ class TrialRegistry {
   // cheapest run, and of each batch size and outcome the newest, or the first that explored.
   static constexpr std::size_t kMostTrials = 500;
   static constexpr std::size_t kFoldedAtOnce = 50;
+  // Of a job whose user keeps more than is allowed. Times kMostJobsOfUser it is less than that.
+  static constexpr std::size_t kFewTrials = 100;
   static constexpr int kNeverFolded = 4;             // of a batch size and outcome
   static constexpr std::size_t kMostMarks = 4096;    // of a trial; then the last is renewed
   static constexpr std::size_t kMostMarksKept = 32;  // of one that has ended, evenly
@@ -127,6 +129,9 @@ class TrialRegistry {
   // recurrence has one under way), not_supported when no batch size fits, invalid_argument.
   Result<const TrialEntry*> begin(const TrialBegin& wanted, std::uint32_t uid, Instant now,
                                   WallTime wall);
+  // Makes room where a user's trials take too much: of each job kFewTrials at most are left, what
+  // policies go by among them as far as it fits.
+  void fold_jobs_of(std::uint32_t uid);
   // Afterwards `verdict` says whether to go on. An error changes nothing but that the client was
   // heard. Errors: not_found (no such trial, or it has ended: how), no_permission,
   // invalid_argument.
@@ -185,7 +190,7 @@ class TrialRegistry {
   void add_to(JobEntry& job, const TrialEntry& trial) const;
   void count_end(JobEntry& job, const TrialEntry& trial) const;
   std::set<int> worth_keeping(const JobEntry& job) const;
-  void fold(JobEntry& job);
+  void fold(JobEntry& job, std::size_t most);
   void mark_changed(const TrialEntry& trial);
   void forget(const std::string& name);
 

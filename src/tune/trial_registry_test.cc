@@ -418,6 +418,24 @@ TEST_P(ForEver, OldRunsAreFoldedIntoSums) {
   EXPECT_EQ(sizes, ran);
 }
 
+// Where room is short a job keeps few trials, goes on as before, and other users' stay as they are.
+TEST_P(ForEver, AUsersJobsAreFoldedFurther) {
+  TrialRegistry registry(kLease);
+  ASSERT_TRUE(registry.create(bert_job(GetParam()), kOwner, TrialRegistry::Replace::no, {}).ok());
+  JobSums truth;
+  run_for_ever(registry, 400, truth);
+  const JobEntry before = registry.jobs().at("bert");
+  registry.fold_jobs_of(kOther);
+  EXPECT_EQ(registry.jobs().at("bert"), before);
+  registry.fold_jobs_of(kOwner);
+  const JobEntry& job = registry.jobs().at("bert");
+  EXPECT_LE(job.trials.size(), TrialRegistry::kFewTrials);
+  EXPECT_EQ(job.trials.back(), before.trials.back());
+  EXPECT_EQ(cheapest_run(registry.trials_of(job)), truth.cheapest);
+  run_for_ever(registry, 20, truth);
+  EXPECT_EQ(job.sums, truth);
+}
+
 Result<void> keep_changes(TrialRegistry& registry, TuneStore& store) {
   return store.write(rows_of(registry, registry.take_changes()));
 }

@@ -1,6 +1,7 @@
 // How fast the parts are that must be: build/dev/tests/bench. It prints and judges nothing.
 //   times_real_time   virtual seconds of one governed GPU a second; the design asks for 10,000
 //   tick of 8 GPUs    CPU time of sampling, deciding and recording; wanted: below 200 us
+//   begin_a_trial     with so many behind it, sixteen batch sizes; below 0.5 ms is wanted
 //   keep_model        a model to disk, on the control thread: each within 5 ms is wanted
 #include <benchmark/benchmark.h>
 
@@ -21,6 +22,7 @@
 #include "lab/compare.h"
 #include "store/model_cache.h"
 #include "tune/size_policy.h"
+#include "tune/trial_registry.h"
 
 namespace {
 
@@ -248,6 +250,44 @@ void decide_1000_recurrences(benchmark::State& state, const char* name) {
 }
 BENCHMARK_CAPTURE(decide_1000_recurrences, tune, "tune")->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(decide_1000_recurrences, zeus, "zeus")->Unit(benchmark::kMillisecond);
+
+// As a daemon does, but for measuring and writing. Folding is among it: every fiftieth begin.
+void begin_a_trial(benchmark::State& state, const char* policy) {
+  TrialRegistry book(60s);
+  JobSpec job{.name = "a", .default_size = 1024, .target = 1, .max_epochs = 100, .policy = policy};
+  for (int i = 0; i < 16; ++i) job.batch_sizes.push_back(8 << i);
+  CHECK(book.create(job, 0, TrialRegistry::Replace::no, {}).ok());
+  const SystemClock watch;
+  std::vector<double> milliseconds;
+  const auto run_one = [&] {
+    const Instant before = watch.now();
+    const auto begun = book.begin({.job = "a", .gpus = {"GPU-0"}, .token = "t"}, 0, {}, {});
+    CHECK(begun.ok());
+    milliseconds.push_back(seconds(watch.now() - before) * 1e3);
+    const std::int64_t id = (*begun)->trial.id;
+    const double octaves = std::log2((*begun)->trial.batch_size / 256.0);
+    const double needed = std::ceil(20 + octaves * octaves + static_cast<double>(id * 7 % 3));
+    const double epoch = 100 / (1 + octaves / 10);
+    for (double done = 1; done <= needed; ++done) {
+      const TrialPaid paid{.cost = done * epoch, .epoch_cost = epoch, .default_epoch_cost = epoch};
+      const auto told =
+          book.report(id, {0, "t"}, {.epochs = done, .metric = done / needed}, paid, {});
+      CHECK(told.ok());
+      if ((*told)->verdict) break;
+    }
+    CHECK(book.end(id, {0, "t"}, *book.find(id)->verdict, {}, {}, {}).ok());
+    (void)book.take_changes();
+  };
+  for (std::int64_t i = 0; i < state.range(0); ++i) run_one();
+  milliseconds.clear();
+  for (auto _ : state) run_one();
+  std::sort(milliseconds.begin(), milliseconds.end());
+  state.counters["p50_ms"] = milliseconds[milliseconds.size() / 2];
+  state.counters["p99_ms"] = milliseconds[milliseconds.size() * 99 / 100];
+  state.counters["max_ms"] = milliseconds.back();
+}
+BENCHMARK_CAPTURE(begin_a_trial, tune, "tune")->Arg(10)->Arg(10000)->Iterations(1000);
+BENCHMARK_CAPTURE(begin_a_trial, zeus, "zeus")->Arg(10)->Arg(10000)->Iterations(1000);
 
 }  // namespace
 
