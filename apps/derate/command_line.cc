@@ -941,7 +941,9 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
                    "The reported targets, or those that our own constants were chosen on")
       ->check(one_of({"reported", "tuning"}))
       ->type_name("reported|tuning");
-  verb->add_option("--seeds", options.seeds, "Seeds, from 1")->check(CLI::Range(1, 100000));
+  verb->add_option("--seeds", options.seeds, "So many seeds")->check(CLI::Range(1, 100000));
+  verb->add_option("--first-seed", options.first_seed, "The first of them")
+      ->check(CLI::Range(1, 1000000));
   verb->add_option("--eta", options.eta, "Weight of energy against time in the cost")
       ->check(in_range(0, 1));
   verb->add_option("--beta", options.beta, "A run is stopped at so many times the best one's cost")
@@ -949,6 +951,13 @@ void add_tune_replay(CommandLine& line, CLI::App& tune) {
   verb->add_option("--recurrences", options.recurrences,
                    "Runs of each job; default: 2 * batch sizes * limits, as published")
       ->check(CLI::Range(1, 100000));
+  verb->add_option("--noise", options.noise,
+                   "What profiles read of an epoch's time and power varies by this share")
+      ->check(in_range(0, 1));
+  verb->add_option("--change", options.change,
+                   "Half way: nothing, another target, or the best batch size moves three places")
+      ->check(one_of({"nothing", "target", "sizes"}))
+      ->type_name("nothing|target|sizes");
   verb->add_option("--budget", options.budget,
                    "What tune may cost above the default in sum after 5 runs; default: no limit")
       ->check(in_range(0, 10));

@@ -103,8 +103,9 @@ struct TuneReplayOptions : Common {
   std::string train;
   std::vector<std::string> power, workloads, policies;
   std::string targets = "reported", selector = "cost:0.5";
-  double eta = 0.5, beta = 2;
-  int seeds = 100, recurrences = 0;
+  std::string change = "nothing";  // half way
+  double eta = 0.5, beta = 2, noise = 0;
+  int seeds = 100, first_seed = 1, recurrences = 0;
   std::optional<double> budget;
   bool brief = false;
 };

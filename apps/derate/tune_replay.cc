@@ -56,6 +56,34 @@ Result<std::vector<TraceTask>> wanted_tasks(const TuneReplayOptions& options) {
   return out;
 }
 
+// Where half way another target comes: the next of the task's others.
+double other_target(const TraceTask& task) {
+  const auto& [first, second] = task.other_targets;
+  return task.target == first ? second : first;
+}
+
+// The best batch size moves to where there is more room.
+void move_best(TraceJob& job, const TraceReplay& how) {
+  constexpr int kPlaces = 3;
+  const int best = fixed_costs(job, how).early.best.batch_size;
+  const auto below = std::count_if(job.sizes.begin(), job.sizes.end(),
+                                   [&](const TraceSize& size) { return size.batch_size < best; });
+  move_sizes(job, below >= static_cast<std::ptrdiff_t>(job.sizes.size() / 2) ? kPlaces : -kPlaces);
+}
+
+// Errors: as make_trace_job().
+Result<TraceJob> make_job(const TraceTask& task, std::span<const TrainRow> train,
+                          std::span<const PowerRow> power, const TuneReplayOptions& options) {
+  auto job = TRY(make_trace_job(task, train, power));
+  if (options.change == "target") {
+    TraceTask later = task;
+    later.target = other_target(task);
+    change_target(job, TRY(make_trace_job(later, train, power)));
+  }
+  if (options.change == "sizes") move_best(job, {.eta = options.eta});
+  return job;
+}
+
 Result<std::vector<ReplayedJob>> load_jobs(const TuneReplayOptions& options) {
   const auto train = TRY(parse_train_trace(TRY(read_file(options.train)), options.train));
   const auto tasks = TRY(wanted_tasks(options));
@@ -63,7 +91,7 @@ Result<std::vector<ReplayedJob>> load_jobs(const TuneReplayOptions& options) {
   for (const std::string& path : options.power) {
     const auto power = TRY(parse_power_trace(TRY(read_file(path)), path));
     for (const TraceTask& task : tasks) {
-      auto job = make_trace_job(task, train, power);
+      auto job = make_job(task, train, power, options);
       if (job.ok())
         out.push_back({gpu_of(path), *std::move(job)});
       else if (job.error().code == Errc::not_found)
@@ -86,13 +114,18 @@ Result<std::vector<const ReplayPolicy*>> wanted_policies(const TuneReplayOptions
   return out;
 }
 
-void replay(ReplayedJob& replayed, const TraceReplay& how, const Selector& selector, int seeds,
-            const std::function<void()>& done_one) {
+struct Seeds {
+  std::uint64_t first = 1;
+  int count = 0;
+};
+
+void replay(ReplayedJob& replayed, const TraceReplay& how, const Selector& selector,
+            const Seeds& seeds, const std::function<void()>& done_one) {
   replayed.fixed = fixed_costs(replayed.job, how);
   const auto runs_of = [&](const ReplayPolicy& policy) {
     std::vector<ReplayRun> runs;
-    for (int seed = 1; seed <= seeds; ++seed)
-      runs.push_back(policy.run(replayed.job, how, static_cast<std::uint64_t>(seed)));
+    for (int i = 0; i < seeds.count; ++i)
+      runs.push_back(policy.run(replayed.job, how, seeds.first + static_cast<std::uint64_t>(i)));
     return runs;
   };
   const auto by_default = runs_of(**find_replay_policy("default"));
@@ -142,6 +175,11 @@ void add_job(Table& table, const ReplayedJob& replayed) {
   }
 }
 
+std::string oracle_text(const FixedCosts& fixed) {
+  const std::string early = pair_text(fixed.early.best), late = pair_text(fixed.late.best);
+  return early == late ? early : fmt::format("{}, half way {}", early, late);
+}
+
 void print_jobs(const std::vector<ReplayedJob>& jobs) {
   for (const ReplayedJob& replayed : jobs) {
     const FixedCosts& fixed = replayed.fixed;
@@ -151,7 +189,7 @@ void print_jobs(const std::vector<ReplayedJob>& jobs) {
     print("{} {}, target {}: {} recurrences, default {}/{:.0f} ({:.4g} MJ), oracle {}\n",
           replayed.gpu, replayed.job.task.name, replayed.job.task.target, fixed.recurrences,
           replayed.job.default_size, highest->points.back().limit_w,
-          fixed.by_default.energy_j * fixed.recurrences / 1e6, pair_text(fixed.best));
+          fixed.by_default.energy_j * fixed.recurrences / 1e6, oracle_text(fixed));
     Table table({"<policy", "end, seed 1", "MJ", "energy", "time", "cost", "last 5", "regret",
                  "over oracle", "break-even", "at oracle"});
     add_job(table, replayed);
@@ -159,9 +197,32 @@ void print_jobs(const std::vector<ReplayedJob>& jobs) {
   }
 }
 
+// The job that a policy does worst at against zeus, in standard errors of the difference in regret.
+struct WorstJob {
+  double errors = 0;
+  const ReplayedJob* job = nullptr;
+};
+
+// Empty where zeus was not replayed, and for zeus.
+std::optional<WorstJob> worst_against_zeus(const std::vector<ReplayedJob>& jobs, std::size_t policy,
+                                           int seeds) {
+  const auto& all = jobs.front().policies;
+  const auto zeus = static_cast<std::size_t>(
+      std::find_if(all.begin(), all.end(),
+                   [](const ReplayPolicy* each) { return each->name == "zeus"; }) -
+      all.begin());
+  if (zeus == all.size() || zeus == policy) return std::nullopt;
+  WorstJob out{-INFINITY};
+  for (const ReplayedJob& job : jobs) {
+    const double errors = standard_errors_above(job.figures[policy], job.figures[zeus], seeds);
+    if (errors > out.errors) out = {errors, &job};
+  }
+  return out;
+}
+
 // Means over the jobs; of ratios the geometric mean.
 struct Totals {
-  double regret = 0;
+  double regret = 0, late = 0;
   double energy = 0, time = 0, cost = 0, over = 0;  // logs of ratios
   std::vector<int> break_even;
   int never = 0;
@@ -175,6 +236,7 @@ Totals totals_of(const std::vector<ReplayedJob>& jobs, std::size_t policy) {
     const FixedCosts& fixed = replayed.fixed;
     const double n = fixed.recurrences;
     out.regret += figures.regret / count;
+    out.late += figures.late_regret / count;
     out.energy += std::log(figures.mean.energy_j / (n * fixed.by_default.energy_j)) / count;
     out.time += std::log(figures.mean.time_s / (n * fixed.by_default.time_s)) / count;
     out.cost += std::log(figures.mean.cost_j / (n * fixed.by_default.cost_j)) / count;
@@ -196,17 +258,18 @@ std::optional<double> median_break_even(const Totals& totals) {
   return count % 2 == 1 ? upper : (totals.break_even[count / 2 - 1] + upper) / 2;
 }
 
-void print_totals(const std::vector<ReplayedJob>& jobs, const TraceReplay& how) {
+void print_totals(const std::vector<ReplayedJob>& jobs, const TraceReplay& how, int seeds) {
   print("{}: regret in oracle runs, mean; ratios to the default, geometric; eta {}, beta {}\n",
         jobs.size() == 1 ? "1 job" : fmt::format("All {} jobs", jobs.size()), how.eta, how.beta);
-  Table table({"<policy", "regret", "energy", "time", "cost", "over oracle", "break-even", "latest",
-               "never"});
+  Table table({"<policy", "regret", "late", "energy", "time", "cost", "over oracle", "break-even",
+               "latest", "never", "above zeus", "<worst pair"});
   for (std::size_t i = 0; i < jobs.front().policies.size(); ++i) {
     const Totals totals = totals_of(jobs, i);
     const auto middle = median_break_even(totals);
     const bool is_default = jobs.front().policies[i]->name == "default";
+    const auto worst = worst_against_zeus(jobs, i, seeds);
     table.add({jobs.front().policies[i]->name, fmt::format("{:.2f}", totals.regret),
-               signed_percent_text(std::exp(totals.energy) - 1),
+               fmt::format("{:.2f}", totals.late), signed_percent_text(std::exp(totals.energy) - 1),
                signed_percent_text(std::exp(totals.time) - 1),
                signed_percent_text(std::exp(totals.cost) - 1),
                signed_percent_text(std::exp(totals.over) - 1),
@@ -216,7 +279,9 @@ void print_totals(const std::vector<ReplayedJob>& jobs, const TraceReplay& how) 
                is_default || totals.break_even.empty()
                    ? "-"
                    : fmt::format("{}", totals.break_even.back()),
-               is_default ? "-" : fmt::format("{}", totals.never)});
+               is_default ? "-" : fmt::format("{}", totals.never),
+               worst ? fmt::format("{:+.1f} SE", worst->errors) : "-",
+               worst ? fmt::format("{} {}", worst->job->gpu, worst->job->job.task.name) : "-"});
   }
   print("{}\n", table.text());
 }
@@ -277,6 +342,7 @@ Json figures_json(const ReplayFigures& figures, const ReplayRun& first) {
               {"cumulative_cost_sd_joules", figures.cost_sd},
               {"regret_runs", figures.regret},
               {"regret_sd_runs", figures.regret_sd},
+              {"late_regret_runs", figures.late_regret},
               {"last_five_mean", charge_json(figures.last)},
               {"last_five_energy_saving", {{"p5", at(0.05)}, {"p50", at(0.5)}, {"p95", at(0.95)}}},
               {"break_even_recurrence", nullptr},
@@ -303,7 +369,8 @@ Json job_json(const ReplayedJob& replayed) {
           {"target", replayed.job.task.target},
           {"recurrences", replayed.fixed.recurrences},
           {"default_batch_size", replayed.job.default_size},
-          {"oracle", pair_json(replayed.fixed.best)},
+          {"oracle", pair_json(replayed.fixed.early.best)},
+          {"late_oracle", pair_json(replayed.fixed.late.best)},
           {"oracle_run", charge_json(replayed.fixed.oracle)},
           {"default_run", charge_json(replayed.fixed.by_default)},
           {"policies", std::move(policies)},
@@ -329,13 +396,14 @@ Result<int> run_verb(const TuneReplayOptions& options) {
   how.beta = options.beta;
   how.recurrences = options.recurrences;
   how.budget = options.budget;
+  how.noise = options.noise;
   SystemClock clock;
   const Instant begin = clock.now();
   Progress progress("replays");
   std::size_t done = 0;
   for (ReplayedJob& job : jobs) {
     job.policies = policies;
-    replay(job, how, selector, options.seeds,
+    replay(job, how, selector, {static_cast<std::uint64_t>(options.first_seed), options.seeds},
            [&] { progress.show(++done, jobs.size() * policies.size(), clock.now() - begin); });
   }
   progress.clear();
@@ -344,7 +412,7 @@ Result<int> run_verb(const TuneReplayOptions& options) {
     return 0;
   }
   if (!options.brief) print_jobs(jobs);
-  print_totals(jobs, how);
+  print_totals(jobs, how, options.seeds);
   if (!options.brief) print_single_runs(jobs, selector);
   return 0;
 }

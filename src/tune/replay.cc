@@ -44,8 +44,19 @@ const TracePoint& best_point(const TraceJob& job, const TraceReplay& options,
       });
 }
 
-std::optional<int> draw_run(const TraceSize& size, Random& random) {
-  return size.runs[std::uniform_int_distribution<std::size_t>(0, size.runs.size() - 1)(random)];
+enum class Half : std::uint8_t { early, late };
+
+const std::vector<std::optional<int>>& runs_in(const TraceSize& size, Half half) {
+  return half == Half::early || size.later_runs.empty() ? size.runs : size.later_runs;
+}
+
+std::optional<int> draw_run(const TraceSize& size, Half half, Random& random) {
+  const auto& runs = runs_in(size, half);
+  return runs[std::uniform_int_distribution<std::size_t>(0, runs.size() - 1)(random)];
+}
+
+Half half_of(const FixedCosts& fixed, int recurrence) {
+  return fixed.is_late(recurrence) ? Half::late : Half::early;
 }
 
 // The epochs of a full run, and whether it reaches its target.
@@ -68,40 +79,57 @@ struct Profile {
   double share = 0;  // of the epoch, that measuring took
   int readings = 0;
   TracePoint chosen;  // where the rest runs
+  TracePoint read;    // the same, as it was read
 };
 
+// As `truth`, with what was read of it; no draw without noise.
+TraceSize read_with_noise(const TraceSize& truth, double noise, Random& random) {
+  TraceSize out = truth;
+  if (noise <= 0) return out;
+  std::lognormal_distribution<> factor(0, noise);
+  for (TracePoint& point : out.points) {
+    point.epoch_s *= factor(random);
+    point.power_w *= factor(random);
+  }
+  return out;
+}
+
+const TracePoint& point_at(const TraceSize& size, double limit) {
+  return *std::find_if(size.points.begin(), size.points.end(),
+                       [&](const TracePoint& point) { return point.limit_w == limit; });
+}
+
 // As published: an equal share of the epoch at every limit.
-Profile sweep(const TraceJob& job, const TraceReplay& options, const TraceSize& size) {
+Profile sweep(const TraceJob& job, const TraceReplay& options, const TraceSize& size,
+              const TraceSize& read) {
   Profile out{.share = 1, .readings = static_cast<int>(size.points.size())};
   const double share = 1.0 / static_cast<double>(size.points.size());
   for (const TracePoint& point : size.points)
     out.measuring += share * epoch_at(job, options, point);
-  out.chosen = best_point(job, options, size);
+  out.read = best_point(job, options, read);
+  out.chosen = point_at(size, out.read.limit_w);
   return out;
 }
 
 // Ours: the same share a limit, but of few limits.
 Profile search(const TraceJob& job, const TraceReplay& options, const TraceSize& size,
-               const Selector& selector, std::optional<double> start) {
+               const TraceSize& read, const Selector& selector, std::optional<double> start) {
   KnobSearchOptions how{.selector = selector, .max_power = Watts(job.max_power_w)};
   how.limited_gpus = 1;
   how.start = start;
   for (const TracePoint& point : size.points) how.settings.push_back(point.limit_w);
   KnobSearch knob(std::move(how));
-  const auto point_at = [&](double limit) {
-    return *std::find_if(size.points.begin(), size.points.end(),
-                         [&](const TracePoint& point) { return point.limit_w == limit; });
-  };
   Profile out;
   const double share = 1.0 / static_cast<double>(size.points.size());
   while (const auto limit = knob.next()) {
-    const TracePoint point = point_at(*limit);
-    knob.add({*limit, 1 / point.epoch_s, Watts(point.power_w)});
-    out.measuring += share * epoch_at(job, options, point);
+    const TracePoint& seen = point_at(read, *limit);
+    knob.add({*limit, 1 / seen.epoch_s, Watts(seen.power_w)});
+    out.measuring += share * epoch_at(job, options, point_at(size, *limit));
     out.share += share;
     ++out.readings;
   }
-  out.chosen = point_at(knob.best().setting);
+  out.chosen = point_at(size, knob.best().setting);
+  out.read = point_at(read, knob.best().setting);
   return out;
 }
 
@@ -119,15 +147,17 @@ class Recurring {
         policy_(policy),
         profiling_(profiling),
         random_(seed),
+        noise_(seed + kNoiseSeeds),
+        fixed_(fixed_costs(job, options)),
         problem_(problem_of(job)) {
     problem_.beta = options.beta;
     problem_.seed = seed;
     problem_.budget = options.budget;
   }
 
-  ReplayRun run(int recurrences) {
+  ReplayRun run() {
     ReplayRun out;
-    for (int i = 0; i < recurrences; ++i) {
+    for (int i = 0; i < fixed_.recurrences; ++i) {
       Charge charge;
       bool reached = false;
       for (int tries = 0; !reached && tries < kMostTries; ++tries, ++out.tries)
@@ -156,10 +186,16 @@ class Recurring {
     return out;
   }
 
-  Profile profile(const TraceSize& size) const {
-    if (profiling_ == Profiling::sweep) return sweep(job_, options_, size);
+  Profile profile(const TraceSize& size, const TraceSize& read) const {
+    if (profiling_ == Profiling::sweep) return sweep(job_, options_, size, read);
     const Selector selector{.kind = Selector::Kind::cost, .eta = options_.eta};
-    return search(job_, options_, size, selector, similar_limit(size.batch_size));
+    return search(job_, options_, size, read, selector, similar_limit(size.batch_size));
+  }
+  void profile_once(const TraceSize& size) {
+    if (profiles_.contains(size.batch_size)) return;
+    const TraceSize read = read_with_noise(size, options_.noise, noise_);
+    profiles_.emplace(size.batch_size, profile(size, read));
+    by_default_.emplace(size.batch_size, epoch_at(job_, options_, read.points.back()).cost_j);
   }
 
   void pay(Trial& trial, Charge& charge, const Charge& what, double epochs) {
@@ -174,19 +210,22 @@ class Recurring {
   const TraceReplay& options_;
   const SizePolicyInfo& policy_;
   Profiling profiling_;
-  Random random_;
+  static constexpr std::uint64_t kNoiseSeeds = 1'000'000;
+  Random random_, noise_;  // noise has draws of its own: the same runs with it and without
+  FixedCosts fixed_;
   SizeProblem problem_;
   std::vector<Trial> trials_;
   std::map<int, Profile> profiles_;
+  std::map<int, double> by_default_;  // J, as read: of an epoch at the highest limit
 };
 
 // Whether the target was reached.
 bool Recurring::run_try(int recurrence, Charge& charge) {
   const SizeChoice choice = policy_.choose(problem_, trials_);
   const TraceSize& size = size_of(job_, choice.batch_size);
-  const FullRun full = full_run(job_, draw_run(size, random_));
+  const FullRun full = full_run(job_, draw_run(size, half_of(fixed_, recurrence), random_));
   const bool fresh = !profiles_.contains(choice.batch_size);
-  if (fresh) profiles_.emplace(choice.batch_size, profile(size));
+  profile_once(size);
   const Profile& known = profiles_.at(choice.batch_size);
   const Charge epoch = epoch_at(job_, options_, known.chosen);
 
@@ -195,8 +234,8 @@ bool Recurring::run_try(int recurrence, Charge& charge) {
   trial.recurrence = recurrence;
   trial.batch_size = choice.batch_size;
   trial.exploring = choice.exploring;
-  trial.epoch_cost = epoch.cost_j;
-  trial.default_epoch_cost = epoch_at(job_, options_, size.points.back()).cost_j;
+  trial.epoch_cost = epoch_at(job_, options_, known.read).cost_j;
+  trial.default_epoch_cost = by_default_.at(choice.batch_size);
   const auto stops = [&] {
     if (!policy_.watch(problem_, trials_, trials_.size() - 1, choice).stop) return false;
     trial.state = TrialState::stopped;
@@ -232,13 +271,13 @@ Charge run_fully(const TraceJob& job, const TraceReplay& options, const TracePoi
 ReplayRun run_default(const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
   Random random(seed);
   const TraceSize& size = size_of(job, job.default_size);
-  const int recurrences = fixed_costs(job, options).recurrences;
+  const FixedCosts fixed = fixed_costs(job, options);
   ReplayRun out{.end = {size.batch_size, size.points.back().limit_w}};
-  for (int i = 0; i < recurrences; ++i) {
+  for (int i = 0; i < fixed.recurrences; ++i) {
     Charge charge;
     FullRun full;
     for (int tries = 0; !full.reached && tries < kMostTries; ++tries, ++out.tries) {
-      full = full_run(job, draw_run(size, random));
+      full = full_run(job, draw_run(size, half_of(fixed, i), random));
       charge += run_fully(job, options, size.points.back(), full);
     }
     out.unfinished += full.reached ? 0 : 1;
@@ -267,19 +306,19 @@ ReplayRun run_grid(const TraceJob& job, const TraceReplay& options, std::uint64_
                    bool early_stop) {
   Random random(seed);
   auto list = grid_of(job);
-  const int recurrences = fixed_costs(job, options).recurrences;
+  const FixedCosts fixed = fixed_costs(job, options);
   double cheapest = INFINITY;
   std::pair<const TraceSize*, TracePoint> best{&size_of(job, job.default_size), {}};
   best.second = best.first->points.back();
   ReplayRun out;
-  for (int i = 0; i < recurrences; ++i) {
+  for (int i = 0; i < fixed.recurrences; ++i) {
     Charge charge;
     bool reached = false;
     for (int tries = 0; !reached && tries < kMostTries; ++tries, ++out.tries) {
       const bool from_list = !list.empty();
       const auto [size, point] = from_list ? list.front() : best;
       if (from_list) list.erase(list.begin());
-      FullRun full = full_run(job, draw_run(*size, random));
+      FullRun full = full_run(job, draw_run(*size, half_of(fixed, i), random));
       const double epoch = epoch_at(job, options, point).cost_j;
       const double fit = std::floor(options.beta * cheapest / epoch);
       if (early_stop && from_list && full.epochs > fit) full = {static_cast<int>(fit), false};
@@ -300,10 +339,10 @@ ReplayRun run_grid(const TraceJob& job, const TraceReplay& options, std::uint64_
 }
 
 // The expected epochs that are charged until the target is reached; infinite: never.
-double expected_epochs(const TraceJob& job, const TraceSize& size) {
+double expected_epochs(const TraceJob& job, const TraceSize& size, Half half) {
   double epochs = 0;
   int reached = 0;
-  for (const std::optional<int> run : size.runs) {
+  for (const std::optional<int> run : runs_in(size, half)) {
     const FullRun full = full_run(job, run);
     epochs += full.epochs;
     reached += full.reached ? 1 : 0;
@@ -318,8 +357,7 @@ std::vector<ReplayPolicy> all_policies() {
     out.push_back(
         {policy.name, policy.summary,
          [&policy, how](const TraceJob& job, const TraceReplay& options, std::uint64_t seed) {
-           return Recurring(job, options, policy, how, seed)
-               .run(fixed_costs(job, options).recurrences);
+           return Recurring(job, options, policy, how, seed).run();
          }});
   }
   out.push_back({"grid", "every pair once, then the cheapest seen",
@@ -334,14 +372,11 @@ std::vector<ReplayPolicy> all_policies() {
   return out;
 }
 
-}  // namespace
-
-FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options) {
-  FixedCosts out;
+ExpectedCosts expected_costs(const TraceJob& job, const TraceReplay& options, Half half) {
+  ExpectedCosts out;
   out.oracle.cost_j = INFINITY;
   for (const TraceSize& size : job.sizes) {
-    out.limits = std::max(out.limits, static_cast<int>(size.points.size()));
-    const double epochs = expected_epochs(job, size);
+    const double epochs = expected_epochs(job, size, half);
     if (!std::isfinite(epochs)) continue;
     const TracePoint& point = best_point(job, options, size);
     const Charge charge = epochs * epoch_at(job, options, point);
@@ -350,8 +385,25 @@ FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options) {
     if (size.batch_size == job.default_size)
       out.by_default = epochs * epoch_at(job, options, size.points.back());
   }
+  return out;
+}
+
+}  // namespace
+
+FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options) {
+  FixedCosts out;
+  for (const TraceSize& size : job.sizes)
+    out.limits = std::max(out.limits, static_cast<int>(size.points.size()));
   out.recurrences = options.recurrences > 0 ? options.recurrences
                                             : 2 * static_cast<int>(job.sizes.size()) * out.limits;
+  out.early = expected_costs(job, options, Half::early);
+  out.late = expected_costs(job, options, Half::late);
+  const int before = out.recurrences / 2;
+  const double early = static_cast<double>(before) / out.recurrences;
+  out.oracle = early * out.early.oracle;
+  out.oracle += (1 - early) * out.late.oracle;
+  out.by_default = early * out.early.by_default;
+  out.by_default += (1 - early) * out.late.by_default;
   return out;
 }
 
@@ -381,10 +433,11 @@ Charge last_runs(const ReplayRun& run) {
   return out;
 }
 
-std::optional<int> break_even(std::span<const double> cumulative, double by_default) {
+// `above`: by how much the mean cumulative cost is above the default's expectation.
+std::optional<int> break_even(std::span<const double> above) {
   std::optional<int> out;
-  for (std::size_t i = cumulative.size(); i-- > 0;) {
-    if (cumulative[i] > by_default * static_cast<double>(i + 1)) break;
+  for (std::size_t i = above.size(); i-- > 0;) {
+    if (above[i] > 0) break;
     out = static_cast<int>(i) + 1;
   }
   return out;
@@ -399,19 +452,25 @@ ReplayFigures replay_figures(const TraceJob& job, const TraceReplay& options,
   const FixedCosts fixed = fixed_costs(job, options);
   const double n = static_cast<double>(runs.size());
   ReplayFigures out;
-  std::vector<double> cumulative(static_cast<std::size_t>(fixed.recurrences));
+  std::vector<double> above(static_cast<std::size_t>(fixed.recurrences));
   double squares = 0;
   for (std::size_t seed = 0; seed < runs.size(); ++seed) {
     const ReplayRun& run = runs[seed];
     Charge total;
+    double by_now = 0;
     for (std::size_t i = 0; i < run.recurrences.size(); ++i) {
       total += run.recurrences[i];
-      cumulative[i] += total.cost_j / n;
+      const int recurrence = static_cast<int>(i);
+      const ExpectedCosts& now = fixed.at(recurrence);
+      by_now += now.by_default.cost_j;
+      above[i] += (total.cost_j - by_now) / n;
+      if (fixed.is_late(recurrence))
+        out.late_regret += (run.recurrences[i].cost_j / now.oracle.cost_j - 1) / n;
     }
     out.mean += (1 / n) * total;
     squares += total.cost_j * total.cost_j;
     out.last += (1 / n) * last_runs(run);
-    out.end_is_oracle += run.end == fixed.best ? 1 / n : 0;
+    out.end_is_oracle += run.end == fixed.late.best ? 1 / n : 0;
     out.unfinished += run.unfinished;
     if (seed < by_default.size())
       out.last_energy_savings.push_back(1 - last_runs(run).energy_j /
@@ -422,15 +481,20 @@ ReplayFigures replay_figures(const TraceJob& job, const TraceReplay& options,
         std::sqrt(std::max(0.0, squares - n * out.mean.cost_j * out.mean.cost_j) / (n - 1));
   out.regret = out.mean.cost_j / fixed.oracle.cost_j - fixed.recurrences;
   out.regret_sd = out.cost_sd / fixed.oracle.cost_j;
-  out.break_even = break_even(cumulative, fixed.by_default.cost_j);
+  out.break_even = break_even(above);
   std::sort(out.last_energy_savings.begin(), out.last_energy_savings.end());
   return out;
+}
+
+double standard_errors_above(const ReplayFigures& mine, const ReplayFigures& other, int seeds) {
+  const double error = std::hypot(mine.regret_sd, other.regret_sd) / std::sqrt(seeds);
+  return (mine.regret - other.regret) / std::max(error, kLeastError);
 }
 
 SingleRun single_run(const TraceJob& job, const TraceReplay& options, const Selector& selector,
                      bool hindsight) {
   const TraceSize& size = size_of(job, job.default_size);
-  const double epochs = expected_epochs(job, size);
+  const double epochs = expected_epochs(job, size, Half::early);
   const Charge untuned = epochs * epoch_at(job, options, size.points.back());
   Charge tuned;
   SingleRun out;
@@ -442,7 +506,7 @@ SingleRun single_run(const TraceJob& job, const TraceReplay& options, const Sele
     tuned = epochs * epoch_at(job, options, size.points[best]);
     out.limit_w = size.points[best].limit_w;
   } else {
-    const Profile found = search(job, options, size, selector, std::nullopt);
+    const Profile found = search(job, options, size, size, selector, std::nullopt);
     tuned = found.measuring;
     tuned += (epochs - found.share) * epoch_at(job, options, found.chosen);
     out.limit_w = found.chosen.limit_w;

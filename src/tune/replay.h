@@ -20,6 +20,8 @@ struct TraceReplay {
   double beta = 2;
   int recurrences = 0;  // 0: 2 * batch sizes * power limits, as published
   std::optional<double> budget = {};
+  // Of the logarithms of an epoch's time and power, as profiles read them. What is paid is true.
+  double noise = 0;
 };
 
 struct Charge {
@@ -47,12 +49,19 @@ struct ReplayRun {
 };
 
 // A job's costs under fixed choices.
-struct FixedCosts {
-  int recurrences = 0;
-  int limits = 0;     // the most that any batch size has
+struct ExpectedCosts {
   SizeAndLimit best;  // the oracle: the least expected cost of a recurrence
   Charge oracle;      // expected, of one recurrence
   Charge by_default;  // expected, of one recurrence, at the default size and its highest limit
+};
+struct FixedCosts {
+  int recurrences = 0;
+  int limits = 0;             // the most that any batch size has
+  ExpectedCosts early, late;  // before half of the recurrences, and from there on
+  Charge oracle, by_default;  // of one recurrence: the mean of all
+
+  bool is_late(int recurrence) const { return recurrence >= recurrences / 2; }
+  const ExpectedCosts& at(int recurrence) const { return is_late(recurrence) ? late : early; }
 };
 FixedCosts fixed_costs(const TraceJob& job, const TraceReplay& options);
 
@@ -75,6 +84,7 @@ struct ReplayFigures {
   Charge mean;                       // cumulative over the recurrences
   double cost_sd = 0;                // of cumulative cost, between seeds
   double regret = 0, regret_sd = 0;  // in runs of the oracle
+  double late_regret = 0;            // of the second half of the recurrences, in its oracle's
   Charge last;                       // mean of the last kLastRuns recurrences
   // Of each seed, ascending: the energy of its last recurrences against that of the default's with
   // the same seed, as the paper has it.
@@ -89,6 +99,11 @@ struct ReplayFigures {
 ReplayFigures replay_figures(const TraceJob& job, const TraceReplay& options,
                              std::span<const ReplayRun> runs,
                              std::span<const ReplayRun> by_default = {});
+
+// By how many standard errors of the difference `mine` has more regret than `other`, of as many
+// seeds. Runs that do not vary have errors of kLeastError.
+inline constexpr double kLeastError = 0.01;  // runs of the oracle
+double standard_errors_above(const ReplayFigures& mine, const ReplayFigures& other, int seeds);
 
 // One run at the default batch size, its power limit tuned from the first epoch on.
 struct SingleRun {

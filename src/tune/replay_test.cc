@@ -85,10 +85,56 @@ TEST(Trace, SaysWhatATaskLacks) {
 // 2340 J an epoch, 23400 J. 32: 5 epochs at 150 W, 11 s, 1430 J, 2090 J: 10450 J, the oracle.
 TEST(Replay, KnowsTheBestFixedPair) {
   const FixedCosts fixed = fixed_costs(small_job(), {});
-  EXPECT_EQ(fixed.best, (SizeAndLimit{32, 150}));
+  EXPECT_EQ(fixed.early.best, (SizeAndLimit{32, 150}));
   EXPECT_NEAR(fixed.oracle.cost_j, 10450, 1e-9);
   EXPECT_NEAR(fixed.by_default.cost_j, 5 * (0.5 * 2300 + 0.5 * 2500), 1e-9);
   EXPECT_EQ(fixed.recurrences, 2 * 2 * 2);
+}
+
+// From half of its recurrences on batch size 32 takes the epochs of 16, and 16 is never trained.
+TEST(Replay, KnowsWhatChangesHalfWay) {
+  TraceJob job = small_job();
+  job.sizes[0].later_runs = {std::nullopt};
+  job.sizes[1].later_runs = {2};
+  const FixedCosts fixed = fixed_costs(job, {.recurrences = 7});
+  EXPECT_EQ(fixed.late.best, (SizeAndLimit{32, 150}));
+  EXPECT_NEAR(fixed.early.oracle.cost_j, 10450, 1e-9);
+  EXPECT_NEAR(fixed.late.oracle.cost_j, 2 * 2090, 1e-9);
+  EXPECT_NEAR(fixed.oracle.cost_j, (3 * 10450 + 4 * 2 * 2090) / 7.0, 1e-9);
+  const ReplayRun run = (*find_replay_policy("default"))->run(job, {.recurrences = 7}, 1);
+  EXPECT_NEAR(run.recurrences[2].cost_j, fixed.early.by_default.cost_j, 1e-9);
+  EXPECT_NEAR(run.recurrences[3].cost_j, fixed.late.by_default.cost_j, 1e-9);
+  const auto figures = replay_figures(job, {.recurrences = 7}, std::vector{run});
+  EXPECT_NEAR(figures.late_regret,
+              4 * (fixed.late.by_default.cost_j / fixed.late.oracle.cost_j - 1), 1e-9);
+}
+
+TEST(Trace, ChangesHalfWay) {
+  TraceJob job = small_job(), other = small_job();
+  other.sizes.erase(other.sizes.begin());
+  other.sizes[0].runs = {3};
+  change_target(job, other);
+  EXPECT_EQ(job.sizes[0].later_runs, (std::vector<std::optional<int>>{std::nullopt}));
+  EXPECT_EQ(job.sizes[1].later_runs, std::vector<std::optional<int>>{3});
+  move_sizes(job, 1);
+  EXPECT_EQ(job.sizes[0].later_runs, job.sizes[1].runs);
+  EXPECT_EQ(job.sizes[1].later_runs, job.sizes[1].runs);
+}
+
+// Noise is in what is read, and in the limits that are chosen by it: a batch size with one limit is
+// paid as without.
+RC_GTEST_PROP(Replay, NoiseIsNotPaid, ()) {
+  TraceJob job = small_job();
+  for (TraceSize& size : job.sizes) size.points.resize(1);
+  job.sizes.resize(1);
+  job.sizes[0].runs = {4, 5};
+  job.default_size = job.sizes[0].batch_size;
+  const auto& policy = *rc::gen::elementOf(replay_policies());
+  const auto seed = *rc::gen::inRange<std::uint64_t>(1, 1000);
+  const auto with = policy.run(job, {.beta = 100, .recurrences = 9, .noise = 0.1}, seed);
+  const auto without = policy.run(job, {.beta = 100, .recurrences = 9}, seed);
+  for (std::size_t i = 0; i < with.recurrences.size(); ++i)
+    RC_ASSERT(std::abs(with.recurrences[i].cost_j / without.recurrences[i].cost_j - 1) < 1e-9);
 }
 
 // The first run of Zeus's policy at a batch size spends its first epoch evenly over the limits.

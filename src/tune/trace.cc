@@ -217,6 +217,23 @@ Result<TraceJob> make_trace_job(const TraceTask& task, std::span<const TrainRow>
                                             task.name, job.default_size)};
 }
 
+void change_target(TraceJob& job, const TraceJob& later) {
+  for (TraceSize& size : job.sizes) {
+    const auto at =
+        std::find_if(later.sizes.begin(), later.sizes.end(),
+                     [&](const TraceSize& each) { return each.batch_size == size.batch_size; });
+    size.later_runs = {std::nullopt};
+    if (at != later.sizes.end()) size.later_runs = at->runs;
+  }
+}
+
+void move_sizes(TraceJob& job, int places) {
+  const int last = static_cast<int>(job.sizes.size()) - 1;
+  for (int i = 0; i <= last; ++i)
+    job.sizes[static_cast<std::size_t>(i)].later_runs =
+        job.sizes[static_cast<std::size_t>(std::clamp(i + places, 0, last))].runs;
+}
+
 SizeProblem problem_of(const TraceJob& job) {
   SizeProblem out;
   for (const TraceSize& size : job.sizes) out.batch_sizes.push_back(size.batch_size);

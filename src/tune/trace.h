@@ -60,6 +60,8 @@ struct TraceSize {
   std::vector<TracePoint> points;  // ascending by limit
   // Of each training, the epochs that it took to the target; empty: never reached.
   std::vector<std::optional<int>> runs;
+  // The same from half of the recurrences on; empty: nothing changes.
+  std::vector<std::optional<int>> later_runs = {};
 };
 
 // A task on one GPU: what both traces have of it.
@@ -74,6 +76,13 @@ struct TraceJob {
 // target, or the default batch size is not there; bad_data when a limit is there twice.
 Result<TraceJob> make_trace_job(const TraceTask& task, std::span<const TrainRow> train,
                                 std::span<const PowerRow> power);
+
+// From half of its recurrences on the job's runs go to another target: those of `later`, the same
+// task with that target on the same GPU. A batch size that is not there is never trained to it.
+void change_target(TraceJob& job, const TraceJob& later);
+// From half of its recurrences on each batch size takes the epochs of the one so many places
+// further in the list, the last ones those of the last: the best moves as far.
+void move_sizes(TraceJob& job, int places);
 
 // What a policy is asked for this job.
 SizeProblem problem_of(const TraceJob& job);
