@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "tune/size_changes.h"
 
 namespace derate {
 namespace {
@@ -10,46 +14,28 @@ namespace {
 // docs/tune-policies.md.
 constexpr SizeCurve::Prior kEpochs{.slope = 0.12, .slope_sd = 0.3, .wander = 0.15};
 constexpr SizeCurve::Prior kEpochCost{.slope = -0.1, .slope_sd = 0.5, .bend = 0.3};
-constexpr double kRunSd = 0.065;  // of log epochs between runs, before any were seen
-constexpr double kRunWeight = 6;  // runs that it counts as
 
-constexpr double kLevelSd = 10;        // nothing is known of absolute values
-constexpr double kEpochCostSd = 0.01;  // of what a profile tells
-// The true count lies within half an epoch of the one seen; some jobs always take the same.
-constexpr double kWholeEpochs = 0.125;
-// A run that was stopped would have taken that much longer, in log.
-constexpr double kCensoredStep = 0.25, kCensoredSd = 0.3;
-
-// Of a run that was at its target before its first epoch was over.
-constexpr double kFewestEpochs = 0.5;
+constexpr double kLevelSd = 10;  // nothing is known of absolute values
+// A profile tells what is then paid as well as that before any were seen; counted as so many.
+constexpr double kProfileSd = 0.01, kProfileWeight = 1;
+constexpr double kCensoredSd = 0.3;
 
 bool is_cost(const std::optional<double>& cost) { return cost.value_or(0) > 0; }
 
-// J, where there is no profile, as of a run that was over before its limit was measured: what its
-// epochs were paid. Empty where they cost nothing, and for a run that did not reach the target.
-std::optional<double> paid_for_an_epoch(const Trial& trial) {
-  if (trial.state != TrialState::reached) return std::nullopt;
-  const double paid = trial.cost - trial.profiling_cost;
-  return paid > 0 ? std::optional(paid / std::max(trial.epochs, kFewestEpochs)) : std::nullopt;
+void take_cost(SeenCost& seen, const Trial& trial) {
+  if (is_cost(trial.epoch_cost)) seen.profile = std::log(*trial.epoch_cost);
+  if (const auto paid = paid_for_an_epoch(trial)) seen.paid.add(std::log(*paid));
 }
 
-void take(SeenSize& seen, const Trial& trial) {
-  if (is_cost(trial.epoch_cost))
-    seen.epoch_cost = trial.epoch_cost;
-  else if (!seen.epoch_cost)
-    seen.epoch_cost = paid_for_an_epoch(trial);
+void take_run(SeenEpochs& seen, const Trial& trial) {
   switch (trial.state) {
     case TrialState::running:
-      seen.running = true;
-      return;
     case TrialState::infeasible:
-      seen.infeasible = true;
-      return;
     case TrialState::lost:
       return;
     case TrialState::reached: {
-      const double epochs = std::max(trial.epochs, kFewestEpochs), value = std::log(epochs);
-      ++seen.reached, seen.log_sum += value, seen.log_squares += value * value;
+      const double epochs = std::max(trial.epochs, kFewestEpochs);
+      seen.reached.add(std::log(epochs));
       seen.epochs += epochs;
       return;
     }
@@ -67,61 +53,99 @@ void take(SeenSize& seen, const Trial& trial) {
 void rule_out_larger(std::vector<SeenSize>& seen) {
   const auto first =
       std::find_if(seen.begin(), seen.end(), [](const SeenSize& each) { return each.infeasible; });
-  for (auto each = first; each != seen.end(); ++each) each->infeasible |= each->reached == 0;
+  for (auto each = first; each != seen.end(); ++each) each->infeasible |= !each->fits;
 }
 
-// In one pass: there may be thousands of trials, and a decision waits for it.
-void see(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial> trials) {
-  const bool unfinished = !trials.empty() && trials.back().state != TrialState::reached;
+// `last`: of all there are.
+void see(SizeBeliefs& beliefs, const SizeProblem& problem, std::span<const Trial> trials,
+         const Trial& last) {
+  const bool unfinished = last.state != TrialState::reached;
   for (const Trial& trial : trials) {
     beliefs.paid += trial.cost;
     // Whoever asks may have taken a batch size from the list.
     const auto at = place_of(problem, trial.batch_size);
     if (!at) continue;
     SeenSize& seen = beliefs.seen[*at];
-    take(seen, trial);
-    seen.stopped_now |= unfinished && trial.recurrence == trials.back().recurrence;
+    take_cost(seen.cost, trial);
+    take_run(seen.runs, trial);
+    seen.running |= trial.state == TrialState::running;
+    seen.fits |= trial.state == TrialState::reached;
+    seen.infeasible |= trial.state == TrialState::infeasible;
+    seen.stopped_now |= unfinished && trial.recurrence == last.recurrence;
     beliefs.completed += trial.state == TrialState::reached ? 1 : 0;
     if (trial.batch_size != problem.default_size) continue;
     if (is_cost(trial.default_epoch_cost))
       beliefs.by_default = trial.default_epoch_cost;
-    else if (!beliefs.by_default)
+    else if (!beliefs.by_default && trial.state == TrialState::reached)
       beliefs.by_default = paid_for_an_epoch(trial);
   }
-  rule_out_larger(beliefs.seen);
 }
 
-double pooled_variance(std::span<const SeenSize> sizes) {
+void estimate_scatter(SizeBeliefs& beliefs) {
   double weight = kRunWeight, squares = kRunWeight * kRunSd * kRunSd;
-  for (const SeenSize& seen : sizes) {
-    if (seen.reached < 2) continue;
-    squares += std::max(0.0, seen.log_squares - seen.log_sum * seen.log_sum / seen.reached);
-    weight += seen.reached - 1;
+  double paid_weight = kPaidWeight, paid = kPaidWeight * kPaidSd * kPaidSd;
+  double profile_weight = kProfileWeight, profile = kProfileWeight * kProfileSd * kProfileSd;
+  for (const SeenSize& seen : beliefs.seen) {
+    const auto& [runs, cost] = std::tie(seen.runs, seen.cost);
+    if (runs.reached.count > 1)
+      squares += runs.reached.squares_about_mean(), weight += runs.reached.count - 1;
+    if (cost.paid.count > 1)
+      paid += cost.paid.squares_about_mean(), paid_weight += cost.paid.count - 1;
+    if (cost.paid.count == 0 || !cost.profile) continue;
+    const double error = *cost.profile - cost.paid.mean();
+    profile += error * error, profile_weight += 1;
   }
-  return squares / weight;
+  beliefs.run_variance = squares / weight;
+  beliefs.paid_variance = paid / paid_weight;
+  beliefs.profile_variance = profile / profile_weight;
 }
 
-void observe_sizes(SizeBeliefs& beliefs) {
+void observe_costs(SizeBeliefs& beliefs) {
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
-    const SeenSize& seen = beliefs.seen[i];
-    if (seen.epoch_cost)
-      beliefs.cost.observe(i, std::log(*seen.epoch_cost), kEpochCostSd * kEpochCostSd);
-    if (seen.reached == 0) continue;
+    const auto& [profile, paid] = beliefs.seen[i].cost;
+    if (profile) beliefs.cost.observe(i, *profile, beliefs.profile_variance);
+    if (paid.count > 0) beliefs.cost.observe(i, paid.mean(), beliefs.paid_variance / paid.count);
+  }
+}
+
+void observe_epochs(SizeBeliefs& beliefs) {
+  for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
+    const SeenEpochs& seen = beliefs.seen[i].runs;
+    if (seen.reached.count == 0) continue;
     // Epochs until the target is reached: those of runs that did not reach it count.
-    const double value = std::log(seen.epochs / seen.reached);
-    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached);
+    const double value = std::log(seen.epochs / seen.reached.count);
+    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached.count);
   }
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
-    const SeenSize& seen = beliefs.seen[i];
-    if (seen.reached > 0 || seen.longest < 1) continue;
+    const SeenEpochs& seen = beliefs.seen[i].runs;
+    if (seen.reached.count > 0 || seen.longest < 1) continue;
     const double least = std::log(seen.longest) + kCensoredStep;
     if (beliefs.epochs.mean(i) < least) beliefs.epochs.observe(i, least, kCensoredSd * kCensoredSd);
   }
 }
 
+// What was seen until now was of the job as it was before.
+void change(SizeBeliefs& beliefs, const SizeChange& what) {
+  estimate_scatter(beliefs);
+  if (what.epochs) {
+    observe_epochs(beliefs);
+    beliefs.epochs.reopen();
+    for (SeenSize& seen : beliefs.seen) seen.runs = {};
+  }
+  if (what.cost) {
+    observe_costs(beliefs);
+    beliefs.cost.reopen();
+    for (SeenSize& seen : beliefs.seen) seen.cost = {};
+    beliefs.by_default.reset();
+  }
+  beliefs.before += std::exchange(beliefs.completed, 0);
+  beliefs.paid = 0;
+}
+
 void find_best(SizeBeliefs& beliefs) {
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i)
-    if (beliefs.seen[i].reached > 0 && beliefs.seen[i].epoch_cost && !beliefs.seen[i].infeasible &&
+    if (beliefs.seen[i].runs.reached.count > 0 && beliefs.seen[i].cost.known() &&
+        !beliefs.seen[i].infeasible &&
         (!beliefs.best || beliefs.log_cost(i) < beliefs.log_cost(*beliefs.best)))
       beliefs.best = i;
 }
@@ -150,6 +174,15 @@ SizeCurve::SizeCurve(std::span<const double> x, const Prior& prior) : size_(x.si
                             prior.wander * prior.wander * wander + prior.bend * prior.bend * bend);
     }
   }
+  prior_ = covariance_;
+}
+
+void SizeCurve::reopen() {
+  for (std::size_t i = 0; i < prior_.size(); ++i) covariance_[i] += prior_[i];
+}
+
+double Scatter::squares_about_mean() const {
+  return count == 0 ? 0 : std::max(0.0, squares - sum * sum / count);
 }
 
 double SizeCurve::variance_between(std::size_t i, std::size_t j) const {
@@ -172,21 +205,23 @@ double SizeBeliefs::noise(double log_epochs) const {
   return run_variance + kWholeEpochs * std::exp(-2 * log_epochs);
 }
 
-std::optional<std::size_t> place_of(const SizeProblem& problem, int batch_size) {
-  const auto& sizes = problem.batch_sizes;
-  const auto at = std::lower_bound(sizes.begin(), sizes.end(), batch_size);
-  if (at == sizes.end() || *at != batch_size) return std::nullopt;
-  return static_cast<std::size_t>(at - sizes.begin());
-}
-
 SizeBeliefs believe(const SizeProblem& problem, std::span<const Trial> trials) {
   std::vector<double> x;
   for (const int size : problem.batch_sizes)
     x.push_back(std::log2(static_cast<double>(size) / problem.default_size));
   SizeBeliefs out{std::vector<SeenSize>(x.size()), SizeCurve(x, kEpochs), SizeCurve(x, kEpochCost)};
-  see(out, problem, trials);
-  out.run_variance = pooled_variance(out.seen);
-  observe_sizes(out);
+  std::size_t begin = 0;
+  for (const SizeChange& each : find_changes(problem, trials)) {
+    const std::size_t first = std::max(begin, each.first);
+    see(out, problem, trials.subspan(begin, first - begin), trials.back());
+    change(out, each);
+    begin = first;
+  }
+  if (!trials.empty()) see(out, problem, trials.subspan(begin), trials.back());
+  rule_out_larger(out.seen);
+  estimate_scatter(out);
+  observe_costs(out);
+  observe_epochs(out);
   find_best(out);
   finish_default(out, problem);
   return out;

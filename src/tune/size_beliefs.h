@@ -27,32 +27,60 @@ class SizeCurve {
   // Of the difference between the two.
   double variance_between(std::size_t i, std::size_t j) const;
   void observe(std::size_t at, double value, double variance);
+  // It has changed, by as much as it is not known at the beginning: what it was is expected, and no
+  // more than that.
+  void reopen();
 
  private:
   std::size_t size_;
-  std::vector<double> mean_, covariance_;
+  std::vector<double> mean_, covariance_, prior_;
 };
 
-// What was seen of one batch size.
+// Of values that are all of the same thing.
+struct Scatter {
+  int count = 0;
+  double sum = 0, squares = 0;
+
+  void add(double value) { ++count, sum += value, squares += value * value; }
+  double mean() const { return sum / count; }
+  double squares_about_mean() const;  // their sum
+};
+
+// What runs of one batch size took to the target, since that has changed.
+struct SeenEpochs {
+  Scatter reached;            // log epochs of runs that reached the target
+  double epochs = 0;          // of all runs
+  double longest = 0;         // epochs of a run that did not reach it
+  int missed = 0, stops = 0;  // `stops`: all that did not reach it
+  int last_stop = 0;          // its recurrence
+};
+
+// What an epoch of one batch size costs, since that has changed: as logarithms of J.
+struct SeenCost {
+  std::optional<double> profile;
+  Scatter paid;  // by runs
+
+  bool known() const { return profile || paid.count > 0; }
+};
+
 struct SeenSize {
-  int reached = 0;
-  double log_sum = 0, log_squares = 0;  // of the epochs of runs that reached the target
-  double epochs = 0;                    // of all runs
-  double longest = 0;                   // epochs of a run that did not reach it
-  int missed = 0, stops = 0;            // `stops`: all that did not reach it
-  int last_stop = 0;                    // its recurrence
+  SeenEpochs runs;
+  SeenCost cost;
   bool running = false, infeasible = false;
+  bool fits = false;         // a run of it has reached its target once
   bool stopped_now = false;  // in the recurrence that is still to reach its target
-  std::optional<double> epoch_cost;
 };
 
 struct SizeBeliefs {
-  std::vector<SeenSize> seen;        // as problem.batch_sizes
-  SizeCurve epochs, cost;            // logarithms: to the target; J of an epoch
-  double run_variance = 0;           // of log epochs between runs of one batch size, pooled
+  std::vector<SeenSize> seen;  // as problem.batch_sizes
+  SizeCurve epochs, cost;      // logarithms: to the target; J of an epoch
+  // Of logarithms, pooled over the batch sizes: of epochs and of what an epoch is paid, between
+  // runs of one; of a profile against what is paid.
+  double run_variance = 0, paid_variance = 0, profile_variance = 0;
   std::optional<std::size_t> best;   // the cheapest of those that have reached the target
   int completed = 0;                 // recurrences that have reached their target
-  double paid = 0;                   // J, by all tries
+  int before = 0;                    // ... before the last change, which `completed` leaves out
+  double paid = 0;                   // J, by all tries since the last change
   std::optional<double> by_default;  // J: a run at the default batch size and the highest setting
   double by_default_sd = 0;          // relative
 
@@ -63,8 +91,5 @@ struct SizeBeliefs {
 };
 
 SizeBeliefs believe(const SizeProblem& problem, std::span<const Trial> trials);
-
-// Empty for a batch size that is none of the problem's.
-std::optional<std::size_t> place_of(const SizeProblem& problem, int batch_size);
 
 }  // namespace derate

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "tune/size_beliefs.h"
+#include "tune/size_changes.h"
 
 namespace derate {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 // Chosen together with those of size_beliefs.cc, on targets that are not reported:
 // docs/tune-policies.md.
 constexpr double kHorizon = 7.5;    // runs that are counted on, besides as many as there were
-constexpr double kReach = 1.2;      // octaves beyond what was profiled
+constexpr double kReach = 1.2;      // octaves beyond what was profiled, at the beginning
+constexpr double kMostPeek = 1;     // runs of the best that looking further than that may take
 constexpr double kOverdraft = 1.2;  // what a run must be worth, in what it may lose to the default
 
 constexpr double kPeek = 0.5;  // epochs that a profile takes
@@ -58,6 +60,13 @@ constexpr std::array<std::array<double, 2>, 5> kNormalNodes{{{-2.8569700139, 0.0
                                                              {1.3556261800, 0.2220759220},
                                                              {2.8569700139, 0.0112574113}}};
 
+// Runs that are counted on: as many as there were since the job has changed, and some.
+double runs_ahead(const SizeProblem& problem, const SizeBeliefs& beliefs) {
+  return problem.recurrences
+             ? std::max(0, *problem.recurrences - beliefs.before - beliefs.completed - 1)
+             : kHorizon + beliefs.completed;
+}
+
 // What trying a batch size is worth. All costs are in those of a run of the best.
 class Appraisal {
  public:
@@ -66,8 +75,7 @@ class Appraisal {
         beliefs_(beliefs),
         best_(*beliefs.best),
         unit_(std::exp(beliefs.log_cost(*beliefs.best))),
-        horizon_(problem.recurrences ? std::max(0, *problem.recurrences - beliefs.completed - 1)
-                                     : kHorizon + beliefs.completed) {}
+        horizon_(runs_ahead(problem, beliefs)) {}
 
   // J: a run of the best.
   double unit() const { return unit_; }
@@ -75,32 +83,41 @@ class Appraisal {
   // What later runs save on average if `i` runs to its end, less what that takes above a run of the
   // best instead. `shift`: were its epoch's cost so far from what is believed, in log. `spent` is
   // paid already, and at least one more epoch will be (half of it: whole epochs, taken as
-  // continuous).
-  double worth_of_a_run(std::size_t i, double shift, double spent) const {
+  // continuous). `cost_variance`: of what is believed of its epoch's cost.
+  double worth_of_a_run(std::size_t i, double shift, double spent, double cost_variance) const {
     const double epoch = std::exp(beliefs_.cost.mean(i) + shift) / unit_;
     const double log_least = std::log(spent + 0.5 * epoch);
     const double mean = relative(i) + shift;
-    const Prospect run{mean, variance_of_a_run(i)};
+    const Prospect run{mean, variance_of_epochs(i) + cost_variance};
     const double left = 1 - run.below(log_least);
     if (left < 1e-6) return -problem_.beta;  // it takes longer than was believed of it
     const double to_come = expected_cost(run, log_least, problem_.beta) / left - spent;
     const double improvement =
-        expected_improvement({mean, what_a_run_teaches(i)}, log_least) / left;
+        expected_improvement({mean, what_a_run_teaches(i) + cost_variance}, log_least) / left;
     return horizon_ * improvement + 1 - to_come;
   }
 
   // Of a try of `i`. A batch size that was never profiled is looked at first, and given up where
   // that shows it to be expensive.
   double worth(std::size_t i) const {
-    if (beliefs_.seen[i].epoch_cost) return worth_of_a_run(i, 0, 0);
-    const double sd = std::sqrt(beliefs_.cost.covariance(i, i));
+    if (beliefs_.seen[i].cost.known()) return worth_of_a_run(i, 0, 0, cost_variance(i));
+    // A profile takes so much of what is not known of the cost, and leaves the rest.
+    const double variance = beliefs_.cost.covariance(i, i);
+    const double told = variance / (variance + beliefs_.profile_variance);
+    const double sd = std::sqrt(variance * told), left = variance * (1 - told);
     double worth = 0;
     for (const auto& [z, weight] : kNormalNodes) {
       const double shift = z * sd;
       const double peek = kPeek * std::exp(beliefs_.cost.mean(i) + shift) / unit_;
-      worth += weight * std::max(-peek, worth_of_a_run(i, shift, 0));
+      worth += weight * std::max(-peek, worth_of_a_run(i, shift, 0, left));
     }
     return worth;
+  }
+
+  // What looking at `i` takes, unless an epoch of it costs far more than is believed.
+  double dear_peek(std::size_t i) const {
+    const double sd = std::sqrt(beliefs_.cost.covariance(i, i));
+    return kPeek * std::exp(beliefs_.cost.mean(i) + 2 * sd) / unit_;
   }
 
   // What a run of `i` takes, unless it takes far longer than is believed.
@@ -117,14 +134,15 @@ class Appraisal {
     return std::max(0.0, expected_cost(run, kLogNothing, problem_.beta) - allowed / unit_);
   }
 
+  // What is not known of the cost of its epoch against the best's.
+  double cost_variance(std::size_t i) const { return beliefs_.cost.variance_between(i, best_); }
+
  private:
   Prospect prospect(std::size_t i) const {
-    Prospect out{relative(i), variance_of_a_run(i)};
-    if (!beliefs_.seen[i].epoch_cost) out.variance += beliefs_.cost.variance_between(i, best_);
-    return out;
+    return {relative(i), variance_of_epochs(i) + cost_variance(i)};
   }
   double relative(std::size_t i) const { return beliefs_.log_cost(i) - beliefs_.log_cost(best_); }
-  double variance_of_a_run(std::size_t i) const {
+  double variance_of_epochs(std::size_t i) const {
     return beliefs_.epochs.variance_between(i, best_) + beliefs_.noise(beliefs_.epochs.mean(i));
   }
   // The variance of the change that a run of `i` makes to what is believed of it against the best
@@ -147,7 +165,7 @@ class Appraisal {
 std::size_t first_to_reach(const SizeProblem& problem, const SizeBeliefs& beliefs) {
   const auto rank = [&](std::size_t i) {
     const double ratio = static_cast<double>(problem.batch_sizes[i]) / problem.default_size;
-    return std::tuple(beliefs.seen[i].infeasible, beliefs.seen[i].stops,
+    return std::tuple(beliefs.seen[i].infeasible, beliefs.seen[i].runs.stops,
                       std::abs(std::log2(ratio)));
   };
   std::size_t best = 0;
@@ -156,21 +174,45 @@ std::size_t first_to_reach(const SizeProblem& problem, const SizeBeliefs& belief
   return best;
 }
 
+// It has missed its target, or was given up twice, and never got there since the job has changed.
+bool is_hopeless(const SeenEpochs& runs) {
+  return runs.reached.count == 0 && (runs.missed > 0 || runs.stops > 1);
+}
+
+// Octaves from the nearest batch size whose epoch's cost is known; a place next to one is near.
+double octaves_to_known(const SizeProblem& problem, const SizeBeliefs& beliefs, std::size_t i) {
+  double out = INFINITY;
+  for (std::size_t j = 0; j < problem.batch_sizes.size(); ++j) {
+    if (!beliefs.seen[j].cost.known()) continue;
+    const double ratio = static_cast<double>(problem.batch_sizes[i]) / problem.batch_sizes[j];
+    const double octaves = std::abs(std::log2(ratio));
+    out = std::min(out, i + 1 == j || j + 1 == i ? std::min(octaves, kReach) : octaves);
+  }
+  return out;
+}
+
+// Costs of what is far are a guess: it is looked at when there are runs enough ahead to pay for it,
+// and where even a dear epoch would cost little.
+bool is_in_reach(const SizeProblem& problem, const SizeBeliefs& beliefs, const Appraisal& appraisal,
+                 std::size_t i) {
+  const double octaves = octaves_to_known(problem, beliefs, i);
+  if (octaves <= kReach) return true;
+  const double reach = kReach * std::log2(1 + runs_ahead(problem, beliefs) / kHorizon);
+  return octaves <= reach && appraisal.dear_peek(i) <= kMostPeek;
+}
+
 // Near enough to a batch size that was profiled, and not known to be hopeless.
-bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs, std::size_t i) {
+bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs,
+                  const Appraisal& appraisal, std::size_t i) {
   const SeenSize& seen = beliefs.seen[i];
   if (i == *beliefs.best || seen.infeasible || seen.running || seen.stopped_now ||
-      (seen.missed > 0 && seen.reached == 0))
+      is_hopeless(seen.runs))
     return false;
   // What was given up is not begun again soon: little has been learned since.
-  const int patience = kPatience << std::clamp(seen.stops - 1, 0, 10);
-  if (seen.stops > 0 && beliefs.completed - seen.last_stop <= patience) return false;
-  for (std::size_t j = 0; j < problem.batch_sizes.size(); ++j) {
-    if (!beliefs.seen[j].epoch_cost) continue;
-    const double ratio = static_cast<double>(problem.batch_sizes[i]) / problem.batch_sizes[j];
-    if (std::abs(std::log2(ratio)) <= kReach || i + 1 == j || j + 1 == i) return true;
-  }
-  return false;
+  const int patience = kPatience << std::clamp(seen.runs.stops - 1, 0, 10);
+  const int since = beliefs.before + beliefs.completed - seen.runs.last_stop;
+  if (seen.runs.stops > 0 && since <= patience) return false;
+  return is_in_reach(problem, beliefs, appraisal, i);
 }
 
 // J that a try may cost so that the budget is kept even if it comes to nothing and the best runs
@@ -179,7 +221,8 @@ bool may_be_tried(const SizeProblem& problem, const SizeBeliefs& beliefs, std::s
 std::optional<double> allowance(const SizeProblem& problem, const SizeBeliefs& beliefs) {
   if (!problem.budget) return std::nullopt;
   const double best = std::exp(beliefs.log_cost(*beliefs.best));
-  const int runs = std::max(SizeProblem::kFreeRuns, beliefs.completed + 1);
+  const int free = beliefs.before > 0 ? 0 : SizeProblem::kFreeRuns;
+  const int runs = std::max(free, beliefs.completed + 1);
   const double by_default = beliefs.by_default.value_or(0) * (1 - 2 * beliefs.by_default_sd);
   return (1 + *problem.budget) * by_default * runs - beliefs.paid -
          best * (runs - beliefs.completed);
@@ -203,7 +246,7 @@ SizeChoice tune_choose(const SizeProblem& problem, std::span<const Trial> trials
   const auto allowed = allowance(problem, beliefs);
   double most = 0;
   for (std::size_t i = 0; i < problem.batch_sizes.size(); ++i) {
-    if (!may_be_tried(problem, beliefs, i)) continue;
+    if (!may_be_tried(problem, beliefs, appraisal, i)) continue;
     // What would be stopped for the budget on its way teaches nothing.
     if (allowed && *allowed < std::min(bound, appraisal.likely_cost(i) * appraisal.unit()))
       continue;
@@ -230,7 +273,8 @@ SizeVerdict tune_watch(const SizeProblem& problem, std::span<const Trial> trials
   const auto at = place_of(problem, trial.batch_size);
   if (!at) return {};
   const Appraisal appraisal(problem, beliefs);
-  const double worth = appraisal.worth_of_a_run(*at, 0, trial.cost / appraisal.unit());
+  const double worth =
+      appraisal.worth_of_a_run(*at, 0, trial.cost / appraisal.unit(), appraisal.cost_variance(*at));
   if (worth >= 0) return {};
   return {true, {"going on would lose {0:.2f} runs of the best", {-worth}}};
 }
