@@ -114,7 +114,10 @@ void observe_epochs(SizeBeliefs& beliefs) {
     if (seen.reached.count == 0) continue;
     // Epochs until the target is reached: those of runs that did not reach it count.
     const double value = std::log(seen.epochs / seen.reached.count);
-    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached.count);
+    // How many those are varies, too: a Poisson count, relative to all runs.
+    const double runs = seen.reached.count + seen.stops;
+    const double of_stops = seen.stops / (runs * runs);
+    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached.count + of_stops);
   }
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
     const SeenEpochs& seen = beliefs.seen[i].runs;

@@ -9,7 +9,7 @@ namespace {
 
 // How many standard errors the mean of the last runs is off. Every run is a test of several means,
 // so that 3 would find a change in most jobs that have none: docs/tune-policies.md.
-constexpr double kSurprise = 4.5;
+constexpr double kSurprise = 5;
 // Runs: the fewest and the most that may be the new ones, the fewest that they are compared with.
 constexpr std::size_t kFewestNew = 2, kMostNew = 8, kFewestOld = 3;
 // In log: a change that is less is not worth a search.

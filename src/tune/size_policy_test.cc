@@ -262,6 +262,68 @@ TEST(TuneSizes, DoesNotGoOnWithWhatShowsToBeDear) {
   for (const Trial& trial : trials) EXPECT_TRUE(trial.batch_size != 32 || trial.epochs < 2);
 }
 
+// What is given up twice is not begun a third time, however often the job recurs; the second time
+// comes after many runs.
+TEST(TuneSizes, GivesUpTwiceAtMost) {
+  ToyRun job{problem({32, 64, 128}, 64)};
+  job.epochs = {{32, 30}, {64, 10}, {128, 30}};
+  job.epoch_cost = {{32, 90}, {64, 100}, {128, 90}};
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  for (int i = 0; i < 600; ++i) {
+    do run_try(size_policies()[0], job, trials, i, random);
+    while (trials.back().state != TrialState::reached);
+  }
+  std::map<int, int> stops;
+  for (const Trial& trial : trials) stops[trial.batch_size] += trial.state == TrialState::stopped;
+  EXPECT_GE(stops[32], 1);
+  EXPECT_LE(stops[32], 2);
+  EXPECT_LE(stops[128], 2);
+}
+
+// The best moves to a batch size that was given up before.
+TEST(TuneSizes, FollowsAJobThatChanges) {
+  ToyRun job{problem({16, 32, 64, 128, 256}, 64)};
+  const auto move_to = [&](int best) {
+    for (const int size : job.problem.batch_sizes) {
+      job.epochs[size] = 20 + 12 * std::abs(std::log2(static_cast<double>(size) / best));
+      job.epoch_cost[size] = 100;
+    }
+  };
+  std::mt19937_64 random(1);
+  std::vector<Trial> trials;
+  const auto run = [&](int from, int to) {
+    for (int i = from; i < to; ++i) {
+      do run_try(size_policies()[0], job, trials, i, random);
+      while (trials.back().state != TrialState::reached);
+    }
+  };
+  move_to(32);
+  run(0, 40);
+  EXPECT_EQ(trials.back().batch_size, 32);
+  move_to(256);
+  run(40, 80);
+  EXPECT_EQ(trials.back().batch_size, 256);
+}
+
+// Profiles that were 30 % off are believed to that; those that were right, to less than 1 %.
+TEST(TuneSizes, BelievesProfilesAsFarAsTheyHeld) {
+  for (const double off : {1.0, 1.3}) {
+    std::vector<Trial> trials;
+    for (int i = 0; i < 3; ++i)
+      trials.push_back({.id = i,
+                        .recurrence = i,
+                        .batch_size = 16 << i,
+                        .state = TrialState::reached,
+                        .epochs = 10,
+                        .cost = 1000,
+                        .epoch_cost = i == 1 ? 100 / off : 100 * off});
+    const SizeBeliefs beliefs = believe(problem({16, 32, 64}, 32), trials);
+    EXPECT_NEAR(std::sqrt(beliefs.profile_variance), off > 1 ? 0.23 : 0.005, off > 1 ? 0.03 : 1e-9);
+    EXPECT_NEAR(std::exp(beliefs.cost.mean(0)), 100, 1);
+  }
+}
+
 // A run that ended before its knob was measured, or that told of no epochs, has no profile: what it
 // paid is what is known, and the next run is not stopped below that. What is believed before any
 // run pulls at it, by less than 1 %.

@@ -13,8 +13,9 @@ namespace {
 
 // Chosen together with those of size_beliefs.cc, on targets that are not reported:
 // docs/tune-policies.md.
-constexpr double kHorizon = 7.5;    // runs that are counted on, besides as many as there were
-constexpr double kReach = 1.2;      // octaves beyond what was profiled, at the beginning
+constexpr double kHorizon = 10;     // runs that are counted on, besides as many as there were
+constexpr double kLongest = 100;    // and no more than that: jobs change
+constexpr double kReach = 1.5;      // octaves beyond what was profiled, at the beginning
 constexpr double kMostPeek = 1;     // runs of the best that looking further than that may take
 constexpr double kOverdraft = 1.2;  // what a run must be worth, in what it may lose to the default
 
@@ -64,7 +65,7 @@ constexpr std::array<std::array<double, 2>, 5> kNormalNodes{{{-2.8569700139, 0.0
 double runs_ahead(const SizeProblem& problem, const SizeBeliefs& beliefs) {
   return problem.recurrences
              ? std::max(0, *problem.recurrences - beliefs.before - beliefs.completed - 1)
-             : kHorizon + beliefs.completed;
+             : std::min(kLongest, kHorizon + beliefs.completed);
 }
 
 // What trying a batch size is worth. All costs are in those of a run of the best.
@@ -174,10 +175,8 @@ std::size_t first_to_reach(const SizeProblem& problem, const SizeBeliefs& belief
   return best;
 }
 
-// It has missed its target, or was given up twice, and never got there since the job has changed.
-bool is_hopeless(const SeenEpochs& runs) {
-  return runs.reached.count == 0 && (runs.missed > 0 || runs.stops > 1);
-}
+// It has missed its target or was given up twice, and never got there since the job has changed.
+bool is_hopeless(const SeenEpochs& runs) { return runs.reached.count == 0 && runs.stops > 1; }
 
 // Octaves from the nearest batch size whose epoch's cost is known; a place next to one is near.
 double octaves_to_known(const SizeProblem& problem, const SizeBeliefs& beliefs, std::size_t i) {
