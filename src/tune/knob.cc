@@ -133,6 +133,23 @@ std::optional<std::size_t> KnobSearch::beside(std::size_t middle, int step) cons
   return edge ? gap[(gap.size() - 1) / 2] : gap.front();
 }
 
+// By how much readings differ that the setting does not tell apart, relative: a lower setting is
+// never quicker, and a limit far above what the work draws makes no difference.
+double KnobSearch::ripple() const {
+  const auto is_free = [&](const KnobReading& each) {
+    return options_.limited_gpus &&
+           each.power.value() / *options_.limited_gpus * kFree <= each.setting;
+  };
+  double out = 0;
+  for (std::size_t high = 1; high < readings_.size(); ++high)
+    for (std::size_t low = 0; low < high; ++low) {
+      const double quicker = std::log(readings_[low].rate / readings_[high].rate);
+      const bool same = is_free(readings_[low]) && is_free(readings_[high]);
+      out = std::max(out, same ? std::abs(quicker) : quicker);
+    }
+  return out > options_.tie ? out : 0;
+}
+
 // Where the second reading is wanted.
 double KnobSearch::start() const {
   if (options_.start) return *options_.start;
@@ -141,11 +158,13 @@ double KnobSearch::start() const {
   return std::min(usual, reference().power.value() / *options_.limited_gpus);
 }
 
-// Between two readings of one price that are of different work rates: the valley is there.
+// Between two readings of one price that are of different work rates: the valley is there. Where
+// readings ripple, it may be between any two.
 std::optional<std::size_t> KnobSearch::among(std::span<const KnobReading> tied) const {
   std::optional<std::size_t> found;
+  const double least = ripple() > 0 ? 0 : options_.tie;
   for (std::size_t i = tied.size(); !found && i-- > 1;)
-    if (std::abs(tied[i].rate - tied[i - 1].rate) > options_.tie * tied[i].rate)
+    if (std::abs(tied[i].rate - tied[i - 1].rate) > least * tied[i].rate)
       found = beside(index_of(tied[i].setting), -1);
   return found;
 }
@@ -164,7 +183,8 @@ std::optional<double> KnobSearch::next() const {
   const auto price_of = [&](const KnobReading& reading) {
     return price(options_.selector, options_.max_power, reading);
   };
-  const double dearest = price_of(best()) * (1 + options_.tie);
+  // Where readings ripple, what is near the best may hide what is better.
+  const double dearest = price_of(best()) * (1 + options_.tie) * std::exp(ripple());
   std::vector<KnobReading> tied;
   for (const KnobReading& each : allowed())
     if (price_of(each) <= dearest) tied.push_back(each);

@@ -80,6 +80,8 @@ class KnobSearch {
   // Of the highest clock or power limit. Assumed: a GPU's power falls faster than its speed until
   // about there. A limit above what the work draws makes no difference: that much at most.
   static constexpr double kUsualStart = 0.7;
+  // A limit of so many times the mean power does not slow the work. Assumed.
+  static constexpr double kFree = 1.25;
 
   explicit KnobSearch(KnobSearchOptions options);
 
@@ -103,6 +105,7 @@ class KnobSearch {
   std::size_t index_of(double setting) const;
   std::span<const KnobReading> allowed() const;
   double start() const;
+  double ripple() const;
   std::optional<std::size_t> beside(std::size_t middle, int step) const;
   std::optional<std::size_t> among(std::span<const KnobReading> tied) const;
 

@@ -79,6 +79,19 @@ TEST(KnobSearch, MeasuresFourOfSevenLimitsWhereTheBestIsUsual) {
   EXPECT_EQ(readings, 4);
 }
 
+// Epochs of a second: no limit is in the way, and each is quicker or slower by chance.
+TEST(KnobSearch, MeasuresAllWhereReadingsRipple) {
+  const std::vector<double> all = limits(100, 250, 25);
+  const double rates[] = {1, 1.05, 0.97, 1.02, 0.95, 0.96, 1};
+  KnobSearchOptions options{.settings = all, .max_power = Watts(250)};
+  options.limited_gpus = 1;
+  KnobSearch search(options);
+  while (const auto next = search.next())
+    search.add({*next, rates[static_cast<std::size_t>((*next - 100) / 25)], Watts(40)});
+  EXPECT_EQ(search.readings().size(), all.size());
+  EXPECT_EQ(search.best().setting, 125);
+}
+
 TEST(KnobSearch, TellsApartNoMoreThanIsAsked) {
   KnobSearchOptions fine{.settings = limits(210, 1980, 15), .max_power = Watts(700)};
   fine.resolution = 60;
