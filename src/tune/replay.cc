@@ -112,26 +112,48 @@ Profile sweep(const TraceJob& job, const TraceReplay& options, const TraceSize& 
 }
 
 // Ours: the same share a limit, but of few limits.
-Profile search(const TraceJob& job, const TraceReplay& options, const TraceSize& size,
-               const TraceSize& read, const Selector& selector, std::optional<double> start) {
-  KnobSearchOptions how{.selector = selector, .max_power = Watts(job.max_power_w)};
-  how.limited_gpus = 1;
-  how.start = start;
-  for (const TracePoint& point : size.points) how.settings.push_back(point.limit_w);
-  KnobSearch knob(std::move(how));
-  Profile out;
-  const double share = 1.0 / static_cast<double>(size.points.size());
-  while (const auto limit = knob.next()) {
-    const TracePoint& seen = point_at(read, *limit);
-    knob.add({*limit, 1 / seen.epoch_s, Watts(seen.power_w)});
-    out.measuring += share * epoch_at(job, options, point_at(size, *limit));
-    out.share += share;
-    ++out.readings;
+class LimitSearch {
+ public:
+  LimitSearch(const TraceJob& job, const TraceReplay& options, const TraceSize& truth,
+              TraceSize read, const Selector& selector, std::optional<double> start)
+      : job_(job),
+        options_(options),
+        truth_(truth),
+        read_(std::move(read)),
+        knob_(knob_options(job, truth, selector, start)) {}
+
+  bool done() const { return knob_.done(); }
+  // Measures one more limit: its share of an epoch at it. `profile` is what is known then.
+  Charge measure(Profile& profile) {
+    const double limit = *knob_.next();
+    const TracePoint& seen = point_at(read_, limit);
+    knob_.add({limit, 1 / seen.epoch_s, Watts(seen.power_w)});
+    const Charge charge = share() * epoch_at(job_, options_, point_at(truth_, limit));
+    profile.measuring += charge;
+    profile.share += share();
+    ++profile.readings;
+    profile.chosen = point_at(truth_, knob_.best().setting);
+    profile.read = point_at(read_, knob_.best().setting);
+    return charge;
   }
-  out.chosen = point_at(size, knob.best().setting);
-  out.read = point_at(read, knob.best().setting);
-  return out;
-}
+  double share() const { return 1.0 / static_cast<double>(truth_.points.size()); }
+
+ private:
+  static KnobSearchOptions knob_options(const TraceJob& job, const TraceSize& truth,
+                                        const Selector& selector, std::optional<double> start) {
+    KnobSearchOptions out{.selector = selector, .max_power = Watts(job.max_power_w)};
+    out.limited_gpus = 1;
+    out.start = start;
+    for (const TracePoint& point : truth.points) out.settings.push_back(point.limit_w);
+    return out;
+  }
+
+  const TraceJob& job_;
+  const TraceReplay& options_;
+  const TraceSize& truth_;
+  TraceSize read_;
+  KnobSearch knob_;
+};
 
 // --- the policies of the table
 
@@ -186,15 +208,15 @@ class Recurring {
     return out;
   }
 
-  Profile profile(const TraceSize& size, const TraceSize& read) const {
-    if (profiling_ == Profiling::sweep) return sweep(job_, options_, size, read);
-    const Selector selector{.kind = Selector::Kind::cost, .eta = options_.eta};
-    return search(job_, options_, size, read, selector, similar_limit(size.batch_size));
-  }
-  void profile_once(const TraceSize& size) {
-    if (profiles_.contains(size.batch_size)) return;
+  void look_at(const TraceSize& size) {
+    if (by_default_.contains(size.batch_size)) return;
     const TraceSize read = read_with_noise(size, options_.noise, noise_);
-    profiles_.emplace(size.batch_size, profile(size, read));
+    const Selector selector{.kind = Selector::Kind::cost, .eta = options_.eta};
+    if (profiling_ == Profiling::search)
+      searches_.try_emplace(size.batch_size, job_, options_, size, read, selector,
+                            similar_limit(size.batch_size));
+    else
+      profiles_.emplace(size.batch_size, sweep(job_, options_, size, read));
     by_default_.emplace(size.batch_size, epoch_at(job_, options_, read.points.back()).cost_j);
   }
 
@@ -205,6 +227,9 @@ class Recurring {
   }
 
   bool run_try(int recurrence, Charge& charge);
+  bool is_stopped(const SizeChoice& choice);
+  bool search_limit(const SizeChoice& choice, Charge& charge);
+  bool begin(const SizeChoice& choice, bool fresh, Charge& charge);
 
   const TraceJob& job_;
   const TraceReplay& options_;
@@ -216,45 +241,70 @@ class Recurring {
   SizeProblem problem_;
   std::vector<Trial> trials_;
   std::map<int, Profile> profiles_;
-  std::map<int, double> by_default_;  // J, as read: of an epoch at the highest limit
+  std::map<int, LimitSearch> searches_;  // goes on where the try before was stopped
+  std::map<int, double> by_default_;     // J, as read: of an epoch at the highest limit
 };
+
+bool Recurring::is_stopped(const SizeChoice& choice) {
+  if (!policy_.watch(problem_, trials_, trials_.size() - 1, choice).stop) return false;
+  trials_.back().state = TrialState::stopped;
+  return true;
+}
+
+// Measures limits until the best is found. False: what was read shows the try to be too expensive;
+// one reading, at the highest limit, shows nothing yet.
+bool Recurring::search_limit(const SizeChoice& choice, Charge& charge) {
+  Trial& trial = trials_.back();
+  LimitSearch& search = searches_.at(choice.batch_size);
+  Profile& profile = profiles_[choice.batch_size];
+  Charge measuring;
+  while (!search.done()) {
+    const Charge reading = search.measure(profile);
+    measuring += reading;
+    pay(trial, charge, reading, search.share());
+    trial.epoch_cost = epoch_at(job_, options_, profile.read).cost_j;
+    trial.profiling_cost =
+        measuring.cost_j - trial.epochs * epoch_at(job_, options_, profile.chosen).cost_j;
+    if ((profile.readings > 1 || search.done()) && is_stopped(choice)) return false;
+  }
+  return true;
+}
+
+// The first epoch. False: it was stopped.
+bool Recurring::begin(const SizeChoice& choice, bool fresh, Charge& charge) {
+  Trial& trial = trials_.back();
+  if (profiling_ == Profiling::search && !search_limit(choice, charge)) return false;
+  const Profile& known = profiles_.at(choice.batch_size);
+  const Charge epoch = epoch_at(job_, options_, known.chosen);
+  trial.epoch_cost = epoch_at(job_, options_, known.read).cost_j;
+  // The published simulator knows the cost of an epoch before it is begun.
+  if (trial.epochs == 0 && is_stopped(choice)) return false;
+  if (profiling_ == Profiling::sweep && fresh) {
+    pay(trial, charge, known.measuring, known.share);
+    trial.profiling_cost = known.measuring.cost_j - known.share * epoch.cost_j;
+  }
+  pay(trial, charge, (1 - trial.epochs) * epoch, 1 - trial.epochs);
+  trial.epochs = 1;
+  return true;
+}
 
 // Whether the target was reached.
 bool Recurring::run_try(int recurrence, Charge& charge) {
   const SizeChoice choice = policy_.choose(problem_, trials_);
   const TraceSize& size = size_of(job_, choice.batch_size);
   const FullRun full = full_run(job_, draw_run(size, half_of(fixed_, recurrence), random_));
-  const bool fresh = !profiles_.contains(choice.batch_size);
-  profile_once(size);
-  const Profile& known = profiles_.at(choice.batch_size);
-  const Charge epoch = epoch_at(job_, options_, known.chosen);
-
+  const bool fresh = !by_default_.contains(choice.batch_size);
+  look_at(size);
   Trial& trial = trials_.emplace_back();
   trial.id = static_cast<std::int64_t>(trials_.size());
   trial.recurrence = recurrence;
   trial.batch_size = choice.batch_size;
   trial.exploring = choice.exploring;
-  trial.epoch_cost = epoch_at(job_, options_, known.read).cost_j;
   trial.default_epoch_cost = by_default_.at(choice.batch_size);
-  const auto stops = [&] {
-    if (!policy_.watch(problem_, trials_, trials_.size() - 1, choice).stop) return false;
-    trial.state = TrialState::stopped;
-    return true;
-  };
-  // The published simulator knows the cost of an epoch before it is begun.
-  if (profiling_ == Profiling::sweep && stops()) return false;
-  if (fresh) {
-    pay(trial, charge, known.measuring, known.share);
-    trial.profiling_cost = known.measuring.cost_j - known.share * epoch.cost_j;
-    if (known.share < 1 && stops()) return false;
-    pay(trial, charge, (1 - known.share) * epoch, 1 - known.share);
-    trial.epochs = 1;
-  } else {
-    if (stops()) return false;
-    pay(trial, charge, epoch, 1);
-  }
+  if (!begin(choice, fresh, charge)) return false;
+  const Charge epoch = epoch_at(job_, options_, profiles_.at(choice.batch_size).chosen);
   while (trial.epochs < full.epochs) {
-    if (stops()) return false;
+    if (is_stopped(choice)) return false;
     pay(trial, charge, epoch, 1);
   }
   trial.state = full.reached ? TrialState::reached : TrialState::missed;
@@ -506,7 +556,9 @@ SingleRun single_run(const TraceJob& job, const TraceReplay& options, const Sele
     tuned = epochs * epoch_at(job, options, size.points[best]);
     out.limit_w = size.points[best].limit_w;
   } else {
-    const Profile found = search(job, options, size, size, selector, std::nullopt);
+    LimitSearch search(job, options, size, size, selector, std::nullopt);
+    Profile found;
+    while (!search.done()) search.measure(found);
     tuned = found.measuring;
     tuned += (epochs - found.share) * epoch_at(job, options, found.chosen);
     out.limit_w = found.chosen.limit_w;
