@@ -1,7 +1,6 @@
 #include "tune/size_changes.h"
 
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <cmath>
 #include <random>
@@ -30,16 +29,19 @@ std::vector<Trial> runs(int count, int at, double factor, double sd, std::uint64
   return out;
 }
 
-// Half or twice the epochs, of runs that vary by 10 %: seen after four runs, and where it was.
-// A change that comes sooner makes the variance look larger, and takes longer to be seen.
-RC_GTEST_PROP(SizeChanges, AreSeenWhereTheyAre, ()) {
-  const int at = *rc::gen::inRange(12, 40);
-  const double factor = *rc::gen::element(0.5, 2.0);
-  const auto trials = runs(at + 4, at, factor, 0.1, *rc::gen::inRange<std::uint64_t>(1, 500));
-  const auto changes = find_changes(two_sizes(), trials);
-  RC_ASSERT(!changes.empty());
-  RC_ASSERT(std::abs(static_cast<int>(changes.back().first) - at) <= 2);
-  RC_ASSERT(changes.back().epochs && !changes.back().cost);
+// Half or twice the epochs, of runs that vary by 10 %: seen after four runs, and where it was, but
+// for one in fifty by chance. A change that comes sooner makes the variance look larger, and takes
+// longer to be seen.
+TEST(SizeChanges, AreSeenWhereTheyAre) {
+  int all = 0, seen = 0;
+  for (const int at : {12, 22, 39})
+    for (const double factor : {0.5, 2.0})
+      for (std::uint64_t seed = 1; seed <= 100; ++seed, ++all) {
+        const auto changes = find_changes(two_sizes(), runs(at + 4, at, factor, 0.1, seed));
+        const bool there = !changes.empty() && changes.back().epochs && !changes.back().cost;
+        seen += there && std::abs(static_cast<int>(changes.back().first) - at) <= 2 ? 1 : 0;
+      }
+  EXPECT_GE(seen, all - all / 50);
 }
 
 // 200 jobs of 100 runs that do not change: with 5 standard errors hardly one is thought to have.
