@@ -6,11 +6,6 @@
 namespace derate {
 namespace {
 
-constexpr double kMostBoardWatts = 10'000;  // no board draws it (docs/sensors.md)
-
-}  // namespace
-namespace {
-
 constexpr double kClockExponent = 2.2;
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }

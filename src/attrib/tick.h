@@ -12,6 +12,9 @@
 
 namespace derate {
 
+// No board draws it (docs/sensors.md).
+inline constexpr double kMostBoardWatts = 10'000;
+
 // What is known of a tenant's activity, best first.
 enum class SignalKind : std::uint8_t {
   instance_activity,    // GPM of its MIG instance

@@ -19,8 +19,6 @@ constexpr const char* kIssues[kTickIssues] = {
     "a reading out of order",
 };
 
-// No board draws it (docs/sensors.md).
-constexpr double kMostBoardWatts = 10'000;
 // A counter moves in steps of 0.1 s on all that we know: assumed never above 1 s.
 constexpr Duration kCounterStep = std::chrono::seconds(1);
 // What MIG has divided every GPU into so far: for a driver that does not tell.
