@@ -110,8 +110,8 @@ std::string notes(const Json& gpu) {
   if (by_power > 0)
     out += fmt::format("{} of these are power readings times time: there was no counter\n",
                        energy_text(by_power));
-  constexpr double kMuch = 0.15;  // docs/attribute.md
-  if (const auto unexplained = number(gpu, "unexplained_ratio"); unexplained.value_or(0) > kMuch)
+  if (const auto unexplained = number(gpu, "unexplained_ratio");
+      unexplained.value_or(0) > kMuchUnexplained.value())
     out += toned(
         fmt::format("{:.0f} % of the tenants' power follows no counter: somebody draws what is "
                     "not shown\n",

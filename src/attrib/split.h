@@ -19,6 +19,10 @@ namespace derate {
 // measurement.
 inline constexpr Fraction kMostlyPrior{0.5};
 
+// Where more than that of the tenants' power is `unexplained`, somebody draws what is not shown
+// (docs/attribute.md has what was seen of others).
+inline constexpr Fraction kMuchUnexplained{0.15};
+
 struct TenantEstimate {
   Watts dynamic{};  // what its activity draws; never negative
   // One standard deviation of `dynamic` after it was scaled to the board's energy. Empty: the
@@ -36,8 +40,8 @@ struct PowerEstimate {
   // The part of what the estimate does not explain that is noise of the sensor and so nobody's: the
   // base bears it, as far as it has watts to bear it with. The rest goes to the tenants.
   Fraction residual_to_base{0};
-  // How much of what the tenants drew of late no counter foretold, 0..1; above 0.15 somebody draws
-  // what is not shown. Empty: the method foretells nothing, or too little was seen.
+  // How much of what the tenants drew of late no counter foretold, 0..1 (kMuchUnexplained). Empty:
+  // the method foretells nothing, or too little was seen.
   std::optional<Fraction> unexplained;
 };
 
