@@ -204,19 +204,20 @@ struct WorstJob {
 };
 
 // Empty where zeus was not replayed, and for zeus.
+std::optional<double> errors_above_zeus(const ReplayedJob& job, std::size_t policy, int seeds) {
+  const auto zeus = std::find_if(job.policies.begin(), job.policies.end(),
+                                 [](const ReplayPolicy* each) { return each->name == "zeus"; });
+  const auto at = static_cast<std::size_t>(zeus - job.policies.begin());
+  if (zeus == job.policies.end() || at == policy) return std::nullopt;
+  return standard_errors_above(job.figures[policy], job.figures[at], seeds);
+}
+
 std::optional<WorstJob> worst_against_zeus(const std::vector<ReplayedJob>& jobs, std::size_t policy,
                                            int seeds) {
-  const auto& all = jobs.front().policies;
-  const auto zeus = static_cast<std::size_t>(
-      std::find_if(all.begin(), all.end(),
-                   [](const ReplayPolicy* each) { return each->name == "zeus"; }) -
-      all.begin());
-  if (zeus == all.size() || zeus == policy) return std::nullopt;
-  WorstJob out{-INFINITY};
-  for (const ReplayedJob& job : jobs) {
-    const double errors = standard_errors_above(job.figures[policy], job.figures[zeus], seeds);
-    if (errors > out.errors) out = {errors, &job};
-  }
+  std::optional<WorstJob> out;
+  for (const ReplayedJob& job : jobs)
+    if (const auto errors = errors_above_zeus(job, policy, seeds))
+      if (!out || *errors > out->errors) out = WorstJob{*errors, &job};
   return out;
 }
 
@@ -360,10 +361,14 @@ Json single_json(const SingleRun& run) {
           {"cost_saving_ratio", run.cost_saving}};
 }
 
-Json job_json(const ReplayedJob& replayed) {
+Json job_json(const ReplayedJob& replayed, int seeds) {
   Json policies = Json::object();
-  for (std::size_t i = 0; i < replayed.policies.size(); ++i)
-    policies[replayed.policies[i]->name] = figures_json(replayed.figures[i], replayed.first[i]);
+  for (std::size_t i = 0; i < replayed.policies.size(); ++i) {
+    Json& policy = policies[replayed.policies[i]->name];
+    policy = figures_json(replayed.figures[i], replayed.first[i]);
+    if (const auto errors = errors_above_zeus(replayed, i, seeds))
+      policy["regret_above_zeus_standard_errors"] = *errors;
+  }
   return {{"gpu", replayed.gpu},
           {"workload", replayed.job.task.name},
           {"target", replayed.job.task.target},
@@ -380,7 +385,7 @@ Json job_json(const ReplayedJob& replayed) {
 
 void print_document(const std::vector<ReplayedJob>& jobs, const TraceReplay& how, int seeds) {
   Json list = Json::array();
-  for (const ReplayedJob& each : jobs) list.push_back(job_json(each));
+  for (const ReplayedJob& each : jobs) list.push_back(job_json(each, seeds));
   print_json("tune replay",
              {{"eta", how.eta}, {"beta", how.beta}, {"seeds", seeds}, {"jobs", std::move(list)}});
 }
