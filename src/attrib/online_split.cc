@@ -79,10 +79,31 @@ class Online final : public SplitMethod {
   }
 
   PowerEstimate step(const AttribTick& tick) override {
-    if (is_of_processes(tick)) {
-      if (!processes_) processes_ = make_process_split(board_);
-      return processes_->step(tick);
-    }
+    follow_kind(tick);
+    const bool nobody = tick.tenants.empty();
+    if (!nobody && !by_processes_) return split_by_units(tick);
+    if (!processes_) processes_ = make_process_split(board_);
+    const PowerEstimate by_processes = processes_->step(tick);
+    if (!nobody) return by_processes;
+    // What an idle GPU draws, both learn: who comes next is not known.
+    const PowerEstimate by_units = split_by_units(tick);
+    return by_processes_ ? by_processes : by_units;
+  }
+
+ private:
+  // Processes that had samples once have none while they wait for some: that makes them no others.
+  void follow_kind(const AttribTick& tick) {
+    const auto has = [&](SignalKind kind) {
+      return std::any_of(tick.tenants.begin(), tick.tenants.end(),
+                         [&](const TenantTick& tenant) { return tenant.signal == kind; });
+    };
+    if (has(SignalKind::process_utilisation))
+      by_processes_ = true;
+    else if (has(SignalKind::instance_activity))
+      by_processes_ = false;
+  }
+
+  PowerEstimate split_by_units(const AttribTick& tick) {
     look(tick);
     const std::optional<double> board_w = board_watts(tick);
     for (Lagged& one : bank_) {
@@ -99,16 +120,6 @@ class Online final : public SplitMethod {
     out.unexplained = unexplained_.share();
     std::swap(scene_, before_);
     return out;
-  }
-
- private:
-  // Of a GPU without MIG, whether anyone is there now or not: what it draws idle is learned where
-  // its processes are.
-  bool is_of_processes(const AttribTick& tick) const {
-    if (tick.tenants.empty()) return mixes_.empty();
-    return std::any_of(tick.tenants.begin(), tick.tenants.end(), [](const TenantTick& tenant) {
-      return tenant.signal == SignalKind::process_utilisation;
-    });
   }
 
   // The tick as the filters see it. Scenes are filled anew, not made anew: strings keep their
@@ -298,6 +309,7 @@ class Online final : public SplitMethod {
       late_;                         // now, the tick before, now as a late reading sees it
   std::vector<PowerFeatures> last_;  // of `scene_`'s tenants, in the tick before
   std::map<std::string, Mix> mixes_;
+  bool by_processes_ = false;               // who has samples was seen last, not instances
   std::unique_ptr<SplitMethod> processes_;  // once there are processes without MIG
   Streak surprises_;
   Whiteness whiteness_;

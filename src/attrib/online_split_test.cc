@@ -265,6 +265,47 @@ TEST(Online, ATenantThatDrawsMoreIsNotTheBase) {
   EXPECT_NEAR(method->step(world.tick()).base.value(), before, 5);
 }
 
+AttribTick tick_of(double watts, std::vector<TenantTick> tenants) {
+  return {.length = std::chrono::seconds(1),
+          .energy_mj = std::llround(1000 * watts),
+          .sm_clock = Megahertz(1980),
+          .tenants = std::move(tenants)};
+}
+
+// What an idle board draws is known of whoever comes then, and while they are there.
+TEST(Online, TheIdleBoardIsLearnedWhoeverComesNext) {
+  const TenantTick process{.key = "p",
+                           .signal = SignalKind::process_utilisation,
+                           .sm_utilisation = Fraction(1),
+                           .memory_utilisation = Fraction(0)};
+  const TenantTick held{.key = "h"};
+  TenantTick instance{.key = "i", .signal = SignalKind::instance_activity, .work = "a"};
+  instance.activity.sm = Fraction(0.9);
+  for (const TenantTick& tenant : {process, held, instance}) {
+    const auto method = make_online_split({.chip = "unheard of", .highest_clock = Megahertz(1980)});
+    for (int i = 0; i < 120; ++i) method->step(tick_of(140, {}));
+    PowerEstimate now;
+    for (int i = 0; i < 60; ++i) now = method->step(tick_of(500, {tenant}));
+    EXPECT_NEAR(now.base.value(), 140, 10) << tenant.key;
+    EXPECT_NEAR(method->step(tick_of(140, {})).base.value(), 140, 10) << tenant.key;
+  }
+}
+
+// Samples that are missing for a while are no other way of telling.
+TEST(Online, AProcessWithoutSamplesIsStillAProcess) {
+  const auto method = make_online_split(kBoard);
+  TenantTick one{.key = "1",
+                 .signal = SignalKind::process_utilisation,
+                 .sm_utilisation = Fraction(1),
+                 .memory_utilisation = Fraction(0)};
+  TenantTick parked{.key = "2"};
+  for (int i = 0; i < 60; ++i) method->step(tick_of(400, {one, parked}));
+  one = {.key = "1"};
+  const auto watts = dynamic_watts(method->step(tick_of(125, {one, parked})));
+  EXPECT_EQ(watts[0], 0);
+  EXPECT_EQ(watts[1], 0);
+}
+
 // One of three shows a part of its counters at times: the sum cannot be foretold.
 TEST(Online, WhatNoCounterShowsIsTold) {
   for (const bool hides : {false, true}) {
