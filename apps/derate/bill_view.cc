@@ -82,6 +82,11 @@ std::string part_text(std::int64_t part_mj, std::int64_t of_mj, int decimals) {
   return of_mj > 0 ? percent_text(joules(part_mj) / joules(of_mj), decimals) : "-";
 }
 
+// Which of the columns that not every bill has.
+struct Columns {
+  bool prior, savings;
+};
+
 struct TableRow {
   std::string name;
   std::int64_t mj = 0;
@@ -89,42 +94,46 @@ struct TableRow {
   const UsageSavings& savings;
 };
 
-std::vector<std::string> cells_of(const BillAccount& account, const TableRow& row) {
+std::vector<std::string> cells_of(const BillAccount& account, Columns columns,
+                                  const TableRow& row) {
   std::vector<std::string> out{
       row.name, energy_text(joules(row.mj)),
       row.deviation_mj ? fmt::format("±{}", energy_text(joules(*row.deviation_mj) * kNinetyPercent))
                        : "",
       fmt::format("{:.6f}", kwh(row.mj)), part_text(row.mj, account.bill.boards.board_mj, 1)};
-  if (tells_prior(account.bill))
-    out.push_back(row.prior_mj ? part_text(*row.prior_mj, row.mj, 0) : "-");
+  if (columns.prior) out.push_back(row.prior_mj ? part_text(*row.prior_mj, row.mj, 0) : "-");
   if (account.prices.per_kwh) out.push_back(money_text(account.prices, row.mj));
   if (account.prices.co2_g_per_kwh) out.push_back(mass_text(account.prices, row.mj));
-  if (tells_savings(account.bill)) out.push_back(saved_cell(row.savings));
+  if (columns.savings) out.push_back(saved_cell(row.savings));
   return out;
 }
 
 Table table_of(const BillAccount& account) {
   const Bill& bill = account.bill;
+  const Columns columns{.prior = tells_prior(bill), .savings = tells_savings(bill)};
   std::vector<std::string> headings{to_string(account.by), "energy", "±90%", "kWh", "share"};
-  if (tells_prior(bill)) headings.push_back("by prior");
+  if (columns.prior) headings.push_back("by prior");
   if (account.prices.per_kwh) headings.push_back(account.prices.currency);
   if (account.prices.co2_g_per_kwh) headings.push_back("CO2");
-  if (tells_savings(bill)) headings.push_back("saved");
+  if (columns.savings) headings.push_back("saved");
   Table out(std::move(headings));
   for (const BillLine& line : bill.lines)
-    out.add(cells_of(account, {.name = line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
-                               .mj = line.sums.total_mj(),
-                               .deviation_mj = deviation_of(line.sums),
-                               .prior_mj = prior_of(line.sums),
-                               .savings = line.sums.savings}));
-  out.add(cells_of(account, {.name = "unallocated",
-                             .mj = bill.boards.unallocated_mj,
-                             .savings = bill.boards.unallocated_savings}),
+    out.add(cells_of(account, columns,
+                     {.name = line.name.empty() ? unnamed(account.by) : cut(line.name, 48),
+                      .mj = line.sums.total_mj(),
+                      .deviation_mj = deviation_of(line.sums),
+                      .prior_mj = prior_of(line.sums),
+                      .savings = line.sums.savings}));
+  out.add(cells_of(account, columns,
+                   {.name = "unallocated",
+                    .mj = bill.boards.unallocated_mj,
+                    .savings = bill.boards.unallocated_savings}),
           Tone::dim);
-  out.add(cells_of(account, {.name = "total",
-                             .mj = bill.boards.board_mj,
-                             .prior_mj = prior_of(bill),
-                             .savings = bill.savings}),
+  out.add(cells_of(account, columns,
+                   {.name = "total",
+                    .mj = bill.boards.board_mj,
+                    .prior_mj = prior_of(bill),
+                    .savings = bill.savings}),
           Tone::strong);
   return out;
 }
