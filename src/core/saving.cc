@@ -62,7 +62,8 @@ std::optional<ShareEstimate> energy_saving(const Saving& saving) {
   const double used = saving.energy.value(), highest = saving.energy_at_highest.value();
   if (used <= 0 || highest <= 0) return std::nullopt;
   // No work takes less than a thousandth of what it took here.
-  return spread(highest, saving.energy_sd.value(), used / 1000,
+  const double least = used / 1000;
+  return spread(std::max(highest, least), saving.energy_sd.value(), least,
                 [&](double joules) { return 1 - used / joules; });
 }
 
