@@ -36,7 +36,7 @@ void take_run(SeenEpochs& seen, const Trial& trial) {
     case TrialState::reached: {
       const double epochs = std::max(trial.epochs, kFewestEpochs);
       seen.reached.add(std::log(epochs));
-      seen.epochs += epochs;
+      seen.epochs += epochs, seen.reached_epochs += epochs;
       return;
     }
     case TrialState::missed:
@@ -112,12 +112,8 @@ void observe_epochs(SizeBeliefs& beliefs) {
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
     const SeenEpochs& seen = beliefs.seen[i].runs;
     if (seen.reached.count == 0) continue;
-    // Epochs until the target is reached: those of runs that did not reach it count.
-    const double value = std::log(seen.epochs / seen.reached.count);
-    // How many those are varies, too: a Poisson count, relative to all runs.
-    const double runs = seen.reached.count + seen.stops;
-    const double of_stops = seen.stops / (runs * runs);
-    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached.count + of_stops);
+    const double value = std::log(seen.reached_epochs / seen.reached.count);
+    beliefs.epochs.observe(i, value, beliefs.noise(value) / seen.reached.count);
   }
   for (std::size_t i = 0; i < beliefs.seen.size(); ++i) {
     const SeenEpochs& seen = beliefs.seen[i].runs;

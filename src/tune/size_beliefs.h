@@ -2,6 +2,7 @@
 // what an epoch costs.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <optional>
 #include <span>
@@ -49,10 +50,14 @@ struct Scatter {
 // What runs of one batch size took to the target, since that has changed.
 struct SeenEpochs {
   Scatter reached;            // log epochs of runs that reached the target
+  double reached_epochs = 0;  // of those
   double epochs = 0;          // of all runs
   double longest = 0;         // epochs of a run that did not reach it
   int missed = 0, stops = 0;  // `stops`: all that did not reach it
   int last_stop = 0;          // its recurrence
+
+  // What runs that did not get there add to one that does, in log.
+  double of_stops() const { return reached.count > 0 ? std::log(epochs / reached_epochs) : 0; }
 };
 
 // What an epoch of one batch size costs, since that has changed: as logarithms of J.
@@ -85,7 +90,9 @@ struct SizeBeliefs {
   double by_default_sd = 0;          // relative
 
   // Of a run to the target, J.
-  double log_cost(std::size_t i) const { return epochs.mean(i) + cost.mean(i); }
+  double log_cost(std::size_t i) const {
+    return epochs.mean(i) + seen[i].runs.of_stops() + cost.mean(i);
+  }
   // Of log epochs between runs: the pooled variance, and that epochs are whole.
   double noise(double log_epochs) const;
 };
