@@ -83,7 +83,7 @@ class Online final : public SplitMethod {
     const bool nobody = tick.tenants.empty();
     if (!nobody && !by_processes_) return split_by_units(tick);
     if (!processes_) processes_ = make_process_split(board_);
-    const PowerEstimate by_processes = processes_->step(tick);
+    PowerEstimate by_processes = processes_->step(tick);
     if (!nobody) return by_processes;
     // What an idle GPU draws, both learn: who comes next is not known.
     const PowerEstimate by_units = split_by_units(tick);
