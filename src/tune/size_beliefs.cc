@@ -214,6 +214,7 @@ SizeBeliefs believe(const SizeProblem& problem, std::span<const Trial> trials) {
     const std::size_t first = std::max(begin, each.first);
     see(out, problem, trials.subspan(begin, first - begin), trials.back());
     change(out, each);
+    if (each.epochs) out.epochs_since = first;
     begin = first;
   }
   if (!trials.empty()) see(out, problem, trials.subspan(begin), trials.back());

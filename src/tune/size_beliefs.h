@@ -85,6 +85,7 @@ struct SizeBeliefs {
   std::optional<std::size_t> best;   // the cheapest of those that have reached the target
   int completed = 0;                 // recurrences that have reached their target
   int before = 0;                    // ... before the last change, which `completed` leaves out
+  std::size_t epochs_since = 0;      // the first trial since epochs to the target have changed
   double paid = 0;                   // J, by all tries since the last change
   std::optional<double> by_default;  // J: a run at the default batch size and the highest setting
   double by_default_sd = 0;          // relative

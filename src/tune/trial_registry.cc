@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
+#include "tune/learning_curve.h"
 
 namespace derate {
 namespace {
@@ -245,7 +246,24 @@ std::vector<Trial> TrialRegistry::trials_of(const JobEntry& job) const {
                    .default_epoch_cost = t.default_epoch_cost,
                    .marks = {}});
   }
+  add_curves(job, out);
   return out;
+}
+
+// Marks are many: those that policies look at are of tries that run, and of the last runs that
+// reached their target.
+void TrialRegistry::add_curves(const JobEntry& job, std::vector<Trial>& trials) const {
+  std::size_t curves = 0;
+  for (std::size_t i = trials.size(); i-- > 0 && curves < kMostCurves;) {
+    const Trial& trial = trials_.at(job.trials[i]).trial;
+    if (trial.marks.empty()) continue;
+    if (trial.state == TrialState::running) {
+      trials[i].marks = {trial.marks.back()};
+    } else if (trial.state == TrialState::reached) {
+      trials[i].marks = trial.marks;
+      ++curves;
+    }
+  }
 }
 
 std::vector<std::int64_t> TrialRegistry::running() const {

@@ -169,9 +169,10 @@ class TrialRegistry {
   Result<const JobEntry*> job(const std::string& name) const;
   // Null when there is none; those of no job are gone when they have ended.
   const TrialEntry* find(std::int64_t id) const;
-  // The kept ones of a job, as policies see them: without marks, recurrences counted from the first
-  // that is kept.
+  // The kept ones of a job, as policies see them: few have marks, and recurrences are counted from
+  // the first that is kept.
   std::vector<Trial> trials_of(const JobEntry& job) const;
+  void add_curves(const JobEntry& job, std::vector<Trial>& trials) const;
   // Whether its recurrence may be tried again.
   bool may_retry(const TrialEntry& trial) const;
   int tries_of(const TrialEntry& trial) const;  // of its recurrence, up to this one

@@ -343,6 +343,34 @@ TEST_F(TrialRegistryTest, MarksOfATrialThatHasEndedAreFew) {
                              [](const auto& a, const auto& b) { return a.epochs < b.epochs; }));
 }
 
+// The policy sees curves: 32 would take twice the epochs of 64, which its metric shows early.
+TEST_F(TrialRegistryTest, ATryWhoseMetricIsLateIsGivenUp) {
+  JobSpec job = bert_job("tune");
+  job.name = "late", job.batch_sizes = {32, 64}, job.default_size = 64, job.max_epochs = 100;
+  ASSERT_TRUE(registry.create(job, kOwner, TrialRegistry::Replace::no, wall).ok());
+  int tried = 0;
+  for (int run = 0; run < 15; ++run) {
+    const TrialEntry* trial = *registry.begin({"late", {"GPU-1"}, {}, "secret"}, kOwner, now, wall);
+    const std::int64_t id = trial->trial.id;
+    const bool other = trial->trial.batch_size == 32;
+    const double whole = other ? 40 : 20, epoch_cost = other ? 90 : 100;
+    for (int epoch = 1; !trial->verdict; ++epoch) {
+      const TrialPaid paid{.cost = epoch * epoch_cost,
+                           .epoch_cost = epoch_cost,
+                           .default_epoch_cost = other ? std::nullopt : std::optional(epoch_cost)};
+      const double metric = 1 - 0.8 * std::pow(0.5, std::sqrt(epoch / whole));
+      trial = *registry.report(id, own, {.epochs = 1.0 * epoch, .metric = metric}, paid, now);
+    }
+    if (other) {
+      EXPECT_EQ(trial->verdict, TrialState::stopped);
+      EXPECT_LT(trial->trial.epochs, 15);
+      ++tried;
+    }
+    ASSERT_TRUE(end(id, *trial->verdict).ok());
+  }
+  EXPECT_GT(tried, 0);
+}
+
 // --- a job that runs for ever --------------------------------------------------------------------
 
 // What one run of a batch size costs, the same each time: 16 is the default, 32 is the best.

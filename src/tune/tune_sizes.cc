@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "tune/learning_curve.h"
 #include "tune/size_beliefs.h"
 #include "tune/size_changes.h"
 
@@ -267,10 +268,12 @@ SizeVerdict tune_watch(const SizeProblem& problem, std::span<const Trial> trials
   if (trial.cost + *trial.epoch_cost > *choice.stop_cost)
     return {true, {"would cost more than {0:.3g} J", {*choice.stop_cost}}};
   if (!trial.exploring) return {};
-  const SizeBeliefs beliefs = believe(problem, trials);
+  SizeBeliefs beliefs = believe(problem, trials);
   if (!beliefs.best) return {};
   const auto at = place_of(problem, trial.batch_size);
   if (!at) return {};
+  if (const auto told = foretell_epochs(problem, trials, beliefs.epochs_since, running))
+    beliefs.epochs.observe(*at, told->log_epochs, told->variance + beliefs.run_variance);
   const Appraisal appraisal(problem, beliefs);
   const double worth =
       appraisal.worth_of_a_run(*at, 0, trial.cost / appraisal.unit(), appraisal.cost_variance(*at));
