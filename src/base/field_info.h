@@ -4,9 +4,17 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace derate {
+
+// A JSON object of texts whose names nobody declares, in order.
+struct NamedTexts {
+  std::vector<std::pair<std::string, std::string>> all;
+
+  bool operator==(const NamedTexts&) const = default;
+};
 
 enum class FieldType : std::uint8_t { text, flag, integer, number, object };
 

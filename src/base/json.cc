@@ -2,16 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <vector>
+
 #include "base/json_limits.h"
 
 namespace derate {
 namespace {
 
-// Counts, builds nothing, and ends the parsing by saying false.
+// Counts, keeps the keys of open objects, and ends the parsing by saying false.
 class LimitCheck : public Json::json_sax_t {
  public:
   explicit LimitCheck(const JsonLimits& limits) : limits_(limits) {}
   bool passed() const { return keys_ > limits_.keys || levels_ > limits_.levels; }
+  // A key that came twice in one object; empty: none did.
+  const std::string& twice() const { return twice_; }
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -20,9 +25,20 @@ class LimitCheck : public Json::json_sax_t {
   bool number_float(number_float_t, const string_t&) override { return true; }
   bool string(string_t&) override { return true; }
   bool binary(binary_t&) override { return true; }
-  bool start_object(std::size_t) override { return ++levels_ <= limits_.levels; }
-  bool key(string_t&) override { return ++keys_ <= limits_.keys; }
-  bool end_object() override { return --levels_, true; }
+  bool start_object(std::size_t) override {
+    open_.emplace_back();
+    return ++levels_ <= limits_.levels;
+  }
+  bool key(string_t& name) override {
+    if (++keys_ > limits_.keys) return false;
+    if (open_.back().insert(name).second) return true;
+    twice_ = name;
+    return false;
+  }
+  bool end_object() override {
+    open_.pop_back();
+    return --levels_, true;
+  }
   bool start_array(std::size_t) override { return ++levels_ <= limits_.levels; }
   bool end_array() override { return --levels_, true; }
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
@@ -32,6 +48,8 @@ class LimitCheck : public Json::json_sax_t {
  private:
   const JsonLimits& limits_;
   std::size_t keys_ = 0, levels_ = 0;
+  std::vector<std::set<std::string>> open_;  // keys of the objects that are open
+  std::string twice_;
 };
 
 }  // namespace
@@ -44,6 +62,8 @@ Json parse_json(std::string_view text) {
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
   LimitCheck check(limits);
   if (Json::sax_parse(text, &check)) return parse_json(text);
+  if (!check.twice().empty())
+    return Error{Errc::invalid_argument, fmt::format("'{}' is there twice", check.twice())};
   if (!check.passed()) return Json();
   return Error{Errc::invalid_argument,
                fmt::format("more than {} keys or {} levels: no more are allowed", limits.keys,

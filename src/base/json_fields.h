@@ -8,9 +8,9 @@
 //     visit(optional_field("epoch", "how far it is").in("epochs").within(0, 1e9), m.epoch);
 //   }
 //
-// A value is a string, bool, int, int64_t, double, such a struct, or an optional or a vector of
-// these. When it is written an empty text or optional is left out, unless its default is another
-// text.
+// A value is a string, bool, int, int64_t, double, NamedTexts, such a struct, or an optional or a
+// vector of these. When it is written an empty text or optional is left out, unless its default is
+// another text.
 #pragma once
 
 #include <fmt/format.h>
@@ -77,8 +77,8 @@ constexpr bool kIsVector = false;
 template <class T>
 constexpr bool kIsVector<std::vector<T>> = true;
 template <class T>
-concept Message =
-    std::is_class_v<T> && !std::is_same_v<T, std::string> && !kIsOptional<T> && !kIsVector<T>;
+concept Message = std::is_class_v<T> && !std::is_same_v<T, std::string> &&
+                  !std::is_same_v<T, NamedTexts> && !kIsOptional<T> && !kIsVector<T>;
 template <class T>
 concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
@@ -95,6 +95,10 @@ Json json_of(const T& value) {
     Json out = Json::array();
     for (const auto& each : value) out.push_back(json_of(each));
     return out;
+  } else if constexpr (std::is_same_v<T, NamedTexts>) {
+    Json out = Json::object();
+    for (const auto& [name, text] : value.all) out[name] = text;
+    return out;
   } else if constexpr (Message<T>) {
     return object_of(value);
   } else {
@@ -108,6 +112,8 @@ bool is_empty(const T& value) {
     return !value.has_value();
   else if constexpr (std::is_same_v<T, std::string>)
     return value.empty();
+  else if constexpr (std::is_same_v<T, NamedTexts>)
+    return value.all.empty();
   else
     return false;
 }
@@ -185,6 +191,15 @@ inline Result<void> read(const JsonField& field, const Json& json, double& out, 
   out = json.get<double>();
   return check_range(field, json, out);
 }
+inline Result<void> read(const JsonField& field, const Json& json, NamedTexts& out, Unknown) {
+  if (!json.is_object()) return wanted(field.key, json, "an object of texts");
+  out.all.clear();
+  for (const auto& [name, text] : json.items()) {
+    if (!text.is_string()) return wanted(field.key, json, "an object of texts");
+    out.all.emplace_back(name, text.get<std::string>());
+  }
+  return {};
+}
 template <Message M>
 Result<void> read(const JsonField& field, const Json& json, M& out, Unknown unknown) {
   out = TRY(message_of<M>(json, unknown).with(field.key));
@@ -249,6 +264,8 @@ void describe_type(FieldInfo& out, const T& absent) {
   } else if constexpr (Message<T>) {
     out.type = FieldType::object;
     out.fields = describe_fields<T>();
+  } else if constexpr (std::is_same_v<T, NamedTexts>) {
+    out.type = FieldType::object;
   } else if constexpr (std::is_same_v<T, std::string>) {
     out.type = FieldType::text;
     out.absent = absent;

@@ -16,8 +16,9 @@ struct JsonLimits {
   std::size_t levels = 8;
 };
 
-// As parse_json() of json.h, but what passes the limits is refused as soon as it does.
-// Errors: invalid_argument, naming the limits.
+// As parse_json() of json.h, but what passes the limits is refused as soon as it does, and so is a
+// key that an object has twice: which of the two was meant cannot be told.
+// Errors: invalid_argument, naming the limits or the key.
 Result<nlohmann::ordered_json> parse_json(std::string_view text, const JsonLimits& limits);
 
 }  // namespace derate

@@ -20,6 +20,13 @@ TEST(JsonText, KeepsTheOrderAndReplacesWhatIsNotUtf8) {
 }
 
 // What passes the limits is refused, however it is built; what does not is read as ever.
+TEST(JsonLimits, AKeyThatIsThereTwiceIsRefused) {
+  const auto twice = parse_json(R"({"a": 1, "b": {"a": 2}, "a": 3})", JsonLimits{});
+  ASSERT_FALSE(twice.ok());
+  EXPECT_EQ(twice.error().message, "'a' is there twice");
+  EXPECT_TRUE(parse_json(R"({"a": 1, "b": {"a": 2}, "c": [{"a": 3}]})", JsonLimits{}).ok());
+}
+
 TEST(JsonLimits, AreOfTheWholeText) {
   const auto wide = [](int keys) {
     std::string text = "[";

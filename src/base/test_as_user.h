@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/unique_fd.h"
@@ -17,10 +18,11 @@ namespace derate {
 // Who is not root and owns nothing.
 constexpr uid_t kNobody = 65534;
 
-// What `does` tells in a process of that user and of nobody's groups; "setuid failed" where this is
-// neither root nor that user. A failed assertion in there does not reach the test: what is expected
-// has to be in the text. Its exit handlers do not run.
-inline std::string as_user(uid_t user, const std::function<std::string()>& does) {
+// What `does` tells in a process of that user, of no groups but `groups` and its own; "setuid
+// failed" where this is neither root nor that user. A failed assertion in there does not reach the
+// test: what is expected has to be in the text. Its exit handlers do not run.
+inline std::string as_user(uid_t user, const std::function<std::string()>& does,
+                           const std::vector<gid_t>& groups = {}) {
   int ends[2];
   CHECK(::pipe(ends) == 0);
   const UniqueFd read_end(ends[0]);
@@ -28,8 +30,8 @@ inline std::string as_user(uid_t user, const std::function<std::string()>& does)
   const pid_t child = ::fork();
   CHECK(child >= 0);
   if (child == 0) {
-    const bool is_he = user == ::geteuid() ||
-                       (::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0);
+    const bool is_he = user == ::geteuid() || (::setgroups(groups.size(), groups.data()) == 0 &&
+                                               ::setgid(user) == 0 && ::setuid(user) == 0);
     const std::string text = is_he ? does() : "setuid failed";
     (void)!::write(write_end.get(), text.data(), text.size());
     ::_exit(0);

@@ -157,11 +157,11 @@ std::optional<int> writer_of(std::string_view file_name) {
 }
 
 Result<void> write_file_atomically(const std::string& path, std::string_view content,
-                                   Durable durable) {
+                                   Durable durable, mode_t mode) {
   const std::string temporary = unfinished_name(path);
   // A file or a link of that name is never written to, and so never removed.
   const UniqueFd file(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644));
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
   if (!file.valid()) return file_error("cannot create", temporary, errno);
   const auto write_it = [&]() -> Result<void> {
     TRY(write_all(file.get(), content, temporary));
@@ -174,6 +174,12 @@ Result<void> write_file_atomically(const std::string& path, std::string_view con
   auto written = write_it();
   if (!written.ok()) ::unlink(temporary.c_str());
   return written;
+}
+
+Result<void> remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0)
+    return errno == ENOENT ? Result<void>{} : file_error("cannot remove", path, errno);
+  return flush_folder_of(path);
 }
 
 Result<void> make_folders(const std::string& path) {

@@ -1,6 +1,8 @@
 // Small text helpers without locale: a comma-decimal locale must not change what a number means.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,8 +41,12 @@ enum class Durable { no, yes };
 // the new one, whole, and a link at `path` is replaced, not followed. The temporary file is always
 // a new one, of a name that nobody can foresee. A durable one is flushed to disk, with its folder,
 // before this returns. Errors: no_permission, io; the message names the path.
+// `mode`: of its permission bits, less those that the umask takes.
 Result<void> write_file_atomically(const std::string& path, std::string_view content,
-                                   Durable durable = Durable::yes);
+                                   Durable durable = Durable::yes, mode_t mode = 0644);
+// A file that is removed stays so after a power cut. One that is not there is removed already.
+// Errors: no_permission, io.
+Result<void> remove_file(const std::string& path);
 
 // The process that writes, or wrote, this temporary file of write_file_atomically(); empty for any
 // other name.

@@ -42,10 +42,48 @@ TEST_F(When, AgoIsOfTheTimeThatItIs) {
   EXPECT_EQ(*parse_when("-2w", now), now - 14 * 24h);
 }
 
+TEST_F(When, ATimeMaySayHowFarAheadOfUtcItIs) {
+  EXPECT_EQ(*parse_when("2026-10-25T02:30+02:00", {}), utc("2026-10-25T00:30Z"));
+  EXPECT_EQ(*parse_when("2026-10-25T02:30+01:00", {}), utc("2026-10-25T01:30Z"));
+  EXPECT_EQ(*parse_when("2026-10-25 02:30:30-05:30", {}), utc("2026-10-25T08:00:30Z"));
+  EXPECT_EQ(*parse_when("@1761955200", {}), utc("2025-11-01T00:00Z"));
+}
+
+TEST_F(When, WordsMeanTheBeginningOfWhatIsNow) {
+  const WallTime now = utc("2026-10-25T12:00Z");
+  EXPECT_EQ(*parse_when("now-6h", now), now - 6h);
+  EXPECT_EQ(*parse_when("today", now), utc("2026-10-24T22:00Z"));
+  EXPECT_EQ(*parse_when("month", now), utc("2026-09-30T22:00Z"));
+  EXPECT_EQ(*parse_when("12:59", now), utc("2026-10-25T11:59Z"));
+  EXPECT_EQ(*parse_when("13:00:01", now), utc("2026-10-24T11:00:01Z")) << "yesterday's";
+  EXPECT_EQ(zone_text(utc("2026-10-25T00:30Z")), "CEST");
+  EXPECT_EQ(zone_text(utc("2026-10-25T01:30Z")), "CET");
+}
+
 TEST_F(When, WhatIsNoTimeIsAnsweredWithWhatIsAllowed) {
-  for (const char* text :
-       {"", "-", "-d", "7d", "-7y", "-9999999d", "2026-02-30", "2026-1-1", "2026-11-01T24:00",
-        "2026-11-01T12", "2026-11-01T12:00:00:00", "1969-12-31", "tomorrow", "2026-11-01Z"}) {
+  for (const char* text : {"",
+                           "-",
+                           "-d",
+                           "7d",
+                           "-7y",
+                           "-9999999d",
+                           "2026-02-30",
+                           "2026-1-1",
+                           "2026-11-01T24:00",
+                           "2026-11-01T12",
+                           "2026-11-01T12:00:00:00",
+                           "1969-12-31",
+                           "tomorrow",
+                           "2026-11-01Z",
+                           "now-",
+                           "now-7",
+                           "now+1h",
+                           "@",
+                           "@-1",
+                           "@1.5",
+                           "2026-11-01T12:00+1:00",
+                           "2026-11-01T12:00+16:00",
+                           "2026-11-01+01:00"}) {
     const auto time = parse_when(text, {});
     ASSERT_FALSE(time.ok()) << text;
     EXPECT_EQ(time.error().code, Errc::invalid_argument);
@@ -72,6 +110,8 @@ RC_GTEST_PROP(WhenProperty, WhatIsWrittenIsReadAgain, ()) {
   const auto minutes = *rc::gen::inRange<std::int64_t>(0, 60LL * 24 * 365 * 130);
   const WallTime time{std::chrono::minutes(minutes)};
   RC_ASSERT(*parse_when(when_text(time), {}) == time);
+  RC_ASSERT(*parse_when(utc_text(time + 7s), {}) == time + 7s);
+  RC_ASSERT(second_text(time + 7s) == when_text(time) + ":07");
 }
 
 }  // namespace

@@ -1,0 +1,12 @@
+// Texts as they stand in URLs.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace derate {
+
+// "a b&c" as it stands in a query (RFC 3986): "a%20b%26c".
+std::string percent_encoded(std::string_view text);
+
+}  // namespace derate
