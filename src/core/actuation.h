@@ -1,6 +1,7 @@
 // What was done about a decision after the governor's rules.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -28,6 +29,8 @@ struct Clamped {
 
   bool operator==(const Clamped&) const = default;
 };
+
+inline constexpr std::size_t kClampedRules = 8;
 
 struct Actuation {
   enum class Outcome : std::uint8_t {

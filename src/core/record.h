@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/result.h"
 #include "core/actuation.h"
 #include "core/decision.h"
 #include "core/estimate.h"
@@ -18,6 +19,7 @@ struct Record {
   int gpu = 0;                   // position in the governor's list
   std::optional<Sample> sample;  // empty when the read failed; `sample_error` says why
   std::string sample_error;
+  std::optional<Errc> sample_failure;  // of which kind that is
   Estimate estimate;
   Decision decision;
   Clamped clamped;

@@ -27,12 +27,8 @@ std::span<const ActivityShare> activity_shares() {
   return kShares;
 }
 
-std::string describe_throttle(std::uint64_t bits) {
-  struct Name {
-    std::uint64_t bit;
-    const char* name;
-  };
-  static constexpr Name kNames[] = {
+std::span<const ThrottleReason, kThrottleReasons> throttle_reasons() {
+  static constexpr ThrottleReason kReasons[] = {
       {throttle::kGpuIdle, "idle"},
       {throttle::kApplicationsClocksSetting, "application clocks"},
       {throttle::kSwPowerCap, "power cap"},
@@ -43,8 +39,12 @@ std::string describe_throttle(std::uint64_t bits) {
       {throttle::kHwPowerBrakeSlowdown, "power brake"},
       {throttle::kDisplayClockSetting, "display clock"},
   };
+  return kReasons;
+}
+
+std::string describe_throttle(std::uint64_t bits) {
   std::string out;
-  for (const auto& [bit, name] : kNames) {
+  for (const auto& [bit, name] : throttle_reasons()) {
     if ((bits & bit) == 0) continue;
     if (!out.empty()) out += ", ";
     out += name;

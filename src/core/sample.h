@@ -85,6 +85,14 @@ struct GpuProcess {
 
 const char* to_string(SampleSource source);
 
+// The reasons by name, ascending by bit.
+struct ThrottleReason {
+  std::uint64_t bit;
+  const char* name;  // "power cap"
+};
+inline constexpr std::size_t kThrottleReasons = 9;
+std::span<const ThrottleReason, kThrottleReasons> throttle_reasons();
+
 // "power cap, thermal": the reasons in `bits` in words; "none" for 0.
 std::string describe_throttle(std::uint64_t bits);
 

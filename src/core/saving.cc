@@ -18,6 +18,16 @@ ShareEstimate spread(double mean, double sd, double least, F f) {
   return {f(mean), std::min(a, b), std::max(a, b)};
 }
 
+// f of the energy at the highest clock, and of its ends.
+template <class F>
+std::optional<ShareEstimate> at_highest(const Saving& saving, F f) {
+  const double used = saving.energy.value(), highest = saving.energy_at_highest.value();
+  if (used <= 0 || highest <= 0) return std::nullopt;
+  // No work takes less than a thousandth of what it took here.
+  const double least = used / 1000;
+  return spread(std::max(highest, least), saving.energy_sd.value(), least, f);
+}
+
 }  // namespace
 
 Saving& Saving::operator+=(const Saving& more) {
@@ -59,12 +69,15 @@ Saving saving_of(const SavingSums& sums) {
 }
 
 std::optional<ShareEstimate> energy_saving(const Saving& saving) {
-  const double used = saving.energy.value(), highest = saving.energy_at_highest.value();
-  if (used <= 0 || highest <= 0) return std::nullopt;
-  // No work takes less than a thousandth of what it took here.
-  const double least = used / 1000;
-  return spread(std::max(highest, least), saving.energy_sd.value(), least,
-                [&](double joules) { return 1 - used / joules; });
+  const double used = saving.energy.value();
+  return at_highest(saving, [&](double joules) { return 1 - used / joules; });
+}
+
+std::optional<EnergyEstimate> energy_saved(const Saving& saving) {
+  const double used = saving.energy.value();
+  const auto out = at_highest(saving, [&](double joules) { return joules - used; });
+  if (!out) return std::nullopt;
+  return EnergyEstimate{Joules(out->mean), Joules(out->low), Joules(out->high)};
 }
 
 std::optional<ShareEstimate> performance(const Saving& saving) {

@@ -37,6 +37,15 @@ struct SavingSums {
 SavingSums saving_sums(const Saving& saving);
 Saving saving_of(const SavingSums& sums);  // without times
 
+// Energies, and where they lie with 90 % probability.
+struct EnergyEstimate {
+  Joules mean{}, low{}, high{};
+
+  bool operator==(const EnergyEstimate&) const = default;
+};
+// Energy at the highest clock - energy. Empty where nothing was used.
+std::optional<EnergyEstimate> energy_saved(const Saving& saving);
+
 // 1 - energy / energy at the highest clock. Empty where nothing was used.
 std::optional<ShareEstimate> energy_saving(const Saving& saving);
 // Work done by time, relative to the highest clock: at most 1. Empty where no time went by.

@@ -73,5 +73,18 @@ RC_GTEST_PROP(Saving, WholeMillijoulesAreAsNearAsCanBe, ()) {
   RC_ASSERT(saving_sums(whole) == saving_sums(saving));
 }
 
+TEST(Saving, InJoulesIsTheShareOfWhatTheHighestClockTakes) {
+  const Saving saving{
+      .energy = Joules(800), .energy_at_highest = Joules(1000), .energy_sd = Joules(20)};
+  const auto joules = energy_saved(saving);
+  const auto share = energy_saving(saving);
+  ASSERT_TRUE(joules && share);
+  EXPECT_DOUBLE_EQ(joules->mean.value(), 200);
+  EXPECT_DOUBLE_EQ(joules->low.value(), 200 - 1.645 * 20);
+  EXPECT_DOUBLE_EQ(joules->high.value(), 200 + 1.645 * 20);
+  EXPECT_DOUBLE_EQ(share->low, joules->low.value() / (800 + joules->low.value()));
+  EXPECT_FALSE(energy_saved({}));
+}
+
 }  // namespace
 }  // namespace derate

@@ -95,7 +95,10 @@ void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
   record.gpu = static_cast<int>(at);
   record.estimate = estimate(state, reading);
   record.sample = std::move(reading.fresh);
-  if (reading.failure) record.sample_error = std::move(reading.failure->message);
+  if (reading.failure) {
+    record.sample_failure = reading.failure->code;
+    record.sample_error = std::move(reading.failure->message);
+  }
   state.busy = record.estimate.gpu_utilisation.value_or(Fraction(0));
   records_.push_back(std::move(record));
 }

@@ -1,0 +1,77 @@
+#include "core/event.h"
+
+#include <array>
+
+#include "base/check.h"
+
+namespace derate {
+namespace {
+
+using enum EventSeverity;
+
+constexpr std::array kCatalogue{
+    EventInfo{EventKind::started, "started", info, "The service has its GPUs."},
+    EventInfo{EventKind::stopped, "stopped", info,
+              "The service ends; `not_restored` says what it could not give back."},
+    EventInfo{EventKind::paused, "paused", info,
+              "An operator has paused the service: every GPU is given back and closed."},
+    EventInfo{EventKind::resumed, "resumed", info, "The service has its GPUs again."},
+    EventInfo{EventKind::config_changed, "config_changed", info,
+              "Another configuration is in force, by a reload or by `derate config set`."},
+    EventInfo{EventKind::governed, "governed", info,
+              "A GPU is governed by a policy, or by another one, or in another name."},
+    EventInfo{EventKind::released, "released", info, "A GPU is only observed from now on."},
+    EventInfo{EventKind::restored, "restored", info,
+              "What was found on a GPU is in force again, also after an earlier process."},
+    EventInfo{EventKind::restore_failed, "restore_failed", error,
+              "A GPU could not be given back; its journal is kept and it is tried again."},
+    EventInfo{EventKind::promise_broken, "promise_broken", warning,
+              "The estimated performance has been below the promise for so long that more than "
+              "0.6 s of work is missing."},
+    EventInfo{EventKind::promise_kept, "promise_kept", info,
+              "It is not below any more, in the mean of a minute."},
+    EventInfo{EventKind::phase, "phase", info,
+              "The work has begun another phase, as its beats name it."},
+    EventInfo{EventKind::budget, "budget", info,
+              "A bound of the GPU's clocks came, changed or went."},
+    EventInfo{EventKind::drift, "drift", warning, "Another tool changed what was set."},
+    EventInfo{EventKind::yielded, "yielded", warning,
+              "The GPU was left to that tool; what it set stays until the GPU is governed anew."},
+    EventInfo{EventKind::write_failed, "write_failed", warning,
+              "A setting could not be written, or had no effect; it is tried again."},
+    EventInfo{EventKind::thermal, "thermal", warning,
+              "The hardware slows the GPU down because of heat."},
+    EventInfo{EventKind::thermal_over, "thermal_over", info, "It does not any more."},
+    EventInfo{EventKind::stuck, "stuck", error, "A call of the driver does not come back."},
+    EventInfo{EventKind::lost, "lost", error, "The GPU does not answer any more."},
+    EventInfo{EventKind::found, "found", info, "A GPU that was stuck or lost answers again."},
+};
+
+}  // namespace
+
+const char* to_string(EventSeverity severity) {
+  constexpr const char* kNames[] = {"info", "warning", "error"};
+  return kNames[static_cast<std::size_t>(severity)];
+}
+
+std::optional<EventSeverity> find_severity(std::string_view name) {
+  for (const auto each : {EventSeverity::info, EventSeverity::warning, EventSeverity::error})
+    if (to_string(each) == name) return each;
+  return std::nullopt;
+}
+
+std::span<const EventInfo> event_catalogue() { return kCatalogue; }
+
+const EventInfo& info_of(EventKind kind) {
+  const auto at = static_cast<std::size_t>(kind);
+  CHECK(at < kCatalogue.size());
+  return kCatalogue[at];
+}
+
+const EventInfo* find_event(std::string_view name) {
+  for (const EventInfo& each : kCatalogue)
+    if (each.name == name) return &each;
+  return nullptr;
+}
+
+}  // namespace derate
