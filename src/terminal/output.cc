@@ -1,10 +1,12 @@
 #include "terminal/output.h"
 
 #include <fmt/format.h>
+#include <langinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <clocale>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -29,12 +31,16 @@ const char* escape_of(Tone tone) {
       return "";
     case Tone::good:
       return "\033[32m";
+    case Tone::warning:
+      return "\033[33m";
     case Tone::bad:
       return "\033[31m";
     case Tone::dim:
       return "\033[2m";
     case Tone::strong:
       return "\033[1m";
+    case Tone::accent:
+      return "\033[36m";
   }
   return "";
 }
@@ -54,9 +60,30 @@ bool colours() {
 // The colour that a text begins with; empty for none of ours.
 std::string_view colour_of(std::string_view text) {
   if (text.starts_with(kToneEnd)) return kToneEnd;
-  for (const Tone tone : {Tone::good, Tone::bad, Tone::dim, Tone::strong})
+  for (const Tone tone :
+       {Tone::good, Tone::warning, Tone::bad, Tone::dim, Tone::strong, Tone::accent})
     if (text.starts_with(escape_of(tone))) return escape_of(tone);
   return {};
+}
+
+Tone tone_of(Paint paint) {
+  switch (paint) {
+    case Paint::plain:
+      return Tone::plain;
+    case Paint::dim:
+      return Tone::dim;
+    case Paint::strong:
+      return Tone::strong;
+    case Paint::good:
+      return Tone::good;
+    case Paint::warning:
+      return Tone::warning;
+    case Paint::bad:
+      return Tone::bad;
+    case Paint::accent:
+      return Tone::accent;
+  }
+  return Tone::plain;
 }
 
 // errno of the first write to standard output that failed.
@@ -97,6 +124,25 @@ Result<void> finish_output() {
 std::string toned(const std::string& text, Tone tone) {
   if (!colours() || tone == Tone::plain) return text;
   return escape_of(tone) + text + std::string(kToneEnd);
+}
+
+std::string toned(const Frame& frame) {
+  if (!colours()) return frame_text(frame);
+  std::string out;
+  for (const Line& line : frame) {
+    for (const Span& span : line.spans) out += toned(span.text, tone_of(span.paint));
+    out += "\n";
+  }
+  return out;
+}
+
+bool shows_utf8() {
+  const char* locale_now = std::setlocale(LC_CTYPE, nullptr);
+  const std::string before = locale_now != nullptr ? locale_now : "C";
+  std::setlocale(LC_CTYPE, "");
+  const bool out = std::string_view(::nl_langinfo(CODESET)) == "UTF-8";
+  std::setlocale(LC_CTYPE, before.c_str());
+  return out;
 }
 
 void Table::add(std::vector<std::string> cells, Tone tone) {

@@ -14,6 +14,7 @@
 #include "base/printing.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "terminal/frame.h"
 #include "terminal/text_width.h"
 
 namespace derate {
@@ -26,10 +27,14 @@ std::string shown_text(std::string_view text, bool with_colours);
 // As it is: what Derate itself does to a terminal, and what is passed on for others.
 void write_raw(std::FILE* file, const std::string& text);
 
-enum class Tone { plain, good, bad, dim, strong };
+enum class Tone { plain, good, warning, bad, dim, strong, accent };
 
 // `text` in colour when standard output is a terminal and NO_COLOR is not set.
 std::string toned(const std::string& text, Tone tone);
+// A frame (terminal/frame.h) as text, in colours where toned() has them.
+std::string toned(const Frame& frame);
+// The locale's characters are UTF-8.
+bool shows_utf8();
 
 // Columns as wide as their widest cell, which is one line of what prints; the first is aligned
 // left, the others right, a column whose heading starts with '<' left.
