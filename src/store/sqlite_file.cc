@@ -105,8 +105,11 @@ void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
 }
 
 void migrate(SQLite::Database& database, const SqliteSchema& schema) {
-  if (database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0)
+  if (database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
+    // Before anything is written.
+    if (schema.shrinks) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
     database.exec(fmt::format("PRAGMA application_id = {}", schema.application_id));
+  }
   check_schema(database, schema);
   as_broken(schema, [&] {
     take_versions(database, schema);
@@ -197,25 +200,34 @@ void SqliteFile::close() {
   database_.reset();
 }
 
-void SqliteFile::update_generation() {
+// Nothing is there: {0, 0}.
+std::pair<std::uint64_t, std::uint64_t> SqliteFile::id_of_file() const {
   struct ::stat found {};
-  if (::stat(options_.path.c_str(), &found) != 0) return;
-  const std::pair<std::uint64_t, std::uint64_t> file{found.st_dev, found.st_ino};
+  if (::stat(options_.path.c_str(), &found) != 0) return {};
+  return {found.st_dev, found.st_ino};
+}
+
+void SqliteFile::update_generation() {
+  const auto file = id_of_file();
+  if (file == std::pair<std::uint64_t, std::uint64_t>{}) return;
   if (std::exchange(another_, false) || file != file_) ++generation_;
   file_ = file;
 }
 
-void SqliteFile::prepare(SQLite::Database& made) const {
+void SqliteFile::prepare(SQLite::Database& made) {
   made.setBusyTimeout(options_.busy_milliseconds);
   migrate(made, options_.schema);
   // A write does not wait for the disk, and a power cut costs the newest rows, not the file.
   made.exec(
       fmt::format("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
                   "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = {}; "
-                  "PRAGMA foreign_keys = ON",
-                  kMostLogBytes));
+                  "PRAGMA foreign_keys = ON; PRAGMA cache_size = -{}",
+                  kMostLogBytes, options_.cache_kibibytes));
+  const auto file = id_of_file();
+  if (checked_ == file) return;
   if (const std::string found = made.execAndGet("PRAGMA quick_check(1)").getString(); found != "ok")
     throw SQLite::Exception(found, SQLITE_CORRUPT);
+  checked_ = file;
 }
 
 void SqliteFile::open(Use use) {
@@ -272,6 +284,7 @@ void SqliteFile::mind_log() {
 std::optional<Error> SqliteFile::failed(const SQLite::Exception& problem, bool repair) {
   Error error = sqlite_error(problem, options_.path);
   const bool broken = error.code == Errc::bad_data && problem.getErrorCode() != SQLITE_SCHEMA;
+  if (broken) checked_.reset();
   if (repair && broken) {
     // Another process may have done it already.
     const bool moved = database_ != nullptr && has_moved(*database_);

@@ -28,6 +28,8 @@ struct SqliteSchema {
   std::span<const char* const> migrations;
   // Statements that a file of the newest version can run: one that cannot is broken.
   std::span<const char* const> reads = {};
+  // PRAGMA incremental_vacuum makes the file smaller: only of one that was made so.
+  bool shrinks = false;
 };
 
 // How many of its migrations a file has.
@@ -117,7 +119,8 @@ class SqliteFile {
     std::string path;
     const SqliteSchema& schema;  // outlives it
     ::mode_t mode = 0640;
-    int busy_milliseconds = 0;  // that a call waits for another process at most
+    int busy_milliseconds = 0;   // that a call waits for another process at most
+    int cache_kibibytes = 2000;  // of the file, in memory
     CutLog cut_log = CutLog::beside;
     // That a file was set aside (bad_data).
     std::function<void(const Error&)> on_error = {};
@@ -155,8 +158,9 @@ class SqliteFile {
 
  private:
   void open(Use use);
-  void prepare(SQLite::Database& made) const;
+  void prepare(SQLite::Database& made);
   void close();
+  std::pair<std::uint64_t, std::uint64_t> id_of_file() const;
   void update_generation();
   void check_log(Use use);
   void mind_log();
@@ -170,6 +174,9 @@ class SqliteFile {
   std::optional<OpeningMark> opening_;              // until it was read
   std::pair<std::uint64_t, std::uint64_t> file_{};  // device and inode of the one last opened
   bool another_ = true;                             // than the one last opened, as far as is known
+  // The one that was read as a whole and found good: where it is opened again, as after each write
+  // that found the disk full, that is not done again.
+  std::optional<std::pair<std::uint64_t, std::uint64_t>> checked_;
   int generation_ = 0;
   std::uintmax_t cut_at_ = kMostLogBytes;
   std::future<void> cutting_;

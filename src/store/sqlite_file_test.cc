@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/test_folder.h"
 #include "base/text.h"
+#include "store/history_store.h"
 #include "store/lab_store.h"
 #include "store/model_cache.h"
 #include "store/tune_store.h"
@@ -284,6 +285,19 @@ Result<void> use_usage(const std::string& path, std::vector<Error>& told) {
   return store.end();
 }
 
+Result<void> use_history(const std::string& path, std::vector<Error>& told) {
+  const WallTime now{std::chrono::hours(24 * 20'000)};
+  (void)read_history(path, {.from = WallTime{}, .to = now + std::chrono::hours(1)}).ok();
+  HistoryStore store(path, {}, [&](const Error& error) { told.push_back(error); });
+  HistoryRows rows;
+  for (int i = 0; i < 70; ++i)
+    rows.seconds.push_back({now + std::chrono::seconds(i), {{{.gpu = "GPU-1"}, {}}}});
+  TRY(store.add(rows, std::chrono::seconds(70)));
+  TRY(store.last_event());
+  TRY(store.tidy(std::chrono::hours(24)));
+  return {};
+}
+
 Result<void> use_results(const std::string& path, std::vector<Error>&) {
   LabStore store = TRY(LabStore::create(path));
   TRY(store.set_note("gpu", "H200"));
@@ -293,11 +307,14 @@ Result<void> use_results(const std::string& path, std::vector<Error>&) {
   return {};
 }
 
-constexpr Store kDaemons[] = {
-    {"models.db", use_models}, {"tune.db", use_jobs}, {"usage.db", use_usage}};
+constexpr Store kDaemons[] = {{"models.db", use_models},
+                              {"tune.db", use_jobs},
+                              {"usage.db", use_usage},
+                              {"history.db", use_history}};
 constexpr Store kAll[] = {{"models.db", use_models},
                           {"tune.db", use_jobs},
                           {"usage.db", use_usage},
+                          {"history.db", use_history},
                           {"results.lab", use_results}};
 
 class EveryStore : public ::testing::TestWithParam<Store> {

@@ -1,5 +1,6 @@
 // Values of a row of SQLite, bound to a statement's parameters or read from its columns one after
-// the other. A time is a count of nanoseconds since 1970, an empty value is NULL.
+// the other. A time is a count of nanoseconds since 1970, an empty value is NULL; labels are the
+// columns of kLabelColumns.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>
@@ -9,8 +10,13 @@
 #include <string>
 
 #include "base/units.h"
+#include "core/tenant_labels.h"
 
 namespace derate {
+
+inline constexpr const char* kLabelColumns =
+    "pid, process, user, container, name_space, pod, job, instance";
+inline constexpr std::int64_t kNoPid = -1;  // in a UNIQUE, where NULLs are never equal
 
 struct RowBinder {
   SQLite::Statement& row;
@@ -27,6 +33,10 @@ struct RowBinder {
   void value(std::int64_t each) { row.bind(++at, each); }
   void value(const std::string& each) { row.bind(++at, each); }
   void value(WallTime each) { value(std::int64_t{each.time_since_epoch().count()}); }
+  void value(const TenantLabels& each) {
+    all(each.pid.value_or(kNoPid), each.process, each.user, each.container, each.name_space,
+        each.pod, each.job, each.instance);
+  }
   template <class T>
   void value(const std::optional<T>& each) {
     if (each)
@@ -59,6 +69,12 @@ struct RowReader {
   void value(std::int64_t& each) { each = column().getInt64(); }
   void value(std::string& each) { each = column().getString(); }
   void value(WallTime& each) { each = WallTime{Duration(column().getInt64())}; }
+  void value(TenantLabels& each) {
+    std::int64_t pid = kNoPid;
+    all(pid, each.process, each.user, each.container, each.name_space, each.pod, each.job,
+        each.instance);
+    if (pid != kNoPid) each.pid = pid;
+  }
   template <class T>
   void value(std::optional<T>& each) {
     if (row.isColumnNull(at))

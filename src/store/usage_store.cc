@@ -78,11 +78,7 @@ constexpr SqliteSchema kUsageSchema{0x64727573, "energy by tenant", kUsageMigrat
                                     kUsageReads};  // "drus"
 
 constexpr int kUsageBusyMilliseconds = 200;  // of a thread of its own, and of readers
-constexpr std::int64_t kNoPid = -1;          // in a UNIQUE, where NULLs are never equal
 constexpr std::int64_t kMinute = 60, kQuarter = 900;
-
-constexpr const char* kTenantColumns =
-    "gpu, key, pid, process, user, container, name_space, pod, job, instance";
 
 // Added to what the bucket has already.
 constexpr const char* kAddUsage =
@@ -113,26 +109,11 @@ std::int64_t milliseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-void bind(RowBinder& out, const UsageRow& row) {
-  const TenantLabels& who = row.labels;
-  out.all(row.gpu, row.key, who.pid.value_or(kNoPid), who.process, who.user, who.container,
-          who.name_space, who.pod, who.job, who.instance);
-}
+void bind(RowBinder& out, const UsageRow& row) { out.all(row.gpu, row.key, row.labels); }
 
 void bind(RowBinder& out, const UsageSums& sums) {
   out.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
           sums.time_ms, sums.prior_mj);
-}
-
-// Of the columns of kTenantColumns.
-UsageRow tenant_of(RowReader& read) {
-  UsageRow out;
-  TenantLabels& who = out.labels;
-  std::int64_t pid = kNoPid;
-  read.all(out.gpu, out.key, pid, who.process, who.user, who.container, who.name_space, who.pod,
-           who.job, who.instance);
-  if (pid != kNoPid) who.pid = pid;
-  return out;
 }
 
 // " AND gpu IN (?, ?)"; nothing for all.
@@ -201,16 +182,17 @@ std::vector<UsageRow> read_tenants(SQLite::Database& sqlite, WallTime from, Wall
   SQLite::Statement row =
       select(sqlite,
              fmt::format(
-                 "SELECT {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
+                 "SELECT gpu, key, {}, min(bucket_unix_seconds), sum(base_mj), sum(context_mj), "
                  "sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), sum(time_ms), {}, "
                  "tenant.id FROM usage JOIN tenant ON tenant.id = usage.tenant WHERE {}{} GROUP BY "
                  "tenant.id ORDER BY gpu, key, tenant.id",
-                 kTenantColumns, prior_of(sqlite), kInTime, among(gpus)),
+                 kLabelColumns, prior_of(sqlite), kInTime, among(gpus)),
              from, to, gpus);
   while (row.executeStep()) {
     RowReader read{row};
-    UsageRow& tenant = out.emplace_back(tenant_of(read));
+    UsageRow& tenant = out.emplace_back();
     UsageSums& sums = tenant.sums;
+    read.all(tenant.gpu, tenant.key, tenant.labels);
     tenant.bucket = wall_time_of(read.next<std::int64_t>());
     read.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
              sums.time_ms, sums.prior_mj);
@@ -302,9 +284,9 @@ struct Accounts {
     RowBinder to_known{known};
     bind(to_known, row);
     if (known.executeStep()) return known.getColumn(0).getInt64();
-    SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant ({}) VALUES "
+    SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant (gpu, key, {}) VALUES "
                                                 "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                                kTenantColumns));
+                                                kLabelColumns));
     RowBinder to_fresh{fresh};
     bind(to_fresh, row);
     fresh.exec();
