@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <tuple>
 #include <variant>
 #include <vector>
 
 #include "base/number.h"
+#include "base/printing.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "config/toml_values.h"
@@ -36,6 +40,18 @@ bool is_section(std::string_view name) {
   return known;
 }
 
+// A later word of the same parameter wins. They stand by policy and name, as a table of TOML has
+// them, whichever file each is of.
+void say(std::vector<PolicySetting>& settings, PolicySetting said) {
+  const auto key = [](const PolicySetting& each) { return std::tie(each.policy, each.name); };
+  const auto at = std::lower_bound(settings.begin(), settings.end(), said,
+                                   [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  if (at != settings.end() && key(*at) == key(said))
+    *at = std::move(said);
+  else
+    settings.insert(at, std::move(said));
+}
+
 Result<void> read_policies(Settings& settings, const toml::node& node, std::string_view file) {
   if (!node.is_table()) return bad(file, node, "policy: wanted tables like [policy.geepafs]");
   for (const auto& [policy, table] : *node.as_table()) {
@@ -45,7 +61,7 @@ Result<void> read_policies(Settings& settings, const toml::node& node, std::stri
                              policy.str()));
     for (const auto& [name, value] : *table.as_table()) {
       const std::string text = TRY(parameter_text(value, file));
-      settings.policy_settings.push_back(
+      say(settings.policy_settings,
           {std::string(policy.str()), std::string(name.str()), text, place(file, value.source())});
     }
   }
@@ -77,10 +93,13 @@ Result<JobSetting> read_job(const toml::table& table, std::string_view file) {
 Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_view file) {
   const toml::array* list = node.as_array();
   if (list == nullptr || list->empty()) return bad(file, node, "job: wanted entries like [[job]]");
+  std::vector<JobSetting> jobs;
   for (const toml::node& entry : *list) {
     if (!entry.is_table()) return bad(file, node, "job: wanted entries like [[job]]");
-    settings.jobs.push_back(TRY(read_job(*entry.as_table(), file)));
+    jobs.push_back(TRY(read_job(*entry.as_table(), file)));
   }
+  // The first that matches holds, and what a later file says comes before what was said so far.
+  settings.jobs.insert(settings.jobs.begin(), jobs.begin(), jobs.end());
   return {};
 }
 
@@ -93,6 +112,8 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
                     choices(section, "; there are ", known_sections() + ", [job], policy.NAME")));
   if (!node.is_table())
     return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
+  for (const auto& [key, value] : *node.as_table())
+    settings.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
   return assign_keys(*node.as_table(), fmt::format("[{}]", section), file, [&](auto&& take) {
     visit_settings(settings, [&](const SettingInfo& info, auto& setting) {
       if (section == info.section) take(info, setting);
@@ -100,30 +121,30 @@ Result<void> read_section(Settings& settings, std::string_view section, const to
   });
 }
 
-Result<void> check_together(const Settings& s, std::string_view file) {
+// Of settings that do not go together; those that are named are said somewhere, one of them at
+// least.
+Error together(const Settings& s, std::initializer_list<const char*> keys,
+               const std::string& message) {
+  std::string where;
+  for (const char* key : keys)
+    if (where.empty()) where = where_of(s, key);
+  return {Errc::bad_config, where.empty() ? message : where + ": " + message};
+}
+
+Result<void> check_numbers(const Settings& s) {
   if (s.expire_after_s < s.stale_after_s)
-    return Error{Errc::bad_config, fmt::format("{}: expire_after_s {}: must not be less than "
-                                               "stale_after_s {}",
-                                               file, s.expire_after_s, s.stale_after_s)};
+    return together(s, {"safety.expire_after_s", "safety.stale_after_s"},
+                    fmt::format("expire_after_s {}: must not be less than stale_after_s {}",
+                                s.expire_after_s, s.stale_after_s));
   if (s.lowest_clock_mhz && s.highest_clock_mhz && *s.lowest_clock_mhz > *s.highest_clock_mhz)
-    return Error{Errc::bad_config,
-                 fmt::format("{}: lowest_clock_mhz {}: must not be above highest_clock_mhz {}",
-                             file, *s.lowest_clock_mhz, *s.highest_clock_mhz)};
+    return together(s, {"envelope.lowest_clock_mhz"},
+                    fmt::format("lowest_clock_mhz {}: must not be above highest_clock_mhz {}",
+                                *s.lowest_clock_mhz, *s.highest_clock_mhz));
   if (s.found_lowest_mhz.has_value() != s.found_highest_mhz.has_value() ||
       (s.found_lowest_mhz && *s.found_lowest_mhz > *s.found_highest_mhz))
-    return Error{
-        Errc::bad_config,
-        fmt::format("{}: [found] wants locked_lowest_mhz and locked_highest_mhz, the first "
-                    "not above the second",
-                    file)};
-  if (s.on_drift != "reassert" && s.on_drift != "yield")
-    return Error{
-        Errc::bad_config,
-        fmt::format("{}: on_drift \"{}\": allowed are \"reassert\", \"yield\"", file, s.on_drift)};
-  if (s.tune_users != "root" && s.tune_users != "everyone")
-    return Error{Errc::bad_config,
-                 fmt::format("{}: [tune] users \"{}\": allowed are \"root\", \"everyone\"", file,
-                             s.tune_users)};
+    return together(s, {"found.locked_lowest_mhz", "found.locked_highest_mhz"},
+                    "[found] wants locked_lowest_mhz and locked_highest_mhz, the first not above "
+                    "the second");
   for (const JobSetting& job : s.jobs)
     if (job.delta && *job.delta > s.max_delta)
       return Error{Errc::bad_config, fmt::format("{}: delta {}: must not be above max_delta {}",
@@ -131,7 +152,26 @@ Result<void> check_together(const Settings& s, std::string_view file) {
   return {};
 }
 
-using SettingValue = std::variant<std::string, bool, double, std::optional<double>>;
+Result<void> check_words(const Settings& s) {
+  if (s.on_drift != "reassert" && s.on_drift != "yield")
+    return together(
+        s, {"governor.on_drift"},
+        fmt::format("on_drift \"{}\": allowed are \"reassert\", \"yield\"", s.on_drift));
+  if (s.tune_users != "root" && s.tune_users != "everyone")
+    return together(
+        s, {"tune.users"},
+        fmt::format("[tune] users \"{}\": allowed are \"root\", \"everyone\"", s.tune_users));
+  if (s.api_admins == "everyone")
+    return together(s, {"api.admins"},
+                    "[api] admins \"everyone\": allowed are \"root\" and a group");
+  if (is_meant_as_number(s.api_agent) && !parse_uid(s.api_agent))
+    return together(s, {"api.agent"},
+                    fmt::format("[api] agent \"{}\": allowed is a user's name or {}", s.api_agent,
+                                kAllowedUid));
+  return {};
+}
+
+using SettingValue = std::variant<std::string, bool, int, double, std::optional<double>>;
 
 std::vector<SettingValue> values_of(const Settings& settings) {
   std::vector<SettingValue> out;
@@ -139,18 +179,11 @@ std::vector<SettingValue> values_of(const Settings& settings) {
   return out;
 }
 
-std::string printed(const std::string& value) { return quoted(value); }
-std::string printed(bool value) { return value ? "true" : "false"; }
-std::string printed(double value) { return fmt::format("{}", value); }
-
 std::string printed_job(const JobSetting& job) {
   std::string out = "\n[[job]]\n";
   visit_job(job, [&](const SettingInfo& info, const auto& value) {
-    if constexpr (requires { value.has_value(); }) {
-      if (value) out += fmt::format("{} = {}\n", info.key, printed(*value));
-    } else if (!value.empty()) {
-      out += fmt::format("{} = {}\n", info.key, printed(value));
-    }
+    if (value != std::decay_t<decltype(value)>{})
+      out += fmt::format("{} = {}\n", info.key, toml_text(value));
   });
   return out;
 }
@@ -181,45 +214,68 @@ std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
   return out;
 }
 
-Result<Settings> parse_config(std::string_view text, std::string_view file) {
-  const toml::table table = TRY(parse_toml(text, file));
+std::string changed_settings(const Settings& before, const Settings& after) {
+  std::vector<std::string> out;
+  const auto old = values_of(before), now = values_of(after);
+  std::size_t at = 0;
+  visit_settings(after, [&](const SettingInfo& info, const auto&) {
+    if (old[at] != now[at]) out.push_back(fmt::format("{}.{}", info.section, info.key));
+    ++at;
+  });
+  if (before.jobs != after.jobs) out.emplace_back("job");
+  if (before.policy_settings != after.policy_settings) out.emplace_back("policy");
+  return fmt::format("{}", fmt::join(out, ", "));
+}
+
+std::string setting_key(const SettingInfo& info) {
+  return fmt::format("{}.{}", info.section, info.key);
+}
+
+std::string where_of(const Settings& settings, const std::string& key) {
+  const auto at = settings.where.find(key);
+  return at == settings.where.end() ? "" : at->second;
+}
+
+Result<Settings> read_configs(std::span<const ConfigFile> files) {
   Settings settings;
-  std::string wrong;  // of all sections: one look at the file is to be enough
-  for (const auto& [section, node] : table) {
-    const Result<void> read = section.str() == "policy" ? read_policies(settings, node, file)
-                              : section.str() == "job"
-                                  ? read_jobs(settings, node, file)
-                                  : read_section(settings, section.str(), node, file);
-    if (!read.ok()) wrong += (wrong.empty() ? "" : kNextError) + read.error().message;
+  std::string wrong;  // of all files and sections: one look is to be enough
+  const auto add = [&wrong](const Error& error) {
+    wrong += (wrong.empty() ? "" : kNextError) + error.message;
+  };
+  for (const ConfigFile& file : files) {
+    const auto table = parse_toml(file.text, file.name);
+    if (!table.ok()) {
+      add(table.error());
+      continue;
+    }
+    for (const auto& [section, node] : *table) {
+      const Result<void> read = section.str() == "policy" ? read_policies(settings, node, file.name)
+                                : section.str() == "job"
+                                    ? read_jobs(settings, node, file.name)
+                                    : read_section(settings, section.str(), node, file.name);
+      if (!read.ok()) add(read.error());
+    }
   }
   if (!wrong.empty()) return Error{Errc::bad_config, wrong};
-  TRY(check_together(settings, file));
   return settings;
 }
 
-Result<Settings> load_config(const std::string& path) {
-  return parse_config(TRY(read_file(path)), path);
+Result<Settings> parse_configs(std::span<const ConfigFile> files) {
+  Settings settings = TRY(read_configs(files));
+  TRY(check_numbers(settings));
+  TRY(check_words(settings));
+  return settings;
 }
 
-std::string print_config(const Settings& settings) {
+Result<Settings> parse_config(std::string_view text, std::string_view file) {
+  const ConfigFile one{std::string(file), std::string(text)};
+  return parse_configs({&one, 1});
+}
+
+namespace {
+
+std::string printed_policies(const Settings& settings) {
   std::string out;
-  std::string_view section;
-  const Settings defaults;
-  visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
-    if (section != info.section) {
-      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", info.section);
-      section = info.section;
-    }
-    out += fmt::format("# {}\n", info.summary);
-    if constexpr (requires { value.has_value(); }) {
-      out += value ? fmt::format("{} = {}\n", info.key, printed(*value))
-                   : fmt::format("# {} =\n", info.key);
-    } else {
-      out += fmt::format("{} = {}\n", info.key, printed(value));
-    }
-  });
-  for (const JobSetting& job : settings.jobs) out += printed_job(job);
-  if (settings.jobs.empty()) out += job_example();
   std::optional<std::string> policy;
   for (const PolicySetting& setting : settings.policy_settings) {
     if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", key_text(setting.policy));
@@ -227,6 +283,46 @@ std::string print_config(const Settings& settings) {
     out += fmt::format("{} = {}\n", key_text(setting.name), parameter_toml(setting.value));
   }
   return out;
+}
+
+// A comment that says where the value comes from, whatever the name of its file has in it.
+std::string from_comment(const std::string& where) {
+  return where.empty() ? "" : fmt::format("# from {}\n", log_text(where));
+}
+
+}  // namespace
+
+std::string print_config(const Settings& settings, Origin origin) {
+  std::string out;
+  std::string_view section;
+  visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
+    if (section != info.section) {
+      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", info.section);
+      section = info.section;
+    }
+    out += fmt::format("# {}\n", info.summary);
+    if (origin == Origin::told) out += from_comment(where_of(settings, setting_key(info)));
+    const std::string text = toml_text(value);
+    out +=
+        text.empty() ? fmt::format("# {} =\n", info.key) : fmt::format("{} = {}\n", info.key, text);
+  });
+  for (const JobSetting& job : settings.jobs) out += printed_job(job);
+  if (settings.jobs.empty()) out += job_example();
+  return out + printed_policies(settings);
+}
+
+std::string print_said(const Settings& settings) {
+  std::string out;
+  std::string_view section;
+  visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
+    if (!settings.where.contains(setting_key(info))) return;
+    if (section != info.section)
+      out += fmt::format("{}[{}]\n", out.empty() ? "" : "\n", info.section);
+    section = info.section;
+    out += fmt::format("{} = {}\n", info.key, toml_text(value));
+  });
+  for (const JobSetting& job : settings.jobs) out += printed_job(job);
+  return out + printed_policies(settings);
 }
 
 }  // namespace derate

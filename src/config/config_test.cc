@@ -1,8 +1,17 @@
 #include "config/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
+#include <random>
+
+#include "base/test_folder.h"
+#include "base/text.h"
+#include "config/config_files.h"
+#include "config/setting_list.h"
 #include "core/job_class.h"
 
 namespace derate {
@@ -63,10 +72,18 @@ TEST(Config, ErrorsNamePlaceValueAndWhatIsAllowed) {
   EXPECT_NE(error_of("[policy]\ngeepafs = 3\n").find("[policy.geepafs]"), std::string::npos);
   EXPECT_NE(error_of("[policy.geepafs]\ndelta = true\n").find("derate.toml:2:9"),
             std::string::npos);
-  EXPECT_NE(error_of("[safety]\nstale_after_s = 6\n").find("expire_after_s"), std::string::npos);
+  EXPECT_EQ(error_of("[safety]\nstale_after_s = 6\n"),
+            "derate.toml:2:17: expire_after_s 5: must not be less than stale_after_s 6");
   EXPECT_NE(error_of("[safety]\nstale_after_s = nan\n").find("wanted a number"), std::string::npos);
   EXPECT_EQ(error_of("[tune]\nusers = \"all\"\n"),
-            "derate.toml: [tune] users \"all\": allowed are \"root\", \"everyone\"");
+            "derate.toml:2:9: [tune] users \"all\": allowed are \"root\", \"everyone\"");
+  EXPECT_EQ(error_of("[api]\nadmins = \"everyone\"\n"),
+            "derate.toml:2:10: [api] admins \"everyone\": allowed are \"root\" and a group");
+  EXPECT_EQ(error_of("[api]\nagent = \"4294967295\"\n"),
+            "derate.toml:2:9: [api] agent \"4294967295\": allowed is a user's name or a number in "
+            "[0, 4294967294]");
+  EXPECT_EQ(error_of("[metrics]\ntenants = 1.5\n"),
+            "derate.toml:2:11: tenants 1.5: wanted an integer in [1, 1024]");
   EXPECT_NE(error_of("governor = 3\n").find("wanted a section"), std::string::npos);
 }
 
@@ -166,6 +183,151 @@ TEST(Config, JobsThatPromiseNothingAreRefused) {
 std::string job_of(const std::string& user) {
   return "[[job]]\nname = \"a\"\nclass = \"batch\"\nuser = \"" + user + "\"\n";
 }
+
+// --- several files -------------------------------------------------------------------------------
+
+// What is said, wherever it is said.
+std::vector<std::string> values_of(const Settings& settings) {
+  std::vector<std::string> out;
+  for (const SettingEntry& each : list_settings(settings))
+    out.push_back(each.key + "=" + each.value);
+  return out;
+}
+
+std::string some_value(const std::string&) {
+  return "\"" + *rc::gen::element<std::string>("root", "everyone", "0,1", "assure") + "\"";
+}
+std::string some_value(bool) { return *rc::gen::arbitrary<bool>() ? "true" : "false"; }
+std::string some_value(int) { return std::to_string(*rc::gen::inRange(1, 100)); }
+std::string some_value(double) { return fmt::format("{}", *rc::gen::inRange(20, 60) / 4.0); }
+std::string some_value(const std::optional<double>&) { return some_value(1.0); }
+
+// Settings of all kinds, each as a file of its own would have it. They need not go together.
+std::vector<std::string> some_parts() {
+  std::vector<std::string> out;
+  const Settings defaults;
+  visit_settings(defaults, [&](const SettingInfo& info, const auto& value) {
+    if (*rc::gen::inRange(0, 3) != 0) return;
+    const std::string part =
+        fmt::format("[{}]\n{} = {}\n", info.section, info.key, some_value(value));
+    const ConfigFile file{"part", part};
+    if (read_configs({&file, 1}).ok()) out.push_back(part);
+  });
+  for (const char* policy : {"assure", "geepafs", "a b"})
+    for (const char* name : {"delta", "tick", "x y"})
+      if (*rc::gen::arbitrary<bool>())
+        out.push_back(fmt::format("[policy.\"{}\"]\n\"{}\" = {}\n", policy, name,
+                                  *rc::gen::inRange(1, 9) / 8.0));
+  return out;
+}
+
+std::vector<ConfigFile> as_files(const std::vector<std::string>& texts) {
+  std::vector<ConfigFile> out;
+  for (const std::string& text : texts) out.push_back({fmt::format("{}.toml", out.size()), text});
+  return out;
+}
+
+// Wherever settings stand, they are the same: said in one file or in several, in any order.
+RC_GTEST_PROP(ConfigFiles, SettingsMayBeSplitOverFiles, ()) {
+  const auto parts = some_parts();
+  const auto each = read_configs(as_files(parts));
+  RC_ASSERT(each.ok());
+  const ConfigFile one{"one.toml", print_said(*each)};
+  const auto together = read_configs({&one, 1});
+  RC_ASSERT(together.ok());
+  RC_ASSERT(values_of(*together) == values_of(*each));
+  auto mixed = parts;
+  std::shuffle(mixed.begin(), mixed.end(), std::mt19937(*rc::gen::arbitrary<unsigned>()));
+  RC_ASSERT(values_of(*read_configs(as_files(mixed))) == values_of(*each));
+  RC_ASSERT(print_said(*read_configs(as_files(mixed))) == print_said(*each));
+}
+
+// Whatever came before, the last file has its word.
+RC_GTEST_PROP(ConfigFiles, ALaterFileWins, ()) {
+  const auto before = some_parts(), after = some_parts();
+  auto all = before;
+  all.insert(all.end(), after.begin(), after.end());
+  const auto last = *read_configs(as_files(after)), both = *read_configs(as_files(all));
+  for (const SettingEntry& each : list_settings(last))
+    if (!each.where.empty())
+      for (const SettingEntry& other : list_settings(both))
+        if (other.key == each.key) RC_ASSERT(other.value == each.value);
+  for (const auto& [key, where] : last.where) RC_ASSERT(both.where.contains(key));
+}
+
+// The first that matches holds, so a later file's come first; each file's stay in their order.
+TEST(ConfigFiles, ALaterFilesJobsAreLookedAtFirst) {
+  const auto job = [](const std::string& name) {
+    return "[[job]]\nname = \"" + name + "\"\nclass = \"batch\"\n";
+  };
+  const auto settings = *parse_configs(as_files({job("a") + job("b"), "", job("c") + job("d")}));
+  std::string names;
+  for (const JobSetting& each : settings.jobs) names += each.name;
+  EXPECT_EQ(names, "cdab");
+  EXPECT_EQ(settings.jobs[0].where, "2.toml:1:1");
+}
+
+TEST(ConfigFiles, AnErrorNamesItsFileLineAndColumn) {
+  const auto wrong = [](const std::vector<std::string>& texts) {
+    const auto parsed = parse_configs(as_files(texts));
+    return parsed.ok() ? "" : parsed.error().message;
+  };
+  EXPECT_EQ(wrong({"[governor]\ndry_run = 1\n", "[governor\n", "[safety]\nidle_after_s = 0\n"})
+                .find("0.toml:2:11: dry_run 1: wanted true or false; and 1.toml:1:"),
+            0u);
+  EXPECT_NE(wrong({"", "[safety]\nidle_after_s = 0\n"}).find("1.toml:2:16: idle_after_s 0"),
+            std::string::npos);
+  // What does not go together names the word that is there.
+  EXPECT_EQ(wrong({"[safety]\nexpire_after_s = 2\n", "\n[safety]\nstale_after_s = 3\n"}),
+            "0.toml:2:18: expire_after_s 2: must not be less than stale_after_s 3");
+  EXPECT_EQ(wrong({"", "\n[safety]\nstale_after_s = 30\n"}),
+            "1.toml:3:17: expire_after_s 5: must not be less than stale_after_s 30");
+  EXPECT_EQ(wrong({"[tune]\nusers = \"all\"\n", "[tune]\nusers = \"root\"\n"}), "");
+}
+
+TEST(ConfigFiles, WhatIsPrintedSaysWhereItComesFrom) {
+  const auto settings = *parse_configs(
+      as_files({"[governor]\ndry_run = true\ngpus = \"0\"\n", "[governor]\ngpus = \"1\"\n"}));
+  const std::string printed = print_config(settings, Origin::told);
+  EXPECT_NE(printed.find("# from 0.toml:2:11\ndry_run = true\n"), std::string::npos);
+  EXPECT_NE(printed.find("# from 1.toml:2:8\ngpus = \"1\"\n"), std::string::npos);
+  EXPECT_EQ(split(printed, '\n').size(), split(print_config(settings), '\n').size() + 2);
+  EXPECT_EQ(print_said(settings), "[governor]\ngpus = \"1\"\ndry_run = true\n");
+  const ConfigFile hostile{"a\n[api]\nadmins = \"wheel\"\n", "[governor]\ndry_run = true\n"};
+  const auto back =
+      *parse_config(print_config(*read_configs({&hostile, 1}), Origin::told), "printed");
+  EXPECT_EQ(back.api_admins, "root");
+}
+
+TEST(ConfigFiles, AreThoseOfTheFolderInTheOrderOfTheirNames) {
+  const Folder folder;
+  const std::string file = folder.path() + "/derate.toml", drops = file + ".d";
+  const auto write = [](const std::string& path, const std::string& text) {
+    ASSERT_TRUE(write_file_atomically(path, text).ok());
+  };
+  write(file, "[governor]\ngpus = \"0\"\n");
+  const ConfigSource source = config_source(file);
+  EXPECT_EQ(source.folder, drops);
+  EXPECT_EQ(read_config_files(source)->size(), 1u);  // no folder, no files
+  ASSERT_TRUE(make_folders(drops).ok());
+  write(drops + "/90-b.toml", "");
+  write(drops + "/10-a.toml", "");
+  for (const char* none : {"/.10-a.toml", "/a.toml~", "/README", "/a.toml.dpkg-old"})
+    write(drops + none, "not = [ toml");
+  std::vector<std::string> names;
+  const auto read = *read_config_files(source);
+  for (const ConfigFile& each : read) names.push_back(each.name);
+  EXPECT_EQ(names, (std::vector{file, drops + "/10-a.toml", drops + "/90-b.toml"}));
+  EXPECT_EQ(read_config_files({folder.path() + "/none", drops}).error().code, Errc::not_found);
+  EXPECT_EQ(read_config_files({"", drops})->size(), 2u);
+  // Nothing that could keep its reader waiting.
+  ASSERT_EQ(::mkfifo((drops + "/50-pipe.toml").c_str(), 0644), 0);
+  EXPECT_EQ(read_config_files(source).error().message, drops + "/50-pipe.toml: is no file");
+  EXPECT_EQ(config_source("").file.empty() || config_source("").file == kDefaultConfig, true);
+  EXPECT_EQ(config_source(kDefaultConfig).folder, "/etc/derate/conf.d");
+}
+
+// --- users of jobs -------------------------------------------------------------------------------
 
 // A number is a user's or refused, never another user's.
 RC_GTEST_PROP(Config, AJobsUserIsANameOrAUsersNumber, (std::int64_t number)) {

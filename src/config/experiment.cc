@@ -245,9 +245,7 @@ Result<void> check_together(const Experiment& e) {
   return {};
 }
 
-std::string toml_text(const std::string& value) { return quoted(value); }
-std::string toml_text(int value) { return fmt::format("{}", value); }
-std::string toml_text(double value) { return fmt::format("{}", value); }
+using derate::toml_text;
 template <class T>
 std::string toml_text(const std::vector<T>& values) {
   std::vector<std::string> texts;

@@ -104,6 +104,8 @@ std::string model_file() { return state_directory() + "/models.db"; }
 std::string simulated_model_file() { return state_directory() + "/models-simulated.db"; }
 std::string tune_file() { return state_directory() + "/tune.db"; }
 std::string usage_file() { return state_directory() + "/usage.db"; }
+std::string history_file() { return state_directory() + "/history.db"; }
+std::string token_file() { return state_directory() + "/tokens.json"; }
 std::string control_socket() { return run_directory() + "/control.sock"; }
 
 std::string client_socket() { return run_directory() + "/client.sock"; }
@@ -113,5 +115,9 @@ std::string beat_socket() { return run_directory() + "/beat.sock"; }
 std::vector<std::string> beat_sockets() { return sockets("DERATE_BEAT_SOCKET", "beat.sock"); }
 
 std::vector<std::string> client_sockets() { return sockets("DERATE_CLIENT_SOCKET", "client.sock"); }
+
+std::string api_socket() { return run_directory() + "/api.sock"; }
+
+std::vector<std::string> api_sockets() { return sockets("DERATE_API_SOCKET", "api.sock"); }
 
 }  // namespace derate

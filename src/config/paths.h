@@ -35,6 +35,10 @@ std::string simulated_model_file();
 std::string tune_file();
 // Who used how much energy.
 std::string usage_file();
+// What became of GPUs and tenants, second by second, and what happened.
+std::string history_file();
+// The tokens that the HTTP API believes.
+std::string token_file();
 std::string control_socket();
 std::string beat_socket();
 // Where the daemon listens to programs.
@@ -44,5 +48,8 @@ std::vector<std::string> beat_sockets();
 // Where a program may be answered, in this order: $DERATE_CLIENT_SOCKET, one's own daemon, the
 // system's.
 std::vector<std::string> client_sockets();
+std::string api_socket();  // where derated serves HTTP: run_directory()/api.sock
+// Where it may be answered, in this order: $DERATE_API_SOCKET, one's own daemon, the system's.
+std::vector<std::string> api_sockets();
 
 }  // namespace derate

@@ -14,6 +14,7 @@ enum class Scope : std::uint8_t {
   gpu,         // how a GPU is governed: every one that is
   observer,    // how a GPU is only observed: every one that is
   service,     // no GPU: what is served beside them
+  start,       // no GPU, and it is taken in at a start alone
 };
 
 // A number must lie in [lowest, highest], and so must each of a list.
@@ -40,5 +41,6 @@ using AssignmentSetting = ScopedSetting<Scope::assignment>;
 using GpuSetting = ScopedSetting<Scope::gpu>;
 using ObserverSetting = ScopedSetting<Scope::observer>;
 using ServiceSetting = ScopedSetting<Scope::service>;
+using StartSetting = ScopedSetting<Scope::start>;
 
 }  // namespace derate

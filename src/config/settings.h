@@ -2,6 +2,7 @@
 // checks, printing and documentation.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -57,8 +58,23 @@ struct Settings {
   std::string currency = "EUR";
   std::optional<double> co2_g_per_kwh;
   std::string pod_resources = "/var/lib/kubelet/pod-resources/kubelet.sock";
+  bool api = true;
+  std::string api_readers = "everyone";
+  std::string api_users = "everyone";
+  std::string api_operators = "derate";
+  std::string api_admins = "root";
+  std::string api_agent = "derate-agent";
+  bool history = true;
+  double history_seconds_hours = 24;
+  double history_minutes_days = 90;
+  double history_hours_days = 1826;
+  double history_most_mb = 400;
+  int metrics_tenants = 64;
+  bool metrics_dcgm_names = false;
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
+  // FILE:LINE:COLUMN of each of the others that a file says, by "section.key".
+  std::map<std::string, std::string> where;
 };
 
 // The section [run].
@@ -115,14 +131,66 @@ void visit_attribution(S& s, V&& visit) {
   visit(ServiceSetting{"attribute", "currency", "", "of that price"}, s.currency);
   visit(ServiceSetting{"attribute", "co2_g_per_kwh", "g", "for bills; default: none", 0, 10000},
         s.co2_g_per_kwh);
-  visit(ServiceSetting{"attribute", "pod_resources", "",
-                       "the kubelet's socket that says which pod has which GPU; empty: not asked"},
+  visit(StartSetting{"attribute", "pod_resources", "",
+                     "the kubelet's socket that says which pod has which GPU; empty: not asked"},
         s.pod_resources);
+}
+
+// The section [api]: who may do what of api/operations.h. Each of them may do what those before
+// may.
+template <class S, class V>
+void visit_api(S& s, V&& visit) {
+  visit(StartSetting{"api", "enabled", "", "derated answers HTTP on its socket api.sock"}, s.api);
+  visit(ServiceSetting{"api", "readers", "",
+                       "who may read what is known of the GPUs: root (and the daemon's own user), "
+                       "everyone, or a group of /etc/group by name or number"},
+        s.api_readers);
+  visit(ServiceSetting{"api", "users", "",
+                       "who may have windows of energy, jobs, trials and runs of their own; as "
+                       "readers"},
+        s.api_users);
+  visit(ServiceSetting{"api", "operators", "",
+                       "who may change by what GPUs are governed; as readers"},
+        s.api_operators);
+  visit(ServiceSetting{"api", "admins", "",
+                       "who may change the configuration and tokens; as readers, but not everyone"},
+        s.api_admins);
+  visit(ServiceSetting{"api", "agent", "",
+                       "the user, by name or number, that derate-agent runs as; empty: none"},
+        s.api_agent);
+}
+
+// The section [history].
+template <class S, class V>
+void visit_history(S& s, V&& visit) {
+  visit(ServiceSetting{"history", "enabled", "", "derated keeps what it measured and did"},
+        s.history);
+  visit(ServiceSetting{"history", "seconds_hours", "h", "each second is kept for so long", 0, 720},
+        s.history_seconds_hours);
+  visit(ServiceSetting{"history", "minutes_days", "days", "each minute is kept for so long", 0,
+                       36500},
+        s.history_minutes_days);
+  visit(ServiceSetting{"history", "hours_days", "days", "each hour is kept for so long", 0, 36500},
+        s.history_hours_days);
+  visit(ServiceSetting{"history", "most_mb", "MB",
+                       "its file has no more; the tenants' oldest seconds go first", 8, 1e6},
+        s.history_most_mb);
+}
+
+// The section [metrics].
+template <class S, class V>
+void visit_metrics(S& s, V&& visit) {
+  visit(StartSetting{"metrics", "tenants", "",
+                     "rows of tenants a GPU in /metrics; those beyond share one", 1, 1024},
+        s.metrics_tenants);
+  visit(ServiceSetting{"metrics", "dcgm_names", "",
+                       "/metrics has the names of dcgm-exporter (DCGM_FI_...), too"},
+        s.metrics_dcgm_names);
 }
 
 // Calls visit(info, value) for every setting, in the order of the documentation. What has no scope
 // is the governor's: the rules of safety and sampling are. S is Settings or const Settings; the
-// values are string, bool, double or optional<double>.
+// values are string, bool, int, double or optional<double>.
 template <class S, class V>
 void visit_settings(S& s, V&& visit) {
   visit(AssignmentSetting{"governor", "policy", "", "the policy or mode: see `derate policy list`"},
@@ -187,6 +255,9 @@ void visit_settings(S& s, V&& visit) {
   visit_runs(s, visit);
   visit_tuning(s, visit);
   visit_attribution(s, visit);
+  visit_api(s, visit);
+  visit_history(s, visit);
+  visit_metrics(s, visit);
 }
 
 // The same for the keys of a [[job]]. J is JobSetting or const JobSetting.

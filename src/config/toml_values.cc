@@ -54,6 +54,16 @@ std::string shown(const toml::node& node) {
   return fmt::format("a {}", node.is_table() ? "table" : node.is_array() ? "list" : "date");
 }
 
+namespace {
+
+// " in [0.05, 60] s"
+std::string range_text(const SettingInfo& info) {
+  return fmt::format(" in [{}, {}]{}{}", info.lowest, info.highest, *info.unit == 0 ? "" : " ",
+                     info.unit);
+}
+
+}  // namespace
+
 Result<void> assign(std::string& value, const SettingInfo& info, const toml::node& node,
                     std::string_view file) {
   const auto text = node.value_exact<std::string>();
@@ -77,8 +87,7 @@ Result<void> assign(double& value, const SettingInfo& info, const toml::node& no
   const auto number = node.is_number() ? node.value<double>() : std::nullopt;
   if (!number || !(*number >= info.lowest && *number <= info.highest))
     return bad(file, node,
-               fmt::format("{} {}: wanted a number in [{}, {}] {}", info.key, shown(node),
-                           info.lowest, info.highest, info.unit));
+               fmt::format("{} {}: wanted a number{}", info.key, shown(node), range_text(info)));
   value = *number;
   return {};
 }
@@ -97,8 +106,7 @@ Result<void> assign(int& value, const SettingInfo& info, const toml::node& node,
   if (!number || !(static_cast<double>(*number) >= info.lowest &&
                    static_cast<double>(*number) <= info.highest))
     return bad(file, node,
-               fmt::format("{} {}: wanted an integer in [{}, {}] {}", info.key, shown(node),
-                           info.lowest, info.highest, info.unit));
+               fmt::format("{} {}: wanted an integer{}", info.key, shown(node), range_text(info)));
   value = static_cast<int>(*number);
   return {};
 }
@@ -187,6 +195,12 @@ std::string quoted(const std::string& text) {
   }
   return out + '"';
 }
+
+std::string toml_text(const std::string& value) { return quoted(value); }
+std::string toml_text(bool value) { return value ? "true" : "false"; }
+std::string toml_text(int value) { return fmt::format("{}", value); }
+std::string toml_text(double value) { return fmt::format("{}", value); }
+std::string toml_text(const std::optional<double>& value) { return value ? toml_text(*value) : ""; }
 
 std::string key_text(const std::string& key) {
   constexpr std::string_view kBare =

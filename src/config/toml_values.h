@@ -83,6 +83,12 @@ Result<void> assign_keys(const toml::table& table, std::string_view section, std
 Result<std::string> parameter_text(const toml::node& node, std::string_view file);
 
 std::string quoted(const std::string& text);
+// Values as they would be written; an empty one is an empty text.
+std::string toml_text(const std::string& value);
+std::string toml_text(bool value);
+std::string toml_text(int value);
+std::string toml_text(double value);
+std::string toml_text(const std::optional<double>& value);
 // A key as TOML wants it: bare where it may be.
 std::string key_text(const std::string& key);
 // A parameter's text as TOML: a number, a list of numbers, else a text.

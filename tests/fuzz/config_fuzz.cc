@@ -1,13 +1,17 @@
-// Any bytes at all as a configuration: it may be refused, never crash; what is accepted prints to a
-// file that parses back to the same settings.
+// Any bytes at all as a configuration, in one file or, cut at zero bytes, in several: it may be
+// refused, never crash; what is accepted prints to a file that parses back to the same settings.
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "config/config.h"
 #include "config/experiment.h"
+#include "config/set_file.h"
+#include "config/setting_list.h"
 
 namespace {
 
@@ -16,6 +20,42 @@ using namespace derate;
 template <class T>
 void check_same(const Settings& a, const Settings& b, T Settings::*field) {
   CHECK(a.*field == b.*field);
+}
+
+// Of several files what is said may be said in one.
+void check_files(std::string_view text) {
+  std::vector<ConfigFile> files;
+  for (const std::string_view part : split(text, '\0'))
+    files.push_back({"fuzz" + std::to_string(files.size()), std::string(part)});
+  const auto several = parse_configs(files);
+  if (!several.ok()) {
+    CHECK(several.error().code == Errc::bad_config);
+    CHECK(several.error().message.find("fuzz") == 0);
+    return;
+  }
+  const auto one = parse_config(print_said(*several), "one");
+  CHECK(one.ok());
+  CHECK(setting_changes(*several, *one).empty());
+}
+
+// The first part as what was set so far, the others as words of `config set`: what comes out is a
+// file, and says nothing that no word says.
+void check_set(std::string_view text) {
+  const auto parts = split(text, '\0');
+  const ConfigFile now{"fuzz", std::string(parts.front())};
+  ConfigEdit edit;
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    auto& words = parts[i].starts_with('-') ? edit.unset : edit.set;
+    words.emplace_back(parts[i].substr(parts[i].starts_with('-') ? 1 : 0));
+  }
+  const auto edited = edited_set_file(now, edit);
+  if (!edited.ok()) return;
+  const auto before = read_configs({&now, 1});
+  const ConfigFile after{"after", *edited};
+  const auto said = read_configs({&after, 1});
+  CHECK(before.ok() && said.ok());
+  CHECK(setting_changes(*before, *said).size() <= edit.set.size() + edit.unset.size());
+  CHECK(edited_set_file(after, {}).ok() && *edited_set_file(after, {}) == *edited);
 }
 
 void check_round_trip(const Settings& settings) {
@@ -52,6 +92,8 @@ void check_experiment(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_experiment(text);
+  check_files(text);
+  check_set(text);
   const auto settings = parse_config(text, "fuzz");
   if (settings.ok()) {
     check_round_trip(*settings);

@@ -2,10 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <unistd.h>
-
-#include <cstdlib>
-
 #include "attrib/gpu_attribution.h"
 #include "base/text.h"
 #include "config/config.h"
@@ -15,38 +11,43 @@ namespace derate {
 
 namespace {
 
-Result<void> check_attribution_settings(const Settings& settings, const std::string& file) {
+// "FILE:LINE:COLUMN: "; what is wrong was said somewhere.
+Error wrong_setting(const Settings& settings, const char* key, const Error& error) {
+  const std::string where = where_of(settings, key);
+  return {Errc::bad_config,
+          fmt::format("{}{}{}: {}", where, where.empty() ? "" : ": ", key, error.message)};
+}
+
+Result<void> check_attribution_settings(const Settings& settings) {
   const auto rules = attribution_rules(settings.attribute_method, settings.idle_rule);
   if (rules.ok()) return {};
-  return Error{Errc::bad_config, fmt::format("{}: [attribute] {}", file, rules.error().message)};
+  const bool of_method = attribution_rules(settings.attribute_method, Settings{}.idle_rule).ok();
+  return wrong_setting(settings, of_method ? "attribute.idle_rule" : "attribute.method",
+                       rules.error());
 }
 
 }  // namespace
 
-std::string config_file() {
-  const char* named = std::getenv("DERATE_CONFIG");
-  if (named != nullptr && *named != '\0') return named;
-  return ::access(kDefaultConfig, F_OK) == 0 ? kDefaultConfig : "";
+Result<Settings> load_settings(const std::string& file) {
+  return settings_of(TRY(read_config_files(config_source(file))));
 }
 
-Result<Settings> load_settings(const std::string& file) {
-  const std::string path = file.empty() ? config_file() : file;
-  if (path.empty()) return Settings{};
-  const Settings settings = TRY(load_config(path));
-  TRY(check_policy_settings(settings, path));
-  TRY(check_attribution_settings(settings, path));
+Result<Settings> settings_of(std::span<const ConfigFile> files) {
+  Settings settings = TRY(parse_configs(files));
+  TRY(check_policy_settings(settings));
+  TRY(check_attribution_settings(settings));
   return settings;
 }
 
-Result<void> check_policy_settings(const Settings& settings, const std::string& file) {
+Result<void> check_policy_settings(const Settings& settings) {
   const auto bad = [](const std::string& where, const Error& error) {
     return Error{Errc::bad_config, where + ": " + error.message};
   };
   if (const auto policy = pick_policy(settings.policy); !policy.ok())
-    return bad(file + ": governor.policy", policy.error());
+    return wrong_setting(settings, "governor.policy", policy.error());
   for (const std::string_view name : split(settings.run_policies, ','))
     if (const auto policy = find_policy(trim(name)); !trim(name).empty() && !policy.ok())
-      return bad(file + ": run.policies", policy.error());
+      return wrong_setting(settings, "run.policies", policy.error());
   for (const PolicySetting& setting : settings.policy_settings) {
     const auto info = find_policy(setting.policy);
     if (!info.ok()) return bad(setting.where, info.error());

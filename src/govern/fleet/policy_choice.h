@@ -1,9 +1,11 @@
 // From options and configuration to a governor: settings, policy, envelopes.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
+#include "config/config_files.h"
 #include "config/settings.h"
 #include "core/capability.h"
 #include "govern/envelope_rule.h"
@@ -14,18 +16,15 @@
 
 namespace derate {
 
-inline constexpr const char* kDefaultConfig = "/etc/derate/derate.toml";
-
-// $DERATE_CONFIG, else the default file if it is there; empty: neither.
-std::string config_file();
-
-// The settings in force: the named file, else $DERATE_CONFIG, else the default file if it is there,
-// else the defaults; its policy parameters are checked against the registry.
+// The settings in force: those of config_source() (config/config_files.h), else the defaults;
+// parameters of policies are checked against the registry.
 // Errors: bad_config with FILE:LINE:COLUMN; not_found for a named file that is not there.
 Result<Settings> load_settings(const std::string& file);
+// The same of files that are read. Errors: bad_config.
+Result<Settings> settings_of(std::span<const ConfigFile> files);
 
-// `file` is named in errors. Errors: bad_config naming the place.
-Result<void> check_policy_settings(const Settings& settings, const std::string& file);
+// Errors: bad_config naming the place.
+Result<void> check_policy_settings(const Settings& settings);
 
 struct ChosenPolicy {
   const PolicyInfo* info = nullptr;

@@ -1,0 +1,72 @@
+#include "config/setting_list.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/config.h"
+#include "config/toml_values.h"
+
+namespace derate {
+namespace {
+
+// Each as an inline table of what it says.
+std::string jobs_text(const std::vector<JobSetting>& jobs) {
+  std::string out;
+  for (const JobSetting& job : jobs) {
+    std::string one;
+    visit_job(job, [&](const SettingInfo& info, const auto& value) {
+      if (value != std::decay_t<decltype(value)>{})
+        one += fmt::format("{}{} = {}", one.empty() ? "" : ", ", info.key, toml_text(value));
+    });
+    out += fmt::format("{}{{ {} }}", out.empty() ? "" : ", ", one);
+  }
+  return out.empty() ? "" : "[" + out + "]";
+}
+
+const SettingEntry* find_entry(const std::vector<SettingEntry>& list, const std::string& key) {
+  const auto at = std::find_if(list.begin(), list.end(),
+                               [&](const SettingEntry& each) { return each.key == key; });
+  return at == list.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+std::vector<SettingEntry> list_settings(const Settings& settings) {
+  std::vector<SettingEntry> out;
+  visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
+    const std::string key = setting_key(info);
+    out.push_back({.key = key,
+                   .value = toml_text(value),
+                   .where = where_of(settings, key),
+                   .at_start = info.scope == Scope::start});
+  });
+  std::size_t at = 0;
+  const Settings defaults;
+  visit_settings(defaults, [&](const SettingInfo&, const auto& value) {
+    out[at++].default_value = toml_text(value);
+  });
+  for (const PolicySetting& each : settings.policy_settings)
+    out.push_back({.key = fmt::format("policy.{}.{}", key_text(each.policy), key_text(each.name)),
+                   .value = parameter_toml(each.value),
+                   .where = each.where});
+  if (!settings.jobs.empty())
+    out.push_back(
+        {.key = "job", .value = jobs_text(settings.jobs), .where = settings.jobs.front().where});
+  return out;
+}
+
+std::vector<SettingChange> setting_changes(const Settings& before, const Settings& after) {
+  std::vector<SettingChange> out;
+  const auto old = list_settings(before), now = list_settings(after);
+  for (const SettingEntry& each : now) {
+    const SettingEntry* was = find_entry(old, each.key);
+    const std::string text = was == nullptr ? "" : was->value;
+    if (text != each.value) out.push_back({each.key, text, each.value, each.at_start});
+  }
+  for (const SettingEntry& each : old)
+    if (find_entry(now, each.key) == nullptr) out.push_back({each.key, each.value, "", false});
+  return out;
+}
+
+}  // namespace derate

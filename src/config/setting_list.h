@@ -1,0 +1,30 @@
+// Settings as a list of texts: for who shows them, and what differs between two of them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+
+namespace derate {
+
+struct SettingEntry {
+  std::string key;                 // "governor.policy", "policy.geepafs.delta"; "job": all entries
+  std::string value;               // as TOML; empty: none
+  std::string default_value = {};  // as TOML; empty: none
+  std::string where = {};          // FILE:LINE:COLUMN; empty: the default holds
+  bool at_start = false;           // it is taken in at a start alone
+};
+
+// Every setting in the order of the documentation, then parameters of policies, then jobs.
+std::vector<SettingEntry> list_settings(const Settings& settings);
+
+struct SettingChange {
+  std::string key;
+  std::string before, after;  // as TOML; empty: none
+  bool at_start = false;
+};
+// What differs, wherever it is said.
+std::vector<SettingChange> setting_changes(const Settings& before, const Settings& after);
+
+}  // namespace derate
