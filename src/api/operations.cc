@@ -31,15 +31,24 @@ Operation row(Role role, Changes changes, const char* what, const char* verb,
           longest};
 }
 
+void show(std::vector<Operation>& out, const char* example) { out.back().example = example; }
+
+// Of a connection, or of a process of the caller's.
+void keep_from_http(std::vector<Operation>& out, std::size_t from) {
+  for (; from < out.size(); ++from) out[from].http = false;
+}
+
 void add_fleet(std::vector<Operation>& out) {
   out.push_back(row<PolicySet, OutcomesAnswer>(
       Role::operates, Changes::gpus,
       "Have the daemon govern GPUs by a policy, until a release or its end", "policy set", kOfGpus,
       64 << 10));
+  show(out, R"({"policy": "assure", "set": ["delta=0.05"], "gpus": "0"})");
   out.push_back(row<Release, OutcomesAnswer>(Role::operates, Changes::gpus,
                                              "Have the daemon give GPUs back and only observe "
                                              "them, until another policy or its next start",
                                              "release", kOfGpus, 64 << 10));
+  show(out, R"({"gpus": "0"})");
   out.push_back(row<Pause, MessageAnswer>(
       Role::operates, Changes::gpus,
       "Have the daemon give all GPUs back and close every handle; leases stay", "pause", kOfGpus,
@@ -51,8 +60,23 @@ void add_fleet(std::vector<Operation>& out) {
 }
 
 void add_energy(std::vector<Operation>& out) {
+  out.push_back(row<StatusRead, StatusAnswer>(
+      Role::reader, Changes::nothing,
+      "Show each GPU's clock, power and policy, and why its clock is what it is", "status",
+      {Errc::not_found}));
+  out.back().answer.push_back({.key = "gpus",
+                               .what = "[as state.json has them](control.md#statejson)",
+                               .unit = "",
+                               .type = FieldType::object,
+                               .list = true,
+                               .required = true});
+  for (const auto& [key, what] :
+       {std::pair{"loop", "rounds, and how late they began"}, std::pair{"beats", "heartbeats"}})
+    out.back().answer.push_back({.key = key, .what = what, .unit = "", .type = FieldType::object});
+  show(out, R"({"gpus": "0"})");
   out.push_back(row<GpuList, GpusAnswer>(Role::reader, Changes::nothing,
                                          "List the GPUs that can be measured now", "", {}));
+  const std::size_t windows = out.size();
   out.push_back(row<WindowBegin, WindowNamed>(Role::user, Changes::own,
                                               "Begin a window of energy on this connection", "",
                                               {Errc::not_found}));
@@ -64,6 +88,7 @@ void add_energy(std::vector<Operation>& out) {
                                               {Errc::not_found}));
   out.push_back(row<WindowList, WindowsAnswer>(
       Role::user, Changes::nothing, "List this connection's open windows as they stand", "", {}));
+  keep_from_http(out, windows);
   out.push_back(row<AttributionRead, AttributionPage>(
       Role::reader, Changes::nothing, "Show whose watts these are, some GPUs at a time",
       "attribute", {Errc::not_found}));
@@ -76,6 +101,7 @@ void add_energy(std::vector<Operation>& out) {
 }
 
 void add_runs(std::vector<Operation>& out) {
+  const std::size_t runs = out.size();
   out.push_back(row<RunBegin, RunView>(
       Role::user, Changes::own,
       "Have the caller's own GPUs governed while this connection lives: each from when a process "
@@ -88,6 +114,7 @@ void add_runs(std::vector<Operation>& out) {
                                      "End this connection's run, give its GPUs back and tell what "
                                      "it came to",
                                      "run", kOfGpus));
+  keep_from_http(out, runs);
   out.push_back(row<RunRelease, MessageAnswer>(
       Role::user, Changes::own,
       "Give GPUs back that runs of the caller govern, whatever their connections; their commands "
@@ -100,17 +127,22 @@ void add_jobs(std::vector<Operation>& out) {
   out.push_back(row<JobCreate, JobAnswer>(Role::user, Changes::own,
                                           "Declare a job that recurs, once", "tune job create",
                                           of_jobs, kLongestOfSpec));
+  show(out, R"({"spec": {"name": "bert", "batch_sizes": [32, 64, 128], "default": 64,)"
+            R"( "target": 0.8, "max_epochs": 40}, "replace": true})");
   out.push_back(
       row<JobShow, JobAnswer>(Role::reader, Changes::nothing,
                               "Show a job, its trials and what they came to, from the newest on",
                               "tune job show", {Errc::not_found}));
+  show(out, R"({"job": "bert"})");
   out.push_back(row<JobRemove, JobAnswer>(Role::user, Changes::own, "Forget a job and its history",
                                           "tune job remove", of_jobs));
+  show(out, R"({"job": "bert"})");
   out.push_back(row<JobList, JobsAnswer>(Role::reader, Changes::nothing, "List the jobs",
                                          "tune job list", {}));
 }
 
 void add_trials(std::vector<Operation>& out) {
+  const std::size_t trials = out.size();
   const std::vector<Errc> of_trials = {Errc::not_found, Errc::no_permission, Errc::not_supported};
   out.push_back(row<TrialStart, TrialView>(Role::user, Changes::own,
                                            "Begin a trial of a job, or of none, on GPUs",
@@ -123,6 +155,60 @@ void add_trials(std::vector<Operation>& out) {
   out.push_back(row<TrialRenew, TrialView>(Role::user, Changes::own,
                                            "Keep a trial's lease while nothing is to report",
                                            "tune run", of_trials));
+  keep_from_http(out, trials);
+}
+
+void add_history(std::vector<Operation>& out) {
+  const std::vector<Errc> of_history = {Errc::not_found, Errc::no_permission, Errc::bad_data,
+                                        Errc::io};
+  out.push_back(row<HistoryRead, HistoryAnswer>(
+      Role::reader, Changes::nothing,
+      "Read what GPUs and their tenants drew, at which clocks, and what was saved", "history",
+      of_history));
+  out.push_back(row<SavingsRead, SavingsAnswer>(Role::reader, Changes::nothing,
+                                                "Read what was used and saved, hour by hour",
+                                                "savings", of_history));
+  out.push_back(row<EventsRead, EventsAnswer>(Role::reader, Changes::nothing,
+                                              "Read what happened, and to which GPU", "events",
+                                              of_history));
+  out.push_back(row<WhyRead, WhyAnswer>(
+      Role::reader, Changes::nothing,
+      "Tell why a GPU's clock is, or was, what it is, and how it changed before", "why",
+      of_history));
+}
+
+void add_config(std::vector<Operation>& out) {
+  const std::vector<Errc> of_files = {Errc::bad_config, Errc::not_found, Errc::no_permission,
+                                      Errc::io, Errc::not_supported};
+  out.push_back(row<ConfigShow, SettingsAnswer>(
+      Role::reader, Changes::nothing, "Show the settings in force, and which file says each", "",
+      {}));
+  out.push_back(row<ConfigDiff, ConfigChangesAnswer>(
+      Role::reader, Changes::nothing,
+      "Show what a reload would change: what the files say now, against what is in force",
+      "config diff", of_files));
+  out.push_back(row<ConfigSet, ConfigChangesAnswer>(
+      Role::admin, Changes::gpus,
+      "Write settings into the daemon's own drop-in and have it take them in; nothing is changed "
+      "where the whole configuration would not be valid",
+      "config set", of_files, 16 << 10));
+  show(out, R"({"set": ["safety.idle_after_s=2"], "dry_run": true})");
+}
+
+void add_tokens(std::vector<Operation>& out) {
+  const std::vector<Errc> of_file = {Errc::not_found, Errc::no_permission, Errc::io, Errc::bad_data,
+                                     Errc::not_supported};
+  out.push_back(row<TokenCreate, TokenAnswer>(
+      Role::admin, Changes::all,
+      "Create a token that lets who has it do what a role may, and tell it this once",
+      "token create", of_file));
+  show(out, R"({"name": "grafana", "role": "reader", "days": 90})");
+  out.push_back(row<TokenList, TokensAnswer>(Role::admin, Changes::nothing,
+                                             "List the tokens, without their secrets", "token list",
+                                             of_file));
+  out.push_back(row<TokenRevoke, MessageAnswer>(
+      Role::admin, Changes::all, "Have a token believed no more", "token revoke", of_file));
+  show(out, R"({"name": "grafana"})");
 }
 
 std::vector<Operation> make_operations() {
@@ -132,13 +218,16 @@ std::vector<Operation> make_operations() {
   add_runs(out);
   add_jobs(out);
   add_trials(out);
+  add_history(out);
+  add_config(out);
+  add_tokens(out);
   return out;
 }
 
 }  // namespace
 
 const char* to_string(Role role) {
-  constexpr const char* kWords[] = {"reader", "user", "operator", "admin"};
+  constexpr const char* kWords[] = {"agent", "reader", "user", "operator", "admin"};
   return kWords[static_cast<std::size_t>(role)];
 }
 
@@ -152,6 +241,11 @@ const Operation* find_operation(std::string_view name) {
   const auto at = std::find_if(all.begin(), all.end(),
                                [&](const Operation& each) { return name == each.name; });
   return at == all.end() ? nullptr : &*at;
+}
+
+bool may(Role role, const Operation& operation) {
+  if (role == Role::agent) return operation.agent || operation.role == Role::reader;
+  return role >= operation.role;
 }
 
 bool may_fail_with(const Operation& operation, Errc code) {

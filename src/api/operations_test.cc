@@ -2,43 +2,17 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "api/operations_text.h"
 #include "base/json.h"
+#include "base/test_page.h"
 
 namespace derate {
 namespace {
 
 const std::filesystem::path kSource = DERATE_SOURCE_DIR;
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream out;
-  out << file.rdbuf();
-  return out.str();
-}
-
-// What a page has between its marks, which is `text`; with DERATE_WRITE_DOCS it is made so.
-void expect_part(const std::filesystem::path& path, const std::string& begin,
-                 const std::string& end, const std::string& text) {
-  std::string page = contents(path);
-  const auto from = page.find(begin);
-  const auto to = page.find(end, from + begin.size());
-  ASSERT_TRUE(from != page.npos && to != page.npos) << path << ": no " << begin;
-  const auto first = from + begin.size();
-  if (std::getenv("DERATE_WRITE_DOCS") != nullptr) {
-    page.replace(first, to - first, text);
-    std::ofstream(path) << page;
-  } else {
-    EXPECT_TRUE(page.substr(first, to - first) == text)
-        << path << " is not as the table has it: run api_test with DERATE_WRITE_DOCS=1";
-  }
-}
 
 TEST(Operations, EachHasItsNameOnceAndARequestThatIsRead) {
   std::set<std::string> names;
@@ -54,13 +28,29 @@ TEST(Operations, EachHasItsNameOnceAndARequestThatIsRead) {
 
 TEST(Operations, WhoChangesGpusIsAtLeastAnOperator) {
   for (const Operation& each : operations()) {
-    if (each.changes == Changes::gpus) {
+    if (each.changes == Changes::gpus || each.changes == Changes::all) {
       EXPECT_GE(each.role, Role::operates) << each.name;
     }
     if (each.changes != Changes::nothing) {
       EXPECT_GE(each.role, Role::user) << each.name;
     }
   }
+}
+
+// The agent has no place in the order: what is opened to it is not opened to users, and what users
+// or operators may is not its.
+TEST(Operations, ARoleMayWhatTheOnesBeforeItMay) {
+  using enum Role;
+  constexpr Role kOrder[] = {reader, user, operates, admin};
+  for (const Role least : kOrder)
+    for (const bool opened : {false, true}) {
+      Operation operation = *find_operation("gpus");
+      operation.role = least;
+      operation.agent = opened;
+      for (const Role role : kOrder) EXPECT_EQ(may(role, operation), role >= least);
+      EXPECT_EQ(may(agent, operation), opened || least == reader);
+    }
+  for (const Operation& each : operations()) EXPECT_NE(each.role, agent) << each.name;
 }
 
 TEST(Operations, AFieldsTypeRangeAndDefaultComeFromItsStruct) {
@@ -90,14 +80,32 @@ TEST(Operations, ThePagesHaveTheTable) {
   const auto is_of_jobs = [](const Operation& each) {
     return std::string_view(each.name).starts_with("tune-");
   };
-  const auto is_operators = [](const Operation& each) { return each.role >= Role::operates; };
-  const auto is_else = [&](const Operation& each) {
-    return !is_of_jobs(each) && !is_operators(each);
+  const auto is_of_history = [](const Operation& each) {
+    constexpr std::string_view kNames[] = {"history", "savings", "events", "why"};
+    return std::find(std::begin(kNames), std::end(kNames), each.name) != std::end(kNames);
+  };
+  const auto is_of_config = [](const Operation& each) {
+    return std::string_view(each.name).starts_with("config-");
+  };
+  const auto is_of_tokens = [](const Operation& each) {
+    return std::string_view(each.name).starts_with("token-");
+  };
+  const auto is_operators = [&](const Operation& each) {
+    return each.role >= Role::operates && !is_of_config(each) && !is_of_tokens(each);
+  };
+  const auto is_of_connections = [&](const Operation& each) {
+    constexpr std::string_view kToo[] = {"gpus", "attribution", "run-release"};
+    return !is_of_jobs(each) && each.role < Role::operates &&
+           (!each.http || std::find(std::begin(kToo), std::end(kToo), each.name) != std::end(kToo));
   };
   const std::string begin = "<!-- operations -->\n", end = "<!-- end of operations -->\n";
   expect_part(kSource / "docs/control.md", begin, end, listed(is_operators));
-  expect_part(kSource / "docs/energy.md", begin, end, listed(is_else));
+  expect_part(kSource / "docs/energy.md", begin, end, listed(is_of_connections));
   expect_part(kSource / "docs/tune-jobs.md", begin, end, listed(is_of_jobs));
+  expect_part(kSource / "docs/history.md", begin, end, listed(is_of_history));
+  expect_part(kSource / "docs/api.md", begin, end, http_operations_markdown());
+  expect_part(kSource / "docs/config.md", begin, end, listed(is_of_config));
+  expect_part(kSource / "docs/api-roles.md", begin, end, listed(is_of_tokens));
 }
 
 // For clients that are not built with us, and for their tests.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "api/http_operation.h"
 #include "base/errc_word.h"
 #include "base/json.h"
 
@@ -9,7 +10,7 @@ namespace derate {
 namespace {
 
 const char* to_string(Changes changes) {
-  constexpr const char* kWords[] = {"nothing", "own", "gpus"};
+  constexpr const char* kWords[] = {"nothing", "own", "gpus", "all"};
   return kWords[static_cast<std::size_t>(changes)];
 }
 
@@ -43,6 +44,14 @@ Json fields_json(const std::vector<FieldInfo>& fields) {
   return out;
 }
 
+std::string field_rows(const Operation& operation, const std::string& name) {
+  std::string out;
+  for (const FieldInfo& field : operation.fields)
+    out += fmt::format("| `{}` | `{}`{} | {} | {} |\n", name, field.key,
+                       field.required ? "" : ", may be absent", type_and_range(field), field.what);
+  return out;
+}
+
 }  // namespace
 
 std::string operations_markdown(std::span<const Operation* const> operations) {
@@ -50,12 +59,20 @@ std::string operations_markdown(std::span<const Operation* const> operations) {
   for (const Operation* each : operations)
     out += fmt::format("| `{}` | {} | {} |\n", each->name, to_string(each->role), each->what);
   out += "\n| command | field | type | what it is |\n|---|---|---|---|\n";
-  for (const Operation* each : operations)
-    for (const FieldInfo& field : each->fields)
-      out +=
-          fmt::format("| `{}` | `{}`{} | {} | {} |\n", each->name, field.key,
-                      field.required ? "" : ", may be absent", type_and_range(field), field.what);
+  for (const Operation* each : operations) out += field_rows(*each, each->name);
   return out;
+}
+
+std::string http_operations_markdown() {
+  std::string out = "| request | role | what it does |\n|---|---|---|\n";
+  std::string rows;
+  for (const Operation& each : operations()) {
+    if (!each.http) continue;
+    out += fmt::format("| `{} {}` | {} | {} |\n", http_method(each), http_path(each),
+                       to_string(each.role), each.what);
+    rows += field_rows(each, http_path(each));
+  }
+  return out + "\n| path | field | type | what it is |\n|---|---|---|---|\n" + rows;
 }
 
 Json operations_json() {

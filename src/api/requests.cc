@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "api/config_fields.h"
+#include "api/history_fields.h"
 #include "base/json_fields.h"
 #include "tune/job_fields.h"
 
@@ -22,7 +24,8 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
 }
 template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> {
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> ||
+    FieldsOf<M, StatusRead> {
   visit(optional_field("gpus", kGpus), m.gpus);
 }
 template <class M, class V>
@@ -133,6 +136,10 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
   visit(optional_field("exit_code", "of derate"), m.exit_code);
   visit(optional_field("code", "the first failure's kind"), m.code);
   visit(required_field("gpus", "each GPU that was named, in order"), m.gpus);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, StatusAnswer> {
+  visit(optional_field("paused", "the GPUs are given back and closed"), m.paused);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
@@ -311,14 +318,18 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobsAnswer> {
 
 using json_fields::Unknown;
 
+const char* operation_of(const AnyRequest& request) {
+  return std::visit([]<class Request>(const Request&) { return Request::kOperation; }, request);
+}
+
+Json request_json(const AnyRequest& request) {
+  return std::visit([](const auto& one) { return json_fields::object_of(one); }, request);
+}
+
 std::string request_text(const AnyRequest& request) {
-  return std::visit(
-      []<class Request>(const Request& one) {
-        Json out = {{"command", Request::kOperation}};
-        out.update(json_fields::object_of(one));
-        return json_text(out);
-      },
-      request);
+  Json out = {{"command", operation_of(request)}};
+  out.update(request_json(request));
+  return json_text(out);
 }
 
 namespace {
@@ -398,6 +409,7 @@ std::vector<FieldInfo> answer_fields() {
 
 template Json answer_json(const MessageAnswer&);
 template Json answer_json(const OutcomesAnswer&);
+template Json answer_json(const StatusAnswer&);
 template Json answer_json(const GpusAnswer&);
 template Json answer_json(const NameAnswer&);
 template Json answer_json(const WindowNamed&);
@@ -408,6 +420,14 @@ template Json answer_json(const RunView&);
 template Json answer_json(const TrialView&);
 template Json answer_json(const JobAnswer&);
 template Json answer_json(const JobsAnswer&);
+template Json answer_json(const HistoryAnswer&);
+template Json answer_json(const SavingsAnswer&);
+template Json answer_json(const EventsAnswer&);
+template Json answer_json(const WhyAnswer&);
+template Json answer_json(const SettingsAnswer&);
+template Json answer_json(const ConfigChangesAnswer&);
+template Json answer_json(const TokenAnswer&);
+template Json answer_json(const TokensAnswer&);
 template Result<MessageAnswer> answer_of(const Json&);
 template Result<OutcomesAnswer> answer_of(const Json&);
 template Result<GpusAnswer> answer_of(const Json&);
@@ -417,8 +437,17 @@ template Result<RunView> answer_of(const Json&);
 template Result<TrialView> answer_of(const Json&);
 template Result<JobAnswer> answer_of(const Json&);
 template Result<JobsAnswer> answer_of(const Json&);
+template Result<HistoryAnswer> answer_of(const Json&);
+template Result<SavingsAnswer> answer_of(const Json&);
+template Result<EventsAnswer> answer_of(const Json&);
+template Result<WhyAnswer> answer_of(const Json&);
+template Result<SettingsAnswer> answer_of(const Json&);
+template Result<ConfigChangesAnswer> answer_of(const Json&);
+template Result<TokenAnswer> answer_of(const Json&);
+template Result<TokensAnswer> answer_of(const Json&);
 template std::vector<FieldInfo> answer_fields<MessageAnswer>();
 template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
+template std::vector<FieldInfo> answer_fields<StatusAnswer>();
 template std::vector<FieldInfo> answer_fields<GpusAnswer>();
 template std::vector<FieldInfo> answer_fields<NameAnswer>();
 template std::vector<FieldInfo> answer_fields<WindowNamed>();
@@ -429,5 +458,13 @@ template std::vector<FieldInfo> answer_fields<RunView>();
 template std::vector<FieldInfo> answer_fields<TrialView>();
 template std::vector<FieldInfo> answer_fields<JobAnswer>();
 template std::vector<FieldInfo> answer_fields<JobsAnswer>();
+template std::vector<FieldInfo> answer_fields<HistoryAnswer>();
+template std::vector<FieldInfo> answer_fields<SavingsAnswer>();
+template std::vector<FieldInfo> answer_fields<EventsAnswer>();
+template std::vector<FieldInfo> answer_fields<WhyAnswer>();
+template std::vector<FieldInfo> answer_fields<SettingsAnswer>();
+template std::vector<FieldInfo> answer_fields<ConfigChangesAnswer>();
+template std::vector<FieldInfo> answer_fields<TokenAnswer>();
+template std::vector<FieldInfo> answer_fields<TokensAnswer>();
 
 }  // namespace derate

@@ -10,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "api/config_requests.h"
+#include "api/history_requests.h"
 #include "base/field_info.h"
 #include "base/result.h"
 #include "tune/job.h"
@@ -41,6 +43,12 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
+// All that is known of GPUs now, as state.json has it.
+struct StatusRead {
+  static constexpr const char* kOperation = "status";
+  std::string gpus;
+  bool operator==(const StatusRead&) const = default;
+};
 struct WindowBegin {
   static constexpr const char* kOperation = "window-begin";
   std::string name, gpus;
@@ -149,12 +157,17 @@ struct TrialRenew {
 };
 
 using AnyRequest =
-    std::variant<PolicySet, Release, Pause, Resume, GpuList, WindowBegin, WindowEnd, WindowCancel,
-                 WindowList, AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate,
-                 JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew>;
+    std::variant<PolicySet, Release, Pause, Resume, StatusRead, GpuList, WindowBegin, WindowEnd,
+                 WindowCancel, WindowList, AttributionRead, RunBegin, RunShow, RunEnd, RunRelease,
+                 JobCreate, JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd,
+                 TrialRenew, HistoryRead, SavingsRead, EventsRead, WhyRead, ConfigShow, ConfigDiff,
+                 ConfigSet, TokenCreate, TokenList, TokenRevoke>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);
+const char* operation_of(const AnyRequest& request);
+// Its fields alone.
+nlohmann::ordered_json request_json(const AnyRequest& request);
 
 // The fields of that operation's request, which has "command" beside them. Errors:
 // invalid_argument, naming the field, its value and what is wanted: one of another type, out of its
@@ -192,6 +205,11 @@ struct OutcomesAnswer {
   bool operator==(const OutcomesAnswer&) const = default;
 };
 
+// What an answer of status has beside its GPUs.
+struct StatusAnswer {
+  std::optional<bool> paused;
+  bool operator==(const StatusAnswer&) const = default;
+};
 struct GpuView {
   int index = 0;
   std::string uuid, name;

@@ -31,7 +31,7 @@ JobSpec some_spec() {
 
 AnyRequest some_request() {
   const auto id = *rc::gen::arbitrary<std::int64_t>();
-  switch (*rc::gen::inRange(0, 8)) {
+  switch (*rc::gen::inRange(0, 10)) {
     case 0:
       return JobCreate{some_spec(), *rc::gen::arbitrary<bool>()};
     case 1:
@@ -44,6 +44,10 @@ AnyRequest some_request() {
       return TrialStart{.job = some_text(), .gpus = some_text(), .retry_of = id};
     case 5:
       return TrialReport{id, some_text(), maybe(), maybe(), maybe()};
+    case 8:
+      return ConfigSet{{some_text()}, {some_text(), some_text()}, *rc::gen::arbitrary<bool>()};
+    case 9:
+      return TokenCreate{some_text(), some_text(), *rc::gen::inRange(1, 8000) / 8.0};
     case 6:
       return TrialEnd{id, some_text(), some_text()};
     default:
@@ -61,8 +65,50 @@ RC_GTEST_PROP(Requests, ReadsWhatItWrites, ()) {
   job.cheapest_joules = maybe();
   const JobAnswer answer{some_text(), job, {view, view}, 7};
   RC_ASSERT(*answer_of<JobAnswer>(answer_json(answer)) == answer);
+  const SettingView setting{some_text(), some_text(), "", "f:1:2", *rc::gen::arbitrary<bool>()};
+  const SettingsAnswer settings{{setting, {}}, some_text()};
+  RC_ASSERT(*answer_of<SettingsAnswer>(answer_json(settings)) == settings);
+  const ConfigChangesAnswer changes{some_text(), {{some_text(), "1", "", true}}};
+  RC_ASSERT(*answer_of<ConfigChangesAnswer>(answer_json(changes)) == changes);
+  const TokensAnswer tokens{{{some_text(), "user", "uid 0", 1, 2, true}}, 7};
+  RC_ASSERT(*answer_of<TokensAnswer>(answer_json(tokens)) == tokens);
   const JobsAnswer jobs{{job}, some_text()};
   RC_ASSERT(*answer_of<JobsAnswer>(answer_json(jobs)) == jobs);
+}
+
+// --- the history ---------------------------------------------------------------------------------
+
+NumberColumn some_column(std::size_t length) {
+  if (*rc::gen::arbitrary<bool>()) return std::nullopt;
+  std::vector<std::optional<double>> out;
+  for (std::size_t i = 0; i < length; ++i) out.push_back(maybe());
+  return out;
+}
+
+RC_GTEST_PROP(Requests, ReadsWhatItWritesOfTheHistory, ()) {
+  const AnyRequest requests[] = {
+      HistoryRead{some_text(), some_text(), some_text(), "tenant", 17}, HistoryRead{},
+      SavingsRead{"user", some_text(), some_text()},
+      EventsRead{some_text(), "", "0", *rc::gen::inRange<std::int64_t>(0, 1000), 5},
+      WhyRead{"1", some_text(), 3}};
+  for (const AnyRequest& request : requests)
+    RC_ASSERT(*parse_request(request_text(request)) == request);
+  HistorySeriesView series{.gpu = "GPU-1", .index = 0, .kind = "gpu", .policy = ""};
+  series.begin_unix_seconds = {60, 120, 240};
+  series.covered_ratio = {1, 0.5, 1};
+  series.power_watts = some_column(3);
+  series.saved_joules = some_column(3);
+  series.throttle_bits = {{4, std::nullopt, 0}};
+  const HistoryAnswer history{0, 300, 60, 60, 300, {series, series}, {{"tenant", 1, 77}}, 3};
+  RC_ASSERT(*answer_of<HistoryAnswer>(answer_json(history)) == history);
+  EventView event{.id = 3, .time_unix_seconds = 1.25, .event = "lost", .severity = "error"};
+  event.fields.all = {{"from", some_text()}, {"to", ""}};
+  const EventsAnswer events{{event, {}}};
+  RC_ASSERT(*answer_of<EventsAnswer>(answer_json(events)) == events);
+  DecisionView decision{.time_unix_seconds = 1.5, .policy = some_text()};
+  decision.asked_clock_mhz = maybe();
+  const WhyAnswer why{"GPU-1", {}, 2, decision, MeasuredView{.seconds = 1}, {decision}};
+  RC_ASSERT(*answer_of<WhyAnswer>(answer_json(why)) == why);
 }
 
 std::string error_of(const char* text) {
