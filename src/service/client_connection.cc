@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
 #include <utility>
 
 #include "base/errc_word.h"
@@ -14,23 +13,10 @@
 #include "base/json.h"
 
 namespace derate {
-namespace {
 
-// As ::recv(); files that came along are closed elsewhere.
-ssize_t receive(const UniqueFd& socket, std::span<char> buffer, FileCloser& closer) {
-  alignas(cmsghdr) char control[CMSG_SPACE(kMostPassedFiles * sizeof(int))];
-  iovec room{buffer.data(), buffer.size()};
-  msghdr message{};
-  message.msg_iov = &room;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
-  if (n >= 0) closer.close_files_of(message);
-  return n;
+std::string caller_name(const Peer& peer) {
+  return peer.token.empty() ? fmt::format("uid {}", peer.uid) : "token " + peer.token;
 }
-
-}  // namespace
 
 void send_refusal(const UniqueFd& socket, const Error& error) {
   const std::string line = json_text(Json{{"ok", false},

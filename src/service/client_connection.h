@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/operations.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -22,7 +23,12 @@ struct Peer {
   uid_t uid = 0;
   std::uint64_t connection = 0;  // from 1 on; no two have the same
   std::vector<gid_t> groups = {};
+  std::optional<Role> role = {};  // what it may do; empty: what callers of its socket may
+  std::string token = {};         // the name of the one that it was believed by; empty: by its user
 };
+
+// For logs and as who assigned something: "uid 0"; "token dashboard".
+std::string caller_name(const Peer& peer);
 
 // Tells the caller why it is not served; what the socket does not take at once is lost.
 void send_refusal(const UniqueFd& socket, const Error& error);
@@ -44,6 +50,7 @@ struct ClientConnection {
   bool takes_requests() const;
   bool has_work() const;
   bool has_said_all() const;
+  bool is_idle() const { return !waits && in.empty() && out.empty(); }
 
   // Writes what is owed and reads what has come. The next request, which is valid until reply();
   // one of more than `longest` bytes is refused. Files that came along are closed by `closer`.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/errc_word.h"
@@ -32,15 +33,29 @@ void CommandRouter::add(const Operation& operation,
 }
 
 void CommandRouter::later(std::uint64_t connection, const Result<Json>& answer) {
-  late_.emplace_back(connection, answer_text(answer));
+  if (connection >= elsewhere_from_)
+    elsewhere_(connection, answer_text(answer));
+  else
+    late_.emplace_back(connection, answer_text(answer));
 }
 
-Error CommandRouter::unknown(const std::string& name) const {
+bool CommandRouter::has(const Operation& operation) const {
+  return std::any_of(handlers_.begin(), handlers_.end(),
+                     [&](const Handled& each) { return each.operation == &operation; });
+}
+
+void CommandRouter::send_late(std::uint64_t from,
+                              std::function<void(std::uint64_t, std::string)> to) {
+  elsewhere_from_ = from;
+  elsewhere_ = std::move(to);
+}
+
+Error CommandRouter::unknown(const std::string& name, Role granted) const {
   const Operation* operation = find_operation(name);
-  if (operation != nullptr && operation->role > granted_)
+  if (operation != nullptr && !may(granted, *operation))
     return {Errc::no_permission,
             fmt::format("command '{}': wants the role {}, callers of this socket have {}", name,
-                        to_string(operation->role), to_string(granted_))};
+                        to_string(operation->role), to_string(granted))};
   std::string known;
   for (const auto& [each, handler] : handlers_)
     known += (known.empty() ? "" : ", ") + std::string(each->name);
@@ -48,26 +63,26 @@ Error CommandRouter::unknown(const std::string& name) const {
 }
 
 // Who answers a request of so many bytes.
-Result<const CommandRouter::Handled*> CommandRouter::find(const Json& request,
-                                                          std::size_t bytes) const {
+Result<const CommandRouter::Handled*> CommandRouter::find(const Json& request, std::size_t bytes,
+                                                          Role granted) const {
   if (!request.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   const auto at = request.find("command");
   const std::string name = at != request.end() && at->is_string() ? at->get<std::string>() : "";
   for (const Handled& handled : handlers_) {
     const Operation& operation = *handled.operation;
-    if (operation.name != name || operation.role > granted_) continue;
+    if (operation.name != name || !may(granted, operation)) continue;
     if (bytes > operation.longest)
       return Error{Errc::invalid_argument,
                    fmt::format("{}: has {} bytes, allowed are {}", name, bytes, operation.longest)};
     return &handled;
   }
-  return unknown(name);
+  return unknown(name, granted);
 }
 
 std::optional<std::string> CommandRouter::handle(std::string_view text, const Peer& peer) {
   const auto request = parse_json(text, JsonLimits{});
   if (!request.ok()) return answer_text(Error(request.error()).with("the request"));
-  const auto found = find(*request, text.size());
+  const auto found = find(*request, text.size(), granted_to(peer));
   if (!found.ok()) return answer_text(found.error());
   const Answer answer = (*found)->handler(*request, peer);
   return answer ? std::optional(answer_text(*answer)) : std::nullopt;

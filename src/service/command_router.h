@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -25,10 +26,10 @@ class CommandRouter {
   // The fields of the answer beside ok. Empty: later() has it, and it must come.
   using Answer = std::optional<Result<Json>>;
 
-  // `granted`: what callers of the socket may do.
+  // `granted`: what callers of the socket may do who have no role of their own.
   explicit CommandRouter(Role granted = Role::user);
   ~CommandRouter();
-  Role granted() const { return granted_; }
+  Role granted_to(const Peer& peer) const { return peer.role.value_or(granted_); }
   CommandRouter(const CommandRouter&) = delete;
   CommandRouter& operator=(const CommandRouter&) = delete;
 
@@ -43,6 +44,12 @@ class CommandRouter {
            std::function<Answer(const Json& request, const Peer& peer)> handler);
   // A connection has ended: what it opened goes.
   void on_closed(std::function<void(const Peer&)> hook) { hooks_.push_back(std::move(hook)); }
+  // Somebody answers that operation.
+  bool has(const Operation& operation) const;
+  // Answers to connections with numbers of at least `from` go there as soon as they are known, and
+  // not to a server's.
+  void send_late(std::uint64_t from,
+                 std::function<void(std::uint64_t connection, std::string text)> to);
   // The answer to the request that the connection waits for.
   void later(std::uint64_t connection, const Result<Json>& answer);
 
@@ -74,13 +81,15 @@ class CommandRouter {
     const Operation* operation;
     std::function<Answer(const Json& request, const Peer& peer)> handler;
   };
-  Result<const Handled*> find(const Json& request, std::size_t bytes) const;
-  Error unknown(const std::string& name) const;
+  Result<const Handled*> find(const Json& request, std::size_t bytes, Role granted) const;
+  Error unknown(const std::string& name, Role granted) const;
 
   Role granted_;
   std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
   std::vector<std::pair<std::uint64_t, std::string>> late_;
+  std::uint64_t elsewhere_from_ = std::numeric_limits<std::uint64_t>::max();
+  std::function<void(std::uint64_t, std::string)> elsewhere_;
 };
 
 }  // namespace derate

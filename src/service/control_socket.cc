@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,39 +11,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/unix_address.h"
+#include "service/unix_socket.h"
 
 namespace derate {
 namespace {
 
 constexpr std::uint64_t kCallers = 0;  // in place of a connection's number
-
-// Where as many callers wait as there is room for, that is EAGAIN and not a wait.
-Result<UniqueFd> connected(const std::string& path) {
-  const sockaddr_un address = TRY(address_of(path));
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid() ||
-      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return socket_error("cannot reach", path, errno);
-  return socket;
-}
-
-// As they were when it connected: asking the users' database could take as long as it likes.
-std::vector<gid_t> groups_of(const UniqueFd& socket, const ucred& who) {
-  std::vector<gid_t> out;
-  socklen_t size = 0;
-  // Without room it tells how much it needs.
-  if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, nullptr, &size) != 0 &&
-      errno == ERANGE) {
-    out.resize(size / sizeof(gid_t));
-    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERGROUPS, out.data(), &size) != 0) out.clear();
-  }
-  out.push_back(who.gid);
-  return out;
-}
 
 }  // namespace
 
@@ -53,25 +28,12 @@ ControlServer::ControlServer(std::string path, UniqueFd socket, Clock& clock, Au
 
 Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& path, Clock& clock,
                                                              Audience audience) {
-  const auto other = connected(path);
-  if (other.ok() || other.error().code == Errc::busy)
-    return Error{Errc::busy, fmt::format("another daemon listens on '{}'", path)};
-  const sockaddr_un address = TRY(address_of(path));
-  ::unlink(path.c_str());
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return socket_error("cannot make", path, errno);
-  refuse_files(socket.get());
-  const mode_t before = ::umask(audience == Audience::everyone ? 0111 : 0177);
-  const int bound =
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
-  const int number = errno;
-  ::umask(before);
-  if (bound != 0) return socket_error("cannot make", path, number);
+  const bool everyone = audience == Audience::everyone;
+  UniqueFd socket = TRY(listen_at(path, everyone ? 0666 : 0600,
+                                  static_cast<int>(everyone ? kMostOfEveryone : kMostClients)));
   std::unique_ptr<ControlServer> server(
       new ControlServer(path, std::move(socket), clock, audience));
   TRY(server->begin_watching());
-  if (::listen(server->socket_.get(), static_cast<int>(server->most_clients())) != 0)
-    return socket_error("cannot listen on", path, errno);
   return server;
 }
 
@@ -89,10 +51,6 @@ Result<void> ControlServer::begin_watching() {
   return socket_error("cannot watch", path_, errno);
 }
 
-std::size_t ControlServer::most_clients() const {
-  return audience_ == Audience::everyone ? kMostOfEveryone : kMostClients;
-}
-
 std::size_t ControlServer::longest_request() const {
   return audience_ == Audience::everyone ? kLongestOfEveryone : kLongestRequest;
 }
@@ -100,7 +58,7 @@ std::size_t ControlServer::longest_request() const {
 // --- who may come --------------------------------------------------------------------------------
 
 // Whether to keep the caller; one of many is told why not.
-bool ControlServer::admit(const UniqueFd& socket, const ucred& who) {
+bool ControlServer::admit(const UniqueFd& socket, const Peer& who) {
   if (audience_ == Audience::owner_and_root) return who.uid == 0 || who.uid == ::geteuid();
   const auto own = static_cast<std::size_t>(
       std::count_if(clients_.begin(), clients_.end(),
@@ -125,17 +83,15 @@ void ControlServer::take_callers() {
   while ((audience_ == Audience::everyone || clients_.size() < kMostClients) && left-- > 0) {
     UniqueFd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
-    ucred who{};
-    socklen_t size = sizeof who;
-    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) continue;
-    if (!admit(socket, who)) {
+    auto who = peer_of(socket);
+    if (!who) continue;
+    if (!admit(socket, *who)) {
       closer_.hang_up(std::move(socket));
       continue;
     }
-    std::vector<gid_t> groups = groups_of(socket, who);
-    ClientConnection client{.socket = std::move(socket),
-                            .peer = {who.pid, who.uid, next_connection_++, groups},
-                            .heard = clock_.now()};
+    who->connection = next_connection_++;
+    ClientConnection client{
+        .socket = std::move(socket), .peer = *std::move(who), .heard = clock_.now()};
     epoll_event event{client.watched, {.u64 = client.peer.connection}};
     (void)::epoll_ctl(events_.get(), EPOLL_CTL_ADD, client.socket.get(), &event);
     clients_.push_back(std::move(client));
@@ -234,43 +190,11 @@ void ControlServer::answer(std::uint64_t connection, const std::string& text) {
   found->watch(events_);
 }
 
-namespace {
-
-Error no_answer(const std::string& path, Duration patience) {
-  return {Errc::gpu_stuck,
-          fmt::format("the daemon at '{}' has not answered for {:.0f} s", path, seconds(patience))};
-}
-
-// Waits for `events` whatever signals come; false at `end`.
-bool wait_for(int fd, short events, Clock& clock, Instant end) {
-  while (true) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - clock.now());
-    if (left.count() <= 0) return false;
-    pollfd wanted{fd, events, 0};
-    const int ready = ::poll(&wanted, 1, static_cast<int>(left.count()));
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
-  }
-}
-
-// Where too many callers wait to be heard, one more waits here.
-Result<UniqueFd> connected_by(const std::string& path, Clock& clock, Instant end,
-                              Duration patience) {
-  constexpr Duration kTryEvery = std::chrono::milliseconds(10);
-  while (true) {
-    auto socket = connected(path);
-    if (socket.ok() || socket.error().code != Errc::busy) return socket;
-    if (clock.now() >= end) return no_answer(path, patience);
-    clock.sleep_until(std::min(end, clock.now() + kTryEvery));
-  }
-}
-
-}  // namespace
-
 Result<std::string> control_call(const std::string& path, const std::string& request,
                                  Duration patience) {
   SystemClock clock;
   const Instant end = clock.now() + patience;
-  const UniqueFd socket = TRY(connected_by(path, clock, end, patience));
+  const UniqueFd socket = TRY(connect_by(path, clock, end, patience));
   TRY(check_listener(socket.get(), path));
   std::string line = request + "\n", answer;
   while (!line.empty()) {

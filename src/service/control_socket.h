@@ -2,7 +2,6 @@
 // calls.
 #pragma once
 
-#include <sys/socket.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -75,10 +74,9 @@ class ControlServer {
  private:
   ControlServer(std::string path, UniqueFd socket, Clock& clock, Audience audience);
   Result<void> begin_watching();
-  std::size_t most_clients() const;
   std::size_t longest_request() const;
   void take_callers();
-  bool admit(const UniqueFd& socket, const ucred& who);
+  bool admit(const UniqueFd& socket, const Peer& who);
   void mark_ready();
   ClientConnection* client(std::uint64_t connection);
   std::vector<Peer> hang_up();

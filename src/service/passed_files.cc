@@ -94,4 +94,17 @@ bool FileCloser::is_full() const {
   return shared_->waiting.size() + shared_->closing >= kFull;
 }
 
+ssize_t receive(const UniqueFd& socket, std::span<char> buffer, FileCloser& closer) {
+  alignas(cmsghdr) char control[CMSG_SPACE(kMostPassedFiles * sizeof(int))];
+  iovec room{buffer.data(), buffer.size()};
+  msghdr message{};
+  message.msg_iov = &room;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC);
+  if (n >= 0) closer.close_files_of(message);
+  return n;
+}
+
 }  // namespace derate

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 
 #include "base/unique_fd.h"
 
@@ -43,5 +44,8 @@ class FileCloser {
   struct Shared;
   std::shared_ptr<Shared> shared_;
 };
+
+// As ::recv() without flags; files that came along are closed by `closer`.
+ssize_t receive(const UniqueFd& socket, std::span<char> buffer, FileCloser& closer);
 
 }  // namespace derate

@@ -1,0 +1,20 @@
+// Who asks over HTTP, and what they may do: by the token that a request carries, else by the user
+// that the kernel names.
+#pragma once
+
+#include <variant>
+
+#include "service/caller_role.h"
+#include "service/client_connection.h"
+#include "service/http/http_message.h"
+#include "service/token_book.h"
+
+namespace derate {
+
+// The caller with a role, and the token's name where it is believed by one (Authorization: Bearer
+// TOKEN); or the answer that refuses it: 401 for a token that is not believed, whoever brings it,
+// 403 for a user who may do nothing. For any thread.
+std::variant<Peer, HttpResponse> admit(const HttpRequest& request, const Peer& peer,
+                                       const CallerRoles& roles, const TokenBook& tokens);
+
+}  // namespace derate

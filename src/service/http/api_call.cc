@@ -1,0 +1,82 @@
+#include "service/http/api_call.h"
+
+#include <fmt/format.h>
+
+#include "api/http_operation.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "config/paths.h"
+#include "service/daemon_call.h"
+
+namespace derate {
+namespace {
+
+// What a status means where nothing else is said, as by a proxy or a server under load.
+Errc errc_of_status(int status) {
+  switch (status) {
+    case 400:
+    case 405:
+    case 413:
+    case 414:
+      return Errc::invalid_argument;
+    case 401:
+    case 403:
+      return Errc::no_permission;
+    case 404:
+      return Errc::not_found;
+    case 429:
+    case 503:
+      return Errc::busy;
+    default:
+      return Errc::io;
+  }
+}
+
+}  // namespace
+
+HttpAsk api_request(const AnyRequest& request) {
+  const Operation& operation = *find_operation(operation_of(request));
+  HttpAsk out{.method = http_method(operation), .target = http_path(operation)};
+  const Json fields = request_json(request);
+  if (operation.changes != Changes::nothing) {
+    out.fields.emplace_back("Content-Type", "application/json");
+    out.body = json_text(fields);
+  } else if (const std::string query = query_of_request(fields); !query.empty()) {
+    out.target += "?" + query;
+  }
+  return out;
+}
+
+Result<Json> api_answer(const HttpResponse& response) {
+  Json answer = parse_json(response.body);
+  if (answer.is_object() && answer.contains("ok")) return daemon_answer(response.body);
+  if (response.status == 200 && answer.is_object()) return answer;
+  return Error{errc_of_status(response.status),
+               fmt::format("the daemon answered with HTTP status {}", response.status)};
+}
+
+Result<std::string> find_api() {
+  constexpr Duration kPatience = std::chrono::seconds(10);
+  const auto sockets = api_sockets();
+  std::optional<Error> refused;
+  for (const std::string& socket : sockets) {
+    const auto answer = http_call(socket, api_request(GpuList{}), kPatience);
+    if (answer.ok() && refused) print_line("derate", refused->message);
+    if (answer.ok()) return socket;
+    if (answer.error().code == Errc::no_permission && !refused)
+      refused = answer.error();
+    else if (answer.error().code != Errc::not_found)
+      return answer.error();
+  }
+  if (refused) return *refused;
+  return Error{Errc::not_found,
+               fmt::format("derated is not running: nobody listens on '{}'", sockets.back())};
+}
+
+Result<Json> api_ask(const std::string& socket, const AnyRequest& request, Duration patience) {
+  return api_answer(TRY(http_call(socket, api_request(request), patience)));
+}
+
+Result<Json> api_ask(const AnyRequest& request) { return api_ask(TRY(find_api()), request); }
+
+}  // namespace derate

@@ -1,0 +1,189 @@
+#include "service/http/api_server.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "base/json.h"
+#include "base/test_folder.h"
+#include "service/http/http_call.h"
+
+namespace derate {
+namespace {
+
+constexpr Duration kPatience = std::chrono::seconds(20);
+
+// Calls a server in a thread of its own, while this one does what the loop does.
+class ApiServerTest : public testing::Test {
+ protected:
+  void listen(Role role, const std::string& token = {}) {
+    ApiServer::Options options{.version = "1.2"};
+    options.admit = [=](const HttpRequest&, const Peer& peer) -> std::variant<Peer, HttpResponse> {
+      Peer out = peer;
+      out.role = role;
+      out.token = token;
+      return out;
+    };
+    api = std::make_unique<ApiServer>(clock, std::move(options));
+    api->add<StatusRead>(ApiServer::Where::at_once, [](const StatusRead& request, const Peer&) {
+      return Result<Json>(Json{{"gpus", Json::array()}, {"asked", request.gpus}});
+    });
+    api->add<AttributionRead>(ApiServer::Where::beside,
+                              [this](const AttributionRead&, const Peer&) -> Result<Json> {
+                                may_read.wait();
+                                return Error{Errc::not_found, "no GPU"};
+                              });
+    api->add_page("/hello", HttpKind::health, [](const HttpRequest&, const Peer&) -> HttpReply {
+      return HttpResponse{.content_type = "text/plain", .body = "hello\n"};
+    });
+    operators.send_late(ApiServer::kFirstNumber, [this](std::uint64_t number, std::string text) {
+      api->answer(number, text);
+    });
+    operators.add<PolicySet>([this](const PolicySet& request, const Peer& peer) {
+      asked.push_back(request.policy + " by " + caller_name(peer));
+      late = peer.connection;
+      return request.dry_run ? CommandRouter::Answer()
+                             : CommandRouter::Answer(
+                                   Json{{"ok", false}, {"message", "GPU 0"}, {"code", "busy"}});
+    });
+    ASSERT_TRUE(api->listen(*listen_unix(path(), 0666)).ok());
+  }
+  std::string path() { return folder.path() + "/api.sock"; }
+
+  std::future<Result<HttpResponse>> begin(const std::string& method, const std::string& target,
+                                          const std::string& body = {}) {
+    return std::async(std::launch::async, [=, at = path()] {
+      return http_call(at, {.method = method, .target = target, .body = body}, kPatience);
+    });
+  }
+  // The answer's status and body, after the loop has served it.
+  std::pair<int, Json> ask(const std::string& method, const std::string& target,
+                           const std::string& body = {}) {
+    auto answer = begin(method, target, body);
+    while (answer.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
+      api->serve(operators, clients);
+    const auto response = answer.get();
+    if (!response.ok()) return {0, response.error().message};
+    return {response->status, parse_json(response->body)};
+  }
+
+  Folder folder;
+  SystemClock clock;
+  CommandRouter operators{Role::admin}, clients{Role::user};
+  std::promise<void> reading;
+  std::shared_future<void> may_read = reading.get_future().share();
+  std::vector<std::string> asked;
+  std::uint64_t late = 0;
+  std::unique_ptr<ApiServer> api;
+};
+
+TEST_F(ApiServerTest, AnswersWhatIsKnownWithoutTheLoop) {
+  listen(Role::reader);
+  const auto response = begin("GET", "/v1/status?gpus=0,1").get();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response->status, 200);
+  EXPECT_EQ(parse_json(response->body),
+            Json({{"ok", true}, {"gpus", Json::array()}, {"asked", "0,1"}}));
+}
+
+TEST_F(ApiServerTest, TellsWhatThereIs) {
+  listen(Role::reader);
+  const auto [status, index] = ask("GET", "/v1");
+  EXPECT_EQ(status, 200);
+  EXPECT_EQ(index["operations"][0]["path"], "/v1/policy-set");
+  EXPECT_NE(json_text(index["pages"]).find("/hello"), std::string::npos);
+  EXPECT_EQ(ask("GET", "/v1/openapi.json").second["info"]["version"], "1.2");
+}
+
+TEST_F(ApiServerTest, RefusesWithAStatusAndAReason) {
+  listen(Role::operates);
+  EXPECT_EQ(ask("GET", "/v1/statsu").first, 404);
+  EXPECT_NE(json_text(ask("GET", "/v1/statsu").second).find("did you mean '/v1/status'"),
+            std::string::npos);
+  EXPECT_EQ(ask("POST", "/v1/status").first, 405);
+  EXPECT_EQ(ask("GET", "/v1/policy-set").first, 405);
+  EXPECT_EQ(ask("POST", "/hello").first, 405);
+  EXPECT_EQ(ask("GET", "/v1/status?polcy=1").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", "{").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", "").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", "[]").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", R"({"command": "release"})").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", R"({"policy": 7})").first, 400);
+  EXPECT_EQ(ask("POST", "/v1/policy-set?policy=assure").first, 400);
+}
+
+TEST_F(ApiServerTest, TheLoopDoesWhatItIsAskedForInTheNameOfTheCaller) {
+  listen(Role::operates);
+  const auto [status, answer] = ask("POST", "/v1/policy-set", R"({"policy": "assure"})");
+  EXPECT_EQ(status, 207);
+  EXPECT_EQ(answer["code"], "busy");
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked.front(), "assure by uid " + std::to_string(::getuid()));
+}
+
+TEST_F(ApiServerTest, AnAnswerMayComeLater) {
+  listen(Role::operates);
+  auto answer = begin("POST", "/v1/policy-set", R"({"policy": "assure", "dry_run": true})");
+  while (late == 0) api->serve(operators, clients);
+  operators.later(late, Json{{"message", "done"}});
+  const auto response = answer.get();
+  ASSERT_TRUE(response.ok());
+  EXPECT_EQ(response->status, 200);
+  EXPECT_EQ(parse_json(response->body)["message"], "done");
+}
+
+TEST_F(ApiServerTest, ALowerRoleIsRefusedBeforeTheLoopIsAsked) {
+  listen(Role::user);
+  const auto [status, answer] = ask("POST", "/v1/policy-set", R"({"policy": "assure"})");
+  EXPECT_EQ(status, 403);
+  EXPECT_NE(json_text(answer).find("wants the role operator"), std::string::npos);
+  EXPECT_TRUE(asked.empty());
+}
+
+TEST_F(ApiServerTest, ATokenHasNothingOfItsOwn) {
+  listen(Role::operates, "dashboard");
+  EXPECT_EQ(ask("POST", "/v1/run-release", "{}").first, 403);
+  EXPECT_EQ(ask("POST", "/v1/policy-set", R"({"policy": "assure"})").first, 207);
+  EXPECT_EQ(asked.front(), "assure by token dashboard");
+}
+
+TEST_F(ApiServerTest, FilesAreReadBesideAndInABoundedNumber) {
+  listen(Role::reader);
+  std::vector<std::future<Result<HttpResponse>>> reads;
+  for (std::size_t i = 0; i <= ApiServer::kMostReadingOfOneUser; ++i)
+    reads.push_back(begin("GET", "/v1/attribution"));
+  // One is too many; the server answers others all the while.
+  std::size_t refused = 0;
+  while (refused == 0) {
+    EXPECT_EQ(ask("GET", "/v1/status").first, 200);
+    for (auto& read : reads) refused += is_ready(read) ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 1u);
+  reading.set_value();
+  std::size_t busy = 0;
+  for (auto& read : reads) {
+    const auto response = read.get();
+    ASSERT_TRUE(response.ok());
+    busy += response->status == 503 ? 1 : 0;
+    EXPECT_TRUE(response->status == 503 || response->status == 404) << response->status;
+  }
+  EXPECT_EQ(busy, 1u);
+}
+
+TEST_F(ApiServerTest, ALoopThatDoesNotServeHasABoundedQueue) {
+  listen(Role::operates);
+  std::vector<std::future<Result<HttpResponse>>> all;
+  for (std::size_t i = 0; i < ApiServer::kMostOfOneUser + 3; ++i)
+    all.push_back(begin("POST", "/v1/policy-set", R"({"policy": "assure"})"));
+  std::size_t refused = 0;
+  while (refused < 3) {
+    refused = 0;
+    for (auto& each : all) refused += is_ready(each) ? 1 : 0;
+  }
+  EXPECT_EQ(refused, 3u);
+  api->refuse_all({Errc::busy, "derated ends"});
+  for (auto& each : all) EXPECT_EQ(each.get()->status, 503);
+}
+
+}  // namespace
+}  // namespace derate

@@ -1,0 +1,56 @@
+#include "service/http/http_message.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <iterator>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+bool same_name(std::string_view a, std::string_view b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return lower(x) == lower(y); });
+}
+
+}  // namespace
+
+std::optional<std::string> find_field(const HttpFields& fields, std::string_view name) {
+  for (const auto& [each, value] : fields)
+    if (same_name(each, name)) return value;
+  return std::nullopt;
+}
+
+void add_field(std::string& head, std::string_view name, std::string_view value) {
+  head += name;
+  head += ": ";
+  const auto is_text = [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7f; };
+  std::copy_if(value.begin(), value.end(), std::back_inserter(head), is_text);
+  head += "\r\n";
+}
+
+std::string http_date(WallTime time) {
+  constexpr std::array kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr std::array kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t seconds =
+      std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
+  std::tm at{};
+  ::gmtime_r(&seconds, &at);
+  return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
+                     kDays[static_cast<std::size_t>(at.tm_wday)], at.tm_mday,
+                     kMonths[static_cast<std::size_t>(at.tm_mon)], at.tm_year + 1900, at.tm_hour,
+                     at.tm_min, at.tm_sec);
+}
+
+HttpResponse error_response(int status, std::string_view message) {
+  return {.status = status,
+          .body = json_text({{"ok", false}, {"error", std::string(message)}}) + "\n"};
+}
+
+}  // namespace derate
