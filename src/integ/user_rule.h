@@ -19,4 +19,7 @@ struct UserRule {
 // it, alone: a directory server could be away. Without such a group nobody but root may.
 UserRule user_rule(const std::string& text, const std::string& file = "/etc/group");
 
+// A user by name or number, as passwd(5) has names in `file`, alone as above; empty: there is none.
+std::optional<uid_t> user_named(const std::string& text, const std::string& file = "/etc/passwd");
+
 }  // namespace derate

@@ -36,5 +36,17 @@ TEST(UserRule, AGroupThatIsNotThereHasNoMembers) {
       EXPECT_FALSE(user_rule(rule, file).allows(kUser, Groups{0, 100})) << rule;
 }
 
+TEST(UserRule, AUserIsANameOfTheFileOrANumber) {
+  const Folder folder;
+  const std::string file = folder.path() + "/passwd";
+  const std::string agent = "derate-agent:x:970:970::/nonexistent:/usr/sbin/nologin\n";
+  ASSERT_TRUE(write_file_atomically(file, "root:x:0:0::/root:/bin/sh\n" + agent).ok());
+  EXPECT_EQ(user_named("derate-agent", file), 970u);
+  EXPECT_EQ(user_named("17", file), 17u);
+  EXPECT_EQ(user_named("17", "/no/such/file"), 17u);
+  for (const char* none : {"derate", "", "-1", "4294967295", "derate-agent "})
+    EXPECT_EQ(user_named(none, file), std::nullopt) << none;
+}
+
 }  // namespace
 }  // namespace derate

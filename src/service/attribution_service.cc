@@ -69,7 +69,7 @@ void AttributionService::watch(const std::string& uuid, const Sample& board) {
 }
 
 void AttributionService::saved(const std::string& uuid, const Saving& more) {
-  if (rules_ && writer_ != nullptr) saved_[uuid] += more;
+  if (rules_ && (writer_ != nullptr || options_.on_tick)) saved_[uuid] += more;
 }
 
 // In whole millijoules: what they leave of it is in the next tick's.
@@ -84,7 +84,8 @@ UsageSavings AttributionService::take_saved(const std::string& uuid) {
 // What was saved since the last tick, where none comes after it.
 void AttributionService::end_savings() {
   for (const auto& one : saved_)
-    pending_.add_unallocated(one.first, take_saved(one.first), clock_.wall_now());
+    if (writer_ != nullptr)
+      pending_.add_unallocated(one.first, take_saved(one.first), clock_.wall_now());
   saved_.clear();
 }
 
@@ -130,9 +131,10 @@ void AttributionService::take(AttributedGpu& attributed) {
   const GpuAttribution::Taken* tick = attributed.gpu.take(tenancy, names, watched);
   if (tick == nullptr) return;
   ++ticks_;
-  if (writer_ == nullptr) return;
-  pending_.add(attributed.gpu, *tick, clock_.wall_now() - (clock_.now() - tenancy.board.time),
-               take_saved(attributed.gpu.id().uuid));
+  const WallTime end = clock_.wall_now() - (clock_.now() - tenancy.board.time);
+  const UsageSavings savings = take_saved(attributed.gpu.id().uuid);
+  if (options_.on_tick) options_.on_tick({attributed.gpu, *tick, end, savings});
+  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings);
 }
 
 void AttributionService::step(std::span<const Gpu> gpus) {

@@ -26,6 +26,15 @@
 
 namespace derate {
 
+// A tick of one GPU as it is split, and what was saved on that GPU since the one before: it is
+// divided as the tick's energy is.
+struct AttributedTick {
+  const GpuAttribution& gpu;
+  const GpuAttribution::Taken& tick;
+  WallTime end{};
+  const UsageSavings& savings;
+};
+
 class AttributionService {
  public:
   struct Options {
@@ -37,6 +46,8 @@ class AttributionService {
                        const ClockSummary& watched)>
         on_reading = [](const GpuId&, const Tenancy&, const TenantNames&, const ClockSummary&) {};
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
+    // What goes to the file, tick by tick; what it takes is valid until it returns.
+    std::function<void(const AttributedTick&)> on_tick = {};
   };
   struct Rules {
     AttributionRules how;

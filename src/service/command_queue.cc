@@ -17,7 +17,7 @@ CommandQueue::CommandQueue() = default;
 CommandQueue::~CommandQueue() = default;
 
 Result<std::future<Result<Json>>> CommandQueue::put(QueuedCommand command) {
-  if (command.role < command.operation->role)
+  if (!may(command.role, *command.operation))
     return Error{Errc::no_permission,
                  fmt::format("{}: wants the role {}, {} has {}", command.operation->name,
                              to_string(command.operation->role), command.requester,

@@ -39,7 +39,9 @@ T field(const Json& json, const char* key, T otherwise) {
   return at->get<T>();
 }
 
-Result<Json> answer_of(const std::string& text) {
+}  // namespace
+
+Result<Json> daemon_answer(const std::string& text) {
   const Json answer = parse_json(text);
   if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
   if (const auto ok = answer.find("ok"); ok != answer.end() && *ok == true) return answer;
@@ -47,8 +49,6 @@ Result<Json> answer_of(const std::string& text) {
   return Error{code.value_or(errc_of_exit(field(answer, "exit_code", 1))),
                field<std::string>(answer, "error", "refused")};
 }
-
-}  // namespace
 
 Result<DaemonLine> find_daemon() {
   const auto sockets = client_sockets();
@@ -68,7 +68,7 @@ Result<DaemonLine> find_daemon() {
 }
 
 Result<Json> ask(const DaemonLine& line, const std::string& request) {
-  return answer_of(TRY(control_call(line.socket, request, kDaemonPatience)));
+  return daemon_answer(TRY(control_call(line.socket, request, kDaemonPatience)));
 }
 
 void DaemonCall::begin(const std::string& request) {
@@ -134,7 +134,7 @@ std::optional<Result<Json>> DaemonCall::look() {
   until_.reset();
   if (connection_ == Connection::of_each_request || !text->ok()) socket_ = UniqueFd();
   if (!text->ok()) return std::optional<Result<Json>>(std::move(*text).error());
-  return std::optional<Result<Json>>(answer_of(**text));
+  return std::optional<Result<Json>>(daemon_answer(**text));
 }
 
 }  // namespace derate

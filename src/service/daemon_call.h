@@ -24,6 +24,10 @@ Result<DaemonLine> find_daemon();
 // gone, io, gpu_stuck.
 Result<nlohmann::ordered_json> ask(const DaemonLine& line, const std::string& request);
 
+// What the daemon's answer says, whichever way it came. Errors: those that it tells, by their code;
+// io where it is not understood.
+Result<nlohmann::ordered_json> daemon_answer(const std::string& text);
+
 // One request at a time, which is begun and then looked at: nothing here waits, whatever has become
 // of the daemon.
 class DaemonCall {

@@ -1,22 +1,18 @@
 #include "service/fleet_service.h"
 
-#include <fmt/format.h>
-
-#include "base/background_worker.h"
 #include "base/json.h"
 #include "service/gpu_outcomes.h"
 
 namespace derate {
 
-struct FleetService::Asked {
-  std::uint64_t connection = 0;
-  std::future<Result<Json>> answer;
-};
-
 FleetService::~FleetService() = default;
 
-FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log)
-    : clock_(clock), fleet_(fleet), operators_(operators), log_(std::move(log)) {
+FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
+                           std::optional<AuditLog> audit)
+    : clock_(clock),
+      fleet_(fleet),
+      audit_(std::move(audit), "derated", log),
+      commands_(clock, operators, std::move(log)) {
   add<PolicySet>();
   add<Release>();
   add<Pause>();
@@ -25,27 +21,14 @@ FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators,
 
 template <class Request>
 void FleetService::add() {
-  operators_.add<Request>(
-      [this](const Request& request, const Peer& peer) -> CommandRouter::Answer {
-        log_.info(fmt::format("{} from pid {}, uid {}", request_text(request), peer.pid, peer.uid),
-                  {{"pid", peer.pid}, {"uid", peer.uid}});
-        const std::string who = fmt::format("uid {}", peer.uid);
-        auto asked = queue_.put({.requester = who,
-                                 .role = operators_.granted(),
-                                 .operation = &operation<Request>(),
-                                 .deadline = clock_.now() + kPatience,
-                                 .run = [this, request, who] { return obey(request, who); }});
-        if (!asked.ok()) return CommandRouter::Answer(std::move(asked).error());
-        asked_.push_back(std::make_unique<Asked>(Asked{peer.connection, *std::move(asked)}));
-        return std::nullopt;
-      });
-}
-
-void FleetService::answer() {
-  std::erase_if(asked_, [this](const auto& each) {
-    if (!is_ready(each->answer)) return false;
-    operators_.later(each->connection, each->answer.get());
-    return true;
+  commands_.add<Request>([this](const Request& request, const std::string& who) {
+    auto answer = obey(request, who);
+    audit_.add({.time = clock_.wall_now(),
+                .what = Request::kOperation,
+                .after = request_text(request),
+                .why = "asked by " + who,
+                .error = answer.ok() ? "" : answer.error().message});
+    return answer;
   });
 }
 
@@ -78,10 +61,11 @@ Result<Json> FleetService::obey(const Release& request, const std::string& who) 
   return outcomes_json(outcomes);
 }
 
-Result<Json> FleetService::obey(const Pause&, const std::string&) {
+Result<Json> FleetService::obey(const Pause&, const std::string& who) {
   if (paused_) return answer_json(MessageAnswer{"derated is paused already"});
   if (fleet_.opening()) return Error{Errc::busy, "derated is still opening the GPUs"};
   paused_ = true;
+  paused_by_ = who;
   auto restored = fleet_.restore("paused");
   fleet_.close();
   TRY(std::move(restored));

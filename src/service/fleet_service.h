@@ -1,44 +1,45 @@
 // What operators ask of the fleet over the control socket (docs/control.md).
 #pragma once
 
-#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "api/requests.h"
 #include "base/log.h"
+#include "govern/fleet/audit_trail.h"
 #include "govern/fleet/fleet.h"
-#include "service/command_queue.h"
-#include "service/command_router.h"
+#include "service/queued_commands.h"
 
 namespace derate {
 
 class FleetService {
  public:
   using Json = nlohmann::ordered_json;
-  // `derate` waits no longer: giving eight GPUs back takes seconds when some of them hang.
-  static constexpr Duration kPatience = std::chrono::seconds(30);
+  static constexpr Duration kPatience = QueuedCommands::kPatience;
 
   // Adds its commands to `operators`; they are done by drain(). All outlive it. `log`: who asked
-  // for what.
-  FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log);
+  // for what, which the audit log keeps, too.
+  FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
+               std::optional<AuditLog> audit = {});
   ~FleetService();
   FleetService(const FleetService&) = delete;
   FleetService& operator=(const FleetService&) = delete;
 
   // At the begin of a round: does what has been asked. Whether there was anything.
-  bool drain() { return queue_.drain(clock_) > 0; }
+  bool drain() { return commands_.drain(); }
   // Gives the answers of what was done.
-  void answer();
+  void answer() { commands_.answer(); }
 
   // The GPUs are closed for others to change them, until they are to be opened again.
   bool paused() const { return paused_; }
-  CommandQueue& queue() { return queue_; }
+  // Who paused it last; empty: nobody has.
+  const std::string& paused_by() const { return paused_by_; }
+  CommandQueue& queue() { return commands_.queue(); }
+  // For what others do in the same order.
+  QueuedCommands& commands() { return commands_; }
 
  private:
-  struct Asked;
   template <class Request>
   void add();
   Result<std::vector<int>> chosen(const std::string& gpus) const;
@@ -49,11 +50,10 @@ class FleetService {
 
   Clock& clock_;
   Fleet& fleet_;
-  CommandRouter& operators_;
-  Log log_;
-  CommandQueue queue_;
-  std::vector<std::unique_ptr<Asked>> asked_;
+  AuditTrail audit_;
+  QueuedCommands commands_;
   bool paused_ = false;
+  std::string paused_by_;
 };
 
 }  // namespace derate

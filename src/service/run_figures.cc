@@ -6,7 +6,7 @@ namespace derate {
 namespace {
 
 template <class Q>
-std::optional<double> number(const std::optional<Q>& value) {
+std::optional<double> figure(const std::optional<Q>& value) {
   return value ? std::optional(value->value()) : std::nullopt;
 }
 template <class Q>
@@ -48,19 +48,19 @@ Saving saving_of(const SavingView& view) {
 
 void put_figures(RunGpuView& view, const GpuFigures& figures) {
   view.time_seconds = seconds(figures.time);
-  view.energy_joules = number(figures.energy);
-  view.integrated_joules = number(figures.integrated);
+  view.energy_joules = figure(figures.energy);
+  view.integrated_joules = figure(figures.integrated);
   view.from_counter = figures.from_counter;
-  view.mean_power_watts = number(figures.mean_power);
-  view.mean_sm_clock_mhz = number(figures.mean_clock);
+  view.mean_power_watts = figure(figures.mean_power);
+  view.mean_sm_clock_mhz = figure(figures.mean_clock);
   view.clocks = view_of(figures.clocks);
   view.asked_clocks = view_of(figures.asked_clocks);
   view.released_seconds = seconds(figures.released);
   view.power_cap_seconds = seconds(figures.capped);
   view.thermal_seconds = seconds(figures.thermal);
   if (figures.saving) view.saving = view_of(*figures.saving);
-  view.expected_performance_ratio = number(figures.expected_performance);
-  view.clock_ratio = number(figures.clock_ratio);
+  view.expected_performance_ratio = figure(figures.expected_performance);
+  view.clock_ratio = figure(figures.clock_ratio);
   view.expected_coverage_ratio = figures.expected_coverage.value();
   view.ticks = figures.ticks;
   view.failed_reads = figures.failed_reads;

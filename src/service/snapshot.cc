@@ -32,6 +32,16 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
   return out;
 }
 
+std::optional<Instant> last_sampled(const GpuSnapshot& gpu) {
+  if (gpu.totals) return gpu.totals->sampled;
+  return gpu.record.sample ? std::optional(gpu.record.sample->time) : std::nullopt;
+}
+
+Duration stale_after(const GpuSnapshot& gpu) {
+  constexpr Duration kLeast = std::chrono::seconds(5);
+  return gpu.totals ? std::max(kLeast, gpu.totals->due_within) : kLeast;
+}
+
 void SnapshotBoard::publish(Snapshot snapshot) {
   auto next = std::make_shared<const Snapshot>(std::move(snapshot));
   const std::lock_guard lock(mutex_);
@@ -41,6 +51,15 @@ void SnapshotBoard::publish(Snapshot snapshot) {
 std::shared_ptr<const Snapshot> SnapshotBoard::latest() const {
   const std::lock_guard lock(mutex_);
   return latest_;
+}
+
+const Reason& last_word(const Record& record) {
+  return record.clamped.rule == Clamped::Rule::none ? record.decision.reason
+                                                    : record.clamped.decision.reason;
+}
+
+std::string bound_text(const EnvelopeBound& bound) {
+  return bound.who.empty() ? bound.source : bound.source + " of " + bound.who;
 }
 
 std::string driver_reason(const Sample& sample) {
@@ -102,9 +121,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
     json["policy"] = gpu.policy;
     json["dry_run"] = gpu.dry_run;
     json["rule"] = to_string(record.clamped.rule);
-    json["reason"] =
-        describe(record.clamped.rule == Clamped::Rule::none ? record.decision.reason
-                                                            : record.clamped.decision.reason);
+    json["reason"] = describe(last_word(record));
     put(json, "asked_clock_mhz", record.actuation.locked);
     put(json, "set_power_limit_watts", record.actuation.power_limit);
     if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;

@@ -17,6 +17,9 @@
 #include "govern/fleet/managed_gpu.h"
 #include "govern/heartbeat_registry.h"
 #include "govern/lateness.h"
+#include "service/daemon_figures.h"
+#include "service/gpu_totals.h"
+#include "service/tenant_rows.h"
 
 namespace derate {
 
@@ -39,17 +42,33 @@ struct GpuSnapshot {
   };
   std::optional<Assigned> assigned;
   std::vector<EnvelopeBound> bounds;  // of its clocks, the lowest first: that one counts
+  std::optional<GpuTotals> totals;    // since the program began; empty: they are not kept
+};
+
+// A GPU that was open before and is not now: the service is paused, or it has not come back.
+struct AwayGpu {
+  GpuId id;
+  GpuTotals totals;
 };
 
 struct Snapshot {
   std::vector<GpuSnapshot> gpus;  // those that have had a record
   BeatCounts beats;
+  std::optional<Instant> time = {};  // when it was made; empty: never
+  std::vector<AwayGpu> away = {};
   // Of a daemon; empty where there is none.
   std::optional<bool> paused;
   std::optional<LatenessFigures> loop;
   bool attributes = false;                                             // whose watts is asked
   std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read
+  std::vector<std::shared_ptr<const TenantTable>> tenants;             // of the same, for metrics
+  DaemonFigures daemon;
 };
+
+// When the GPU was last read; empty: never, as far as is known.
+std::optional<Instant> last_sampled(const GpuSnapshot& gpu);
+// After that age a reading of it says nothing of now.
+Duration stale_after(const GpuSnapshot& gpu);
 
 // Empty before its first record. `bounds`: those that hold now.
 std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu,
@@ -66,6 +85,11 @@ class SnapshotBoard {
   mutable std::mutex mutex_;
   std::shared_ptr<const Snapshot> latest_ = std::make_shared<const Snapshot>();
 };
+
+// The reason of whoever had the last word: a rule's, else the policy's.
+const Reason& last_word(const Record& record);
+// "budget of rack 3".
+std::string bound_text(const EnvelopeBound& bound);
 
 // Why an ungoverned GPU runs at its clock, from what the driver says.
 std::string driver_reason(const Sample& sample);

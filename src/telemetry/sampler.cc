@@ -20,7 +20,9 @@ void Sampler::start(ReadDepth depth) {
   ReadPlan plan;
   // As with what is due: a little early is on time.
   const bool moved = !counter_read_ || now + kCounterStep / 10 - *counter_read_ >= kCounterStep;
-  plan.energy = due(next_energy_, options_.energy_every, now) || all || (counter_wanted_ && moved);
+  const bool wanted = counter_wanted_ && moved;
+  plan.energy = due(next_energy_, options_.energy_every, now) || all || wanted;
+  if (wanted) next_energy_ = now + options_.energy_every;  // read no more often for it
   if (plan.energy) {
     counter_read_ = now;
     counter_wanted_ = false;

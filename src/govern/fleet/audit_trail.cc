@@ -8,6 +8,7 @@
 namespace derate {
 
 void AuditTrail::add(AuditEntry entry) {
+  if (on_entry_) on_entry_(entry);
   if (!file_) return;
   entry.who = fmt::format("{}, pid {}", who_, ::getpid());
   const auto kept = file_->append(entry);

@@ -66,7 +66,7 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
     : options_(std::move(options)),
       settings_(std::move(settings)),
       clock_(clock),
-      audit_(options_.audit, options_.owner, options_.log),
+      audit_(options_.audit, options_.owner, options_.log, options_.on_audit),
       leases_(options_.leases),
       leftovers_({options_.journal.value_or(Journal("")), options_.life, options_.run_folder,
                   options_.log},

@@ -37,8 +37,9 @@ struct FleetOptions {
   BootIdentity life;
   std::string run_folder;  // of the leases
   std::optional<AuditLog> audit;
-  OpenFleet open;     // empty: open() is given the GPUs, and none is opened again
-  LeaseHooks leases;  // one governor a GPU
+  AuditTrail::OnEntry on_audit = {};  // each entry, also where there is no file of them
+  OpenFleet open;                     // empty: open() is given the GPUs, and none is opened again
+  LeaseHooks leases;                  // one governor a GPU
   Log log = {};
   ModelCacheProvider* models = nullptr;  // outlives the fleet; null: nothing is kept of work
   // Ticks every GPU in every round, whatever its policy's period: for a loop that has that period.

@@ -174,7 +174,7 @@ TEST(EventLoop, ATimerHasOneDueTimeAndIsCalledForItOnce) {
   int moved = 0, unset = 0;
   Instant called_at{};
   auto one = timer(*loop, Priority::round, [&] { ++moved, called_at = clock.now(); });
-  auto none = timer(*loop, Priority::round, [&] { ++unset; });
+  [[maybe_unused]] auto none = timer(*loop, Priority::round, [&] { ++unset; });
   auto end = timer(*loop, Priority::round, [&] { loop->stop(); });
   const Instant begin = clock.now();
   one.set(begin + 1ms);
@@ -223,8 +223,10 @@ TEST(EventLoop, AHangupIsToldOnceAndWhatCameBeforeItIsNot) {
   ASSERT_TRUE(loop->add_hangup(line.near.get(), Priority::round, [&] { ++ends; }).ok());
   EventLoop::Timer tick;
   tick = timer(*loop, Priority::socket, [&] {
-    if (++ticks == 5) EXPECT_EQ(ends, 0);
-    if (ticks == 5) line.far = UniqueFd();
+    if (++ticks == 5) {
+      EXPECT_EQ(ends, 0);
+      line.far = UniqueFd();
+    }
     if (ticks == 10) loop->stop();
     tick.set(clock.now());
   });

@@ -1,0 +1,183 @@
+#include "service/config_service.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "config/set_file.h"
+#include "config/setting_list.h"
+#include "govern/fleet/policy_choice.h"
+
+namespace derate {
+namespace {
+
+Result<Settings> read_now(const ConfigSource& source) {
+  return settings_of(TRY(read_config_files(source)));
+}
+
+// "safety.idle_after_s, governor.gpus"; of many the first.
+std::string named(const std::vector<SettingChange>& changes) {
+  constexpr std::size_t kMost = 8;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(changes.size(), kMost); ++i)
+    out += (i > 0 ? ", " : "") + changes[i].key;
+  if (changes.size() > kMost) out += fmt::format(" and {} more", changes.size() - kMost);
+  return out;
+}
+
+// What is taken in at a start alone.
+std::string at_start_text(const std::vector<SettingChange>& changes) {
+  std::vector<SettingChange> waiting;
+  std::copy_if(changes.begin(), changes.end(), std::back_inserter(waiting),
+               [](const SettingChange& each) { return each.at_start; });
+  return waiting.empty() ? "" : fmt::format("; at the next start: {}", named(waiting));
+}
+
+std::string sentence(const char* done, const std::vector<SettingChange>& changes) {
+  if (changes.empty()) return fmt::format("{}: nothing has changed", done);
+  return fmt::format(
+      "{}: {} changed: {}{}", done,
+      changes.size() == 1 ? "1 setting has" : fmt::format("{} settings have", changes.size()),
+      named(changes), at_start_text(changes));
+}
+
+ConfigChangesAnswer answer_of_changes(std::string message,
+                                      const std::vector<SettingChange>& changes) {
+  ConfigChangesAnswer out{.message = std::move(message)};
+  for (const SettingChange& each : changes)
+    out.changes.push_back({each.key, each.before, each.after, each.at_start});
+  return out;
+}
+
+// 0755 as others of /etc: `derate run` of ordinary users reads it, too.
+Result<void> make_drop_in_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return {};
+  const int number = errno;
+  return Error{
+      number == EACCES || number == EPERM || number == EROFS ? Errc::no_permission : Errc::io,
+      fmt::format("cannot make the folder '{}': {}", path, std::strerror(number))};
+}
+
+}  // namespace
+
+// A configuration that is valid, and the text that makes it so.
+struct ConfigService::Edited {
+  std::vector<SettingChange> changes;
+  bool rewritten = false;  // the drop-in is to be written
+  std::string text;        // of it; empty: it goes
+  Settings settings;
+};
+
+ConfigService::ConfigService(Clock& clock, QueuedCommands& commands, CommandRouter& router,
+                             ConfigServiceOptions options)
+    : clock_(clock), options_(std::move(options)), audit_(options_.audit, "derated", options_.log) {
+  router.add<ConfigShow>(
+      [this](const ConfigShow&, const Peer&) { return CommandRouter::Answer(show()); });
+  router.add<ConfigDiff>(
+      [this](const ConfigDiff&, const Peer&) { return CommandRouter::Answer(diff()); });
+  commands.add<ConfigSet>(
+      [this](const ConfigSet& request, const std::string& who) { return set(request, who); });
+}
+
+std::string ConfigService::set_file() const {
+  return options_.source.folder + "/" + std::string(kSetFile);
+}
+
+Result<std::string> ConfigService::reload() {
+  read_.reset();
+  const Settings now = TRY(read_now(options_.source));
+  const auto changes = setting_changes(options_.in_force(), now);
+  options_.reload(now);
+  return sentence("the configuration is reloaded", changes);
+}
+
+Result<Json> ConfigService::show() const {
+  SettingsAnswer out{.set_file = set_file()};
+  for (const SettingEntry& each : list_settings(options_.in_force()))
+    out.settings.push_back({each.key, each.value, each.default_value, each.where, each.at_start});
+  return answer_json(out);
+}
+
+Result<Json> ConfigService::diff() {
+  if (!read_ || clock_.now() - read_->first >= kReadEvery)
+    read_.emplace(clock_.now(), read_now(options_.source));
+  if (!read_->second.ok()) return read_->second.error();
+  const auto changes = setting_changes(options_.in_force(), *read_->second);
+  const std::string message = changes.empty() ? "the files say what is in force"
+                                              : fmt::format("a reload would change {}{}",
+                                                            named(changes), at_start_text(changes));
+  return answer_json(answer_of_changes(message, changes));
+}
+
+Result<ConfigService::Edited> ConfigService::edit(const ConfigSet& request,
+                                                  const std::string& who) const {
+  const ConfigEdit words{request.set, request.unset};
+  const auto keys = TRY(edited_keys(words));
+  if (keys.empty()) return Error{Errc::invalid_argument, "config-set: nothing to set or to unset"};
+  if (options_.source.folder.empty())
+    return Error{Errc::not_supported, "config-set: this program has no configuration of its own"};
+  auto files = TRY(read_config_files(options_.source));
+  const std::string path = set_file();
+  auto at = std::find_if(files.begin(), files.end(),
+                         [&](const ConfigFile& file) { return file.name == path; });
+  if (at == files.end()) {
+    at = std::find_if(files.begin() + (options_.source.file.empty() ? 0 : 1), files.end(),
+                      [&](const ConfigFile& file) { return file.name > path; });
+    at = files.insert(at, {path, ""});
+  }
+  Edited out;
+  const std::string before = TRY(edited_set_file(*at, {}));
+  const std::string said = TRY(edited_set_file(*at, words));
+  out.rewritten = said != before;
+  if (!said.empty()) out.text = set_file_head(who, clock_.wall_now()) + said;
+  if (out.rewritten) at->text = out.text;
+  out.settings = TRY(settings_of(files));
+  for (const SettingEntry& each : list_settings(out.settings)) {
+    const bool is_set = std::find(keys.begin(), keys.begin() + request.set.size(), each.key) !=
+                        keys.begin() + request.set.size();
+    if (is_set && !each.where.starts_with(path + ":"))
+      return Error{Errc::invalid_argument, fmt::format("{}: {} comes after {} and says {}",
+                                                       each.key, each.where, kSetFile, each.value)};
+  }
+  out.changes = setting_changes(options_.in_force(), out.settings);
+  return out;
+}
+
+Result<void> ConfigService::write(const Edited& edited) const {
+  if (!edited.rewritten) return {};
+  if (edited.text.empty()) return remove_file(set_file());
+  TRY(make_drop_in_folder(options_.source.folder));
+  return write_file_atomically(set_file(), edited.text);
+}
+
+void ConfigService::note(const Edited& edited, const std::string& who) {
+  for (const SettingChange& each : edited.changes)
+    audit_.add({.time = clock_.wall_now(),
+                .what = "setting " + each.key,
+                .before = each.before,
+                .after = each.after,
+                .why = "config-set by " + who});
+}
+
+Result<Json> ConfigService::set(const ConfigSet& request, const std::string& who) {
+  const Edited edited = TRY(edit(request, who));
+  if (request.dry_run)
+    return answer_json(
+        answer_of_changes(sentence("nothing is written", edited.changes), edited.changes));
+  TRY(write(edited));
+  // From here on the file holds, whatever becomes of this process: the next start reads it.
+  read_.reset();
+  options_.reload(edited.settings);
+  note(edited, who);
+  return answer_json(answer_of_changes(
+      sentence(edited.rewritten ? "it is set" : "it was set already", edited.changes),
+      edited.changes));
+}
+
+}  // namespace derate
