@@ -12,7 +12,9 @@
 #include <sstream>
 #include <vector>
 
+#include "api.h"
 #include "apps/common/open_gpus.h"
+#include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/journald.h"
 #include "base/log.h"
@@ -44,7 +46,8 @@ struct DaemonOptions {
 
 using Priority = EventLoop::Priority;
 
-WorkerOptions worker_options(const Settings& settings, GuardLink& link, const Log& log) {
+WorkerOptions worker_options(const DaemonOptions& options, const Settings& settings,
+                             GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
   out.fleet.journal = Journal(journal_directory());
   out.fleet.life = current_boot();
@@ -57,9 +60,13 @@ WorkerOptions worker_options(const Settings& settings, GuardLink& link, const Lo
   out.fleet.leases = {[&link](const std::string& uuid) { return link.lease(uuid); },
                       [&link](const std::string& uuid) { link.release(uuid); }};
   out.fleet.log = log;
+  out.config = config_source(options.config);
+  out.token_file = token_file();
   out.tune_file = tune_file();
   out.attribution.name = machine_tenant_resolver(settings.pod_resources, log);
   out.attribution.file = usage_file();
+  if (settings.history) out.history.file = history_file();
+  out.tenant_rows = static_cast<std::size_t>(settings.metrics_tenants);
   return out;
 }
 
@@ -95,6 +102,15 @@ std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) 
   return nullptr;
 }
 
+// Without it everything goes on but what is asked over HTTP (docs/api.md).
+std::unique_ptr<ApiServer> listen_to_http(const Settings& settings, const ApiParts& parts) {
+  if (!settings.api) return nullptr;
+  auto server = serve_api(parts);
+  if (server.ok()) return *std::move(server);
+  parts.log.warning("no API: " + server.error().message);
+  return nullptr;
+}
+
 // What the loop's callbacks work on.
 struct Parts {
   const DaemonOptions& options;
@@ -105,6 +121,7 @@ struct Parts {
   ControlServer& commands;
   BeatServer* beats;        // null: there are none
   ControlServer* programs;  // null: there are none
+  ApiServer* api;           // null: there is none
   EventLoop& loop;
   Instant round_ended;
   EventLoop::Timer next_round = {}, next_beat = {};
@@ -113,6 +130,10 @@ struct Parts {
 };
 
 void serve_commands(const Parts& parts) { parts.worker.operators().serve(parts.commands); }
+
+void serve_http(const Parts& parts) {
+  parts.api->serve(parts.worker.operators(), parts.worker.clients());
+}
 
 void serve_beats(const Parts& parts) {
   parts.beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
@@ -128,6 +149,7 @@ void do_round(Parts& parts) {
   if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
   // Answers that a round has settled, and callers that wait for another one.
   if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
+  if (parts.api != nullptr) serve_http(parts);
   // A round that takes longer than its period is due again at once, before any socket.
   if (parts.beats != nullptr) serve_beats(parts);
   parts.next_round.set(parts.worker.next_due());
@@ -144,13 +166,11 @@ void beat(Parts& parts) {
 
 // A bad file keeps what is in force.
 void reload(const Parts& parts) {
-  auto settings = load_settings(parts.options.config);
-  if (settings.ok()) {
-    parts.worker.reload(*settings);
-    parts.log.info("the configuration is reloaded");
-  } else {
-    parts.log.error("the old configuration stays: " + settings.error().message);
-  }
+  const auto told = parts.worker.reload_files();
+  if (told.ok())
+    parts.log.info(*told);
+  else
+    parts.log.error("the old configuration stays: " + told.error().message);
 }
 
 // What a signal or a command has changed takes effect in a round at once.
@@ -174,6 +194,11 @@ Result<void> add_sources(Parts& parts) {
   if (parts.programs != nullptr)
     TRY(loop.add_descriptor(parts.programs->fd(), Priority::socket,
                             [&] { parts.worker.clients().serve(*parts.programs); }));
+  if (parts.api != nullptr)
+    TRY(loop.add_descriptor(parts.api->fd(), Priority::socket, [&parts] {
+      serve_http(parts);
+      parts.next_round.set(parts.worker.next_due());
+    }));
   return {};
 }
 
@@ -185,11 +210,18 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const auto beats = listen_for_beats(clock, log);
   const auto programs = listen_to_programs(clock, log);
   const auto loop = TRY(EventLoop::create());
-  WorkerOptions how = worker_options(settings, link, log);
+  WorkerOptions how = worker_options(options, settings, link, log);
   add_records_sink(how, records, log);
+  ApiServer* streams = nullptr;  // once there is one
+  how.events.wake = [&streams] {
+    if (streams != nullptr) streams->wake_streams();
+  };
   Worker worker(std::move(how), settings, clock);
-  Parts parts{options,     link,           log,   clock,      worker, *commands,
-              beats.get(), programs.get(), *loop, clock.now()};
+  const auto api = listen_to_http(settings, {worker, clock, log});
+  streams = api.get();
+  const Defer no_streams([&streams] { streams = nullptr; });
+  Parts parts{options,     link,           log,       clock, worker,     *commands,
+              beats.get(), programs.get(), api.get(), *loop, clock.now()};
   TRY(add_sources(parts));
   beat(parts);
   parts.next_round.set(clock.now());
@@ -197,6 +229,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   TRY(std::move(parts.outcome));
   worker.refuse_commands();
   worker.operators().answer_late(*commands);
+  if (api != nullptr) api->refuse_all({Errc::busy, "derated ends"});
   if (link.guard_gone()) log.error("the guard is gone: giving everything back");
   link.beat();  // giving back begins with all the time that the guard allows
   auto restored = worker.stop();

@@ -2,6 +2,7 @@
 // thread; nothing here waits for a GPU longer than the loop's patience.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,13 +15,20 @@
 #include "govern/lateness.h"
 #include "service/attribution_service.h"
 #include "service/beat_socket.h"
+#include "service/caller_role.h"
 #include "service/command_router.h"
+#include "service/config_service.h"
 #include "service/control_socket.h"
 #include "service/energy_service.h"
+#include "service/event_detector.h"
+#include "service/event_log.h"
 #include "service/fleet_service.h"
+#include "service/history_service.h"
 #include "service/run_service.h"
 #include "service/snapshot.h"
 #include "service/state_file.h"
+#include "service/token_book.h"
+#include "service/token_service.h"
 #include "service/tune_service.h"
 #include "service/workload_tracker.h"
 
@@ -30,10 +38,15 @@ struct WorkerOptions {
   FleetOptions fleet;
   std::string state_file;
   ModelFiles models = {};
-  std::string tune_file = {};                    // of jobs that recur; empty: they are not kept
-  WorkloadTracker::Options tracker = {};         // its log is the fleet's
-  AttributionService::Options attribution = {};  // without a namer nothing is attributed
-  std::vector<RecordSink> sinks = {};            // beside those of the services
+  std::string tune_file = {};                       // of jobs that recur; empty: they are not kept
+  WorkloadTracker::Options tracker = {};            // its log is the fleet's
+  AttributionService::Options attribution = {};     // without a namer nothing is attributed
+  HistoryService::Options history = {};             // its log is the fleet's
+  EventLog::Options events = {};                    // its log, too; the history keeps them
+  ConfigSource config = {};                         // of the settings; empty: of no file
+  std::string token_file = {};                      // empty: there are no tokens
+  std::vector<RecordSink> sinks = {};               // beside those of the services
+  std::size_t tenant_rows = TenantRows::kMostRows;  // of a GPU, in metrics
   // Where databases are read and written; at_once where time is virtual.
   BackgroundWorker::Where stores = BackgroundWorker::Where::on_a_thread;
 };
@@ -55,6 +68,9 @@ class Worker {
   // a policy keeps it, in the new envelope. What each setting changes is its scope
   // (setting_info.h).
   void reload(const Settings& settings);
+  // The same of the files as they are now, and of the tokens. A sentence that says what has
+  // changed. Errors: those of the files; what was in force stays.
+  Result<std::string> reload_files();
   // What came to the beat socket (docs/heartbeats.md).
   void on_message(std::string_view text, const BeatServer::Sender& sender) {
     work_.on_message(text, sender);
@@ -64,6 +80,14 @@ class Worker {
   // What programs ask over the client socket (docs/energy.md).
   CommandRouter& clients() { return clients_; }
   Fleet& fleet() { return fleet_; }
+  // Who may do what, and the tokens by which callers are believed: for any thread.
+  const CallerRoles& roles() const { return roles_; }
+  const TokenBook& tokens() const { return tokens_; }
+  // Metrics have dcgm-exporter's names, too; for any thread.
+  bool dcgm_names() const { return dcgm_names_; }
+  // What has happened; for any thread to read.
+  EventLog& events() { return events_; }
+  HistoryFigures history() const { return history_.figures(); }
   // What is known now, of the last round; for any thread.
   const SnapshotBoard& board() const { return board_; }
   ~Worker();  // as stop(), where that was not called
@@ -80,6 +104,8 @@ class Worker {
   void round();
   void take_changes();
   void take_settings();
+  void tell(EventKind kind, std::string message, EventFields fields = {});
+  void tell_pauses();
   std::vector<WorkloadTracker::Gpu> work_gpus() const;
   void attribute();
   enum class Figures : std::uint8_t { as_before, counted_anew };
@@ -88,19 +114,30 @@ class Worker {
   Log log_;
   Clock& clock_;
   StateFile state_;
+  HistoryService history_;
+  EventLog events_;  // and it outlive the fleet
+  EventDetector detector_;
   ModelCacheProvider models_;  // outlives the fleet's policies
   Fleet fleet_;
   CommandRouter operators_{Role::admin}, clients_{Role::user};
   FleetService commands_;
+  CallerRoles roles_;
+  TokenBook tokens_;
+  TokenService token_service_;
+  ConfigService config_;
+  std::atomic<bool> dcgm_names_{false};
   Lateness lateness_;
   SnapshotBoard board_;
   WorkloadTracker work_;
   EnergyService energy_;
   TuneService tune_;
   RunService runs_;
+  GpuTotalsTable totals_;
+  TenantRows tenant_rows_;
+  DaemonMeter daemon_;
   AttributionService attribution_;
   bool attributes_ = false;
-  bool stopped_ = false;
+  bool stopped_ = false, started_ = false, paused_ = false;
   std::uint64_t seen_ = 0;  // of the fleet's changes
 };
 

@@ -25,6 +25,7 @@ struct GpuTrouble {
   int answers_later = 0;       // rounds that a call takes that is polled for; 0: answered at once
   bool hangs = false;          // no call comes back
   Duration old{};              // how old a reading is when it comes
+  std::uint64_t throttle = 0;  // reasons that the driver gives besides
   std::string lock = {};       // the last that was set, "900..1200"
   int round = 0;               // of the house
   int open = 0;                // how many have it open
@@ -56,7 +57,10 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
   Result<Sample> read(const ReadPlan& plan) override {
     if (trouble_.hangs) return stuck();
     auto sample = now().read(plan);
-    if (sample.ok()) sample->time -= trouble_.old;
+    if (!sample.ok()) return sample;
+    sample->time -= trouble_.old;
+    if (trouble_.throttle != 0)
+      sample->throttle_reasons = sample->throttle_reasons.value_or(0) | trouble_.throttle;
     return sample;
   }
   void start_processes() override {
@@ -163,6 +167,7 @@ class House {
     options.models = models();
     options.stores = BackgroundWorker::Where::at_once;
     options.tune_file = folder + "/state/tune.db";
+    options.config = config;
     options.fleet.open = [this](const std::string& choice) -> OpeningPoll {
       return [this, choice, due = rounds + opens_later]() -> std::optional<Result<OpenGpus>> {
         if (rounds < due) return std::nullopt;
@@ -176,6 +181,7 @@ class House {
     options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });
     options.sinks.push_back([this](const GpuRecord& each) { note(each.record); });
     options.tracker = tracker;
+    options.history.file = history_file;
     worker = std::make_unique<Worker>(std::move(options), settings, clock);
     while (round() && !worker->running()) {
     }
@@ -246,6 +252,7 @@ class House {
   BootIdentity life{"boot", "load"};
   const Folder home;
   const std::string folder = home.path();
+  std::string history_file = folder + "/state/history.db";
   FakeClock clock;
   int rounds = 0, opens_later = 0;
   DriverTimes driver = {};  // with times, each GPU has a thread for its calls
@@ -255,6 +262,7 @@ class House {
   std::function<void(const Record&)> note = [](const Record&) {};
   std::map<std::int64_t, ProcessFacts> people;   // the processes of this machine
   AttributionService::Options attribution = {};  // without a namer: none
+  ConfigSource config = {};                      // of no file
   WorkloadTracker::Options tracker{.readers = readers(), .where = BackgroundWorker::Where::at_once};
   std::unique_ptr<Worker> worker;
 

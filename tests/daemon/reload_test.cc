@@ -240,9 +240,35 @@ std::vector<Row> service_rows() {
   };
 }
 
+// What a stranger in the group 7 may do.
+std::string role(Scene& scene) {
+  const auto out = scene.worker->roles().of({.uid = 54321, .groups = {7}});
+  return out ? to_string(*out) : "nothing";
+}
+
+// Of what stands beside the worker: who reads those without a line has tests of them.
+std::vector<Row> beside_rows() {
+  return {
+      {"api.enabled", [](auto& s) { s.api = false; }, {}},
+      {"api.readers", [](auto& s) { s.api_readers = "root"; }, role,
+       [](auto& s) { s.api_users = "root"; }},
+      {"api.users", [](auto& s) { s.api_users = "root"; }, role},
+      {"api.operators", [](auto& s) { s.api_operators = "7"; }, role},
+      {"api.admins", [](auto& s) { s.api_admins = "7"; }, role},
+      {"api.agent", [](auto& s) { s.api_agent = "54321"; }, role},
+      {"history.enabled", [](auto& s) { s.history = false; }, {}},
+      {"history.seconds_hours", [](auto& s) { s.history_seconds_hours = 1; }, {}},
+      {"history.minutes_days", [](auto& s) { s.history_minutes_days = 1; }, {}},
+      {"history.hours_days", [](auto& s) { s.history_hours_days = 1; }, {}},
+      {"history.most_mb", [](auto& s) { s.history_most_mb = 10; }, {}},
+      {"metrics.tenants", [](auto& s) { s.metrics_tenants = 1; }, {}},
+      {"metrics.dcgm_names", [](auto& s) { s.metrics_dcgm_names = true; }, {}},
+  };
+}
+
 std::vector<Row> rows() {
   std::vector<Row> out = governor_rows();
-  for (const auto& more : {safety_rows(), service_rows()})
+  for (const auto& more : {safety_rows(), service_rows(), beside_rows()})
     out.insert(out.end(), more.begin(), more.end());
   return out;
 }

@@ -506,7 +506,12 @@ std::string any_text(const SettingInfo& info) {
       {"attribute.method", {""}},
       {"attribute.idle_rule", {"unallocated", "by_slice", "equal"}},
       {"attribute.currency", {"EUR", "SEK"}},
-      {"attribute.pod_resources", {"", "/var/lib/kubelet/pod-resources/kubelet.sock"}}};
+      {"attribute.pod_resources", {"", "/var/lib/kubelet/pod-resources/kubelet.sock"}},
+      {"api.readers", {"root", "everyone", "derate", "100"}},
+      {"api.users", {"root", "everyone", "derate", "100"}},
+      {"api.operators", {"root", "everyone", "derate", "100"}},
+      {"api.admins", {"root", "derate", "100"}},
+      {"api.agent", {"", "derate-agent", "65534"}}};
   for (const PolicyInfo& policy : policies()) allowed["governor.policy"].push_back(policy.name);
   for (const SplitMethodInfo& method : split_methods())
     allowed["attribute.method"].push_back(method.name);
@@ -523,6 +528,7 @@ double any_number(const SettingInfo& info) {
 
 void any_value(const SettingInfo& info, std::string& value) { value = any_text(info); }
 void any_value(const SettingInfo&, bool& value) { value = *rc::gen::arbitrary<bool>(); }
+void any_value(const SettingInfo& info, int& value) { value = static_cast<int>(any_number(info)); }
 void any_value(const SettingInfo& info, double& value) { value = any_number(info); }
 void any_value(const SettingInfo& info, std::optional<double>& value) {
   if (*rc::gen::arbitrary<bool>()) value = any_number(info);

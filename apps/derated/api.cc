@@ -1,0 +1,157 @@
+#include "api.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/json.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "config/paths.h"
+#include "service/health.h"
+#include "service/history_queries.h"
+#include "service/http/admission.h"
+#include "service/metrics.h"
+#include "service/status_answer.h"
+
+namespace derate::cli {
+namespace {
+
+using Where = ApiServer::Where;
+
+void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
+  api.add<StatusRead>(Where::at_once, [&board](const StatusRead& request, const Peer&) {
+    return status_answer(*board.latest(), request.gpus);
+  });
+  api.add<AttributionRead>(Where::at_once, [&board](const AttributionRead& request, const Peer&) {
+    return attribution_page(*board.latest(), request.after);
+  });
+}
+
+std::vector<GpuId> known_gpus(const SnapshotBoard& board) {
+  std::vector<GpuId> out;
+  for (const GpuSnapshot& gpu : board.latest()->gpus) out.push_back(gpu.id);
+  return out;
+}
+
+// Each reads the history's file, on the thread for that.
+void add_history(ApiServer& api, const ApiParts& parts) {
+  const auto add = [&]<class Request>(const Request&, auto answer) {
+    api.add<Request>(Where::beside, [answer, file = history_file(), &board = parts.worker.board(),
+                                     &clock = parts.clock](const Request& request, const Peer&) {
+      return answer(file, request, clock.wall_now(), known_gpus(board));
+    });
+  };
+  add(HistoryRead{}, answer_history);
+  add(SavingsRead{}, answer_savings);
+  add(EventsRead{}, answer_events);
+  add(WhyRead{}, answer_why);
+}
+
+// The status that a monitor looks at, and the reason for people.
+HttpReply health_reply(const Health& health) {
+  return HttpResponse{.status = health.good ? 200 : 503,
+                      .content_type = "text/plain; charset=utf-8",
+                      .body = (health.good ? "ok" : "no") +
+                              (health.reason.empty() ? "" : ": " + health.reason) + "\n"};
+}
+
+std::string hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+HttpReply metrics_reply(const HttpRequest& request, const Snapshot& snapshot, Instant now,
+                        bool dcgm_names) {
+  const std::string accepted = find_field(request.fields, "Accept").value_or("");
+  const bool open = accepted.find("application/openmetrics-text") != std::string::npos;
+  const MetricsOptions options{
+      .format = open ? MetricFormat::openmetrics : MetricFormat::prometheus,
+      .dcgm_names = dcgm_names,
+      .version = DERATE_VERSION,
+      .hostname = hostname(),
+      .now = now};
+  return HttpResponse{.content_type = content_type(options.format),
+                      .body = metrics_text(snapshot, options)};
+}
+
+void add_monitoring(ApiServer& api, const ApiParts& parts) {
+  const SnapshotBoard& board = parts.worker.board();
+  Clock& clock = parts.clock;
+  api.add_page("/livez", HttpKind::health, [&](const HttpRequest&, const Peer&) {
+    return health_reply(livez(*board.latest(), clock.now()));
+  });
+  api.add_page("/readyz", HttpKind::health, [&](const HttpRequest&, const Peer&) {
+    return health_reply(readyz(*board.latest(), clock.now()));
+  });
+  api.add_page("/metrics", HttpKind::health,
+               [&board, &clock, &worker = parts.worker](const HttpRequest& request, const Peer&) {
+                 return metrics_reply(request, *board.latest(), clock.now(), worker.dcgm_names());
+               });
+}
+
+// What a listener wants of the events, as its query says.
+Result<EventFilter> event_filter(const HttpRequest& request, const std::vector<GpuId>& gpus) {
+  EventFilter out;
+  for (const auto& [key, value] : request.query) {
+    if (key == "gpu") {
+      for (const int at : TRY(select_gpus(gpus, value)))
+        out.gpus.push_back(gpus[static_cast<std::size_t>(at)].uuid);
+    } else if (key == "events") {
+      for (const std::string_view name : split(value, ',')) {
+        const EventInfo* info = find_event(name);
+        if (info == nullptr)
+          return Error{Errc::invalid_argument, fmt::format("events '{}': no such event", name)};
+        out.kinds.push_back(info->kind);
+      }
+    } else if (key == "severity") {
+      const auto least = find_severity(value);
+      if (!least)
+        return Error{Errc::invalid_argument,
+                     fmt::format("severity '{}': allowed are info, warning, error", value)};
+      out.least = *least;
+    } else {
+      return Error{
+          Errc::invalid_argument,
+          fmt::format("'{}' is no field of the stream; there are gpu, events, severity", key)};
+    }
+  }
+  return out;
+}
+
+HttpReply event_reply(const HttpRequest& request, const ApiParts& parts) {
+  auto filter = event_filter(request, known_gpus(parts.worker.board()));
+  if (!filter.ok()) return error_response(400, filter.error().message);
+  std::optional<std::int64_t> last;
+  if (const auto id = find_field(request.fields, "Last-Event-ID")) {
+    last = parse_number<std::int64_t>(*id);
+    if (!last) return error_response(400, fmt::format("Last-Event-ID '{}': wanted a number", *id));
+  }
+  return HttpStream{.next = event_stream(parts.worker.events(), *std::move(filter), last)};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
+  ApiServer::Options options{.version = DERATE_VERSION, .log = parts.log};
+  options.admit = [&worker = parts.worker](const HttpRequest& request, const Peer& peer) {
+    return admit(request, peer, worker.roles(), worker.tokens());
+  };
+  auto out = std::make_unique<ApiServer>(parts.clock, std::move(options));
+  add_what_is_known(*out, parts.worker.board());
+  add_history(*out, parts);
+  add_monitoring(*out, parts);
+  out->add_stream(
+      "/v1/events", "text/event-stream",
+      [parts](const HttpRequest& request, const Peer&) { return event_reply(request, parts); });
+  for (CommandRouter* router : {&parts.worker.operators(), &parts.worker.clients()})
+    router->send_late(ApiServer::kFirstNumber,
+                      [api = out.get()](std::uint64_t number, const std::string& text) {
+                        api->answer(number, text);
+                      });
+  TRY(out->listen(TRY(listen_unix(api_socket(), 0666))));
+  return out;
+}
+
+}  // namespace derate::cli

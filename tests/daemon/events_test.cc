@@ -1,0 +1,296 @@
+// What happens to simulated GPUs under a worker, on virtual time, as events: each kind once, and
+// none where nothing happens.
+#include <gtest/gtest.h>
+
+#include "house.h"
+#include "service/event_log.h"
+#include "store/history_store.h"
+
+namespace derate::cli {
+namespace {
+
+using namespace literals;
+using namespace std::chrono_literals;
+
+struct EventHouse : House {
+  explicit EventHouse(int gpus = 1, const Settings& settings = {}, const char* app = "GeMM")
+      : House(gpus) {
+    work(0, app);
+    start(settings);
+    run(2s);
+  }
+  // Those since the last call, by name, with their GPU where it is one's.
+  std::vector<Event> take() {
+    const auto page = worker->events().after(seen_, 10'000);
+    EXPECT_EQ(page.missed, 0);
+    seen_ = page.last;
+    return page.events;
+  }
+  std::string names() {
+    std::string out;
+    for (const Event& each : take())
+      out += std::string(out.empty() ? "" : " ") + info_of(each.kind).name;
+    return out;
+  }
+  Json tell(const Json& request) { return parse_json(ask(json_text(request))); }
+  void govern(const char* policy = "assure") {
+    EXPECT_EQ(tell({{"command", "policy-set"}, {"policy", policy}, {"gpus", "0"}})["ok"], true);
+  }
+
+ private:
+  std::int64_t seen_ = 0;
+};
+
+std::string field_of(const Event& event, const std::string& name) {
+  for (const auto& [key, value] : event.fields)
+    if (key == name) return value;
+  return "-";
+}
+
+Settings governed_by(const char* policy) {
+  Settings out;
+  out.govern = true;
+  out.policy = policy;
+  return out;
+}
+
+TEST(DaemonEvents, AQuietHourMakesNone) {
+  EventHouse house(2, governed_by("assure"));
+  EXPECT_EQ(house.names(), "started governed governed");
+  house.run(1h);
+  EXPECT_EQ(house.names(), "");
+}
+
+TEST(DaemonEvents, AnObservedMachineIsQuiet) {
+  EventHouse house(2);
+  EXPECT_EQ(house.names(), "started");
+  house.run(10min);
+  EXPECT_EQ(house.names(), "");
+}
+
+TEST(DaemonEvents, WhoGovernsAndWhoDidBefore) {
+  EventHouse house;
+  (void)house.take();
+  house.govern("efficient-fix");
+  house.run(2s);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, EventKind::governed);
+  EXPECT_EQ(events[0].gpu, house.uuid_of(0));
+  EXPECT_EQ(events[0].gpu_index, 0);
+  EXPECT_EQ(events[0].message, "GPU 0 is governed by efficient-fix");
+  EXPECT_EQ(field_of(events[0], "from"), "");
+  EXPECT_EQ(field_of(events[0], "source"), "command");
+  EXPECT_EQ(field_of(events[0], "who"), "uid 0");
+  house.govern("max-freq");
+  house.run(2s);
+  events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, EventKind::restored);
+  EXPECT_EQ(field_of(events[0], "why"), "another policy comes");
+  EXPECT_EQ(field_of(events[1], "from"), "efficient-fix");
+  EXPECT_EQ(field_of(events[1], "policy"), "max-freq");
+  house.govern("max-freq");  // the same again, by the same
+  house.run(2s);
+  EXPECT_EQ(house.names(), "restored");
+  (void)house.tell({{"command", "release"}, {"gpus", ""}});
+  house.run(2s);
+  EXPECT_EQ(house.names(), "restored released");
+}
+
+TEST(DaemonEvents, PausedResumedAndStopped) {
+  EventHouse house(1, governed_by("efficient-fix"));
+  (void)house.take();
+  (void)house.tell({{"command", "pause"}});
+  house.run(3s);
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, EventKind::restored);
+  EXPECT_EQ(events[1].kind, EventKind::paused);
+  EXPECT_EQ(field_of(events[1], "who"), "uid 0");
+  (void)house.tell({{"command", "resume"}});
+  house.run(3s);
+  EXPECT_EQ(house.names(), "resumed governed");
+  ASSERT_TRUE(house.worker->stop().ok());
+  EXPECT_EQ(house.names(), "restored stopped");
+  const auto kept = read_events(house.history_file, {});
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_EQ(kept->back().kind, EventKind::stopped);
+}
+
+TEST(DaemonEvents, AReloadSaysWhatHasChanged) {
+  EventHouse house;
+  (void)house.take();
+  Settings settings;
+  house.worker->reload(settings);
+  EXPECT_EQ(house.names(), "");
+  settings.observe_every_s = 0.5;
+  house.worker->reload(settings);
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(field_of(events[0], "settings"), "sampling.observe_every_s");
+}
+
+TEST(DaemonEvents, ABoundBreaksThePromiseUntilItGoes) {
+  EventHouse house(1, governed_by("assure"));
+  house.run(5min);
+  (void)house.take();
+  const std::string uuid = house.uuid_of(0);
+  house.worker->fleet().bounds().put(
+      uuid, {.source = "budget", .who = "rack 3", .why = "too hot", .highest = 900_MHz});
+  house.run(5min);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, EventKind::budget);
+  EXPECT_EQ(events[0].message, "GPU 0 is bounded to 900 MHz by budget of rack 3");
+  EXPECT_EQ(events[1].kind, EventKind::promise_broken);
+  EXPECT_EQ(field_of(events[1], "promise"), "0.900");
+  EXPECT_LT(field_of(events[1], "performance"), "0.900");
+  house.worker->fleet().bounds().withdraw(uuid, "budget");
+  house.run(5min);
+  EXPECT_EQ(house.names(), "budget promise_kept");
+}
+
+// A policy that looks at no other clock: what one does by itself would undo the other tool's
+// change.
+TEST(DaemonEvents, EachChangeByAnotherToolIsTold) {
+  EventHouse house(1, governed_by("sweet-spot"), "BWtest");
+  house.run(5min);
+  (void)house.take();
+  for (int i = 0; i < 4; ++i) {
+    house.sim(0).unlock();
+    house.run(14s);
+  }
+  EXPECT_EQ(house.names(), "drift drift drift drift");
+  house.run(5min);
+  EXPECT_EQ(house.names(), "");
+}
+
+TEST(DaemonEvents, AWriteThatFailsIsToldOnceUntilOneSucceeds) {
+  EventHouse house;
+  (void)house.take();
+  house.trouble(0).faults.no_permission = true;
+  house.govern("efficient-fix");
+  house.run(5min);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].kind, EventKind::write_failed);
+  EXPECT_NE(field_of(events[1], "error").find("setting clocks needs root"), std::string::npos);
+  house.trouble(0).faults.no_permission = false;
+  house.run(5min);
+  EXPECT_EQ(house.names(), "");
+  EXPECT_TRUE(house.sim(0).locked());
+}
+
+TEST(DaemonEvents, HeatThatLastsIsToldAndItsEnd) {
+  EventHouse house;
+  (void)house.take();
+  for (int i = 0; i < 100; ++i) {  // a blink is none
+    house.trouble(0).throttle = i % 2 == 0 ? throttle::kSwThermalSlowdown : 0;
+    house.run(200ms);
+  }
+  EXPECT_EQ(house.names(), "");
+  house.trouble(0).throttle = throttle::kHwThermalSlowdown;
+  house.run(5s);
+  EXPECT_EQ(house.names(), "thermal");
+  house.trouble(0).throttle = 0;
+  house.run(5s);
+  EXPECT_EQ(house.names(), "");
+  house.run(10s);
+  EXPECT_EQ(house.names(), "thermal_over");
+}
+
+TEST(DaemonEvents, LostAndFound) {
+  EventHouse house(2);
+  (void)house.take();
+  house.trouble(0).faults.gpu_lost = true;
+  house.run(30s);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, EventKind::lost);
+  EXPECT_EQ(events[0].gpu, house.uuid_of(0));
+  EXPECT_NE(field_of(events[0], "error").find("lost"), std::string::npos);
+  house.trouble(0).faults.gpu_lost = false;
+  house.run(30s);
+  EXPECT_EQ(house.names(), "found");
+}
+
+TEST(DaemonEvents, StuckAndFound) {
+  EventHouse house;
+  (void)house.take();
+  house.trouble(0).hangs = true;
+  house.run(2min);
+  EXPECT_EQ(house.names(), "stuck");
+  house.trouble(0).hangs = false;
+  house.run(30s);
+  EXPECT_EQ(house.names(), "found");
+}
+
+// Beats name phases; a phase each second is a flood.
+TEST(DaemonEvents, PhasesAreThoseThatBeatsName) {
+  EventHouse house;
+  house.person(0, 10, 1000);
+  house.run(3s);
+  (void)house.take();
+  house.beat(1000, 10, "done=1 phase=warm-up");
+  house.run(1s);
+  house.beat(1000, 10, "done=2 phase=train");
+  house.run(1s);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[1].message, "GPU 0 goes from phase 'warm-up' to 'train'");
+  for (int i = 0; i < 100; ++i) {
+    house.beat(1000, 10, "done=" + std::to_string(i + 3) + (i % 2 == 0 ? " phase=a" : " phase=b"));
+    house.run(1s);
+  }
+  events = house.take();
+  EXPECT_LE(events.size(), 12u);
+  ASSERT_GE(events.size(), 5u);
+  EXPECT_NE(field_of(events[4], "left_out"), "-");
+}
+
+// What another process left is given back before anything else.
+TEST(DaemonEvents, WhatWasLeftIsRestoredOrNot) {
+  EventHouse house(1, governed_by("efficient-fix"));
+  house.run(5s);
+  house.sim(0).lock(900_MHz, 900_MHz);
+  const auto left = house.left();
+  ASSERT_EQ(left.size(), 1u);
+  (void)house.take();
+  house.worker.reset();
+  ASSERT_TRUE(house.journal().write(left[0]).ok());
+  house.trouble(0).faults.no_permission = true;
+  house.start();
+  auto events = house.take();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].kind, EventKind::restore_failed);
+  house.trouble(0).faults.no_permission = false;
+  house.run(20s);
+  events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, EventKind::restored);
+  EXPECT_EQ(field_of(events[0], "why"), "tried again");
+}
+
+// The numbers go on where the history's are, and it has what is in memory no more.
+TEST(DaemonEvents, AreNumberedOverTheLifeOfTheHistory) {
+  EventHouse house(1, governed_by("efficient-fix"));
+  const auto before = house.worker->events().newest();
+  ASSERT_TRUE(before && *before > 0);
+  ASSERT_TRUE(house.worker->stop().ok());
+  (void)house.take();
+  const auto last = house.worker->events().newest();
+  house.start();
+  house.run(2s);
+  const auto events = house.take();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].id, *last + 1);
+  const auto kept = read_events(house.history_file, {});
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  std::int64_t id = 0;
+  for (const Event& each : *kept) EXPECT_EQ(each.id, ++id);
+  EXPECT_EQ(kept->back(), events.back());
+}
+
+}  // namespace
+}  // namespace derate::cli
