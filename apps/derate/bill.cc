@@ -1,8 +1,5 @@
 // derate bill: who used how much energy, and what it cost.
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdlib>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -12,20 +9,11 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
+#include "kept_file.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
 namespace {
-
-// Of this user's daemon, else of the system's.
-std::string file_of(const BillOptions& options) {
-  if (!options.file.empty()) return options.file;
-  constexpr const char* kSystem = "/var/lib/derate/usage.db";
-  const std::string own = usage_file();
-  const bool chosen = std::getenv("DERATE_STATE_DIR") != nullptr;
-  return !chosen && ::access(own.c_str(), F_OK) != 0 && ::access(kSystem, F_OK) == 0 ? kSystem
-                                                                                     : own;
-}
 
 // GPUs are known here by what is kept of them.
 Result<std::vector<std::string>> chosen_gpus(const Usage& usage, const std::string& choice) {
@@ -48,7 +36,8 @@ Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
   const Settings settings = TRY(load_settings(options.config));
   out.prices = {options.price ? options.price : settings.price_per_kwh, settings.co2_g_per_kwh,
                 settings.currency};
-  const std::string file = file_of(options);
+  const std::string file =
+      options.file.empty() ? kept_file(usage_file(), "usage.db") : options.file;
   if (options.file.empty()) TRY(check_way(file));
   const auto read = out.by == BillBy::day ? read_usage_by_day : read_usage;
   Usage usage = TRY(read(file, out.from, out.to, {}));

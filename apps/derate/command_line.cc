@@ -349,6 +349,108 @@ void add_bill(CommandLine& line) {
                "younger than a minute may be missing.\n");
 }
 
+constexpr const char* kWhenForms = "2026-11-01, 2026-11-01T12:00, 14:30, now-7d, today, month, now";
+
+void add_history_file(CLI::App& verb, std::string& file) {
+  verb.add_option("--file", file, "Read this history, not the daemon's")->type_name("FILE");
+}
+
+void add_csv(CLI::App& verb, bool& csv) {
+  verb.add_flag("--csv", csv, "Print CSV")->excludes(verb.get_option("--json"));
+}
+
+void add_history(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "history", "Show what GPUs and their tenants drew, at which clocks, and what was saved");
+  auto& options = line.add_options<HistoryOptions>(*verb);
+  add_gpu_choice(*verb, options.gpus);
+  verb->add_option("--from", options.from, fmt::format("{}; default: now-6h", kWhenForms))
+      ->type_name("WHEN");
+  verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
+  verb->add_option("--what", options.what, "What the picture is of; default: power")
+      ->type_name("power|clock|energy|utilisation|temperature|saving|performance");
+  verb->add_flag("--tenants", options.tenants, "Of those who share GPUs, not of GPUs");
+  verb->add_option("--points", options.points,
+                   "Steps become longer until there are so many at most; default: 1000")
+      ->check(CLI::Range(1, 10000));
+  add_history_file(*verb, options.file);
+  add_json(*verb, options);
+  add_csv(*verb, options.csv);
+  verb->footer(
+      examples({"derate history", "derate history -i 0 --from now-30d --what clock",
+                "derate history --from today --tenants",
+                "derate history --from 2026-11-01 --to 2026-11-02 --csv > day.csv"}) +
+      "Seconds are kept for a day, minutes for 90 days, hours for five years. Blank is what\n"
+      "nobody read. Times are of this machine's zone.\n");
+}
+
+void add_savings(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "savings", "Show what was used and saved: energy, money and carbon dioxide");
+  auto& options = line.add_options<SavingsOptions>(*verb);
+  verb->add_option("--by", options.by, "What a line is of; default: day")
+      ->type_name("day|gpu|job|user|policy");
+  verb->add_option("--from", options.from, fmt::format("{}; default: month", kWhenForms))
+      ->type_name("WHEN");
+  verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
+  verb->add_option("--prices", options.prices,
+                   "CSV by hour: time, price_per_kwh, co2_g_per_kwh (docs/history.md)")
+      ->type_name("FILE");
+  verb->add_option("--price", options.price, "Of a kilowatt-hour; default: the configuration's")
+      ->check(in_range(0, 1000));
+  verb->add_option("--co2", options.co2,
+                   "Grams of carbon dioxide of a kilowatt-hour; default: the configuration's")
+      ->type_name("GRAMS")
+      ->check(in_range(0, 10000));
+  add_history_file(*verb, options.file);
+  add_config(*verb, options.config);
+  add_json(*verb, options);
+  add_csv(*verb, options.csv);
+  verb->footer(
+      examples({"derate savings", "derate savings --by job --from now-7d --price 0.30",
+                "derate savings --from 2026-10-01 --to 2026-11-01 --prices october.csv --csv"}) +
+      "What was saved is an estimate (docs/saving.md), with its 90 % interval. An hour belongs to\n"
+      "the day in which it begins. Hours that the file of prices leaves out are told.\n");
+}
+
+void add_why(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "why", "Tell why a GPU's clock is, or was, what it is, and how it changed before");
+  auto& options = line.add_options<WhyOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpu, "GPU by index, UUID or PCI bus id; default: 0")
+      ->type_name("GPU");
+  verb->add_option("--at", options.at, fmt::format("{}; default: now", kWhenForms))
+      ->type_name("WHEN");
+  verb->add_option("--changes", options.changes, "How many to list; default: 10")
+      ->check(CLI::Range(1, 1000));
+  add_history_file(*verb, options.file);
+  add_json(*verb, options);
+  verb->footer(examples({"derate why -i 0", "derate why -i 0 --at 14:30",
+                         "derate why -i 0 --at now-2h --json"}) +
+               "Any second of the last day is known.\n");
+}
+
+void add_events(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand("events", "List what happened, and to which GPU");
+  auto& options = line.add_options<EventsOptions>(*verb);
+  verb->add_option("-i,--gpu", options.gpu,
+                   "GPU by index, UUID or PCI bus id; default: all, and the service")
+      ->type_name("GPU");
+  verb->add_option("--from", options.from, fmt::format("{}; default: now-1d", kWhenForms))
+      ->type_name("WHEN");
+  CLI::Option* to =
+      verb->add_option("--to", options.to, "The same; default: now")->type_name("WHEN");
+  CLI::Option* follow =
+      verb->add_flag("-f,--follow", options.follow, "Go on with what happens, until Ctrl-C")
+          ->excludes(to);
+  add_history_file(*verb, options.file);
+  verb->get_option("--file")->excludes(follow);
+  add_json(*verb, options);
+  verb->footer(examples({"derate events", "derate events -i 0 --from today",
+                         "derate events --follow", "derate events --follow --json"}) +
+               "docs/events.md lists them. With --follow, --json prints a line for each.\n");
+}
+
 void add_status(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand(
       "status", "Show each GPU, who governs it, and why its clock is what it is");
@@ -1013,8 +1115,26 @@ void add_doctor(CommandLine& line) {
                  "Exit code 0: all is well; 1: it works, with limits; 2: it cannot work here.\n");
 }
 
-void add_others(CommandLine& line) {
-  CLI::App* config = line.app.add_subcommand("config", "Check or print the configuration");
+void add_config_of_daemon(CommandLine& line, CLI::App& config) {
+  CLI::App* set = config.add_subcommand("set", operation<ConfigSet>().what);
+  auto& set_options = line.add_options<ConfigSetOptions>(*set);
+  set->add_option("settings", set_options.set,
+                  "Settings, and parameters of policies: SECTION.KEY=VALUE, "
+                  "policy.NAME.PARAMETER=VALUE")
+      ->type_name("KEY=VALUE");
+  set->add_option("--unset", set_options.unset, "Take back what was set, each")->type_name("KEY");
+  set->add_flag("--dry-run", set_options.dry_run, "Check it and show what would change");
+  add_json(*set, set_options);
+  set->footer(examples({"derate config set safety.idle_after_s=2 --dry-run",
+                        "derate config set governor.policy=assure policy.assure.delta=0.05",
+                        "derate config set --unset policy.assure.delta"}));
+  CLI::App* diff = config.add_subcommand("diff", operation<ConfigDiff>().what);
+  add_json(*diff, line.add_options<ConfigDiffOptions>(*diff));
+  diff->footer(examples({"derate config diff && systemctl reload derated"}));
+}
+
+void add_config_verbs(CommandLine& line) {
+  CLI::App* config = line.app.add_subcommand("config", "Check, print or set the configuration");
   config->require_subcommand(1);
   CLI::App* check = config->add_subcommand("check", "Check a configuration file");
   auto& check_options = line.add_options<ConfigCheckOptions>(*check);
@@ -1029,8 +1149,42 @@ void add_others(CommandLine& line) {
   }
   check->footer(examples({"derate config check derate.toml"}));
   print->footer(examples({"derate config print > derate.toml"}));
-  config->footer(examples({"derate config check derate.toml", "derate config print"}));
+  config->footer(examples({"derate config check derate.toml", "derate config print",
+                           "derate config set safety.idle_after_s=2", "derate config diff"}));
+  add_config_of_daemon(line, *config);
+}
 
+void add_token_verbs(CommandLine& line) {
+  CLI::App* token =
+      line.app.add_subcommand("token", "Create, list and revoke tokens for the API (derate-agent)");
+  token->require_subcommand(1);
+  CLI::App* create = token->add_subcommand("create", operation<TokenCreate>().what);
+  auto& create_options = line.add_options<TokenCreateOptions>(*create);
+  create->add_option("name", create_options.name, "What to call it")->type_name("NAME")->required();
+  create->add_option("--role", create_options.role, "What it allows: reader, user or operator")
+      ->type_name("ROLE")
+      ->check(one_of({"reader", "user", "operator"}))
+      ->capture_default_str();
+  create->add_option("--days", create_options.days, "When it expires")
+      ->type_name("DAYS")
+      ->check(CLI::Range(0.001, 3650.0))
+      ->capture_default_str();
+  add_json(*create, create_options);
+  create->footer(examples({"derate token create grafana",
+                           "derate token create scheduler --role operator --days 90 > secret"}) +
+                 "The token alone goes to standard output; it is not shown again.\n");
+  CLI::App* list = token->add_subcommand("list", operation<TokenList>().what);
+  add_json(*list, line.add_options<TokenListOptions>(*list));
+  list->footer(examples({"derate token list"}));
+  CLI::App* revoke = token->add_subcommand("revoke", operation<TokenRevoke>().what);
+  auto& revoke_options = line.add_options<TokenRevokeOptions>(*revoke);
+  revoke->add_option("name", revoke_options.name, "Which")->type_name("NAME")->required();
+  add_json(*revoke, revoke_options);
+  revoke->footer(examples({"derate token revoke grafana"}));
+  token->footer(examples({"derate token create grafana", "derate token list"}));
+}
+
+void add_others(CommandLine& line) {
   CLI::App* completion = line.app.add_subcommand("completion", "Print a completion script");
   completion
       ->add_option("shell", line.add_options<CompletionOptions>(*completion).shell, "The shell")
@@ -1064,8 +1218,9 @@ struct VerbGroup {
 const VerbGroup kVerbGroups[] = {
     {"Start here", {"doctor", "demo"}},
     {"Run and tune", {"run", "energy", "tune", "beat"}},
-    {"Watch", {"status", "top", "attribute", "bill"}},
-    {"The daemon", {"policy", "release", "pause", "resume", "restore", "config"}},
+    {"Watch", {"status", "top", "why", "events", "attribute"}},
+    {"Look back", {"history", "savings", "bill"}},
+    {"The daemon", {"policy", "release", "pause", "resume", "restore", "config", "token"}},
     {"Lab and simulation", {"lab", "report", "sim", "record", "replay"}},
     {"Tools", {"completion", "manual", "exit-codes"}},
 };
@@ -1085,6 +1240,10 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_energy(*line);
   add_attribute(*line);
   add_bill(*line);
+  add_history(*line);
+  add_savings(*line);
+  add_why(*line);
+  add_events(*line);
   add_beat(*line);
   add_tune_verbs(*line);
   add_policy_verbs(*line);
@@ -1094,6 +1253,8 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_sim_verbs(*line);
   add_lab_verbs(*line);
   add_report(*line);
+  add_config_verbs(*line);
+  add_token_verbs(*line);
   add_others(*line);
   refuse_empty_values(line->app);
   for (const VerbGroup& group : kVerbGroups)
@@ -1195,6 +1356,7 @@ std::string manual_page() {
       "library to load.\n.TP\n.B DERATE_RUN_DIR\nWhere running governors publish their "
       "state.\n.TP\n.B DERATE_BEAT_SOCKET\nWhere derate beat is heard first.\n.TP\n.B "
       "DERATE_CLIENT_SOCKET\nWhere programs ask for windows of energy first.\n.TP\n.B "
+      "DERATE_API_SOCKET\nWhere the daemon's API is asked first.\n.TP\n.B "
       "DERATE_DELTA\nWhat a process may lose: a number in [0, 0.5] or a class of work.\n.TP\n.B "
       "DERATE_STATE_DIR\nWhere journals, the audit log and models of work are kept.\n.TP\n.B "
       "NO_COLOR\nNo "

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "api/config_requests.h"
 #include "apps/common/options.h"
 #include "base/result.h"
 #include "policy/policy_options.h"
@@ -74,6 +75,34 @@ struct BillOptions : Common {
   std::string gpus, file, config;
   std::optional<double> price;
   bool csv = false;
+};
+
+// The history is the daemon's; without one, or of another machine, that of a file.
+struct HistoryFile {
+  std::string file;  // empty: the daemon's
+};
+struct HistoryOptions : Common, HistoryFile {
+  std::string gpus;
+  std::string from = "now-6h", to = "now";
+  std::string what = "power";
+  bool tenants = false, csv = false;
+  int points = 0;  // 0: as many as the picture wants
+};
+struct SavingsOptions : Common, HistoryFile {
+  std::string by = "day", from = "month", to = "now";
+  std::optional<double> price, co2;
+  std::string prices;  // a file
+  std::string config;
+  bool csv = false;
+};
+struct WhyOptions : Common, HistoryFile {
+  std::string gpu = "0", at = "now";
+  int changes = 10;
+};
+struct EventsOptions : Common, HistoryFile {
+  std::string gpu;
+  std::string from, to;  // empty: the last day, or with `follow` the last ten
+  bool follow = false;
 };
 
 // With a job, or where a daemon runs, the daemon tunes; else this process does.
@@ -221,6 +250,21 @@ struct ConfigOptions : Common {
 };
 struct ConfigCheckOptions : ConfigOptions {};
 struct ConfigPrintOptions : ConfigOptions {};
+struct ConfigSetOptions : Common {
+  std::vector<std::string> set, unset;  // "section.key=value", "section.key"
+  bool dry_run = false;
+};
+struct ConfigDiffOptions : Common {};
+
+struct TokenCreateOptions : Common {
+  std::string name;
+  std::string role = TokenCreate{}.role;
+  double days = TokenCreate{}.days;
+};
+struct TokenListOptions : Common {};
+struct TokenRevokeOptions : Common {
+  std::string name;
+};
 
 // An experiment's results lie in one file.
 struct LabResults : Common {
@@ -275,18 +319,18 @@ struct ManualOptions {
 };
 struct ExitCodesOptions : Common {};
 
-using Verb =
-    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
-                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
-                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
-                 ConfigPrintOptions, CompletionOptions, ManualOptions, ExitCodesOptions,
-                 PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
-                 ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
-                 LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions,
-                 LabLogOptions, BeatOptions, PolicyModelsOptions, PolicyForgetOptions,
-                 TuneReplayOptions, EnergyOptions, TuneRunOptions, TuneJobCreateOptions,
-                 TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions, AttributeOptions,
-                 AttributeMethodsOptions, BillOptions, LabAttributionOptions>;
+using Verb = std::variant<
+    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
+    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
+    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions,
+    TokenCreateOptions, TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
+    ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
+    ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
+    LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions,
+    BeatOptions, PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
+    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
+    TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
+    LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -295,6 +339,10 @@ Result<int> run_verb(const EnergyOptions& options);
 Result<int> run_verb(const AttributeOptions& options);
 Result<int> run_verb(const AttributeMethodsOptions& options);
 Result<int> run_verb(const BillOptions& options);
+Result<int> run_verb(const HistoryOptions& options);
+Result<int> run_verb(const SavingsOptions& options);
+Result<int> run_verb(const WhyOptions& options);
+Result<int> run_verb(const EventsOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);
@@ -323,6 +371,11 @@ Result<int> run_verb(const SimFaultOptions& options);
 Result<int> run_verb(const DoctorOptions& options);
 Result<int> run_verb(const ConfigCheckOptions& options);
 Result<int> run_verb(const ConfigPrintOptions& options);
+Result<int> run_verb(const ConfigSetOptions& options);
+Result<int> run_verb(const ConfigDiffOptions& options);
+Result<int> run_verb(const TokenCreateOptions& options);
+Result<int> run_verb(const TokenListOptions& options);
+Result<int> run_verb(const TokenRevokeOptions& options);
 Result<int> run_verb(const LabRunOptions& options);
 Result<int> run_verb(const LabCheckOptions& options);
 Result<int> run_verb(const LabShowOptions& options);

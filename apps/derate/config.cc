@@ -1,4 +1,4 @@
-// derate config check|print
+// derate config check|print|set|diff
 #include "config/config.h"
 
 #include <fmt/format.h>
@@ -7,7 +7,10 @@
 
 #include "base/json.h"
 #include "command_options.h"
+#include "config/set_file.h"
+#include "control.h"
 #include "govern/fleet/policy_choice.h"
+#include "service/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -34,7 +37,29 @@ Json settings_json(const Settings& settings) {
   }
   for (const PolicySetting& setting : settings.policy_settings)
     out["policy"][setting.policy][setting.name] = setting.value;
+  for (const auto& [key, where] : settings.where) out["where"][key] = where;
+  for (const PolicySetting& setting : settings.policy_settings)
+    out["where"][fmt::format("policy.{}.{}", setting.policy, setting.name)] = setting.where;
   return out;
+}
+
+// What was set, or would be, and what it changes.
+Result<int> show_changes(const char* verb, const AnyRequest& request, bool as_json) {
+  const Json answer = TRY(daemon_answer(TRY(ask_operators(request))));
+  if (as_json) {
+    print_json(verb, answer);
+    return 0;
+  }
+  const ConfigChangesAnswer told = TRY(answer_of<ConfigChangesAnswer>(answer));
+  print("{}\n", told.message);
+  if (told.changes.empty()) return 0;
+  const auto value = [](const std::string& text) { return text.empty() ? "none" : text; };
+  Table table({"<setting", "<in force", "<then", "<"});
+  for (const SettingChangeView& each : told.changes)
+    table.add({each.key, value(each.before), value(each.after),
+               each.at_start ? "at the next start" : ""});
+  print("\n{}", table.text());
+  return 0;
 }
 
 }  // namespace
@@ -56,8 +81,21 @@ Result<int> run_verb(const ConfigPrintOptions& options) {
   if (options.json)
     print_json("config print", settings_json(settings));
   else
-    print("{}", print_config(settings));
+    print("{}", print_config(settings, Origin::told));
   return 0;
+}
+
+Result<int> run_verb(const ConfigSetOptions& options) {
+  if (options.set.empty() && options.unset.empty())
+    return Error{Errc::invalid_argument, "config set: say what: SECTION.KEY=VALUE, or --unset KEY"};
+  // Refused here where it can be: without a daemon, and with the same words.
+  TRY(edited_keys({options.set, options.unset}));
+  return show_changes("config set", ConfigSet{options.set, options.unset, options.dry_run},
+                      options.json);
+}
+
+Result<int> run_verb(const ConfigDiffOptions& options) {
+  return show_changes("config diff", ConfigDiff{}, options.json);
 }
 
 }  // namespace derate::cli

@@ -1,8 +1,10 @@
 // derate policy set, release, pause, resume: what the running daemon is told to do.
+#include "control.h"
 
 #include <unistd.h>
 
 #include "api/requests.h"
+#include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "command_options.h"
@@ -13,6 +15,7 @@
 #include "service/control_socket.h"
 #include "service/daemon_call.h"
 #include "service/fleet_service.h"
+#include "service/http/api_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {
@@ -23,6 +26,27 @@ std::string operators_socket() {
   for (const std::string& folder : run_directories())
     if (std::string path = folder + "/control.sock"; ::access(path.c_str(), F_OK) == 0) return path;
   return control_socket();
+}
+
+}  // namespace
+
+Result<std::string> ask_operators(const AnyRequest& request) {
+  const auto api = find_api();
+  if (api.ok()) return TRY(http_call(*api, api_request(request), FleetService::kPatience)).body;
+  if (api.error().code != Errc::not_found) return api.error();
+  auto line = control_call(operators_socket(), request_text(request), FleetService::kPatience);
+  if (!line.ok() && line.error().code == Errc::not_found)
+    return Error{Errc::not_found, "derated is not running (" + line.error().message + ")"};
+  return line;
+}
+
+namespace {
+
+// The whole answer, also one that tells of failures.
+Result<Json> whole_answer(const AnyRequest& request) {
+  Json answer = parse_json(TRY(ask_operators(request)));
+  if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
+  return answer;
 }
 
 // One line for each GPU that failed; what failed before it came to the GPUs has one alone.
@@ -46,12 +70,7 @@ void print_done(const Json& answer) {
   for (const std::string& line : grouped_sentences(sentences)) print("{}\n", line);
 }
 
-Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_json) {
-  auto text = control_call(operators_socket(), request_text(request), FleetService::kPatience);
-  if (!text.ok() && text.error().code == Errc::not_found)
-    return Error{Errc::not_found, "derated is not running (" + text.error().message + ")"};
-  const Json answer = parse_json(TRY(std::move(text)));
-  if (!answer.is_object()) return Error{Errc::io, "the daemon's answer is not understood"};
+Result<int> show_answer(const char* verb, const Json& answer, bool as_json) {
   const bool ok = answer.value("ok", false);
   if (as_json) {
     print_json(verb, answer);
@@ -61,6 +80,10 @@ Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_jso
     if (!ok) print_failures(answer);
   }
   return ok ? exit_code::kOk : answer.value("exit_code", exit_code::kFailure);
+}
+
+Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_json) {
+  return show_answer(verb, TRY(whole_answer(request)), as_json);
 }
 
 // Who is no operator has own runs alone to release.
@@ -91,8 +114,10 @@ Result<int> run_verb(const PolicySetOptions& options) {
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
-  if (::geteuid() != 0) return release_own(options);
-  return call_daemon("release", Release{options.all ? "" : options.gpus}, options.json);
+  const Json answer = TRY(whole_answer(Release{options.all ? "" : options.gpus}));
+  if (answer.value("code", "") == word_of(Errc::no_permission) && !answer.contains("gpus"))
+    return release_own(options);
+  return show_answer("release", answer, options.json);
 }
 
 Result<int> run_verb(const PauseOptions& options) {

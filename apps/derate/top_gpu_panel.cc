@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "terminal/plot.h"
 #include "terminal/text_width.h"
 #include "top_view.h"
 
@@ -104,18 +105,13 @@ Frame chart_lines(const Chart& chart, std::size_t width, std::size_t height, con
     return fill_text(text, columns, true, own);
   };
   Frame out = {{{{filled(fmt::format("{}, {}", chart.title, chart.unit), width), Paint::dim}}}};
-  const auto rows = column_chart(chart.series, 0, chart.high, room, height, look);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string label =
-        i == 0                 ? whole_text(chart.high)
-        : i + 1 == rows.size() ? "0"
-        : i == rows.size() / 2 && rows.size() > 4
-            ? whole_text(chart.high *
-                         (1 - static_cast<double>(i) / static_cast<double>(rows.size())))
-            : "";
-    const std::string axis = fill_text(label, kAxis - 2, false, own) + (look.utf8 ? " │" : " |");
-    out.push_back({{{axis, Paint::dim}, {rows[i], chart.paint}}});
-  }
+  const Plot plot{.series = chart.series,
+                  .high = chart.high,
+                  .paint = chart.paint,
+                  .label = [](double value) { return whole_text(value); },
+                  .axis = kAxis};
+  const Frame lines = plot_lines(plot, width, height, own);
+  out.insert(out.end(), lines.begin(), lines.end());
   const std::string now = "now";
   const std::string begin = fill_text("60 s ago", room - std::min(room, now.size()), true, own);
   out.push_back({{{filled(std::string(kAxis, ' ') + begin + now, width), Paint::dim}}});

@@ -1,0 +1,16 @@
+// Asking the running daemon for what operators and admins may.
+#pragma once
+
+#include <string>
+
+#include "api/requests.h"
+#include "base/result.h"
+
+namespace derate::cli {
+
+// The answer's text, also one that tells of failures (daemon_answer() reads it): over HTTP, or
+// where that is switched off over the socket that is root's alone. Errors: not_found when no daemon
+// runs; no_permission, io, gpu_stuck.
+Result<std::string> ask_operators(const AnyRequest& request);
+
+}  // namespace derate::cli

@@ -1,0 +1,39 @@
+// The history as people and spreadsheets read it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "api/history_requests.h"
+#include "base/result.h"
+#include "terminal/frame.h"
+
+namespace derate::cli {
+
+enum class HistoryWhat : std::uint8_t {
+  power,
+  clock,
+  energy,
+  utilisation,
+  temperature,
+  saving,
+  performance,
+};
+const char* to_string(HistoryWhat what);
+// Errors: invalid_argument naming what there is.
+Result<HistoryWhat> parse_history_what(const std::string& name);
+
+// One GPU as one chart, some below each other, many and tenants as a line each; what each came to
+// beside it. No line is wider than the look; one GPU fits its height from 8 lines on.
+Frame history_frame(const HistoryAnswer& answer, HistoryWhat what, const Look& look);
+
+// How many points such a picture wants: of energy each column is a step.
+std::int64_t history_points(HistoryWhat what, const Look& look);
+
+// RFC 4180, a row a step of each series; an empty cell is not known.
+std::string history_csv(const HistoryAnswer& answer);
+
+// "812 Wh", "2.47 kWh".
+std::string kwh_text(double joules);
+
+}  // namespace derate::cli

@@ -1,0 +1,25 @@
+// derate why: why a GPU's clock is, or was, what it is.
+#include "api/requests.h"
+#include "attribute_view.h"
+#include "base/json.h"
+#include "command_options.h"
+#include "events_view.h"
+#include "history_source.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+
+Result<int> run_verb(const WhyOptions& options) {
+  const WallTime now = SystemClock().wall_now();
+  WhyRead request{.gpu = options.gpu, .changes = options.changes};
+  request.at = TRY(moment_text("--at", options.at, now));
+  const Json json = TRY(ask_history(request, options.file));
+  const auto answer = TRY(answer_of<WhyAnswer>(json));
+  if (options.json)
+    print_json("why", answer_json(answer));
+  else
+    print("{}", why_text(answer, terminal_width()));
+  return 0;
+}
+
+}  // namespace derate::cli
