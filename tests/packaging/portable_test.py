@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the portable programs want of a machine: no glibc later than 2.34, which RHEL 9 and Ubuntu
-22.04 have, and no library but glibc's own; derated systemd's, too.
+22.04 have, and no library but glibc's own; derated and its agent systemd's, too.
 
     portable_test.py BUILD
 """
@@ -14,6 +14,7 @@ BUILD = Path()
 LATEST = (2, 34)
 OWN = {"libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 PROGRAMS = {"derate": OWN, "derated": OWN | {"libsystemd.so.0"},
+            "derate-agent": OWN | {"libsystemd.so.0"},
             "fakenvml/libnvidia-ml.so.1": OWN}
 
 
@@ -42,7 +43,7 @@ class Portable(unittest.TestCase):
             self.assertEqual(needed - allowed, set(), program)
 
     def test_exceptions_find_their_handlers(self):
-        for program in ("derate", "derated"):
+        for program in ("derate", "derated", "derate-agent"):
             words = ["status"] if program == "derate" else []
             done = subprocess.run([BUILD / program, *words, "--no-such-option"],
                                   capture_output=True, text=True, timeout=60)

@@ -1,0 +1,149 @@
+#include "agent.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "duties.h"
+#include "service/http/http_server.h"
+#include "token_gate.h"
+
+namespace derate::agent {
+namespace {
+
+HttpResponse too_many(std::string_view what) {
+  HttpResponse out = error_response(429, what);
+  out.fields = {{"Retry-After", "1"}};
+  out.close = true;
+  return answer_of(std::move(out));
+}
+
+// A wrong token costs its connection: the next try needs another.
+HttpResponse answer_to_token(HttpResponse answer) {
+  if (answer.status == 401) answer.close = true;
+  return answer_of(std::move(answer));
+}
+
+// Every caller over TCP is the same user to the server: what it bounds by user it bounds in all.
+HttpServerOptions server_options(const Log& log) {
+  HttpServerOptions out;
+  out.kind_of = [](const HttpRequest& head) {
+    switch (duty_of(head)) {
+      case Duty::control:
+        return HttpKind::control;
+      case Duty::stream:
+        return HttpKind::stream;
+      case Duty::own_text:
+      case Duty::page:
+        break;
+    }
+    return HttpKind::health;
+  };
+  out.log = log;
+  out.most_of_a_user = out.most_connections;
+  out.most_streams = out.most_streams_of_a_user = Streams::kMost;
+  out.requests_a_second_of_a_user = 2000;
+  return out;
+}
+
+}  // namespace
+
+// Destroyed from the last on: first nothing more comes in.
+struct Agent::State {
+  AgentOptions options;
+  Clock& clock;
+  std::shared_ptr<TokenGate> gate = std::make_shared<TokenGate>();
+  std::shared_ptr<Answers> answers = std::make_shared<Answers>();
+  std::map<std::string, CachedPage> pages = {};  // by what is asked for: four at most
+  ForwardPool operations{clock, ForwardPool::kThreads};
+  Streams streams{answers};
+
+  HttpReply handle(const HttpCall& call);
+  HttpReply page(std::uint64_t number, const HttpAsk& ask);
+  HttpReply operation(std::uint64_t number, HttpAsk ask);
+  HttpReply stream(std::uint64_t number, HttpAsk ask);
+};
+
+HttpReply Agent::State::handle(const HttpCall& call) {
+  Verdict verdict = judge(call.request, options.rules);
+  if (auto* refused = std::get_if<HttpResponse>(&verdict)) return std::move(*refused);
+  auto& passed = std::get<Passed>(verdict);
+  const std::uint64_t number = call.peer.connection;
+  switch (passed.duty) {
+    case Duty::own_text:
+      break;
+    case Duty::page:
+      return page(number, passed.ask);
+    case Duty::control:
+      return operation(number, std::move(passed.ask));
+    case Duty::stream:
+      return stream(number, std::move(passed.ask));
+  }
+  return own_text();
+}
+
+HttpReply Agent::State::page(std::uint64_t number, const HttpAsk& ask) {
+  const std::string key = ask.target + " " + find_field(ask.fields, "Accept").value_or("");
+  auto known = pages.find(key);
+  if (known == pages.end())
+    known = pages
+                .try_emplace(
+                    key,
+                    [sockets = options.sockets, ask] {
+                      return call_derated(sockets, ask, CachedPage::kPatience);
+                    },
+                    answers, clock, BackgroundWorker::Where::on_a_thread)
+                .first;
+  if (auto answer = known->second.ask(number)) return *std::move(answer);
+  return HttpLater{};
+}
+
+HttpReply Agent::State::operation(std::uint64_t number, HttpAsk ask) {
+  const std::string token = find_field(ask.fields, "Authorization").value_or("");
+  if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  // None of it refers to the agent, which may have gone.
+  const bool taken = operations.put([number, token, ask = std::move(ask), sockets = options.sockets,
+                                     to = answers, known = gate](Duration patience) {
+    if (patience <= Duration::zero())
+      return to->answer(number, unavailable({Errc::busy, "derated is too slow: others wait, too"}));
+    auto answer = call_derated(sockets, ask, patience);
+    if (!answer.ok()) return to->answer(number, unavailable(answer.error()));
+    known->heard(token, answer->status);
+    to->answer(number, answer_to_token(*std::move(answer)));
+  });
+  if (!taken) return unavailable({Errc::busy, "too many operations wait for derated"});
+  return HttpLater{};
+}
+
+HttpReply Agent::State::stream(std::uint64_t number, HttpAsk ask) {
+  const std::string token = find_field(ask.fields, "Authorization").value_or("");
+  if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  const bool taken = streams.begin(
+      number,
+      [ask = std::move(ask), sockets = options.sockets](
+          int stop_fd, const std::function<bool(std::string_view)>& take) {
+        return stream_derated(sockets, ask, stop_fd, take);
+      },
+      [token, known = gate](int status) { known->heard(token, status); });
+  if (!taken)
+    return too_many(fmt::format("there are {} streams: no more are allowed", Streams::kMost));
+  return HttpLater{};
+}
+
+Agent::Agent(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+Agent::~Agent() { state_->answers->close(); }
+
+Result<std::unique_ptr<Agent>> Agent::create(UniqueFd listening, Clock& clock,
+                                             AgentOptions options) {
+  std::unique_ptr<State> state(new State{std::move(options), clock});
+  HttpServerOptions how = server_options(state->options.log);
+  how.handle = [&here = *state](const HttpCall& call) { return here.handle(call); };
+  how.gone = [&here = *state](const Peer& peer) { here.streams.end(peer.connection); };
+  TRY(state->answers->open(
+      [&] { return HttpServer::create(std::move(listening), clock, std::move(how)); }));
+  return std::unique_ptr<Agent>(new Agent(std::move(state)));
+}
+
+}  // namespace derate::agent

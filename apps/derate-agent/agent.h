@@ -1,0 +1,39 @@
+// derate-agent without its command line: an HTTP server on a loopback address that passes on to
+// derated what its rules allow.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "agent_rules.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace derate::agent {
+
+struct AgentOptions {
+  std::vector<std::string> sockets;  // of derated: the first on which somebody listens
+  AgentRules rules = {};
+  Log log = {};
+};
+
+class Agent {
+ public:
+  // Serves on threads of its own until it goes. `clock` lives as long as the process: calls that
+  // hang outlive the agent.
+  static Result<std::unique_ptr<Agent>> create(UniqueFd listening, Clock& clock,
+                                               AgentOptions options);
+  ~Agent();
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+ private:
+  struct State;
+  explicit Agent(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace derate::agent

@@ -1,0 +1,55 @@
+// Which requests derate-agent passes on to derated, and what of them; which part of an answer goes
+// back. Nothing here does I/O or keeps anything.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "service/http/http_call.h"
+#include "service/http/http_message.h"
+
+namespace derate::agent {
+
+// By what a request is served; none waits for another.
+enum class Duty : std::uint8_t {
+  own_text,  // what is here: the agent's own
+  page,      // metrics and health: of everyone, kept for a second
+  control,   // an operation
+  stream,    // events as they come, for who accepts text/event-stream
+};
+
+struct AgentRules {
+  // Names of this machine beside the loopback ones that a Host may say, in lower case.
+  std::vector<std::string> hosts = {};
+};
+
+// What derated is asked in place of a request.
+struct Passed {
+  Duty duty = Duty::own_text;
+  HttpAsk ask = {};  // of own_text: nothing
+};
+
+// Or what it is refused with.
+using Verdict = std::variant<Passed, HttpResponse>;
+// A token is looked at for its form alone: derated knows whether it is one.
+Verdict judge(const HttpRequest& request, const AgentRules& rules);
+
+// The duty of a request by its head alone, whatever becomes of it.
+Duty duty_of(const HttpRequest& head);
+
+// "127.0.0.1" of "127.0.0.1:9410", "[::1]" of "[::1]", in lower case; empty where it is no host
+// with or without a port.
+std::optional<std::string> host_of(std::string_view authority);
+
+// What goes back of derated's answer: its status, its text, and of its fields those that a client
+// needs. No answer is kept by a cache, taken for another type, or shared with another origin.
+HttpResponse answer_of(HttpResponse from_derated);
+
+// "/" in words.
+HttpResponse own_text();
+
+}  // namespace derate::agent

@@ -1,0 +1,153 @@
+// derate-agent: derated's HTTP on a loopback port, for Prometheus and for who has a token. It has
+// no rights, no GPU and no secret.
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <systemd/sd-daemon.h>
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "agent.h"
+#include "base/exit_code.h"
+#include "base/journald.h"
+#include "base/log.h"
+#include "base/outermost.h"
+#include "base/text.h"
+#include "config/paths.h"
+#include "service/http/http_server.h"
+#include "service/loop/event_loop.h"
+#include "service/signals.h"
+#include "terminal/output.h"
+
+namespace derate::agent {
+namespace {
+
+constexpr std::array kStop{SIGTERM, SIGINT};
+constexpr std::array kIgnored{SIGHUP};
+
+struct CommandLine {
+  std::string listen = "127.0.0.1:9410", socket;
+  std::vector<std::string> hosts;
+};
+
+// A terminal that closes, or a reload of all units, is no reason to end: there is nothing to
+// reload.
+Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
+  TRY(loop.add_signals(kStop, EventLoop::Priority::round, [&](int) { loop.stop(); }));
+  TRY(loop.add_signals(kIgnored, EventLoop::Priority::round, [](int) {}));
+  std::uint64_t watchdog_us = 0;
+  EventLoop::Timer alive;
+  if (::sd_watchdog_enabled(0, &watchdog_us) > 0) {
+    alive = TRY(loop.add_timer(EventLoop::Priority::heartbeat, [&] {
+      ::sd_notify(0, "WATCHDOG=1");
+      alive.set(clock.now() + std::chrono::microseconds(watchdog_us / 3));
+    }));
+    alive.set(clock.now());
+  }
+  ::sd_notify(0, "READY=1");
+  TRY(loop.run());
+  ::sd_notify(0, "STOPPING=1");
+  return {};
+}
+
+Result<AgentOptions> agent_options(const CommandLine& line, const Log& log) {
+  AgentOptions out{.sockets =
+                       line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket}};
+  out.log = log;
+  // Of 127.0.0.2, say, which is no usual name of this machine.
+  if (auto host = host_of(line.listen)) out.rules.hosts.push_back(*std::move(host));
+  for (const std::string& name : line.hosts) {
+    auto host = host_of(name);
+    if (!host || *host != to_lower(name))
+      return Error{Errc::invalid_argument,
+                   fmt::format("--allow-host '{}': allowed is a name without a port", name)};
+    out.rules.hosts.push_back(*std::move(host));
+  }
+  return out;
+}
+
+// With the port that it was given where it asked for any.
+std::string address_of(const UniqueFd& listening) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof found;
+  (void)::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&found), &size);
+  if (found.ss_family == AF_INET6)
+    return fmt::format("[::1]:{}", ntohs(reinterpret_cast<const sockaddr_in6&>(found).sin6_port));
+  const auto& v4 = reinterpret_cast<const sockaddr_in&>(found);
+  char host[INET_ADDRSTRLEN] = "";
+  (void)::inet_ntop(AF_INET, &v4.sin_addr, host, sizeof host);
+  return fmt::format("{}:{}", host, ntohs(v4.sin_port));
+}
+
+Result<void> serve(const CommandLine& line, const Log& log) {
+  // A call that hangs outlives all else here.
+  static SystemClock clock;
+  AgentOptions options = TRY(agent_options(line, log));
+  ignore_signals_of_writes();
+  block_signals(kStop);
+  block_signals(kIgnored);
+  const auto loop = TRY(EventLoop::create());
+  UniqueFd listening = TRY(listen_loopback(line.listen).with("--listen"));
+  const std::string where = address_of(listening);
+  const std::string from = options.sockets.front();
+  const auto agent = TRY(Agent::create(std::move(listening), clock, std::move(options)));
+  log.info(fmt::format("listening on {}, asking derated at {}", where, from));
+  return run_until_stopped(*loop, clock);
+}
+
+int main_of(int argc, char** argv) {
+  CLI::App app{
+      "Serves derated's metrics, health and operations over HTTP on a loopback address; see "
+      "derate-agent(8).",
+      "derate-agent"};
+  CommandLine line;
+  app.set_version_flag("--version", std::string("derate-agent ") + DERATE_VERSION);
+  app.add_option("-l,--listen", line.listen,
+                 "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--allow-host", line.hosts,
+                 "A name that a proxy before this one is asked by; may come again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option("--socket", line.socket,
+                 "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  derate-agent                                   # as the service runs it\n"
+      "  derate-agent --listen '[::1]:9410'\n"
+      "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
+      "  curl http://127.0.0.1:9410/metrics\n"
+      "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/v1/gpu-list\n\n"
+      "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream help, complaint;
+    const int code = app.exit(error, help, complaint);
+    write_text(stdout, help.str());
+    write_text(stderr, complaint.str());
+    return code == 0 ? exit_code::kOk : exit_code::kUsage;
+  }
+  const Log log = program_log("derate-agent", journald_writer("derate-agent", journald_socket()));
+  const auto done = serve(line, log);
+  if (done.ok()) return exit_code::kOk;
+  log.error(done.error().message);
+  return exit_code_of(done.error().code);
+}
+
+}  // namespace
+}  // namespace derate::agent
+
+int main(int argc, char** argv) {
+  derate::open_standard_files();
+  return derate::run_outermost("derate-agent", [&] { return derate::agent::main_of(argc, argv); });
+}

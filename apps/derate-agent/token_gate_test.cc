@@ -1,0 +1,73 @@
+#include "token_gate.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <string>
+
+namespace derate::agent {
+namespace {
+
+// However its askers come: at most what is allowed at once and what the time has brought.
+RC_GTEST_PROP(Allowance, NeverExceedsItsRate, ()) {
+  const double rate = *rc::gen::inRange(1, 50);
+  Allowance allowance(rate);
+  FakeClock clock;
+  double taken = 0;
+  for (int i = *rc::gen::inRange(0, 300); i > 0; --i) {
+    clock.advance(std::chrono::milliseconds(*rc::gen::inRange(0, 40)));
+    taken += allowance.take(clock.now()) ? 1 : 0;
+    RC_ASSERT(taken <= rate * (1 + seconds(clock.now().time_since_epoch())) + 1e-6);
+  }
+}
+
+TEST(Allowance, ComesBackWithTime) {
+  Allowance allowance(2);
+  FakeClock clock;
+  EXPECT_TRUE(allowance.take(clock.now()));
+  EXPECT_TRUE(allowance.take(clock.now()));
+  EXPECT_FALSE(allowance.take(clock.now()));
+  clock.advance(std::chrono::milliseconds(500));
+  EXPECT_TRUE(allowance.take(clock.now()));
+  EXPECT_FALSE(allowance.take(clock.now()));
+}
+
+TEST(TokenGate, WhoTriesTokensTakesNothingFromWhoHasOne) {
+  TokenGate gate;
+  FakeClock clock;
+  EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
+  gate.heard("Bearer good", 200);
+  int tries = 0;
+  for (int i = 0; i < 1000; ++i)
+    tries += gate.may_ask("Bearer try" + std::to_string(i), clock.now()) ? 1 : 0;
+  EXPECT_EQ(tries, TokenGate::kOfUnknown - 1);  // the good one was not known at first
+  for (int i = 0; i < TokenGate::kOfKnown; ++i)
+    EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
+  EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
+}
+
+TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
+  TokenGate gate;
+  FakeClock clock;
+  gate.heard("Bearer good", 403);  // it is one, of another role
+  gate.heard("Bearer good", 401);
+  gate.heard("Bearer other", 503);  // nobody has looked at it
+  gate.heard("Bearer other", 429);
+  for (int i = 0; i < TokenGate::kOfUnknown; ++i)
+    EXPECT_TRUE(gate.may_ask(i % 2 == 0 ? "Bearer good" : "Bearer other", clock.now()));
+  EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
+}
+
+TEST(TokenGate, KeepsAFewOnly) {
+  TokenGate gate;
+  FakeClock clock;
+  for (std::size_t i = 0; i <= TokenGate::kMostKnown; ++i)
+    gate.heard("Bearer " + std::to_string(i), 200);
+  int asked = 0;
+  const std::string last = "Bearer " + std::to_string(TokenGate::kMostKnown);
+  for (int i = 0; i < 1000; ++i) asked += gate.may_ask(last, clock.now()) ? 1 : 0;
+  EXPECT_EQ(asked, TokenGate::kOfUnknown);
+}
+
+}  // namespace
+}  // namespace derate::agent
