@@ -46,6 +46,17 @@ struct DaemonOptions {
 
 using Priority = EventLoop::Priority;
 
+HistoryService::Options history_options(const Settings& settings) {
+  constexpr double kHour = 3600, kDay = 24 * kHour, kMegabyte = 1e6;
+  HistoryService::Options out;
+  if (settings.history) out.file = history_file();
+  out.bounds = {.seconds_for = from_seconds(settings.history_seconds_hours * kHour),
+                .minutes_for = from_seconds(settings.history_minutes_days * kDay),
+                .hours_for = from_seconds(settings.history_hours_days * kDay),
+                .most_bytes = std::int64_t(settings.history_most_mb * kMegabyte)};
+  return out;
+}
+
 WorkerOptions worker_options(const DaemonOptions& options, const Settings& settings,
                              GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
@@ -65,7 +76,7 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.tune_file = tune_file();
   out.attribution.name = machine_tenant_resolver(settings.pod_resources, log);
   out.attribution.file = usage_file();
-  if (settings.history) out.history.file = history_file();
+  out.history = history_options(settings);
   out.tenant_rows = static_cast<std::size_t>(settings.metrics_tenants);
   return out;
 }

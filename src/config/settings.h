@@ -163,17 +163,17 @@ void visit_api(S& s, V&& visit) {
 // The section [history].
 template <class S, class V>
 void visit_history(S& s, V&& visit) {
-  visit(ServiceSetting{"history", "enabled", "", "derated keeps what it measured and did"},
+  visit(StartSetting{"history", "enabled", "", "derated keeps what it measured and did"},
         s.history);
-  visit(ServiceSetting{"history", "seconds_hours", "h", "each second is kept for so long", 0, 720},
+  visit(StartSetting{"history", "seconds_hours", "h", "each second is kept for so long", 0, 720},
         s.history_seconds_hours);
-  visit(ServiceSetting{"history", "minutes_days", "days", "each minute is kept for so long", 0,
-                       36500},
-        s.history_minutes_days);
-  visit(ServiceSetting{"history", "hours_days", "days", "each hour is kept for so long", 0, 36500},
+  visit(
+      StartSetting{"history", "minutes_days", "days", "each minute is kept for so long", 0, 36500},
+      s.history_minutes_days);
+  visit(StartSetting{"history", "hours_days", "days", "each hour is kept for so long", 0, 36500},
         s.history_hours_days);
-  visit(ServiceSetting{"history", "most_mb", "MB",
-                       "its file has no more; the tenants' oldest seconds go first", 8, 1e6},
+  visit(StartSetting{"history", "most_mb", "MB",
+                     "its file has no more; the tenants' oldest seconds go first", 8, 1e6},
         s.history_most_mb);
 }
 
