@@ -62,7 +62,8 @@ const Operation* http_operation(std::string_view path) {
 Result<Json> request_of_query(const Operation& operation,
                               std::span<const std::pair<std::string, std::string>> query) {
   Json out = Json::object();
-  for (const auto& [key, text] : query) {
+  for (const auto& part : query) {
+    const std::string &key = part.first, &text = part.second;
     const auto field = std::find_if(operation.fields.begin(), operation.fields.end(),
                                     [&](const FieldInfo& each) { return each.key == key; });
     if (field == operation.fields.end()) {
@@ -80,8 +81,8 @@ Result<Json> request_of_query(const Operation& operation,
       out[key] = TRY(value_of(*field, text));
       continue;
     }
-    for (const std::string_view part : split(text, ','))
-      out[key].push_back(TRY(value_of(*field, std::string(part))));
+    for (const std::string_view each : split(text, ','))
+      out[key].push_back(TRY(value_of(*field, std::string(each))));
   }
   return out;
 }
