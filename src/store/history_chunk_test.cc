@@ -101,7 +101,7 @@ RC_GTEST_PROP(HistoryChunk, AnyBytesAreRefusedOrAChunk, ()) {
   const int slots = *rc::gen::element(1, 24, 60);
   HistoryChunk back;
   if (!back.decode(bytes, slots).ok()) return;
-  RC_ASSERT(back.slots() >> (slots - 1) >> 1 == 0u);
+  RC_ASSERT((back.slots() >> (slots - 1) >> 1) == 0u);
   HistoryChunk again;
   RC_ASSERT(again.decode(back.encoded(), slots).ok());
   RC_ASSERT(again.encoded() == back.encoded());

@@ -75,12 +75,11 @@ bool tells_nothing_else(const std::string& path) {
   if (!history.ok() || history->step != 1s) return true;
   const auto points = truth_of(*history);
   return std::all_of(points.begin(), points.end(), [](const auto& each) {
-    const auto& [at, point] = each;
-    const Duration after = at.second - kHistoryBegin;
+    const Duration after = each.first.second - kHistoryBegin;
     if (after < 0s || after >= whole_truth().size() * 1s) return false;
     const auto& parts = whole_truth()[static_cast<std::size_t>(after / 1s)].parts;
     return std::any_of(parts.begin(), parts.end(),
-                       [&](const auto& part) { return part.point == point; });
+                       [&](const auto& part) { return part.point == each.second; });
   });
 }
 

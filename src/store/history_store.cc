@@ -72,6 +72,8 @@ Result<void> HistoryStore::add(const HistoryRows& rows, Duration ran) {
 }
 
 Result<HistoryStore::Tidied> HistoryStore::tidy(Duration ran) {
+  // Made when there is something to keep: until then the journal needs the room.
+  if (is_missing(path_)) return Tidied{};
   return write(ran, [&](HistoryWriter& writer, std::int64_t run_ms) {
     return writer.tidy(bounds_, run_ms);
   });

@@ -39,6 +39,8 @@ std::int64_t number_in(const Folder& folder, const std::string& query) {
 TEST(HistoryStore, TellsWhatWasAdded) {
   const Folder folder;
   HistoryStore store(folder.file());
+  EXPECT_EQ(store.tidy(0s)->bytes, 0);
+  EXPECT_FALSE(fs::exists(folder.file()));
   EXPECT_EQ(read_history(folder.file(), {}).error().code, Errc::not_found);
   const HistorySecond second{
       kHistoryBegin + 5s,
