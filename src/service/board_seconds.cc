@@ -187,6 +187,8 @@ void BoardSeconds::take(const GpuRecord& each, Duration to_wall, std::vector<Par
   const Record& record = each.record;
   waits_ = false;
   if (held_ && record.time - held_->time > kLongestGap) cut(out);
+  // It also comes with a record whose reading failed.
+  if (record.saving && !is_dry_run(each.gpu)) saved_[each.gpu.policy_name()] += *record.saving;
   if (!record.sample) return;
   Held now = held_of(each);
   if (held_ && now.time <= held_->time) return;
@@ -202,7 +204,6 @@ void BoardSeconds::take(const GpuRecord& each, Duration to_wall, std::vector<Par
     for (Ended& each_ended : ended_)
       if (!each_ended.totals) each_ended.totals = odometer_.settle(each_ended.mark);
   note(*record.sample);
-  if (record.saving && !is_dry_run(each.gpu)) saved_[each.gpu.policy_name()] += *record.saving;
   open_->sums.governed = open_->sums.governed || !policy.empty();
   open_->sums.judged = open_->sums.judged || (now.means[4] && now.means[5]);
   held_ = std::move(now);

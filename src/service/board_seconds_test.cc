@@ -39,6 +39,13 @@ class Board {
     last_ = now_;
     seconds_.take({gpu_, record, before_}, wall_.time_since_epoch() - now_.time_since_epoch(), out);
   }
+  void fail_with(const Saving& saving) {
+    Record record;
+    record.time = now_;
+    record.sample_error = "no reading";
+    record.saving = saving;
+    seconds_.take({gpu_, record, before_}, wall_.time_since_epoch() - now_.time_since_epoch(), out);
+  }
   void cut() {
     end_account();
     seconds_.cut(out);
@@ -141,6 +148,18 @@ TEST(BoardSeconds, ALongSilenceIsAGap) {
   board.cut();
   EXPECT_EQ(board.told(HistoryField::covered_ms), 2900 + 3000);
   EXPECT_EQ(board.told(HistoryField::energy_mj), (2900 + 3000) * 200);
+}
+
+// What was saved is kept, whichever record tells it: one whose reading failed, too.
+TEST(BoardSeconds, SavingsAreKeptOfRecordsWithoutAReading) {
+  Board board;
+  for (int i = 0; i < 30; ++i) {
+    board.read(100ms, 200, true);
+    if (i % 10 == 4) board.fail_with({.energy = Joules(1.0006), .energy_at_highest = Joules(2)});
+  }
+  board.cut();
+  EXPECT_EQ(board.told(HistoryField::saved_of_mj), 3002);
+  EXPECT_EQ(board.told(HistoryField::saved_at_highest_mj), 6000);
 }
 
 // A short one the counter covers, and nothing else does.
