@@ -252,7 +252,7 @@ class TheProcess(Agent):
         files = {link for link in service.descriptors(self.process.pid) if link.startswith("/")}
         self.assertEqual(files - {"/dev/null", str(self.folder / "errors")}, set())
         libraries = Path(f"/proc/{self.process.pid}/maps").read_text()
-        for name in ("nvidia", "nghttp2", "ncurses"):
+        for name in ("sqlite", "nvidia", "nghttp2", "ncurses"):
             self.assertNotIn(name, libraries)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can become others")

@@ -69,6 +69,13 @@ class Service(service.Machine):
         return [round(1e3 * loop[key], 2) if key in loop else None
                 for key in ("late_p99_seconds", "late_max_seconds")]
 
+    def governors(self):
+        """Who had a GPU governed, as the history has it, some seconds later."""
+        answer = ask(self.socket, "/v1/events")
+        self.assertEqual(answer.status, 200, answer)
+        return [event["fields"]["who"] for event in json.loads(answer.body)["events"]
+                if event["event"] == "governed"]
+
     def curl(self, uid, *arguments, groups=()):
         """Status and answer of a user's curl on the socket."""
         done = subprocess.run(
@@ -103,8 +110,7 @@ class Roles(Service):
         self.assertEqual(self.curl(OPERATOR, "-d", '{"gpus": "0"}', "http://localhost/v1/release",
                                    groups=[GROUP])[0], 200)
         wait_for(lambda: "policy" not in self.state()["gpus"][0], "it is given back")
-        audit = (self.folder / "s/audit.jsonl").read_text()
-        self.assertIn(str(OPERATOR), audit)
+        wait_for(lambda: self.governors() == [f"uid {OPERATOR}"], "whose command it was")
 
     def test_the_agents_user_changes_nothing_by_itself(self):
         status, text = self.set_policy(AGENT, GROUP)
@@ -140,7 +146,7 @@ class ThroughTheAgent(Service):
         done = ask(self.port, *policy, **operates)
         self.assertEqual(done.status, 200, done)
         wait_for(lambda: self.state()["gpus"][0].get("policy") == "efficient-fix", "it is governed")
-        self.assertIn("bot", (self.folder / "s/audit.jsonl").read_text())
+        wait_for(lambda: self.governors() == ["token bot"], "whose token it was")
         for admins in ("/v1/token-list", "/v1/token-create", "/v1/config-set"):
             method = "GET" if admins.endswith("list") else "POST"
             answer = ask(self.port, admins, method, None if method == "GET" else
@@ -194,6 +200,7 @@ class Attacked(Service):
 
     def setUp(self):
         super().setUp()
+        wait_for(lambda: None not in self.lateness(), "how late it is")
         self.before = self.lateness()
         self.pid = self.worker()
         self.memory = service.memory_mib(self.pid)[0]
@@ -252,6 +259,18 @@ class Attacked(Service):
                 print(f"\n{to}: {kind}: {meanwhile} ms", file=sys.stderr)
         self.check_after("500 connections a kind")
 
+    def is_alive_for_others(self, to):
+        """Another user does not feel the flood. Over TCP all are one: refused at worst."""
+        if to == self.socket and os.geteuid() == 0:
+            self.assertEqual(self.curl(STRANGER, "http://localhost/livez")[0], 200)
+            return True
+        try:
+            status = ask(to, "/livez").status
+        except OSError:
+            return False
+        self.assertIn(status, (200, 429, 503))
+        return status == 200
+
     def test_a_flood_of_requests(self):
         for to in (self.socket, self.port):
             flood = Flood(to, lambda i: (("/metrics", "/v1/status", "/livez", "/v1/no")[i % 4], {}),
@@ -259,14 +278,7 @@ class Attacked(Service):
             answered, asked = 0, 0
             while any(thread.is_alive() for thread in flood.threads):
                 asked += 1
-                # Of the same user, or over TCP: refused with a reason, or closed where even
-                # that is too much.
-                try:
-                    status = ask(to, "/livez").status
-                except OSError:
-                    status = 0
-                self.assertIn(status, (0, 200, 429, 503))
-                answered += status == 200
+                answered += self.is_alive_for_others(to)
                 time.sleep(0.1)
             counts = flood.wait()
             print(f"\n{to}: {counts}; /livez beside it {answered} of {asked}", file=sys.stderr)
