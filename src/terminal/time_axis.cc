@@ -111,7 +111,9 @@ TimeAxis time_axis(WallTime from, WallTime to, std::size_t width, const Look& lo
 }
 
 std::string period_text(WallTime from, WallTime to) {
-  const std::string first = when_text(from), last = when_text(to);
+  constexpr Duration kShort = std::chrono::minutes(10);
+  const auto text = to - from < kShort ? second_text : when_text;
+  const std::string first = text(from), last = text(to);
   const std::string zone = zone_text(from), zone_then = zone_text(to);
   if (zone != zone_then) return fmt::format("{} {} to {} {}", first, zone, last, zone_then);
   const bool same_day = day_text(from) == day_text(to);

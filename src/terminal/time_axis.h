@@ -27,7 +27,8 @@ struct TimeAxis {
 };
 TimeAxis time_axis(WallTime from, WallTime to, std::size_t width, const Look& look);
 
-// "2026-11-01 06:00 to 12:00 CET": with each end's zone where they differ.
+// "2026-11-01 06:00 to 12:00 CET": with each end's zone where they differ, and with seconds where
+// it is short.
 std::string period_text(WallTime from, WallTime to);
 
 }  // namespace derate

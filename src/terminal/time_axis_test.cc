@@ -58,6 +58,8 @@ TEST_F(TimeAxisTest, WhereHoursBeginAtHalfPastTheyAreThose) {
   EXPECT_EQ(labels("2026-11-01T06:10", "2026-11-01T12:10", 60), "07:00|08:00|09:00|10:00|11:00|");
   EXPECT_EQ(period_text(at("2026-11-01T06:00"), at("2026-11-01T12:00")),
             "2026-11-01 06:00 to 12:00 IST");
+  EXPECT_EQ(period_text(at("2026-11-01T06:00"), at("2026-11-01T06:01")),
+            "2026-11-01 06:00:00 to 06:01:00 IST");
   EXPECT_EQ(at("2026-11-01T07:00"), at("2026-11-01T01:30Z"));
 }
 
