@@ -406,4 +406,17 @@ Result<Json> answer_why(const std::string& file, const WhyRead& request, WallTim
   return answer_json(out);
 }
 
+Result<std::vector<GpuId>> gpus_of_history(const std::string& file) {
+  constexpr std::size_t kNewest = 10'000;
+  std::map<int, std::string> last;
+  for (const Event& event : TRY(read_events(file, {.most = kNewest}))) {
+    if (event.gpu.empty() || !event.gpu_index) continue;
+    std::erase_if(last, [&](const auto& each) { return each.second == event.gpu; });
+    last[*event.gpu_index] = event.gpu;
+  }
+  std::vector<GpuId> out;
+  for (const auto& [index, uuid] : last) out.push_back({.index = index, .uuid = uuid});
+  return out;
+}
+
 }  // namespace derate

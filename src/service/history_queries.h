@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "api/history_requests.h"
 #include "base/result.h"
@@ -26,5 +27,9 @@ Result<nlohmann::ordered_json> answer_events(const std::string& file, const Even
                                              WallTime now, std::span<const GpuId> known = {});
 Result<nlohmann::ordered_json> answer_why(const std::string& file, const WhyRead& request,
                                           WallTime now, std::span<const GpuId> known = {});
+
+// The GPUs that events of a file name, each with the index that it had last: who reads it where no
+// daemon runs can name them as everywhere. Errors: as read_events() has them.
+Result<std::vector<GpuId>> gpus_of_history(const std::string& file);
 
 }  // namespace derate

@@ -187,6 +187,30 @@ TEST_F(HistoryQueries, EventsComeWithTheirFields) {
   EXPECT_EQ(later.events[0].gpu, "");
 }
 
+// A GPU that was exchanged leaves its number to the new one.
+TEST_F(HistoryQueries, AFileTellsWhichNumberEachGpuHadLast) {
+  HistoryRows rows;
+  const auto happened = [&](const std::string& gpu, int index) {
+    rows.events.push_back({.time = kBegin,
+                           .kind = EventKind::found,
+                           .gpu = gpu,
+                           .gpu_index = index,
+                           .message = "found"});
+  };
+  happened(kFirst, 0);
+  happened(kSecond, 0);
+  happened(kFirst, 1);
+  happened("GPU-00000000-0000-0000-0000-000000000003", 1);
+  HistoryStore store(file());
+  ASSERT_TRUE(store.add(rows, 61s).ok());
+  const auto gpus = gpus_of_history(file());
+  ASSERT_TRUE(gpus.ok()) << gpus.error().message;
+  ASSERT_EQ(gpus->size(), 2u);
+  EXPECT_EQ(gpus->at(0).uuid, kSecond);
+  EXPECT_EQ(gpus->at(1).uuid, "GPU-00000000-0000-0000-0000-000000000003");
+  EXPECT_TRUE(answer_history(file(), {.from = "now-60s", .gpus = "0"}, now_, *gpus).ok());
+}
+
 TEST_F(HistoryQueries, WhyTellsWhatWasInForceAndWhatWasRead) {
   const auto why = [&](const std::string& at, const std::string& gpu = "1") {
     return read<WhyAnswer>(answer_why(file(), {.gpu = gpu, .at = at}, now_, kKnown));
