@@ -1,6 +1,7 @@
 #include "history_source.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "base/safe_path.h"
@@ -14,38 +15,48 @@
 namespace derate::cli {
 namespace {
 
-Result<Json> read_file_of(const std::string& file, const HistoryRead& request, WallTime now) {
-  return answer_history(file, request, now);
+Result<Json> read_file_of(const std::string& file, const HistoryRead& request, WallTime now,
+                          std::span<const GpuId> known) {
+  return answer_history(file, request, now, known);
 }
-Result<Json> read_file_of(const std::string& file, const SavingsRead& request, WallTime now) {
-  return answer_savings(file, request, now);
+Result<Json> read_file_of(const std::string& file, const SavingsRead& request, WallTime now,
+                          std::span<const GpuId> known) {
+  return answer_savings(file, request, now, known);
 }
-Result<Json> read_file_of(const std::string& file, const EventsRead& request, WallTime now) {
-  return answer_events(file, request, now);
+Result<Json> read_file_of(const std::string& file, const EventsRead& request, WallTime now,
+                          std::span<const GpuId> known) {
+  return answer_events(file, request, now, known);
 }
-Result<Json> read_file_of(const std::string& file, const WhyRead& request, WallTime now) {
-  return answer_why(file, request, now);
+Result<Json> read_file_of(const std::string& file, const WhyRead& request, WallTime now,
+                          std::span<const GpuId> known) {
+  return answer_why(file, request, now, known);
+}
+
+template <class Request>
+Result<Json> read_kept(const std::string& file, const Request& request) {
+  const auto gpus = gpus_of_history(file);
+  return read_file_of(file, request, SystemClock().wall_now(),
+                      gpus.ok() ? *gpus : std::vector<GpuId>());
 }
 
 template <class Request>
 Result<Json> ask_anyone(const Request& request, const std::string& file) {
-  SystemClock clock;
-  if (!file.empty()) return read_file_of(file, request, clock.wall_now());
+  if (!file.empty()) return read_kept(file, request);
   const auto daemon = find_api();
   if (daemon.ok()) return api_ask(*daemon, request);
   if (daemon.error().code != Errc::not_found) return daemon.error();
   const std::string kept = kept_file(history_file(), "history.db");
   TRY(check_way(kept));
-  auto answer = read_file_of(kept, request, clock.wall_now());
-  if (answer.ok()) {
-    warn("derate: derated is not running; this is what it has kept in '{}'\n", kept);
+  auto answer = read_kept(kept, request);
+  if (::access(kept.c_str(), R_OK) == 0) {
+    if (answer.ok())
+      warn("derate: derated is not running; this is what it has kept in '{}'\n", kept);
     return answer;
   }
-  const Errc code = answer.error().code;
-  if (code == Errc::invalid_argument || code == Errc::bad_data) return answer;
-  return Error{code, fmt::format("{}; {}: start derated (systemctl start derated), or name a "
-                                 "history by --file",
-                                 daemon.error().message, answer.error().message)};
+  return Error{answer.ok() ? Errc::io : answer.error().code,
+               fmt::format("{}, and there is no history to read in '{}': start derated (systemctl "
+                           "start derated), or name a file by --file",
+                           daemon.error().message, kept)};
 }
 
 }  // namespace

@@ -260,15 +260,23 @@ HistoryScale scale_of(const std::vector<Series>& all, HistoryWhat what) {
   }
 }
 
+// "30 s", "15 min", "6 h", "1 d": steps are of round lengths.
+std::string step_text(double seconds) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
+  if (seconds < kMinute) return fmt::format("{:g} s", seconds);
+  if (seconds < kHour) return fmt::format("{:g} min", seconds / kMinute);
+  return seconds < kDay ? fmt::format("{:g} h", seconds / kHour)
+                        : fmt::format("{:g} d", seconds / kDay);
+}
+
 std::string heading(const HistoryAnswer& answer, HistoryWhat what) {
-  const std::string step = duration_text(from_seconds(answer.step_seconds));
   switch (what) {
     case HistoryWhat::power:
       return "Power";
     case HistoryWhat::clock:
       return "SM clock";
     case HistoryWhat::energy:
-      return fmt::format("Energy in each {}", step);
+      return fmt::format("Energy in each {}", step_text(answer.step_seconds));
     case HistoryWhat::utilisation:
       return "GPU utilisation";
     case HistoryWhat::temperature:
@@ -450,7 +458,7 @@ void add_remarks(Frame& frame, const HistoryAnswer& answer, const Look& look) {
   for (const HistoryCutView& cut : answer.cuts)
     if (cut.from_unix_seconds > answer.from_unix_seconds)
       add(fmt::format("Steps of {} of {}s before {} went for the sake of the file's size",
-                      duration_text(from_seconds(cut.step_seconds)), cut.kind,
+                      step_text(cut.step_seconds), cut.kind,
                       when_text(wall_of(cut.from_unix_seconds))));
 }
 

@@ -67,9 +67,15 @@ TEST(HistoryView, OneGpuIsOneChartWithGapsAndAxes) {
   set_history_zone("Europe/Berlin");
   EXPECT_EQ(picture(six_hours(1), HistoryWhat::power, {.width = 68, .height = 10, .utf8 = true}),
             "Power, 2026-11-01 06:00 to 12:00 CET\n"
-            "GPU 0  mean 255 W, most 400 W, 1.28 kWh, known for 83.3 % of the time\n"
-            " 500 W │                                                     ▁▃▄▆\n"
-            "       │                                        ▂▃▄▅▇████████████\n");
+            "GPU 0  mean 255 W, most 400 W, 1.28 kWh, 83.3 % known\n"
+            " 400 W │                                               ▁▁▂▂▃▄▄▅▅▆▇▇█\n"
+            "       │                                  ▁▁▂▃▃▄▄▅▆▆▇▇██████████████\n"
+            "       │                              ▆▇████████████████████████████\n"
+            " 200 W │        ▁▂▂▃▃▄▅▅▆▆▇█          ██████████████████████████████\n"
+            "       │▄▅▅▆▇▇██████████████          ██████████████████████████████\n"
+            "   0 W │████████████████████          ██████████████████████████████\n"
+            "       └┴─────────┴─────────┴─────────┴─────────┴─────────┴─────────\n"
+            "        06:00     07:00     08:00     09:00     10:00     11:00\n");
   set_history_zone("UTC");
 }
 
@@ -88,11 +94,11 @@ TEST(HistoryView, SaysWhatEachCameTo) {
   EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::saving, look),
                   "saved 16.7 Wh (20 %, 90 % sure between 16 and 24)"));
   EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::clock, look), "mean 1400 MHz"));
-  EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::energy, look), "Energy in each 1:00"));
+  EXPECT_TRUE(has(picture(six_hours(1), HistoryWhat::energy, look), "Energy in each 1 min"));
   const std::string many = picture(six_hours(8), HistoryWhat::power, look);
   for (int gpu = 0; gpu < 8; ++gpu)
     EXPECT_TRUE(has(many, "GPU " + std::to_string(gpu) + "  ")) << many;
-  EXPECT_TRUE(has(many, "Each from 0 W to 500 W"));
+  EXPECT_TRUE(has(many, "Each from 0 W to 400 W"));
 }
 
 // One line a second of the GPU, though two policies had it in turn.
@@ -150,6 +156,7 @@ RC_GTEST_PROP(HistoryViewProperty, FitsAnyLook, ()) {
 }
 
 TEST(HistoryCsv, HasARowAStepAndEmptyCellsForWhatIsMissing) {
+  set_history_zone("UTC");
   HistoryAnswer answer = six_hours(1);
   answer.series[0].power_watts->at(0).reset();
   std::istringstream in(history_csv(answer));

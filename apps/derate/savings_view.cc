@@ -114,6 +114,7 @@ Table table_of(const SavingsAccount& account) {
 std::string covered_text(const SavingsAnswer& answer) {
   if (answer.possible_seconds <= 0) return "0";
   const double share = answer.covered_seconds / answer.possible_seconds;
+  if (share > 0 && share < 0.001) return "less than 0.1";
   return share >= 1 ? "100" : fixed_text(std::floor(share * 1000) / 10, 1);
 }
 
