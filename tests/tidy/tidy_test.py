@@ -71,7 +71,7 @@ class LayerRules(unittest.TestCase):
 
     def test_third_party_headers_are_fenced(self):
         for header, inside, outside in [
-                ("<httplib.h>", "src/service/http.cc", "src/lab/a.cc"),
+                ("<boost/beast/http.hpp>", "src/service/http/a.cc", "src/service/a.cc"),
                 ("<SQLiteCpp/SQLiteCpp.h>", "src/store/database.cc", "src/govern/a.cc"),
                 ("<Eigen/Dense>", "src/model/fit.cc", "src/model/fit.h"),
                 ("<Eigen/Core>", "src/attrib/split.cc", "src/policy/a.cc"),
