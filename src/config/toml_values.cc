@@ -200,7 +200,9 @@ std::string toml_text(const std::string& value) { return quoted(value); }
 std::string toml_text(bool value) { return value ? "true" : "false"; }
 std::string toml_text(int value) { return fmt::format("{}", value); }
 std::string toml_text(double value) { return fmt::format("{}", value); }
-std::string toml_text(const std::optional<double>& value) { return value ? toml_text(*value) : ""; }
+std::string toml_text(const std::optional<double>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
 
 std::string key_text(const std::string& key) {
   constexpr std::string_view kBare =
