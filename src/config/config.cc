@@ -180,7 +180,7 @@ std::vector<SettingValue> values_of(const Settings& settings) {
 }
 
 std::string printed_job(const JobSetting& job) {
-  std::string out = "\n[[job]]\n";
+  std::string out = "[[job]]\n";
   visit_job(job, [&](const SettingInfo& info, const auto& value) {
     if (value != std::decay_t<decltype(value)>{})
       out += fmt::format("{} = {}\n", info.key, toml_text(value));
@@ -274,20 +274,22 @@ Result<Settings> parse_config(std::string_view text, std::string_view file) {
 
 namespace {
 
-std::string printed_policies(const Settings& settings) {
+// A comment that says where a value comes from, whatever the name of its file has in it.
+std::string from_comment(Origin origin, const std::string& where) {
+  if (origin == Origin::left_out || where.empty()) return "";
+  return fmt::format("# from {}\n", log_text(where));
+}
+
+std::string printed_policies(const Settings& settings, Origin origin) {
   std::string out;
   std::optional<std::string> policy;
   for (const PolicySetting& setting : settings.policy_settings) {
     if (setting.policy != policy) out += fmt::format("\n[policy.{}]\n", key_text(setting.policy));
     policy = setting.policy;
+    out += from_comment(origin, setting.where);
     out += fmt::format("{} = {}\n", key_text(setting.name), parameter_toml(setting.value));
   }
   return out;
-}
-
-// A comment that says where the value comes from, whatever the name of its file has in it.
-std::string from_comment(const std::string& where) {
-  return where.empty() ? "" : fmt::format("# from {}\n", log_text(where));
 }
 
 }  // namespace
@@ -301,14 +303,15 @@ std::string print_config(const Settings& settings, Origin origin) {
       section = info.section;
     }
     out += fmt::format("# {}\n", info.summary);
-    if (origin == Origin::told) out += from_comment(where_of(settings, setting_key(info)));
+    out += from_comment(origin, where_of(settings, setting_key(info)));
     const std::string text = toml_text(value);
     out +=
         text.empty() ? fmt::format("# {} =\n", info.key) : fmt::format("{} = {}\n", info.key, text);
   });
-  for (const JobSetting& job : settings.jobs) out += printed_job(job);
+  for (const JobSetting& job : settings.jobs)
+    out += "\n" + from_comment(origin, job.where) + printed_job(job);
   if (settings.jobs.empty()) out += job_example();
-  return out + printed_policies(settings);
+  return out + printed_policies(settings, origin);
 }
 
 std::string print_said(const Settings& settings) {
@@ -321,8 +324,8 @@ std::string print_said(const Settings& settings) {
     section = info.section;
     out += fmt::format("{} = {}\n", info.key, toml_text(value));
   });
-  for (const JobSetting& job : settings.jobs) out += printed_job(job);
-  return out + printed_policies(settings);
+  for (const JobSetting& job : settings.jobs) out += "\n" + printed_job(job);
+  return out + printed_policies(settings, Origin::left_out);
 }
 
 }  // namespace derate

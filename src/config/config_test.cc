@@ -291,8 +291,12 @@ TEST(ConfigFiles, WhatIsPrintedSaysWhereItComesFrom) {
   const std::string printed = print_config(settings, Origin::told);
   EXPECT_NE(printed.find("# from 0.toml:2:11\ndry_run = true\n"), std::string::npos);
   EXPECT_NE(printed.find("# from 1.toml:2:8\ngpus = \"1\"\n"), std::string::npos);
-  EXPECT_EQ(split(printed, '\n').size(), split(print_config(settings), '\n').size() + 2);
-  EXPECT_EQ(print_said(settings), "[governor]\ngpus = \"1\"\ndry_run = true\n");
+  EXPECT_NE(printed.find("\n\n# from 1.toml:5:1\n[[job]]\n"), std::string::npos);
+  EXPECT_NE(printed.find("[policy.geepafs]\n# from 1.toml:4:9\ndelta = 0.1\n"), std::string::npos);
+  EXPECT_EQ(split(printed, '\n').size(), split(print_config(settings), '\n').size() + 4);
+  EXPECT_EQ(print_said(settings),
+            "[governor]\ngpus = \"1\"\ndry_run = true\n\n[[job]]\nname = \"a\"\ndelta = 0.1\n"
+            "\n[policy.geepafs]\ndelta = 0.1\n");
   const ConfigFile hostile{"a\n[api]\nadmins = \"wheel\"\n", "[governor]\ndry_run = true\n"};
   const auto back =
       *parse_config(print_config(*read_configs({&hostile, 1}), Origin::told), "printed");
