@@ -33,6 +33,12 @@ COMMANDS = [
     "energy --sim H200 --app copy --for 1s --json",
     "tune run --sim V100-SXM2 --app GeMM --json -o it.json -- sleep 6",
     "status --json",
+    "history --file h.db --from 2025-11-01T10:00Z --to 2025-11-01T10:01Z --json",
+    "history --file h.db --from 2025-11-01T10:00Z --to 2025-11-01T10:01Z --tenants --json",
+    "savings --file h.db --from 2025-11-01 --to 2025-11-02 --by gpu --price 0.3 --co2 400 --json",
+    "savings --file h.db --from 2025-11-01 --to 2025-11-02 --prices p.csv --json",
+    "why --file h.db -i 0 --at 2025-11-01T10:00:30Z --json",
+    "events --file h.db --from 2025-11-01 --json",
     "attribute --sim H200 --for 2s --json",
     "attribute methods --json",
     "policy list --json",
@@ -104,6 +110,9 @@ def run_all(derate):
                        "DERATE_RUN_DIR": folder + "/run", "DERATE_STATE_DIR": folder + "/state",
                        "DERATE_NVML_LIBRARY": "/nonexistent/libnvidia-ml.so.1"}
         Path(folder, "small.toml").write_text(SMALL)
+        Path(folder, "p.csv").write_text("time,price_per_kwh\n2025-11-02,1\n")
+        subprocess.run([derate.parent / "make_history", Path(folder, "h.db"), "2025-11-01T10:00Z",
+                        "60"], check=True)
         place = {"cwd": folder, "env": environment, "text": True, "stdin": subprocess.DEVNULL}
         server = subprocess.Popen([derate, "sim", "serve", "--dir", "served", "--json"],
                                   stdout=subprocess.PIPE, **place)
