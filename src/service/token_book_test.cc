@@ -137,7 +137,8 @@ TEST(TokenBook, AFileThatIsRefusedGivesNobodyARole) {
 TEST(TokenBook, IsAsItWasWhereItCannotBeWritten) {
   Tokens t;
   const std::string secret = t.book.create("a", "user", kWeek, "uid 0")->secret;
-  TokenBook nowhere(t.folder.path() + "/none/tokens.json", t.clock, {});
+  TokenBook nowhere(t.folder.file("none") + "/tokens.json", t.clock, {});
+  ASSERT_TRUE(write_file_atomically(t.folder.file("none"), "a file").ok());
   EXPECT_FALSE(nowhere.create("b", "user", kWeek, "uid 0").ok());
   EXPECT_TRUE(nowhere.list()->empty());
   EXPECT_EQ(TokenBook("", t.clock, {}).create("b", "user", kWeek, "").error().code,

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "base/json_fields.h"
 #include "base/text.h"
@@ -112,6 +113,7 @@ Result<void> write_tokens(const std::string& path, const std::vector<TokenRecord
     page.tokens.push_back({each.name, each.role, each.secret, each.created_by,
                            seconds(each.created.time_since_epoch()),
                            seconds(each.expires.time_since_epoch())});
+  TRY(make_folders(std::filesystem::path(path).parent_path()));
   return write_file_atomically(path, json_text(json_fields::object_of(page), 1) + "\n",
                                Durable::yes, kMode);
 }

@@ -23,7 +23,8 @@ struct TokenRecord {
 // do.
 Result<std::vector<TokenRecord>> read_tokens(const std::string& path);
 
-// Through a temporary file of mode 0600, flushed to disk. Errors: no_permission, io.
+// Through a temporary file of mode 0600, flushed to disk; makes its folder. Errors: no_permission,
+// io.
 Result<void> write_tokens(const std::string& path, const std::vector<TokenRecord>& tokens);
 
 }  // namespace derate

@@ -33,11 +33,12 @@ RC_GTEST_PROP(TokenFile, ReadsWhatItWrites, ()) {
     tokens.push_back({*rc::gen::element<std::string>("a", "grafana"),
                       *rc::gen::element<std::string>("reader", "operator"), "derate_\"\n", "uid 0",
                       some_time(), some_time()});
-  RC_ASSERT(read_tokens(home.file)->empty());
-  RC_ASSERT(write_tokens(home.file, tokens).ok());
-  RC_ASSERT(*read_tokens(home.file) == tokens);
+  const std::string file = home.folder.file("state") + "/tokens.json";  // a first start: no folder
+  RC_ASSERT(read_tokens(file)->empty());
+  RC_ASSERT(write_tokens(file, tokens).ok());
+  RC_ASSERT(*read_tokens(file) == tokens);
   struct stat found {};
-  RC_ASSERT(::stat(home.file.c_str(), &found) == 0 && (found.st_mode & 07777) == 0600);
+  RC_ASSERT(::stat(file.c_str(), &found) == 0 && (found.st_mode & 07777) == 0600);
 }
 
 TEST(TokenFile, WhatOthersCouldReadOrWriteIsRefused) {
