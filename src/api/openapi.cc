@@ -33,8 +33,13 @@ Json type_schema(const FieldInfo& field) {
     one = fields_schema(field.fields, false);
   if (field.lowest) one["minimum"] = *field.lowest;
   if (field.highest) one["maximum"] = *field.highest;
-  if (field.list) one = {{"type", "array"}, {"items", std::move(one)}};
-  if (field.nullable) one["type"] = {one["type"], "null"};
+  const auto or_null = [&] {
+    if (field.nullable) one["type"] = {one["type"], "null"};
+  };
+  or_null();
+  if (!field.list) return one;
+  one = {{"type", "array"}, {"items", std::move(one)}};
+  or_null();
   return one;
 }
 

@@ -25,7 +25,7 @@ struct FieldInfo {
   FieldType type = FieldType::text;
   bool list = false;      // of values of that type
   bool required = false;  // of an answer: it is always there
-  bool nullable = false;  // null where nothing is known
+  bool nullable = false;  // null where nothing is known; a list, and each of its values
   std::optional<double> lowest = {}, highest = {};
   std::string absent = {};             // what it is then, where that is told
   std::vector<FieldInfo> fields = {};  // of an object, or of each of a list
