@@ -251,6 +251,19 @@ TEST(Actuator, YieldLeavesTheClockToTheOtherToolAtOnce) {
   EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
 }
 
+// A policy that moves its clock all the time must not hide what another tool does.
+TEST(Actuator, DriftIsSeenUnderAPolicyThatAsksForAnotherClockEachTick) {
+  Watched w({.on_drift = DriftRule::yield});
+  w.tick(set(1100), 1100);
+  w.tick(kHold, 1100);
+  double asked = 1100;
+  Actuation last;
+  for (int i = 0; i < 100 && last.outcome != Outcome::yielded; ++i)
+    last = w.tick(set(asked = asked == 1100 ? 1200 : 1100), 1300);
+  EXPECT_EQ(last.outcome, Outcome::yielded);
+  EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
+}
+
 TEST(Actuator, APolicyAsPublishedOnlyCountsDrift) {
   Watched w({.on_drift = DriftRule::ignore});
   w.tick(set(1100), 1100);

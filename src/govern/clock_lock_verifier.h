@@ -37,6 +37,8 @@ class ClockLockVerifier {
   LockState look(const Estimate& estimate);
 
   LockState state() const { return state_; }
+  // The clock has been another since less than kPatience: not told yet.
+  bool in_doubt() const { return state_ == LockState::effective && off_; }
   // The clock that contradicted the lock last.
   Megahertz seen() const { return seen_; }
 

@@ -151,17 +151,28 @@ TEST(DaemonEvents, ABoundBreaksThePromiseUntilItGoes) {
   EXPECT_EQ(house.names(), "budget promise_kept");
 }
 
-// A policy that looks at no other clock: what one does by itself would undo the other tool's
-// change.
 TEST(DaemonEvents, EachChangeByAnotherToolIsTold) {
-  EventHouse house(1, governed_by("sweet-spot"), "BWtest");
+  EventHouse house(1, governed_by("assure"), "BWtest");
   house.run(5min);
   (void)house.take();
   for (int i = 0; i < 4; ++i) {
     house.sim(0).unlock();
     house.run(14s);
   }
-  EXPECT_EQ(house.names(), "drift drift drift drift");
+  EXPECT_EQ(house.names(), "drift drift drift drift yielded");
+  house.run(5min);
+  EXPECT_EQ(house.names(), "");
+}
+
+TEST(DaemonEvents, AnotherToolsClockIsLeftAloneFromItsFirstDriftOn) {
+  Settings settings = governed_by("assure");
+  settings.on_drift = "yield";
+  EventHouse house(1, settings, "BWtest");
+  house.run(5min);
+  (void)house.take();
+  house.sim(0).unlock();
+  house.run(30s);
+  EXPECT_EQ(house.names(), "drift yielded");
   house.run(5min);
   EXPECT_EQ(house.names(), "");
 }
