@@ -1161,8 +1161,8 @@ void add_token_verbs(CommandLine& line) {
   CLI::App* create = token->add_subcommand("create", operation<TokenCreate>().what);
   auto& create_options = line.add_options<TokenCreateOptions>(*create);
   create->add_option("name", create_options.name, "What to call it")->type_name("NAME")->required();
-  create->add_option("--role", create_options.role, "What it allows: reader, user or operator")
-      ->type_name("ROLE")
+  create->add_option("--role", create_options.role, "What it allows")
+      ->type_name("reader|user|operator")
       ->check(one_of({"reader", "user", "operator"}))
       ->capture_default_str();
   create->add_option("--days", create_options.days, "When it expires")

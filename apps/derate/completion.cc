@@ -9,6 +9,7 @@
 
 #include "attrib/split.h"
 #include "base/text.h"
+#include "config/config.h"
 #include "command_words.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
@@ -66,6 +67,15 @@ std::vector<std::string> method_words() {
   return out;
 }
 
+std::vector<std::string> setting_words() {
+  std::vector<std::string> out;
+  const Settings defaults;
+  visit_settings(defaults, [&](const SettingInfo& info, const auto&) {
+    out.push_back(setting_key(info));
+  });
+  return out;
+}
+
 // By the name that the help has for a value: "POLICY", or the words themselves, "before|after".
 Values values_of(const CLI::Option& option) {
   using Kind = Values::Kind;
@@ -80,6 +90,7 @@ Values values_of(const CLI::Option& option) {
   if (type == "CHIP") return {Kind::words, chip_words()};
   if (type == "WORKLOAD") return {Kind::words, workload_words()};
   if (type == "METHOD") return {Kind::words, method_words()};
+  if (type == "KEY") return {Kind::words, setting_words()};
   if (type.find('|') == std::string::npos) return {Kind::any, {}};
   Values out{Kind::words, {}};
   for (const std::string_view word : split(type, '|')) out.words.emplace_back(word);
