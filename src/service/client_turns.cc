@@ -21,8 +21,8 @@ void ClientTurns::took(const Peer& peer) {
   connection_[peer.uid] = peer.connection;
 }
 
-void RoundBudget::begin(Instant now) {
-  began_ = now;
+void RoundBudget::begin(Instant now, Duration used) {
+  began_ = used;
   if (round_ != Instant::min() && now - round_ < kRound) return;
   round_ = now;
   spent_ = {};

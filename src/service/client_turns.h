@@ -73,17 +73,21 @@ class RoundBudget {
 
   explicit RoundBudget(Duration budget = kBudget) : budget_(budget) {}
 
-  // Service begins, and ends: what is between is spent.
-  void begin(Instant now);
-  void end(Instant now) { spent_ += now - began_; }
-  bool is_left(Instant now) const { return spent_ + (now - began_) < budget_; }
+  // Service begins, and ends: what is between is spent, of the time of day or of what `used` counts
+  // (the thread's CPU time).
+  void begin(Instant now) { begin(now, now.time_since_epoch()); }
+  void end(Instant now) { end(now.time_since_epoch()); }
+  bool is_left(Instant now) const { return is_left(now.time_since_epoch()); }
+  void begin(Instant now, Duration used);
+  void end(Duration used) { spent_ += used - began_; }
+  bool is_left(Duration used) const { return spent_ + (used - began_) < budget_; }
   // Until the next round: above 0.
   Duration until_next(Instant now) const;
 
  private:
   Duration budget_;
-  Instant round_ = Instant::min(), began_{};  // of this round, and of this service
-  Duration spent_{};                          // in this round, before this service
+  Instant round_ = Instant::min();  // when this one began
+  Duration began_{}, spent_{};      // this service, and in this round before it
 };
 
 }  // namespace derate
