@@ -72,7 +72,7 @@ class Service(service.Machine):
     def governors(self):
         """Who had a GPU governed, as the history has it, some seconds later."""
         answer = ask(self.socket, "/v1/events")
-        if answer.status == 404 and b"no history is kept yet" in answer.body:
+        if answer.status == 404 and "no history is kept yet" in answer.body:
             return []  # before its first second
         self.assertEqual(answer.status, 200, answer)
         return [event["fields"]["who"] for event in json.loads(answer.body)["events"]
