@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import attacker  # noqa: E402
 import daemon_bench  # noqa: E402
-from attacker import FOURTH, FRESH, SECOND, THIRD, Attacker, request  # noqa: E402
+from attacker import FIFTH, FOURTH, FRESH, SECOND, THIRD, Attacker, request  # noqa: E402
 
 GPUS, TICK = 4, 0.1
 BAR_MS = 5  # what an attack may cost the loop above its control, by docs/security.md
@@ -50,7 +50,15 @@ ATTACKS = {
     "connections": ((FRESH, SECOND, THIRD, FOURTH), attacker.flood, (request("gpus"), 64)),
     "random bytes": ((FRESH,), attacker.flood, (attacker.garbage(), 64)),
     "trials": ((FRESH, SECOND), attacker.trials, ()),
+    # 1,000 requests a second, 50 readers of events, a scrape a second.
+    "http use": ((FRESH, SECOND, THIRD, FOURTH, FIFTH), attacker.http_use, ()),
+    "http status": ((FRESH, SECOND, THIRD, FOURTH), attacker.http_flood, ()),
+    "http metrics": ((FRESH, SECOND), attacker.http_flood, ("/metrics",)),
+    "http history": ((FRESH, SECOND), attacker.http_flood, ("/v1/history",)),
 }
+
+
+HTTP_ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n" + 2000 * b" "
 
 
 # --- the two that are attacked --------------------------------------------------------------------
@@ -102,21 +110,22 @@ class House(daemon_bench.House):
 def decoy(_, folder):
     """A server of nothing on sockets of the same names, which hears as much at a time as derated:
     16 lines of a connection, then it rests for 5 ms."""
-    calls = socket.socket(socket.AF_UNIX)
-    calls.bind(f"{folder}/client.sock")
-    calls.listen(256)
-    calls.setblocking(False)
+    calls, web = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX)
+    for one, name in ((calls, "client.sock"), (web, "api.sock")):
+        one.bind(f"{folder}/{name}")
+        one.listen(256)
+        one.setblocking(False)
     beats = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     beats.bind(f"{folder}/beat.sock")
-    for name in ("client.sock", "beat.sock"):
+    for name in ("client.sock", "api.sock", "beat.sock"):
         os.chmod(f"{folder}/{name}", 0o666)
     clients = {}
     while True:
-        ready, _, _ = select.select([calls, beats, *clients], [], [], 1)
+        ready, _, _ = select.select([calls, web, beats, *clients], [], [], 1)
         for one in ready:
             with contextlib.suppress(OSError):
-                if one is calls:
-                    caller, _ = calls.accept()
+                if one in (calls, web):
+                    caller, _ = one.accept()
                     caller.setblocking(False)
                     clients[caller] = b""
                 elif one is beats:
@@ -138,8 +147,10 @@ def answer(one, clients):
         text = b""
     lines = (clients[one] + text).split(b"\n")
     clients[one] = lines[-1][-(1 << 16):]
+    heads = lines.count(b"\r")
     with contextlib.suppress(BlockingIOError):
-        one.send(b'{"ok":true}\n' * min(len(lines) - 1, 16))
+        one.send(HTTP_ANSWER * min(heads, 16) if heads
+                 else b'{"ok":true}\n' * min(len(lines) - 1, 16))
     return bool(text)
 
 

@@ -3,7 +3,7 @@
 late its rounds begin while one GPU's calls hang, and how long restoring takes. For people to run:
 it prints and judges nothing.
 
-    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP]
+    daemon_bench.py BUILD_DIR [--seconds N] [--chip CHIP] [--scrape-every S]
 """
 import argparse
 import json
@@ -50,6 +50,12 @@ class House:
                 sys.exit("daemon_bench: waited for too long")
             time.sleep(0.005)
 
+    def scrape(self):
+        """How many bytes there are of metrics; 0 where nobody answers."""
+        done = subprocess.run(["curl", "-sf", "--unix-socket", f"{self.env['DERATE_RUN_DIR']}/api.sock",
+                               "http://localhost/metrics"], capture_output=True, check=False)
+        return len(done.stdout) if done.returncode == 0 else 0
+
     def locked(self):
         gpus = json.loads(self.derate("sim", "show", "--json").stdout)["gpus"]
         return sum("locked_highest_mhz" in gpu for gpu in gpus)
@@ -94,6 +100,8 @@ def main():
     parser.add_argument("build", type=Path)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--chip", default="H200")
+    parser.add_argument("--scrape-every", type=float, default=15, metavar="S",
+                        help="of /metrics; the history is kept all the time")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         house = House(options.build.resolve(), folder, options.chip)
@@ -107,10 +115,15 @@ def measure(house, options):
     daemon = house.start("derated")
     house.wait(lambda: house.locked() == GPUS)
     pids = family(daemon.pid)
+    house.wait(lambda: house.scrape() > 0)
     before, start = cpu_seconds(pids), time.monotonic()
-    time.sleep(options.seconds)
+    size = 0
+    while time.monotonic() < start + options.seconds:
+        time.sleep(options.scrape_every)
+        size = house.scrape()
     spent, took = cpu_seconds(pids) - before, time.monotonic() - start
-    print(f"{GPUS} x {options.chip}, geepafs at 10 Hz, guard and worker, {took:.0f} s")
+    print(f"{GPUS} x {options.chip}, geepafs at 10 Hz, guard and worker, {took:.0f} s, a history, "
+          f"a scrape of {size / 1e3:.0f} kB each {options.scrape_every:g} s")
     print(f"processor        {100 * spent / took:6.2f} % of one core")
     print(f"resident         {memory(pids, 'Rss'):6.1f} MiB (shared pages counted twice), "
           f"{memory(pids, 'Pss'):.1f} MiB proportional")

@@ -310,7 +310,7 @@ bool measure_kills(const std::string& path, int kills) {
   return most_lost <= 2 && broken == 0 && found == "ok";
 }
 
-void remove_file(const std::string& path) {
+void remove_history(const std::string& path) {
   for (const char* ending : {"", "-wal", "-shm"}) std::filesystem::remove(path + ending);
 }
 
@@ -333,11 +333,11 @@ int main(int argc, char** argv) {
   if (folder.empty() || years < 1 || kills < 1) return 2;
   const std::string full = folder + "/history-full.db", killed = folder + "/history-killed.db";
   if (only.empty() || only == "size") {
-    remove_file(full);
+    remove_history(full);
     measure_size(full, years);
   }
   if (only.empty() || only == "queries") measure_queries(full);
   if (!only.empty() && only != "kills") return 0;
-  remove_file(killed);
+  remove_history(killed);
   return measure_kills(killed, kills) ? 0 : 1;
 }

@@ -25,7 +25,7 @@ import time
 import traceback
 from pathlib import Path
 
-FRESH, SECOND, THIRD, FOURTH = 65533, 65532, 65531, 65530  # users without account or group
+FRESH, SECOND, THIRD, FOURTH, FIFTH = range(65533, 65528, -1)  # users without account or group
 
 # Where this file lies, other users may not look.
 SOURCE = Path(__file__).read_text(encoding="utf-8") if "__file__" in globals() else ""
@@ -319,8 +319,8 @@ class Asker:
 class Flood:
     """Connections that send the same text again and again, and begin anew when they are closed."""
 
-    def __init__(self, tally, folder, text, connections, reads=True):
-        self.tally, self.path, self.text = tally, f"{folder}/client.sock", text
+    def __init__(self, tally, folder, text, connections, reads=True, name="client.sock"):
+        self.tally, self.path, self.text = tally, f"{folder}/{name}", text
         self.reads, self.left = reads, {}
         self.poll = select.epoll()
         self.wanted = connections
@@ -369,8 +369,64 @@ class Flood:
                 self.turn(fd, what)
 
 
-def flood(tally, folder, text, connections=64, reads=True):
-    Flood(tally, folder, text, connections, reads).go()
+def flood(tally, folder, text, connections=64, reads=True, name="client.sock"):
+    Flood(tally, folder, text, connections, reads, name).go()
+
+
+def http_get(path, **fields):
+    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n".encode()
+
+
+def http_flood(tally, folder, path="/v1/status", connections=64):
+    flood(tally, folder, http_get(path), connections, name="api.sock")
+
+
+def http_use(tally, folder, a_second=200, streams=10, scrapes_a_second=0.2):
+    """What a page and a script ask for: requests one after the other on a connection that is kept,
+    streams of events that are read, and a scrape at times."""
+    def connected():
+        one = socket.socket(socket.AF_UNIX)
+        one.settimeout(20)
+        one.connect(f"{folder}/api.sock")
+        return one
+
+    readers = [connected() for _ in range(streams)]
+    for one in readers:
+        one.sendall(http_get("/v1/events", Accept="text/event-stream"))
+        one.setblocking(False)
+    asks, begun, scraped = connected(), time.monotonic(), 0
+    for number in itertools.count():
+        time.sleep(max(0.0, begun + number / a_second - time.monotonic()))
+        scrapes = (time.monotonic() - begun) * scrapes_a_second > scraped
+        scraped += scrapes
+        try:
+            asks.sendall(http_get("/metrics" if scrapes else "/v1/status"))
+            tally[0] += read_answer(asks)
+        except OSError:
+            tally[4] += 1
+            asks = connected()
+        for one in select.select(readers, [], [], 0)[0] if number % 50 == 0 else ():
+            with contextlib.suppress(BlockingIOError):
+                tally[3] += one.recv(1 << 16).count(b"\n\n")
+
+
+def read_answer(one):
+    """Whether it is a 200."""
+    text = b""
+    while b"\r\n\r\n" not in text:
+        more = one.recv(1 << 16)
+        if not more:
+            raise ConnectionResetError
+        text += more
+    head, _, body = text.partition(b"\r\n\r\n")
+    left = int(head.lower().partition(b"content-length:")[2].split()[0]) - len(body)
+    while left > 0:
+        more = one.recv(min(left, 1 << 16))
+        if not more:
+            raise ConnectionResetError
+        left -= len(more)
+    return head.split()[1] == b"200"
 
 
 def wide(keys=8000):
