@@ -171,10 +171,17 @@ Result<void> Worker::step() {
   if (!events_.is_numbered())
     if (const auto last = history_.last_event()) events_.number_after(*last);
   history_.step();
-  const bool shown = (commands_.paused() || fleet_.is_open()) && state_.due();
-  take_snapshot(shown ? Figures::counted_anew : Figures::as_before);
-  if (shown) state_.publish(*board_.latest());
+  show();
   return {};
+}
+
+// Once a second: a snapshot copies all that is known, and nobody reads it more often. While the GPUs
+// are being opened it has none, and says that the loop goes on.
+void Worker::show() {
+  const bool has_gpus = commands_.paused() || fleet_.is_open();
+  if (has_gpus && !state_.due()) return;
+  take_snapshot(has_gpus ? Figures::counted_anew : Figures::as_before);
+  if (has_gpus) state_.publish(*board_.latest());
 }
 
 void Worker::round() {

@@ -109,6 +109,7 @@ class Worker {
   std::vector<WorkloadTracker::Gpu> work_gpus() const;
   void attribute();
   enum class Figures : std::uint8_t { as_before, counted_anew };
+  void show();
   void take_snapshot(Figures loop);
 
   Log log_;

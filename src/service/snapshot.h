@@ -1,5 +1,5 @@
-// All that a program knows of its GPUs, as a value that never changes: made once a round, and read
-// by whoever shows or serves it, on any thread. Nobody asks the loop.
+// All that a program knows of its GPUs, as a value that never changes: made once a second and after
+// each command, and read by whoever shows or serves it, on any thread. Nobody asks the loop.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ struct NvmlSource::Shared {
 
   std::unique_ptr<TelemetrySource> inner;  // the thread's own, once it runs
   std::mutex mutex;
-  std::condition_variable changed;  // any of what follows
+  std::condition_variable changed;  // any of what follows; not that a call begins
   std::array<Job, kKinds> waiting;  // empty: none of that kind
   std::optional<Kind> running;
   RealTime::time_point since;  // the start of the call that runs, or that the thread takes next
@@ -50,8 +50,7 @@ struct NvmlSource::Shared {
       shared->running = shared->next();
       {
         const Job job = std::exchange(shared->waiting_of(*shared->running), nullptr);
-        shared->since = RealTime::now();
-        shared->changed.notify_all();
+        shared->since = RealTime::now();  // who waits looks when its patience ends: no wake-up
         lock.unlock();
         job(*shared->inner);
       }
@@ -69,10 +68,13 @@ struct NvmlSource::Shared {
 
   // Has the thread do `job` when its turn comes; false while another one of its kind is under way.
   bool begin(Kind kind, Job job) {
-    const std::lock_guard lock(mutex);
-    if (under_way(kind)) return false;
-    if (!running && !next()) since = RealTime::now();
-    waiting_of(kind) = std::move(job);
+    {
+      const std::lock_guard lock(mutex);
+      if (under_way(kind)) return false;
+      if (!running && !next()) since = RealTime::now();
+      waiting_of(kind) = std::move(job);
+    }
+    // Not under the lock, for which the thread would have to wait once more.
     changed.notify_all();
     return true;
   }
@@ -83,9 +85,9 @@ struct NvmlSource::Shared {
     std::unique_lock lock(mutex);
     while (under_way(kind)) {
       const auto began = since;
-      const bool moved = changed.wait_until(lock, began + patience,
-                                            [&] { return !under_way(kind) || since != began; });
-      if (moved) continue;
+      const bool done =
+          changed.wait_until(lock, began + patience, [&] { return !under_way(kind); });
+      if (done || since != began) continue;
       waiting_of(kind) = nullptr;
       return false;
     }
