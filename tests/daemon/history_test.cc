@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 
 #include "api/requests.h"
 #include "house.h"
@@ -119,6 +122,55 @@ TEST(DaemonHistory, AnHourAddsUpToTheTruthTheBillAndTheSavings) {
   for (const BillLine& line : bill.lines)
     of_users += line.sums.savings.at("curves/1").at_highest_mj;
   EXPECT_EQ(house.of_tenants(HistoryField::saved_at_highest_mj), of_users);
+}
+
+// Applications that gain much and little, under a worker of these settings for an hour.
+constexpr std::array kApps{"GeMM", "BWtest", "FFT", "VGG19", "RNN", "Schmidt", "Walsh", "ViT_s"};
+struct Hour : House {
+  explicit Hour(const Settings& settings) : House(kApps.size()) {
+    for (std::size_t gpu = 0; gpu < kApps.size(); ++gpu) work(static_cast<int>(gpu), kApps[gpu]);
+    start(settings);
+    run(1h);
+    for (int gpu = 0; gpu < static_cast<int>(kApps.size()); ++gpu) {
+      const SimJob& job = *sim(gpu).job();
+      joules_a_second_of_work.push_back((sim(gpu).energy() - job.energy_at_start).value() /
+                                        job.done);
+    }
+    (void)worker->stop().ok();
+  }
+  std::vector<double> joules_a_second_of_work;
+};
+
+// What `derate savings` says, against the same work at the highest clock, where it can be run
+// twice.
+TEST(DaemonHistory, SavingsOfAnHourHoldTheTruthInTheirInterval) {
+  const Hour governed(assured()), observed(Settings{});
+  const auto answer = answer_of<SavingsAnswer>(
+      *answer_savings(governed.history_file, {.by = "gpu", .from = "1970-01-01T00:00Z"},
+                      governed.clock.wall_now() + 1h));
+  ASSERT_TRUE(answer.ok()) << answer.error().message;
+  ASSERT_EQ(answer->lines.size(), kApps.size());
+  int held = 0;
+  for (std::size_t gpu = 0; gpu < kApps.size(); ++gpu) {
+    const auto line = std::find_if(
+        answer->lines.begin(), answer->lines.end(),
+        [&](const auto& each) { return each.key == governed.uuid_of(static_cast<int>(gpu)); });
+    ASSERT_NE(line, answer->lines.end());
+    const auto sum = [](const auto& values) {
+      return std::accumulate(values.begin(), values.end(), 0.0);
+    };
+    const double used = sum(line->saved_of_joules), highest = sum(line->saved_at_highest_joules);
+    ASSERT_GT(used, 0.95 * sum(line->energy_joules));
+    const double told = 1 - used / highest, sd = sum(line->saved_sd_joules) / highest;
+    const double truth =
+        1 - governed.joules_a_second_of_work[gpu] / observed.joules_a_second_of_work[gpu];
+    const bool holds = std::abs(told - truth) <= 1.645 * sd;
+    held += holds;
+    fmt::print("{:8} saved {:.1f} %, told {:.1f} +- {:.1f}{}\n", kApps[gpu], 100 * truth,
+               100 * told, 164.5 * sd, holds ? "" : ", not held");
+    EXPECT_NEAR(told, truth, 0.03) << kApps[gpu];
+  }
+  EXPECT_GE(held, 7);  // of 8, with a probability of 0.9 each
 }
 
 TEST(DaemonHistory, ASecondSaysWhatWasAskedForAndPromised) {
