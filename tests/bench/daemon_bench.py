@@ -52,8 +52,9 @@ class House:
 
     def scrape(self):
         """How many bytes there are of metrics; 0 where nobody answers."""
-        done = subprocess.run(["curl", "-sf", "--unix-socket", f"{self.env['DERATE_RUN_DIR']}/api.sock",
-                               "http://localhost/metrics"], capture_output=True, check=False)
+        api = f"{self.env['DERATE_RUN_DIR']}/api.sock"
+        done = subprocess.run(["curl", "-sf", "--unix-socket", api, "http://localhost/metrics"],
+                              capture_output=True, check=False)
         return len(done.stdout) if done.returncode == 0 else 0
 
     def locked(self):
