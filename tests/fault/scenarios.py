@@ -1503,8 +1503,8 @@ CLIENTS_OF_HUNG = (
     (("status",), 15, "has said nothing for"),
     (("status", "--json"), 15, "has said nothing for"),
     (("top", "--rounds", "1"), 15, "has said nothing for"),
-    (("policy", "set", "max-freq", "-i", "0"), 15, "has not answered for 30 s"),
-    (("release", "-i", "0"), 15, "has not answered for 30 s"),
+    (("policy", "set", "max-freq", "-i", "0"), 15, "has not answered for 10 s"),
+    (("release", "-i", "0"), 15, "has not answered for 10 s"),
     (("energy", "--for", "1s"), None, ""),  # by its own readings
     (("attribute", "--for", "1s"), 15, "has not answered for 10 s"),
     (("tune", "job", "list"), 15, "has not answered for 10 s"),
@@ -1513,7 +1513,7 @@ CLIENTS_OF_HUNG = (
 
 @row("derated.stopped.worker.asked", group=G_AROUND, fault="the worker hangs (SIGSTOP)",
      who="derated", when="while programs ask it, and `--silence` is long", by="worker", limit=2,
-     outcome="each gives up within its patience (10 s; 30 s for commands), names the daemon and "
+     outcome="each gives up within its patience (10 s), names the daemon and "
      "exits 15; the daemon goes on when it comes back")
 def _(house):
     daemon = house.daemon("--silence", "120")

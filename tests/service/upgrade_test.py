@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""A derated that finds what an older one has kept: the databases of the last version without a
+history, API and events (tests/fixtures/state-before-history: 150 s of two simulated H200 under
+assure, one of them at work, and a tuning job).
+
+    upgrade_test.py BUILD [SLOWNESS]
+"""
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import unittest
+from contextlib import closing
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import service_machine as service  # noqa: E402
+from energy_test import wait_for  # noqa: E402
+from service_machine import ROOT, ask  # noqa: E402
+
+KEPT = ROOT / "tests/fixtures/state-before-history"
+DATABASES = ("usage", "tune", "models-simulated")
+
+
+class Upgrade(service.Machine):
+    def setUp(self):
+        super().setUp()
+        os.environ["TZ"] = "UTC"
+        self.state = self.folder / "s"
+        self.state.mkdir()
+        for path in KEPT.iterdir():
+            if path.name != "bill.json":
+                shutil.copy(path, self.state)
+        # However long ago that was.
+        (self.folder / "derate.toml").write_text(
+            '[governor]\npolicy = "assure"\ngovern = true\n[attribute]\nkeep_days = 36500\n')
+
+    def derate(self, *arguments):
+        done = subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments], text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), arguments)
+        return json.loads(done.stdout)
+
+    def bill(self):
+        return self.derate("bill", "--from", "2026-11-25T02:00", "--to", "2026-11-25T03:00", "--by",
+                           "gpu", "--json")
+
+    def is_ready(self):
+        try:
+            return ask(self.folder / "run/api.sock", "/readyz").status == 200
+        except OSError:
+            return False
+
+    def rows(self, database, table):
+        with closing(sqlite3.connect(self.state / f"{database}.db")) as db:
+            return db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+    def test_what_was_kept_is_there_and_goes_on(self):
+        was = json.loads((KEPT / "bill.json").read_text())
+        self.assertGreater(was["total"]["energy_joules"], 80000)
+        self.assertEqual(self.bill(), was)
+        models = self.rows("models-simulated", "model")
+        self.assertEqual(models, 1)
+
+        self.start("derate", "sim", "serve", "--chip", "H200", "--gpus", "2")
+        wait_for(lambda: subprocess.run(
+            [str(service.energy_test.BUILD / "derate"), "sim", "show"],
+            capture_output=True).returncode == 0, "simulated GPUs")
+        self.start("derate", "sim", "job", "fft", "-i", "0")
+        daemon = self.start("derated")
+        wait_for(self.is_ready, "derated is ready")
+        jobs = self.derate("tune", "job", "list", "--json")["jobs"]
+        self.assertEqual([job["spec"]["name"] for job in jobs], ["bert"])
+
+        def has_seconds():
+            answer = ask(self.folder / "run/api.sock", "/v1/history")
+            return answer.status == 200 and len(json.loads(answer.body)["series"]) >= 2
+        wait_for(has_seconds, "the first seconds of a history")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(20), 0)
+
+        since = self.derate("bill", "--from", "-10m", "--json")
+        self.assertGreater(since["total"]["energy_joules"], 0)
+        now = self.bill()  # minutes may have become quarters of an hour
+        for part in ("lines", "unallocated", "total"):
+            self.assertEqual(now[part], was[part])
+        self.assertGreaterEqual(self.rows("models-simulated", "model"), models)
+        for name in DATABASES:
+            with closing(sqlite3.connect(self.state / f"{name}.db")) as db:
+                self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",), name)
+        aside = [path.name for path in self.state.iterdir() if "broken" in path.name]
+        self.assertEqual(aside, [], self.errors())
+        audit = (self.state / "audit.jsonl").read_text()
+        self.assertTrue(audit.startswith((KEPT / "audit.jsonl").read_text()), "the audit log")
+
+
+if __name__ == "__main__":
+    service.begin(sys.argv)
+    unittest.main(argv=sys.argv[:1])
