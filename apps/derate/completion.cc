@@ -9,8 +9,8 @@
 
 #include "attrib/split.h"
 #include "base/text.h"
-#include "config/config.h"
 #include "command_words.h"
+#include "config/config.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
 #include "policy/modes.h"
@@ -70,9 +70,8 @@ std::vector<std::string> method_words() {
 std::vector<std::string> setting_words() {
   std::vector<std::string> out;
   const Settings defaults;
-  visit_settings(defaults, [&](const SettingInfo& info, const auto&) {
-    out.push_back(setting_key(info));
-  });
+  visit_settings(defaults,
+                 [&](const SettingInfo& info, const auto&) { out.push_back(setting_key(info)); });
   return out;
 }
 

@@ -286,10 +286,10 @@ TEST(ConfigFiles, AnErrorNamesItsFileLineAndColumn) {
 }
 
 TEST(ConfigFiles, WhatIsPrintedSaysWhereItComesFrom) {
-  const auto settings = *parse_configs(
-      as_files({"[governor]\ndry_run = true\ngpus = \"0\"\n",
-                "[governor]\ngpus = \"1\"\n[policy.geepafs]\ndelta = 0.1\n"
-                "[[job]]\nname = \"a\"\ndelta = 0.1\n"}));
+  const auto settings =
+      *parse_configs(as_files({"[governor]\ndry_run = true\ngpus = \"0\"\n",
+                               "[governor]\ngpus = \"1\"\n[policy.geepafs]\ndelta = 0.1\n"
+                               "[[job]]\nname = \"a\"\ndelta = 0.1\n"}));
   const std::string printed = print_config(settings, Origin::told);
   EXPECT_NE(printed.find("# from 0.toml:2:11\ndry_run = true\n"), std::string::npos);
   EXPECT_NE(printed.find("# from 1.toml:2:8\ngpus = \"1\"\n"), std::string::npos);
