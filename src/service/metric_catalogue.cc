@@ -551,7 +551,7 @@ constexpr Metric kServiceMetrics[] = {
        out.add(flag_of(snapshot.attributes));
      }},
     {{"derate_snapshot_age_seconds", Type::gauge, "seconds",
-      "Age of what these metrics are made from: of the last round of the loop."},
+      "Age of what these metrics are made from, once a second."},
      "",
      [](const Snapshot& snapshot, const Options& options, MetricSamples& out) {
        if (snapshot.time) out.add(std::max(0.0, seconds(options.now - *snapshot.time)));
