@@ -32,7 +32,7 @@ std::string operators_socket() {
 
 Result<std::string> ask_operators(const AnyRequest& request) {
   const auto api = find_api();
-  if (api.ok()) return TRY(http_call(*api, api_request(request), FleetService::kPatience)).body;
+  if (api.ok()) return TRY(api_call(*api, request, FleetService::kPatience)).body;
   if (api.error().code != Errc::not_found) return api.error();
   auto line = control_call(operators_socket(), request_text(request), FleetService::kPatience);
   if (!line.ok() && line.error().code == Errc::not_found)

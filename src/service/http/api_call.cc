@@ -9,30 +9,6 @@
 #include "service/daemon_call.h"
 
 namespace derate {
-namespace {
-
-// What a status means where nothing else is said, as by a proxy or a server under load.
-Errc errc_of_status(int status) {
-  switch (status) {
-    case 400:
-    case 405:
-    case 413:
-    case 414:
-      return Errc::invalid_argument;
-    case 401:
-    case 403:
-      return Errc::no_permission;
-    case 404:
-      return Errc::not_found;
-    case 429:
-    case 503:
-      return Errc::busy;
-    default:
-      return Errc::io;
-  }
-}
-
-}  // namespace
 
 HttpAsk api_request(const AnyRequest& request) {
   const Operation& operation = *find_operation(operation_of(request));
@@ -73,8 +49,23 @@ Result<std::string> find_api() {
                fmt::format("derated is not running: nobody listens on '{}'", sockets.back())};
 }
 
+// What is refused so has not been done.
+Result<HttpResponse> api_call(const std::string& socket, const AnyRequest& request,
+                              Duration patience) {
+  constexpr int kTooOften = 429;
+  constexpr Duration kWait = std::chrono::seconds(1);
+  const HttpAsk ask = api_request(request);
+  SystemClock clock;
+  const Instant end = clock.now() + patience;
+  while (true) {
+    auto answer = http_call(socket, ask, patience);
+    if (!answer.ok() || answer->status != kTooOften || clock.now() + kWait > end) return answer;
+    if (!clock.sleep_until(clock.now() + kWait)) return answer;
+  }
+}
+
 Result<Json> api_ask(const std::string& socket, const AnyRequest& request, Duration patience) {
-  return api_answer(TRY(http_call(socket, api_request(request), patience)));
+  return api_answer(TRY(api_call(socket, request, patience)));
 }
 
 Result<Json> api_ask(const AnyRequest& request) { return api_ask(TRY(find_api()), request); }

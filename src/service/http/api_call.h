@@ -18,6 +18,11 @@ HttpAsk api_request(const AnyRequest& request);
 // not_found when no daemon runs, no_permission when only another user listens.
 Result<std::string> find_api();
 
+// Its answer, whatever it says. Where this user has asked too often it asks again each second.
+// Errors: as http_call() has them.
+Result<HttpResponse> api_call(const std::string& socket, const AnyRequest& request,
+                              Duration patience);
+
 // The answer's fields, of the daemon that serves `socket`. Errors: those that it tells, by their
 // code; not_found when it is gone, no_permission, io, gpu_stuck where it does not answer.
 Result<nlohmann::ordered_json> api_ask(const std::string& socket, const AnyRequest& request,

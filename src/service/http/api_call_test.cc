@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "base/errc_word.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "service/http/event_reader.h"
 
@@ -35,6 +37,19 @@ TEST(ApiCall, ErrorsKeepTheirKind) {
   EXPECT_EQ(code(200, "<html>"), Errc::io);
   EXPECT_EQ(api_answer({.body = R"({"ok":true,"gpus":[]})"})->size(), 2u);
   EXPECT_TRUE(api_answer({.body = R"({"gpus":[]})"}).ok());
+}
+
+// As docs/api.md promises of every answer that is not ok.
+TEST(ApiCall, WhatAServerRefusesHasACodeToo) {
+  for (const int status : {400, 401, 403, 404, 405, 408, 413, 414, 421, 429, 431, 502, 503, 505}) {
+    const HttpResponse refused = error_response(status, "no");
+    const Json body = parse_json(refused.body);
+    EXPECT_EQ(body["ok"], false);
+    const auto code = errc_of(body["code"].get<std::string>());
+    ASSERT_TRUE(code) << status;
+    EXPECT_EQ(body["exit_code"], exit_code_of(*code)) << status;
+    EXPECT_EQ(api_answer(refused).error().code, *code) << status;
+  }
 }
 
 std::vector<StreamedEvent> all_of(const std::string& text, std::size_t piece) {

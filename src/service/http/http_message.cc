@@ -7,6 +7,8 @@
 #include <ctime>
 #include <iterator>
 
+#include "base/errc_word.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 
 namespace derate {
@@ -48,9 +50,39 @@ std::string http_date(WallTime time) {
                      at.tm_min, at.tm_sec);
 }
 
+Errc errc_of_status(int status) {
+  switch (status) {
+    case 400:
+    case 405:
+    case 413:
+    case 414:
+    case 421:
+    case 431:
+      return Errc::invalid_argument;
+    case 401:
+    case 403:
+      return Errc::no_permission;
+    case 404:
+      return Errc::not_found;
+    case 505:
+      return Errc::not_supported;
+    case 408:
+    case 429:
+    case 503:
+      return Errc::busy;
+    default:
+      return Errc::io;
+  }
+}
+
 HttpResponse error_response(int status, std::string_view message) {
+  const Errc code = errc_of_status(status);
   return {.status = status,
-          .body = json_text({{"ok", false}, {"error", std::string(message)}}) + "\n"};
+          .body = json_text({{"ok", false},
+                             {"error", std::string(message)},
+                             {"code", std::string(word_of(code))},
+                             {"exit_code", exit_code_of(code)}}) +
+                  "\n"};
 }
 
 }  // namespace derate

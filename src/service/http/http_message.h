@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "base/units.h"
 
 namespace derate {
@@ -41,7 +42,9 @@ struct HttpResponse {
   bool close = false;      // the connection ends with it
 };
 
-// {"ok":false,"error":...,"code":...}, as the sockets of lines answer.
+// What a status of 400 and above means where nothing else is said, as by a proxy.
+Errc errc_of_status(int status);
+// {"ok":false,"error":...,"code":...,"exit_code":...}, as the sockets of lines answer.
 HttpResponse error_response(int status, std::string_view message);
 
 }  // namespace derate
