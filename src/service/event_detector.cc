@@ -56,7 +56,9 @@ void EventDetector::take(const GpuRecord& each) {
 
 void EventDetector::see_governing(const GpuRecord& each, Known& known) {
   const ManagedGpu& gpu = each.gpu;
-  if (is_told(known.governing, gpu)) return;
+  // Who reads that a GPU is as it was found must read, too, that it is governed again.
+  const bool again = std::exchange(known.given_back, false) && !gpu.policy_name().empty();
+  if (!again && is_told(known.governing, gpu)) return;
   Governing now{gpu.policy_name(), gpu.assigned};
   const std::string from = known.governing ? known.governing->policy : "";
   EventFields fields;
@@ -210,6 +212,7 @@ void EventDetector::take(const AuditEntry& entry) {
     event.gpu_index = known->second.index;
     name = fmt::format("GPU {}", *known->second.index);
   }
+  if (known != known_.end() && entry.error.empty()) known->second.given_back = true;
   event.message = entry.error.empty()
                       ? fmt::format("{} is as it was found ({})", name, entry.why)
                       : fmt::format("{} could not be given back: {}", name, entry.error);

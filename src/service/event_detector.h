@@ -46,6 +46,7 @@ class EventDetector {
   struct Known {
     std::optional<int> index;
     std::optional<Governing> governing;  // empty: not told yet
+    bool given_back = false;             // since then
     PromiseAccount promise;
     JudgedPerformance judged;  // by the last record
     std::optional<Instant> time;

@@ -92,7 +92,7 @@ TEST(DaemonEvents, WhoGovernsAndWhoDidBefore) {
   EXPECT_EQ(field_of(events[1], "policy"), "max-freq");
   house.govern("max-freq");  // the same again, by the same
   house.run(2s);
-  EXPECT_EQ(house.names(), "restored");
+  EXPECT_EQ(house.names(), "restored governed");
   (void)house.tell({{"command", "release"}, {"gpus", ""}});
   house.run(2s);
   EXPECT_EQ(house.names(), "restored released");
