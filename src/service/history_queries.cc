@@ -296,10 +296,11 @@ MeasuredView measured_view(const HistoryStep& step) {
   return out;
 }
 
-// The last step that is not long over: what is of now is written some seconds later.
+// The step that `at` lies in; of the last seconds, which are written some time later, the newest.
 Result<std::optional<MeasuredView>> measured_at(const std::string& file, const std::string& gpu,
-                                                WallTime at) {
+                                                WallTime at, WallTime now) {
   constexpr Duration kLate = std::chrono::seconds(10);
+  const WallTime since = std::min(at, now - kLate);
   const auto second = std::chrono::floor<std::chrono::seconds>(at);
   const History history = TRY(read_history(file, {.from = second - kLate,
                                                   .to = second + std::chrono::seconds(1),
@@ -308,7 +309,7 @@ Result<std::optional<MeasuredView>> measured_at(const std::string& file, const s
   const HistoryStep* last = nullptr;
   for (const HistorySeries& series : history.series)
     for (const HistoryStep& step : series.steps)
-      if (step.begin <= at && step.begin + step.length > at - kLate &&
+      if (step.begin <= at && step.begin + step.length > since &&
           (last == nullptr || step.begin >= last->begin))
         last = &step;
   return last == nullptr ? std::optional<MeasuredView>() : std::optional(measured_view(*last));
@@ -401,8 +402,9 @@ Result<Json> answer_why(const std::string& file, const WhyRead& request, WallTim
   for (const HistoryDecision& decision :
        TRY(read_decisions(file, out.gpu, at, static_cast<std::size_t>(request.changes))))
     out.changes.push_back(decision_view(decision));
-  if (!out.changes.empty()) out.decision = out.changes.back();
-  out.measured = TRY(measured_at(file, out.gpu, at));
+  out.measured = TRY(measured_at(file, out.gpu, at, now));
+  // While nothing was read nobody governed: derated did not run, was paused, or the GPU was lost.
+  if (out.measured && !out.changes.empty()) out.decision = out.changes.back();
   return answer_json(out);
 }
 
