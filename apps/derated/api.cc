@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <algorithm>
 
 #include <array>
 
@@ -29,9 +30,14 @@ void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
   });
 }
 
+// Those that are open, and while it is paused those that were.
 std::vector<GpuId> known_gpus(const SnapshotBoard& board) {
+  const auto latest = board.latest();
   std::vector<GpuId> out;
-  for (const GpuSnapshot& gpu : board.latest()->gpus) out.push_back(gpu.id);
+  for (const GpuSnapshot& gpu : latest->gpus) out.push_back(gpu.id);
+  for (const AwayGpu& gpu : latest->away) out.push_back(gpu.id);
+  std::sort(out.begin(), out.end(),
+            [](const GpuId& a, const GpuId& b) { return a.index < b.index; });
   return out;
 }
 
