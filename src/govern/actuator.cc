@@ -89,7 +89,8 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   if (auto contradicted = watch(estimate)) return *std::move(contradicted);
   if (target_ == in_force_ && clock_known_ && power_known_) return plain(Outcome::nothing);
   // Another clock now would hide that another tool has changed ours.
-  if (options_.on_drift != DriftRule::ignore && target_.clock && clock_known_ && watch_.in_doubt())
+  if (options_.on_drift != DriftRule::ignore && target_.clock && clock_known_ &&
+      watch_.in_doubt(estimate.time))
     return plain(Outcome::nothing);
   if (!failure_.empty() && estimate.time < retry_at_) return plain(Outcome::waiting, failure_);
   return write(estimate.time);

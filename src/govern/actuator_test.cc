@@ -187,11 +187,11 @@ class Watched {
     options.supported = {1000_MHz, 1100_MHz, 1200_MHz, 1300_MHz, 1400_MHz, 1530_MHz};
     actuator.emplace(&control, std::move(options));
   }
-  Actuation tick(const Decision& decision, double mhz) {
+  Actuation tick(const Decision& decision, double mhz, double utilisation = 1) {
     estimate.time += std::chrono::milliseconds(200);
     estimate.freshness = Freshness::fresh;
     estimate.sm_clock = Megahertz(mhz);
-    estimate.gpu_utilisation = Fraction(1);
+    estimate.gpu_utilisation = Fraction(utilisation);
     estimate.throttle_reasons = 0;
     return actuator->apply(decision, estimate);
   }
@@ -262,6 +262,18 @@ TEST(Actuator, DriftIsSeenUnderAPolicyThatAsksForAnotherClockEachTick) {
     last = w.tick(set(asked = asked == 1100 ? 1200 : 1100), 1300);
   EXPECT_EQ(last.outcome, Outcome::yielded);
   EXPECT_EQ(w.control.calls, Calls{"1100..1100"});
+}
+
+// Another clock is seen, and then the load ends: that proves nothing, and holds no write up.
+TEST(Actuator, ADoubtThatNoLoadEndsPasses) {
+  Watched w;
+  w.tick(set(1100), 1100);
+  w.tick(kHold, 1100);
+  EXPECT_EQ(w.tick(set(1200), 1530).outcome, Outcome::nothing);
+  Actuation last;
+  for (int i = 0; i < 15 && last.outcome != Outcome::written; ++i) last = w.tick(set(1200), 300, 0);
+  EXPECT_EQ(last.outcome, Outcome::written);
+  EXPECT_EQ(last.drifts, 0);
 }
 
 TEST(Actuator, APolicyAsPublishedOnlyCountsDrift) {

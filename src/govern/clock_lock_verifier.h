@@ -37,8 +37,11 @@ class ClockLockVerifier {
   LockState look(const Estimate& estimate);
 
   LockState state() const { return state_; }
-  // The clock has been another since less than kPatience: not told yet.
-  bool in_doubt() const { return state_ == LockState::effective && off_; }
+  // The clock has been another for less than kPatience: not told yet. What no load proves or
+  // disproves any more is no doubt after that.
+  bool in_doubt(Instant now) const {
+    return state_ == LockState::effective && off_ && now - *off_ < kPatience;
+  }
   // The clock that contradicted the lock last.
   Megahertz seen() const { return seen_; }
 
