@@ -67,14 +67,6 @@ std::vector<std::string> method_words() {
   return out;
 }
 
-std::vector<std::string> setting_words() {
-  std::vector<std::string> out;
-  const Settings defaults;
-  visit_settings(defaults,
-                 [&](const SettingInfo& info, const auto&) { out.push_back(setting_key(info)); });
-  return out;
-}
-
 // By the name that the help has for a value: "POLICY", or the words themselves, "before|after".
 Values values_of(const CLI::Option& option) {
   using Kind = Values::Kind;
@@ -89,7 +81,7 @@ Values values_of(const CLI::Option& option) {
   if (type == "CHIP") return {Kind::words, chip_words()};
   if (type == "WORKLOAD") return {Kind::words, workload_words()};
   if (type == "METHOD") return {Kind::words, method_words()};
-  if (type == "KEY") return {Kind::words, setting_words()};
+  if (type == "KEY") return {Kind::words, setting_keys()};
   if (type.find('|') == std::string::npos) return {Kind::any, {}};
   Values out{Kind::words, {}};
   for (const std::string_view word : split(type, '|')) out.words.emplace_back(word);

@@ -231,6 +231,14 @@ std::string setting_key(const SettingInfo& info) {
   return fmt::format("{}.{}", info.section, info.key);
 }
 
+std::vector<std::string> setting_keys() {
+  std::vector<std::string> out;
+  const Settings defaults;
+  visit_settings(defaults,
+                 [&](const SettingInfo& info, const auto&) { out.push_back(setting_key(info)); });
+  return out;
+}
+
 std::string where_of(const Settings& settings, const std::string& key) {
   const auto at = settings.where.find(key);
   return at == settings.where.end() ? "" : at->second;

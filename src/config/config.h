@@ -28,6 +28,8 @@ Result<Settings> read_configs(std::span<const ConfigFile> files);
 
 // "section.key".
 std::string setting_key(const SettingInfo& info);
+// Of all settings, in the order of the documentation.
+std::vector<std::string> setting_keys();
 // FILE:LINE:COLUMN; empty: no file says it.
 std::string where_of(const Settings& settings, const std::string& key);
 

@@ -22,16 +22,8 @@ struct Key {
   bool is_text = false;  // a setting that is a text
 };
 
-std::vector<std::string> known_keys() {
-  std::vector<std::string> out;
-  const Settings defaults;
-  visit_settings(defaults,
-                 [&](const SettingInfo& info, const auto&) { out.push_back(setting_key(info)); });
-  return out;
-}
-
 Error unknown_key(const std::string& key) {
-  const auto known = known_keys();
+  const auto known = setting_keys();
   const auto near = nearest_word(key, known);
   if (key == "job" || key.starts_with("job."))
     return {Errc::invalid_argument,
