@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <array>
 
 #include "base/json.h"
@@ -30,12 +30,15 @@ void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
   });
 }
 
-// Those that are open, and while it is paused those that were.
+// Those that are open, and those that were, as before a pause, where no other has their index now.
 std::vector<GpuId> known_gpus(const SnapshotBoard& board) {
   const auto latest = board.latest();
   std::vector<GpuId> out;
   for (const GpuSnapshot& gpu : latest->gpus) out.push_back(gpu.id);
-  for (const AwayGpu& gpu : latest->away) out.push_back(gpu.id);
+  for (const AwayGpu& gpu : latest->away)
+    if (std::none_of(out.begin(), out.end(),
+                     [&](const GpuId& other) { return other.index == gpu.id.index; }))
+      out.push_back(gpu.id);
   std::sort(out.begin(), out.end(),
             [](const GpuId& a, const GpuId& b) { return a.index < b.index; });
   return out;

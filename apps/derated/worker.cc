@@ -175,8 +175,8 @@ Result<void> Worker::step() {
   return {};
 }
 
-// Once a second: a snapshot copies all that is known, and nobody reads it more often. While the
-// GPUs are being opened it has none, and says that the loop goes on.
+// Once a second, as a snapshot copies all that is known. While the GPUs are being opened it has
+// none of them, and says that the loop goes on.
 void Worker::show() {
   const bool has_gpus = commands_.paused() || fleet_.is_open();
   if (has_gpus && !state_.due()) return;
