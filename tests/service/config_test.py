@@ -99,8 +99,11 @@ class Config(service.Machine):
 
     def test_what_was_set_outlives_a_kill(self):
         self.said("config", "set", "governor.govern=true", "governor.policy=efficient-fix")
+        worker = json.loads((self.folder / "run/state.json").read_text())["pid"]
         self.derated.kill()
         self.derated.wait()
+        # Without its guard the worker gives the GPUs back and ends.
+        wait_for(lambda: not Path(f"/proc/{worker}").exists(), "the worker ends")
         self.assertEqual(self.derate("config", "check").returncode, 0)
         self.derated = self.begin_derated()
         wait_for(lambda: self.policy() == "efficient-fix", "it is governed")
