@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -29,13 +30,14 @@ class Folder {
 
   const std::string& path() const { return path_; }
   std::string file(const std::string& name = "rows.db") const { return path_ + "/" + name; }
-  // What was set aside of it, without the logs.
+  // What was set aside of it, without the logs, by name.
   std::vector<std::string> asides(const std::string& name = "rows.db") const {
     std::vector<std::string> out;
     for (const auto& entry : std::filesystem::directory_iterator(path_))
       if (entry.path().filename().string().starts_with(name + ".aside") &&
           !entry.path().string().ends_with("-wal"))
         out.push_back(entry.path().string());
+    std::sort(out.begin(), out.end());
     return out;
   }
 

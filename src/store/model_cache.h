@@ -35,8 +35,8 @@ class SqliteModelCache final : public ModelCache {
   // What failed, once until it works again; and that a file was set aside (bad_data).
   using OnError = std::function<void(const Error&)>;
 
-  // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside, one of
-  // which processes crashed PATH.aside-TIME (sqlite_file.h).
+  // Opened when it is first needed; a file that is broken, or not ours, becomes PATH.aside-TIME
+  // (sqlite_file.h).
   // `clock` outlives it.
   SqliteModelCache(std::string path, const Clock& clock, OnError on_error = {});
   ~SqliteModelCache() override;  // writes what waits

@@ -55,8 +55,8 @@ std::string time_of(const std::string& path) {
                      day.tm_mday, day.tm_hour, day.tm_min, day.tm_sec);
 }
 
-// A name for a file that is set aside after crashes. Of too many the newest goes: in a crash that
-// no file is the reason of, what is worth keeping is in the first.
+// A name for a file that is set aside. Of too many the newest goes: where no file is the reason,
+// what is worth keeping is in the first.
 std::string aside_name(const std::string& path) {
   const std::string stem = path + ".aside-";
   std::vector<std::string> there;
@@ -200,6 +200,11 @@ void SqliteFile::close() {
   database_.reset();
 }
 
+void SqliteFile::distrust() {
+  checked_.reset();
+  close();
+}
+
 // Nothing is there: {0, 0}.
 std::pair<std::uint64_t, std::uint64_t> SqliteFile::id_of_file() const {
   struct ::stat found {};
@@ -289,7 +294,7 @@ std::optional<Error> SqliteFile::failed(const SQLite::Exception& problem, bool r
     // Another process may have done it already.
     const bool moved = database_ != nullptr && has_moved(*database_);
     close();
-    if (moved || set_aside(options_.path + ".aside", error.message)) {
+    if (moved || set_aside(error.message)) {
       if (opening_) opening_->begin_anew();
       return std::nullopt;
     }
@@ -302,11 +307,11 @@ std::optional<Error> SqliteFile::failed(const SQLite::Exception& problem, bool r
 
 // Of a file that can be looked at later, with the log that belongs to it. The log first: without
 // its file it would be taken for a new one's.
-bool SqliteFile::set_aside(const std::string& name, const std::string& why) {
+bool SqliteFile::set_aside(const std::string& why) {
   const std::string& path = options_.path;
   std::error_code failed;
   if (!fs::is_regular_file(fs::symlink_status(path, failed))) return false;
-  fs::remove(name + "-wal", failed);
+  const std::string name = aside_name(path);
   if (fs::exists(path + "-wal", failed)) fs::rename(path + "-wal", name + "-wal", failed);
   if (failed) return false;
   fs::rename(path, name, failed);
@@ -317,16 +322,16 @@ bool SqliteFile::set_aside(const std::string& name, const std::string& why) {
   }
   fs::remove(path + "-shm", failed);
   another_ = true;
-  if (options_.on_error) options_.on_error({Errc::bad_data, why + ": set aside, begun anew"});
+  if (options_.on_error)
+    options_.on_error(
+        {Errc::bad_data, fmt::format("{}: set aside as '{}', begun anew", why, name)});
   return true;
 }
 
 void SqliteFile::set_aside_crashed() {
-  const std::string name = aside_name(options_.path);
-  const std::string why =
-      fmt::format("'{}': {} processes in a row ended while they opened and read it; kept as '{}'",
-                  options_.path, opening_->crashes(), name);
-  if (!set_aside(name, why)) return;
+  if (!set_aside(fmt::format("'{}': {} processes in a row ended while they opened and read it",
+                             options_.path, opening_->crashes())))
+    return;
   opening_->begin_anew();
   make_file(options_.path, options_.mode);
 }

@@ -106,7 +106,7 @@ class SqliteFile {
   // who kills a start costs nothing: it would have to happen twice, within the milliseconds that
   // this takes, and the file is kept.
   static constexpr int kMostCrashes = 2;
-  // Of files that were set aside after crashes; the newest makes room then.
+  // Of files that were set aside; the newest makes room then.
   static constexpr std::size_t kMostAsides = 8;
 
   // look: nothing is made or set aside, as for people.
@@ -130,9 +130,9 @@ class SqliteFile {
   SqliteFile(const SqliteFile&) = delete;
   SqliteFile& operator=(const SqliteFile&) = delete;
 
-  // Runs work(SQLite::Database&) on the file, opened. Exceptions end here. A broken file is set
-  // aside as PATH.aside, one that was crashed of as PATH.aside-TIME, and the same is done with a
-  // new one. Errors: as sqlite_error().
+  // Runs work(SQLite::Database&) on the file, opened. Exceptions end here. A file that is broken,
+  // or of which processes crashed, is set aside as PATH.aside-TIME, by when it was last written,
+  // and the same is done with a new one. Errors: as sqlite_error().
   template <class F>
   auto attempt(Use use, F&& work) -> Result<decltype(work(std::declval<SQLite::Database&>()))>;
 
@@ -153,6 +153,8 @@ class SqliteFile {
   }
 
   bool is_open() const { return database_ != nullptr; }
+  // Closes the file; the next use opens it anew and reads it as a whole, as the first does.
+  void distrust();
   // Raised when another file was begun.
   int generation() const { return generation_; }
 
@@ -166,7 +168,7 @@ class SqliteFile {
   void mind_log();
   void done();
   std::optional<Error> failed(const SQLite::Exception& problem, bool repair);
-  bool set_aside(const std::string& name, const std::string& why);
+  bool set_aside(const std::string& why);
   void set_aside_crashed();
 
   Options options_;

@@ -145,6 +145,24 @@ TEST(SqliteFile, WhoOpensItAtTheSameTimeIsNoCrash) {
   EXPECT_TRUE(folder.asides().empty());
 }
 
+// What breaks a second time does not take the place of what was set aside before.
+TEST(SqliteFile, EachBrokenFileIsKept) {
+  const Folder folder;
+  for (const char* text : {"broken", "broken again"}) {
+    ASSERT_TRUE(write_file_atomically(folder.file(), text).ok());
+    Notes notes(folder.file());
+    EXPECT_TRUE(notes.add("one").ok());
+    ASSERT_EQ(notes.told.size(), 1u);
+    EXPECT_NE(notes.told[0].message.find("set aside as '" + folder.asides().back() + "'"),
+              std::string::npos)
+        << notes.told[0].message;
+  }
+  const auto asides = folder.asides();
+  ASSERT_EQ(asides.size(), 2u);
+  EXPECT_EQ(*read_file(asides[0]), "broken");
+  EXPECT_EQ(*read_file(asides[1]), "broken again");
+}
+
 TEST(SqliteFile, CrashesWithoutEndLeaveSoManyFilesAndTheFirstAmongThem) {
   const Folder folder;
   { EXPECT_TRUE(Notes(folder.file()).add("the one that matters").ok()); }
@@ -358,7 +376,9 @@ TEST_P(EveryStore, AVersionThatCannotBeIsABrokenFile) {
     EXPECT_TRUE(done.ok()) << done.error().message;
     ASSERT_EQ(told_.size(), 1u);
     EXPECT_EQ(told_[0].code, Errc::bad_data);
-    EXPECT_EQ(*read_file(path() + ".aside"), spoiled);
+    const auto asides = folder_.asides(GetParam().name);
+    ASSERT_EQ(asides.size(), 1u);
+    EXPECT_EQ(*read_file(asides[0]), spoiled);
   }
 }
 

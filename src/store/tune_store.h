@@ -124,7 +124,7 @@ class TuneStore {
   using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
-  // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
+  // PATH.aside-TIME (sqlite_file.h).
   explicit TuneStore(std::string path, OnError on_error = {});
   ~TuneStore();
   TuneStore(const TuneStore&) = delete;

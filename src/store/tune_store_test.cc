@@ -249,7 +249,8 @@ TEST(TuneStore, ABrokenFileIsSetAside) {
   EXPECT_EQ(*store.load(), TuneRows{});
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].code, Errc::bad_data);
-  EXPECT_EQ(*read_file(folder.file() + ".aside"), "rubbish, and more of it");
+  ASSERT_EQ(folder.asides().size(), 1u);
+  EXPECT_EQ(*read_file(folder.asides()[0]), "rubbish, and more of it");
   EXPECT_TRUE(put(store, kBert).ok());
 }
 

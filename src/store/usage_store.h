@@ -106,7 +106,7 @@ class UsageStore {
   using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
-  // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
+  // PATH.aside-TIME (sqlite_file.h).
   explicit UsageStore(std::string path, OnError on_error = {});
   ~UsageStore();
   UsageStore(const UsageStore&) = delete;

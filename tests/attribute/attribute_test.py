@@ -146,7 +146,7 @@ class Attribute(Machine):
         self.assertAlmostEqual(sum(loss["lost_seconds"] for loss in more["losses"]),
                                more["lost_seconds"])
         self.assertIn("is on no bill: 2", self.call("bill", "--from", "-1h").stdout)
-        self.assertFalse(list((self.folder / "s").glob("*.aside")))
+        self.assertFalse(list((self.folder / "s").glob("*.aside*")))
         self.check_csv(more)
 
     def check_csv(self, bill):

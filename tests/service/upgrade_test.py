@@ -90,7 +90,7 @@ class Upgrade(service.Machine):
         for name in DATABASES:
             with closing(sqlite3.connect(self.state / f"{name}.db")) as db:
                 self.assertEqual(db.execute("PRAGMA integrity_check").fetchone(), ("ok",), name)
-        aside = [path.name for path in self.state.iterdir() if "broken" in path.name]
+        aside = [path.name for path in self.state.iterdir() if ".aside" in path.name]
         self.assertEqual(aside, [], self.errors())
         audit = (self.state / "audit.jsonl").read_text()
         self.assertTrue(audit.startswith((KEPT / "audit.jsonl").read_text()), "the audit log")
