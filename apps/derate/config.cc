@@ -52,6 +52,7 @@ Result<int> show_changes(const char* verb, const AnyRequest& request, bool as_js
   }
   const ConfigChangesAnswer told = TRY(answer_of<ConfigChangesAnswer>(answer));
   print("{}\n", told.message);
+  for (const std::string& each : told.warnings) warn("derate: {}\n", each);
   if (told.changes.empty()) return 0;
   const auto value = [](const std::string& text) { return text.empty() ? "none" : text; };
   Table table({"<setting", "<in force", "<then", "<"});

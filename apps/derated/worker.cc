@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/json.h"
-#include "config/config.h"
+#include "config/setting_list.h"
 #include "core/chip_facts.h"
 
 namespace derate::cli {
@@ -94,6 +94,8 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
               {.source = options.config,
                .in_force = [this]() -> const Settings& { return fleet_.settings(); },
                .reload = [this](const Settings& changed) { reload(changed); },
+               .ungovernable =
+                   [this](const Settings& settings) { return fleet_.ungovernable_under(settings); },
                .audit = options.fleet.audit,
                .log = log_}),
       work_(clock, logging_to(options, options.tracker)),
@@ -263,6 +265,7 @@ void Worker::take_snapshot(Figures loop) {
   tenant_rows_.take(now.attribution, clock_.now());
   now.tenants = tenant_rows_.tables();
   now.daemon = daemon_.figures();
+  now.history = history_.figures();
   board_.publish(std::move(now));
 }
 
@@ -281,7 +284,7 @@ void Worker::take_settings() {
 }
 
 void Worker::reload(const Settings& settings) {
-  const std::string changed = changed_settings(fleet_.settings(), settings);
+  const std::string changed = changed_keys(fleet_.settings(), settings);
   fleet_.reload(settings);
   if (!changed.empty())
     tell(EventKind::config_changed, "another configuration is in force", {{"settings", changed}});

@@ -54,6 +54,8 @@ template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, ConfigChangesAnswer> {
   visit(required_field("message", "a sentence"), m.message);
   visit(required_field("changes", "what differs from the settings in force before"), m.changes);
+  visit(optional_field("warnings", "sentences: which GPUs are not governed because of it, and why"),
+        m.warnings);
 }
 
 template <class M, class V>

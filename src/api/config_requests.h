@@ -63,6 +63,7 @@ struct SettingChangeView {
 struct ConfigChangesAnswer {
   std::string message;
   std::vector<SettingChangeView> changes;  // from what is in force
+  std::vector<std::string> warnings = {};  // sentences: what cannot be governed any more
   bool operator==(const ConfigChangesAnswer&) const = default;
 };
 

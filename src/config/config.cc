@@ -214,19 +214,6 @@ std::set<Scope> changed_scopes(const Settings& before, const Settings& after) {
   return out;
 }
 
-std::string changed_settings(const Settings& before, const Settings& after) {
-  std::vector<std::string> out;
-  const auto old = values_of(before), now = values_of(after);
-  std::size_t at = 0;
-  visit_settings(after, [&](const SettingInfo& info, const auto&) {
-    if (old[at] != now[at]) out.push_back(fmt::format("{}.{}", info.section, info.key));
-    ++at;
-  });
-  if (before.jobs != after.jobs) out.emplace_back("job");
-  if (before.policy_settings != after.policy_settings) out.emplace_back("policy");
-  return fmt::format("{}", fmt::join(out, ", "));
-}
-
 std::string setting_key(const SettingInfo& info) {
   return fmt::format("{}.{}", info.section, info.key);
 }

@@ -43,7 +43,5 @@ std::string print_said(const Settings& settings);
 // What differs between the two, by whom it concerns. Entries of [[job]] are of the service, those
 // of [policy.NAME] of the assignment.
 std::set<Scope> changed_scopes(const Settings& before, const Settings& after);
-// The names of what differs, "governor.policy, safety.idle_after_s"; empty: nothing.
-std::string changed_settings(const Settings& before, const Settings& after);
 
 }  // namespace derate

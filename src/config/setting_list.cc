@@ -69,4 +69,11 @@ std::vector<SettingChange> setting_changes(const Settings& before, const Setting
   return out;
 }
 
+std::string changed_keys(const Settings& before, const Settings& after) {
+  std::string out;
+  for (const SettingChange& each : setting_changes(before, after))
+    out += (out.empty() ? "" : ", ") + each.key;
+  return out;
+}
+
 }  // namespace derate

@@ -26,5 +26,7 @@ struct SettingChange {
 };
 // What differs, wherever it is said.
 std::vector<SettingChange> setting_changes(const Settings& before, const Settings& after);
+// The keys of what differs, "governor.policy, policy.assure.delta"; empty: nothing.
+std::string changed_keys(const Settings& before, const Settings& after);
 
 }  // namespace derate

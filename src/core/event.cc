@@ -21,6 +21,8 @@ constexpr std::array kCatalogue{
     EventInfo{EventKind::governed, "governed", info,
               "A GPU is governed by a policy, or by another one, or in another name."},
     EventInfo{EventKind::released, "released", info, "A GPU is only observed from now on."},
+    EventInfo{EventKind::not_governed, "not_governed", warning,
+              "A GPU is to be governed and cannot be; `why` says the reason."},
     EventInfo{EventKind::restored, "restored", info,
               "What was found on a GPU is in force again, also after an earlier process."},
     EventInfo{EventKind::restore_failed, "restore_failed", error,

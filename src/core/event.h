@@ -30,6 +30,7 @@ enum class EventKind : std::uint8_t {
   config_changed,  // a reload, or `config set`
   governed,        // a GPU is governed by a policy, or by another one
   released,        // a GPU is only observed from now on
+  not_governed,    // a GPU is to be governed, and cannot be
   restored,        // what was found on a GPU is in force again
   restore_failed,
   promise_broken,  // the estimated performance is below the promise

@@ -34,10 +34,11 @@ TEST(Events, EachHasItsPlaceItsNameOnceAndASentence) {
 TEST(Events, TheNamesAreThoseThatWerePublished) {
   std::string names;
   for (const EventInfo& each : event_catalogue()) names += std::string(each.name) + " ";
-  EXPECT_EQ(names,
-            "started stopped paused resumed config_changed governed released restored "
-            "restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
-            "thermal thermal_over stuck lost found ");
+  EXPECT_EQ(
+      names,
+      "started stopped paused resumed config_changed governed released not_governed "
+      "restored restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
+      "thermal thermal_over stuck lost found ");
 }
 
 TEST(Events, ThePageHasTheCatalogue) {

@@ -31,6 +31,22 @@ std::string named(const std::vector<SettingChange>& changes) {
   return out;
 }
 
+// What comes of it, of many the first: "GPU 0 is not governed: ...".
+void add_warnings(std::string& sentence, const std::vector<std::string>& warnings) {
+  constexpr std::size_t kMost = 4;
+  for (std::size_t i = 0; i < std::min(warnings.size(), kMost); ++i) sentence += "; " + warnings[i];
+  if (warnings.size() > kMost) sentence += fmt::format("; and {} more", warnings.size() - kMost);
+}
+
+// The edited file is not written: who reads of one of its lines would look in vain.
+Error without_place(Error error, const std::string& file) {
+  if (!error.message.starts_with(file + ":")) return error;
+  const auto place = error.message.find(": ");
+  if (place != std::string::npos) error.message.erase(0, place + 2);
+  error.code = Errc::invalid_argument;
+  return error;
+}
+
 // What is taken in at a start alone.
 std::string at_start_text(const std::vector<SettingChange>& changes) {
   std::vector<SettingChange> waiting;
@@ -48,8 +64,9 @@ std::string sentence(const char* done, const std::vector<SettingChange>& changes
 }
 
 ConfigChangesAnswer answer_of_changes(std::string message,
-                                      const std::vector<SettingChange>& changes) {
-  ConfigChangesAnswer out{.message = std::move(message)};
+                                      const std::vector<SettingChange>& changes,
+                                      std::vector<std::string> warnings) {
+  ConfigChangesAnswer out{.message = std::move(message), .warnings = std::move(warnings)};
   for (const SettingChange& each : changes)
     out.changes.push_back({each.key, each.before, each.after, each.at_start});
   return out;
@@ -69,6 +86,7 @@ Result<void> make_drop_in_folder(const std::string& path) {
 // A configuration that is valid, and the text that makes it so.
 struct ConfigService::Edited {
   std::vector<SettingChange> changes;
+  std::vector<std::string> warnings;
   bool rewritten = false;  // the drop-in is to be written
   std::string text;        // of it; empty: it goes
   Settings settings;
@@ -90,11 +108,24 @@ std::string ConfigService::set_file() const {
 }
 
 Result<std::string> ConfigService::reload() {
-  read_.reset();
+  differs_.reset();
   const Settings now = TRY(read_now(options_.source));
   const auto changes = setting_changes(options_.in_force(), now);
+  const auto warnings = new_warnings(now);
   options_.reload(now);
-  return sentence("the configuration is reloaded", changes);
+  std::string out = sentence("the configuration is reloaded", changes);
+  add_warnings(out, warnings);
+  return out;
+}
+
+std::vector<std::string> ConfigService::new_warnings(const Settings& settings) const {
+  if (!options_.ungovernable || setting_changes(options_.in_force(), settings).empty()) return {};
+  const auto before = options_.ungovernable(options_.in_force());
+  auto out = options_.ungovernable(settings);
+  std::erase_if(out, [&](const std::string& each) {
+    return std::find(before.begin(), before.end(), each) != before.end();
+  });
+  return out;
 }
 
 Result<Json> ConfigService::show() const {
@@ -105,14 +136,19 @@ Result<Json> ConfigService::show() const {
 }
 
 Result<Json> ConfigService::diff() {
-  if (!read_ || clock_.now() - read_->first >= kReadEvery)
-    read_.emplace(clock_.now(), read_now(options_.source));
-  if (!read_->second.ok()) return read_->second.error();
-  const auto changes = setting_changes(options_.in_force(), *read_->second);
+  if (!differs_ || clock_.now() - differs_->first >= kReadEvery)
+    differs_.emplace(clock_.now(), find_difference());
+  if (!differs_->second.ok()) return differs_->second.error();
+  return answer_json(*differs_->second);
+}
+
+Result<ConfigChangesAnswer> ConfigService::find_difference() const {
+  const Settings now = TRY(read_now(options_.source));
+  const auto changes = setting_changes(options_.in_force(), now);
   const std::string message = changes.empty() ? "the files say what is in force"
                                               : fmt::format("a reload would change {}{}",
                                                             named(changes), at_start_text(changes));
-  return answer_json(answer_of_changes(message, changes));
+  return answer_of_changes(message, changes, new_warnings(now));
 }
 
 Result<ConfigService::Edited> ConfigService::edit(const ConfigSet& request,
@@ -137,7 +173,9 @@ Result<ConfigService::Edited> ConfigService::edit(const ConfigSet& request,
   out.rewritten = said != before;
   if (!said.empty()) out.text = set_file_head(who, clock_.wall_now()) + said;
   if (out.rewritten) at->text = out.text;
-  out.settings = TRY(settings_of(files));
+  auto settings = settings_of(files);
+  if (!settings.ok()) return without_place(std::move(settings).error(), path);
+  out.settings = *std::move(settings);
   for (const SettingEntry& each : list_settings(out.settings)) {
     const bool is_set = std::find(keys.begin(), keys.begin() + request.set.size(), each.key) !=
                         keys.begin() + request.set.size();
@@ -146,6 +184,7 @@ Result<ConfigService::Edited> ConfigService::edit(const ConfigSet& request,
                                                        each.key, each.where, kSetFile, each.value)};
   }
   out.changes = setting_changes(options_.in_force(), out.settings);
+  out.warnings = new_warnings(out.settings);
   return out;
 }
 
@@ -168,16 +207,16 @@ void ConfigService::note(const Edited& edited, const std::string& who) {
 Result<Json> ConfigService::set(const ConfigSet& request, const std::string& who) {
   const Edited edited = TRY(edit(request, who));
   if (request.dry_run)
-    return answer_json(
-        answer_of_changes(sentence("nothing is written", edited.changes), edited.changes));
+    return answer_json(answer_of_changes(sentence("nothing is written", edited.changes),
+                                         edited.changes, edited.warnings));
   TRY(write(edited));
   // From here on the file holds, whatever becomes of this process: the next start reads it.
-  read_.reset();
+  differs_.reset();
   options_.reload(edited.settings);
   note(edited, who);
   return answer_json(answer_of_changes(
       sentence(edited.rewritten ? "it is set" : "it was set already", edited.changes),
-      edited.changes));
+      edited.changes, edited.warnings));
 }
 
 }  // namespace derate

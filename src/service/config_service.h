@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/requests.h"
 #include "base/clock.h"
@@ -23,6 +24,8 @@ struct ConfigServiceOptions {
   ConfigSource source;  // what is in force was read from it
   std::function<const Settings&()> in_force;
   std::function<void(const Settings&)> reload;  // takes them in, at once
+  // Sentences: what could not be governed with them.
+  std::function<std::vector<std::string>(const Settings&)> ungovernable = {};
   std::optional<AuditLog> audit = {};
   Log log = {};
 };
@@ -40,8 +43,8 @@ class ConfigService {
   ConfigService(const ConfigService&) = delete;
   ConfigService& operator=(const ConfigService&) = delete;
 
-  // Takes the files in as they are now. A sentence that says what has changed. Errors: as
-  // load_settings(); what was in force stays.
+  // Takes the files in as they are now. A sentence that says what has changed, and what cannot be
+  // governed any more. Errors: as load_settings(); what was in force stays.
   Result<std::string> reload();
 
   Result<Json> show() const;
@@ -55,13 +58,16 @@ class ConfigService {
   Result<Edited> edit(const ConfigSet& request, const std::string& who) const;
   Result<void> write(const Edited& edited) const;
   void note(const Edited& edited, const std::string& who);
+  // Those of them that are not so with what is in force.
+  std::vector<std::string> new_warnings(const Settings& settings) const;
+  Result<ConfigChangesAnswer> find_difference() const;
   std::string set_file() const;
 
   Clock& clock_;
   ConfigServiceOptions options_;
   AuditTrail audit_;
   // The last answer to config-diff, and when it was made.
-  std::optional<std::pair<Instant, Result<Settings>>> read_;
+  std::optional<std::pair<Instant, Result<ConfigChangesAnswer>>> differs_;
 };
 
 }  // namespace derate

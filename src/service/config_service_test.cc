@@ -36,6 +36,7 @@ struct Daemon {
           ConfigServiceOptions{.source = config_source(file),
                                .in_force = [this]() -> const Settings& { return settings; },
                                .reload = [this](const Settings& now) { reload(now); },
+                               .ungovernable = ungovernable,
                                .audit = AuditLog(folder.file("audit.jsonl"))});
     return *made;
   }
@@ -72,6 +73,7 @@ struct Daemon {
     settings = now;
     ++reloads;
   };
+  std::function<std::vector<std::string>(const Settings&)> ungovernable = {};
   CommandRouter router{Role::admin};
   QueuedCommands commands{clock, router, {}};
   std::optional<ConfigService> made;
@@ -122,7 +124,9 @@ TEST(ConfigService, WhatIsNotValidAsAWholeChangesNothing) {
   };
   EXPECT_EQ(refused({"governor.dry_run=true", "safety.stale_after_s=3"}),
             daemon.file + ":2:18: expire_after_s 2: must not be less than stale_after_s 3");
-  EXPECT_NE(refused({"governor.policy=asure"}).find("90-set.toml:"), std::string::npos);
+  // Of its own file, which is not written, no line is named.
+  EXPECT_TRUE(refused({"governor.policy=asure"}).starts_with("governor.policy: "));
+  EXPECT_EQ(daemon.set({"governor.policy=asure"})["code"], "invalid_argument");
   EXPECT_NE(refused({"policy.assure.delte=0.1"}).find("did you mean"), std::string::npos);
   EXPECT_NE(refused({"attribute.method=x"}).find("attribute.method"), std::string::npos);
   EXPECT_NE(refused({"governor.dry_runn=true"}).find("did you mean 'governor.dry_run'?"),
@@ -170,6 +174,28 @@ TEST(ConfigService, WhatIsSetAlreadyIsSaid) {
   daemon.clock.advance(1h);
   EXPECT_EQ(daemon.set({"governor.gpus=0"})["message"], "it was set already: nothing has changed");
   EXPECT_EQ(daemon.set_file(), before);  // with its time
+}
+
+// What cannot be governed any more is said, also before it is done; what could not be before is
+// not.
+TEST(ConfigService, SaysWhatCannotBeGovernedAnyMore) {
+  Daemon daemon;
+  daemon.ungovernable = [](const Settings& settings) {
+    std::vector<std::string> out{"GPU 7 is not governed: as ever"};
+    if (settings.lowest_clock_mhz) out.push_back("GPU 0 is not governed: no such clock");
+    return out;
+  };
+  const Json warnings = {"GPU 0 is not governed: no such clock"};
+  EXPECT_EQ(daemon.set({"envelope.lowest_clock_mhz=1"}, {}, true)["warnings"], warnings);
+  EXPECT_EQ(daemon.set({"envelope.lowest_clock_mhz=1"})["warnings"], warnings);
+  EXPECT_EQ(daemon.set({"safety.idle_after_s=3"})["warnings"], Json::array());
+  EXPECT_EQ(daemon.set({}, {"envelope.lowest_clock_mhz"})["warnings"], Json::array());
+  daemon.write("derate.toml", "[envelope]\nlowest_clock_mhz = 1\n");
+  EXPECT_EQ(daemon.ask({{"command", "config-diff"}})["warnings"], warnings);
+  EXPECT_EQ(
+      *daemon.service().reload(),
+      "the configuration is reloaded: 1 setting has changed: envelope.lowest_clock_mhz; GPU 0 "
+      "is not governed: no such clock");
 }
 
 // A set that is unset again leaves the file as it was, and none where there was none.

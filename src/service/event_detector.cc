@@ -15,6 +15,9 @@ void add_text(EventFields& fields, const char* name, const std::string& value) {
 
 std::string share_text(double share) { return fmt::format("{:.3f}", share); }
 
+// Why it is not governed as it is to be; empty: it is.
+std::string trouble_of(const ManagedGpu& gpu) { return gpu.trouble ? gpu.trouble->message : ""; }
+
 bool is_same(const std::optional<EnvelopeBound>& a, const std::optional<EnvelopeBound>& b) {
   if (!a || !b) return a.has_value() == b.has_value();
   return a->source == b->source && a->who == b->who && a->highest == b->highest;
@@ -25,7 +28,9 @@ bool is_same(const std::optional<EnvelopeBound>& a, const std::optional<Envelope
 // Of one that is observed, who says so is no news; nor is it that it is, to begin with.
 bool EventDetector::is_told(const std::optional<Governing>& told, const ManagedGpu& gpu) {
   const std::string policy = gpu.policy_name();
-  if (policy.empty()) return !told || told->policy.empty();
+  const std::string trouble = trouble_of(gpu);
+  if (policy.empty())
+    return told ? told->policy.empty() && told->trouble == trouble : trouble.empty();
   return told && told->policy == policy && told->by->source == gpu.assigned->source &&
          told->by->who == gpu.assigned->who && told->by->policy == gpu.assigned->policy &&
          told->by->tuned == gpu.assigned->tuned;
@@ -59,7 +64,7 @@ void EventDetector::see_governing(const GpuRecord& each, Known& known) {
   // Who reads that a GPU is as it was found must read, too, that it is governed again.
   const bool again = std::exchange(known.given_back, false) && !gpu.policy_name().empty();
   if (!again && is_told(known.governing, gpu)) return;
-  Governing now{gpu.policy_name(), gpu.assigned};
+  Governing now{gpu.policy_name(), gpu.assigned, trouble_of(gpu)};
   const std::string from = known.governing ? known.governing->policy : "";
   EventFields fields;
   add_text(fields, "policy", now.policy);
@@ -71,8 +76,12 @@ void EventDetector::see_governing(const GpuRecord& each, Known& known) {
   known.promise = {};
   known.drifts = each.record.actuation.drifts;
   known.yielded = known.write_failed = false;
-  if (now.policy.empty()) {
-    if (gpu.trouble) add_text(fields, "why", gpu.trouble->message);
+  if (!now.trouble.empty()) {
+    add_text(fields, "why", now.trouble);
+    const bool said = now.trouble.starts_with("not governed");
+    tell(EventKind::not_governed, gpu.id(), (said ? "is " : "is not governed: ") + now.trouble,
+         std::move(fields));
+  } else if (now.policy.empty()) {
     tell(EventKind::released, gpu.id(), "is only observed", std::move(fields));
   } else {
     const bool dry_run = gpu.policy() != nullptr && gpu.policy()->dry_run;

@@ -41,6 +41,7 @@ class EventDetector {
   struct Governing {
     std::string policy;  // empty: observed
     std::optional<Assignment> by;
+    std::string trouble;  // why it is not governed as it is to be
   };
   enum class Answers : std::uint8_t { yes, stuck, no };
   struct Known {

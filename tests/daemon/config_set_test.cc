@@ -18,8 +18,9 @@ struct ConfigHouse : House {
     start(*parse_config(*read_file(file), file));
     run(2s);
   }
-  Json set(const char* word) {
-    return parse_json(ask(json_text(Json{{"command", "config-set"}, {"set", {word}}})));
+  Json set(const char* word, bool dry_run = false) {
+    return parse_json(
+        ask(json_text(Json{{"command", "config-set"}, {"set", {word}}, {"dry_run", dry_run}})));
   }
   std::string file = folder + "/derate.toml";
 };
@@ -36,6 +37,34 @@ TEST(ConfigSetting, TakesEffectAtOnce) {
   house.run(3s);
   EXPECT_FALSE(house.sim(0).locked());
   EXPECT_NE(read_file(house.audit_file())->find("setting governor.govern"), std::string::npos);
+}
+
+// Who sets what a GPU cannot do is told so, also before it is done.
+TEST(ConfigSetting, SaysWhichGpusAreNotGovernedBecauseOfIt) {
+  ConfigHouse house;
+  ASSERT_EQ(house.set("governor.govern=true")["ok"], true);
+  house.run(3s);
+  const auto told = [&](const char* word, bool dry_run) {
+    const Json answer = house.set(word, dry_run);
+    EXPECT_EQ(answer["ok"], true) << answer;
+    return json_text(answer.value("warnings", Json::array()));
+  };
+  for (const bool dry_run : {true, false}) {
+    const std::string clock = told("envelope.lowest_clock_mhz=1", dry_run);
+    EXPECT_NE(clock.find("GPU 0 is not governed: "), std::string::npos) << clock;
+    EXPECT_NE(clock.find("lowest clock"), std::string::npos) << clock;
+    house.run(3s);
+    EXPECT_EQ(house.sim(0).locked(), dry_run);
+  }
+  ASSERT_EQ(told("envelope.lowest_clock_mhz=345", false), "[]");
+  house.run(3s);
+  EXPECT_TRUE(house.sim(0).locked());
+  const std::string gpus = told("governor.gpus=9", true);
+  EXPECT_NE(gpus.find("governor.gpus: "), std::string::npos) << gpus;
+  // By command it is governed whatever the configuration says.
+  ASSERT_EQ(parse_json(house.ask(R"({"command":"policy-set","policy":"max-freq"})"))["ok"], true);
+  EXPECT_EQ(told("governor.govern=false", true), "[]");
+  EXPECT_NE(told("envelope.highest_clock_mhz=346", true), "[]");
 }
 
 // It stands in the order of other commands: what comes after it finds its settings.

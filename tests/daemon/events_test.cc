@@ -131,6 +131,65 @@ TEST(DaemonEvents, AReloadSaysWhatHasChanged) {
   EXPECT_EQ(field_of(events[0], "settings"), "sampling.observe_every_s");
 }
 
+TEST(DaemonEvents, AParameterIsNamedByItsKey) {
+  EventHouse house;
+  (void)house.take();
+  Settings settings;
+  settings.policy_settings.push_back({"assure", "delta", "0.05", ""});
+  house.worker->reload(settings);
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(field_of(events[0], "settings"), "policy.assure.delta");
+}
+
+// One that is to be governed and cannot be is no GPU that was released.
+TEST(DaemonEvents, WhatCannotBeGovernedIsToldWithItsReason) {
+  EventHouse house(1, governed_by("efficient-fix"));
+  (void)house.take();
+  Settings settings = governed_by("efficient-fix");
+  settings.lowest_clock_mhz = 1;
+  house.worker->reload(settings);
+  house.run(2s);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].kind, EventKind::restored);
+  EXPECT_EQ(events[1].kind, EventKind::config_changed);
+  EXPECT_EQ(events[2].kind, EventKind::not_governed);
+  EXPECT_EQ(field_of(events[2], "from"), "efficient-fix");
+  EXPECT_NE(field_of(events[2], "why").find("lowest clock"), std::string::npos);
+  EXPECT_TRUE(events[2].message.starts_with("GPU 0 is not governed: ")) << events[2].message;
+  house.run(10min);
+  EXPECT_EQ(house.names(), "");
+  house.worker->reload(governed_by("efficient-fix"));
+  house.run(2s);
+  EXPECT_EQ(house.names(), "config_changed governed");
+}
+
+TEST(DaemonEvents, WhatCannotBeGovernedFromTheStartOnIsTold) {
+  Settings settings = governed_by("efficient-fix");
+  settings.lowest_clock_mhz = 1;
+  EventHouse house(1, settings);
+  EXPECT_EQ(house.names(), "started not_governed");
+  house.run(10min);
+  EXPECT_EQ(house.names(), "");
+}
+
+// The governor's own rules are taken in by giving back and beginning anew, which is told as such.
+TEST(DaemonEvents, OtherRulesGiveBackAndBeginAnew) {
+  EventHouse house(1, governed_by("efficient-fix"));
+  (void)house.take();
+  Settings settings = governed_by("efficient-fix");
+  settings.idle_after_s = 7;
+  house.worker->reload(settings);
+  house.run(2s);
+  const auto events = house.take();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0].kind, EventKind::restored);
+  EXPECT_EQ(field_of(events[0], "why"), "the governor's settings change");
+  EXPECT_EQ(events[1].kind, EventKind::config_changed);
+  EXPECT_EQ(events[2].kind, EventKind::governed);
+}
+
 TEST(DaemonEvents, ABoundBreaksThePromiseUntilItGoes) {
   EventHouse house(1, governed_by("assure"));
   house.run(5min);

@@ -18,7 +18,7 @@ import service_machine as service  # noqa: E402
 from energy_test import wait_for  # noqa: E402
 from service_machine import ask  # noqa: E402
 
-BAD_CONFIG, NO_PERMISSION, USAGE, NOT_FOUND = 78, 4, 2, 6
+NO_PERMISSION, USAGE, NOT_FOUND = 4, 2, 6
 
 
 class Config(service.Machine):
@@ -76,11 +76,15 @@ class Config(service.Machine):
         for words, code, message in (
                 (["safety.idle_after_s=0"], USAGE, "wanted a number in [0.1, 3600] s"),
                 (["safety.idle_aftr_s=1"], USAGE, "did you mean 'safety.idle_after_s'?"),
-                (["safety.stale_after_s=9"], BAD_CONFIG, "must not be less than stale_after_s 9"),
+                (["safety.stale_after_s=9"], USAGE, "must not be less than stale_after_s 9"),
                 (["--unset", "safety.idle_after_s"], NOT_FOUND, "was not set by")):
             done = self.derate("config", "set", *words)
             self.assertEqual(done.returncode, code, done)
             self.assertIn(message, done.stderr)
+        # What is valid and ends governing is said.
+        done = self.derate("config", "set", "envelope.lowest_clock_mhz=1", "--dry-run")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("derate: GPU 0 is not governed: ", done.stderr)
         self.assertEqual(self.set_file.read_text(), before)
         # A file that is changed by hand is told, and taken in by a reload.
         self.file.write_text('[safety]\nidle_after_s = 3\n')

@@ -382,6 +382,37 @@ void Fleet::log_unknown_gpus() const {
   if (!unknown_gpus_.empty()) options_.log.warning(unknown_gpus_);
 }
 
+// What another has assigned comes before the configuration, and a tuning brings limits of its own.
+std::optional<ChosenPolicy> Fleet::policy_under(const Settings& settings, const std::string& uuid,
+                                                bool named) const {
+  const Assignment* const first = assignments_.winner(uuid, clock_.now());
+  if (first != nullptr && first->source != AssignmentSource::configuration) {
+    if (!first->policy) return std::nullopt;
+    return first->policy->policy;
+  }
+  auto policy = choose_policy({}, settings);
+  if (!settings.govern || !named || !policy.ok()) return std::nullopt;
+  return *std::move(policy);
+}
+
+std::vector<std::string> Fleet::ungovernable_under(const Settings& settings) const {
+  std::vector<std::string> out;
+  const ConfiguredGpus named = configured_gpus(ids(), settings.gpus);
+  if (settings.govern && is_open() && !named.unknown.empty()) out.push_back(named.unknown);
+  for (std::size_t at = 0; at < gpus_.size(); ++at) {
+    const ManagedGpu& gpu = gpus_[at];
+    const bool is_named =
+        std::find(named.here.begin(), named.here.end(), static_cast<int>(at)) != named.here.end();
+    const auto policy = policy_under(settings, gpu.uuid(), is_named);
+    if (!policy) continue;
+    // Made as for a dry run, and thrown away.
+    if (const auto made = govern_gpu(*gpu.open.source, nullptr, *policy, settings); !made.ok())
+      out.push_back(
+          fmt::format("GPU {} is not governed: {}", gpu.id().index, made.error().message));
+  }
+  return out;
+}
+
 void Fleet::reload(const Settings& settings) {
   const std::set<Scope> changed = changed_scopes(settings_, settings);
   settings_ = settings;
@@ -411,7 +442,7 @@ void Fleet::take_assignments(const Renewed& renewed) {
 
 // The rules are the governor's own: everything is given back and begun anew.
 void Fleet::begin_anew() {
-  if (const auto restored = governor_->restore(); !restored.ok())
+  if (const auto restored = restore("the governor's settings change"); !restored.ok())
     options_.log.error("not restored: " + restored.error().message);
   std::vector<GovernedGpu> anew;
   for (std::size_t at = 0; at < gpus_.size(); ++at) {

@@ -109,6 +109,9 @@ class Fleet : public TunedGpus {
   // The bounds from above of the clocks of governed GPUs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
+  // Sentences: which GPUs could not be governed with these settings, and why. What only shows when
+  // it is tried, as a lease that another has, is not among them.
+  std::vector<std::string> ungovernable_under(const Settings& settings) const;
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
   // A policy by command or for a run; it outlives a pause, a reload and a lost GPU. The sentence
@@ -151,6 +154,8 @@ class Fleet : public TunedGpus {
   struct Renewed {
     bool governed = false, observed = false;
   };
+  std::optional<ChosenPolicy> policy_under(const Settings& settings, const std::string& uuid,
+                                           bool named) const;
   void take_assignments(const Renewed& renewed);
   void begin_anew();
 
