@@ -47,9 +47,11 @@ std::vector<GpuId> known_gpus(const SnapshotBoard& board) {
 // Each reads the history's file, on the thread for that.
 void add_history(ApiServer& api, const ApiParts& parts) {
   const auto add = [&]<class Request>(const Request&, auto answer) {
-    api.add<Request>(Where::beside, [answer, file = history_file(), &board = parts.worker.board(),
+    api.add<Request>(Where::beside, [answer, file = history_file(), &worker = parts.worker,
                                      &clock = parts.clock](const Request& request, const Peer&) {
-      return answer(file, request, clock.wall_now(), known_gpus(board));
+      auto out = answer(file, request, clock.wall_now(), known_gpus(worker.board()));
+      if (!out.ok()) worker.history().read_failed(out.error());
+      return out;
     });
   };
   add(HistoryRead{}, answer_history);

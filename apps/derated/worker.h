@@ -87,7 +87,8 @@ class Worker {
   bool dcgm_names() const { return dcgm_names_; }
   // What has happened; for any thread to read.
   EventLog& events() { return events_; }
-  HistoryFigures history() const { return history_.figures(); }
+  // Its read_failed() is for any thread.
+  HistoryService& history() { return history_; }
   // What is known now, of the last round; for any thread.
   const SnapshotBoard& board() const { return board_; }
   ~Worker();  // as stop(), where that was not called

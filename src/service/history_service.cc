@@ -86,7 +86,8 @@ std::optional<std::int64_t> HistoryService::last_event() {
   return last_event_;
 }
 
-HistoryFigures HistoryService::figures() const {
+std::optional<HistoryFigures> HistoryService::figures() const {
+  if (writer_ == nullptr) return std::nullopt;
   HistoryFigures out = figures_;
   out.waiting_seconds = pending_.seconds.size() + writing_seconds_;
   return out;
@@ -95,6 +96,7 @@ HistoryFigures HistoryService::figures() const {
 void HistoryService::step() {
   if (writer_ == nullptr) return;
   collect();
+  look_again();
   for (HistorySecond& second : sampler_.take_ready()) {
     parts_ += second.parts.size();
     pending_.seconds.push_back(std::move(second));
@@ -167,6 +169,27 @@ void HistoryService::collect() {
     options_.log.error("the history is not written: " + error.message);
   if (!failed && figures_.failing) options_.log.info("the history is written again");
   figures_.failing = failed;
+}
+
+void HistoryService::read_failed(const Error& error) {
+  if (error.code != Errc::bad_data && error.code != Errc::io) return;
+  const std::lock_guard lock(mutex_);
+  read_error_ = error;
+  ++failed_reads_;
+}
+
+void HistoryService::look_again() {
+  std::optional<Error> error;
+  {
+    const std::lock_guard lock(mutex_);
+    error = std::exchange(read_error_, std::nullopt);
+    figures_.failed_reads = failed_reads_;
+  }
+  if (!error || (looked_ && clock_.now() - *looked_ < kLookEvery)) return;
+  looked_ = clock_.now();
+  options_.log.error("the history cannot be read: " + error->message);
+  if (error->code == Errc::bad_data)
+    (void)writer_->post([](HistoryStore& store) { store.distrust(); });
 }
 
 void HistoryService::stop() {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 #include <future>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,20 +15,12 @@
 #include "base/log.h"
 #include "config/settings.h"
 #include "service/decision_watch.h"
+#include "service/history_figures.h"
 #include "service/history_sampler.h"
 #include "store/history_store.h"
 #include "store/store_writer.h"
 
 namespace derate {
-
-// About the history itself, for metrics and status.
-struct HistoryFigures {
-  std::int64_t bytes = 0;           // of the file, as of the last time that it was tidied
-  std::size_t waiting_seconds = 0;  // that are not written yet
-  std::uint64_t given_up = 0;       // seconds, events and decisions, where nothing can be written
-  bool failing = false;             // the last write failed
-  std::optional<WallTime> tenants_seconds_from;  // older ones went for the sake of the size
-};
 
 class HistoryService {
  public:
@@ -40,6 +34,8 @@ class HistoryService {
   // seconds at most.
   static constexpr Duration kWriteEvery = std::chrono::milliseconds(500);
   static constexpr Duration kTidyEvery = std::chrono::minutes(1);
+  // How often the file is looked at again, and told of, because it could not be read.
+  static constexpr Duration kLookEvery = std::chrono::minutes(1);
   // The highest number of an event is waited for so long; then events are numbered by the time of
   // day, above all that the file can have.
   static constexpr Duration kNumberPatience = std::chrono::seconds(5);
@@ -67,7 +63,11 @@ class HistoryService {
 
   // The highest number of an event that was given before; empty: not known yet.
   std::optional<std::int64_t> last_event();
-  HistoryFigures figures() const;
+  // Empty: nothing is kept.
+  std::optional<HistoryFigures> figures() const;
+  // From any thread: who asked could not read the file. Where that is its fault the writer looks at
+  // it again, which sets a broken one aside.
+  void read_failed(const Error& error);
 
  private:
   struct Written {
@@ -80,6 +80,7 @@ class HistoryService {
   void give_up_oldest();
   void begin_writing();
   void note(const HistoryStore::Tidied& tidied);
+  void look_again();
 
   Clock& clock_;
   Options options_;
@@ -90,11 +91,14 @@ class HistoryService {
   std::size_t parts_ = 0;            // of pending seconds
   std::size_t writing_seconds_ = 0;  // with the writer now
   Instant made_;
-  std::optional<Instant> wrote_, tidied_;
+  std::optional<Instant> wrote_, tidied_, looked_;
   std::future<Written> writing_;
   std::future<Result<std::int64_t>> numbering_;
   std::optional<std::int64_t> last_event_;
   HistoryFigures figures_;
+  std::mutex mutex_;                 // of what follows
+  std::optional<Error> read_error_;  // the newest that is not looked into
+  std::uint64_t failed_reads_ = 0;
   std::unique_ptr<StoreWriter<HistoryStore>> writer_;  // null: nothing is kept
 };
 

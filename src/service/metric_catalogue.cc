@@ -531,6 +531,11 @@ void put_heartbeats(const Snapshot& snapshot, const Options&, MetricSamples& out
   put("too_many", snapshot.beats.too_many);
 }
 
+template <auto Figure>
+void of_history(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
+  if (snapshot.history) out.add(Figure(*snapshot.history));
+}
+
 constexpr Metric kServiceMetrics[] = {
     {{"derate_build", Type::info, "", "Version of the program."},
      "version",
@@ -582,6 +587,22 @@ constexpr Metric kServiceMetrics[] = {
      [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
        out.add(number_of(snapshot.beats.unplaced));
      }},
+    {{"derate_history_bytes", Type::gauge, "bytes",
+      "Size of the history's file, as of the last minute's end."},
+     "",
+     of_history<[](const HistoryFigures& history) -> Number { return history.bytes; }>},
+    {{"derate_history_failing", Type::gauge, "",
+      "1 where the last that was to be written into the history could not be."},
+     "",
+     of_history<[](const HistoryFigures& history) { return flag_of(history.failing); }>},
+    {{"derate_history_given_up", Type::counter, "",
+      "Seconds, events and decisions that are not in the history, as it could not be written."},
+     "",
+     of_history<[](const HistoryFigures& history) { return number_of(history.given_up); }>},
+    {{"derate_history_failed_reads", Type::counter, "",
+      "Questions that could not be answered, as the history's file could not be read."},
+     "",
+     of_history<[](const HistoryFigures& history) { return number_of(history.failed_reads); }>},
     {{"derate_process_cpu_seconds", Type::counter, "seconds",
       "CPU time of the process that governs, in user and system mode."},
      "",

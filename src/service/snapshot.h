@@ -19,6 +19,7 @@
 #include "govern/lateness.h"
 #include "service/daemon_figures.h"
 #include "service/gpu_totals.h"
+#include "service/history_figures.h"
 #include "service/tenant_rows.h"
 
 namespace derate {
@@ -63,6 +64,7 @@ struct Snapshot {
   std::vector<std::shared_ptr<const AttributionPicture>> attribution;  // of GPUs ever read
   std::vector<std::shared_ptr<const TenantTable>> tenants;             // of the same, for metrics
   DaemonFigures daemon;
+  std::optional<HistoryFigures> history;  // empty: none is kept
 };
 
 // When the GPU was last read; empty: never, as far as is known.

@@ -87,4 +87,6 @@ Result<std::int64_t> HistoryStore::last_event() {
   });
 }
 
+void HistoryStore::distrust() { file_->distrust(); }
+
 }  // namespace derate

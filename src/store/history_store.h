@@ -69,7 +69,7 @@ class HistoryStore {
   using OnError = std::function<void(const Error&)>;
 
   // Opened when it is first needed, and made; a file that is broken, or not ours, becomes
-  // PATH.aside, one of which processes crashed PATH.aside-TIME (sqlite_file.h).
+  // PATH.aside-TIME (sqlite_file.h).
   explicit HistoryStore(std::string path, HistoryBounds bounds = {}, OnError on_error = {});
   ~HistoryStore();
   HistoryStore(const HistoryStore&) = delete;
@@ -90,6 +90,8 @@ class HistoryStore {
   Result<Tidied> tidy(Duration ran);
   // The highest id of an event so far; 0: none.
   Result<std::int64_t> last_event();
+  // A reader found the file broken: it is read as a whole before the next use.
+  void distrust();
 
  private:
   template <class F>

@@ -7,10 +7,12 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <numeric>
 
 #include "api/requests.h"
+#include "base/test_sql.h"
 #include "house.h"
 #include "service/history_queries.h"
 #include "store/history_store.h"
@@ -278,8 +280,8 @@ TEST(DaemonHistory, WhatCannotBeWrittenIsToldOnceAndKeptForLater) {
   house.history_file = blocked + "/history.db";
   house.start();
   house.run(60s);
-  EXPECT_TRUE(house.worker->history().failing);
-  EXPECT_GT(house.worker->history().waiting_seconds, 50u);
+  EXPECT_TRUE(house.worker->history().figures()->failing);
+  EXPECT_GT(house.worker->history().figures()->waiting_seconds, 50u);
   EXPECT_EQ(std::count_if(house.logged.begin(), house.logged.end(),
                           [](const std::string& text) {
                             return text.find("the history is not written") != text.npos;
@@ -287,9 +289,38 @@ TEST(DaemonHistory, WhatCannotBeWrittenIsToldOnceAndKeptForLater) {
             1);
   std::filesystem::remove(blocked);
   house.run(10s);
-  EXPECT_FALSE(house.worker->history().failing);
+  EXPECT_FALSE(house.worker->history().figures()->failing);
   EXPECT_TRUE(house.has_logged("the history is written again"));
   EXPECT_GE(house.of_boards(HistoryField::covered_ms), 65'000);
+}
+
+// It is overwritten while it is open, as by `cp`: the writer, which has its pages, need not see it.
+TEST(DaemonHistory, AFileThatIsBrokenInUseIsSetAsideWhenAReaderMeetsIt) {
+  HistoryHouse house(1);
+  house.start();
+  house.run(60s);
+  EXPECT_EQ(house.worker->history().figures()->failed_reads, 0u);
+  // Without that its log would have every page again.
+  if (run_sql(house.history_file, "PRAGMA wal_checkpoint(TRUNCATE)") != 0)
+    GTEST_SKIP() << "no sqlite3 here";
+  {
+    const auto size = std::filesystem::file_size(house.history_file);
+    std::fstream file(house.history_file, std::ios::in | std::ios::out | std::ios::binary);
+    file << std::string(size, 'x');
+  }
+  const auto look = [&] {
+    const auto read = read_history(house.history_file, {.to = house.clock.wall_now()});
+    if (!read.ok()) house.worker->history().read_failed(read.error());
+    return read.ok();
+  };
+  EXPECT_FALSE(look());
+  house.run(10s);
+  EXPECT_EQ(house.worker->history().figures()->failed_reads, 1u);
+  EXPECT_TRUE(house.has_logged("the history cannot be read"));
+  EXPECT_TRUE(house.has_logged("begun anew"));
+  EXPECT_TRUE(look());
+  EXPECT_GE(house.of_boards(HistoryField::covered_ms), 5'000);
+  EXPECT_FALSE(house.worker->history().figures()->failing);
 }
 
 TEST(DaemonHistory, WhyANowAndWhyAThen) {
