@@ -32,7 +32,10 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsRead> {
   visit(optional_field("from", "a time, as of history; absent: the first"), m.from);
   visit(optional_field("to", "a time, as of history; absent: the last"), m.to);
   visit(optional_field("gpu", "an index, UUID or PCI bus id; absent: all, and the service"), m.gpu);
-  visit(optional_field("after", "an id: only those after it").within(0, 9e15), m.after);
+  visit(optional_field("after",
+                       "an id: only those after it; all where the history was begun anew since")
+            .within(0, 9e15),
+        m.after);
   visit(optional_field("most", "so many, the newest").within(1, 10000), m.most);
 }
 template <class M, class V>

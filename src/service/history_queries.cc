@@ -358,6 +358,12 @@ Result<Json> answer_savings(const std::string& file, const SavingsRead& request,
                             std::span<const GpuId> known) {
   const HistoryPeriod period = TRY(history_period(request.from, request.to, now));
   const SavingsBy by = TRY(savings_by(request.by));
+  if (hour_from(period.from) >= std::min(hour_from(period.to), now))
+    return Error{Errc::invalid_argument,
+                 fmt::format("from {} to {}: savings are kept by the hour, and none that has begun "
+                             "begins in that time; try from {}",
+                             when_text(period.from), when_text(period.to),
+                             when_text(std::chrono::floor<hours>(std::min(period.from, now))))};
   const auto of_gpus = TRY(read_savings(file, SavingsBy::gpu, period.from, period.to));
   const auto rows =
       by == SavingsBy::gpu ? of_gpus : TRY(read_savings(file, by, period.from, period.to));
@@ -386,6 +392,14 @@ Result<Json> answer_events(const std::string& file, const EventsRead& request, W
   if (!request.from.empty()) query.from = TRY(parse_when(request.from, now).with("from"));
   if (!request.to.empty()) query.to = TRY(parse_when(request.to, now).with("to"));
   if (!request.gpu.empty()) query.gpu = TRY(named_gpu(known, request.gpu));
+  // Of a history that was begun anew who names an event of the one before has seen none.
+  if (query.after > 0) {
+    const auto newest = TRY(read_events(file, {.most = 1}));
+    if (newest.empty() || query.after > newest.back().id) query.after = 0;
+  }
+  if (query.from && query.to && *query.from >= *query.to)
+    return Error{Errc::invalid_argument, fmt::format("from {} is not before to {}",
+                                                     when_text(*query.from), when_text(*query.to))};
   EventsAnswer out;
   for (const Event& event : TRY(read_events(file, query)))
     out.events.push_back(event_view(event, known));

@@ -185,6 +185,26 @@ TEST_F(HistoryQueries, EventsComeWithTheirFields) {
   ASSERT_EQ(later.events.size(), 1u);
   EXPECT_EQ(later.events[0].event, "paused");
   EXPECT_EQ(later.events[0].gpu, "");
+  // Who names the last of all gets none; one above it is of a history that is gone.
+  const auto after = [&](std::int64_t id) {
+    return read<EventsAnswer>(answer_events(file(), {.after = id}, now_, kKnown)).events.size();
+  };
+  EXPECT_EQ(after(later.events[0].id), 0u);
+  EXPECT_EQ(after(later.events[0].id + 1), 2u);
+  EXPECT_EQ(answer_events(file(), {.from = "now", .to = "now-1h"}, now_, kKnown).error().code,
+            Errc::invalid_argument);
+}
+
+TEST_F(HistoryQueries, SavingsOfATimeInWhichNoHourBeginsAreRefused) {
+  const auto ask = [&](const char* from, const char* to) {
+    return answer_savings(file(), {.from = from, .to = to}, now_, kKnown);
+  };
+  EXPECT_TRUE(ask("2026-11-01T12:00Z", "now").ok());
+  EXPECT_EQ(ask("now-20s", "now").error().code, Errc::invalid_argument);
+  EXPECT_NE(ask("now-20s", "now").error().message.find("savings are kept by the hour"),
+            std::string::npos);
+  EXPECT_EQ(ask("2026-11-01T12:00:01Z", "2026-11-01T14:00Z").error().code, Errc::invalid_argument);
+  EXPECT_TRUE(ask("2026-11-01T11:30Z", "2026-11-01T12:30Z").ok());
 }
 
 // A GPU that was exchanged leaves its number to the new one.
