@@ -249,7 +249,8 @@ HistoryScale scale_of(const std::vector<Series>& all, HistoryWhat what) {
     case HistoryWhat::temperature:
       return {std::floor((*low - 1) / kTen) * kTen, std::ceil((*high + 1) / kTen) * kTen};
     case HistoryWhat::performance:
-      return {std::floor(std::max(0.0, *low - 0.02) / kTenth) * kTenth, 1};
+      return {std::floor(std::max(0.0, *low - 0.02) / kTenth) * kTenth,
+              std::max(1.0, std::ceil((*high - 0.005) / kTenth) * kTenth)};
     case HistoryWhat::saving:
       return {std::min(0.0, std::floor(*low / kTenth) * kTenth),
               std::max(kTenth, std::ceil(*high / kTenth) * kTenth)};
@@ -518,12 +519,13 @@ Result<HistoryWhat> parse_history_what(const std::string& name) {
 
 std::string kwh_text(double joules) {
   const double kwh = joules / 3.6e6;
-  if (kwh != 0 && std::abs(kwh) < 0.9995) {
+  if (std::abs(kwh) < 0.9995) {
     const double wh = kwh * 1000;
-    return fmt::format("{} Wh", fixed_text(wh, std::abs(wh) < 10 ? 2 : std::abs(wh) < 100 ? 1 : 0));
+    const int digits = wh == 0 ? 0 : std::abs(wh) < 10 ? 2 : std::abs(wh) < 100 ? 1 : 0;
+    return fmt::format("{} Wh", fixed_text(wh, digits));
   }
   if (std::abs(kwh) >= 999.5) return fmt::format("{:.2f} MWh", kwh / 1000);
-  return fmt::format("{} kWh", fixed_text(kwh, kwh == 0 ? 0 : std::abs(kwh) < 100 ? 2 : 0));
+  return fmt::format("{} kWh", fixed_text(kwh, std::abs(kwh) < 100 ? 2 : 0));
 }
 
 std::int64_t history_points(HistoryWhat what, const Look& look) {

@@ -173,7 +173,7 @@ TEST(HistoryCsv, HasARowAStepAndEmptyCellsForWhatIsMissing) {
 }
 
 TEST(HistoryWords, EnergiesHaveAsManyPlacesAsTellSomething) {
-  EXPECT_EQ(kwh_text(0), "0 kWh");
+  EXPECT_EQ(kwh_text(0), "0 Wh");
   EXPECT_EQ(kwh_text(3600), "1.00 Wh");
   EXPECT_EQ(kwh_text(3.6e6), "1.00 kWh");
   EXPECT_EQ(kwh_text(3.6e6 * 247.2), "247 kWh");

@@ -68,6 +68,7 @@ void TokenBook::load() {
   broken_ = read.ok() ? std::nullopt : std::optional(read.error());
   if (broken_ && broken_->message != told)
     log_.error("no token is believed: " + broken_->message, {{"path", path_}});
+  if (!broken_ && !told.empty()) log_.info("tokens are believed again", {{"path", path_}});
   const std::lock_guard lock(mutex_);
   tokens_ = std::make_shared<const Tokens>(read.ok() ? *std::move(read) : Tokens{});
 }
