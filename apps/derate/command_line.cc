@@ -430,6 +430,34 @@ void add_why(CommandLine& line) {
                "Any second of the last day is known.\n");
 }
 
+void add_advise(CommandLine& line) {
+  CLI::App* verb = line.app.add_subcommand(
+      "advise", "Say what holds a work back, by what evidence, and what to try");
+  auto& options = line.add_options<AdviseOptions>(*verb);
+  CLI::Option* traces = verb->add_option("traces", options.traces,
+                                         "Traces of `derate record` instead of GPUs, one a GPU")
+                            ->type_name("FILE");
+  verb->add_option("-i,--gpu", options.gpus,
+                   "GPUs by index, UUID or PCI bus id, comma-separated; default: all")
+      ->type_name("GPUS")
+      ->excludes(traces);
+  add_time(*verb, "--for,--seconds", options.seconds, "How long they are watched",
+           {5, 86400, "1m"});
+  add_time(*verb, "--interval", options.interval_s, "Time between samples", {0.05, 10, "100ms"});
+  verb->add_option("--label", options.label, "Of a trace only the phases of that label")
+      ->type_name("TEXT")
+      ->needs(traces);
+  verb->add_flag("--one-job", options.one_job,
+                 "The GPUs work on one job: say whether they wait for each other");
+  verb->add_flag("--list", options.list, "List what can be advised, and which sensors tell it");
+  add_sim(*verb, options.sim);
+  add_json(*verb, options);
+  verb->footer(examples({"derate advise", "derate advise -i 0,1,2,3 --one-job --for 5m",
+                         "derate advise gpu0.trace", "derate advise --sim H200 --app copy",
+                         "derate advise --list"}) +
+               "Nothing is set on a GPU. Watch a part of the work that is typical of it.\n");
+}
+
 void add_events(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand("events", "List what happened, and to which GPU");
   auto& options = line.add_options<EventsOptions>(*verb);
@@ -1243,6 +1271,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_history(*line);
   add_savings(*line);
   add_why(*line);
+  add_advise(*line);
   add_events(*line);
   add_beat(*line);
   add_tune_verbs(*line);

@@ -99,6 +99,16 @@ struct WhyOptions : Common, HistoryFile {
   std::string gpu = "0", at = "now";
   int changes = 10;
 };
+struct AdviseOptions : Common {
+  SimCliOptions sim;
+  std::vector<std::string> traces;  // of recorded GPUs; empty: GPUs are read
+  std::string gpus;                 // empty: all
+  double seconds = 60;
+  double interval_s = 0.1;
+  std::string label;     // of traces: the phases of that label alone; empty: all
+  bool one_job = false;  // the GPUs work on one job
+  bool list = false;     // what there is to advise
+};
 struct EventsOptions : Common, HistoryFile {
   std::string gpu;
   std::string from, to;  // empty: the last day, or with `follow` the last ten
@@ -319,18 +329,20 @@ struct ManualOptions {
 };
 struct ExitCodesOptions : Common {};
 
-using Verb = std::variant<
-    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
-    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
-    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions,
-    TokenCreateOptions, TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
-    ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
-    ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
-    LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions,
-    BeatOptions, PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
-    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
-    TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
-    LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions>;
+using Verb =
+    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
+                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
+                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
+                 ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions, TokenCreateOptions,
+                 TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
+                 ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions,
+                 PauseOptions, ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions,
+                 LabExampleOptions, LabWorkloadsOptions, ReportOptions, LabExportOptions,
+                 LabImportOptions, LabLogOptions, BeatOptions, PolicyModelsOptions,
+                 PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
+                 TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
+                 AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions,
+                 HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -343,6 +355,7 @@ Result<int> run_verb(const HistoryOptions& options);
 Result<int> run_verb(const SavingsOptions& options);
 Result<int> run_verb(const WhyOptions& options);
 Result<int> run_verb(const EventsOptions& options);
+Result<int> run_verb(const AdviseOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);

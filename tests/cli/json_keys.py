@@ -51,6 +51,8 @@ COMMANDS = [
     "config print --json",
     "record -o a.trace --sim V100-SXM2 --app GeMM --for 5s --json",
     "replay --json a.trace",
+    "advise --sim H200 --app copy --for 20s --json",
+    "advise --list --json",
     "sim list V100 --json",
     "sim list H200 --json",
     "sim show --dir served --json",
