@@ -1,11 +1,11 @@
 #include "service/token_book.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/secret.h"
 #include "base/when.h"
 #include "tune/job.h"
 
@@ -20,39 +20,7 @@ std::optional<Role> role_named(std::string_view word) {
   return at == std::end(kRoles) ? std::nullopt : std::optional(*at);
 }
 
-// RFC 4648, section 5, without padding.
-std::string base64url(const std::array<unsigned char, 32>& bytes) {
-  constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-  std::string out;
-  unsigned bits = 0;
-  int held = 0;
-  for (const unsigned char byte : bytes) {
-    bits = (bits << 8 | byte) & 0x3fff;
-    for (held += 8; held >= 6; held -= 6) out += kLetters[bits >> (held - 6) & 63];
-  }
-  if (held > 0) out += kLetters[bits << (6 - held) & 63];
-  return out;
-}
-
-Result<std::string> new_secret() {
-  std::array<unsigned char, 32> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    return Error{Errc::io, "the kernel gives no random bytes"};
-  return std::string(TokenBook::kPrefix) + base64url(bytes);
-}
-
 using Letters = std::array<char, TokenBook::kLength>;
-
-// Each letter is looked at, whichever differ.
-bool is_same(const std::string& secret, const Letters& given) {
-  volatile unsigned char differs = secret.size() == given.size() ? 0 : 1;
-  for (std::size_t i = 0; i < given.size(); ++i) {
-    const char own = i < secret.size() ? secret[i] : '\0';
-    differs = static_cast<unsigned char>(differs | (own ^ given[i]));
-  }
-  return differs == 0;
-}
 
 }  // namespace
 
@@ -84,7 +52,8 @@ Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
   const auto all = tokens();
   const TokenRecord* found = nullptr;
   for (const TokenRecord& each : *all)
-    if (is_same(each.secret, given) && secret.size() == kLength) found = &each;
+    if (is_same_secret(each.secret, {given.data(), given.size()}) && secret.size() == kLength)
+      found = &each;
   const auto role = found == nullptr ? std::nullopt : role_named(found->role);
   if (role && !expired(*found)) return Holder{found->name, *role};
   ++wrong_;
@@ -118,7 +87,7 @@ Result<TokenRecord> TokenBook::create(const std::string& name, std::string_view 
   if (all.size() >= kMost)
     return Error{Errc::busy, fmt::format("there are {} tokens: revoke some first", kMost)};
   const WallTime now = clock_.wall_now();
-  const std::string secret = TRY(new_secret());
+  const std::string secret = TRY(random_secret(TokenBook::kPrefix));
   TokenRecord out{name, std::string(role), secret, by, now, now + lifetime};
   all.push_back(out);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });

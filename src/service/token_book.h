@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/secret.h"
 #include "store/token_file.h"
 
 namespace derate {
@@ -24,7 +25,7 @@ class TokenBook {
  public:
   static constexpr std::string_view kPrefix = "derate_";
   // Of 256 bits in base64url, with the prefix.
-  static constexpr std::size_t kLength = kPrefix.size() + 43;
+  static constexpr std::size_t kLength = kPrefix.size() + kSecretLetters;
   static constexpr std::size_t kMost = 256;
 
   // Of the file, which is made with the first token. One that is refused is logged, and none is
