@@ -95,7 +95,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
                .in_force = [this]() -> const Settings& { return fleet_.settings(); },
                .reload = [this](const Settings& changed) { reload(changed); },
                .ungovernable =
-                   [this](const Settings& settings) { return fleet_.ungovernable_under(settings); },
+                   [this](const Settings& wanted) { return fleet_.ungovernable_under(wanted); },
                .audit = options.fleet.audit,
                .log = log_}),
       work_(clock, logging_to(options, options.tracker)),
