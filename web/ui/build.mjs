@@ -1,0 +1,52 @@
+// Makes ../ui.html, one file without a network, and ../ui.csp, the policy that allows its script and
+// its style and nothing else. `node build.mjs --check` compares them with what is committed.
+import { createHash } from "node:crypto";
+import { readFileSync, writeFileSync } from "node:fs";
+import { build } from "esbuild";
+
+const here = new URL(".", import.meta.url).pathname;
+
+async function bundled(entry) {
+  const result = await build({
+    entryPoints: [here + entry],
+    bundle: true,
+    minify: true,
+    write: false,
+    target: "es2022",
+    charset: "utf8",
+    legalComments: "none",
+    jsx: "automatic",
+    jsxImportSource: "preact",
+  });
+  return result.outputFiles[0].text.trim().replaceAll("</script", "<\\/script");
+}
+
+const hash = (text) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`;
+
+const script = await bundled("src/main.tsx");
+const style = await bundled("src/style.css");
+const page = readFileSync(here + "src/page.html", "utf8")
+  .replace("@STYLE@", () => style)
+  .replace("@SCRIPT@", () => script);
+const policy = [
+  "default-src 'none'",
+  `script-src ${hash(script)}`,
+  `style-src ${hash(style)}`,
+  "connect-src 'self'",
+  "img-src data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join("; ");
+
+const made = { "ui.html": page, "ui.csp": policy + "\n" };
+for (const [name, text] of Object.entries(made)) {
+  const file = here + "../" + name;
+  if (!process.argv.includes("--check")) {
+    writeFileSync(file, text);
+  } else if (readFileSync(file, "utf8") !== text) {
+    console.error(`web/${name} is not what web/ui makes: run npm run build in web/ui`);
+    process.exitCode = 1;
+  }
+}
+console.log(Object.entries(made).map(([name, text]) => `${name} ${text.length}`).join(", "));

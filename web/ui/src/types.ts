@@ -1,0 +1,118 @@
+// Answers of derated (docs/api.md); what is not known is absent or null.
+type Maybe<T> = T | null | undefined;
+
+export interface Saving {
+  energy_joules: number;
+  energy_saving_ratio?: number;
+  energy_saving_low_ratio?: number;
+  energy_saving_high_ratio?: number;
+  performance_ratio?: number;
+}
+export interface Tenant {
+  key: string;
+  pid?: number;
+  process?: string;
+  user?: string;
+  job?: string;
+  container?: string;
+  pod?: string;
+  instance?: string;
+  power_watts?: Maybe<number>;
+  sigma_watts?: Maybe<number>;
+  share_ratio?: Maybe<number>;
+  energy_joules: number;
+}
+export interface Gpu {
+  index: number;
+  uuid: string;
+  name: string;
+  simulated?: boolean;
+  policy?: string;
+  dry_run?: boolean;
+  rule?: string;
+  reason?: string;
+  trouble?: string;
+  error?: string;
+  asked_clock_mhz?: number;
+  sm_clock_mhz?: number;
+  highest_sm_clock_mhz?: number;
+  gpu_utilisation_ratio?: number;
+  memory_utilisation_ratio?: number;
+  power_watts?: number;
+  factory_power_limit_watts?: number;
+  temperature_celsius?: number;
+  expected_performance_ratio?: number;
+  promised_performance_ratio?: number;
+  saving?: Saving;
+  work?: string;
+  assigned?: { by: string; who?: string };
+  attribution?: { unallocated_watts?: number; energy_joules: number; tenants: Tenant[] };
+}
+export interface Status {
+  paused: boolean;
+  gpus: Gpu[];
+}
+export interface DerateEvent {
+  id: number;
+  time_unix_seconds: number;
+  event: string;
+  severity: "info" | "warning" | "error";
+  gpu?: string;
+  gpu_index?: number;
+  message: string;
+}
+export interface SavingsLine {
+  key: string;
+  index?: number;
+  hour_unix_seconds: number[];
+  energy_joules: number[];
+  saved_of_joules: number[];
+  saved_at_highest_joules: number[];
+  saved_sd_joules: number[];
+}
+export interface Savings {
+  from_unix_seconds: number;
+  to_unix_seconds: number;
+  first_unix_seconds?: number;
+  covered_seconds: number;
+  possible_seconds: number;
+  lines: SavingsLine[];
+}
+export type Column = Maybe<Maybe<number>[]>;
+export interface Series {
+  gpu: string;
+  policy?: string;
+  begin_unix_seconds: number[];
+  covered_ratio: number[];
+  power_watts: Column;
+  sm_clock_mhz: Column;
+  asked_clock_mhz: Column;
+  gpu_utilisation_ratio: Column;
+  temperature_most_celsius: Column;
+  performance_ratio: Column;
+}
+export interface History {
+  from_unix_seconds: number;
+  to_unix_seconds: number;
+  step_seconds: number;
+  series: Series[];
+}
+export interface Decision {
+  time_unix_seconds: number;
+  policy?: string;
+  source?: string;
+  who?: string;
+  rule?: string;
+  reason?: string;
+  bound?: string;
+  asked_clock_mhz?: number;
+  sm_clock_mhz?: number;
+  expected_performance_ratio?: number;
+  promised_performance_ratio?: number;
+}
+export interface Why {
+  at_unix_seconds: number;
+  decision?: Decision;
+  measured?: { power_watts?: number; sm_clock_mhz?: number; gpu_utilisation_ratio?: number };
+  changes: Decision[];
+}
