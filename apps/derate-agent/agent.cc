@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "duties.h"
 #include "service/http/http_server.h"
 #include "token_gate.h"
@@ -34,7 +36,10 @@ HttpServerOptions server_options(const Log& log) {
         return HttpKind::control;
       case Duty::stream:
         return HttpKind::stream;
+      case Duty::session:
+        return HttpKind::control;
       case Duty::own_text:
+      case Duty::own_page:
       case Duty::page:
         break;
     }
@@ -61,6 +66,8 @@ struct Agent::State {
   Streams streams{answers};
 
   HttpReply handle(const HttpCall& call);
+  HttpReply begin_session(std::string_view code);
+  void take_session(HttpAsk& ask) const;
   HttpReply page(std::uint64_t number, const HttpAsk& ask);
   HttpReply operation(std::uint64_t number, HttpAsk ask);
   HttpReply stream(std::uint64_t number, HttpAsk ask);
@@ -74,6 +81,10 @@ HttpReply Agent::State::handle(const HttpCall& call) {
   switch (passed.duty) {
     case Duty::own_text:
       break;
+    case Duty::own_page:
+      return own_page();
+    case Duty::session:
+      return begin_session(passed.ask.body);
     case Duty::page:
       return page(number, passed.ask);
     case Duty::control:
@@ -82,6 +93,26 @@ HttpReply Agent::State::handle(const HttpCall& call) {
       return stream(number, std::move(passed.ask));
   }
   return own_text();
+}
+
+HttpReply Agent::State::begin_session(std::string_view code) {
+  const auto token = options.session ? options.session->exchange(code) : std::nullopt;
+  if (!token) {
+    HttpResponse out =
+        error_response(403, "this address was used already: `derate ui` makes another");
+    out.close = true;
+    return answer_of(std::move(out));
+  }
+  return answer_of({.body = json_text({{"ok", true}, {"token", *token}})});
+}
+
+// What comes with the session's token is asked as the user of this process; derated knows no such
+// token.
+void Agent::State::take_session(HttpAsk& ask) const {
+  if (!options.session) return;
+  std::erase_if(ask.fields, [&](const auto& field) {
+    return to_lower(field.first) == "authorization" && options.session->admits(field.second);
+  });
 }
 
 HttpReply Agent::State::page(std::uint64_t number, const HttpAsk& ask) {
@@ -103,6 +134,7 @@ HttpReply Agent::State::page(std::uint64_t number, const HttpAsk& ask) {
 HttpReply Agent::State::operation(std::uint64_t number, HttpAsk ask) {
   const std::string token = find_field(ask.fields, "Authorization").value_or("");
   if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  take_session(ask);
   // None of it refers to the agent, which may have gone.
   const bool taken = operations.put([number, token, ask = std::move(ask), sockets = options.sockets,
                                      to = answers, known = gate](Duration patience) {
@@ -120,6 +152,7 @@ HttpReply Agent::State::operation(std::uint64_t number, HttpAsk ask) {
 HttpReply Agent::State::stream(std::uint64_t number, HttpAsk ask) {
   const std::string token = find_field(ask.fields, "Authorization").value_or("");
   if (!gate->may_ask(token, clock.now())) return too_many("too many requests with this token");
+  take_session(ask);
   const bool taken = streams.begin(
       number,
       [ask = std::move(ask), sockets = options.sockets](

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,14 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "page_session.h"
 
 namespace derate::agent {
 
 struct AgentOptions {
   std::vector<std::string> sockets;  // of derated: the first on which somebody listens
   AgentRules rules = {};
+  std::optional<PageSession> session = {};  // of its page: what it asks is asked as this user
   Log log = {};
 };
 

@@ -9,11 +9,18 @@
 #include "base/printing.h"
 #include "base/text.h"
 
-namespace derate::agent {
+namespace derate {
+
+// web/ui.html and web/ui.csp, compiled in.
+extern const char* const kUiPage;
+extern const char* const kUiPolicy;
+
+namespace agent {
 namespace {
 
 constexpr std::string_view kEvents = "/v1/events";
 constexpr std::string_view kOperations = "/v1";
+constexpr std::string_view kUi = "/ui", kSession = "/ui/session";
 constexpr std::string_view kOpenMetrics = "application/openmetrics-text";
 constexpr std::array<std::string_view, 3> kPages{"/metrics", "/livez", "/readyz"};
 constexpr std::array<std::string_view, 3> kLoopback{"localhost", "127.0.0.1", "[::1]"};
@@ -174,6 +181,7 @@ Verdict judge_page(const HttpRequest& request, std::string_view path, std::strin
   if (!query.empty()) return refusal(400, fmt::format("{} has no parameters", path));
   if (!request.body.empty()) return refusal(400, "a request that reads has no body");
   if (path == "/") return Passed{};
+  if (path == kUi) return Passed{.duty = Duty::own_page};
   Passed out{.duty = Duty::page, .ask = {.target = std::string(path)}};
   if (path == "/metrics") {
     const bool open = accepts(request, kOpenMetrics);
@@ -181,6 +189,16 @@ Verdict judge_page(const HttpRequest& request, std::string_view path, std::strin
                                       : "text/plain;version=0.0.4"}};
   }
   return out;
+}
+
+// From the page itself: a browser says its origin with each POST.
+Verdict judge_session(const HttpRequest& request, std::string_view query) {
+  constexpr std::size_t kLongest = 256;
+  if (auto refused = refuse_method(request, "POST")) return *std::move(refused);
+  if (!query.empty()) return refusal(400, fmt::format("{} has no parameters", kSession));
+  if (request.body.size() > kLongest) return refusal(413, "a code is not as long as that");
+  if (!find_field(request.fields, "Origin")) return refusal(403, "only the page asks this");
+  return Passed{.duty = Duty::session, .ask = {.body = request.body}};
 }
 
 Verdict judge_operation(const HttpRequest& request) {
@@ -228,6 +246,8 @@ Duty duty_of(const HttpRequest& head) {
   const auto [path, query] = parts_of(head.target);
   if (path == kEvents && accepts(head, "text/event-stream")) return Duty::stream;
   if (is_operation(path)) return Duty::control;
+  if (path == kUi) return Duty::own_page;
+  if (path == kSession) return Duty::session;
   return is_one_of(path, kPages) ? Duty::page : Duty::own_text;
 }
 
@@ -240,6 +260,8 @@ Verdict judge(const HttpRequest& request, const AgentRules& rules) {
   if (!is_query(query)) return refusal(400, "the query is not percent-encoded");
   if (path == "/" || is_one_of(path, kPages)) return judge_page(request, path, query);
   if (is_operation(path)) return judge_operation(request);
+  if (rules.page && path == kUi) return judge_page(request, path, query);
+  if (rules.page && path == kSession) return judge_session(request, query);
   return refusal(404, fmt::format("'{}' is not here: see /", path));
 }
 
@@ -265,4 +287,16 @@ HttpResponse own_text() {
   return answer_of(std::move(out));
 }
 
-}  // namespace derate::agent
+HttpResponse own_page() {
+  HttpResponse out{.content_type = "text/html; charset=utf-8", .body = kUiPage};
+  out = answer_of(std::move(out));
+  out.fields.emplace_back("Content-Security-Policy", trim(kUiPolicy));
+  out.fields.emplace_back("Referrer-Policy", "no-referrer");
+  out.fields.emplace_back("Cross-Origin-Opener-Policy", "same-origin");
+  out.fields.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
+  out.fields.emplace_back("X-Frame-Options", "DENY");
+  return out;
+}
+
+}  // namespace agent
+}  // namespace derate

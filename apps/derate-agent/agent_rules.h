@@ -17,6 +17,8 @@ namespace derate::agent {
 // By what a request is served; none waits for another.
 enum class Duty : std::uint8_t {
   own_text,  // what is here: the agent's own
+  own_page,  // the page for a browser, the agent's own
+  session,   // a code for the page's token
   page,      // metrics and health: of everyone, kept for a second
   control,   // an operation
   stream,    // events as they come, for who accepts text/event-stream
@@ -25,12 +27,13 @@ enum class Duty : std::uint8_t {
 struct AgentRules {
   // Names of this machine beside the loopback ones that a Host may say, in lower case.
   std::vector<std::string> hosts = {};
+  bool page = false;  // it was started for the page
 };
 
 // What derated is asked in place of a request.
 struct Passed {
   Duty duty = Duty::own_text;
-  HttpAsk ask = {};  // of own_text: nothing
+  HttpAsk ask = {};  // of own_text and own_page: nothing; of session: the code as its body
 };
 
 // Or what it is refused with.
@@ -51,5 +54,7 @@ HttpResponse answer_of(HttpResponse from_derated);
 
 // "/" in words.
 HttpResponse own_text();
+// "/ui". It loads nothing, runs no script but its own, and stands in no other page.
+HttpResponse own_page();
 
 }  // namespace derate::agent

@@ -240,5 +240,40 @@ TEST(AgentRules, ARefusalSaysWhyAndEndsTheConnection) {
   EXPECT_NE(no_token.body.find("token"), std::string::npos);
 }
 
+TEST(AgentRules, ThePageIsThereForWhoStartedItForThePage) {
+  EXPECT_EQ(status_of(request("GET", "/ui")), 404);
+  EXPECT_EQ(status_of(request("POST", "/ui/session", {{"Origin", "http://127.0.0.1:9410"}}, "x")),
+            404);
+  const AgentRules page{.page = true};
+  EXPECT_EQ(status_of(request("GET", "/ui"), page), 0);
+  EXPECT_EQ(status_of(request("POST", "/ui"), page), 405);
+  EXPECT_EQ(status_of(request("GET", "/ui?x=1"), page), 400);
+  EXPECT_EQ(status_of(request("GET", "/ui", {{"Host", "evil.example"}}), page), 421);
+  const auto session = [&](const char* origin, const std::string& body) {
+    HttpFields fields;
+    if (*origin != '\0') fields.emplace_back("Origin", origin);
+    return status_of(request("POST", "/ui/session", fields, body), page);
+  };
+  EXPECT_EQ(session("http://127.0.0.1:9410", "code"), 0);
+  EXPECT_EQ(session("http://evil.example", "code"), 403);
+  EXPECT_EQ(session("", "code"), 403);
+  EXPECT_EQ(session("http://127.0.0.1:9410", std::string(257, 'x')), 413);
+}
+
+// One file without a network: what it may load is its own script and style, by their hashes.
+TEST(AgentRules, ThePageLoadsNothing) {
+  const HttpResponse page = own_page();
+  EXPECT_EQ(page.content_type, "text/html; charset=utf-8");
+  const std::string policy = *find_field(page.fields, "Content-Security-Policy");
+  EXPECT_TRUE(policy.starts_with("default-src 'none'; script-src 'sha256-")) << policy;
+  for (const char* loose : {"unsafe", "*", "http", "data: "})
+    EXPECT_EQ(policy.find(loose), std::string::npos) << policy;
+  EXPECT_NE(policy.find("frame-ancestors 'none'"), std::string::npos);
+  for (const char* outside : {"src=\"http", "href=\"http", "url(http", "@import", "src=\"/"})
+    EXPECT_EQ(page.body.find(outside), std::string::npos) << outside;
+  EXPECT_LT(page.body.size(), 400'000u);
+  EXPECT_EQ(find_field(page.fields, "Cache-Control"), "no-store");
+}
+
 }  // namespace
 }  // namespace derate::agent

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "agent.h"
+#include "base/child_process.h"
 #include "base/exit_code.h"
 #include "base/journald.h"
 #include "base/log.h"
@@ -36,6 +37,7 @@ constexpr std::array kIgnored{SIGHUP};
 struct CommandLine {
   std::string listen = "127.0.0.1:9410", socket;
   std::vector<std::string> hosts;
+  bool page = false, open = false;
 };
 
 // A terminal that closes, or a reload of all units, is no reason to end: there is nothing to
@@ -62,6 +64,8 @@ Result<AgentOptions> agent_options(const CommandLine& line, const Log& log) {
   AgentOptions out{.sockets =
                        line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket}};
   out.log = log;
+  out.rules.page = line.page;
+  if (line.page) out.session = TRY(PageSession::create());
   // Of 127.0.0.2, say, which is no usual name of this machine.
   if (auto host = host_of(line.listen)) out.rules.hosts.push_back(*std::move(host));
   for (const std::string& name : line.hosts) {
@@ -87,6 +91,14 @@ std::string address_of(const UniqueFd& listening) {
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
 }
 
+// It may fail: the address stands on the terminal.
+void open_in_browser(const std::string& address) {
+  ChildOptions how;
+  how.output = how.errors = "/dev/null";
+  how.own_group = true;
+  (void)Child::start({"xdg-open", address}, how).ok();
+}
+
 Result<void> serve(const CommandLine& line, const Log& log) {
   // A call that hangs outlives all else here.
   static SystemClock clock;
@@ -98,7 +110,15 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   UniqueFd listening = TRY(listen_loopback(line.listen).with("--listen"));
   const std::string where = address_of(listening);
   const std::string from = options.sockets.front();
+  const std::string address =
+      options.session ? fmt::format("http://{}/ui#{}", where, options.session->code()) : "";
   const auto agent = TRY(Agent::create(std::move(listening), clock, std::move(options)));
+  if (line.page) {
+    write_text(stdout, address + "\n");
+    std::fflush(stdout);
+    if (line.open) open_in_browser(address);
+    return run_until_stopped(*loop, clock);
+  }
   log.info(fmt::format("listening on {}, asking derated at {}", where, from));
   return run_until_stopped(*loop, clock);
 }
@@ -120,6 +140,10 @@ int main_of(int argc, char** argv) {
   app.add_option("--socket", line.socket,
                  "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder")
       ->type_name("FILE");
+  app.add_flag("--page", line.page,
+               "Serve the page for the user who starts it, at an address that is good once; see "
+               "`derate ui`");
+  app.add_flag("--open", line.open, "Open that address in the browser, too");
   app.footer(
       "Examples:\n"
       "  derate-agent                                   # as the service runs it\n"

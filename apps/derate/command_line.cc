@@ -458,6 +458,19 @@ void add_advise(CommandLine& line) {
                "Nothing is set on a GPU. Watch a part of the work that is typical of it.\n");
 }
 
+void add_ui(CommandLine& line) {
+  CLI::App* verb =
+      line.app.add_subcommand("ui", "Show the fleet, its GPUs and savings in a browser");
+  auto& options = line.add_options<UiOptions>(*verb);
+  verb->add_option("-l,--listen", options.listen,
+                   "A loopback address and port; default: 127.0.0.1 and any port")
+      ->type_name("ADDRESS:PORT");
+  verb->add_flag("--no-open", options.no_open, "Print the address and open no browser");
+  verb->footer(examples({"derate ui", "derate ui --no-open --listen 127.0.0.1:9411",
+                         "ssh -L 9411:127.0.0.1:9411 gpu7 derate ui --no-open -l 127.0.0.1:9411"}) +
+               "It asks derated as you, and shows what you may see. Ctrl-C ends it.\n");
+}
+
 void add_events(CommandLine& line) {
   CLI::App* verb = line.app.add_subcommand("events", "List what happened, and to which GPU");
   auto& options = line.add_options<EventsOptions>(*verb);
@@ -1272,6 +1285,7 @@ std::unique_ptr<CommandLine> make_command_line() {
   add_savings(*line);
   add_why(*line);
   add_advise(*line);
+  add_ui(*line);
   add_events(*line);
   add_beat(*line);
   add_tune_verbs(*line);

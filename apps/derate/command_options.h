@@ -99,6 +99,10 @@ struct WhyOptions : Common, HistoryFile {
   std::string gpu = "0", at = "now";
   int changes = 10;
 };
+struct UiOptions {
+  std::string listen = "127.0.0.1:0";
+  bool no_open = false;
+};
 struct AdviseOptions : Common {
   SimCliOptions sim;
   std::vector<std::string> traces;  // of recorded GPUs; empty: GPUs are read
@@ -329,20 +333,19 @@ struct ManualOptions {
 };
 struct ExitCodesOptions : Common {};
 
-using Verb =
-    std::variant<DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions,
-                 RecordOptions, ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions,
-                 SimShowOptions, SimFaultOptions, DoctorOptions, ConfigCheckOptions,
-                 ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions, TokenCreateOptions,
-                 TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
-                 ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions,
-                 PauseOptions, ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions,
-                 LabExampleOptions, LabWorkloadsOptions, ReportOptions, LabExportOptions,
-                 LabImportOptions, LabLogOptions, BeatOptions, PolicyModelsOptions,
-                 PolicyForgetOptions, TuneReplayOptions, EnergyOptions, TuneRunOptions,
-                 TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions, TuneJobRemoveOptions,
-                 AttributeOptions, AttributeMethodsOptions, BillOptions, LabAttributionOptions,
-                 HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions>;
+using Verb = std::variant<
+    DemoOptions, RunOptions, StatusOptions, PolicyListOptions, PolicyShowOptions, RecordOptions,
+    ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
+    DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions,
+    TokenCreateOptions, TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
+    ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
+    ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
+    LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions,
+    BeatOptions, PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
+    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
+    TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
+    LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions,
+    UiOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -356,6 +359,7 @@ Result<int> run_verb(const SavingsOptions& options);
 Result<int> run_verb(const WhyOptions& options);
 Result<int> run_verb(const EventsOptions& options);
 Result<int> run_verb(const AdviseOptions& options);
+Result<int> run_verb(const UiOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);
 Result<int> run_verb(const BeatOptions& options);

@@ -1,0 +1,33 @@
+// Who may use the page of a derate-agent that a user has started for it: the browser that was given
+// the address, which is good once.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace derate::agent {
+
+class PageSession {
+ public:
+  // Errors: io.
+  static Result<PageSession> create();
+
+  // For the address. It may be seen by others, as the arguments of a browser's process are: whoever
+  // brings it first has the page, and a second one is refused.
+  const std::string& code() const { return code_; }
+  // The token of the session for the first who brings the code; empty for all else.
+  std::optional<std::string> exchange(std::string_view code);
+  // Whether a field Authorization has that token.
+  bool admits(std::string_view authorization) const;
+
+ private:
+  PageSession(std::string code, std::string token)
+      : code_(std::move(code)), token_(std::move(token)) {}
+  std::string code_, token_;
+  bool exchanged_ = false;
+};
+
+}  // namespace derate::agent
