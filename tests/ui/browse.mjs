@@ -1,0 +1,125 @@
+// Uses the page of `derate ui` as a person does, in a real Chromium.
+//
+//     browse.mjs ADDRESS [PICTURES]     the whole; reads "gone" and "back" from its standard input
+//
+// Prints what it waits for ("wait gone"), what it measures, and "ok" at the end.
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import assert from "node:assert/strict";
+
+const modules = createRequire(fileURLToPath(new URL("../../web/ui/package.json", import.meta.url)));
+const { chromium } = modules("playwright-core");
+const axe = modules("axe-core").source;
+const [address, pictures] = process.argv.slice(2);
+const base = address.split("#")[0];
+const told = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
+
+/** Says that it is waited for, and waits until it was done. */
+async function wait(what) {
+  console.log(`wait ${what}`);
+  assert.equal((await told.next()).value, what);
+}
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+const page = await context.newPage();
+const complaints = [];
+page.on("pageerror", (error) => complaints.push(error.message));
+page.on("console", (message) => {
+  // Requests that fail while the daemon is away are said by the page itself.
+  if (message.type() === "error" && !message.text().includes("Failed to load resource"))
+    complaints.push(message.text());
+});
+
+async function picture(name) {
+  if (pictures !== undefined) await page.screenshot({ path: `${pictures}/${name}.png` });
+}
+
+async function accessible(where) {
+  // Not by a script element, which the page's policy refuses.
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => globalThis.axe.run(document));
+  assert.deepEqual(found.violations.map((each) => `${where}: ${each.id}: ${each.nodes.map((n) => n.html).join(" ")}`), []);
+}
+
+async function fits(where) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  assert.ok(wide <= 0, `${where}: ${wide} pixels wider than the window`);
+}
+
+const text = (selector) => page.locator(selector).first().innerText();
+
+// --- it opens, once ------------------------------------------------------------------------------
+
+const begun = performance.now();
+await page.goto(address);
+await page.waitForSelector("a.tile");
+console.log(`first picture after ${Math.round(performance.now() - begun)} ms`);
+assert.ok(!page.url().includes(address.split("#")[1]), "the code stays in the address");
+const other = await (await browser.newContext()).newPage();
+await other.goto(address);
+await other.waitForSelector("text=used already");
+await other.close();
+await page.reload();
+await page.waitForSelector("a.tile");
+
+// --- it lives ------------------------------------------------------------------------------------
+
+const power = await text(".headline > div:nth-child(4) dd");
+await page.waitForFunction((before) => {
+  const now = document.querySelector(".headline > div:nth-child(4) dd");
+  return now !== null && now.textContent !== before;
+}, power, { timeout: 20_000 });
+
+// --- by keyboard alone ---------------------------------------------------------------------------
+
+await page.keyboard.press("Tab");
+assert.equal(await page.evaluate(() => document.activeElement.className), "skip");
+for (let i = 0; i < 20 && !(await page.evaluate(() => document.activeElement.matches("a.tile"))); ++i)
+  await page.keyboard.press("Tab");
+await page.keyboard.press("Enter");
+await page.waitForSelector("h1:has-text('GPU')");
+await page.waitForSelector(".plot canvas", { timeout: 20_000 });
+await page.locator(".scrub input").focus();
+for (let i = 0; i < 8; ++i) await page.keyboard.press("ArrowLeft");
+await page.waitForFunction(() => !document.querySelector(".scrub button").disabled);
+await page.waitForSelector("#why");
+
+// --- everywhere, light and dark ------------------------------------------------------------------
+
+for (const colorScheme of ["light", "dark"]) {
+  await page.emulateMedia({ colorScheme });
+  for (const [name, route, wanted] of [["fleet", "", "a.tile"], ["gpu", "gpu/0", ".plot canvas"],
+    ["savings", "savings", "table.savings"], ["events", "events", ".events li"]]) {
+    await page.goto(`${base}#/${route}`);
+    await page.waitForSelector(wanted, { timeout: 20_000 });
+    await accessible(`${name}, ${colorScheme}`);
+    for (const width of [360, 768, 1280, 2560]) {
+      await page.setViewportSize({ width, height: width < 500 ? 740 : 800 });
+      await page.waitForTimeout(150);
+      await fits(`${name} at ${width}`);
+      await picture(`${name}-${colorScheme}-${width}`);
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+  }
+}
+
+// --- the daemon goes, and comes back -------------------------------------------------------------
+
+await page.goto(`${base}#/`);
+await page.waitForSelector("a.tile");
+await wait("gone");
+await page.waitForSelector(".trouble", { timeout: 15_000 });
+await picture("gone");
+await wait("back");
+await page.waitForSelector(".trouble", { state: "detached", timeout: 30_000 });
+
+assert.deepEqual(complaints, []);
+await browser.close();
+console.log("ok");
+process.exit(0);

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The page of `derate ui`, used in a real browser over simulated GPUs, and its source.
+
+    page_test.py BUILD [SLOWNESS]
+
+Skipped where node, Chromium or web/ui/node_modules is not there (`scripts/setup --all` brings
+them).
+Pictures of each view go to $DERATE_PICTURES, if that is set.
+"""
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/service"))
+import service_machine as service  # noqa: E402
+from energy_test import wait_for  # noqa: E402
+
+UI = ROOT / "web/ui"
+CHROMIUM = shutil.which("chromium")
+
+
+class Source(unittest.TestCase):
+    def test_the_page_is_what_its_source_makes(self):
+        done = subprocess.run(["node", "build.mjs", "--check"], cwd=UI, capture_output=True,
+                              text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_its_types_hold(self):
+        done = subprocess.run(["node", "node_modules/typescript/bin/tsc", "--noEmit"], cwd=UI,
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+
+@unittest.skipUnless(CHROMIUM, "no chromium here")
+class Page(service.Machine):
+    def setUp(self):
+        super().setUp()
+        self.socket = self.folder / "run/api.sock"
+        self.start("derate", "sim", "serve", "--chip", "V100-SXM2,A100-SXM4,H200")
+        wait_for(lambda: self.derate("sim", "show").returncode == 0, "simulated GPUs")
+        self.derated = self.begin_derated()
+        self.assertEqual(self.derate("policy", "set", "assure", "-i", "0,1").returncode, 0)
+        for gpu, work in (("0", "GeMM"), ("1", "lavamd")):
+            self.start("derate", "sim", "job", work, "-i", gpu)
+
+    def begin_derated(self):
+        out = self.start("derated")
+        wait_for(lambda: self.ready(), "derated is ready")
+        return out
+
+    def ready(self):
+        try:
+            return service.ask(self.socket, "/readyz").status == 200
+        except OSError:
+            return False
+
+    def derate(self, *arguments):
+        return subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments],
+                              capture_output=True, text=True, timeout=60)
+
+    def test_a_person_uses_it(self):
+        page = subprocess.Popen([str(service.energy_test.BUILD / "derate"), "ui", "--no-open"],
+                                stdout=subprocess.PIPE, text=True)
+        self.addCleanup(page.wait)
+        self.addCleanup(page.terminate)
+        address = page.stdout.readline().strip()
+        self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/ui#[A-Za-z0-9_-]{43}$")
+        pictures = os.environ.get("DERATE_PICTURES")
+        browser = subprocess.Popen(
+            ["node", str(ROOT / "tests/ui/browse.mjs"), address, *([pictures] if pictures else [])],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "CHROMIUM": CHROMIUM})
+        self.addCleanup(browser.stdout.close)
+        self.addCleanup(browser.stdin.close)
+        last = ""
+        for line in browser.stdout:
+            last = line.strip()
+            print(last, file=sys.stderr)
+            if last == "wait gone":
+                self.derated.terminate()
+                self.derated.wait()
+                browser.stdin.write("gone\n")
+            elif last == "wait back":
+                self.derated = self.begin_derated()
+                browser.stdin.write("back\n")
+            browser.stdin.flush()
+        self.assertEqual((browser.wait(), last), (0, "ok"))
+
+
+if __name__ == "__main__":
+    service.begin(sys.argv)
+    if not shutil.which("node") or not (UI / "node_modules").is_dir():
+        print("skipped: no node, or no web/ui/node_modules: scripts/setup --all brings them")
+        sys.exit(77)
+    unittest.main(verbosity=2)
