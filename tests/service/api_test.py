@@ -206,7 +206,14 @@ class Attacked(Service):
         self.before = self.lateness()
         self.pid = self.worker()
         self.memory = service.memory_mib(self.pid)[0]
-        self.files = len(service.descriptors(self.pid))
+        self.files = {pid: len(service.descriptors(pid))
+                      for pid in (self.pid, self.agent_process.pid)}
+
+    def wait_for_closed_connections(self, what):
+        """Until then their places are taken, which who comes next would find."""
+        for pid, before in self.files.items():
+            wait_for(lambda: len(service.descriptors(pid)) <= before + 8,
+                     f"closed connections after {what}")
 
     def held_by_others(self, to, text, number=500):
         """Connections of another user where that can be, or of this one."""
@@ -240,8 +247,7 @@ class Attacked(Service):
         self.assertEqual(self.worker(), self.pid, self.errors())
         self.assertIsNone(self.agent_process.poll(), self.errors())
         wait_for(lambda: ask(self.socket, "/readyz").status == 200, "derated is ready again")
-        wait_for(lambda: len(service.descriptors(self.pid)) <= self.files + 8,
-                 f"closed connections after {what}")
+        self.wait_for_closed_connections(what)
         now, most = service.memory_mib(self.pid)
         print(f"\n{what}: late p99, most: {self.before} ms before, {self.lateness()} after; "
               f"derated {self.memory:.1f} MiB before, {now:.1f} after, {most:.1f} at most",
@@ -258,6 +264,7 @@ class Attacked(Service):
                 self.assertEqual(ask(self.socket, "/v1/status").status, 200, (to, kind))
                 meanwhile = self.lateness()
                 end()
+                self.wait_for_closed_connections(kind)
                 print(f"\n{to}: {kind}: {meanwhile} ms", file=sys.stderr)
         self.check_after("500 connections a kind")
 

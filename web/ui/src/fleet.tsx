@@ -1,7 +1,7 @@
 // The fleet at a glance: one tile a GPU.
 import type { Gpu, Savings, Status } from "./types";
 import {
-  chip, energy, gpuName, judge, megahertz, needsAttention, percent, savedShare, savedSince, unknown,
+  chip, energy, gpuName, isBelow, judge, megahertz, needsAttention, percent, savedShare, savedSince, unknown,
   watts, why,
 } from "./words";
 
@@ -21,9 +21,10 @@ function Tile({ gpu, savings }: { gpu: Gpu; savings?: Savings }) {
   const limit = gpu.factory_power_limit_watts;
   return (
     <li>
-      <a class={`tile ${judgement.level}`} href={`#/gpu/${gpu.index}`}>
+      <a class={`tile ${judgement.level} ${gpu.power_watts == null ? "silent" : ""}`} href={`#/gpu/${gpu.index}`}>
         <span class="tile-head">
           <b>{gpuName(gpu)}</b> <span class="dim">{chip(gpu.name)}</span>
+          <span aria-hidden="true" class="corner">{judgement.mark}</span>
         </span>
         <span class="verdict">
           <span aria-hidden="true" class="mark">{judgement.mark}</span> {judgement.words}
@@ -35,9 +36,10 @@ function Tile({ gpu, savings }: { gpu: Gpu; savings?: Savings }) {
         <Bar share={limit && gpu.power_watts ? gpu.power_watts / limit : 0}
              label={`power ${watts(gpu.power_watts)} of ${watts(limit)}`} />
         <span class="line">
-          {megahertz(gpu.sm_clock_mhz)} <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>
+          {megahertz(gpu.sm_clock_mhz)}{" "}
+          <span class="dim">of {megahertz(gpu.highest_sm_clock_mhz)}</span>
         </span>
-        <span class="line">
+        <span class="line saved">
           saved today <b>{share == null ? unknown : percent(share, 1)}</b>
         </span>
         <span class="why dim">{why(gpu)}</span>
@@ -50,34 +52,35 @@ function Headline({ status, savings }: { status: Status; savings?: Savings }) {
   const { gpus } = status;
   const power = gpus.reduce((sum, gpu) => sum + (gpu.power_watts ?? 0), 0);
   const attention = gpus.filter(needsAttention);
-  const promised = gpus.filter((gpu) => gpu.promised_performance_ratio != null);
-  const below = promised.filter((gpu) => judge(gpu).words === "below its promise");
+  const promised = gpus.filter((gpu) => gpu.promised_performance_ratio != null && !gpu.error);
+  const below = promised.filter(isBelow);
+  // One that is lost, or not governed as it is to be, is not known to keep anything.
+  const doubtful = gpus.filter((gpu) => gpu.error || gpu.trouble).length;
   const today = savings && savedSince(savings, 0);
   return (
     <dl class="headline">
       <div class={attention.length > 0 ? "bad" : "good"}>
-        <dt>Attention</dt>
+        <dt>Needs attention</dt>
         <dd>
-          {attention.length === 0
-            ? "none needs any"
-            : attention.slice(0, 4).map((gpu) => gpuName(gpu)).join(", ") +
-              (attention.length > 4 ? ` and ${attention.length - 4} more` : "")}
+          {attention.length === 0 ? "no GPU"
+            : attention.length === 1 ? `${gpuName(attention[0]!)}: ${judge(attention[0]!).words}`
+              : attention.slice(0, 4).map((gpu) => gpuName(gpu)).join(", ") +
+                (attention.length > 4 ? ` and ${attention.length - 4} more` : "")}
         </dd>
       </div>
-      <div class={below.length > 0 ? "bad" : "good"}>
-        <dt>Promises</dt>
+      <div class={below.length > 0 ? "bad" : promised.length > 0 && doubtful === 0 ? "good" : ""}>
+        <dt>Promises of performance</dt>
         <dd>
-          {promised.length === 0
-            ? "none given"
-            : below.length === 0
-              ? `${promised.length === 1 ? "the one" : `all ${promised.length}`} kept`
-              : `${below.length} of ${promised.length} not kept now`}
+          {promised.length === 0 ? "none given"
+            : below.length > 0 ? `${below.length} of ${promised.length} not kept now`
+              : doubtful > 0 ? `${promised.length} kept, ${doubtful} not known`
+                : promised.length === 1 ? "the one kept" : `all ${promised.length} kept`}
         </dd>
       </div>
       <div>
-        <dt>Saved today</dt>
+        <dt>Saved today (estimated)</dt>
         <dd>
-          {today && today.of > 0 ? energy(today.saved) : unknown}
+          {!today ? unknown : today.of > 0 ? energy(today.saved) : "nothing yet"}
           {today && today.of > 0 && (
             <span class="dim"> ({percent(savedShare(today), 1)})</span>
           )}
@@ -115,7 +118,7 @@ export function Fleet({ status, savings }: { status: Status; savings?: Savings }
           of them and keeps 90 % of their performance.
         </p>
       )}
-      <ul class={`tiles ${status.gpus.length > 16 ? "many" : ""}`}>
+      <ul class={`tiles ${status.gpus.length > 32 ? "dense" : status.gpus.length > 16 ? "many" : ""}`}>
         {order.map((gpu) => <Tile key={gpu.uuid} gpu={gpu} savings={savings} />)}
       </ul>
     </>

@@ -7,6 +7,7 @@ export interface Live<T> {
   value?: T;
   error?: Error;
   since?: number; // ms; the error's
+  at?: number; // ms; the value's
 }
 
 /** Asks at once, then that often; a page that nobody sees asks nothing. */
@@ -21,11 +22,11 @@ export function useAsked<T>(path: string | undefined, everyMs: number): Live<T> 
       if (!document.hidden) {
         try {
           const value = await get<T>(path);
-          if (!ended) setLive({ value });
+          if (!ended) setLive({ value, at: Date.now() });
         } catch (error) {
           if (!ended)
             setLive((before) => ({
-              value: before.value, error: error as Error, since: before.since ?? Date.now(),
+              value: before.value, at: before.at, error: error as Error, since: before.since ?? Date.now(),
             }));
         }
       }

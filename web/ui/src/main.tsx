@@ -6,6 +6,7 @@ import { EventList, OneGpu } from "./gpu";
 import { useAsked, useEvents, useRoute } from "./live";
 import { SavingsView } from "./savings";
 import type { Savings, Status } from "./types";
+import { clockTime } from "./words";
 
 const kViews = [
   { path: "", name: "Fleet" },
@@ -74,6 +75,7 @@ function App() {
             </a>
           ))}
         </nav>
+        {status.at && <span class="as-of dim">as of {clockTime(status.at / 1000)}</span>}
       </header>
       <Trouble error={status.error} since={status.since} />
       <main id="main" tabIndex={-1} class={status.error ? "old" : ""}>

@@ -45,10 +45,14 @@ const kBelow = 0.005; // of an estimate that is at the promise
 /** What an operator should know of it first. */
 export function judge(gpu: Gpu): Judgement {
   if (gpu.error) return { level: "bad", mark: "✕", words: "does not answer" };
-  if (gpu.trouble) return { level: "bad", mark: "!", words: "needs attention" };
+  if (gpu.trouble)
+    return {
+      level: "bad", mark: "!",
+      words: gpu.trouble.startsWith("not governed") ? "not governed" : "needs attention",
+    };
   const expected = gpu.expected_performance_ratio, promised = gpu.promised_performance_ratio;
   if (expected != null && promised != null && expected < promised - kBelow)
-    return { level: "warn", mark: "▼", words: "below its promise" };
+    return { level: "warn", mark: "▼", words: `at ${percent(expected)}, promised ${percent(promised)}` };
   if (!gpu.policy) return { level: "idle", mark: "○", words: "only observed" };
   if (gpu.rule === "idle" || gpu.gpu_utilisation_ratio === 0)
     return { level: "idle", mark: "○", words: "idle" };
@@ -56,10 +60,12 @@ export function judge(gpu: Gpu): Judgement {
   return { level: "good", mark: "✓", words: "governed, promises nothing" };
 }
 
+export const isBelow = (gpu: Gpu) => judge(gpu).level === "warn";
 export const needsAttention = (gpu: Gpu) => ["bad", "warn"].includes(judge(gpu).level);
 
 /** Why its clock is what it is, without what only a log needs. */
-export const why = (gpu: Gpu) => gpu.trouble ?? gpu.error ?? gpu.reason ?? unknown;
+export const why = (gpu: Gpu) =>
+  (gpu.error ?? gpu.trouble ?? gpu.reason ?? unknown).replace(/^not governed: /, "");
 
 // --- savings -------------------------------------------------------------------------------------
 
