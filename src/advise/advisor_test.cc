@@ -215,6 +215,21 @@ TEST(Advise, AContextThatRunsNothing) {
   for (const Advice& each : advice_of(free)) EXPECT_NE(each.finding, Finding::idle_context);
 }
 
+// A program that does little but copy holds a context and runs hardly a kernel.
+TEST(Advise, WhoCopiesIsNotIdle) {
+  EXPECT_EQ(first_of(minute([](Instant time, int) {
+              Sample out = idle(time);
+              out.activity.pcie_rx = BytesPerSecond(8e9);
+              return out;
+            })),
+            "pcie_bound");
+}
+
+TEST(Advise, AStartIsNoStop) {
+  EXPECT_EQ(first_of(minute([](Instant time, int i) { return i < 80 ? idle(time) : busy(time); })),
+            "");
+}
+
 // Without activity counters causes that only they tell apart are named together.
 TEST(Advise, WithoutCountersInsideLessIsSaid) {
   const auto outside = [](Sample sample) {

@@ -101,6 +101,8 @@ std::span<const Reading> without_start(std::span<const Reading> readings) {
     if (working_in(each) >= usual / 2 || skipped + each.size() > most) break;
     skipped += each.size();
   }
+  if (usual > kStill)
+    while (skipped < most && readings[skipped].working < kStill) ++skipped;
   return readings.subspan(skipped);
 }
 
@@ -303,8 +305,19 @@ std::optional<Watts> working_power(std::span<const Reading> readings) {
   return time > 0 ? std::optional(Watts(sum / time)) : std::nullopt;
 }
 
+// Who copies does something, though no kernel runs.
+bool is_idle(const Reading& reading) {
+  constexpr double kNoCopies = 50e6;  // bytes a second; measured beside an idle context: 1e6
+  const Sample& sample = *reading.sample;
+  const auto copies = [](const std::optional<BytesPerSecond>& rate) {
+    return rate && rate->value() > kNoCopies;
+  };
+  const bool memory = sample.memory_utilisation && sample.memory_utilisation->value() >= kNothing;
+  return reading.working < kNothing && !memory && !copies(sample.activity.pcie_rx) &&
+         !copies(sample.activity.pcie_tx);
+}
+
 void add_idle(WorkEvidence& out, std::span<const Reading> all) {
-  const auto is_idle = [](const Reading& each) { return each.working < kNothing; };
   out.idle_clock = mean_where<Megahertz>(all, is_idle, [](const Sample& s) { return s.sm_clock; });
   out.idle_power = mean_where<Watts>(all, is_idle, power_of);
   double time = 0, end = 0;
