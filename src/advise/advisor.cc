@@ -144,7 +144,8 @@ InputGuess guess_input(const WorkEvidence& e) {
   const double usual = value(e.pcie_in_usual) / kManyLaunches;
   if (bursts >= kUneven) return {true, bursts >= kSurely};
   if (usual >= 1.25) return {true, usual >= 3};
-  return {false, bursts < kEven && usual < 0.8};
+  constexpr double kFewCopies = 0.01;  // of the link, while it waits
+  return {false, bursts < kEven && usual < 0.8 && value(e.pcie_waiting) < kFewCopies * kLink};
 }
 
 std::string waiting_text(const WorkEvidence& e) {
@@ -174,8 +175,12 @@ double share_of_copies(const WorkEvidence& e) {
 
 std::optional<Advice> advise_of_copies(const WorkEvidence& e, double lost) {
   constexpr double kMuch = 0.08, kSome = 0.03, kMostOfIt = 0.7;  // of the link; of the waiting
+  // Input for the work only comes in.
+  constexpr double kBothWays = 0.3;
   const double moved = value(e.pcie_waiting) / kLink;
-  const bool is_much = moved > kMuch || (moved > kSome && share_of_copies(e) > kMostOfIt);
+  const bool goes_out = value(e.pcie_out) > kBothWays * value(e.pcie_in);
+  const bool is_much =
+      moved > kMuch || (moved > kSome && (goes_out || share_of_copies(e) > kMostOfIt));
   if (!is_much) return std::nullopt;
   return advice(Finding::transfers, lost, moved > 1.5 * kMuch, waiting_text(e) + copies_text(e),
                 fmt::format("at most {} of the time", percent_of(lost)));
