@@ -176,9 +176,9 @@ Result<ConfigService::Edited> ConfigService::edit(const ConfigSet& request,
   auto settings = settings_of(files);
   if (!settings.ok()) return without_place(std::move(settings).error(), path);
   out.settings = *std::move(settings);
+  const auto set_end = keys.begin() + static_cast<std::ptrdiff_t>(request.set.size());
   for (const SettingEntry& each : list_settings(out.settings)) {
-    const bool is_set = std::find(keys.begin(), keys.begin() + request.set.size(), each.key) !=
-                        keys.begin() + request.set.size();
+    const bool is_set = std::find(keys.begin(), set_end, each.key) != set_end;
     if (is_set && !each.where.starts_with(path + ":"))
       return Error{Errc::invalid_argument, fmt::format("{}: {} comes after {} and says {}",
                                                        each.key, each.where, kSetFile, each.value)};
