@@ -209,3 +209,12 @@ Error NvmlLibrary::error(Return code, const char* call) const {
 }
 
 }  // namespace derate
+
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+// The C library keeps the text of a failed dlopen() until its thread has ended; the thread that
+// opens GPUs may end together with the program, which LeakSanitizer takes for a leak.
+extern "C" const char* __lsan_default_suppressions();
+extern "C" const char* __lsan_default_suppressions() { return "leak:_dlerror_run"; }
+#endif
+#endif
