@@ -135,7 +135,12 @@ Result<int> run_verb(const AdviseOptions& options) {
       print("{}", findings_text(terminal_width()));
     return 0;
   }
+  if (!options.traces.empty() && !options.sim.chip.empty())
+    return Error{Errc::invalid_argument, "--sim: a trace is of a GPU of its own"};
   const std::vector<Watched> gpus = TRY(watched(options));
+  if (options.one_job && gpus.size() < 2)
+    return Error{Errc::invalid_argument,
+                 "--one-job: there is one GPU; wanted are those of the job"};
   std::vector<AdvisedGpu> advised;
   for (const Watched& each : gpus) {
     AdvisedGpu& one = advised.emplace_back(AdvisedGpu{each.capability.id, {}, {}});

@@ -60,7 +60,8 @@ inline constexpr Fraction kLeastLost{0.08};
 
 // The dearest first; empty: nothing to advise.
 std::vector<Advice> advise(const WorkEvidence& evidence);
-// Of one job's GPUs, each with what unevenness() says of all: imbalance comes to each GPU's own.
+// Of one job's GPUs, with what unevenness() says of them; empty: they are in step, or it is not
+// known.
 std::optional<Advice> advise_of_imbalance(std::span<const WorkEvidence> gpus,
                                           std::optional<Fraction> unevenness);
 // Where GPUs wait for each other: what is said of one of them because it waits goes.

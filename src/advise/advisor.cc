@@ -66,21 +66,27 @@ void add_slowdowns(std::vector<Advice>& out, const WorkEvidence& e) {
 // Of the clock's highest: above that it is kept high.
 constexpr double kHighClock = 0.6;
 
+bool runs_nothing(const WorkEvidence& e) { return e.idle_at_end.value() >= 0.85; }
+
+std::string holders_text(const std::optional<int>& processes) {
+  if (!processes) return "whether a process holds a context is not known";
+  return fmt::format("{} {} a context", *processes,
+                     *processes == 1 ? "process holds" : "processes hold");
+}
+
+// Of a GPU that nobody holds there is nothing to say.
 std::optional<Advice> advise_of_idleness(const WorkEvidence& e) {
-  constexpr double kIdle = 0.85;
-  if (e.idle_at_end.value() < kIdle || e.processes.value_or(0) < 1) return std::nullopt;
+  if (e.processes == 0) return std::nullopt;
   const bool high =
       e.idle_clock && e.highest_clock && *e.idle_clock / *e.highest_clock >= kHighClock;
-  std::string evidence =
-      fmt::format("{} of the time nothing ran; {} {} a context", percent_of(e.idle_at_end),
-                  *e.processes, *e.processes == 1 ? "process holds" : "processes hold");
+  std::string evidence = fmt::format("{} of the time nothing ran; {}", percent_of(e.idle_at_end),
+                                     holders_text(e.processes));
   if (e.idle_clock) evidence += fmt::format("; {:.0f} MHz", e.idle_clock->value());
   if (e.idle_power) evidence += fmt::format(", {:.0f} W", e.idle_power->value());
-  return advice(
-      high ? Finding::idle_clock : Finding::idle_context, e.idle_at_end.value(), true,
-      std::move(evidence),
-      high ? "a third or more of these watts, at the lowest clock; others could use the GPU"
-           : "others could use the GPU");
+  return advice(high ? Finding::idle_clock : Finding::idle_context, e.idle_at_end.value(),
+                e.processes.has_value(), std::move(evidence),
+                high ? "part of these watts, at the lowest clock; others could use the GPU"
+                     : "others could use the GPU");
 }
 
 // --- waits ---------------------------------------------------------------------------------------
@@ -151,14 +157,9 @@ InputGuess guess_input(const WorkEvidence& e) {
 std::string waiting_text(const WorkEvidence& e) {
   std::string out =
       fmt::format("kernels ran {} of {}", percent_of(e.working), time_text(seconds(e.length)));
-  std::vector<double> lengths;
-  for (const Stop& stop : e.stops) lengths.push_back(seconds(stop.length));
-  if (!lengths.empty()) {
-    const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
-    std::nth_element(lengths.begin(), middle, lengths.end());
-    out += fmt::format("; {} stops of {} or more, {} in the median", lengths.size(),
-                       time_text(seconds(kShortestStop)), time_text(*middle));
-  }
+  if (const auto usual = usual_stop(e))
+    out += fmt::format("; {} stops of {} or more, {} in the median", e.stops.size(),
+                       time_text(seconds(kShortestStop)), time_text(seconds(*usual)));
   return out;
 }
 
@@ -319,8 +320,11 @@ void add(std::vector<Advice>& out, std::optional<Advice> one) {
 }  // namespace
 
 std::vector<Advice> advise(const WorkEvidence& evidence) {
-  if (auto idle = advise_of_idleness(evidence)) return {*std::move(idle)};
   std::vector<Advice> out;
+  if (runs_nothing(evidence)) {
+    add(out, advise_of_idleness(evidence));
+    return out;
+  }
   add_slowdowns(out, evidence);
   auto kernels = advise_of_kernels(evidence);
   // What is waited for between tiny kernels is the next launch.

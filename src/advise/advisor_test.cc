@@ -167,7 +167,7 @@ TEST(Advise, ASlowdownIsOneWhereTheClockIsLower) {
             "memory_bound");
   // A clock that Derate or an operator has set is no slowdown.
   EXPECT_EQ(with([](Sample& s) {
-              s.throttle_reasons = throttle::kApplicationsClocksSetting;
+              s.throttle_reasons = throttle::kApplicationsClocksSetting | throttle::kSwPowerCap;
               s.sm_clock = 1005_MHz;
             }),
             "");
@@ -212,7 +212,15 @@ TEST(Advise, AContextThatRunsNothing) {
     out.tenants = 0;
     return out;
   });
-  for (const Advice& each : advice_of(free)) EXPECT_NE(each.finding, Finding::idle_context);
+  EXPECT_EQ(first_of(free), "");
+  // Where that is not known nothing is sure.
+  const auto unknown = minute([](Instant time, int) {
+    Sample out = idle(time);
+    out.tenants.reset();
+    return out;
+  });
+  ASSERT_EQ(first_of(unknown), "idle_clock_high");
+  EXPECT_EQ(advice_of(unknown)[0].certainty, Certainty::likely);
 }
 
 // A program that does little but copy holds a context and runs hardly a kernel.

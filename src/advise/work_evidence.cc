@@ -125,7 +125,6 @@ class TimeSums {
   std::optional<T> mean() const {
     return time_ > 0 ? std::optional(T(sum_ / time_)) : std::nullopt;
   }
-  double time() const { return time_; }
 
  private:
   double sum_ = 0, working_ = 0, time_ = 0;
@@ -213,7 +212,9 @@ Slowdown slowdown_by(const WorkEvidence& evidence, std::span<const Reading> read
     if ((*each.sample->throttle_reasons & bits) == 0) continue;
     named += each.weight;
     clock.add(each.sample->sm_clock, each);
-    if (!each.sample->sm_clock || !evidence.highest_clock) continue;
+    const bool is_set =
+        (*each.sample->throttle_reasons & throttle::kApplicationsClocksSetting) != 0;
+    if (!each.sample->sm_clock || !evidence.highest_clock || is_set) continue;
     const double share = *each.sample->sm_clock / *evidence.highest_clock;
     lost += each.weight * std::max(0.0, 1 - share) * clock_sensitivity(each, evidence.sees_inside);
   }
@@ -330,6 +331,12 @@ void add_idle(WorkEvidence& out, std::span<const Reading> all) {
 
 }  // namespace
 
+std::optional<Duration> usual_stop(const WorkEvidence& evidence) {
+  std::vector<Duration> lengths;
+  for (const Stop& stop : evidence.stops) lengths.push_back(stop.length);
+  return lengths.empty() ? std::nullopt : std::optional(median(lengths));
+}
+
 std::optional<WorkEvidence> gather_evidence(std::span<const Sample> samples,
                                             const Capability& capability) {
   WorkEvidence out;
@@ -341,13 +348,8 @@ std::optional<WorkEvidence> gather_evidence(std::span<const Sample> samples,
   if (capability.power_limits) out.power_limit = capability.power_limits->factory;
   if (!capability.sm_clocks.empty()) out.highest_clock = capability.sm_clocks.back();
   double time = 0;
-  std::vector<double> steps;
-  for (const Reading& each : readings) {
-    time += each.weight;
-    steps.push_back(each.weight);
-  }
+  for (const Reading& each : readings) time += each.weight;
   out.length = from_seconds(time);
-  out.step = from_seconds(median(steps));
   out.working = Fraction(working_in(readings));
   add_units(out, readings);
   add_memory(out, readings);

@@ -20,7 +20,8 @@ struct Stop {
   double bytes_in = 0, bytes_out = 0;  // over PCIe in it and at its edges; 0 also where not known
 };
 
-// What made the clock lower than the highest, while it worked.
+// What made the clock lower than the highest, while it worked. Of a clock that Derate or an
+// operator has set nothing is lost by the driver.
 struct Slowdown {
   Fraction time;  // share of the working time in which the driver names that reason
   Fraction lost;  // of the performance, by how much lower the clock was then
@@ -33,7 +34,6 @@ struct WorkEvidence {
   std::optional<Watts> power_limit;  // the factory's
   std::optional<Megahertz> highest_clock;
   Duration length{};         // of what is judged: without the start-up
-  Duration step{};           // between two readings, the median
   bool sees_inside = false;  // there are activity counters
   Fraction working;          // share of time in which a kernel ran
   std::optional<Fraction> sm, occupancy, tensor, fp64, fp32, fp16, integer, dram;
@@ -58,8 +58,10 @@ struct WorkEvidence {
   Fraction idle_at_end;  // share of all the time, from the last work to the end
 };
 
-// A reading after which the GPU had stood still for so long is a stop.
+// What is shorter is no stop.
 inline constexpr Duration kShortestStop = std::chrono::milliseconds(150);
+// The length of its stops, the median; empty: there is none.
+std::optional<Duration> usual_stop(const WorkEvidence& evidence);
 
 // What `samples`, ascending in time, show of a GPU. Empty: too few to say anything (ten, or none
 // that tells whether a kernel ran).
