@@ -14,8 +14,9 @@
 namespace derate::cli {
 namespace {
 
-// Where there is a display to open it on.
-bool has_display() {
+// Where there is a display to open it on. Root's browser is nobody's.
+bool can_open() {
+  if (::geteuid() == 0) return false;
   return std::getenv("DISPLAY") != nullptr || std::getenv("WAYLAND_DISPLAY") != nullptr;
 }
 
@@ -26,7 +27,7 @@ Result<int> run_verb(const UiOptions& options) {
   TRY(find_api());
   const std::string program = TRY(own_program("derate-agent"));
   std::vector<std::string> words{program, "--page", "--listen", options.listen};
-  if (!options.no_open && has_display()) words.emplace_back("--open");
+  if (!options.no_open && can_open()) words.emplace_back("--open");
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -1,6 +1,6 @@
 // What is asked again and again while the page is seen.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { Gone, follow, get } from "./api";
+import { follow, get } from "./api";
 import type { DerateEvent } from "./types";
 
 export interface Live<T> {
@@ -68,8 +68,8 @@ export function useEvents(): DerateEvent[] {
             if (told.events.length > 0) take(told.events);
           }
           await follow(last.current, ending.signal, (event) => take([event as DerateEvent]));
-        } catch (error) {
-          if (!(error instanceof Gone)) last.current = Math.max(last.current, 0);
+        } catch {
+          // The page says by its status that nobody answers.
         }
         await new Promise((done) => setTimeout(done, 2000));
       }

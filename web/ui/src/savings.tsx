@@ -1,7 +1,7 @@
 // What was used and saved: today, this week, this month.
 import { useState } from "preact/hooks";
 import { useAsked } from "./live";
-import type { Savings } from "./types";
+import type { Savings, Setting } from "./types";
 import { dayTime, energy, percent, savedShare, savedSince, unknown } from "./words";
 
 const kDays = [
@@ -17,10 +17,11 @@ const midnight = (daysAgo: number) => {
   return day.getTime() / 1000;
 };
 
-/** A number that is kept in this browser; empty: none is given. */
-function useKept(name: string): [string, (value: string) => void] {
-  const [value, setValue] = useState(localStorage.getItem(name) ?? "");
-  return [value, (next) => { localStorage.setItem(name, next); setValue(next); }];
+/** What derated's configuration says, until somebody types something else. */
+function useSetting(settings: Setting[] | undefined, key: string): [string, (value: string) => void] {
+  const [typed, setTyped] = useState<string>();
+  const said = settings?.find((each) => each.key === `attribute.${key}`)?.value ?? "";
+  return [typed ?? said.replace(/^"|"$/g, ""), setTyped];
 }
 
 function times(joules: number, per: string, unit: string, scale = 1): string {
@@ -30,9 +31,10 @@ function times(joules: number, per: string, unit: string, scale = 1): string {
 }
 
 export function SavingsView() {
-  const [price, setPrice] = useKept("derate-price");
-  const [currency, setCurrency] = useKept("derate-currency");
-  const [co2, setCo2] = useKept("derate-co2");
+  const settings = useAsked<{ settings: Setting[] }>("config-show", 60_000).value?.settings;
+  const [price, setPrice] = useSetting(settings, "price_per_kwh");
+  const [currency, setCurrency] = useSetting(settings, "currency");
+  const [co2, setCo2] = useSetting(settings, "co2_g_per_kwh");
   const asked = useAsked<Savings>(`savings?by=gpu&from=${encodeURIComponent("@" + midnight(29))}`, 60_000);
   if (asked.error && !asked.value) return <p class="empty">{asked.error.message}</p>;
   if (!asked.value) return <p class="empty">Reading the history…</p>;

@@ -52,6 +52,10 @@ export interface Status {
   paused: boolean;
   gpus: Gpu[];
 }
+export interface Setting {
+  key: string;
+  value: string; // as TOML; empty: none
+}
 export interface DerateEvent {
   id: number;
   time_unix_seconds: number;
