@@ -66,7 +66,7 @@ std::string gpu_text(const AdvisedGpu& each, std::size_t width) {
     out += advice_lines(each.advice[i], i + 1, width);
   if (!each.evidence->sees_inside)
     out += named_lines("note",
-                       "this GPU has no activity counters (Hopper and later have them): "
+                       "no activity counters were read (Hopper and later have them): "
                        "causes that only they tell apart are named together",
                        width);
   return out;
