@@ -16,6 +16,8 @@ from pathlib import Path
 REPO = Path(__file__).resolve().parents[2]
 KEYS = ("RUN", "EXIT", "EXPECT", "EXPECT_NOT", "EXPECT_ERR", "EXPECT_JSON", "FILE", "ENV",
         "TIMEOUT", "NEEDS")
+# `await 'COMMANDS'`: again and again until they succeed; the case's own limit ends it.
+PRELUDE = 'await() { until eval "$1"; do sleep 0.05; done; }\n'
 
 
 class BadCase(Exception):
@@ -36,7 +38,7 @@ class Case:
         return (self.all(key) or [default])[-1]
 
     def command(self):
-        return "\n".join("\n".join([first, *more]) for first, more in self.lines["RUN"])
+        return PRELUDE + "\n".join("\n".join([first, *more]) for first, more in self.lines["RUN"])
 
     def files(self):
         return {name: "".join(line + "\n" for line in more) for name, more in self.lines["FILE"]}
