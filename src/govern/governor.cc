@@ -145,6 +145,11 @@ std::span<const Record> Governor::tick(ReadDepth depth) {
   return records_;
 }
 
+std::vector<Forecast> Governor::forecast(std::size_t at, std::span<const double> deltas) const {
+  const GovernedGpu& gpu = gpus_[at]->gpu;
+  return gpu.policy->forecast(deltas, gpu.envelope);
+}
+
 void Governor::read_counter_next(std::size_t at) { gpus_[at]->sampler.want_counter(); }
 
 void Governor::add(GovernedGpu gpu) { gpus_.push_back(make_state(std::move(gpu))); }

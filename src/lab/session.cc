@@ -7,7 +7,7 @@
 
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
-#include "store/model_cache.h"
+#include "lab/models_in_memory.h"
 
 namespace derate {
 namespace {
@@ -38,37 +38,6 @@ class TimedPolicy final : public Policy {
   std::unique_ptr<Policy> inner_;
   Duration& spent_;
   int decisions_ = 0;
-};
-
-// As SqliteModelCache keeps them, without a disk.
-class ModelsInMemory final : public ModelCache {
- public:
-  explicit ModelsInMemory(const Clock& clock) : clock_(clock) {}
-  std::vector<PhaseModel> recall(const std::string& chip) override {
-    std::vector<PhaseModel> out;
-    for (auto one = kept_.rbegin(); one != kept_.rend(); ++one)
-      if (one->model.chip == chip) {
-        out.push_back(one->model);
-        out.back().age = clock_.now() - one->at;
-      }
-    return out;
-  }
-  std::int64_t keep(const PhaseModel& model) override {
-    std::erase_if(kept_, [&](const Kept& one) { return one.model.id == model.id; });
-    if (kept_.size() >= SqliteModelCache::kMostOfAChip) kept_.erase(kept_.begin());
-    kept_.push_back({model, clock_.now()});
-    if (model.id == 0) kept_.back().model.id = ++last_id_;
-    return kept_.back().model.id;
-  }
-
- private:
-  struct Kept {
-    PhaseModel model;
-    Instant at{};
-  };
-  const Clock& clock_;
-  std::vector<Kept> kept_;  // the newest last
-  std::int64_t last_id_ = 0;
 };
 
 // As many GPUs as the largest job wants.

@@ -13,7 +13,6 @@ constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.02;
 constexpr double kWorthRefresh = 0.001;  // of performance
-constexpr double kSameEnergy = 0.003;    // of two clocks, the higher
 
 }  // namespace
 
@@ -69,8 +68,8 @@ double Assure::visit() const {
   return seconds(window_) + std::min(readings * options_.tick, seconds(options_.reference));
 }
 
-// One clock for all phases that have had a share of the work of late.
-void Assure::work_out_mixture(const Envelope& envelope) {
+// The phases that have had a share of the work of late, each with what it has done.
+std::vector<MixPart> Assure::mix_of_late() const {
   const Instant now = *last_;
   std::vector<MixPart> parts;
   double all = unknown_recent_.at(now);
@@ -78,14 +77,21 @@ void Assure::work_out_mixture(const Envelope& envelope) {
   for (const WorkPhase& phase : known_) parts.push_back({&phase, phase.recent.at(now)});
   for (const MixPart& part : parts) all += part.work;
   std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastOfMixture * all; });
-  prospects_.clear();
+  return parts;
+}
+
+// One clock for all of them.
+std::vector<Prospect> Assure::prospects_of_mixture(const Envelope& envelope) const {
+  const std::vector<MixPart> parts = mix_of_late();
+  std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
     const double x = position(clock);
-    Prospect one = prospect_of_mixture(parts, unknown_recent_.at(now), x, z_);
+    Prospect one = prospect_of_mixture(parts, unknown_recent_.at(*last_), x, z_);
     one.lower_bound = of_each_tenant(one.lower_bound, x);
     one.clock = clock;
-    prospects_.push_back(one);
+    out.push_back(one);
   }
+  return out;
 }
 
 // What is sure of the work at that clock.
@@ -96,31 +102,27 @@ double Assure::sure_at(Megahertz clock) const {
   return lower_bound(position(clock));
 }
 
-void Assure::work_out(const Envelope& envelope) {
-  if (restless_) return work_out_mixture(envelope);
-  const PhaseOutlook outlook(*phase_);
-  prospects_.clear();
+std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelope& envelope) const {
+  const PhaseOutlook outlook(phase);
+  std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
     const double x = position(clock);
-    prospects_.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
-                          phase_->power.relative(x).mean - outlook.performance(x).mean});
+    out.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
+                   phase.power.relative(x).mean - outlook.performance(x).mean});
   }
+  return out;
 }
 
-// Of the clocks that keep the promise surely enough the one of least energy for the work; of
-// those that are about as good the highest.
+std::vector<Prospect> Assure::prospects(const Envelope& envelope) const {
+  return restless_ ? prospects_of_mixture(envelope) : prospects_of(*phase_, envelope);
+}
+
 Prospect Assure::best(const Envelope& envelope, double promised) {
   const bool known = prospects_.size() == envelope.clocks().size() && !prospects_.empty() &&
                      prospects_.front().clock == envelope.lowest() &&
                      prospects_.back().clock == envelope.highest();
-  if (!known) work_out(envelope);
-  Prospect best{envelope.highest()};
-  for (auto at = prospects_.rbegin(); at != prospects_.rend(); ++at) {
-    if (at->lower_bound < promised) continue;
-    if (at != prospects_.rbegin() && at->energy > best.energy - kSameEnergy) continue;
-    best = *at;
-  }
-  return best;
+  if (!known) prospects_ = prospects(envelope);
+  return best_of(prospects_, promised);
 }
 
 // The lowest clock that one look at may cost: the more it differs, the more it tells.

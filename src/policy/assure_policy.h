@@ -1,5 +1,6 @@
 // The policy `assure`, in parts: what it reads (assure_readings.cc), which phase of the work it is
-// (assure_phases.cc), what the clocks promise (assure_clocks.cc), and what it does (assure.cc).
+// (assure_phases.cc), what the clocks promise (assure_clocks.cc), what would come of another
+// promise (assure_forecast.cc), and what it does (assure.cc).
 #pragma once
 
 #include <array>
@@ -37,6 +38,8 @@ class Assure final : public Policy {
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
   std::optional<Saving> saving() const override;
+  std::vector<Forecast> forecast(std::span<const double> deltas,
+                                 const Envelope& envelope) const override;
 
  private:
   // Relative sd: a level known so well is not looked at any longer.
@@ -99,8 +102,12 @@ class Assure final : public Policy {
   double of_each_tenant(double lower_bound, double x) const;
   double lower_bound(double x) const;
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope);
-  void work_out(const Envelope& envelope);
-  void work_out_mixture(const Envelope& envelope);
+  std::vector<MixPart> mix_of_late() const;
+  std::vector<Prospect> prospects(const Envelope& envelope) const;
+  std::vector<Prospect> prospects_of(const WorkPhase& phase, const Envelope& envelope) const;
+  std::vector<Prospect> prospects_of_mixture(const Envelope& envelope) const;
+  Forecast forecast_at(Megahertz clock, double delta) const;
+  Megahertz will_hold(double promised, const Envelope& envelope) const;
   double sure_at(Megahertz clock) const;
   Prospect best(const Envelope& envelope, double promised);
   double visit() const;

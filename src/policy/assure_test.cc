@@ -57,6 +57,9 @@ class Rig {
     }
     return done / ticks;
   }
+  std::vector<Forecast> forecast(std::vector<double> deltas) const {
+    return policy_->forecast(deltas, envelope_);
+  }
   // From now on the work says exactly how far it is.
   void beat() { beats_ = true; }
   WorkStatus work;
@@ -104,6 +107,48 @@ TEST(Assure, FlatWorkRunsAtTheLowestClock) {
   Rig rig;
   rig.run(60s, flat, 0.6);
   EXPECT_EQ(rig.clock(), rig.lowest());
+}
+
+TEST(Assure, ForecastsNothingOfWorkThatItDoesNotKnow) {
+  Rig rig;
+  EXPECT_TRUE(rig.forecast({0.1}).empty());
+  rig.run(200ms, follows, 0.5);
+  EXPECT_TRUE(rig.forecast({0.1}).empty());
+}
+
+// Whatever the work: the more may be lost the lower is the clock, and what is told lies within its
+// own interval.
+RC_GTEST_PROP(Assure, ForecastsAreInOrder, ()) {
+  const double fixed = *rc::gen::map(rc::gen::inRange(0, 100), [](int p) { return p / 100.0; });
+  Rig rig;
+  rig.run(
+      40s, [&](double share) { return fixed + (1 - fixed) * share; }, 0.5);
+  const auto forecasts = rig.forecast({0.01, 0.03, 0.1, 0.2, 0.3, 0.5});
+  RC_ASSERT(forecasts.size() == 6u);
+  for (std::size_t i = 0; i < forecasts.size(); ++i) {
+    const Forecast& one = forecasts[i];
+    if (i > 0) RC_ASSERT(one.clock <= forecasts[i - 1].clock);
+    RC_ASSERT(one.clock >= rig.lowest() && one.clock <= rig.highest());
+    for (const ShareEstimate& share : {one.saving, one.loss})
+      RC_ASSERT(share.low <= share.mean && share.mean <= share.high && share.high < 1);
+    RC_ASSERT(one.loss.mean <= one.delta);
+  }
+}
+
+// What it said of another promise is what another that was promised that comes to.
+TEST(Assure, AForecastComesTrue) {
+  for (const double delta : {0.03, 0.05, 0.2}) {
+    const auto work = [](double share) { return 0.4 + 0.6 * share; };
+    Rig rig, other({"delta=" + std::to_string(delta)});
+    rig.run(60s, work, 0.4);
+    const Forecast told = rig.forecast({delta}).front();
+    other.run(30s, work, 0.4);
+    const double came = 1 - other.run(300s, work, 0.4);
+    EXPECT_NEAR(told.clock / other.clock(), 1, 0.03) << delta;
+    EXPECT_NEAR(told.loss.mean, came, 0.02) << delta;
+    EXPECT_LT(told.loss.low, came) << delta;
+    EXPECT_GT(told.loss.high, came) << delta;
+  }
 }
 
 // Power that does not fall with the clock is no reason to lower it.

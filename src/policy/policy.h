@@ -5,12 +5,14 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "core/capability.h"
 #include "core/decision.h"
 #include "core/envelope.h"
 #include "core/estimate.h"
+#include "core/forecast.h"
 #include "core/model_cache.h"
 #include "core/param_spec.h"
 #include "core/saving.h"
@@ -24,6 +26,12 @@ class Policy {
   virtual Decision decide(const Estimate& estimate, const Envelope& envelope) = 0;
   // Of all work so far, as it is believed now; empty for a policy that has no curves to tell it by.
   virtual std::optional<Saving> saving() const { return std::nullopt; }
+  // One for each delta, of the work as it is known now; none where that is not known, or by a
+  // policy that has no curves.
+  virtual std::vector<Forecast> forecast(std::span<const double> /*deltas*/,
+                                         const Envelope& /*envelope*/) const {
+    return {};
+  }
 };
 
 // What a policy is made from.

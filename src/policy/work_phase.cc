@@ -37,6 +37,8 @@ constexpr double kCounterWalk = 4e-6;
 constexpr double kPowerNoise = 0.005;                 // of a few readings' mean
 constexpr double kPowerKnown = 0.1, kPowerOff = 0.3;  // in logs
 constexpr double kAgePerHour = 0.002;                 // share of the prior's variance
+constexpr double kSameEnergy = 0.003;                 // in logs: of two clocks, the higher
+constexpr double kWellRead = 0.003;                   // relative sd of a counter
 constexpr double kRecent = 20;  // s over which the phases' shares of the work are averaged
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
@@ -181,6 +183,16 @@ Prospect prospect_of_mixture(std::span<const MixPart> parts, double unknown_work
   return {{}, std::log(work / time), std::log(energy / work)};
 }
 
+Prospect best_of(std::span<const Prospect> prospects, double promised) {
+  Prospect best{prospects.back().clock};
+  for (auto at = prospects.rbegin(); at != prospects.rend(); ++at) {
+    if (at->lower_bound < promised) continue;
+    if (at != prospects.rbegin() && at->energy > best.energy - kSameEnergy) continue;
+    best = *at;
+  }
+  return best;
+}
+
 PhaseOutlook::PhaseOutlook(const WorkPhase& phase) : phase_(phase) {
   strain_ = std::max(strain_, phase.strain());
   strain_with_power_ = std::max(strain_, phase.with_power.strain(phase.signals.size()));
@@ -303,6 +315,16 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
 
 bool speaks(const WorkPhase& phase) {
   return std::find(phase.signals.begin(), phase.signals.end(), Signal::beat) != phase.signals.end();
+}
+
+WorkPhase well_read(WorkPhase phase, double x) {
+  const auto read = [&](ProgressCurve& curve) {
+    for (std::size_t k = 0; k < phase.signals.size(); ++k)
+      curve.observe(k, x, curve.reading(k, x).mean, kWellRead * kWellRead);
+  };
+  read(phase.curve);
+  if (phase.corrected) read(*phase.corrected);
+  return phase;
 }
 
 void meter(WorkPhase& phase, Instant time, double x, Watts mean, double relative_variance) {

@@ -115,6 +115,11 @@ struct Prospect {
   double lower_bound = 0, energy = 0;
 };
 
+// Of those whose lower bound is `promised` at least, the one of least energy; of those that are
+// about as good the one of the highest clock. `prospects`, by clock upwards, are not empty; where
+// none keeps it: the highest.
+Prospect best_of(std::span<const Prospect> prospects, double promised);
+
 // One clock for phases that take turns, each with a weight in seconds of its work at the reference,
 // and for work of which nothing is known. x as in model/progress_curve.h.
 struct MixPart {
@@ -133,6 +138,9 @@ WorkPhase make_phase(const ReadingBatch& reference, Megahertz highest, const Cur
 
 // Whether the work itself says how far it is.
 bool speaks(const WorkPhase& phase);
+
+// The same phase once its counters have been read at x for long, and show there what is expected.
+WorkPhase well_read(WorkPhase phase, double x);
 
 // Adds a mean of the power at x, read until `time`, to what savings are told by.
 void meter(WorkPhase& phase, Instant time, double x, Watts mean, double relative_variance);

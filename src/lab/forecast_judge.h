@@ -1,0 +1,36 @@
+// How true a policy's forecast of another promise is: work runs under one promise, its forecasts
+// are taken, then each of them is promised, and what comes is measured against the same work at the
+// highest clock. On simulated GPUs, in virtual time.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/forecast.h"
+#include "lab/plan.h"
+
+namespace derate {
+
+struct ForecastTimes {
+  Duration before = std::chrono::minutes(2);  // under the policy's own promise
+  Duration after = std::chrono::minutes(5);   // under the one that was asked for
+};
+
+// One application under one promise. `forecast` is empty where the policy gave none.
+struct JudgedForecast {
+  std::string chip, app;
+  double delta = 0;
+  std::optional<Forecast> forecast;
+  double clock_mhz = 0, saving = 0, loss = 0;  // in truth; the mean clock
+};
+
+// The plan's last policy, which has the parameter `delta`, on the workloads of its stages, each as
+// often as the plan has repetitions. Errors: those of making policies.
+Result<std::vector<JudgedForecast>> judge_forecasts(const Plan& plan,
+                                                    std::span<const double> deltas,
+                                                    const ForecastTimes& times = {},
+                                                    unsigned threads = 0);
+
+}  // namespace derate
