@@ -581,11 +581,29 @@ void add_policy_verbs(CommandLine& line) {
          "Performance that may be lost, in (0, 0.5]: short for --set delta=...")
       ->type_name("FRACTION");
   set->add_flag("-n,--dry-run", set_options.dry_run, "Decide and record, never write");
+  add_time(*set, "--confirm-within", set_options.confirm_within_s,
+           "What governed before comes back after that, unless `derate policy confirm` comes first",
+           {1, 3600, "it never does"});
   add_json(*set, set_options);
   set->footer(
-      examples({"derate policy set geepafs -i 0 --delta 0.05", "derate policy set efficient-fix"}) +
+      examples({"derate policy set geepafs -i 0 --delta 0.05", "derate policy set efficient-fix",
+                "derate policy set assure --delta 0.2 --confirm-within 5m"}) +
       "It holds until the daemon ends or `derate release`; the configuration's govern = true "
       "is for good.\n");
+  CLI::App* confirm = group->add_subcommand("confirm", operation<PolicyConfirm>().what);
+  auto& confirm_options = line.add_options<PolicyConfirmOptions>(*confirm);
+  add_gpu_choice(*confirm, confirm_options.gpus);
+  confirm->add_flag("--revert", confirm_options.revert,
+                    "It is not kept: what governed before comes back now");
+  add_json(*confirm, confirm_options);
+  confirm->footer(examples({"derate policy confirm -i 0", "derate policy confirm"}));
+  CLI::App* forecast = group->add_subcommand("forecast", operation<ForecastRead>().what);
+  auto& forecast_options = line.add_options<PolicyForecastOptions>(*forecast);
+  add_gpu_choice(*forecast, forecast_options.gpus);
+  add_json(*forecast, forecast_options);
+  forecast->footer(examples({"derate policy forecast -i 0", "derate policy forecast --json"}) +
+                   "Of the minutes after it would be promised, each with the ends that it is 90 % "
+                   "sure between.\n");
   list->footer(examples({"derate policy list", "derate policy list --json"}));
   show->footer(examples({"derate policy show geepafs"}));
   add_model_verbs(line, *group);

@@ -162,6 +162,15 @@ struct PolicySetOptions : Common {
   PolicyOptions policy;
   std::string gpus;
   bool dry_run = false;
+  std::optional<double> confirm_within_s;
+};
+
+struct PolicyConfirmOptions : Common {
+  std::string gpus;
+  bool revert = false;
+};
+struct PolicyForecastOptions : Common {
+  std::string gpus;
 };
 
 struct PolicyModelsOptions : Common {
@@ -338,14 +347,14 @@ using Verb = std::variant<
     ReplayOptions, SimListOptions, SimServeOptions, SimJobOptions, SimShowOptions, SimFaultOptions,
     DoctorOptions, ConfigCheckOptions, ConfigPrintOptions, ConfigSetOptions, ConfigDiffOptions,
     TokenCreateOptions, TokenListOptions, TokenRevokeOptions, CompletionOptions, ManualOptions,
-    ExitCodesOptions, PolicySetOptions, TopOptions, RestoreOptions, ReleaseOptions, PauseOptions,
-    ResumeOptions, LabRunOptions, LabShowOptions, LabCheckOptions, LabExampleOptions,
-    LabWorkloadsOptions, ReportOptions, LabExportOptions, LabImportOptions, LabLogOptions,
-    BeatOptions, PolicyModelsOptions, PolicyForgetOptions, TuneReplayOptions, EnergyOptions,
-    TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions, TuneJobListOptions,
-    TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions, BillOptions,
-    LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions, AdviseOptions,
-    UiOptions>;
+    ExitCodesOptions, PolicySetOptions, PolicyConfirmOptions, PolicyForecastOptions, TopOptions,
+    RestoreOptions, ReleaseOptions, PauseOptions, ResumeOptions, LabRunOptions, LabShowOptions,
+    LabCheckOptions, LabExampleOptions, LabWorkloadsOptions, ReportOptions, LabExportOptions,
+    LabImportOptions, LabLogOptions, BeatOptions, PolicyModelsOptions, PolicyForgetOptions,
+    TuneReplayOptions, EnergyOptions, TuneRunOptions, TuneJobCreateOptions, TuneJobShowOptions,
+    TuneJobListOptions, TuneJobRemoveOptions, AttributeOptions, AttributeMethodsOptions,
+    BillOptions, LabAttributionOptions, HistoryOptions, SavingsOptions, WhyOptions, EventsOptions,
+    AdviseOptions, UiOptions>;
 
 // Each prints its result and returns the exit code; an Error is printed by main().
 Result<int> run_verb(const DemoOptions& options);
@@ -369,6 +378,8 @@ Result<int> run_verb(const ReleaseOptions& options);
 Result<int> run_verb(const PauseOptions& options);
 Result<int> run_verb(const ResumeOptions& options);
 Result<int> run_verb(const PolicySetOptions& options);
+Result<int> run_verb(const PolicyConfirmOptions& options);
+Result<int> run_verb(const PolicyForecastOptions& options);
 Result<int> run_verb(const PolicyListOptions& options);
 Result<int> run_verb(const PolicyShowOptions& options);
 Result<int> run_verb(const PolicyModelsOptions& options);

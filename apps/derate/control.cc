@@ -1,4 +1,4 @@
-// derate policy set, release, pause, resume: what the running daemon is told to do.
+// derate policy set, confirm, release, pause, resume: what the running daemon is told to do.
 #include "control.h"
 
 #include <unistd.h>
@@ -107,8 +107,13 @@ Result<int> run_verb(const PolicySetOptions& options) {
                      PolicySet{.policy = options.policy.policy,
                                .set = options.policy.assignments,
                                .gpus = options.gpus,
-                               .dry_run = options.dry_run},
+                               .dry_run = options.dry_run,
+                               .confirm_within_seconds = options.confirm_within_s},
                      options.json);
+}
+
+Result<int> run_verb(const PolicyConfirmOptions& options) {
+  return call_daemon("policy confirm", PolicyConfirm{options.gpus, options.revert}, options.json);
 }
 
 Result<int> run_verb(const ReleaseOptions& options) {

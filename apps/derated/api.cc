@@ -22,8 +22,10 @@ namespace {
 using Where = ApiServer::Where;
 
 void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
-  api.add<StatusRead>(Where::at_once, [&board](const StatusRead& request, const Peer&) {
-    return status_answer(*board.latest(), request.gpus);
+  api.add<StatusRead>(Where::at_once, [&board](const StatusRead& request, const Peer& peer) {
+    auto out = status_answer(*board.latest(), request.gpus);
+    if (out.ok() && peer.role) (*out)["role"] = to_string(*peer.role);
+    return out;
   });
   api.add<AttributionRead>(Where::at_once, [&board](const AttributionRead& request, const Peer&) {
     return attribution_page(*board.latest(), request.after);

@@ -87,6 +87,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
           options.stores),
       fleet_(with_parts(options.fleet, models_, detector_), settings, clock),
       commands_(clock, fleet_, operators_, log_, options.fleet.audit),
+      forecasts_(clock, fleet_, clients_),
       roles_(settings, log_),
       tokens_(options.token_file, clock, log_),
       token_service_(clock, tokens_, commands_.commands(), operators_, options.fleet.audit, log_),

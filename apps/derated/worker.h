@@ -23,6 +23,7 @@
 #include "service/event_detector.h"
 #include "service/event_log.h"
 #include "service/fleet_service.h"
+#include "service/forecast_service.h"
 #include "service/history_service.h"
 #include "service/run_service.h"
 #include "service/snapshot.h"
@@ -123,6 +124,7 @@ class Worker {
   Fleet fleet_;
   CommandRouter operators_{Role::admin}, clients_{Role::user};
   FleetService commands_;
+  ForecastService forecasts_;
   CallerRoles roles_;
   TokenBook tokens_;
   TokenService token_service_;

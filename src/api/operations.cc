@@ -44,6 +44,17 @@ void add_fleet(std::vector<Operation>& out) {
       "Have the daemon govern GPUs by a policy, until a release or its end", "policy set", kOfGpus,
       64 << 10));
   show(out, R"({"policy": "assure", "set": ["delta=0.05"], "gpus": "0"})");
+  out.push_back(row<PolicyConfirm, OutcomesAnswer>(
+      Role::operates, Changes::gpus,
+      "Keep a policy that was set to be confirmed in time: without it what governed before comes "
+      "back",
+      "policy confirm", kOfGpus));
+  show(out, R"({"gpus": "0"})");
+  out.push_back(row<ForecastRead, ForecastAnswer>(
+      Role::reader, Changes::nothing,
+      "Tell what would come of other promises to the work on a GPU, before anything is changed",
+      "policy forecast", {Errc::not_found}));
+  show(out, R"({"gpu": "0"})");
   out.push_back(row<Release, OutcomesAnswer>(Role::operates, Changes::gpus,
                                              "Have the daemon give GPUs back and only observe "
                                              "them, until another policy or its next start",

@@ -22,6 +22,21 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
+  visit(optional_field("confirm_within_seconds",
+                       "what governed before comes back then, unless policy-confirm comes first; "
+                       "absent: it never does")
+            .in("s")
+            .within(1, 3600),
+        m.confirm_within_seconds);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicyConfirm> {
+  visit(optional_field("gpus", kGpus), m.gpus);
+  visit(optional_field("revert", "it is not kept: what governed before comes back now"), m.revert);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastRead> {
+  visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> ||
@@ -138,8 +153,37 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
   visit(required_field("gpus", "each GPU that was named, in order"), m.gpus);
 }
 template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastView> {
+  visit(required_field("delta_ratio", "the loss of performance that would be allowed"),
+        m.delta_ratio);
+  visit(required_field("clock_mhz", "that would be held").in("MHz"), m.clock_mhz);
+  visit(required_field("saving_ratio", "of energy for the same work, against the highest clock"),
+        m.saving_ratio);
+  visit(required_field("saving_low_ratio", "lower end of its 90 % interval"), m.saving_low_ratio);
+  visit(required_field("saving_high_ratio", "its upper end"), m.saving_high_ratio);
+  visit(required_field("loss_ratio", "of performance, against the highest clock"), m.loss_ratio);
+  visit(required_field("loss_low_ratio", "lower end of its 90 % interval"), m.loss_low_ratio);
+  visit(required_field("loss_high_ratio", "its upper end"), m.loss_high_ratio);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(optional_field("policy", "absent: it is only observed"), m.policy);
+  visit(optional_field("now_delta_ratio", "what may be lost now; absent: nothing is promised"),
+        m.now_delta_ratio);
+  visit(optional_field("promise_from", "who promised that; absent: the policy's own"),
+        m.promise_from);
+  visit(optional_field("why", "there are no forecasts"), m.why);
+  visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends").in("s"),
+        m.unconfirmed_seconds);
+  visit(required_field("forecasts", "of the next minutes, by delta upwards"), m.forecasts);
+}
+template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, StatusAnswer> {
   visit(optional_field("paused", "the GPUs are given back and closed"), m.paused);
+  visit(optional_field("role", "what the caller may do: agent, reader, user, operator or admin"),
+        m.role);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
@@ -409,6 +453,7 @@ std::vector<FieldInfo> answer_fields() {
 
 template Json answer_json(const MessageAnswer&);
 template Json answer_json(const OutcomesAnswer&);
+template Json answer_json(const ForecastAnswer&);
 template Json answer_json(const StatusAnswer&);
 template Json answer_json(const GpusAnswer&);
 template Json answer_json(const NameAnswer&);
@@ -430,6 +475,7 @@ template Json answer_json(const TokenAnswer&);
 template Json answer_json(const TokensAnswer&);
 template Result<MessageAnswer> answer_of(const Json&);
 template Result<OutcomesAnswer> answer_of(const Json&);
+template Result<ForecastAnswer> answer_of(const Json&);
 template Result<GpusAnswer> answer_of(const Json&);
 template Result<WindowView> answer_of(const Json&);
 template Result<AttributionPage> answer_of(const Json&);
@@ -447,6 +493,7 @@ template Result<TokenAnswer> answer_of(const Json&);
 template Result<TokensAnswer> answer_of(const Json&);
 template std::vector<FieldInfo> answer_fields<MessageAnswer>();
 template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
+template std::vector<FieldInfo> answer_fields<ForecastAnswer>();
 template std::vector<FieldInfo> answer_fields<StatusAnswer>();
 template std::vector<FieldInfo> answer_fields<GpusAnswer>();
 template std::vector<FieldInfo> answer_fields<NameAnswer>();

@@ -27,7 +27,21 @@ struct PolicySet {
   std::vector<std::string> set;  // NAME=VALUE
   std::string gpus;
   bool dry_run = false;
+  // What governed before comes back then, unless PolicyConfirm comes first; empty: it never does.
+  std::optional<double> confirm_within_seconds;
   bool operator==(const PolicySet&) const = default;
+};
+struct PolicyConfirm {
+  static constexpr const char* kOperation = "policy-confirm";
+  std::string gpus;
+  bool revert = false;  // not kept: what governed before comes back now
+  bool operator==(const PolicyConfirm&) const = default;
+};
+// What would come of other promises to the work of one GPU.
+struct ForecastRead {
+  static constexpr const char* kOperation = "forecast";
+  std::string gpu;
+  bool operator==(const ForecastRead&) const = default;
 };
 struct Release {
   static constexpr const char* kOperation = "release";
@@ -157,11 +171,12 @@ struct TrialRenew {
 };
 
 using AnyRequest =
-    std::variant<PolicySet, Release, Pause, Resume, StatusRead, GpuList, WindowBegin, WindowEnd,
-                 WindowCancel, WindowList, AttributionRead, RunBegin, RunShow, RunEnd, RunRelease,
-                 JobCreate, JobShow, JobList, JobRemove, TrialStart, TrialReport, TrialEnd,
-                 TrialRenew, HistoryRead, SavingsRead, EventsRead, WhyRead, ConfigShow, ConfigDiff,
-                 ConfigSet, TokenCreate, TokenList, TokenRevoke>;
+    std::variant<PolicySet, PolicyConfirm, ForecastRead, Release, Pause, Resume, StatusRead,
+                 GpuList, WindowBegin, WindowEnd, WindowCancel, WindowList, AttributionRead,
+                 RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow, JobList, JobRemove,
+                 TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead, SavingsRead,
+                 EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet, TokenCreate, TokenList,
+                 TokenRevoke>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);
@@ -205,9 +220,29 @@ struct OutcomesAnswer {
   bool operator==(const OutcomesAnswer&) const = default;
 };
 
+// Of the minutes after that promise (core/forecast.h).
+struct ForecastView {
+  double delta_ratio = 0, clock_mhz = 0;
+  double saving_ratio = 0, saving_low_ratio = 0, saving_high_ratio = 0;
+  double loss_ratio = 0, loss_low_ratio = 0, loss_high_ratio = 0;
+  bool operator==(const ForecastView&) const = default;
+};
+struct ForecastAnswer {
+  int index = 0;
+  std::string uuid;
+  std::string policy;                         // empty: it is only observed
+  std::optional<double> now_delta_ratio;      // what may be lost now; empty: nothing is promised
+  std::string promise_from;                   // who promised that; empty: the policy's own
+  std::string why;                            // there are none
+  std::optional<double> unconfirmed_seconds;  // until what is unconfirmed ends
+  std::vector<ForecastView> forecasts;        // by delta upwards
+  bool operator==(const ForecastAnswer&) const = default;
+};
+
 // What an answer of status has beside its GPUs.
 struct StatusAnswer {
   std::optional<bool> paused;
+  std::string role;
   bool operator==(const StatusAnswer&) const = default;
 };
 struct GpuView {

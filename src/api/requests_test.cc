@@ -121,8 +121,8 @@ TEST(Requests, AreStrict) {
   EXPECT_EQ(error_of("[]"), "wanted a JSON object");
   EXPECT_EQ(error_of(R"({"command":"tune-trial-report","trial":1,"token":"a","metric":NaN})"),
             "wanted a JSON object");
-  EXPECT_EQ(error_of(R"({"command":"tune-jobs"})").substr(0, 48),
-            "command 'tune-jobs': allowed are policy-set, rel");
+  EXPECT_EQ(error_of(R"({"command":"tune-jobs"})").substr(0, 45),
+            "command 'tune-jobs': allowed are policy-set, ");
   EXPECT_EQ(error_of(R"({"command":"tune-job-show"})"), "tune-job-show: job: is missing");
   EXPECT_EQ(error_of(R"({"command":"tune-job-show","job":3})"),
             "tune-job-show: job 3: wanted a text");

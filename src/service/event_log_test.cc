@@ -121,10 +121,10 @@ TEST(EventLog, AFilterTakesWhatItNames) {
     told.take(*event_stream(log, std::move(filter), 0)());
     return told.names;
   };
-  using Names = std::vector<std::string>;
-  EXPECT_EQ(names({.gpus = {"GPU-b"}}), (Names{"started", "lost", "found"}));
-  EXPECT_EQ(names({.kinds = {EventKind::lost}}), (Names{"lost", "lost"}));
-  EXPECT_EQ(names({.gpus = {"GPU-b"}, .least = EventSeverity::error}), (Names{"lost"}));
+  using Kinds = std::vector<std::string>;
+  EXPECT_EQ(names({.gpus = {"GPU-b"}}), (Kinds{"started", "lost", "found"}));
+  EXPECT_EQ(names({.kinds = {EventKind::lost}}), (Kinds{"lost", "lost"}));
+  EXPECT_EQ(names({.gpus = {"GPU-b"}, .least = EventSeverity::error}), (Kinds{"lost"}));
 }
 
 // With its severity as the level, its fields, and a place that is the kind's own.

@@ -14,6 +14,7 @@ FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators,
       audit_(std::move(audit), "derated", log),
       commands_(clock, operators, std::move(log)) {
   add<PolicySet>();
+  add<PolicyConfirm>();
   add<Release>();
   add<Pause>();
   add<Resume>();
@@ -44,10 +45,23 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   options.policy = request.policy;
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
+  std::optional<Duration> lasts;
+  if (request.confirm_within_seconds) lasts = from_seconds(*request.confirm_within_seconds);
+  const auto source = lasts ? AssignmentSource::unconfirmed : AssignmentSource::command;
   std::vector<GpuOutcome> outcomes;
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.assign(at, wanted, who)});
+    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.assign(at, wanted, who, source, lasts)});
+  }
+  return outcomes_json(outcomes);
+}
+
+Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
+  std::vector<GpuOutcome> outcomes;
+  for (const int i : TRY(chosen(request.gpus))) {
+    const auto at = static_cast<std::size_t>(i);
+    outcomes.push_back(
+        {fleet_.gpus()[at].id(), request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)});
   }
   return outcomes_json(outcomes);
 }

@@ -44,6 +44,7 @@ class FleetService {
   void add();
   Result<std::vector<int>> chosen(const std::string& gpus) const;
   Result<Json> obey(const PolicySet& request, const std::string& who);
+  Result<Json> obey(const PolicyConfirm& request, const std::string& who);
   Result<Json> obey(const Release& request, const std::string& who);
   Result<Json> obey(const Pause& request, const std::string& who);
   Result<Json> obey(const Resume& request, const std::string& who);

@@ -115,7 +115,8 @@ struct HistoryDecision {
   WallTime time{};
   std::string gpu;     // UUID
   std::string policy;  // empty: only observed
-  std::string source;  // who assigned it: "configuration", "command", "run", "tuning"; or nobody
+  std::string source;  // who assigned it: "configuration", "command", "unconfirmed", "run",
+                       // "tuning"; or nobody
   std::string who;
   std::string rule;    // that had the last word: "none", "idle", "thermal", ...
   std::string reason;  // a sentence

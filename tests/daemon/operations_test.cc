@@ -108,9 +108,37 @@ TEST_F(Answers, OfOperators) {
   house.trouble(0).faults.no_permission = false;
   EXPECT_EQ(ask({{"command", "release"}, {"gpus", "1"}})["ok"], true);
   EXPECT_EQ(ask({{"command", "release"}, {"gpus", "9"}})["ok"], false);
+  EXPECT_EQ(ask({{"command", "policy-confirm"}})["ok"], false);
+  EXPECT_EQ(ask({{"command", "policy-set"},
+                 {"policy", "assure"},
+                 {"gpus", "0"},
+                 {"confirm_within_seconds", 30}})["ok"],
+            true);
+  EXPECT_EQ(ask({{"command", "policy-confirm"}, {"gpus", "0"}})["ok"], true);
+  EXPECT_EQ(ask({{"command", "policy-confirm"}, {"gpus", "0"}})["code"], "not_found");
   EXPECT_EQ(ask({{"command", "pause"}})["ok"], true);
   EXPECT_EQ(ask({{"command", "release"}})["code"], "busy");
   EXPECT_EQ(ask({{"command", "resume"}})["ok"], true);
+}
+
+// Before anything is changed, and by whoever may read.
+TEST_F(Answers, OfForecasts) {
+  EXPECT_NE(ask({{"command", "forecast"}, {"gpu", "0"}})["why"], nullptr);
+  EXPECT_EQ(ask({{"command", "forecast"}, {"gpu", "0,1"}})["ok"], false);
+  EXPECT_EQ(ask({{"command", "forecast"}, {"gpu", "7"}})["code"], "not_found");
+  house.sim(0).start(*find_workload(house.sim(0).chip(), "GeMM"), std::chrono::hours(1));
+  ask({{"command", "policy-set"},
+       {"policy", "assure"},
+       {"gpus", "0"},
+       {"confirm_within_seconds", 60}});
+  house.run(std::chrono::seconds(30));
+  const Json answer = ask({{"command", "forecast"}, {"gpu", "0"}});
+  EXPECT_EQ(answer["policy"], "assure");
+  EXPECT_EQ(answer["now_delta_ratio"], 0.1);
+  EXPECT_NEAR(answer["unconfirmed_seconds"].get<double>(), 30, 1);
+  ASSERT_FALSE(answer["forecasts"].empty()) << answer;
+  for (const Json& each : answer["forecasts"])
+    EXPECT_LT(each["saving_low_ratio"], each["saving_high_ratio"]);
 }
 
 TEST_F(Answers, OfWindowsAndAttribution) {

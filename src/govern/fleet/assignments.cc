@@ -5,7 +5,7 @@
 namespace derate {
 
 const char* to_string(AssignmentSource source) {
-  constexpr const char* kNames[] = {"configuration", "command", "run", "tuning"};
+  constexpr const char* kNames[] = {"configuration", "command", "unconfirmed", "run", "tuning"};
   return kNames[static_cast<int>(source)];
 }
 

@@ -1,5 +1,6 @@
-// Which policy or tuning each GPU is assigned, by source (configuration, command, run, tuning).
-// Where several sources assign one, the last in the order of AssignmentSource wins.
+// Which policy or tuning each GPU is assigned, by source (configuration, command, unconfirmed, run,
+// tuning); unconfirmed is a command that ends by itself unless it is confirmed in time. Where
+// several sources assign one, the last in the order of AssignmentSource wins.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace derate {
 
-enum class AssignmentSource : std::uint8_t { configuration, command, run, tuning };
+enum class AssignmentSource : std::uint8_t { configuration, command, unconfirmed, run, tuning };
 const char* to_string(AssignmentSource source);
 
 // A policy, and how it is carried out.

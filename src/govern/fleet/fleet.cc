@@ -455,8 +455,12 @@ void Fleet::begin_anew() {
   governor_ = std::make_unique<Governor>(std::move(anew), clock_, governor_options(settings_));
 }
 
+std::vector<Forecast> Fleet::forecast(std::size_t at, std::span<const double> deltas) const {
+  return gpus_[at].governed ? governor_->forecast(at, deltas) : std::vector<Forecast>{};
+}
+
 Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who,
-                                  AssignmentSource source) {
+                                  AssignmentSource source, std::optional<Duration> lasts) {
   ManagedGpu& gpu = gpus_[at];
   if (gpu.tuned())
     return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
@@ -467,7 +471,11 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
                    {.source = source,
                     .who = std::move(who),
                     .why = source == AssignmentSource::run ? "derate run" : "policy set",
+                    .until = lasts ? std::optional(clock_.now() + *lasts) : std::nullopt,
                     .policy = policy});
+  // What is commanded for good takes the place of what was tried.
+  if (source == AssignmentSource::command)
+    assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
   const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
   if (first->source > source)
     return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
@@ -488,6 +496,38 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
   return done;
 }
 
+Result<Assignment> Fleet::unconfirmed(const ManagedGpu& gpu) const {
+  const Assignment* const found = assignments_.find(gpu.uuid(), AssignmentSource::unconfirmed);
+  if (found != nullptr && clock_.now() < *found->until) return *found;
+  return Error{Errc::not_found,
+               fmt::format("GPU {}: no policy waits to be confirmed", gpu.id().index)};
+}
+
+Result<std::string> Fleet::confirm(std::size_t at, std::string who) {
+  ManagedGpu& gpu = gpus_[at];
+  Assignment confirmed = TRY(unconfirmed(gpu));
+  confirmed.source = AssignmentSource::command;
+  confirmed.who = std::move(who);
+  confirmed.until.reset();
+  const bool is_on = gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed;
+  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  assignments_.put(gpu.uuid(), confirmed);
+  if (is_on) gpu.assigned = confirmed;
+  return fmt::format("GPU {} stays governed by {}", gpu.id().index,
+                     confirmed.policy->policy.info->name);
+}
+
+Result<std::string> Fleet::revert(std::size_t at) {
+  ManagedGpu& gpu = gpus_[at];
+  const Assignment tried = TRY(unconfirmed(gpu));
+  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  if (gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed)
+    TRY(reassign(at, "what was tried is not kept"));
+  const std::string now = gpu.policy_name();
+  return fmt::format("GPU {} is {}", gpu.id().index,
+                     now.empty() ? "observed" : "governed by " + now);
+}
+
 Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, const char* why) {
   const Assignment* const run = assignments_.find(uuid, AssignmentSource::run);
   if (run == nullptr || run->who != who) return {};
@@ -501,6 +541,7 @@ Result<std::string> Fleet::release(std::size_t at, std::string who) {
   ManagedGpu& gpu = gpus_[at];
   assignments_.put(gpu.uuid(),
                    {.source = AssignmentSource::command, .who = std::move(who), .why = "released"});
+  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
   assignments_.withdraw(gpu.uuid(), AssignmentSource::run);
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
   auto restored = reassign(at, "released");

@@ -109,6 +109,9 @@ class Fleet : public TunedGpus {
   // The bounds from above of the clocks of governed GPUs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
+  // What would come of other promises to the work on the GPU at `at` (Policy::forecast); none while
+  // it is only observed.
+  std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
   // Sentences: which GPUs could not be governed with these settings, and why. What only shows when
   // it is tried, as a lease that another has, is not among them.
   std::vector<std::string> ungovernable_under(const Settings& settings) const;
@@ -116,9 +119,15 @@ class Fleet : public TunedGpus {
   void reload(const Settings& settings);
   // A policy by command or for a run; it outlives a pause, a reload and a lost GPU. The sentence
   // that tells what was done; where it fails the GPU is governed as before. Errors: busy,
-  // invalid_argument.
+  // invalid_argument. One that is unconfirmed ends after `lasts`, and what was assigned before
+  // comes back.
   Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who,
-                             AssignmentSource source = AssignmentSource::command);
+                             AssignmentSource source = AssignmentSource::command,
+                             std::optional<Duration> lasts = {});
+  // What is assigned unconfirmed becomes a command's, and goes on. Errors: not_found: nothing is.
+  Result<std::string> confirm(std::size_t at, std::string who);
+  // What is assigned unconfirmed ends now. Errors: the same; those of restoring.
+  Result<std::string> revert(std::size_t at);
   // What was assigned for the run of that name ends; nothing where it has ended. Errors: those of
   // restoring: it is tried again.
   Result<void> end_run(const std::string& uuid, const std::string& who, const char* why);
@@ -135,6 +144,7 @@ class Fleet : public TunedGpus {
   const TunedRun* tuned(const std::string& name) const;
 
  private:
+  Result<Assignment> unconfirmed(const ManagedGpu& gpu) const;
   void configure();
   void log_unknown_gpus() const;
   Result<GovernedGpu> govern_assigned(const ManagedGpu& gpu) const;

@@ -108,6 +108,59 @@ TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
   EXPECT_EQ(governed(1), "");
 }
 
+// As a page has it: what is tried comes to its end by itself, unless somebody says that it is good.
+TEST_F(FleetOfTwo, WhatIsNotConfirmedInTimeEnds) {
+  Settings settings;
+  settings.govern = true;
+  settings.policy = "efficient-fix";
+  open(settings);
+  const auto try_it = [&](std::size_t at) {
+    return fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s);
+  };
+  ASSERT_TRUE(try_it(0).ok());
+  ASSERT_TRUE(try_it(1).ok());
+  run(29s);
+  EXPECT_EQ(governed(0), "max-freq");
+  EXPECT_EQ(*fleet->confirm(1, "ben"), "GPU 1 stays governed by max-freq");
+  run(2s);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  EXPECT_EQ(governed(1), "max-freq");
+  EXPECT_EQ(fleet->gpus()[1].assigned->source, AssignmentSource::command);
+  EXPECT_EQ(fleet->gpus()[1].assigned->who, "ben");
+  for (const std::size_t at : {0, 1})
+    EXPECT_EQ(fleet->confirm(at, "ben").error().code, Errc::not_found) << at;
+  EXPECT_TRUE(gpus.sim(0).locked() && gpus.sim(1).locked());
+}
+
+TEST_F(FleetOfTwo, WhatIsRevertedEndsAtOnce) {
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "0";
+  settings.policy = "efficient-fix";
+  open(settings);
+  for (const std::size_t at : {0, 1})
+    ASSERT_TRUE(
+        fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  run(2s);
+  EXPECT_EQ(*fleet->revert(0), "GPU 0 is governed by efficient-fix");
+  EXPECT_EQ(*fleet->revert(1), "GPU 1 is observed");
+  EXPECT_FALSE(gpus.sim(1).locked());
+  EXPECT_EQ(fleet->revert(1).error().code, Errc::not_found);
+}
+
+TEST_F(FleetOfTwo, ACommandOrAReleaseTakesThePlaceOfWhatWasTried) {
+  open();
+  for (const std::size_t at : {0, 1})
+    ASSERT_TRUE(
+        fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  ASSERT_TRUE(fleet->assign(0, policy("efficient-fix"), "ann").ok());
+  ASSERT_TRUE(fleet->release(1, "ann").ok());
+  for (int i = 0; i < 2; ++i, run(31s)) {
+    EXPECT_EQ(governed(0), "efficient-fix");
+    EXPECT_EQ(governed(1), "");
+  }
+}
+
 TEST_F(FleetOfTwo, AUuidThatIsNotHereKeepsNoOther) {
   gpus.missing = {1};
   Settings settings;

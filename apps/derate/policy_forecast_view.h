@@ -1,0 +1,13 @@
+// What would come of other promises, as people read it.
+#pragma once
+
+#include <string>
+
+#include "api/requests.h"
+
+namespace derate::cli {
+
+// A heading and a table; a sentence where there is none.
+std::string forecast_text(const ForecastAnswer& answer);
+
+}  // namespace derate::cli

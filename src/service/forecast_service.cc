@@ -1,0 +1,83 @@
+#include "service/forecast_service.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/json.h"
+#include "govern/fleet/policy_choice.h"
+
+namespace derate {
+namespace {
+
+constexpr std::array kDeltas = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08,
+                                0.10, 0.12, 0.15, 0.20, 0.25, 0.30};
+
+constexpr double kMillion = 1e6;  // digits enough for a delta
+
+ForecastView view_of(const Forecast& forecast) {
+  return {.delta_ratio = forecast.delta,
+          .clock_mhz = forecast.clock.value(),
+          .saving_ratio = forecast.saving.mean,
+          .saving_low_ratio = forecast.saving.low,
+          .saving_high_ratio = forecast.saving.high,
+          .loss_ratio = forecast.loss.mean,
+          .loss_low_ratio = forecast.loss.low,
+          .loss_high_ratio = forecast.loss.high};
+}
+
+// Why nothing can be told of a GPU.
+std::string why_none(const ManagedGpu& gpu) {
+  if (!gpu.governed)
+    return "it is only observed: how its work follows the clock is learned while 'assure' governs";
+  const PolicyAssignment* by = gpu.policy();
+  if (by == nullptr) return "a job that is tuned governs it";
+  if (std::string_view(by->policy.info->name) != "assure")
+    return fmt::format("'{}' does not learn how work follows the clock; 'assure' does",
+                       by->policy.info->name);
+  return "no work is known yet: it is learned in the first seconds of a job";
+}
+
+}  // namespace
+
+ForecastService::ForecastService(const Clock& clock, const Fleet& fleet, CommandRouter& clients)
+    : clock_(clock), fleet_(fleet) {
+  clients.add<ForecastRead>(
+      [this](const ForecastRead& request, const Peer&) -> Result<nlohmann::ordered_json> {
+        return answer_json(TRY(answer(request)));
+      });
+}
+
+Result<ForecastAnswer> ForecastService::answer(const ForecastRead& request) {
+  if (!fleet_.is_open())
+    return Error{Errc::busy, "derated has no GPUs open: it is paused, or still opening them"};
+  const std::vector<int> chosen = TRY(select_gpus(fleet_.ids(), request.gpu));
+  if (chosen.size() != 1)
+    return Error{Errc::invalid_argument, fmt::format("gpu '{}': allowed is one GPU", request.gpu)};
+  const auto at = static_cast<std::size_t>(chosen.front());
+  const ManagedGpu& gpu = fleet_.gpus()[at];
+  Known& known = known_[gpu.uuid()];
+  if (known.at == Instant{} || clock_.now() - known.at >= kFresh)
+    known = {clock_.now(), work_out(at)};
+  ForecastAnswer out = known.answer;
+  if (gpu.assigned && gpu.assigned->until)
+    out.unconfirmed_seconds = std::max(0.0, seconds(*gpu.assigned->until - clock_.now()));
+  return out;
+}
+
+ForecastAnswer ForecastService::work_out(std::size_t at) const {
+  const ManagedGpu& gpu = fleet_.gpus()[at];
+  ForecastAnswer out{.index = gpu.id().index, .uuid = gpu.uuid(), .policy = gpu.policy_name()};
+  if (const PolicyAssignment* by = gpu.policy())
+    if (const auto promised =
+            promised_performance(by->policy, gpu.last ? gpu.last->estimate.work : WorkStatus{}))
+      out.now_delta_ratio = std::round((1 - *promised) * kMillion) / kMillion;
+  out.promise_from = gpu.promise_from;
+  for (const Forecast& forecast : fleet_.forecast(at, kDeltas))
+    out.forecasts.push_back(view_of(forecast));
+  if (out.forecasts.empty()) out.why = why_none(gpu);
+  return out;
+}
+
+}  // namespace derate
