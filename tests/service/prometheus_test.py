@@ -16,6 +16,7 @@ import urllib.parse
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import grafana_test as grafana  # noqa: E402
 import service_machine as service  # noqa: E402
 from energy_test import wait_for  # noqa: E402
 from service_machine import ROOT, ask, slow  # noqa: E402
@@ -23,6 +24,8 @@ from service_machine import ROOT, ask, slow  # noqa: E402
 SECONDS = 30
 GPUS = 8
 IDLE, MOST = 40, 720  # watts of a simulated H200
+# Of dashboards: queries that show nothing while all is well.
+SILENT = ("throttle_seconds", "refusals", "namespace!=")
 # Of policies that are not tried here: a power limit, and the bound of a budget.
 ABSENT = {"derate_gpu_set_power_limit_watts", "derate_gpu_bound_sm_clock_hertz"}
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
@@ -97,6 +100,7 @@ class RealPrometheus(Scraped):
         self.check_scrapes(window)
         self.check_power(window)
         self.check_names()
+        self.check_dashboards()
         warned = (self.folder / "prometheus.log").read_text()
         self.assertNotRegex(warned, "(?i)out of order|duplicate|error on ingesting|parse")
         size = self.query("scrape_samples_scraped")[0][1]
@@ -124,6 +128,19 @@ class RealPrometheus(Scraped):
         for name in ("derate_gpu_energy_joules_total", "derate_gpu_reads_total"):
             self.assertEqual([value for _, value in self.query(f"sum(resets({name}[{window}s]))")],
                              [0])
+
+    def check_dashboards(self):
+        """Each query of Grafana's is answered, with all its variables at All."""
+        for name, dashboard in grafana.dashboards().items():
+            for expr in grafana.queries(dashboard):
+                asked = re.sub(r"\$(job|instance|gpu)\b", ".*", expr).replace("$__range", "20s")
+                # Longer times than have gone by.
+                asked = re.sub(r"\[(5m|10m|15m|1h)\]", "[20s]", asked)
+                with self.subTest(dashboard=name, query=expr):
+                    if not any(word in expr for word in SILENT):
+                        self.assertNotEqual(self.query(asked), [])
+                    else:
+                        self.query(asked)
 
     def check_names(self):
         found = set(json.loads(ask(self.prometheus, "/api/v1/label/__name__/values").body)["data"])
