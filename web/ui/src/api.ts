@@ -46,6 +46,14 @@ export async function get<T>(path: string): Promise<T> {
   return (await (await asked(path, { headers: head(), signal })).json()) as T;
 }
 
+/** What changes something, as JSON. A part may have gone well: `Refused` then names what did not. */
+export async function post<T>(path: string, body: object): Promise<T> {
+  const headers = { ...head(), "Content-Type": "application/json" };
+  const signal = AbortSignal.timeout(kPatience);
+  const answer = await asked(path, { method: "POST", headers, signal, body: JSON.stringify(body) });
+  return (await answer.json()) as T;
+}
+
 /** Events as they happen, after that one; ends with an error. */
 export async function follow(
   after: number, signal: AbortSignal, take: (event: unknown) => void,

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks"
 import { get } from "./api";
 import { Chart, type Curve } from "./chart";
 import { useAsked } from "./live";
+import { PromiseView } from "./promise";
 import type { Column, DerateEvent, Gpu, History, Tenant, Why } from "./types";
 import {
   celsius, clockTime, dayTime, energy, gpuName, judge, megahertz, percent, unknown, watts, why,
@@ -188,7 +189,7 @@ function Tenants({ gpu }: { gpu: Gpu }) {
   );
 }
 
-export function OneGpu({ gpu, events }: { gpu: Gpu; events: DerateEvent[] }) {
+export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[]; role?: string }) {
   const [span, setSpan] = useState(0);
   const [at, setAt] = useState<number>();
   const chosen = kSpans[span]!;
@@ -249,6 +250,10 @@ export function OneGpu({ gpu, events }: { gpu: Gpu; events: DerateEvent[] }) {
       <section aria-labelledby="why">
         <h2 id="why">Why this clock</h2>
         <WhyThen gpu={gpu} at={at} />
+      </section>
+      <section aria-labelledby="promise">
+        <h2 id="promise">Another promise</h2>
+        <PromiseView gpu={gpu} role={role} />
       </section>
       <section aria-labelledby="whose">
         <h2 id="whose">Whose watts</h2>

@@ -10,8 +10,8 @@ export interface Live<T> {
   at?: number; // ms; the value's
 }
 
-/** Asks at once, then that often; a page that nobody sees asks nothing. */
-export function useAsked<T>(path: string | undefined, everyMs: number): Live<T> {
+/** Asks at once, then that often; a page that nobody sees asks nothing. Another `again`: at once again. */
+export function useAsked<T>(path: string | undefined, everyMs: number, again = 0): Live<T> {
   const [live, setLive] = useState<Live<T>>({});
   useEffect(() => {
     if (path === undefined) return;
@@ -44,7 +44,7 @@ export function useAsked<T>(path: string | undefined, everyMs: number): Live<T> 
       clearTimeout(timer);
       document.removeEventListener("visibilitychange", seen);
     };
-  }, [path, everyMs]);
+  }, [path, everyMs, again]);
   return live;
 }
 

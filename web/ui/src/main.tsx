@@ -82,7 +82,7 @@ function App() {
         {!status.value && !status.error && <p class="empty">Asking derated…</p>}
         {status.value && view === "" && <Fleet status={status.value} savings={savings.value} />}
         {status.value && view === "gpu" &&
-          (gpu ? <OneGpu key={gpu.uuid} gpu={gpu} events={events} />
+          (gpu ? <OneGpu key={gpu.uuid} gpu={gpu} events={events} role={status.value.role} />
                : <p class="empty">GPU {route[1]} is not here. <a href="#/">All GPUs</a></p>)}
         {view === "savings" && <SavingsView />}
         {view === "events" && (

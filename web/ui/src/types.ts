@@ -48,8 +48,27 @@ export interface Gpu {
   assigned?: { by: string; who?: string };
   attribution?: { unallocated_watts?: number; energy_joules: number; tenants: Tenant[] };
 }
+export interface Forecast {
+  delta_ratio: number;
+  clock_mhz: number;
+  saving_ratio: number;
+  saving_low_ratio: number;
+  saving_high_ratio: number;
+  loss_ratio: number;
+  loss_low_ratio: number;
+  loss_high_ratio: number;
+}
+export interface Forecasts {
+  policy?: string;
+  now_delta_ratio?: number;
+  promise_from?: string;
+  why?: string; // there are none
+  unconfirmed_seconds?: number;
+  forecasts: Forecast[];
+}
 export interface Status {
   paused: boolean;
+  role?: string; // what who asks may do
   gpus: Gpu[];
 }
 export interface Setting {

@@ -1,0 +1,168 @@
+// What would come of another promise, and setting it: tried first, kept when somebody says so.
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { post } from "./api";
+import { useAsked } from "./live";
+import type { Forecast, Forecasts, Gpu } from "./types";
+import { megahertz, percent } from "./words";
+
+const kTrySeconds = 30;
+const kOperators = ["operator", "admin"];
+
+const kWide = 640, kHigh = 190, kLeft = 40, kBottom = 28, kTop = 10;
+
+/** The stop that is nearest to what may be lost now. */
+function stopOf(forecasts: Forecast[], delta?: number): number {
+  if (delta === undefined) return 0;
+  let best = 0;
+  forecasts.forEach((each, i) => {
+    if (Math.abs(each.delta_ratio - delta) < Math.abs(forecasts[best]!.delta_ratio - delta)) best = i;
+  });
+  return best;
+}
+
+interface Band {
+  of: (each: Forecast) => [low: number, mean: number, high: number];
+  name: string;
+  className: string;
+}
+const kBands: Band[] = [
+  { name: "energy saved", className: "saves", of: (f) => [f.saving_low_ratio, f.saving_ratio, f.saving_high_ratio] },
+  { name: "performance lost", className: "loses", of: (f) => [f.loss_low_ratio, f.loss_ratio, f.loss_high_ratio] },
+];
+
+function Curves({ forecasts, at }: { forecasts: Forecast[]; at: number }) {
+  const most = forecasts[forecasts.length - 1]!.delta_ratio;
+  const top = Math.max(0.1, ...forecasts.map((f) => Math.max(f.saving_high_ratio, f.loss_high_ratio)));
+  const x = (delta: number) => kLeft + ((kWide - kLeft - 8) * delta) / most;
+  const y = (share: number) => kTop + (kHigh - kTop - kBottom) * (1 - Math.max(0, share) / top);
+  const line = (values: [number, number][]) =>
+    values.map(([a, b], i) => `${i === 0 ? "M" : "L"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
+  const steps = [0, 0.1, 0.2, 0.3, 0.4, 0.5].filter((share) => share <= top);
+  const chosen = forecasts[at]!;
+  return (
+    <svg class="forecast" viewBox={`0 0 ${kWide} ${kHigh}`} aria-hidden="true">
+      {steps.map((share) => (
+        <g key={share}>
+          <line class="grid" x1={kLeft} x2={kWide - 8} y1={y(share)} y2={y(share)} />
+          <text x={kLeft - 6} y={y(share) + 4} text-anchor="end">{percent(share)}</text>
+        </g>
+      ))}
+      {[0.05, 0.1, 0.15, 0.2, 0.25, 0.3].filter((d) => d <= most).map((delta) => (
+        <text key={delta} x={x(delta)} y={kHigh - 8} text-anchor="middle">{percent(delta)}</text>
+      ))}
+      {kBands.map((band) => (
+        <g key={band.name} class={band.className}>
+          <path class="band" d={
+            line(forecasts.map((f) => [f.delta_ratio, band.of(f)[2]])) +
+            line([...forecasts].reverse().map((f) => [f.delta_ratio, band.of(f)[0]])).replace("M", "L") + "Z"} />
+          <path class="mean" d={line(forecasts.map((f) => [f.delta_ratio, band.of(f)[1]]))} />
+          <circle cx={x(chosen.delta_ratio)} cy={y(band.of(chosen)[1])} r="5" />
+        </g>
+      ))}
+      <line class="chosen" x1={x(chosen.delta_ratio)} x2={x(chosen.delta_ratio)} y1={kTop} y2={kHigh - kBottom} />
+    </svg>
+  );
+}
+
+const sure = (low: number, high: number) => `90 % sure ${percent(low)} to ${percent(high)}`;
+
+function Told({ forecast }: { forecast: Forecast }) {
+  return (
+    <dl class="facts three">
+      <div>
+        <dt>Clock</dt>
+        <dd>{megahertz(forecast.clock_mhz)}</dd>
+      </div>
+      <div class="saves">
+        <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Energy saved</dt>
+        <dd>{percent(forecast.saving_ratio, 1)} <span class="dim">{sure(forecast.saving_low_ratio, forecast.saving_high_ratio)}</span></dd>
+      </div>
+      <div class="loses">
+        <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Performance lost</dt>
+        <dd>{percent(Math.max(0, forecast.loss_ratio), 1)} <span class="dim">{sure(Math.max(0, forecast.loss_low_ratio), forecast.loss_high_ratio)}</span></dd>
+      </div>
+    </dl>
+  );
+}
+
+/** What is tried ends by itself; who looks sees how long it still has. */
+function Trial({ left, busy, keep, back }: { left: number; busy: boolean; keep: () => void; back: () => void }) {
+  const [shown, setShown] = useState(Math.ceil(left));
+  useEffect(() => {
+    const end = Date.now() + left * 1000;
+    setShown(Math.ceil(left));
+    const timer = setInterval(() => setShown(Math.max(0, Math.ceil((end - Date.now()) / 1000))), 500);
+    return () => clearInterval(timer);
+  }, [left]);
+  return (
+    <div class="trial">
+      <p role="timer">On trial: what governed before comes back in <b>{shown} s</b>.</p>
+      <button type="button" class="main" disabled={busy} onClick={keep}>keep it</button>
+      <button type="button" disabled={busy} onClick={back}>back now</button>
+    </div>
+  );
+}
+
+export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
+  const [round, setRound] = useState(0);
+  const [busy, setBusy] = useState(false);
+  const [said, setSaid] = useState("");
+  const [chosen, setChosen] = useState<number>();
+  const asked = useAsked<Forecasts>(`forecast?gpu=${gpu.uuid}`, 2000, round);
+  const told = asked.value;
+  const forecasts = told?.forecasts ?? [];
+  const now = useMemo(() => stopOf(forecasts, told?.now_delta_ratio), [told]);
+  if (!told) return asked.error ? <p class="empty">{asked.error.message}</p> : null;
+  const act = (path: string, body: object) => {
+    setBusy(true);
+    setSaid("");
+    post<{ message?: string }>(path, body)
+      .then((done) => setSaid(done.message ?? "done"), (error: Error) => setSaid(error.message))
+      .finally(() => { setBusy(false); setRound((before) => before + 1); });
+  };
+  const operates = role !== undefined && kOperators.includes(role);
+  const left = told.unconfirmed_seconds;
+  const at = Math.min(chosen ?? now, forecasts.length - 1);
+  const forecast = forecasts[at];
+  const delta = forecast?.delta_ratio ?? 0;
+  return (
+    <>
+      {operates && left !== undefined && (
+        <Trial left={left} busy={busy}
+               keep={() => act("policy-confirm", { gpus: gpu.uuid })}
+               back={() => act("policy-confirm", { gpus: gpu.uuid, revert: true })} />
+      )}
+      {!forecast && <p class="empty">{told.why}</p>}
+      {forecast && (
+        <>
+          <label class="scrub">
+            <span>May lose <b>{percent(delta)}</b> of performance{at === now ? ", as now" : ""}</span>
+            <input type="range" min={0} max={forecasts.length - 1} step={1} value={at}
+                   aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${percent(forecast.saving_ratio, 1)}, loses ${percent(Math.max(0, forecast.loss_ratio), 1)}`}
+                   onInput={(event) => setChosen(Number(event.currentTarget.value))} />
+          </label>
+          <Told forecast={forecast} />
+          <Curves forecasts={forecasts} at={at} />
+          <p class="dim">
+            Of the work that runs now, in the next minutes, against the highest clock. Nothing changes by moving the slider.
+          </p>
+          {told.promise_from && told.promise_from !== "policy" && (
+            <p class="dim">What may be lost now was asked by the work itself ({told.promise_from}), which comes before what is set here.</p>
+          )}
+          {operates ? (
+            <p class="act">
+              <button type="button" class="main" disabled={busy || at === now || left !== undefined}
+                      onClick={() => act("policy-set", { policy: "assure", set: [`delta=${delta}`], gpus: gpu.uuid, confirm_within_seconds: kTrySeconds })}>
+                try it for {kTrySeconds} s
+              </button>
+              {at === now && left === undefined && <span class="dim"> Move the slider to try another promise.</span>}
+            </p>
+          ) : (
+            <p class="dim">Who is in the group derate may set it: <code>derate policy set assure --delta {delta} -i {gpu.index}</code></p>
+          )}
+        </>
+      )}
+      <p role="status" class="said">{said}</p>
+    </>
+  );
+}
