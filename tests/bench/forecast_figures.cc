@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/number.h"
 #include "lab/forecast_judge.h"
 
 using namespace derate;
@@ -93,7 +94,11 @@ int main(int argc, char** argv) {
   if (all) words.erase(words.begin());
   if (words.size() < 2 || words.size() > 3) return 2;
   ForecastTimes times;
-  if (words.size() == 3) times.before = from_seconds(60 * std::stod(words[2]));
+  if (words.size() == 3) {
+    const auto minutes = parse_double(words[2]);
+    if (!minutes) return 2;
+    times.before = from_seconds(60 * *minutes);
+  }
   const auto done = run(words[0], words[1], all, times);
   if (!done.ok()) fmt::print(stderr, "{}\n", done.error().message);
   return done.ok() ? 0 : 1;
