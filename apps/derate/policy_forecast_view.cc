@@ -37,7 +37,7 @@ std::string forecast_text(const ForecastAnswer& answer) {
   for (const ForecastView& each : answer.forecasts) {
     const bool now =
         answer.now_delta_ratio && std::abs(*answer.now_delta_ratio - each.delta_ratio) < 5e-4;
-    table.add({fmt::format("{:.0f} %", 100 * each.delta_ratio),
+    table.add({fmt::format("{:g} %", std::round(1000 * each.delta_ratio) / 10),
                fmt::format("{:.0f} MHz", each.clock_mhz), percent(each.saving_ratio),
                between(each.saving_low_ratio, each.saving_high_ratio), percent(each.loss_ratio),
                between(each.loss_low_ratio, each.loss_high_ratio), now ? "as now" : ""});

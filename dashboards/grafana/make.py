@@ -16,8 +16,13 @@ NODE = 'job=~"$job", instance=~"$instance"'
 GPU = NODE + ', gpu=~"$gpu"'
 # Who works there: the names are labels of derate_tenant_info. Prometheus renames its label
 # `instance`, of MIG, to exported_instance.
-WHO = ("on (job, instance, uuid, tenant) group_left (user, namespace, pod, process) "
-       "max by (job, instance, uuid, tenant, user, namespace, pod, process) (derate_tenant_info)")
+NAMES = "user, namespace, pod, process"
+WHO = (f"on (job, instance, uuid, tenant) group_left ({NAMES}) "
+       f"max by (job, instance, uuid, tenant, {NAMES}) (derate_tenant_info)")
+# The same of all that were there in the time shown; of one whose names have changed, one of them.
+WHO_WAS = (f"on (job, instance, uuid, tenant) group_left ({NAMES}) topk by (job, instance, uuid, "
+           f"tenant) (1, max by (job, instance, uuid, tenant, {NAMES}) "
+           "(last_over_time(derate_tenant_info[$__range])))")
 # Okabe-Ito.
 BLUE, ORANGE, GREEN, RED = "#0072b2", "#e69f00", "#009e73", "#d55e00"
 
@@ -142,8 +147,9 @@ def fleet():
             figure("Governed", "By a policy, of those that answer.",
                    f"sum(derate_gpu_governed{{{NODE}}})"),
             figure("Need attention", "Lost, stuck, or not governed or restored as they should be.",
-                   f"sum(max by (job, instance, uuid) (derate_gpu_lost{{{NODE}}} or "
-                   f"derate_gpu_stuck{{{NODE}}})) + sum(derate_gpu_trouble{{{NODE}}})", steps=bad),
+                   f"count(max by (job, instance, uuid) (derate_gpu_lost{{{NODE}}} == 1 or "
+                   f"derate_gpu_stuck{{{NODE}}} == 1 or derate_gpu_trouble{{{NODE}}} == 1)) "
+                   "or vector(0)", steps=bad),
             figure("Promises below", "GPUs whose expected performance is below what is promised "
                    "now.", f"count(derate_gpu_expected_performance_ratio{{{NODE}}} < on (job, "
                    f"instance, uuid) derate_gpu_promised_performance_ratio{{{NODE}}} - 0.005) "
@@ -250,7 +256,7 @@ def job():
                   stacked=True, min=0),
             table("Energy in this time", "By tenant, the largest first. What a tenant used before "
                   "its first scrape is not in it: derate bill has all.",
-                  [f"topk(50, sum by (user, namespace, pod, process) ({energy} * {WHO}))"],
+                  [f"topk(50, sum by (user, namespace, pod, process) ({energy} * {WHO_WAS}))"],
                   [("energy", "joule")]),
         ], since="now-24h")
 

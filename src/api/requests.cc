@@ -23,15 +23,19 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
   visit(optional_field("confirm_within_seconds",
-                       "what governed before comes back then, unless policy-confirm comes first; "
-                       "absent: it never does")
+                       "it is tried: what governed before comes back then, unless policy-confirm "
+                       "comes first; where the same policy governs, parameters that `set` does "
+                       "not name stay as they are")
             .in("s")
             .within(1, 3600),
         m.confirm_within_seconds);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicyConfirm> {
-  visit(optional_field("gpus", kGpus), m.gpus);
+  visit(optional_field("gpus",
+                       "indices, UUIDs or PCI bus ids, comma-separated; absent: those whose policy "
+                       "waits to be confirmed"),
+        m.gpus);
   visit(optional_field("revert", "it is not kept: what governed before comes back now"), m.revert);
 }
 template <class M, class V>

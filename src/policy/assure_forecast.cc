@@ -41,9 +41,15 @@ Belief held_about(double x, const Curve& curve) {
 std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
                                        const Envelope& envelope) const {
   if (!phase_ || !last_) return {};
+  std::vector<Prospect> mixture;
+  if (restless_) mixture = prospects_of_mixture(envelope);
   std::vector<Forecast> out;
-  for (const double delta : deltas)
-    out.push_back(forecast_at(will_hold(std::log(1 - delta), envelope), delta));
+  for (const double delta : deltas) {
+    const double promised = std::log(1 - delta);
+    const Megahertz clock =
+        restless_ ? best_of(mixture, promised).clock : will_hold(promised, envelope);
+    out.push_back(forecast_at(clock, delta));
+  }
   return out;
 }
 
@@ -61,7 +67,6 @@ Forecast Assure::forecast_at(Megahertz clock, double delta) const {
 // The clock at which it comes to rest: what is read at one that keeps the promise tells whether a
 // lower one does.
 Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
-  if (restless_) return best_of(prospects_of_mixture(envelope), promised).clock;
   WorkPhase learned = well_read(*phase_, phase_->reference_x);
   Megahertz clock = envelope.highest();
   for (int step = 0; step < kSteps; ++step) {

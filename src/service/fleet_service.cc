@@ -1,6 +1,9 @@
 #include "service/fleet_service.h"
 
+#include <span>
+
 #include "base/json.h"
+#include "base/text.h"
 #include "service/gpu_outcomes.h"
 
 namespace derate {
@@ -39,26 +42,57 @@ Result<std::vector<int>> FleetService::chosen(const std::string& gpus) const {
   return select_gpus(fleet_.ids(), gpus);
 }
 
+// Without a word on which, those whose policy waits to be confirmed.
+Result<std::vector<int>> FleetService::chosen_on_trial(const std::string& gpus) const {
+  std::vector<int> out = TRY(chosen(gpus));
+  if (!gpus.empty()) return out;
+  std::erase_if(
+      out, [&](int at) { return fleet_.unconfirmed(static_cast<std::size_t>(at)) == nullptr; });
+  if (out.empty()) return Error{Errc::not_found, "no policy waits to be confirmed"};
+  return out;
+}
+
+namespace {
+
+// What is tried differs from what governs by what was named alone: the rest of it, and whether it
+// writes, stays.
+PolicyAssignment tried(const PolicyAssignment& wanted, const PolicyAssignment* governs,
+                       std::span<const std::string> named) {
+  if (governs == nullptr || governs->policy.info != wanted.policy.info) return wanted;
+  PolicyAssignment out = *governs;
+  for (const std::string& assignment : named) {
+    const std::string name(trim(assignment.substr(0, assignment.find('='))));
+    if (auto value = wanted.policy.params.list(name))
+      out.policy.params.set(name, *std::move(value));
+  }
+  out.dry_run |= wanted.dry_run;
+  return out;
+}
+
+}  // namespace
+
 // A GPU that fails does not keep the others from what was asked: each has its outcome.
 Result<Json> FleetService::obey(const PolicySet& request, const std::string& who) {
   PolicyOptions options;
   options.policy = request.policy;
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
-  std::optional<Duration> lasts;
-  if (request.confirm_within_seconds) lasts = from_seconds(*request.confirm_within_seconds);
-  const auto source = lasts ? AssignmentSource::unconfirmed : AssignmentSource::command;
   std::vector<GpuOutcome> outcomes;
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.assign(at, wanted, who, source, lasts)});
+    const ManagedGpu& gpu = fleet_.gpus()[at];
+    outcomes.push_back({gpu.id(), request.confirm_within_seconds
+                                      ? fleet_.assign(at, tried(wanted, gpu.policy(), request.set),
+                                                      who, AssignmentSource::unconfirmed,
+                                                      from_seconds(*request.confirm_within_seconds))
+                                      : fleet_.assign(at, wanted, who)});
   }
   return outcomes_json(outcomes);
 }
 
 Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
   std::vector<GpuOutcome> outcomes;
-  for (const int i : TRY(chosen(request.gpus))) {
+  for (const int i : TRY(chosen_on_trial(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
     outcomes.push_back(
         {fleet_.gpus()[at].id(), request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)});

@@ -43,6 +43,7 @@ class FleetService {
   template <class Request>
   void add();
   Result<std::vector<int>> chosen(const std::string& gpus) const;
+  Result<std::vector<int>> chosen_on_trial(const std::string& gpus) const;
   Result<Json> obey(const PolicySet& request, const std::string& who);
   Result<Json> obey(const PolicyConfirm& request, const std::string& who);
   Result<Json> obey(const Release& request, const std::string& who);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -11,10 +12,18 @@
 namespace derate {
 namespace {
 
+// Those that are told of whatever is promised now.
 constexpr std::array kDeltas = {0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08,
                                 0.10, 0.12, 0.15, 0.20, 0.25, 0.30};
 
 constexpr double kMillion = 1e6;  // digits enough for a delta
+
+std::vector<double> deltas_with(std::optional<double> now) {
+  std::vector<double> out(kDeltas.begin(), kDeltas.end());
+  if (now && *now > 0 && std::find(out.begin(), out.end(), *now) == out.end()) out.push_back(*now);
+  std::sort(out.begin(), out.end());
+  return out;
+}
 
 ForecastView view_of(const Forecast& forecast) {
   return {.delta_ratio = forecast.delta,
@@ -57,27 +66,30 @@ Result<ForecastAnswer> ForecastService::answer(const ForecastRead& request) {
     return Error{Errc::invalid_argument, fmt::format("gpu '{}': allowed is one GPU", request.gpu)};
   const auto at = static_cast<std::size_t>(chosen.front());
   const ManagedGpu& gpu = fleet_.gpus()[at];
-  Known& known = known_[gpu.uuid()];
-  if (known.at == Instant{} || clock_.now() - known.at >= kFresh)
-    known = {clock_.now(), work_out(at)};
-  ForecastAnswer out = known.answer;
-  if (gpu.assigned && gpu.assigned->until)
-    out.unconfirmed_seconds = std::max(0.0, seconds(*gpu.assigned->until - clock_.now()));
+  ForecastAnswer out{.index = gpu.id().index, .uuid = gpu.uuid(), .policy = gpu.policy_name()};
+  if (const PolicyAssignment* by = gpu.policy()) {
+    const WorkStatus work = gpu.last ? gpu.last->estimate.work : WorkStatus{};
+    if (const auto promised = promised_performance(by->policy, work))
+      out.now_delta_ratio = std::round((1 - *promised) * kMillion) / kMillion;
+    if (!by->policy.info->as_published) out.promise_from = gpu.promise_from;
+    out.forecasts = forecasts(at, *by, out.now_delta_ratio);
+  }
+  if (out.forecasts.empty()) out.why = why_none(gpu);
+  if (const Assignment* tried = fleet_.unconfirmed(at))
+    out.unconfirmed_seconds = seconds(*tried->until - clock_.now());
   return out;
 }
 
-ForecastAnswer ForecastService::work_out(std::size_t at) const {
-  const ManagedGpu& gpu = fleet_.gpus()[at];
-  ForecastAnswer out{.index = gpu.id().index, .uuid = gpu.uuid(), .policy = gpu.policy_name()};
-  if (const PolicyAssignment* by = gpu.policy())
-    if (const auto promised =
-            promised_performance(by->policy, gpu.last ? gpu.last->estimate.work : WorkStatus{}))
-      out.now_delta_ratio = std::round((1 - *promised) * kMillion) / kMillion;
-  out.promise_from = gpu.promise_from;
-  for (const Forecast& forecast : fleet_.forecast(at, kDeltas))
-    out.forecasts.push_back(view_of(forecast));
-  if (out.forecasts.empty()) out.why = why_none(gpu);
-  return out;
+std::vector<ForecastView> ForecastService::forecasts(std::size_t at, const PolicyAssignment& by,
+                                                     std::optional<double> now) {
+  const auto known = known_.find(fleet_.gpus()[at].uuid());
+  if (known != known_.end() && known->second.by == by && clock_.now() - known->second.at < kFresh)
+    return known->second.forecasts;
+  Known fresh{clock_.now(), by, {}};
+  for (const Forecast& forecast : fleet_.forecast(at, deltas_with(now)))
+    fresh.forecasts.push_back(view_of(forecast));
+  return known_.insert_or_assign(fleet_.gpus()[at].uuid(), std::move(fresh))
+      .first->second.forecasts;
 }
 
 }  // namespace derate

@@ -1,4 +1,4 @@
-// What would come of other promises, for who asks (docs/control.md, operation "forecast").
+// What would come of other promises, for who asks (docs/api.md, operation "forecast").
 #pragma once
 
 #include <map>
@@ -20,13 +20,16 @@ class ForecastService {
  private:
   // However many ask, the loop works out one a GPU in so much time.
   static constexpr Duration kFresh = std::chrono::seconds(1);
+  // The forecasts of a GPU, and what governed it then.
   struct Known {
     Instant at{};
-    ForecastAnswer answer;
+    PolicyAssignment by;
+    std::vector<ForecastView> forecasts;
   };
 
   Result<ForecastAnswer> answer(const ForecastRead& request);
-  ForecastAnswer work_out(std::size_t at) const;
+  std::vector<ForecastView> forecasts(std::size_t at, const PolicyAssignment& by,
+                                      std::optional<double> now);
 
   const Clock& clock_;
   const Fleet& fleet_;

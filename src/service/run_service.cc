@@ -21,13 +21,6 @@ std::string name_of(const Peer& peer) {
 // Rounding: 1 - (1 - 0.3) is a little more than 0.3.
 constexpr double kRounding = 1e-9;
 
-// What the operator has the GPU governed by, whatever runs ask for; null: nothing was said.
-const Assignment* operators(const Fleet& fleet, const std::string& uuid) {
-  const Assignments& all = fleet.assignments();
-  const Assignment* const command = all.find(uuid, AssignmentSource::command);
-  return command != nullptr ? command : all.find(uuid, AssignmentSource::configuration);
-}
-
 // An operator's parameters, with the loss that a run asks for.
 ParamValues with_delta(ParamValues operators, const ParamValues& run) {
   if (const auto delta = run.number("delta")) operators.set("delta", {*delta});
@@ -121,7 +114,7 @@ std::optional<Duration> RunService::unknown_for(Place& place) const {
 
 void RunService::govern(Run& run, Place& place) {
   const auto at = static_cast<std::size_t>(fleet_.find(place.id.uuid) - fleet_.gpus().data());
-  const Assignment* const by = operators(fleet_, place.id.uuid);
+  const Assignment* const by = fleet_.assignments().of_operators(place.id.uuid, clock_.now());
   // What else the operator has set of that policy holds on.
   if (by != nullptr && by->policy && by->policy->policy.info == run.wanted.policy.info)
     run.wanted.policy.params = with_delta(by->policy->policy.params, run.wanted.policy.params);
@@ -187,7 +180,7 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
   if (gpu.tuned())
     return refused(Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who));
   if (const auto rules = check_rules(run); !rules.ok()) return rules.error();
-  const Assignment* const by = operators(fleet_, gpu.uuid());
+  const Assignment* const by = fleet_.assignments().of_operators(gpu.uuid(), clock_.now());
   if (by == nullptr && gpu.trouble)
     return refused(Errc::busy, "the configuration is not applied there: " + gpu.trouble->message);
   if (by == nullptr) return std::nullopt;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/number.h"
+#include "base/text.h"
 #include "lab/forecast_judge.h"
 
 using namespace derate;

@@ -108,13 +108,13 @@ TEST_F(Answers, OfOperators) {
   house.trouble(0).faults.no_permission = false;
   EXPECT_EQ(ask({{"command", "release"}, {"gpus", "1"}})["ok"], true);
   EXPECT_EQ(ask({{"command", "release"}, {"gpus", "9"}})["ok"], false);
-  EXPECT_EQ(ask({{"command", "policy-confirm"}})["ok"], false);
+  EXPECT_EQ(ask({{"command", "policy-confirm"}})["code"], "not_found");
   EXPECT_EQ(ask({{"command", "policy-set"},
                  {"policy", "assure"},
                  {"gpus", "0"},
                  {"confirm_within_seconds", 30}})["ok"],
             true);
-  EXPECT_EQ(ask({{"command", "policy-confirm"}, {"gpus", "0"}})["ok"], true);
+  EXPECT_EQ(ask({{"command", "policy-confirm"}})["gpus"].size(), 1u);  // what is on trial
   EXPECT_EQ(ask({{"command", "policy-confirm"}, {"gpus", "0"}})["code"], "not_found");
   EXPECT_EQ(ask({{"command", "pause"}})["ok"], true);
   EXPECT_EQ(ask({{"command", "release"}})["code"], "busy");
@@ -139,6 +139,21 @@ TEST_F(Answers, OfForecasts) {
   ASSERT_FALSE(answer["forecasts"].empty()) << answer;
   for (const Json& each : answer["forecasts"])
     EXPECT_LT(each["saving_low_ratio"], each["saving_high_ratio"]);
+}
+
+// What is tried differs by what is named, and never writes where nothing was to be written.
+TEST_F(Answers, OfATrialThatKeepsTheRest) {
+  const auto set = [&](Json request) {
+    request.update({{"command", "policy-set"}, {"policy", "assure"}, {"gpus", "0"}});
+    EXPECT_EQ(ask(request)["ok"], true);
+    return house.worker->fleet().gpus()[0].policy();
+  };
+  set({{"set", {"confidence=0.95", "delta=0.05"}}, {"dry_run", true}});
+  const PolicyAssignment* tried = set({{"set", {"delta=0.2"}}, {"confirm_within_seconds", 30}});
+  ASSERT_NE(tried, nullptr);
+  EXPECT_EQ(tried->policy.params.number("delta"), 0.2);
+  EXPECT_EQ(tried->policy.params.number("confidence"), 0.95);
+  EXPECT_TRUE(tried->dry_run);
 }
 
 TEST_F(Answers, OfWindowsAndAttribution) {

@@ -31,6 +31,14 @@ def alive(folder):
 
 
 class DemoLive(unittest.TestCase):
+    def end(self, demo):
+        try:
+            os.killpg(demo.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        demo.wait(30 * service.slow())
+        demo.stdout.close()
+
     def test_it_runs_until_ctrl_c_and_leaves_nothing(self):
         with tempfile.TemporaryDirectory(prefix="derate-demo-test-") as name:
             folder = Path(name)
@@ -38,7 +46,7 @@ class DemoLive(unittest.TestCase):
                 [str(service.ROOT / "scripts/demo-live"), str(service.energy_test.BUILD),
                  "--no-open"], stdout=subprocess.PIPE, text=True, start_new_session=True,
                 env={**os.environ, "TMPDIR": name, "HOME": name})
-            self.addCleanup(demo.stdout.close)
+            self.addCleanup(self.end, demo)
             address = ""
             for line in demo.stdout:
                 if found := re.search(r"http://127\.0\.0\.1:(\d+)/ui#\S+", line):

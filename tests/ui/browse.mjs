@@ -1,17 +1,19 @@
 // Uses the page of `derate ui` as a person does, in a real Chromium.
 //
-//     browse.mjs ADDRESS [PICTURES]     the whole; reads "gone" and "back" from its standard input
+//     browse.mjs ADDRESS RESULTS [PICTURES]   the whole; reads "gone" and "back" from its standard
+//                                             input; RESULTS: of derate lab show --json
 //
 // Prints what it waits for ("wait gone"), what it measures, and "ok" at the end.
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 
 const modules = createRequire(fileURLToPath(new URL("../../web/ui/package.json", import.meta.url)));
 const { chromium } = modules("playwright-core");
 const axe = modules("axe-core").source;
-const [address, pictures] = process.argv.slice(2);
+const [address, results, pictures] = process.argv.slice(2);
 const base = address.split("#")[0];
 const told = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 
@@ -85,17 +87,71 @@ for (let i = 0; i < 20 && !(await page.evaluate(() => document.activeElement.mat
 await page.keyboard.press("Enter");
 await page.waitForSelector("h1:has-text('GPU')");
 await page.waitForSelector(".plot canvas", { timeout: 20_000 });
-await page.locator(".scrub input").focus();
+await page.locator('section[aria-labelledby="over-time"] .scrub input').focus();
 for (let i = 0; i < 8; ++i) await page.keyboard.press("ArrowLeft");
 await page.waitForFunction(() => !document.querySelector(".scrub button").disabled);
 await page.waitForSelector("#why");
+
+// --- another promise: told, tried, kept, and what is not kept goes ---------------------------------
+
+const promised = () => page.evaluate(async () => {
+  const head = { Authorization: `Bearer ${sessionStorage.getItem("derate-token")}` };
+  return (await (await fetch("/v1/forecast?gpu=0", { headers: head })).json()).now_delta_ratio;
+});
+const promises = async (delta, within = 10_000) => {
+  for (const end = Date.now() + within; Date.now() < end; await page.waitForTimeout(200))
+    if (Math.abs((await promised()) - delta) < 1e-6) return;
+  assert.fail(`it promises ${await promised()}, not ${delta}`);
+};
+const slider = page.locator('section[aria-labelledby="promise"] input[type=range]');
+const button = (name) => page.getByRole("button", { name });
+
+await page.goto(`${base}#/gpu/0`);
+await slider.waitFor({ timeout: 30_000 });
+await promises(0.1);
+assert.match(await slider.getAttribute("aria-valuetext"), /^may lose 10.%: [\d,]+.MHz, saves /);
+const before = await text(".facts.three");
+await slider.focus();
+for (let i = 0; i < 3; ++i) await page.keyboard.press("ArrowRight");
+await page.waitForFunction((before) => document.querySelector(".facts.three").innerText !== before, before);
+await promises(0.1);  // moving it changes nothing
+await picture("promise");
+await button("try it for 30 s").click();
+await promises(0.2);
+await page.waitForSelector(".trial");
+await picture("trial");
+await button("back now").click();
+await promises(0.1);
+await page.waitForSelector(".trial", { state: "detached" });
+await slider.waitFor({ timeout: 30_000 });
+await button("try it for 30 s").click();
+await button("keep it").click();
+await page.waitForSelector(".trial", { state: "detached" });
+await promises(0.2);
+await slider.waitFor({ timeout: 30_000 });
+await slider.focus();
+await page.keyboard.press("End");
+await button("try it for 30 s").click();
+await promises(0.3);
+await promises(0.2, 45_000);  // nobody has kept it
+
+// --- policies compared, of a file -------------------------------------------------------------------
+
+await page.goto(`${base}#/compare`);
+await page.locator("input[type=file]").setInputFiles(results);
+await page.waitForSelector("table.compared");
+assert.match(await text("table.compared"), /assure/);
+await page.locator("input[type=file]").setInputFiles({ name: "odd.json", mimeType: "application/json", buffer: Buffer.from("{}") });
+await page.waitForSelector("text=odd.json is no output of derate lab show");
+await page.locator("input[type=file]").setInputFiles(results);
 
 // --- everywhere, light and dark ------------------------------------------------------------------
 
 for (const colorScheme of ["light", "dark"]) {
   await page.emulateMedia({ colorScheme });
   for (const [name, route, wanted] of [["fleet", "", "a.tile"], ["gpu", "gpu/0", ".plot canvas"],
-    ["savings", "savings", "table.savings"], ["events", "events", ".events li"]]) {
+    ["savings", "savings", "table.savings"], ["events", "events", ".events li"],
+    ["training", "jobs", "table.jobs"], ["trials", "jobs/bert", "h1"], ["compare", "compare", "input[type=file]"]]) {
     await page.goto(`${base}#/${route}`);
     await page.waitForSelector(wanted, { timeout: 20_000 });
     await accessible(`${name}, ${colorScheme}`);

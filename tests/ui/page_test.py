@@ -62,7 +62,23 @@ class Page(service.Machine):
         return subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments],
                               capture_output=True, text=True, timeout=60)
 
+    def results(self):
+        """Of a small experiment."""
+        experiment = self.folder / "small.toml"
+        experiment.write_text('[experiment]\nrepetitions = 1\n[gpus]\nchips = ["V100-SXM2"]\n'
+                              '[workloads]\nfitted = ["GeMM", "FDTD"]\n[[policy]]\nname = "assure"\n'
+                              '[[policy]]\nname = "geepafs"\n')
+        done = self.derate("lab", "run", str(experiment), "-o", str(self.folder / "small.lab"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        shown = self.derate("lab", "show", str(self.folder / "small.lab"), "--json")
+        out = self.folder / "small.json"
+        out.write_text(shown.stdout)
+        return out
+
     def test_a_person_uses_it(self):
+        made = self.derate("tune", "job", "create", "bert", "--batch-sizes", "32,64", "--default",
+                           "64", "--target", "0.8", "--max-epochs", "40")
+        self.assertEqual(made.returncode, 0, made.stderr)
         page = subprocess.Popen([str(service.energy_test.BUILD / "derate"), "ui", "--no-open"],
                                 stdout=subprocess.PIPE, text=True)
         self.addCleanup(page.wait)
@@ -71,7 +87,8 @@ class Page(service.Machine):
         self.assertRegex(address, r"^http://127\.0\.0\.1:\d+/ui#[A-Za-z0-9_-]{43}$")
         pictures = os.environ.get("DERATE_PICTURES")
         browser = subprocess.Popen(
-            ["node", str(ROOT / "tests/ui/browse.mjs"), address, *([pictures] if pictures else [])],
+            ["node", str(ROOT / "tests/ui/browse.mjs"), address, str(self.results()),
+             *([pictures] if pictures else [])],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "CHROMIUM": CHROMIUM})
         self.addCleanup(browser.stdout.close)

@@ -28,13 +28,23 @@ const Assignment* Assignments::find(const std::string& uuid, AssignmentSource so
   return at == gpu->second.end() ? nullptr : &at->second;
 }
 
-const Assignment* Assignments::winner(const std::string& uuid, Instant now) const {
+const Assignment* Assignments::last_of(const std::string& uuid, Instant now,
+                                       std::optional<AssignmentSource> last) const {
   const auto gpu = assignments_.find(uuid);
   if (gpu == assignments_.end()) return nullptr;
   const Assignment* out = nullptr;
   for (const auto& [source, assignment] : gpu->second)
-    if (!assignment.until || now < *assignment.until) out = &assignment;
+    if ((!last || source <= *last) && (!assignment.until || now < *assignment.until))
+      out = &assignment;
   return out;
+}
+
+const Assignment* Assignments::winner(const std::string& uuid, Instant now) const {
+  return last_of(uuid, now, std::nullopt);
+}
+
+const Assignment* Assignments::of_operators(const std::string& uuid, Instant now) const {
+  return last_of(uuid, now, AssignmentSource::unconfirmed);
 }
 
 std::vector<std::string> Assignments::gpus_of(AssignmentSource source,

@@ -57,12 +57,18 @@ class Assignments {
   const Assignment* find(const std::string& uuid, AssignmentSource source) const;
   // The assignment that wins at that time; null: there is none.
   const Assignment* winner(const std::string& uuid, Instant now) const;
+  // The same of what operators have said: by configuration, command or unconfirmed command.
+  const Assignment* of_operators(const std::string& uuid, Instant now) const;
   // UUIDs of the GPUs that the source has assigned in the name of `who`.
   std::vector<std::string> gpus_of(AssignmentSource source, const std::string& who) const;
   // Each job that is tuned, once.
   std::vector<std::shared_ptr<TunedRun>> tuned_runs() const;
 
  private:
+  // Of those up to `last`, or of all.
+  const Assignment* last_of(const std::string& uuid, Instant now,
+                            std::optional<AssignmentSource> last) const;
+
   std::map<std::string, std::map<AssignmentSource, Assignment>> assignments_;  // by UUID
 };
 

@@ -60,6 +60,17 @@ Error trouble_of(const ManagedGpu& gpu) {
           fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message)};
 }
 
+// "GPU 1 is governed by assure", or that it is observed.
+std::string sentence_of(const ManagedGpu& gpu, const char* how, const Result<void>& restored) {
+  std::string out = gpu.governed
+                        ? fmt::format("GPU {} {} {}", gpu.id().index, how, gpu.policy_name())
+                        : fmt::format("GPU {} is observed", gpu.id().index);
+  // Its journal stays, and the new policy's actuator restores what that names.
+  if (!restored.ok())
+    out += fmt::format(" (not yet given back from before: {})", restored.error().message);
+  return out;
+}
+
 }  // namespace
 
 Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
@@ -177,9 +188,7 @@ void Fleet::take(const Record& record) {
 void Fleet::maintain() {
   for (const auto& run : assignments_.tuned_runs()) run->round(clock_.now());
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
-    const Assignment* now = assignments_.winner(gpus_[at].uuid(), clock_.now());
-    if (gpus_[at].assigned && gpus_[at].assigned->until && !is_same(gpus_[at].assigned, now))
-      (void)reassign(at, "what was assigned has ended").ok();
+    leave_ended(at);
     maintain(at);
   }
   if (auto more = opener_.rescan(known_.size() > gpus_.size())) {
@@ -189,6 +198,18 @@ void Fleet::maintain() {
       options_.log.info(fmt::format("GPU {} is here now", gpus_[at].id().index),
                         {{"gpu", gpus_[at].uuid()}});
   }
+}
+
+// What was assigned for a time has come to its end, or to stay: what wins now takes over, without a
+// break where it is the same.
+void Fleet::leave_ended(std::size_t at) {
+  ManagedGpu& gpu = gpus_[at];
+  if (!gpu.assigned || !gpu.assigned->until) return;
+  const Assignment* const now = assignments_.winner(gpu.uuid(), clock_.now());
+  if (!is_same(gpu.assigned, now))
+    (void)reassign(at, "what was assigned has ended").ok();
+  else if (now != nullptr)
+    gpu.assigned = *now;
 }
 
 Instant Fleet::next_due() const {
@@ -436,6 +457,8 @@ void Fleet::take_assignments(const Renewed& renewed) {
         options_.log.error("not restored: " + done.error().message, {{"gpu", gpu.uuid()}});
     } else if (renewed.observed && !gpu.governed) {
       (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
+    } else {
+      leave_ended(at);
     }
   }
 }
@@ -465,8 +488,7 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
   if (gpu.tuned())
     return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
                                          gpu.id().index, gpu.assigned->who)};
-  const Assignment* found = assignments_.find(gpu.uuid(), source);
-  const auto before = found == nullptr ? std::nullopt : std::optional(*found);
+  const Assignments before = assignments_;
   assignments_.put(gpu.uuid(),
                    {.source = source,
                     .who = std::move(who),
@@ -477,55 +499,67 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
   if (source == AssignmentSource::command)
     assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
   const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
-  if (first->source > source)
-    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
-                       policy.policy.info->name, first->who);
+  if (first->source > source) {
+    if (!lasts)
+      return fmt::format("GPU {} will be governed by {} when the run of {} has ended",
+                         gpu.id().index, policy.policy.info->name, first->who);
+    Error busy{Errc::busy, fmt::format("GPU {} is governed for the run of {}: what is tried would "
+                                       "not be seen",
+                                       gpu.id().index, first->who)};
+    assignments_ = before;
+    return busy;
+  }
   const auto restored = reassign(at, "another policy comes");
   if (!gpu.governed) {
     const Error why = trouble_of(gpu);
-    assignments_.withdraw(gpu.uuid(), source);
-    if (before) assignments_.put(gpu.uuid(), *before);
+    assignments_ = before;
     (void)reassign(at, "another policy comes").ok();
     return why;
   }
-  std::string done =
-      fmt::format("GPU {} is governed by {}", gpu.id().index, policy.policy.info->name);
-  // Its journal stays, and the new policy's actuator restores what that names.
-  if (!restored.ok())
-    done += fmt::format(" (not yet given back from before: {})", restored.error().message);
-  return done;
+  return sentence_of(gpu, "is governed by", restored);
 }
 
-Result<Assignment> Fleet::unconfirmed(const ManagedGpu& gpu) const {
-  const Assignment* const found = assignments_.find(gpu.uuid(), AssignmentSource::unconfirmed);
-  if (found != nullptr && clock_.now() < *found->until) return *found;
-  return Error{Errc::not_found,
-               fmt::format("GPU {}: no policy waits to be confirmed", gpu.id().index)};
+// --- what is tried -------------------------------------------------------------------------------
+
+const Assignment* Fleet::unconfirmed(std::size_t at) const {
+  const Assignment* const found =
+      assignments_.find(gpus_[at].uuid(), AssignmentSource::unconfirmed);
+  return found != nullptr && clock_.now() < *found->until ? found : nullptr;
+}
+
+Error Fleet::nothing_tried(const ManagedGpu& gpu) {
+  return {Errc::not_found, fmt::format("GPU {}: no policy waits to be confirmed", gpu.id().index)};
 }
 
 Result<std::string> Fleet::confirm(std::size_t at, std::string who) {
   ManagedGpu& gpu = gpus_[at];
-  Assignment confirmed = TRY(unconfirmed(gpu));
+  const Assignment* const tried = unconfirmed(at);
+  if (tried == nullptr) return nothing_tried(gpu);
+  Assignment confirmed = *tried;
   confirmed.source = AssignmentSource::command;
   confirmed.who = std::move(who);
   confirmed.until.reset();
   const bool is_on = gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed;
   assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
   assignments_.put(gpu.uuid(), confirmed);
-  if (is_on) gpu.assigned = confirmed;
-  return fmt::format("GPU {} stays governed by {}", gpu.id().index,
-                     confirmed.policy->policy.info->name);
+  const char* const name = confirmed.policy->policy.info->name;
+  if (!is_on)
+    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
+                       name, gpu.assigned ? gpu.assigned->who : "another");
+  gpu.assigned = confirmed;
+  if (!gpu.governed) return trouble_of(gpu);
+  return fmt::format("GPU {} stays governed by {}", gpu.id().index, name);
 }
 
 Result<std::string> Fleet::revert(std::size_t at) {
   ManagedGpu& gpu = gpus_[at];
-  const Assignment tried = TRY(unconfirmed(gpu));
+  if (unconfirmed(at) == nullptr) return nothing_tried(gpu);
   assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  Result<void> restored;
   if (gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed)
-    TRY(reassign(at, "what was tried is not kept"));
-  const std::string now = gpu.policy_name();
-  return fmt::format("GPU {} is {}", gpu.id().index,
-                     now.empty() ? "observed" : "governed by " + now);
+    restored = reassign(at, "what was tried is not kept");
+  if (gpu.trouble) return trouble_of(gpu);
+  return sentence_of(gpu, "is again governed by", restored);
 }
 
 Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, const char* why) {

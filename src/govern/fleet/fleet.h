@@ -120,13 +120,15 @@ class Fleet : public TunedGpus {
   // A policy by command or for a run; it outlives a pause, a reload and a lost GPU. The sentence
   // that tells what was done; where it fails the GPU is governed as before. Errors: busy,
   // invalid_argument. One that is unconfirmed ends after `lasts`, and what was assigned before
-  // comes back.
+  // comes back; a run that governs is not disturbed by one: busy.
   Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who,
                              AssignmentSource source = AssignmentSource::command,
                              std::optional<Duration> lasts = {});
-  // What is assigned unconfirmed becomes a command's, and goes on. Errors: not_found: nothing is.
+  // What is assigned unconfirmed and has not ended; null: nothing is.
+  const Assignment* unconfirmed(std::size_t at) const;
+  // It becomes a command's, and goes on. Errors: not_found: nothing is assigned so.
   Result<std::string> confirm(std::size_t at, std::string who);
-  // What is assigned unconfirmed ends now. Errors: the same; those of restoring.
+  // It ends now. Errors: the same; why what comes back does not govern.
   Result<std::string> revert(std::size_t at);
   // What was assigned for the run of that name ends; nothing where it has ended. Errors: those of
   // restoring: it is tried again.
@@ -144,7 +146,8 @@ class Fleet : public TunedGpus {
   const TunedRun* tuned(const std::string& name) const;
 
  private:
-  Result<Assignment> unconfirmed(const ManagedGpu& gpu) const;
+  static Error nothing_tried(const ManagedGpu& gpu);
+  void leave_ended(std::size_t at);
   void configure();
   void log_unknown_gpus() const;
   Result<GovernedGpu> govern_assigned(const ManagedGpu& gpu) const;

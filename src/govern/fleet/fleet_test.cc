@@ -142,10 +142,70 @@ TEST_F(FleetOfTwo, WhatIsRevertedEndsAtOnce) {
     ASSERT_TRUE(
         fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s).ok());
   run(2s);
-  EXPECT_EQ(*fleet->revert(0), "GPU 0 is governed by efficient-fix");
+  EXPECT_EQ(*fleet->revert(0), "GPU 0 is again governed by efficient-fix");
   EXPECT_EQ(*fleet->revert(1), "GPU 1 is observed");
   EXPECT_FALSE(gpus.sim(1).locked());
   EXPECT_EQ(fleet->revert(1).error().code, Errc::not_found);
+}
+
+// What is the same goes on without a break, and is then the one that was there before.
+TEST_F(FleetOfTwo, WhatIsTriedAndIsTheSameEnds) {
+  Settings settings;
+  settings.govern = true;
+  settings.policy = "efficient-fix";
+  open(settings);
+  run(2s);
+  ASSERT_TRUE(
+      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 10s).ok());
+  run(9s);
+  EXPECT_EQ(fleet->gpus()[0].assigned->source, AssignmentSource::unconfirmed);
+  run(2s);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  EXPECT_EQ(fleet->gpus()[0].assigned->source, AssignmentSource::configuration);
+  EXPECT_EQ(fleet->unconfirmed(0), nullptr);
+}
+
+// Its end might come before the run's: nobody would have seen it.
+TEST_F(FleetOfTwo, NothingIsTriedWhileARunGoverns) {
+  open();
+  ASSERT_TRUE(fleet->assign(0, policy("max-freq"), "run 1", AssignmentSource::run).ok());
+  const auto tried =
+      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s);
+  EXPECT_EQ(tried.error().code, Errc::busy);
+  EXPECT_EQ(governed(0), "max-freq");
+  EXPECT_EQ(fleet->unconfirmed(0), nullptr);
+}
+
+// It may be longer than what is tried, and then there is nothing to come back to but the run.
+TEST_F(FleetOfTwo, WhatIsTriedEndsUnderARun) {
+  open();
+  ASSERT_TRUE(
+      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  ASSERT_TRUE(fleet->assign(0, policy("max-freq"), "run 1", AssignmentSource::run).ok());
+  EXPECT_EQ(*fleet->confirm(0, "ann"),
+            "GPU 0 will be governed by efficient-fix when the run of run 1 has ended");
+  EXPECT_EQ(governed(0), "max-freq");
+  ASSERT_TRUE(fleet->end_run(fleet->gpus()[0].uuid(), "run 1", "over").ok());
+  EXPECT_EQ(governed(0), "efficient-fix");
+}
+
+TEST_F(FleetOfTwo, WhatIsTriedOutlivesAPauseAndAReload) {
+  Settings settings;
+  open(settings);
+  ASSERT_TRUE(
+      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  run(2s);
+  settings.govern = true;
+  settings.policy = "max-freq";
+  fleet->reload(settings);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  ASSERT_TRUE(fleet->restore("paused").ok());
+  fleet->close();
+  fleet->begin_opening();
+  ASSERT_TRUE(fleet->poll_opening().ok());
+  EXPECT_EQ(governed(0), "efficient-fix");
+  run(29s);
+  EXPECT_EQ(governed(0), "max-freq");
 }
 
 TEST_F(FleetOfTwo, ACommandOrAReleaseTakesThePlaceOfWhatWasTried) {

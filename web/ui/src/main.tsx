@@ -3,6 +3,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Gone, Refused, beginSession } from "./api";
 import { Fleet } from "./fleet";
 import { EventList, OneGpu } from "./gpu";
+import { CompareView } from "./compare";
+import { JobsView, OneJob } from "./jobs";
 import { useAsked, useEvents, useRoute } from "./live";
 import { SavingsView } from "./savings";
 import type { Savings, Status } from "./types";
@@ -12,6 +14,8 @@ const kViews = [
   { path: "", name: "Fleet" },
   { path: "savings", name: "Savings" },
   { path: "events", name: "Events" },
+  { path: "jobs", name: "Training" },
+  { path: "compare", name: "Compare" },
 ] as const;
 
 function NoSession() {
@@ -85,6 +89,8 @@ function App() {
           (gpu ? <OneGpu key={gpu.uuid} gpu={gpu} events={events} role={status.value.role} />
                : <p class="empty">GPU {route[1]} is not here. <a href="#/">All GPUs</a></p>)}
         {view === "savings" && <SavingsView />}
+        {view === "jobs" && (route[1] ? <OneJob key={route[1]} name={decodeURIComponent(route[1])} /> : <JobsView />)}
+        {view === "compare" && <CompareView />}
         {view === "events" && (
           <>
             <h1>What happened in the last day</h1>

@@ -1,11 +1,12 @@
 // What would come of another promise, and setting it: tried first, kept when somebody says so.
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { post } from "./api";
 import { useAsked } from "./live";
 import type { Forecast, Forecasts, Gpu } from "./types";
 import { megahertz, percent } from "./words";
 
 const kTrySeconds = 30;
+const kTryLongSeconds = 300; // until it has learned, and somebody has looked
 const kOperators = ["operator", "admin"];
 
 const kWide = 640, kHigh = 190, kLeft = 40, kBottom = 28, kTop = 10;
@@ -85,6 +86,33 @@ function Told({ forecast }: { forecast: Forecast }) {
   );
 }
 
+function Figures({ forecasts, now }: { forecasts: Forecast[]; now: number }) {
+  return (
+    <details>
+      <summary>As figures</summary>
+      <div class="scroll" tabIndex={0} role="region" aria-label="forecasts">
+        <table>
+          <thead>
+            <tr><th scope="col">may lose</th><th scope="col">clock</th><th scope="col">saves</th><th scope="col">90 % sure</th><th scope="col">loses</th><th scope="col">90 % sure</th></tr>
+          </thead>
+          <tbody>
+            {forecasts.map((each, i) => (
+              <tr key={each.delta_ratio}>
+                <th scope="row">{percent(each.delta_ratio)}{i === now ? <span class="dim"> now</span> : null}</th>
+                <td>{megahertz(each.clock_mhz)}</td>
+                <td>{percent(each.saving_ratio, 1)}</td>
+                <td>{percent(each.saving_low_ratio)} to {percent(each.saving_high_ratio)}</td>
+                <td>{percent(Math.max(0, each.loss_ratio), 1)}</td>
+                <td>{percent(Math.max(0, each.loss_low_ratio))} to {percent(each.loss_high_ratio)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </details>
+  );
+}
+
 /** What is tried ends by itself; who looks sees how long it still has. */
 function Trial({ left, busy, keep, back }: { left: number; busy: boolean; keep: () => void; back: () => void }) {
   const [shown, setShown] = useState(Math.ceil(left));
@@ -103,26 +131,37 @@ function Trial({ left, busy, keep, back }: { left: number; busy: boolean; keep: 
   );
 }
 
+/** The last that were told while assure governs: a policy that was just set has to see the work first. */
+function useKept(told?: Forecasts): Forecast[] {
+  const kept = useRef<Forecast[]>([]);
+  if (told && (told.forecasts.length > 0 || told.policy !== "assure")) kept.current = told.forecasts;
+  return kept.current;
+}
+
 export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
-  const [round, setRound] = useState(0);
+  const [again, setAgain] = useState(0);
   const [busy, setBusy] = useState(false);
   const [said, setSaid] = useState("");
-  const [chosen, setChosen] = useState<number>();
-  const asked = useAsked<Forecasts>(`forecast?gpu=${gpu.uuid}`, 2000, round);
+  const [chosen, setChosen] = useState<number>(); // a delta: its place in the list may change
+  const asked = useAsked<Forecasts>(`forecast?gpu=${gpu.uuid}`, 2000, again);
   const told = asked.value;
-  const forecasts = told?.forecasts ?? [];
-  const now = useMemo(() => stopOf(forecasts, told?.now_delta_ratio), [told]);
+  const forecasts = useKept(told);
+  const left = told?.unconfirmed_seconds;
+  useEffect(() => setSaid(""), [left === undefined]);
   if (!told) return asked.error ? <p class="empty">{asked.error.message}</p> : null;
   const act = (path: string, body: object) => {
     setBusy(true);
     setSaid("");
     post<{ message?: string }>(path, body)
       .then((done) => setSaid(done.message ?? "done"), (error: Error) => setSaid(error.message))
-      .finally(() => { setBusy(false); setRound((before) => before + 1); });
+      .finally(() => { setBusy(false); setAgain((before) => before + 1); });
   };
+  const attempt = (seconds: number, set: string[]) =>
+    act("policy-set", { policy: "assure", set, gpus: gpu.uuid, confirm_within_seconds: seconds });
   const operates = role !== undefined && kOperators.includes(role);
-  const left = told.unconfirmed_seconds;
-  const at = Math.min(chosen ?? now, forecasts.length - 1);
+  const learning = forecasts.length > 0 && told.forecasts.length === 0;
+  const now = stopOf(forecasts, told.now_delta_ratio);
+  const at = chosen === undefined ? now : stopOf(forecasts, chosen);
   const forecast = forecasts[at];
   const delta = forecast?.delta_ratio ?? 0;
   return (
@@ -133,18 +172,28 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
                back={() => act("policy-confirm", { gpus: gpu.uuid, revert: true })} />
       )}
       {!forecast && <p class="empty">{told.why}</p>}
+      {!forecast && operates && left === undefined && told.policy !== "assure" && (
+        <p class="act">
+          <button type="button" disabled={busy} onClick={() => attempt(kTryLongSeconds, [])}>
+            let assure govern it for {kTryLongSeconds / 60} minutes
+          </button>
+        </p>
+      )}
       {forecast && (
-        <>
+        <div class={learning ? "old" : ""}>
           <label class="scrub">
-            <span>May lose <b>{percent(delta)}</b> of performance{at === now ? ", as now" : ""}</span>
+            <span>May lose <b>{percent(delta, Number.isInteger(Math.round(delta * 1e4) / 100) ? 0 : 1)}</b> of performance{at === now ? ", as now" : ""}</span>
             <input type="range" min={0} max={forecasts.length - 1} step={1} value={at}
                    aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${percent(forecast.saving_ratio, 1)}, loses ${percent(Math.max(0, forecast.loss_ratio), 1)}`}
-                   onInput={(event) => setChosen(Number(event.currentTarget.value))} />
+                   onInput={(event) => setChosen(forecasts[Number(event.currentTarget.value)]?.delta_ratio)} />
           </label>
           <Told forecast={forecast} />
           <Curves forecasts={forecasts} at={at} />
+          <Figures forecasts={forecasts} now={now} />
           <p class="dim">
-            Of the work that runs now, in the next minutes, against the highest clock. Nothing changes by moving the slider.
+            {learning
+              ? "Of the work as it was known before; it is being looked at anew."
+              : "Of the work that runs now, in the next minutes, against the highest clock. Nothing changes by moving the slider."}
           </p>
           {told.promise_from && told.promise_from !== "policy" && (
             <p class="dim">What may be lost now was asked by the work itself ({told.promise_from}), which comes before what is set here.</p>
@@ -152,15 +201,16 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
           {operates ? (
             <p class="act">
               <button type="button" class="main" disabled={busy || at === now || left !== undefined}
-                      onClick={() => act("policy-set", { policy: "assure", set: [`delta=${delta}`], gpus: gpu.uuid, confirm_within_seconds: kTrySeconds })}>
+                      onClick={() => attempt(kTrySeconds, [`delta=${delta}`])}>
                 try it for {kTrySeconds} s
               </button>
               {at === now && left === undefined && <span class="dim"> Move the slider to try another promise.</span>}
+              {gpu.dry_run && <span class="dim"> A dry run stays one: nothing is written.</span>}
             </p>
           ) : (
             <p class="dim">Who is in the group derate may set it: <code>derate policy set assure --delta {delta} -i {gpu.index}</code></p>
           )}
-        </>
+        </div>
       )}
       <p role="status" class="said">{said}</p>
     </>
