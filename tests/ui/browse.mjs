@@ -144,6 +144,9 @@ assert.match(await text("table.compared"), /assure/);
 await page.locator("input[type=file]").setInputFiles({ name: "odd.json", mimeType: "application/json", buffer: Buffer.from("{}") });
 await page.waitForSelector("text=odd.json is no output of derate lab show");
 await page.locator("input[type=file]").setInputFiles(results);
+await page.waitForSelector("table.compared");
+await accessible("compared");
+await picture("compared");
 
 // --- everywhere, light and dark ------------------------------------------------------------------
 

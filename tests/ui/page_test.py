@@ -66,8 +66,8 @@ class Page(service.Machine):
         """Of a small experiment."""
         experiment = self.folder / "small.toml"
         experiment.write_text('[experiment]\nrepetitions = 1\n[gpus]\nchips = ["V100-SXM2"]\n'
-                              '[workloads]\nfitted = ["GeMM", "FDTD"]\n[[policy]]\nname = "assure"\n'
-                              '[[policy]]\nname = "geepafs"\n')
+                              '[workloads]\nfitted = ["GeMM", "FDTD"]\n'
+                              '[[policy]]\nname = "assure"\n[[policy]]\nname = "geepafs"\n')
         done = self.derate("lab", "run", str(experiment), "-o", str(self.folder / "small.lab"))
         self.assertEqual(done.returncode, 0, done.stderr)
         shown = self.derate("lab", "show", str(self.folder / "small.lab"), "--json")
