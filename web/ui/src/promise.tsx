@@ -9,7 +9,7 @@ const kTrySeconds = 30;
 const kTryLongSeconds = 300; // until it has learned, and somebody has looked
 const kOperators = ["operator", "admin"];
 
-const kWide = 640, kHigh = 190, kLeft = 40, kBottom = 28, kTop = 10;
+const kWide = 640, kHigh = 190, kLeft = 40, kRight = 24, kBottom = 28, kTop = 10;
 
 /** The stop that is nearest to what may be lost now. */
 function stopOf(forecasts: Forecast[], delta?: number): number {
@@ -34,7 +34,7 @@ const kBands: Band[] = [
 function Curves({ forecasts, at }: { forecasts: Forecast[]; at: number }) {
   const most = forecasts[forecasts.length - 1]!.delta_ratio;
   const top = Math.max(0.1, ...forecasts.map((f) => Math.max(f.saving_high_ratio, f.loss_high_ratio)));
-  const x = (delta: number) => kLeft + ((kWide - kLeft - 8) * delta) / most;
+  const x = (delta: number) => kLeft + ((kWide - kLeft - kRight) * delta) / most;
   const y = (share: number) => kTop + (kHigh - kTop - kBottom) * (1 - Math.max(0, share) / top);
   const line = (values: [number, number][]) =>
     values.map(([a, b], i) => `${i === 0 ? "M" : "L"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`).join("");
@@ -44,7 +44,7 @@ function Curves({ forecasts, at }: { forecasts: Forecast[]; at: number }) {
     <svg class="forecast" viewBox={`0 0 ${kWide} ${kHigh}`} aria-hidden="true">
       {steps.map((share) => (
         <g key={share}>
-          <line class="grid" x1={kLeft} x2={kWide - 8} y1={y(share)} y2={y(share)} />
+          <line class="grid" x1={kLeft} x2={kWide - kRight} y1={y(share)} y2={y(share)} />
           <text x={kLeft - 6} y={y(share) + 4} text-anchor="end">{percent(share)}</text>
         </g>
       ))}
@@ -180,7 +180,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
         </p>
       )}
       {forecast && (
-        <div class={learning ? "old" : ""}>
+        <div>
           <label class="scrub">
             <span>May lose <b>{percent(delta, Number.isInteger(Math.round(delta * 1e4) / 100) ? 0 : 1)}</b> of performance{at === now ? ", as now" : ""}</span>
             <input type="range" min={0} max={forecasts.length - 1} step={1} value={at}
