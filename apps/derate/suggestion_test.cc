@@ -163,7 +163,7 @@ TEST(Suggestions, AreRightForAtLeast95PercentOfMistypedWords) {
 TEST(Suggestions, NameTheVerbThatWasMeantAndItsUsage) {
   EXPECT_EQ(answer_to("policy", "lst"),
             "derate: policy has no verb 'lst'; did you mean 'list'? There are: list, show, "
-            "set, models, forget\nUsage: derate policy VERB [OPTION]...\n"
+            "set, confirm, forecast, models, forget\nUsage: derate policy VERB [OPTION]...\n"
             "`derate policy --help` has the options and examples.\n");
   EXPECT_TRUE(answer_to("run", "--polcy")
                   .starts_with("derate: run has no option '--polcy'; did you mean --policy?\n"

@@ -124,7 +124,6 @@ class Worker {
   Fleet fleet_;
   CommandRouter operators_{Role::admin}, clients_{Role::user};
   FleetService commands_;
-  ForecastService forecasts_;
   CallerRoles roles_;
   TokenBook tokens_;
   TokenService token_service_;
@@ -136,6 +135,7 @@ class Worker {
   EnergyService energy_;
   TuneService tune_;
   RunService runs_;
+  ForecastService forecasts_;
   GpuTotalsTable totals_;
   TenantRows tenant_rows_;
   DaemonMeter daemon_;

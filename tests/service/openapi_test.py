@@ -129,6 +129,10 @@ class Document(unittest.TestCase):
         for path, methods in document["paths"].items():
             for method, told in methods.items():
                 with self.subTest(path=path):
+                    if path == "/v1/policy-confirm":  # there is something to confirm
+                        self.assertEqual(self.ask("POST", "/v1/policy-set", {
+                            "policy": "assure", "gpus": "0", "confirm_within_seconds": 600})[0],
+                            200)
                     status, body = self.send_example(path, method, told)
                     answer = json.loads(body)
                     # Nobody has a run here: that is what the answer says then.
