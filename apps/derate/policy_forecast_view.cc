@@ -9,9 +9,10 @@
 namespace derate::cli {
 namespace {
 
+// "12.3 %"
 std::string percent(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
-// "12.3 %" and "10 to 15".
+// "10 to 15", in percent
 std::string between(double low, double high) {
   return fmt::format("{:.0f} to {:.0f}", 100 * low, 100 * high);
 }

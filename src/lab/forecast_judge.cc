@@ -1,11 +1,8 @@
 #include "lab/forecast_judge.h"
 
-#include <algorithm>
-#include <future>
-#include <thread>
-
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
+#include "lab/in_parallel.h"
 #include "lab/models_in_memory.h"
 
 namespace derate {
@@ -138,17 +135,13 @@ std::vector<ForecastTrial> forecast_trials(const Plan& plan) {
 Result<std::vector<JudgedForecast>> judge_forecasts(const Plan& plan,
                                                     std::span<const double> deltas,
                                                     const ForecastTimes& times, unsigned threads) {
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   const std::vector<ForecastTrial> trials = forecast_trials(plan);
+  auto judged = TRY(in_parallel(trials.size(), threads, [&](std::size_t i) {
+    return judge_trial(plan, trials[i], deltas, times);
+  }));
   std::vector<JudgedForecast> out;
-  for (std::size_t first = 0; first < trials.size(); first += threads) {
-    std::vector<std::future<Result<std::vector<JudgedForecast>>>> under_way;
-    for (std::size_t i = first; i < std::min(first + threads, trials.size()); ++i)
-      under_way.push_back(std::async(
-          std::launch::async, [&, i] { return judge_trial(plan, trials[i], deltas, times); }));
-    for (auto& each : under_way)
-      for (JudgedForecast& one : TRY(each.get())) out.push_back(std::move(one));
-  }
+  for (auto& each : judged)
+    for (JudgedForecast& one : each) out.push_back(std::move(one));
   return out;
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <future>
 #include <map>
-#include <thread>
+
+#include "lab/in_parallel.h"
 
 namespace derate {
 namespace {
@@ -12,20 +12,15 @@ namespace {
 using Sessions = std::map<SessionKey, SessionRecord>;
 
 Result<Sessions> run_all(const Plan& plan, unsigned threads) {
-  if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
+  auto records =
+      TRY(in_parallel(plan.session_count(), threads, [&](std::size_t i) -> Result<SessionRecord> {
+        SessionRecord out = TRY(run_session(session_spec(plan, i)));
+        for (JobRecord& job : out.jobs) job.ticks.clear(), job.remarks.clear();
+        return out;
+      }));
   Sessions out;
-  for (std::size_t first = 0; first < plan.session_count(); first += threads) {
-    std::vector<std::future<Result<SessionRecord>>> under_way;
-    const std::size_t end = std::min<std::size_t>(first + threads, plan.session_count());
-    for (std::size_t i = first; i < end; ++i)
-      under_way.push_back(std::async(std::launch::async,
-                                     [&plan, i] { return run_session(session_spec(plan, i)); }));
-    for (std::size_t i = first; i < end; ++i) {
-      SessionRecord record = TRY(under_way[i - first].get());
-      for (JobRecord& job : record.jobs) job.ticks.clear(), job.remarks.clear();
-      out.emplace(session_key(plan, i), std::move(record));
-    }
-  }
+  for (std::size_t i = 0; i < records.size(); ++i)
+    out.emplace(session_key(plan, i), std::move(records[i]));
   return out;
 }
 

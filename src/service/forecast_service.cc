@@ -25,15 +25,16 @@ std::vector<double> deltas_with(std::optional<double> now) {
   return out;
 }
 
+// No work is faster at a lower clock: below 0 a loss is the estimate's own error.
 ForecastView view_of(const Forecast& forecast) {
   return {.delta_ratio = forecast.delta,
           .clock_mhz = forecast.clock.value(),
           .saving_ratio = forecast.saving.mean,
           .saving_low_ratio = forecast.saving.low,
           .saving_high_ratio = forecast.saving.high,
-          .loss_ratio = forecast.loss.mean,
-          .loss_low_ratio = forecast.loss.low,
-          .loss_high_ratio = forecast.loss.high};
+          .loss_ratio = std::max(0.0, forecast.loss.mean),
+          .loss_low_ratio = std::max(0.0, forecast.loss.low),
+          .loss_high_ratio = std::max(0.0, forecast.loss.high)};
 }
 
 // Why nothing can be told of a GPU.

@@ -165,6 +165,19 @@ TEST_F(FleetOfTwo, WhatIsTriedAndIsTheSameEnds) {
   EXPECT_EQ(fleet->unconfirmed(0), nullptr);
 }
 
+TEST_F(FleetOfTwo, ACommandThatFailsLeavesWhatIsTried) {
+  open();
+  ASSERT_TRUE(
+      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  PolicyAssignment bad = policy("utiliz-scale");
+  bad.policy.params.set("interval", {1e-3});  // shorter than two of its ticks
+  ASSERT_FALSE(fleet->assign(0, bad, "ben").ok());
+  EXPECT_EQ(governed(0), "efficient-fix");
+  ASSERT_NE(fleet->unconfirmed(0), nullptr);
+  run(31s);
+  EXPECT_EQ(governed(0), "");
+}
+
 // Its end might come before the run's: nobody would have seen it.
 TEST_F(FleetOfTwo, NothingIsTriedWhileARunGoverns) {
   open();

@@ -80,7 +80,7 @@ function Told({ forecast }: { forecast: Forecast }) {
       </div>
       <div class="loses">
         <dt><svg viewBox="0 0 18 6" aria-hidden="true"><line x1="0" x2="18" y1="3" y2="3" /></svg> Performance lost</dt>
-        <dd>{percent(Math.max(0, forecast.loss_ratio), 1)} <span class="dim">{sure(Math.max(0, forecast.loss_low_ratio), forecast.loss_high_ratio)}</span></dd>
+        <dd>{percent(forecast.loss_ratio, 1)} <span class="dim">{sure(forecast.loss_low_ratio, forecast.loss_high_ratio)}</span></dd>
       </div>
     </dl>
   );
@@ -102,8 +102,8 @@ function Figures({ forecasts, now }: { forecasts: Forecast[]; now: number }) {
                 <td>{megahertz(each.clock_mhz)}</td>
                 <td>{percent(each.saving_ratio, 1)}</td>
                 <td>{percent(each.saving_low_ratio)} to {percent(each.saving_high_ratio)}</td>
-                <td>{percent(Math.max(0, each.loss_ratio), 1)}</td>
-                <td>{percent(Math.max(0, each.loss_low_ratio))} to {percent(each.loss_high_ratio)}</td>
+                <td>{percent(each.loss_ratio, 1)}</td>
+                <td>{percent(each.loss_low_ratio)} to {percent(each.loss_high_ratio)}</td>
               </tr>
             ))}
           </tbody>
@@ -184,7 +184,7 @@ export function PromiseView({ gpu, role }: { gpu: Gpu; role?: string }) {
           <label class="scrub">
             <span>May lose <b>{percent(delta, Number.isInteger(Math.round(delta * 1e4) / 100) ? 0 : 1)}</b> of performance{at === now ? ", as now" : ""}</span>
             <input type="range" min={0} max={forecasts.length - 1} step={1} value={at}
-                   aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${percent(forecast.saving_ratio, 1)}, loses ${percent(Math.max(0, forecast.loss_ratio), 1)}`}
+                   aria-valuetext={`may lose ${percent(delta)}: ${megahertz(forecast.clock_mhz)}, saves ${percent(forecast.saving_ratio, 1)}, loses ${percent(forecast.loss_ratio, 1)}`}
                    onInput={(event) => setChosen(forecasts[Number(event.currentTarget.value)]?.delta_ratio)} />
           </label>
           <Told forecast={forecast} />
