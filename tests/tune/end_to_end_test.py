@@ -193,8 +193,8 @@ def a_killed_worker_leaves_the_limit_as_found(t):
     send(t.derated.worker(), signal.SIGKILL)
     ms = t.house.until_restored(10)
     print(f"  restored {ms:.0f} ms after the kill")
+    t.derated.wait(20)  # the guard tells the audit log once the GPU has its settings
     check(t.house.restorer(0) == "derated's guard", f"restored by {t.house.restorer(0)}")
-    t.derated.wait(20)
     check(alive(run.pid), f"derate tune run has ended: {run.text()[-3000:]}")
     t.start_daemon()
     t.wait_for_limit("toy")  # the trial is taken up again, and its limit
