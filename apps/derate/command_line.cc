@@ -1154,14 +1154,20 @@ void add_report(CommandLine& line) {
       ->add_option("-o,--output", options.output,
                    "The page; default: beside the results, with .html for its ending")
       ->type_name("FILE");
+  CLI::Option* beside =
+      report->add_option("--beside", options.beside, "Other results, side by side on the same page")
+          ->type_name("FILE");
   add_data(*report, options.data);
   report
       ->add_option("--job", options.job,
                    "Print one job's ticks instead; the page and `lab show --apps` have numbers")
       ->type_name("ID")
-      ->excludes("--output");
+      ->excludes("--output")
+      ->excludes(beside);
   add_json(*report, options);
-  report->footer(examples({"derate report mine.lab", "derate report mine.lab --job 17 --json"}));
+  report->get_option("--json")->excludes(beside);
+  report->footer(examples({"derate report mine.lab", "derate report mine.lab --beside theirs.lab",
+                           "derate report mine.lab --job 17 --json"}));
 }
 
 void add_doctor(CommandLine& line) {

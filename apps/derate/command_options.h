@@ -309,7 +309,7 @@ struct LabShowOptions : LabResults {
   std::vector<std::string> policies;  // only these; empty: all
 };
 struct ReportOptions : LabResults {
-  std::string output;
+  std::string output, beside;       // beside: other results, on the same page
   std::optional<std::int64_t> job;  // this one's ticks instead of a page
 };
 struct LabExportOptions : LabResults {

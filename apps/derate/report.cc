@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <span>
 
 #include "base/exit_code.h"
 #include "base/json.h"
@@ -11,6 +13,7 @@
 #include "govern/records_file.h"
 #include "lab/figures.h"
 #include "lab_view.h"
+#include "packed.h"
 #include "terminal/output.h"
 #include "version.h"
 
@@ -18,8 +21,6 @@ namespace derate {
 
 // Of web/, compiled in.
 extern const char* const kReportHtml;
-extern const char* const kReportCss;
-extern const char* const kReportJs;
 
 }  // namespace derate
 
@@ -28,34 +29,53 @@ namespace {
 
 constexpr std::size_t kPoints = 300;  // of a time series: what a screen shows
 
-Json or_null(const std::optional<float>& value, double scale) {
-  return value ? Json(std::lround(*value * scale)) : Json(nullptr);
+Json or_null(const std::optional<float>& value) {
+  return value ? Json(std::lround(*value)) : Json(nullptr);
 }
 
-// At most kPoints points: clocks as they were at the point, power its mean until the next.
+// Its mean over ticks, in percent; null where none has it.
+Json mean_percent(std::span<const Tick> ticks, std::optional<float> Tick::*member) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const Tick& tick : ticks)
+    if (tick.*member) sum += *(tick.*member), ++count;
+  return count == 0 ? Json(nullptr) : Json(std::lround(100 * sum / static_cast<double>(count)));
+}
+
+// Point and text; of those at one point the last.
+Json remarks_json(const JobRecord& job, std::size_t points) {
+  Json out = Json::array();
+  for (const Remark& remark : job.remarks) {
+    const std::size_t point = remark.tick * points / std::max<std::size_t>(1, job.ticks.size());
+    if (!out.empty() && out.back()[0] == point) out.erase(out.size() - 1);
+    out.push_back({point, remark.text});
+  }
+  return out;
+}
+
+// At most kPoints points: clocks as they were at the point, power and utilisation their means until
+// the next.
 Json trace_json(const StoredJob& stored, std::size_t stage) {
   const auto& ticks = stored.job.ticks;
   const std::size_t points = std::min(kPoints, ticks.size());
   Json clock = Json::array(), asked = clock, power = clock, gpu = clock, memory = clock,
-       probing = clock, remarks = clock;
+       probing = clock;
   for (std::size_t i = 0; i < points; ++i) {
     const std::size_t begin = i * ticks.size() / points, end = (i + 1) * ticks.size() / points;
-    const Tick& tick = ticks[begin];
+    const std::span<const Tick> here(ticks.data() + begin, end - begin);
     double watts = 0;
     bool probed = false;
-    for (std::size_t at = begin; at < end; ++at) {
-      watts += ticks[at].power_w;
-      probed = probed || ticks[at].probing;
+    for (const Tick& tick : here) {
+      watts += tick.power_w;
+      probed = probed || tick.probing;
     }
-    clock.push_back(std::lround(tick.clock_mhz));
-    asked.push_back(or_null(tick.asked_mhz, 1));
-    power.push_back(std::lround(watts / static_cast<double>(end - begin)));
-    gpu.push_back(or_null(tick.gpu_utilisation, 100));
-    memory.push_back(or_null(tick.memory_utilisation, 100));
+    clock.push_back(std::lround(here.front().clock_mhz));
+    asked.push_back(or_null(here.front().asked_mhz));
+    power.push_back(std::lround(watts / static_cast<double>(here.size())));
+    gpu.push_back(mean_percent(here, &Tick::gpu_utilisation));
+    memory.push_back(mean_percent(here, &Tick::memory_utilisation));
     probing.push_back(probed ? 1 : 0);
   }
-  for (const Remark& remark : stored.job.remarks)
-    remarks.push_back({remark.tick * points / std::max<std::size_t>(1, ticks.size()), remark.text});
   return {{"stage", stage},
           {"app", stored.job.app},
           {"policy", stored.session.policy},
@@ -68,7 +88,7 @@ Json trace_json(const StoredJob& stored, std::size_t stage) {
           {"gpu", std::move(gpu)},
           {"memory", std::move(memory)},
           {"probing", std::move(probing)},
-          {"remarks", std::move(remarks)}};
+          {"remarks", remarks_json(stored.job, points)}};
 }
 
 std::size_t stage_of(const std::vector<StageResult>& stages, const SessionKey& key) {
@@ -96,13 +116,6 @@ std::string escaped(const std::string& text) {
   for (const char c : text)
     out += c == '<' ? "&lt;" : c == '&' ? "&amp;" : c == '>' ? "&gt;" : std::string(1, c);
   return out;
-}
-
-// Nothing in it may end the script element that it lies in.
-std::string script_safe(std::string json) {
-  for (std::size_t at = 0; (at = json.find("</", at)) != std::string::npos; at += 3)
-    json.replace(at, 2, "<\\/");
-  return json;
 }
 
 std::string filled(std::string page, const std::string& mark, const std::string& text) {
@@ -142,38 +155,56 @@ Result<int> show_job(const LabStore& store, const ReportOptions& options) {
   return exit_code::kOk;
 }
 
+// Everything that the page shows of one file of results.
+Result<Json> report_json(const LabStore& store, const std::string& data) {
+  const Plan plan = TRY(stored_plan(store, data));
+  const auto jobs = TRY(store.jobs());
+  const auto stages = figures(plan, jobs);
+  Json out = lab_json(plan, stages, TRY(store.sessions()).size());
+  Json axes_shown = Json::object();
+  for (const auto& [axis, value] : plan.stages.front().cell.values)
+    axes_shown[axis->key] =
+        fmt::format("{}{}{}", axis->label, *axis->unit == '\0' ? "" : ", ", axis->unit);
+  out["axes"] = std::move(axes_shown);
+  out["version"] = kVersion;
+  out["traces"] = TRY(traces(store, stages, jobs));
+  return out;
+}
+
+// Results that would be lost if the page were written there.
+Result<void> check_output(const std::string& path, const ReportOptions& options) {
+  std::error_code ignored;
+  for (const std::string& results : {options.results, options.beside})
+    if (!results.empty() && std::filesystem::equivalent(path, results, ignored))
+      return Error{Errc::invalid_argument,
+                   fmt::format("--output {}: these are the results themselves", path)};
+  return {};
+}
+
 }  // namespace
 
 Result<int> run_verb(const ReportOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   if (options.job) return show_job(store, options);
-  const Plan plan = TRY(stored_plan(store, options.data));
-  const auto jobs = TRY(store.jobs());
-  const auto stages = figures(plan, jobs);
-  Json data = lab_json(plan, stages, TRY(store.sessions()).size());
-  Json axes_shown = Json::object();
-  for (const auto& [axis, value] : plan.stages.front().cell.values)
-    axes_shown[axis->key] =
-        fmt::format("{}{}{}", axis->label, *axis->unit == '\0' ? "" : ", ", axis->unit);
-  data["axes"] = std::move(axes_shown);
-  data["version"] = kVersion;
-  data["traces"] = TRY(traces(store, stages, jobs));
+  Json results = TRY(report_json(store, options.data));
   if (options.json) {
-    print_json("report", data);
+    print_json("report", results);
     return exit_code::kOk;
   }
-  std::string page = filled(kReportHtml, "@TITLE@", escaped(plan.experiment.name));
-  page = filled(std::move(page), "@CSS@", kReportCss);
-  page = filled(std::move(page), "@JS@", kReportJs);
-  page = filled(std::move(page), "@DATA@", script_safe(json_text(data)));
+  std::string title = results["experiment"];
+  Json all = Json::array({std::move(results)});
+  if (!options.beside.empty()) {
+    const LabStore beside = TRY(LabStore::open(options.beside));
+    all.push_back(TRY(report_json(beside, options.data)));
+    title = fmt::format("{}; {}", title, all.back()["experiment"].get<std::string>());
+  }
   const std::string path =
       options.output.empty()
           ? std::filesystem::path(options.results).replace_extension(".html").string()
           : options.output;
-  std::error_code ignored;
-  if (std::filesystem::equivalent(path, options.results, ignored))
-    return Error{Errc::invalid_argument,
-                 fmt::format("--output {}: these are the results themselves", path)};
+  TRY(check_output(path, options));
+  std::string page = filled(kReportHtml, "@TITLE@", escaped(title));
+  page = filled(std::move(page), "@DATA@", packed(json_text(all)));
   TextFile file = TRY(TextFile::create(path));  // in place: it may be a link, a pipe or a device
   TRY(file.write(page));
   print("{}: {:.2f} MB\n", path, static_cast<double>(page.size()) / 1e6);

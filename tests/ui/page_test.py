@@ -75,6 +75,21 @@ class Page(service.Machine):
         out.write_text(shown.stdout)
         return out
 
+    def test_a_person_reads_a_report(self):
+        self.results()
+        made = self.derate("report", str(self.folder / "small.lab"), "-o",
+                           str(self.folder / "small.html"))
+        self.assertEqual(made.returncode, 0, made.stderr)
+        both = self.derate("report", str(self.folder / "small.lab"), "--beside",
+                           str(self.folder / "small.lab"), "-o", str(self.folder / "two.html"))
+        self.assertEqual(both.returncode, 0, both.stderr)
+        pictures = os.environ.get("DERATE_PICTURES")
+        done = subprocess.run(
+            ["node", str(ROOT / "tests/ui/read_report.mjs"), str(self.folder / "small.html"),
+             str(self.folder / "two.html"), *([pictures] if pictures else [])],
+            capture_output=True, text=True, timeout=200, env={**os.environ, "CHROMIUM": CHROMIUM})
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "ok"), done.stderr)
+
     def test_a_person_uses_it(self):
         made = self.derate("tune", "job", "create", "bert", "--batch-sizes", "32,64", "--default",
                            "64", "--target", "0.8", "--max-epochs", "40")

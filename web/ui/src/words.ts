@@ -2,7 +2,8 @@
 import type { DerateEvent, Gpu, Savings } from "./types";
 
 const number = (value: number, digits: number) =>
-  value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  (Number(value.toFixed(digits)) || 0) // no -0
+    .toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 
 export const unknown = "–";
 export const watts = (value?: number | null) =>
