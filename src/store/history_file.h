@@ -100,8 +100,8 @@ auto read_history_file(const std::string& path, F&& work)
   TRY(check_history_readable(path));
   return guarded(path, [&] {
     SQLite::Database sqlite(path, SQLite::OPEN_READONLY, kHistoryBusyMilliseconds);
-    check_schema(sqlite, kHistorySchema);
     SQLite::Transaction one_moment(sqlite);
+    check_kept(sqlite, kHistorySchema);
     return work(sqlite);
   });
 }

@@ -35,11 +35,18 @@ void as_broken(const SqliteSchema& schema, F&& work) {
   }
 }
 
-void take_versions(SQLite::Database& database, const SqliteSchema& schema) {
+bool has_tables(SQLite::Database& database) {
+  return database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() > 0;
+}
+
+// A new file becomes ours together with its first tables: who reads it meanwhile sees all or
+// nothing.
+void take_versions(SQLite::Database& database, const SqliteSchema& schema, bool is_new) {
   for (int i = schema_version(database); i < static_cast<int>(schema.migrations.size()); ++i) {
     SQLite::Transaction all(database, SQLite::TransactionBehavior::IMMEDIATE);
     // Another process may have been faster.
     if (schema_version(database) > i) continue;
+    if (is_new) database.exec(fmt::format("PRAGMA application_id = {}", schema.application_id));
     database.exec(schema.migrations[static_cast<std::size_t>(i)]);
     database.exec(fmt::format("PRAGMA user_version = {}", i + 1));
     all.commit();
@@ -94,9 +101,9 @@ int schema_version(SQLite::Database& database) {
   return database.execAndGet("PRAGMA user_version").getInt();
 }
 
-void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
-  if (database.execAndGet("PRAGMA application_id").getInt() != schema.application_id)
-    throw SQLite::Exception(fmt::format("not {}", schema.what), SQLITE_NOTADB);
+namespace {
+
+void check_version(SQLite::Database& database, const SqliteSchema& schema) {
   const int version = schema_version(database);
   if (version < 0)
     throw SQLite::Exception(fmt::format("not {}: version {}", schema.what, version), SQLITE_NOTADB);
@@ -104,15 +111,29 @@ void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
     throw SQLite::Exception("written by a newer version of derate", SQLITE_SCHEMA);
 }
 
-void migrate(SQLite::Database& database, const SqliteSchema& schema) {
-  if (database.execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
-    // Before anything is written.
-    if (schema.shrinks) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
-    database.exec(fmt::format("PRAGMA application_id = {}", schema.application_id));
-  }
+}  // namespace
+
+void check_schema(SQLite::Database& database, const SqliteSchema& schema) {
+  if (database.execAndGet("PRAGMA application_id").getInt() != schema.application_id)
+    throw SQLite::Exception(fmt::format("not {}", schema.what), SQLITE_NOTADB);
+  check_version(database, schema);
+}
+
+void check_kept(SQLite::Database& database, const SqliteSchema& schema) {
+  if (!has_tables(database)) throw SQLite::Exception("nothing is kept yet", SQLITE_EMPTY);
   check_schema(database, schema);
+}
+
+void migrate(SQLite::Database& database, const SqliteSchema& schema) {
+  const bool is_new = !has_tables(database);
+  // Before anything is written.
+  if (is_new && schema.shrinks) database.exec("PRAGMA auto_vacuum = INCREMENTAL");
+  if (is_new)
+    check_version(database, schema);
+  else
+    check_schema(database, schema);
   as_broken(schema, [&] {
-    take_versions(database, schema);
+    take_versions(database, schema, is_new);
     for (const char* read : schema.reads) SQLite::Statement(database, read);
   });
 }
@@ -141,6 +162,7 @@ Error sqlite_error(const SQLite::Exception& problem, const std::string& path) {
   const int code = problem.getErrorCode();
   const bool bad = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_SCHEMA;
   const Errc kind = bad                                              ? Errc::bad_data
+                    : code == SQLITE_EMPTY                           ? Errc::not_found
                     : code == SQLITE_READONLY || code == SQLITE_PERM ? Errc::no_permission
                     : code == SQLITE_BUSY || code == SQLITE_LOCKED   ? Errc::busy
                                                                      : Errc::io;

@@ -37,6 +37,8 @@ int schema_version(SQLite::Database& database);
 // Both throw SQLite::Exception: SQLITE_NOTADB for a file that is not ours or whose version no
 // Derate ever wrote, SQLITE_SCHEMA for one that a newer version of Derate wrote.
 void check_schema(SQLite::Database& database, const SqliteSchema& schema);
+// The same for who reads beside a writer; SQLITE_EMPTY for a file that is being made.
+void check_kept(SQLite::Database& database, const SqliteSchema& schema);
 // A new file is made ours.
 void migrate(SQLite::Database& database, const SqliteSchema& schema);
 
@@ -51,7 +53,8 @@ bool has_moved(SQLite::Database& database);
 // Nothing is there, and nobody is kept from seeing it.
 bool is_missing(const std::string& path);
 
-// Errors: bad_data (not such a file, or a broken one), no_permission, busy, io.
+// Errors: bad_data (not such a file, or a broken one), not_found (an empty one), no_permission,
+// busy, io.
 Error sqlite_error(const SQLite::Exception& problem, const std::string& path);
 // What work() gives. Exceptions end here. Errors: as sqlite_error().
 template <class F>

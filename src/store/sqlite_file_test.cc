@@ -1,11 +1,14 @@
 #include "store/sqlite_file.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -360,6 +363,28 @@ INSTANTIATE_TEST_SUITE_P(All, EveryStore, ::testing::ValuesIn(kAll),
                          [](const auto& each) -> std::string {
                            return fs::path(each.param.name).stem();
                          });
+
+// Whoever asks in the moment in which a daemon makes its file is told that nothing is kept.
+TEST(SqliteFile, WhoReadsWhatIsBeingMadeSeesAllOrNothing) {
+  Folder folder;
+  for (int i = 0; i < 40; ++i) {
+    const std::string path = folder.file(fmt::format("history-{}.db", i));
+    std::atomic<bool> made = false;
+    std::thread writer([&] {
+      std::vector<Error> told;
+      EXPECT_TRUE(use_history(path, told).ok());
+      made = true;
+    });
+    while (!made) {
+      const auto read = read_events(path, {});
+      const bool fits =
+          read.ok() || read.error().code == Errc::not_found || read.error().code == Errc::busy;
+      EXPECT_TRUE(fits) << read.error().message;
+    }
+    writer.join();
+    EXPECT_TRUE(read_events(path, {}).ok());
+  }
+}
 
 // The version stands in bytes 60 to 63: as an index it was any address.
 TEST_P(EveryStore, AVersionThatCannotBeIsABrokenFile) {

@@ -484,7 +484,7 @@ Result<Usage> read_usage(const std::string& path, WallTime from, WallTime to,
     return Error{Errc::no_permission, fmt::format("'{}': may not be read", path)};
   return guarded(path, [&] {
     SQLite::Database sqlite(path, SQLite::OPEN_READONLY, kUsageBusyMilliseconds);
-    check_schema(sqlite, kUsageSchema);
+    check_kept(sqlite, kUsageSchema);
     return read_all(sqlite, from, to, gpus);
   });
 }
