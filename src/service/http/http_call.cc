@@ -26,8 +26,8 @@ Result<std::string> text_of(const HttpAsk& ask) {
   if (ask.target.empty() || std::any_of(ask.target.begin(), ask.target.end(), is_odd))
     return Error{Errc::invalid_argument,
                  fmt::format("'{}': a target has no blanks, which stand as %20 in it", ask.target)};
-  std::string out = fmt::format("{} {} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n",
-                                ask.method, ask.target);
+  std::string out = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", ask.method,
+                                ask.target, ask.host);
   for (const auto& [name, value] : ask.fields) add_field(out, name, value);
   if (!ask.body.empty() || ask.method == "POST" || ask.method == "PUT")
     add_field(out, "Content-Length", std::to_string(ask.body.size()));
@@ -35,11 +35,9 @@ Result<std::string> text_of(const HttpAsk& ask) {
 }
 
 // A server that refuses may close before it has read all: what it says is still read.
-Result<UniqueFd> begin_exchange(const std::string& path, const HttpAsk& ask, Clock& clock,
-                                Instant end, Duration patience) {
+Result<void> send_ask(const UniqueFd& socket, const std::string& where, const HttpAsk& ask,
+                      Clock& clock, Instant end, Duration patience) {
   const std::string text = TRY(text_of(ask));
-  UniqueFd socket = TRY(connect_by(path, clock, end, patience));
-  TRY(check_listener(socket.get(), path));
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t n = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (n >= 0) {
@@ -47,11 +45,20 @@ Result<UniqueFd> begin_exchange(const std::string& path, const HttpAsk& ask, Clo
     } else if (errno == EPIPE || errno == ECONNRESET) {
       break;
     } else if (!is_later(errno)) {
-      return socket_error("cannot write to", path, errno);
+      return socket_error("cannot write to", where, errno);
     } else if (errno != EINTR && !wait_for(socket.get(), POLLOUT, clock, end)) {
-      return no_answer(path, patience);
+      return no_answer(where, patience);
     }
   }
+  return {};
+}
+
+// On a listener who may be believed.
+Result<UniqueFd> begin_exchange(const std::string& path, const HttpAsk& ask, Clock& clock,
+                                Instant end, Duration patience) {
+  UniqueFd socket = TRY(connect_by(path, clock, end, patience));
+  TRY(check_listener(socket.get(), path));
+  TRY(send_ask(socket, path, ask, clock, end, patience));
   return socket;
 }
 
@@ -95,12 +102,10 @@ bool wait_for_more(const UniqueFd& socket, int stop_fd, Clock& clock, Instant en
   }
 }
 
-}  // namespace
-
-Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Duration patience) {
-  SystemClock clock;
-  const Instant end = clock.now() + patience;
-  const UniqueFd socket = TRY(begin_exchange(path, ask, clock, end, patience));
+// The whole answer, until `end`.
+Result<HttpResponse> whole_answer(const UniqueFd& socket, const std::string& path,
+                                  const HttpAsk& ask, Clock& clock, Instant end,
+                                  Duration patience) {
   HttpResponseParser parser(ask.method == "HEAD");
   HttpResponse out;
   while (!parser.is_whole()) {
@@ -111,6 +116,23 @@ Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Dura
   HttpResponse head = parser.head();
   head.body = std::move(out.body);
   return head;
+}
+
+}  // namespace
+
+Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Duration patience) {
+  SystemClock clock;
+  const Instant end = clock.now() + patience;
+  const UniqueFd socket = TRY(begin_exchange(path, ask, clock, end, patience));
+  return whole_answer(socket, path, ask, clock, end, patience);
+}
+
+Result<HttpResponse> http_call_on(UniqueFd socket, const std::string& where, const HttpAsk& ask,
+                                  Duration patience) {
+  SystemClock clock;
+  const Instant end = clock.now() + patience;
+  TRY(send_ask(socket, where, ask, clock, end, patience));
+  return whole_answer(socket, where, ask, clock, end, patience);
 }
 
 Result<HttpResponse> http_stream(const std::string& path, const HttpAsk& ask, int stop_fd,

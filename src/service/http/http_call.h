@@ -1,4 +1,4 @@
-// Asking an HTTP server on a unix socket: what `derate` and derate-agent do.
+// Asking an HTTP server, as a rule on a unix socket: what `derate` and derate-agent do.
 #pragma once
 
 #include <functional>
@@ -17,6 +17,7 @@ namespace derate {
 struct HttpAsk {
   std::string method = "GET";
   std::string target;  // with its query, percent-encoded
+  std::string host = "localhost";
   HttpFields fields = {};
   std::string body = {};
   std::size_t most_bytes = 64u << 20;  // of an answer
@@ -25,6 +26,11 @@ struct HttpAsk {
 // Sends it to the server at `path` and waits for the whole answer. Errors: not_found when nobody
 // listens there, no_permission, io, gpu_stuck when no answer comes in time.
 Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Duration patience);
+
+// The same over a connection that is there: a stream socket that does not block. `where` is what
+// errors name it by.
+Result<HttpResponse> http_call_on(UniqueFd socket, const std::string& where, const HttpAsk& ask,
+                                  Duration patience);
 
 // An answer that comes in pieces and may never end. `take` gets each as it comes, and an empty one
 // when it begins; false ends it.

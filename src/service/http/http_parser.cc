@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/percent.h"
 #include "base/printing.h"
 #include "base/text.h"
 
@@ -28,32 +29,17 @@ constexpr std::size_t kMostChunkHead = 4 << 10;
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-std::optional<char> escaped_char(std::string_view text) {
-  unsigned value = 0;
-  if (text.size() < 3) return std::nullopt;
-  const auto [end, error] = std::from_chars(text.data() + 1, text.data() + 3, value, 16);
-  if (error != std::errc{} || end != text.data() + 3) return std::nullopt;
-  return static_cast<char>(value);
+// Empty, too, where a control character comes out.
+std::optional<std::string> plain_text(std::string_view text) {
+  auto out = percent_decoded(text);
+  if (out && std::any_of(out->begin(), out->end(), is_control)) return std::nullopt;
+  return out;
 }
 
-enum class Plus { is_plus, is_blank };
-
-std::optional<std::string> percent_decoded(std::string_view text, Plus plus) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (c == '%') {
-      const auto escaped = escaped_char(text.substr(i));
-      if (!escaped) return std::nullopt;
-      c = *escaped;
-      i += 2;
-    } else if (c == '+' && plus == Plus::is_blank) {
-      c = ' ';
-    }
-    if (is_control(c)) return std::nullopt;
-    out += c;
-  }
-  return out;
+std::optional<std::string> query_text(std::string_view text) {
+  std::string blanks(text);
+  std::replace(blanks.begin(), blanks.end(), '+', ' ');
+  return plain_text(blanks);
 }
 
 HttpFault bad(std::string message) { return {400, std::move(message)}; }
@@ -62,8 +48,8 @@ std::optional<HttpFault> split_query(std::string_view text, HttpFields& query) {
   for (const std::string_view part : split(text, '&')) {
     if (part.empty()) continue;
     const std::size_t at = std::min(part.find('='), part.size());
-    auto name = percent_decoded(part.substr(0, at), Plus::is_blank);
-    auto value = percent_decoded(part.substr(std::min(at + 1, part.size())), Plus::is_blank);
+    auto name = query_text(part.substr(0, at));
+    auto value = query_text(part.substr(std::min(at + 1, part.size())));
     if (!name || !value)
       return bad(fmt::format("the query's part '{}' has a wrong escape or a control character",
                              log_text(part, 100)));
@@ -178,7 +164,7 @@ std::optional<HttpFault> split_target(std::string_view target, std::string& path
   if (std::any_of(target.begin(), target.end(), is_odd))
     return bad("the target has a character that has to be escaped");
   const std::size_t at = std::min(target.find('?'), target.size());
-  auto decoded = percent_decoded(target.substr(0, at), Plus::is_plus);
+  auto decoded = plain_text(target.substr(0, at));
   if (!decoded) return bad("the path has a wrong escape or a control character");
   for (const std::string_view segment : split(*decoded, '/'))
     if (segment == "." || segment == "..") return bad("the path has a segment '.' or '..'");
