@@ -15,15 +15,6 @@
 namespace derate::agent {
 namespace {
 
-// Nobody waits for it: a call that hangs ends with the process. Signals are for the main thread.
-void start_thread(std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread(std::move(work)).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
 // Of the first socket on which somebody listens.
 Result<HttpResponse> of_first(const std::vector<std::string>& sockets, const auto& call) {
   for (const std::string& socket : sockets) {
@@ -39,6 +30,14 @@ constexpr std::string_view kLastEvent =
     "lost\"}\n\n";
 
 }  // namespace
+
+void start_thread(std::function<void()> work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before);
+  std::thread(std::move(work)).detach();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
 
 // --- Answers -------------------------------------------------------------------------------------
 

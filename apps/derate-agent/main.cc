@@ -1,5 +1,5 @@
-// derate-agent: derated's HTTP on a loopback port, for Prometheus and for who has a token. It has
-// no rights, no GPU and no secret.
+// derate-agent: derated's HTTP on a loopback port, for Prometheus and for who has a token; or its
+// metrics, pushed to a receiver of OpenTelemetry. It has no rights and no GPU.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -10,7 +10,9 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -23,6 +25,8 @@
 #include "base/outermost.h"
 #include "base/text.h"
 #include "config/paths.h"
+#include "duties.h"
+#include "otlp_push.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
 #include "service/signals.h"
@@ -38,6 +42,8 @@ struct CommandLine {
   std::string listen = "127.0.0.1:9410", socket;
   std::vector<std::string> hosts;
   bool page = false, open = false;
+  std::optional<std::string> otlp;  // empty text: where the environment says
+  std::optional<double> otlp_interval_s;
 };
 
 // A terminal that closes, or a reload of all units, is no reason to end: there is nothing to
@@ -60,9 +66,12 @@ Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
   return {};
 }
 
+std::vector<std::string> sockets_of(const CommandLine& line) {
+  return line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket};
+}
+
 Result<AgentOptions> agent_options(const CommandLine& line, const Log& log) {
-  AgentOptions out{.sockets =
-                       line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket}};
+  AgentOptions out{.sockets = sockets_of(line)};
   out.log = log;
   out.rules.page = line.page;
   if (line.page) out.session = TRY(PageSession::create());
@@ -123,32 +132,73 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   return run_until_stopped(*loop, clock);
 }
 
+std::optional<std::string> environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+// The loop has the signals and the watchdog; who pushes may hang in a call, and ends with the
+// process.
+Result<void> push(const CommandLine& line, const Log& log) {
+  static SystemClock clock;
+  OtlpPush what{.sockets = sockets_of(line),
+                .to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment)),
+                .version = DERATE_VERSION,
+                .log = log};
+  ignore_signals_of_writes();
+  block_signals(kStop);
+  block_signals(kIgnored);
+  const auto loop = TRY(EventLoop::create());
+  log.info(fmt::format("pushing metrics to http://{}{} every {:g} s", what.to.target.authority(),
+                       what.to.target.path, seconds(what.to.interval)));
+  start_thread([what = std::move(what)] { push_forever(what, clock); });
+  return run_until_stopped(*loop, clock);
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app{
-      "Serves derated's metrics, health and operations over HTTP on a loopback address; see "
-      "derate-agent(8).",
+      "Serves derated's metrics, health and operations over HTTP on a loopback address, or pushes "
+      "its metrics to a receiver of OpenTelemetry; see derate-agent(8).",
       "derate-agent"};
   CommandLine line;
   app.set_version_flag("--version", std::string("derate-agent ") + DERATE_VERSION);
-  app.add_option("-l,--listen", line.listen,
-                 "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6")
-      ->type_name("ADDRESS:PORT");
-  app.add_option("--allow-host", line.hosts,
-                 "A name that a proxy before this one is asked by; may come again")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
+  CLI::Option* listen =
+      app.add_option("-l,--listen", line.listen,
+                     "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6")
+          ->type_name("ADDRESS:PORT");
+  CLI::Option* hosts =
+      app.add_option("--allow-host", line.hosts,
+                     "A name that a proxy before this one is asked by; may come again")
+          ->type_name("NAME")
+          ->allow_extra_args(false);
   app.add_option("--socket", line.socket,
                  "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder")
       ->type_name("FILE");
-  app.add_flag("--page", line.page,
-               "Serve the page for the user who starts it, at an address that is good once; see "
-               "`derate ui`");
+  CLI::Option* page = app.add_flag(
+      "--page", line.page,
+      "Serve the page for the user who starts it, at an address that is good once; see "
+      "`derate ui`");
   app.add_flag("--open", line.open, "Open that address in the browser, too");
+  CLI::Option* otlp =
+      app.add_option("--otlp", line.otlp,
+                     "Serve nothing; push metrics to http://HOST[:PORT][/PATH] by OTLP/HTTP; "
+                     "without URL where $OTEL_EXPORTER_OTLP_ENDPOINT says, or "
+                     "http://localhost:4318")
+          ->type_name("URL")
+          ->expected(0, 1)
+          ->excludes(listen)
+          ->excludes(hosts)
+          ->excludes(page);
+  app.add_option("--otlp-interval", line.otlp_interval_s,
+                 "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60")
+      ->type_name("SECONDS")
+      ->needs(otlp);
   app.footer(
       "Examples:\n"
       "  derate-agent                                   # as the service runs it\n"
       "  derate-agent --listen '[::1]:9410'\n"
       "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
+      "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
       "  curl http://127.0.0.1:9410/metrics\n"
       "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/v1/gpu-list\n\n"
       "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n");
@@ -162,7 +212,8 @@ int main_of(int argc, char** argv) {
     return code == 0 ? exit_code::kOk : exit_code::kUsage;
   }
   const Log log = program_log("derate-agent", journald_writer("derate-agent", journald_socket()));
-  const auto done = serve(line, log);
+  if (otlp->count() > 0 && !line.otlp) line.otlp = "";
+  const auto done = line.otlp ? push(line, log) : serve(line, log);
   if (done.ok()) return exit_code::kOk;
   log.error(done.error().message);
   return exit_code_of(done.error().code);

@@ -13,7 +13,7 @@ from pathlib import Path
 
 UNIT = ""
 # On systemd's scale: 0 is closed, 10 open.
-MOST = {"derated.service": 1.8, "derate-agent.service": 1.0}
+MOST = {"derated.service": 1.8, "derate-agent.service": 1.0, "derate-otlp.service": 1.0}
 
 # Why each of these is open stands in the unit. What else systemd finds open is news.
 OPEN = {
@@ -28,6 +28,7 @@ OPEN = {
         "RestrictAddressFamilies_AF_UNIX", "PrivateNetwork", "IPAddressDeny", "DeviceAllow",
     },
 }
+OPEN["derate-otlp.service"] = OPEN["derate-agent.service"]
 
 
 def analyze(*options):
