@@ -114,6 +114,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
                              std::int64_t pid) { return work_.works_below(gpu, pid); }},
             log_),
       forecasts_(clock, fleet_, clients_),
+      advice_(clock, fleet_, clients_),
       totals_(held_for(settings)),
       tenant_rows_(options.tenant_rows),
       daemon_(clock),
@@ -129,6 +130,7 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
     attribution_.watch(each.gpu.uuid(), *each.record.sample);
   });
   fleet_.add_sink([this](const GpuRecord& each) { totals_.take(each); });
+  fleet_.add_sink([this](const GpuRecord& each) { advice_.take(each); });
   fleet_.add_sink([this](const GpuRecord& each) {
     // What a dry run would save was not saved.
     const PolicyAssignment* by = each.gpu.policy();

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "govern/fleet/fleet.h"
 #include "govern/lateness.h"
+#include "service/advice_service.h"
 #include "service/attribution_service.h"
 #include "service/beat_socket.h"
 #include "service/caller_role.h"
@@ -136,6 +137,7 @@ class Worker {
   TuneService tune_;
   RunService runs_;
   ForecastService forecasts_;
+  AdviceService advice_;
   GpuTotalsTable totals_;
   TenantRows tenant_rows_;
   DaemonMeter daemon_;

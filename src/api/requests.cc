@@ -43,6 +43,10 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastRead> {
   visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
 template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceRead> {
+  visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
+}
+template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> ||
     FieldsOf<M, StatusRead> {
   visit(optional_field("gpus", kGpus), m.gpus);
@@ -182,6 +186,35 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
   visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends").in("s"),
         m.unconfirmed_seconds);
   visit(required_field("forecasts", "of the next minutes, by delta upwards"), m.forecasts);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceView> {
+  visit(required_field("finding", "as `derate advise --list` names it"), m.finding);
+  visit(required_field("title", "what it says"), m.title);
+  visit(required_field("certainty", "sure, or likely"), m.certainty);
+  visit(required_field("lost_ratio",
+                       "of the time, or of the power where nothing runs: the most there is to win"),
+        m.lost_ratio);
+  visit(required_field("evidence", "the figures that tell it"), m.evidence);
+  visit(required_field("effect", "what to expect"), m.effect);
+  visit(required_field("tries", "settings and tools, the first first"), m.tries);
+  visit(required_field("page", "where a vendor says more"), m.page);
+}
+template <class M, class V>
+void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceAnswer> {
+  visit(required_field("index", "which"), m.index);
+  visit(required_field("uuid", "which"), m.uuid);
+  visit(required_field("watched_seconds", "for which it is watched already").in("s"),
+        m.watched_seconds);
+  visit(required_field("wanted_seconds", "after which the answer is as good as it gets").in("s"),
+        m.wanted_seconds);
+  visit(optional_field("working_ratio",
+                       "share of that time in which a kernel ran; absent: too few readings yet"),
+        m.working_ratio);
+  visit(required_field("activity_counters", "there are some, which tell more causes apart"),
+        m.activity_counters);
+  visit(required_field("advice", "the dearest first; none: nothing to advise, or not yet"),
+        m.advice);
 }
 template <class M, class V>
 void visit_fields(M& m, V&& visit) requires FieldsOf<M, StatusAnswer> {
@@ -458,6 +491,7 @@ std::vector<FieldInfo> answer_fields() {
 template Json answer_json(const MessageAnswer&);
 template Json answer_json(const OutcomesAnswer&);
 template Json answer_json(const ForecastAnswer&);
+template Json answer_json(const AdviceAnswer&);
 template Json answer_json(const StatusAnswer&);
 template Json answer_json(const GpusAnswer&);
 template Json answer_json(const NameAnswer&);
@@ -480,6 +514,7 @@ template Json answer_json(const TokensAnswer&);
 template Result<MessageAnswer> answer_of(const Json&);
 template Result<OutcomesAnswer> answer_of(const Json&);
 template Result<ForecastAnswer> answer_of(const Json&);
+template Result<AdviceAnswer> answer_of(const Json&);
 template Result<GpusAnswer> answer_of(const Json&);
 template Result<WindowView> answer_of(const Json&);
 template Result<AttributionPage> answer_of(const Json&);
@@ -498,6 +533,7 @@ template Result<TokensAnswer> answer_of(const Json&);
 template std::vector<FieldInfo> answer_fields<MessageAnswer>();
 template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
 template std::vector<FieldInfo> answer_fields<ForecastAnswer>();
+template std::vector<FieldInfo> answer_fields<AdviceAnswer>();
 template std::vector<FieldInfo> answer_fields<StatusAnswer>();
 template std::vector<FieldInfo> answer_fields<GpusAnswer>();
 template std::vector<FieldInfo> answer_fields<NameAnswer>();

@@ -43,6 +43,12 @@ struct ForecastRead {
   std::string gpu;
   bool operator==(const ForecastRead&) const = default;
 };
+// What holds the work of one GPU back.
+struct AdviceRead {
+  static constexpr const char* kOperation = "advice";
+  std::string gpu;
+  bool operator==(const AdviceRead&) const = default;
+};
 struct Release {
   static constexpr const char* kOperation = "release";
   std::string gpus;
@@ -171,12 +177,12 @@ struct TrialRenew {
 };
 
 using AnyRequest =
-    std::variant<PolicySet, PolicyConfirm, ForecastRead, Release, Pause, Resume, StatusRead,
-                 GpuList, WindowBegin, WindowEnd, WindowCancel, WindowList, AttributionRead,
-                 RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow, JobList, JobRemove,
-                 TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead, SavingsRead,
-                 EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet, TokenCreate, TokenList,
-                 TokenRevoke>;
+    std::variant<PolicySet, PolicyConfirm, ForecastRead, AdviceRead, Release, Pause, Resume,
+                 StatusRead, GpuList, WindowBegin, WindowEnd, WindowCancel, WindowList,
+                 AttributionRead, RunBegin, RunShow, RunEnd, RunRelease, JobCreate, JobShow,
+                 JobList, JobRemove, TrialStart, TrialReport, TrialEnd, TrialRenew, HistoryRead,
+                 SavingsRead, EventsRead, WhyRead, ConfigShow, ConfigDiff, ConfigSet, TokenCreate,
+                 TokenList, TokenRevoke>;
 
 // The line of a request, without its end.
 std::string request_text(const AnyRequest& request);
@@ -237,6 +243,25 @@ struct ForecastAnswer {
   std::optional<double> unconfirmed_seconds;  // until what is unconfirmed ends
   std::vector<ForecastView> forecasts;        // by delta upwards
   bool operator==(const ForecastAnswer&) const = default;
+};
+
+// One advice (advise/advice.h).
+struct AdviceView {
+  std::string finding, title, certainty;
+  double lost_ratio = 0;
+  std::string evidence, effect;
+  std::vector<std::string> tries;
+  std::string page;
+  bool operator==(const AdviceView&) const = default;
+};
+struct AdviceAnswer {
+  int index = 0;
+  std::string uuid;
+  double watched_seconds = 0, wanted_seconds = 0;
+  std::optional<double> working_ratio;  // empty: too few readings to say anything yet
+  bool activity_counters = false;
+  std::vector<AdviceView> advice;  // the dearest first
+  bool operator==(const AdviceAnswer&) const = default;
 };
 
 // What an answer of status has beside its GPUs.

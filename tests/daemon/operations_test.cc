@@ -141,6 +141,26 @@ TEST_F(Answers, OfForecasts) {
     EXPECT_LT(each["saving_low_ratio"], each["saving_high_ratio"]);
 }
 
+// Watched from the first question on, and forgotten when nobody asks.
+TEST_F(Answers, OfAdvice) {
+  EXPECT_EQ(ask({{"command", "advice"}, {"gpu", "0,1"}})["ok"], false);
+  EXPECT_EQ(ask({{"command", "advice"}, {"gpu", "7"}})["code"], "not_found");
+  house.sim(0).start(*find_workload(house.sim(0).chip(), "GeMM"), std::chrono::hours(1));
+  const Json first = ask({{"command", "advice"}, {"gpu", "0"}});
+  EXPECT_EQ(first["watched_seconds"], 0);
+  EXPECT_FALSE(first.contains("working_ratio"));
+  house.run(std::chrono::seconds(30));
+  const Json half = ask({{"command", "advice"}, {"gpu", "0"}});
+  EXPECT_NEAR(half["watched_seconds"].get<double>(), 30, 2);
+  EXPECT_GT(half["working_ratio"], 0.5);
+  house.run(std::chrono::seconds(60));
+  const Json whole = ask({{"command", "advice"}, {"gpu", "0"}});
+  EXPECT_NEAR(whole["watched_seconds"].get<double>(), whole["wanted_seconds"].get<double>(), 2);
+  for (const Json& each : whole["advice"]) EXPECT_FALSE(each["tries"].empty());
+  house.run(std::chrono::minutes(3));
+  EXPECT_EQ(ask({{"command", "advice"}, {"gpu", "0"}})["watched_seconds"], 0);
+}
+
 // What is tried differs by what is named, and never writes where nothing was to be written.
 TEST_F(Answers, OfATrialThatKeepsTheRest) {
   const auto set = [&](Json request) {

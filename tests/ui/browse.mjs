@@ -92,6 +92,16 @@ for (let i = 0; i < 8; ++i) await page.keyboard.press("ArrowLeft");
 await page.waitForFunction(() => !document.querySelector(".scrub button").disabled);
 await page.waitForSelector("#why");
 
+// --- what holds the work back: watched when somebody asks ------------------------------------------
+
+const advice = page.locator('section[aria-labelledby="advice"]');
+await advice.getByRole("button", { name: "watch it for a minute" }).click();
+await advice.getByText(/kernels ran \d+\s%/).waitFor({ timeout: 15_000 });
+await advice.scrollIntoViewIfNeeded();
+await picture("advice");
+await advice.getByRole("button", { name: "stop watching" }).click();
+await advice.getByRole("button", { name: "watch it for a minute" }).waitFor();
+
 // --- another promise: told, tried, kept, and what is not kept goes ---------------------------------
 
 const promised = () => page.evaluate(async () => {

@@ -1,5 +1,6 @@
 // One GPU: now, over time, why, and whose watts.
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { AdviceView } from "./advice";
 import { get } from "./api";
 import { Chart, type Curve } from "./chart";
 import { useAsked } from "./live";
@@ -254,6 +255,10 @@ export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[];
       <section aria-labelledby="promise">
         <h2 id="promise">Another promise</h2>
         <PromiseView gpu={gpu} role={role} />
+      </section>
+      <section aria-labelledby="advice">
+        <h2 id="advice">What holds the work back</h2>
+        <AdviceView gpu={gpu} />
       </section>
       <section aria-labelledby="whose">
         <h2 id="whose">Whose watts</h2>

@@ -9,7 +9,7 @@ const kTrySeconds = 30;
 const kTryLongSeconds = 300; // until it has learned, and somebody has looked
 const kOperators = ["operator", "admin"];
 
-const kWide = 640, kHigh = 190, kLeft = 40, kRight = 24, kBottom = 28, kTop = 10;
+const kWide = 640, kHigh = 212, kLeft = 40, kRight = 24, kBottom = 46, kTop = 14;
 
 /** The stop that is nearest to what may be lost now. */
 function stopOf(forecasts: Forecast[], delta?: number): number {
@@ -49,8 +49,10 @@ function Curves({ forecasts, at }: { forecasts: Forecast[]; at: number }) {
         </g>
       ))}
       {[0.05, 0.1, 0.15, 0.2, 0.25, 0.3].filter((d) => d <= most).map((delta) => (
-        <text key={delta} x={x(delta)} y={kHigh - 8} text-anchor="middle">{percent(delta)}</text>
+        <text key={delta} x={x(delta)} y={kHigh - 28} text-anchor="middle">{percent(delta)}</text>
       ))}
+      <text class="axis" x={(kLeft + kWide - kRight) / 2} y={kHigh - 8} text-anchor="middle">performance that may be lost</text>
+      <text class="axis" x={kLeft + 6} y={kTop + 4}>share of energy, of performance</text>
       {kBands.map((band) => (
         <g key={band.name} class={band.className}>
           <path class="band" d={

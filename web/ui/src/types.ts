@@ -66,6 +66,24 @@ export interface Forecasts {
   unconfirmed_seconds?: number;
   forecasts: Forecast[];
 }
+export interface Advice {
+  finding: string;
+  title: string;
+  certainty: string; // sure or likely
+  lost_ratio: number;
+  evidence: string;
+  effect: string;
+  tries: string[];
+  page: string;
+}
+export interface AdviceAnswer {
+  uuid: string;
+  watched_seconds: number;
+  wanted_seconds: number;
+  working_ratio?: number; // absent: too few readings yet
+  activity_counters: boolean;
+  advice: Advice[];
+}
 export interface Status {
   paused: boolean;
   role?: string; // what who asks may do
