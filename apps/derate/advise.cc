@@ -135,6 +135,7 @@ Result<int> run_verb(const AdviseOptions& options) {
       print("{}", findings_text(terminal_width()));
     return 0;
   }
+  if (options.history) return advise_from_history(options);
   if (!options.traces.empty() && !options.sim.chip.empty())
     return Error{Errc::invalid_argument, "--sim: a trace is of a GPU of its own"};
   const std::vector<Watched> gpus = TRY(watched(options));

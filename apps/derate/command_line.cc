@@ -450,11 +450,22 @@ void add_advise(CommandLine& line) {
   verb->add_flag("--one-job", options.one_job,
                  "The GPUs work on one job: say whether they wait for each other");
   verb->add_flag("--list", options.list, "List what can be advised, and which sensors tell it");
+  CLI::Option* history =
+      verb->add_flag("--history", options.history,
+                     "Say what promises have come to, and what others would have, by what is kept "
+                     "of these GPUs")
+          ->excludes(traces);
+  verb->add_option("--from", options.from, fmt::format("{}; default: now-7d", kWhenForms))
+      ->type_name("WHEN")
+      ->needs(history);
+  verb->add_option("--to", options.to, "The end; default: now")->type_name("WHEN")->needs(history);
+  add_history_file(*verb, options.file);
+  verb->get_option("--file")->needs(history);
   add_sim(*verb, options.sim);
   add_json(*verb, options);
   verb->footer(examples({"derate advise", "derate advise -i 0,1,2,3 --one-job --for 5m",
                          "derate advise gpu0.trace", "derate advise --sim H200 --app copy",
-                         "derate advise --list"}) +
+                         "derate advise --history --from now-30d -i 0", "derate advise --list"}) +
                "Nothing is set on a GPU. Watch a part of the work that is typical of it.\n");
 }
 

@@ -103,7 +103,7 @@ struct UiOptions {
   std::string listen = "127.0.0.1:0";
   bool no_open = false;
 };
-struct AdviseOptions : Common {
+struct AdviseOptions : Common, HistoryFile {
   SimCliOptions sim;
   std::vector<std::string> traces;  // of recorded GPUs; empty: GPUs are read
   std::string gpus;                 // empty: all
@@ -112,6 +112,8 @@ struct AdviseOptions : Common {
   std::string label;     // of traces: the phases of that label alone; empty: all
   bool one_job = false;  // the GPUs work on one job
   bool list = false;     // what there is to advise
+  bool history = false;  // of promises, from what is kept
+  std::string from = "now-7d", to = "now";
 };
 struct EventsOptions : Common, HistoryFile {
   std::string gpu;
@@ -368,6 +370,7 @@ Result<int> run_verb(const SavingsOptions& options);
 Result<int> run_verb(const WhyOptions& options);
 Result<int> run_verb(const EventsOptions& options);
 Result<int> run_verb(const AdviseOptions& options);
+Result<int> advise_from_history(const AdviseOptions& options);
 Result<int> run_verb(const UiOptions& options);
 Result<int> run_verb(const StatusOptions& options);
 Result<int> run_verb(const TopOptions& options);

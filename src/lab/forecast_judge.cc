@@ -1,14 +1,47 @@
 #include "lab/forecast_judge.h"
 
+#include "core/chip_facts.h"
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
 #include "lab/in_parallel.h"
 #include "lab/models_in_memory.h"
+#include "model/alike_applications.h"
 
 namespace derate {
 namespace {
 
-constexpr Duration kIdleBefore = std::chrono::seconds(5);
+constexpr Duration kIdleBefore = std::chrono::seconds(5), kStarting = std::chrono::seconds(3);
+
+// Of each field that was read, its mean.
+class MeanReadings {
+ public:
+  void add(const Sample& sample) {
+    if (!sample.sm_clock || !sample.gpu_utilisation) return;
+    clock_.add(sample.sm_clock->value());
+    gpu_.add(sample.gpu_utilisation->value());
+    if (sample.memory_utilisation) memory_.add(sample.memory_utilisation->value());
+    capped_ |= (sample.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  }
+  SeenWork seen() const {
+    SeenWork out{.clock = Megahertz(clock_.value()),
+                 .gpu_utilisation = Fraction(gpu_.value()),
+                 .memory_utilisation = {},
+                 .capped = capped_,
+                 .held = {}};
+    if (memory_.count > 0) out.memory_utilisation = Fraction(memory_.value());
+    return out;
+  }
+
+ private:
+  struct Mean {
+    double sum = 0;
+    int count = 0;
+    void add(double value) { sum += value, ++count; }
+    double value() const { return count > 0 ? sum / count : 0; }
+  };
+  Mean clock_, gpu_, memory_;
+  bool capped_ = false;
+};
 
 // Work without an end on one GPU, and a policy that can be put in another's place.
 class ForecastWorld {
@@ -31,20 +64,43 @@ class ForecastWorld {
     tick_ = policy_tick(policy.params);
     return {};
   }
-  void start(const Workload& workload) { gpu_.start(workload, Duration{}); }
+  void start(const Workload& workload) {
+    gpu_.start(workload, Duration{});
+    run(kStarting);
+    read_ = {};
+  }
   void run(Duration time) {
     const Instant end = clock_.now() + time;
     while (clock_.now() + tick_ <= end) {
       clock_.sleep_until(clock_.now() + tick_);
       if (gpu_.job() != nullptr)
         governor_->set_work(0, WorkStatus{.name = gpu_.job()->workload.name});
-      (void)governor_->tick();
+      for (const Record& record : governor_->tick())
+        if (record.sample) read_.add(*record.sample);
       gpu_.advance_to(clock_.now());
       clock_seconds_ += gpu_.sm_clock().value() * seconds(tick_);
     }
   }
   std::vector<Forecast> forecast(std::span<const double> deltas) const {
     return policy_->forecast(deltas, *envelope_);
+  }
+
+  // By applications that are alike, of all that was read since the start.
+  std::vector<Forecast> by_alike(std::span<const double> deltas, ForecastFrom from) const {
+    const ChipFacts* facts = facts_of_product(device_.capability().id.name);
+    SeenWork work = read_.seen();
+    if (from == ForecastFrom::governed) {
+      const auto saving = policy_->saving();
+      const auto energy = saving ? energy_saving(*saving) : std::nullopt;
+      const auto speed = saving ? performance(*saving) : std::nullopt;
+      if (!energy || !speed) return {};
+      constexpr double kInterval = 2 * 1.645;  // 90 %, in standard deviations
+      work.held = {Fraction(speed->mean), Fraction(1 - energy->mean),
+                   (energy->high - energy->low) / kInterval};
+      work.capped = false;
+    }
+    return forecast_by_alike(facts == nullptr ? "" : facts->chip, *envelope_, work, deltas,
+                             gpu_.job() == nullptr ? "" : gpu_.job()->workload.name);
   }
 
   struct Sums {
@@ -68,6 +124,7 @@ class ForecastWorld {
   std::optional<Governor> governor_;
   Policy* policy_ = nullptr;  // of the governor
   Duration tick_{};
+  MeanReadings read_;
   double clock_seconds_ = 0;  // the mean clock, times the time
 };
 
@@ -79,19 +136,21 @@ struct ForecastTrial {
 
 // What came under `then`, after `first` had governed the same work.
 struct ForecastRun {
-  std::vector<Forecast> forecast;  // of `first`, for the delta
+  std::vector<Forecast> forecast;  // for the delta
   ForecastWorld::Sums came;
 };
 
 Result<ForecastRun> run_trial(const ForecastTrial& trial, const PolicyChoice& first,
-                              const PolicyChoice& then, double delta, const ForecastTimes& times) {
+                              const PolicyChoice& then, double delta, const ForecastTimes& times,
+                              ForecastFrom from = ForecastFrom::policy) {
   ForecastWorld world(trial.stage->simulation->circumstances.chip, trial.seed);
   TRY(world.put(first));
   world.run(kIdleBefore);
   world.start(*trial.workload);
   world.run(times.before);
   ForecastRun out;
-  out.forecast = world.forecast(std::span(&delta, 1));
+  out.forecast = from == ForecastFrom::policy ? world.forecast(std::span(&delta, 1))
+                                              : world.by_alike(std::span(&delta, 1), from);
   TRY(world.put(then));
   const ForecastWorld::Sums begin = world.sums();
   world.run(times.after);
@@ -101,14 +160,15 @@ Result<ForecastRun> run_trial(const ForecastTrial& trial, const PolicyChoice& fi
 
 Result<std::vector<JudgedForecast>> judge_trial(const Plan& plan, const ForecastTrial& trial,
                                                 std::span<const double> deltas,
-                                                const ForecastTimes& times) {
+                                                const ForecastTimes& times, ForecastFrom from) {
   const PolicyChoice& baseline = plan.policies.front();
   const ForecastWorld::Sums full = TRY(run_trial(trial, baseline, baseline, 0, times)).came;
   std::vector<JudgedForecast> out;
   for (const double delta : deltas) {
     PolicyChoice then = plan.policies.back();
     then.params.set("delta", {delta});
-    const ForecastRun outcome = TRY(run_trial(trial, plan.policies.back(), then, delta, times));
+    const PolicyChoice& first = from == ForecastFrom::observed ? baseline : plan.policies.back();
+    const ForecastRun outcome = TRY(run_trial(trial, first, then, delta, times, from));
     const ForecastWorld::Sums& came = outcome.came;
     JudgedForecast one{.chip = trial.stage->chip, .app = trial.workload->name, .delta = delta};
     if (!outcome.forecast.empty()) one.forecast = outcome.forecast.front();
@@ -134,10 +194,11 @@ std::vector<ForecastTrial> forecast_trials(const Plan& plan) {
 
 Result<std::vector<JudgedForecast>> judge_forecasts(const Plan& plan,
                                                     std::span<const double> deltas,
-                                                    const ForecastTimes& times, unsigned threads) {
+                                                    const ForecastTimes& times, ForecastFrom from,
+                                                    unsigned threads) {
   const std::vector<ForecastTrial> trials = forecast_trials(plan);
   auto judged = TRY(in_parallel(trials.size(), threads, [&](std::size_t i) {
-    return judge_trial(plan, trials[i], deltas, times);
+    return judge_trial(plan, trials[i], deltas, times, from);
   }));
   std::vector<JudgedForecast> out;
   for (auto& each : judged)

@@ -1,8 +1,9 @@
-// How true a policy's forecast of another promise is: work runs under one promise, its forecasts
-// are taken, then each of them is promised, and what comes is measured against the same work at the
-// highest clock. On simulated GPUs, in virtual time.
+// How true a policy's forecast of another promise is: work runs under one promise, or at the
+// highest clock, its forecasts are taken, then each of them is promised, and what comes is measured
+// against the same work at the highest clock. On simulated GPUs, in virtual time.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,11 @@ struct ForecastTimes {
   Duration after = std::chrono::minutes(5);   // under the one that was asked for
 };
 
+// policy: of the one that has governed the work. By applications that are alike
+// (model/alike_applications.h), as from a history: observed, of means of what was read at the
+// highest clock; governed, of what the policy believes to have saved and lost.
+enum class ForecastFrom : std::uint8_t { policy, observed, governed };
+
 // One application under one promise. `forecast` is empty where the policy gave none.
 struct JudgedForecast {
   std::string chip, app;
@@ -31,6 +37,7 @@ struct JudgedForecast {
 Result<std::vector<JudgedForecast>> judge_forecasts(const Plan& plan,
                                                     std::span<const double> deltas,
                                                     const ForecastTimes& times = {},
+                                                    ForecastFrom from = ForecastFrom::policy,
                                                     unsigned threads = 0);
 
 }  // namespace derate

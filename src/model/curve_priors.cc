@@ -24,13 +24,6 @@ constexpr std::size_t kFewest = 3;  // rows that a class is made of
 constexpr std::array<double, 3> kPipeError{0.08 * 0.08, 0, 0.15 * 0.15};
 constexpr double kRelated = 4;  // coefficients: of the counter and of power
 
-bool same_name(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char p, char q) {
-           return std::tolower(static_cast<unsigned char>(p)) ==
-                  std::tolower(static_cast<unsigned char>(q));
-         });
-}
-
 Pair mean_of(const std::vector<Pair>& values) {
   Pair out{};
   for (const Pair& value : values)
@@ -144,13 +137,20 @@ std::optional<CoefficientPrior> unsafe_side(const std::vector<Pair>& values,
 
 std::span<const CurveRow> curve_rows() { return kRows; }
 
+bool same_application(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char p, char q) {
+           return std::tolower(static_cast<unsigned char>(p)) ==
+                  std::tolower(static_cast<unsigned char>(q));
+         });
+}
+
 CurvePriors curve_priors(std::string_view chip, std::string_view without) {
   const bool known = std::any_of(std::begin(kRows), std::end(kRows),
                                  [&](const CurveRow& row) { return row.chip == chip; });
   std::vector<Pair> performance, power, beside, utilisation, pipe;
   MemoryRows memory;
   for (const CurveRow& row : kRows) {
-    if ((known && row.chip != chip) || same_name(row.name, without)) continue;
+    if ((known && row.chip != chip) || same_application(row.name, without)) continue;
     const bool kernels = std::string_view(row.chip) == kKernelTimes;
     performance.push_back(row.performance);
     power.push_back(row.power);

@@ -27,6 +27,9 @@ struct CurveRow {
 
 std::span<const CurveRow> curve_rows();
 
+// Letters of any case.
+bool same_application(std::string_view a, std::string_view b);
+
 // A counter from here up may have stopped to follow.
 inline constexpr double kSaturated = 0.97;
 

@@ -1,6 +1,6 @@
 // How true the forecasts of other promises are, on an experiment's simulated GPUs. For people to
 // run: it prints and judges nothing.
-//   forecast_figures [--all] EXPERIMENT.toml DATA [MINUTES BEFORE]
+//   forecast_figures [--all] [--observed | --governed] EXPERIMENT.toml DATA [MINUTES BEFORE]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -67,11 +67,11 @@ void print_one(const JudgedForecast& one) {
 }
 
 Result<void> run(const std::string& path, const std::string& data, bool all,
-                 const ForecastTimes& times) {
+                 const ForecastTimes& times, ForecastFrom from) {
   const Experiment experiment = TRY(load_experiment(path));
   const Plan plan = TRY(make_plan(experiment, data));
   std::map<std::pair<std::string, double>, Figures> figures;
-  for (const JudgedForecast& one : TRY(judge_forecasts(plan, kDeltas, times))) {
+  for (const JudgedForecast& one : TRY(judge_forecasts(plan, kDeltas, times, from))) {
     if (all) print_one(one);
     figures[{one.chip, one.delta}].add(one);
     figures[{one.chip, 2}].add(one);
@@ -90,8 +90,10 @@ Result<void> run(const std::string& path, const std::string& data, bool all,
 
 int main(int argc, char** argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
-  const bool all = !words.empty() && words.front() == "--all";
-  if (all) words.erase(words.begin());
+  const bool all = std::erase(words, "--all") > 0;
+  ForecastFrom from = ForecastFrom::policy;
+  if (std::erase(words, "--observed") > 0) from = ForecastFrom::observed;
+  if (std::erase(words, "--governed") > 0) from = ForecastFrom::governed;
   if (words.size() < 2 || words.size() > 3) return 2;
   ForecastTimes times;
   if (words.size() == 3) {
@@ -99,7 +101,7 @@ int main(int argc, char** argv) {
     if (!minutes) return 2;
     times.before = from_seconds(60 * *minutes);
   }
-  const auto done = run(words[0], words[1], all, times);
+  const auto done = run(words[0], words[1], all, times, from);
   if (!done.ok()) fmt::print(stderr, "{}\n", done.error().message);
   return done.ok() ? 0 : 1;
 }

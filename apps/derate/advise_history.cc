@@ -1,0 +1,49 @@
+// derate advise --history: what promises have come to, and what others would have.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "advise_history_view.h"
+#include "api/requests.h"
+#include "apps/common/open_gpus.h"
+#include "attribute_view.h"
+#include "base/json.h"
+#include "command_options.h"
+#include "history_source.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+constexpr std::array kDeltas = {0.02, 0.05, 0.08, 0.10, 0.15, 0.20, 0.30};
+constexpr std::int64_t kPoints = 10'000;  // minutes of a week, nearly
+
+}  // namespace
+
+Result<int> advise_from_history(const AdviseOptions& options) {
+  const WallTime now = SystemClock().wall_now();
+  HistoryRead request{.kind = "gpu", .points = kPoints};
+  request.from = TRY(moment_text("--from", options.from, now));
+  request.to = TRY(moment_text("--to", options.to, now));
+  // Whose clocks and which chip it is only the GPU itself can say.
+  const OpenGpus gpus = TRY(open_nvml_gpus(options.gpus));
+  std::vector<RecommendedGpu> said;
+  Progress progress("GPUs");
+  const Instant begin = SystemClock().now();
+  for (const OpenGpu& each : gpus.gpus) {
+    const Capability& capability = each.source->capability();
+    request.gpus = capability.id.uuid;
+    const auto answer = TRY(answer_of<HistoryAnswer>(TRY(ask_history(request, options.file))));
+    said.push_back({capability.id, answer.from_unix_seconds, answer.to_unix_seconds,
+                    TRY(recommend(answer.series, answer.step_seconds, capability, kDeltas))});
+    progress.show(said.size(), gpus.gpus.size(), SystemClock().now() - begin);
+  }
+  progress.clear();
+  if (options.json)
+    print_json("advise-history", recommendation_json(said));
+  else
+    print("{}", recommendation_text(said, terminal_width()));
+  return 0;
+}
+
+}  // namespace derate::cli
