@@ -141,10 +141,9 @@ std::optional<std::string> environment(const char* name) {
 // process.
 Result<void> push(const CommandLine& line, const Log& log) {
   static SystemClock clock;
-  OtlpPush what{.sockets = sockets_of(line),
-                .to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment)),
-                .version = DERATE_VERSION,
-                .log = log};
+  OtlpOptions to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment));
+  OtlpPush what{
+      .sockets = sockets_of(line), .to = std::move(to), .version = DERATE_VERSION, .log = log};
   ignore_signals_of_writes();
   block_signals(kStop);
   block_signals(kIgnored);

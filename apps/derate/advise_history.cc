@@ -34,8 +34,9 @@ Result<int> advise_from_history(const AdviseOptions& options) {
     const Capability& capability = each.source->capability();
     request.gpus = capability.id.uuid;
     const auto answer = TRY(answer_of<HistoryAnswer>(TRY(ask_history(request, options.file))));
-    said.push_back({capability.id, answer.from_unix_seconds, answer.to_unix_seconds,
-                    TRY(recommend(answer.series, answer.step_seconds, capability, kDeltas))});
+    const auto recommended =
+        TRY(recommend(answer.series, answer.step_seconds, capability, kDeltas));
+    said.push_back({capability.id, answer.from_unix_seconds, answer.to_unix_seconds, recommended});
     progress.show(said.size(), gpus.gpus.size(), SystemClock().now() - begin);
   }
   progress.clear();

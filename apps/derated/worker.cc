@@ -129,15 +129,13 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
     energy_.take(each.gpu.uuid(), *each.record.sample);
     attribution_.watch(each.gpu.uuid(), *each.record.sample);
   });
-  fleet_.add_sink([this](const GpuRecord& each) { totals_.take(each); });
-  fleet_.add_sink([this](const GpuRecord& each) { advice_.take(each); });
   fleet_.add_sink([this](const GpuRecord& each) {
     // What a dry run would save was not saved.
     const PolicyAssignment* by = each.gpu.policy();
     const bool dry_run = by != nullptr && by->dry_run;
     if (each.record.saving && !dry_run) attribution_.saved(each.gpu.uuid(), *each.record.saving);
-  });
-  fleet_.add_sink([this](const GpuRecord& each) {
+    totals_.take(each);
+    advice_.take(each);
     detector_.take(each);
     history_.take(each);
   });

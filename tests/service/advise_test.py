@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Advice of a running derated: what holds the work on a GPU back, and what promises have come to, or
-would have, by its history.
+"""Advice of a running derated: what holds the work on a GPU back, and what promises have come to,
+or would have, by its history.
 
     advise_test.py BUILD [SLOWNESS]
 """

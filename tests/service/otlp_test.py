@@ -115,7 +115,8 @@ class Otlp(service.Machine):
         # A series that has begun or ended since is no fault.
         self.assertLess(len({name.removesuffix("_total") for name in names} ^
                             {name for name in found if not name.startswith("hw.")}), 4)
-        power = {attributes(point)["gpu"]: point for point in points(found["derate_gpu_power_watts"])}
+        power = {attributes(point)["gpu"]: point
+                 for point in points(found["derate_gpu_power_watts"])}
         self.assertEqual(set(power), {"0", "1"})
         self.assertGreater(power["0"]["asDouble"], power["1"]["asDouble"])
         hardware = {attributes(point)["hw.id"]: point for point in points(found["hw.power"])}
