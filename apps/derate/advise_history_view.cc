@@ -18,8 +18,12 @@ constexpr double kSecondsAnHour = 3600;
 
 WallTime wall_of(std::int64_t unix_seconds) { return WallTime(std::chrono::seconds(unix_seconds)); }
 
-// "112.4 h"
-std::string hours(Duration time) { return fixed_text(seconds(time) / kSecondsAnHour, 1) + " h"; }
+// "112.4 h", "23 min", "12 s"
+std::string hours(Duration time) {
+  if (seconds(time) < 60) return fixed_text(seconds(time), 0) + " s";
+  if (seconds(time) < kSecondsAnHour) return fixed_text(seconds(time) / 60, 0) + " min";
+  return fixed_text(seconds(time) / kSecondsAnHour, 1) + " h";
+}
 std::string percent(double ratio) { return fixed_text(100 * ratio, 1) + " %"; }
 // "10 to 15", in percent
 std::string between(const ShareEstimate& share) {
@@ -43,9 +47,8 @@ std::string governed_text(const GovernedTime& each) {
                        percent(each.performance->value()));
   if (each.promised) out += fmt::format(", promised {}", percent(each.promised->value()));
   if (each.promised)
-    out += each.broken > Duration::zero()
-               ? fmt::format(", below it for {}", duration_text(each.broken))
-               : ", never below it";
+    out += each.broken > Duration::zero() ? fmt::format(", below it for {}", hours(each.broken))
+                                          : ", never below it";
   return out + ".";
 }
 

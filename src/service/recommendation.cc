@@ -180,6 +180,11 @@ ShareEstimate divided(const ShareEstimate& sum, double by) {
   return {sum.mean / by, sum.low / by, sum.high / by};
 }
 
+// No work is faster at a lower clock: below 0 a loss is the estimate's own error.
+ShareEstimate not_below_zero(const ShareEstimate& share) {
+  return {std::max(0.0, share.mean), std::max(0.0, share.low), std::max(0.0, share.high)};
+}
+
 // Energy x time^2 for the same work, of the highest clock's.
 double cost_of(const PromiseOutcome& outcome) {
   return (1 - outcome.saving.mean) / std::pow(1 - outcome.loss.mean, 2);
@@ -214,7 +219,8 @@ void tell_outcomes(Recommendation& to, const WorkOfSteps& work, const Capability
   to.told_at_highest = Joules(joules);
   if (joules <= 0 || at_highest_s <= 0) return;
   for (std::size_t i = 0; i < deltas.size(); ++i)
-    to.outcomes.push_back({deltas[i], divided(saving[i], joules), divided(loss[i], at_highest_s)});
+    to.outcomes.push_back(
+        {deltas[i], divided(saving[i], joules), not_below_zero(divided(loss[i], at_highest_s))});
   find_best(to);
 }
 

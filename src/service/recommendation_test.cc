@@ -57,6 +57,7 @@ TEST(Recommendation, TellsWhatPromisesWouldHaveComeTo) {
   for (const PromiseOutcome& each : said.outcomes) {
     EXPECT_LE(each.saving.low, each.saving.mean);
     EXPECT_LT(each.loss.mean, each.delta + 0.02);
+    EXPECT_GE(each.loss.low, 0);
   }
   ASSERT_TRUE(said.best);
   EXPECT_GT(said.outcomes[*said.best].saving.low, 0);
