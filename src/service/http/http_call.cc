@@ -35,9 +35,8 @@ Result<std::string> text_of(const HttpAsk& ask) {
 }
 
 // A server that refuses may close before it has read all: what it says is still read.
-Result<void> send_ask(const UniqueFd& socket, const std::string& where, const HttpAsk& ask,
+Result<void> send_all(const UniqueFd& socket, const std::string& where, std::string_view text,
                       Clock& clock, Instant end, Duration patience) {
-  const std::string text = TRY(text_of(ask));
   for (std::size_t sent = 0; sent < text.size();) {
     const ssize_t n = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
     if (n >= 0) {
@@ -56,9 +55,10 @@ Result<void> send_ask(const UniqueFd& socket, const std::string& where, const Ht
 // On a listener who may be believed.
 Result<UniqueFd> begin_exchange(const std::string& path, const HttpAsk& ask, Clock& clock,
                                 Instant end, Duration patience) {
+  const std::string text = TRY(text_of(ask));
   UniqueFd socket = TRY(connect_by(path, clock, end, patience));
   TRY(check_listener(socket.get(), path));
-  TRY(send_ask(socket, path, ask, clock, end, patience));
+  TRY(send_all(socket, path, text, clock, end, patience));
   return socket;
 }
 
@@ -131,7 +131,7 @@ Result<HttpResponse> http_call_on(UniqueFd socket, const std::string& where, con
                                   Duration patience) {
   SystemClock clock;
   const Instant end = clock.now() + patience;
-  TRY(send_ask(socket, where, ask, clock, end, patience));
+  TRY(send_all(socket, where, TRY(text_of(ask)), clock, end, patience));
   return whole_answer(socket, where, ask, clock, end, patience);
 }
 
