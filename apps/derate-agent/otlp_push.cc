@@ -33,8 +33,11 @@ Result<Addresses> look_up(const HttpTarget& target) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
-  const int error =
-      ::getaddrinfo(target.host.c_str(), std::to_string(target.port).c_str(), &hints, &found);
+  const std::string port = std::to_string(target.port);
+  int error = ::getaddrinfo(target.host.c_str(), port.c_str(), &hints, &found);
+  // A machine without /etc/hosts has one, too (RFC 6761, 6.3).
+  if (error != 0 && target.host == "localhost")
+    error = ::getaddrinfo("127.0.0.1", port.c_str(), &hints, &found);
   if (error != 0)
     return Error{Errc::not_found, fmt::format("'{}': {}", target.host, ::gai_strerror(error))};
   return Addresses(found, &::freeaddrinfo);
