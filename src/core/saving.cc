@@ -8,8 +8,6 @@
 namespace derate {
 namespace {
 
-constexpr double kNinety = 1.645;  // standard deviations of a normal distribution, either side
-
 // f of the estimate and of its ends, ascending.
 template <class F>
 ShareEstimate spread(double mean, double sd, double least, F f) {

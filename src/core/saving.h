@@ -8,6 +8,9 @@
 
 namespace derate {
 
+// Standard deviations of a normal distribution, to either side, in which 90 % lie.
+inline constexpr double kNinety = 1.645;
+
 // A share, and where it lies with 90 % probability.
 struct ShareEstimate {
   double mean = 0, low = 0, high = 0;

@@ -94,9 +94,8 @@ class ForecastWorld {
       const auto energy = saving ? energy_saving(*saving) : std::nullopt;
       const auto speed = saving ? performance(*saving) : std::nullopt;
       if (!energy || !speed) return {};
-      constexpr double kInterval = 2 * 1.645;  // 90 %, in standard deviations
       work.held = {Fraction(speed->mean), Fraction(1 - energy->mean),
-                   (energy->high - energy->low) / kInterval};
+                   saving->energy_sd / saving->energy_at_highest};
       work.capped = false;
     }
     return forecast_by_alike(facts == nullptr ? "" : facts->chip, *envelope_, work, deltas,

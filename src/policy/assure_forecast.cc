@@ -8,12 +8,11 @@ namespace {
 
 constexpr int kSteps = 12;
 constexpr double kHeld = 0.008;  // sd of x, of the clock held in the mean
-constexpr double kSure = 1.645;  // standard deviations: 90 %
 
 // A share 1 - exp(log), and where it lies.
 ShareEstimate below_one(const Belief& log) {
   const auto share = [&](double z) { return 1 - std::exp(log.mean + z * log.sd); };
-  return {share(0), share(kSure), share(-kSure)};
+  return {share(0), share(kNinety), share(-kNinety)};
 }
 
 // Log of the energy that work takes at x over that at the reference. Power and progress are learned

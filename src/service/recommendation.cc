@@ -15,7 +15,6 @@ namespace {
 constexpr double kLeastWork = 0.05;
 // A mean clock so far below the highest was somebody's, or the GPU's that was parked in between.
 constexpr double kOwnClock = 0.97;
-constexpr double kInterval = 2 * 1.645;  // 90 %, in standard deviations
 // Steps so alike are one work: shares, and clocks by their logarithm.
 constexpr double kAlikeShare = 0.02, kAlikeClock = 0.01;
 
@@ -100,7 +99,7 @@ std::optional<SeenWork::Held> held_in(const HistorySeriesView& series, std::size
   const auto low = at(series.saved_low_joules, i), high = at(series.saved_high_joules, i);
   if (!performance || !of || !saved || *of <= 0 || *of + *saved <= 0) return std::nullopt;
   SeenWork::Held out{Fraction(*performance), Fraction(*of / (*of + *saved))};
-  if (low && high) out.sd = (*high - *low) / kInterval / (*of + *saved);
+  if (low && high) out.sd = (*high - *low) / (2 * kNinety) / (*of + *saved);
   return out;
 }
 
