@@ -6,7 +6,6 @@
 
 #include "advise/advice.h"
 #include "base/json.h"
-#include "govern/fleet/policy_choice.h"
 
 namespace derate {
 namespace {
@@ -35,12 +34,9 @@ AdviceService::AdviceService(const Clock& clock, const Fleet& fleet, CommandRout
 
 void AdviceService::take(const GpuRecord& each) {
   if (watched_.empty() || !each.record.sample) return;
+  forget();
   const auto found = watched_.find(each.gpu.uuid());
   if (found == watched_.end()) return;
-  if (clock_.now() - found->second.asked > kForgotten) {
-    watched_.erase(found);
-    return;
-  }
   std::deque<Sample>& samples = found->second.samples;
   const Sample& sample = *each.record.sample;
   if (!samples.empty() && sample.time - samples.back().time < kEvery) return;
@@ -68,12 +64,7 @@ Result<AdviceService::Watch*> AdviceService::watch_of(const std::string& uuid) {
 }
 
 Result<AdviceAnswer> AdviceService::answer(const AdviceRead& request) {
-  if (!fleet_.is_open())
-    return Error{Errc::busy, "derated has no GPUs open: it is paused, or still opening them"};
-  const std::vector<int> chosen = TRY(select_gpus(fleet_.ids(), request.gpu));
-  if (chosen.size() != 1)
-    return Error{Errc::invalid_argument, fmt::format("gpu '{}': allowed is one GPU", request.gpu)};
-  const ManagedGpu& gpu = fleet_.gpus()[static_cast<std::size_t>(chosen.front())];
+  const ManagedGpu& gpu = fleet_.gpus()[TRY(fleet_.find_one(request.gpu))];
   Watch& watch = *TRY(watch_of(gpu.uuid()));
   if (watch.answered && clock_.now() - *watch.answered < kFresh) return watch.answer;
   watch.answered = clock_.now();

@@ -60,12 +60,7 @@ ForecastService::ForecastService(const Clock& clock, const Fleet& fleet, Command
 }
 
 Result<ForecastAnswer> ForecastService::answer(const ForecastRead& request) {
-  if (!fleet_.is_open())
-    return Error{Errc::busy, "derated has no GPUs open: it is paused, or still opening them"};
-  const std::vector<int> chosen = TRY(select_gpus(fleet_.ids(), request.gpu));
-  if (chosen.size() != 1)
-    return Error{Errc::invalid_argument, fmt::format("gpu '{}': allowed is one GPU", request.gpu)};
-  const auto at = static_cast<std::size_t>(chosen.front());
+  const std::size_t at = TRY(fleet_.find_one(request.gpu));
   const ManagedGpu& gpu = fleet_.gpus()[at];
   ForecastAnswer out{.index = gpu.id().index, .uuid = gpu.uuid(), .policy = gpu.policy_name()};
   if (const PolicyAssignment* by = gpu.policy()) {

@@ -272,6 +272,15 @@ std::vector<GpuId> Fleet::ids() const {
   return out;
 }
 
+Result<std::size_t> Fleet::find_one(const std::string& choice) const {
+  if (!is_open())
+    return Error{Errc::busy, "derated has no GPUs open: it is paused, or still opening them"};
+  const std::vector<int> chosen = TRY(select_gpus(ids(), choice));
+  if (chosen.size() != 1)
+    return Error{Errc::invalid_argument, fmt::format("gpu '{}': allowed is one GPU", choice)};
+  return static_cast<std::size_t>(chosen.front());
+}
+
 const ManagedGpu* Fleet::find(const std::string& uuid) const {
   const auto at = std::find_if(gpus_.begin(), gpus_.end(),
                                [&](const ManagedGpu& gpu) { return gpu.uuid() == uuid; });

@@ -98,6 +98,9 @@ class Fleet : public TunedGpus {
   std::uint64_t changes() const { return changes_; }
   // Null: there is none of that UUID.
   const ManagedGpu* find(const std::string& uuid) const;
+  // The number of the one GPU that `choice` names. Errors: busy while none is open;
+  // invalid_argument where it names more; those of select_gpus().
+  Result<std::size_t> find_one(const std::string& choice) const;
   // What is known of the work on each GPU from now on, in their order.
   void set_work(std::span<const GpuWork> work);
   // A round soon reads the energy counter of that GPU, where it is here.
