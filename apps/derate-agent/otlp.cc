@@ -112,10 +112,11 @@ class Hardware {
         models_[*uuid] = label_of(point, "name").value_or("");
   }
 
-  OtlpAttributes attributes(const MetricPoint& point) const {
+  // Of the GPU, or of the sensor of that type and name in it.
+  OtlpAttributes attributes(const MetricPoint& point, const std::string& sensor = "") const {
     const std::string uuid = label_of(point, "uuid").value_or("");
-    OtlpAttributes out{{"hw.id", uuid},
-                       {"hw.type", "gpu"},
+    OtlpAttributes out{{"hw.id", sensor.empty() ? uuid : uuid + "/" + sensor},
+                       {"hw.type", sensor.empty() ? "gpu" : sensor},
                        {"hw.name", "GPU " + label_of(point, "gpu").value_or("")},
                        {"hw.vendor", "NVIDIA"}};
     const auto model = models_.find(uuid);
@@ -144,11 +145,8 @@ constexpr std::array kHardwareMetrics{
 Json temperature_json(const ReadFamily& family, const Hardware& hardware, const Times& times) {
   Json points = Json::array();
   for (const MetricPoint& point : family.points) {
-    const std::string uuid = label_of(point, "uuid").value_or("");
-    OtlpAttributes attributes = hardware.attributes(point);
-    attributes[0].second = uuid + "/temperature";
-    attributes[1].second = "temperature";
-    attributes.emplace_back("hw.parent", uuid);
+    OtlpAttributes attributes = hardware.attributes(point, "temperature");
+    attributes.emplace_back("hw.parent", label_of(point, "uuid").value_or(""));
     attributes.emplace_back("hw.sensor_location", "gpu");
     points.push_back(point_json(attributes, point.value, times, Kind::gauge));
   }

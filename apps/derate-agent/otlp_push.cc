@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <limits>
 #include <memory>
 
 #include "base/printing.h"

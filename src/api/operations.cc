@@ -58,7 +58,7 @@ void add_fleet(std::vector<Operation>& out) {
   out.push_back(row<AdviceRead, AdviceAnswer>(Role::reader, Changes::nothing,
                                               "Watch the work on a GPU for a minute, from the "
                                               "first request on, and tell what holds it back",
-                                              "advise", {Errc::not_found, Errc::busy}));
+                                              "", {Errc::not_found, Errc::busy}));
   show(out, R"({"gpu": "0"})");
   out.push_back(row<Release, OutcomesAnswer>(Role::operates, Changes::gpus,
                                              "Have the daemon give GPUs back and only observe "

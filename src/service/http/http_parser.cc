@@ -6,7 +6,6 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
-#include <charconv>
 #include <cstdint>
 #include <exception>
 #include <limits>
