@@ -35,12 +35,6 @@ class Advise(service.Machine):
         return subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments], text=True,
                               capture_output=True, timeout=60 * slow())
 
-    def is_ready(self):
-        try:
-            return ask(self.socket, "/readyz").status == 200
-        except OSError:
-            return False
-
     def advice(self, gpu):
         answer = ask(self.socket, f"/v1/advice?gpu={gpu}")
         self.assertEqual(answer.status, 200, answer)

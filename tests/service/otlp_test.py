@@ -88,12 +88,6 @@ class Otlp(service.Machine):
         self.start("derated")
         wait_for(self.is_ready, "derated is ready")
 
-    def is_ready(self):
-        try:
-            return ask(self.folder / "run/api.sock", "/readyz").status == 200
-        except OSError:
-            return False
-
     def push(self, *options, **environment):
         return self.start("derate-agent", "--otlp", *options,
                           env={**os.environ, **environment})

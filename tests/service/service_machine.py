@@ -92,6 +92,13 @@ class Machine(energy_test.Machine):
             raise AssertionError(errors.read_text()[before:])
         return process, int(found[1])
 
+    def is_ready(self):
+        """Whether derated, in this folder, says so."""
+        try:
+            return ask(self.folder / "run/api.sock", "/readyz").status == 200
+        except OSError:
+            return False
+
     def errors(self):
         return (self.folder / "errors").read_text()
 

@@ -48,12 +48,6 @@ class Upgrade(service.Machine):
         return self.derate("bill", "--from", "2026-11-25T02:00", "--to", END, "--by", "gpu",
                            "--json")
 
-    def is_ready(self):
-        try:
-            return ask(self.folder / "run/api.sock", "/readyz").status == 200
-        except OSError:
-            return False
-
     def rows(self, database, table):
         with closing(sqlite3.connect(self.state / f"{database}.db")) as db:
             return db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
