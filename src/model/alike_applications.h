@@ -29,7 +29,7 @@ struct SeenWork {
 // Of each delta the clock of least energy whose loss is three quarters of it at most, about what
 // `assure` uses of a promise; the mean of the applications by their likeness, and where their
 // scatter lets the next one lie with 90 % probability. `without`: the application of that name is
-// left out. The constants were chosen on the V100's and A100's applications (docs/saving.md says how
+// left out. The constants were chosen on applications of the V100 and A100 (docs/saving.md says how
 // true it is, and of what).
 std::vector<Forecast> forecast_by_alike(std::string_view chip, const Envelope& envelope,
                                         const SeenWork& work, std::span<const double> deltas,
