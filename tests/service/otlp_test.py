@@ -21,6 +21,7 @@ from energy_test import wait_for  # noqa: E402
 from service_machine import ask, slow  # noqa: E402
 
 GPUS = 2
+IDLE_W = 80  # of a simulated H200
 
 
 class Receiver(ThreadingHTTPServer):
@@ -96,10 +97,20 @@ class Otlp(service.Machine):
         wait_for(lambda: len(self.receiver.requests) >= number, f"push {number}")
         return self.receiver.requests[-1]
 
+    def power_of_the_first(self):
+        metrics = metrics_of(self.pushed()[2])
+        if "derate_gpu_power_watts" not in metrics:
+            return 0
+        watts = {attributes(point)["gpu"]: point["asDouble"]
+                 for point in points(metrics["derate_gpu_power_watts"])}
+        return watts.get("0", 0)
+
     def test_what_is_pushed_is_what_metrics_says(self):
         self.begin_gpus()
         began = time.time_ns()
         self.push(self.receiver.url, "--otlp-interval", "1", OTEL_RESOURCE_ATTRIBUTES="cluster=c")
+        # Of its first pushes, some come before the job computes.
+        wait_for(lambda: self.power_of_the_first() > 1.2 * IDLE_W, "a push with the job's power")
         path, fields, request = self.pushed(2)
         self.assertEqual(path, "/v1/metrics")
         self.assertEqual(fields["Content-Type"], "application/json")
