@@ -190,7 +190,37 @@ function Tenants({ gpu }: { gpu: Gpu }) {
   );
 }
 
-export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[]; role?: string }) {
+interface OneGpuProperties {
+  gpu: Gpu;
+  events: DerateEvent[];
+  role?: string;
+}
+
+function BelowTheCharts({ gpu, events, role }: OneGpuProperties) {
+  const own = events.filter((event) => event.gpu === gpu.uuid).slice(-6).reverse();
+  return (
+    <>
+      <section aria-labelledby="promise">
+        <h2 id="promise">Another promise</h2>
+        <PromiseView gpu={gpu} role={role} />
+      </section>
+      <section aria-labelledby="advice">
+        <h2 id="advice">What holds the work back</h2>
+        <AdviceView gpu={gpu} />
+      </section>
+      <section aria-labelledby="whose">
+        <h2 id="whose">Whose watts</h2>
+        <Tenants gpu={gpu} />
+      </section>
+      <section aria-labelledby="happened">
+        <h2 id="happened">What happened here</h2>
+        {own.length === 0 ? <p class="empty">Nothing in the last day.</p> : <EventList events={own} />}
+      </section>
+    </>
+  );
+}
+
+export function OneGpu({ gpu, events, role }: OneGpuProperties) {
   const [span, setSpan] = useState(0);
   const [at, setAt] = useState<number>();
   const chosen = kSpans[span]!;
@@ -214,12 +244,21 @@ export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[];
       ],
     ];
   }, [shown]);
-  const own = events.filter((event) => event.gpu === gpu.uuid).slice(-6).reverse();
+  // What does not follow the moment that is looked at is not made anew while it is scrubbed.
+  const charts = useMemo(() => shown && (
+    <>
+      <Chart title="Power" times={shown.times} curves={power} picked={picked} />
+      <Chart title="SM clock" times={shown.times} curves={clocks} picked={picked} />
+      <Chart title="Work and heat" times={shown.times} curves={shares} picked={picked} />
+    </>
+  ), [shown]);
+  const now = useMemo(() => <Now gpu={gpu} />, [gpu]);
+  const below = useMemo(() => <BelowTheCharts gpu={gpu} events={events} role={role} />, [gpu, events, role]);
   return (
     <>
       <p><a href="#/">← all GPUs</a></p>
       <h1>{gpuName(gpu)} <span class="dim">{gpu.name}{gpu.simulated ? ", simulated" : ""}</span></h1>
-      <Now gpu={gpu} />
+      {now}
       <section aria-labelledby="over-time">
         <h2 id="over-time">Over time</h2>
         <fieldset class="spans">
@@ -235,9 +274,7 @@ export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[];
         {shown && shown.times.length === 0 && <p class="empty">Nothing is kept of that time yet.</p>}
         {shown && shown.times.length > 0 && (
           <>
-            <Chart title="Power" times={shown.times} curves={power} picked={picked} />
-            <Chart title="SM clock" times={shown.times} curves={clocks} picked={picked} />
-            <Chart title="Work and heat" times={shown.times} curves={shares} picked={picked} />
+            {charts}
             <label class="scrub">
               <span>Look at a moment: {at === undefined ? "now" : clockTime(at)}</span>
               <input type="range" min={shown.times[0]} max={shown.times[shown.times.length - 1]}
@@ -252,22 +289,7 @@ export function OneGpu({ gpu, events, role }: { gpu: Gpu; events: DerateEvent[];
         <h2 id="why">Why this clock</h2>
         <WhyThen gpu={gpu} at={at} />
       </section>
-      <section aria-labelledby="promise">
-        <h2 id="promise">Another promise</h2>
-        <PromiseView gpu={gpu} role={role} />
-      </section>
-      <section aria-labelledby="advice">
-        <h2 id="advice">What holds the work back</h2>
-        <AdviceView gpu={gpu} />
-      </section>
-      <section aria-labelledby="whose">
-        <h2 id="whose">Whose watts</h2>
-        <Tenants gpu={gpu} />
-      </section>
-      <section aria-labelledby="happened">
-        <h2 id="happened">What happened here</h2>
-        {own.length === 0 ? <p class="empty">Nothing in the last day.</p> : <EventList events={own} />}
-      </section>
+      {below}
     </>
   );
 }

@@ -1,16 +1,18 @@
 // Figures and judgements as words.
 import type { DerateEvent, Gpu, Savings } from "./types";
 
-const number = (value: number, digits: number) =>
-  (Number(value.toFixed(digits)) || 0) // no -0
-    .toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+// A formatter is dear to make: 64 GPUs' figures are written anew each second.
+const kNumbers = [0, 1, 2].map((digits) =>
+  new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const number = (value: number, digits: 0 | 1 | 2) =>
+  kNumbers[digits]!.format(Number(value.toFixed(digits)) || 0); // no -0
 
 export const unknown = "–";
 export const watts = (value?: number | null) =>
   value == null ? unknown : `${number(value, value < 10 ? 1 : 0)}\u00a0W`;
 export const megahertz = (value?: number | null) =>
   value == null ? unknown : `${number(value, 0)}\u00a0MHz`;
-export const percent = (ratio?: number | null, digits = 0) =>
+export const percent = (ratio?: number | null, digits: 0 | 1 | 2 = 0) =>
   ratio == null ? unknown : `${number(100 * ratio, digits)}\u00a0%`;
 export const celsius = (value?: number | null) => (value == null ? unknown : `${number(value, 0)}\u00a0°C`);
 
@@ -23,12 +25,12 @@ export function energy(joules?: number | null): string {
   return `${number(wh, wh !== 0 && Math.abs(wh) < 10 ? 2 : Math.abs(wh) < 100 ? 1 : 0)}\u00a0Wh`;
 }
 
-export const clockTime = (unix: number) =>
-  new Date(unix * 1000).toLocaleTimeString("en-GB", { hour12: false });
-export const dayTime = (unix: number) =>
-  new Date(unix * 1000).toLocaleString("en-GB", {
-    day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
-  });
+const kClock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const kDay = new Intl.DateTimeFormat("en-GB", {
+  day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
+});
+export const clockTime = (unix: number) => kClock.format(unix * 1000);
+export const dayTime = (unix: number) => kDay.format(unix * 1000);
 
 /** "H200" of "NVIDIA H200", "V100-SXM2-16GB" of "Tesla V100-SXM2-16GB". */
 export const chip = (name: string) => name.replace(/^(NVIDIA|Tesla) /, "");
