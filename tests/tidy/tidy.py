@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "tests")
+CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "progress", "tests")
 MAX_COLUMNS = 100
 MAX_FUNCTION_LINES = 70
 MAX_TITLE_COLUMNS = 72

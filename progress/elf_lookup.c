@@ -1,0 +1,114 @@
+#include "elf_lookup.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The loader's list of objects: glibc's name for it, and musl's. */
+extern struct r_debug _r_debug __attribute__((weak));
+extern struct r_debug* _dl_debug_addr __attribute__((weak));
+
+typedef struct {
+  const ElfW(Sym) * symbols;
+  const char* names;
+  const uint32_t* gnu_hash;
+  const uint32_t* sysv_hash;
+} Table;
+
+/* glibc has put the object's address into these entries, musl leaves them as in the file. */
+static const void* place(const struct link_map* object, const ElfW(Dyn) * entry) {
+  const ElfW(Addr) at = entry->d_un.d_ptr;
+  return (const void*)(at < object->l_addr ? at + object->l_addr : at);
+}
+
+static Table table_of(const struct link_map* object) {
+  Table table = {NULL, NULL, NULL, NULL};
+  const ElfW(Dyn) * entry;
+  if (object->l_ld == NULL) return table;
+  for (entry = object->l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_SYMTAB) table.symbols = place(object, entry);
+    if (entry->d_tag == DT_STRTAB) table.names = place(object, entry);
+    if (entry->d_tag == DT_GNU_HASH) table.gnu_hash = place(object, entry);
+    if (entry->d_tag == DT_HASH) table.sysv_hash = place(object, entry);
+  }
+  return table;
+}
+
+static void* if_named(const struct link_map* object, const Table* table, uint32_t index,
+                      const char* name) {
+  const ElfW(Sym)* symbol = &table->symbols[index];
+  if (symbol->st_shndx == SHN_UNDEF || (symbol->st_info & 0xf) != STT_FUNC) return NULL;
+  if (strcmp(table->names + symbol->st_name, name) != 0) return NULL;
+  return (void*)(object->l_addr + symbol->st_value);
+}
+
+/* GNU's table: buckets of chains; a chain ends with an odd hash.
+ * https://flapenguin.me/elf-dt-gnu-hash describes the layout. */
+static void* find_gnu(const struct link_map* object, const Table* table, const char* name) {
+  const uint32_t bucket_count = table->gnu_hash[0], first = table->gnu_hash[1];
+  const uint32_t bloom_words = table->gnu_hash[2];
+  const uint32_t* buckets = table->gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / 4);
+  const uint32_t* chain = buckets + bucket_count;
+  uint32_t hash = 5381, index;
+  const unsigned char* c;
+  for (c = (const unsigned char*)name; *c != '\0'; ++c) hash = hash * 33 + *c;
+  if (bucket_count == 0 || buckets[hash % bucket_count] < first) return NULL;
+  for (index = buckets[hash % bucket_count];; ++index) {
+    const uint32_t found = chain[index - first];
+    if ((found | 1) == (hash | 1)) {
+      void* const at = if_named(object, table, index, name);
+      if (at != NULL) return at;
+    }
+    if ((found & 1) != 0) return NULL;
+  }
+}
+
+static void* find_in(const struct link_map* object, const char* name) {
+  const Table table = table_of(object);
+  uint32_t index;
+  if (table.symbols == NULL || table.names == NULL) return NULL;
+  if (table.gnu_hash != NULL) return find_gnu(object, &table, name);
+  if (table.sysv_hash == NULL) return NULL;
+  for (index = 0; index < table.sysv_hash[1]; ++index) {
+    void* const at = if_named(object, &table, index, name);
+    if (at != NULL) return at;
+  }
+  return NULL;
+}
+
+static const struct link_map* first_object(void) {
+  if (&_r_debug != NULL) return _r_debug.r_map;
+  return &_dl_debug_addr == NULL ? NULL : _dl_debug_addr->r_map;
+}
+
+void* derate_next_symbol(const char* name, const void* own) {
+  const struct link_map *object, *after = NULL;
+  /* Each object that has what we have: ours among them. */
+  for (object = first_object(); object != NULL; object = object->l_next)
+    if (find_in(object, name) == own) after = object;
+  for (object = after == NULL ? first_object() : after->l_next; object != NULL;
+       object = object->l_next) {
+    void* const at = find_in(object, name);
+    if (at != NULL) return at;
+  }
+  for (object = first_object(); object != after && object != NULL; object = object->l_next) {
+    void* const at = find_in(object, name);
+    if (at != NULL) return at;
+  }
+  return NULL;
+}
+
+void* derate_symbol_in(const char* file, const char* name) {
+  const struct link_map* object;
+  for (object = first_object(); object != NULL; object = object->l_next) {
+    const char* slash = object->l_name == NULL ? NULL : strrchr(object->l_name, '/');
+    const char* base = slash != NULL ? slash + 1 : object->l_name;
+    if (base != NULL && strncmp(base, file, strlen(file)) == 0) {
+      void* const at = find_in(object, name);
+      if (at != NULL) return at;
+    }
+  }
+  return NULL;
+}

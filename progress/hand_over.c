@@ -1,0 +1,137 @@
+#define _GNU_SOURCE
+#include "hand_over.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Before 2.33 glibc has no stat() that a library of today could be linked with. */
+static int look(const char* path, struct stat* out, int flags) {
+#ifdef SYS_newfstatat
+  return (int)syscall(SYS_newfstatat, AT_FDCWD, path, out, flags);
+#else
+  return fstatat(AT_FDCWD, path, out, flags);
+#endif
+}
+static int look_at_open(int file, struct stat* out) { return (int)syscall(SYS_fstat, file, out); }
+#define lstat(path, out) look((path), (out), AT_SYMLINK_NOFOLLOW)
+#define stat(path, out) look((path), (out), 0)
+#include <derate_beat.h> /* whose socket may be told what */
+#undef lstat
+#undef stat
+
+#define LOWEST_FILE 64 /* below are the numbers that programs count on */
+#define ANNOUNCE_S 60
+
+static int file_ = -1;
+static dev_t device_; /* of the file: a program may have closed it and opened another there */
+static ino_t inode_;
+static time_t announced_;
+
+bool derate_is_switched_off(void) {
+  const char* said = getenv("DERATE_PROGRESS");
+  return said != NULL && (strcmp(said, "off") == 0 || strcmp(said, "0") == 0);
+}
+
+static bool is_still_ours(void) {
+  struct stat found;
+  return file_ >= 0 && look_at_open(file_, &found) == 0 && found.st_dev == device_ &&
+         found.st_ino == inode_;
+}
+
+static void close_ours(void) {
+  if (is_still_ours()) close(file_);
+  file_ = -1;
+}
+
+void* derate_make_page(size_t size) {
+  const int low =
+      (int)syscall(SYS_memfd_create, "derate-launches", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  struct stat made;
+  void* page;
+  if (low < 0) return NULL;
+  file_ = fcntl(low, F_DUPFD_CLOEXEC, LOWEST_FILE);
+  close(low);
+  if (file_ < 0 || look_at_open(file_, &made) != 0) return NULL;
+  device_ = made.st_dev;
+  inode_ = made.st_ino;
+  page = MAP_FAILED;
+  if (ftruncate(file_, (off_t)size) == 0)
+    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  /* Who reads it need not fear that it gets shorter. */
+  if (page != MAP_FAILED &&
+      fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+    return page;
+  if (page != MAP_FAILED) munmap(page, size);
+  close_ours();
+  return NULL;
+}
+
+void derate_drop_page(void* page, size_t size) {
+  munmap(page, size);
+  close_ours();
+}
+
+static bool address_of_listener(struct sockaddr_un* address) {
+  static const char name[] = "/launches.sock";
+  const char* whole = getenv("DERATE_LAUNCHES_SOCKET");
+  const char* run = getenv("DERATE_RUN_DIR");
+  memset(address, 0, sizeof *address);
+  address->sun_family = AF_UNIX;
+  if (whole != NULL && *whole != '\0') {
+    if (strlen(whole) >= sizeof address->sun_path) return false;
+    memcpy(address->sun_path, whole, strlen(whole));
+    return true;
+  }
+  if (run == NULL || *run == '\0') run = "/run/derate";
+  if (strlen(run) + sizeof name > sizeof address->sun_path) return false;
+  memcpy(address->sun_path, run, strlen(run));
+  memcpy(address->sun_path + strlen(run), name, sizeof name);
+  return true;
+}
+
+static void send_file(const struct sockaddr_un* address) {
+  union {
+    struct cmsghdr head;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  char text[] = "launches";
+  struct iovec data = {text, sizeof text - 1};
+  struct msghdr message;
+  const int socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (socket_ < 0) return;
+  memset(&message, 0, sizeof message);
+  memset(&control, 0, sizeof control);
+  message.msg_name = (void*)address;
+  message.msg_namelen = sizeof *address;
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control.bytes;
+  message.msg_controllen = sizeof control.bytes;
+  control.head.cmsg_level = SOL_SOCKET;
+  control.head.cmsg_type = SCM_RIGHTS;
+  control.head.cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(&control.head), &file_, sizeof file_);
+  (void)sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  close(socket_);
+}
+
+void derate_announce_page(void) {
+  struct sockaddr_un address;
+  __atomic_store_n(&announced_, time(NULL), __ATOMIC_RELAXED);
+  if (!is_still_ours() || !address_of_listener(&address)) return;
+  if (derate_beat_doubt(address.sun_path) == NULL) send_file(&address);
+}
+
+void derate_announce_page_again(void) {
+  const time_t now = time(NULL), before = __atomic_load_n(&announced_, __ATOMIC_RELAXED);
+  if (now >= before && now - before < ANNOUNCE_S) return;
+  derate_announce_page();
+}

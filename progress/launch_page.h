@@ -1,0 +1,43 @@
+/* What libderate_progress.so counts in a process, as it lies in memory: written by the threads that
+ * launch, read by whoever has the page's file. Counts only grow; all are host byte order.
+ *
+ * A kernel is known by a hash of its name, a graph by one of how many nodes it has, so that the
+ * same program has the same ids when it runs again. What has no room in a table is counted in its
+ * last row, whose id is 0. */
+#pragma once
+
+#include <stdint.h>
+
+#define DERATE_LAUNCH_MAGIC "DRTL0001"
+#define DERATE_LAUNCH_GPUS 16     /* CUDA's devices of a process, in the order of their first use */
+#define DERATE_LAUNCH_KERNELS 128 /* of a GPU */
+#define DERATE_LAUNCH_STREAMS 16  /* of a GPU */
+
+typedef struct {
+  uint64_t id;       /* 0: not in use, or in the last row all others */
+  uint64_t launches; /* that the driver has taken */
+  uint64_t blocks;   /* thread blocks of them; of a graph, its nodes */
+} derate_launch_kernel;
+
+typedef struct {
+  uint64_t id; /* the stream's handle, scattered; no number of another process's */
+  uint64_t launches;
+} derate_launch_stream;
+
+typedef struct {
+  uint8_t uuid[16]; /* as NVML's; of a MIG instance, the instance's */
+  uint64_t used;    /* 0: the row is free; 1: it is being filled; 2: it counts */
+  uint64_t waits;   /* for a stream, an event or all of a context */
+  uint64_t copies;  /* between host and device */
+  derate_launch_kernel kernels[DERATE_LAUNCH_KERNELS];
+  derate_launch_stream streams[DERATE_LAUNCH_STREAMS];
+} derate_launch_gpu;
+
+typedef struct {
+  char magic[8];
+  uint32_t size; /* of all of it, bytes */
+  uint32_t gpu_rows;
+  int64_t pid; /* as the process itself knows it */
+  uint64_t reserved[5];
+  derate_launch_gpu gpus[DERATE_LAUNCH_GPUS];
+} derate_launch_page;

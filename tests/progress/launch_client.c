@@ -1,0 +1,163 @@
+/* Launches by way of a libcuda.so.1 as programs do, for tests of libderate_progress.so.
+ *
+ *     launch_client WAY [COUNT]     WAY: a row of kWays
+ *
+ * Prints in one line what the driver has been asked: kernels, graphs, waits, copies. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+  void* stream;
+  void* attributes;
+  unsigned attribute_count;
+} Config;
+typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                      void*, void**, void**);
+typedef int (*LaunchEx)(const Config*, void*, void**, void**);
+typedef int (*LaunchGraph)(void*, void*);
+typedef int (*MakeGraph)(void**, void*, uint64_t);
+typedef int (*Get)(const char*, void**, int, uint64_t);
+typedef int (*GetV2)(const char*, void**, int, uint64_t, int*);
+typedef int (*One)(void*);
+typedef int (*None)(void);
+typedef int (*Up)(uint64_t, const void*, size_t, void*);
+
+static void* cuda_;
+static long count_ = 1000;
+
+static void* of_driver(const char* name) {
+  void* const found = dlsym(cuda_, name);
+  if (found == NULL) fprintf(stderr, "launch_client: no %s\n", name), exit(1);
+  return found;
+}
+
+static void* by_proc(const char* name, uint64_t flags) {
+  void *found = NULL, *second = NULL;
+  int status = -1;
+  GetV2 get = (GetV2)of_driver("cuGetProcAddress_v2");
+  /* As CUDA's runtime does: it asks for the function that it asks with. */
+  if (get("cuGetProcAddress", &second, 12000, 0, &status) != 0) exit(1);
+  get = (GetV2)second;
+  if (get(name, &found, 12000, flags, &status) != 0 || found == NULL) exit(1);
+  return found;
+}
+
+static void launch(Launch function, const char* kernel, long times) {
+  for (long i = 0; i < times; ++i)
+    if (function((void*)kernel, 2, 3, 4, 32, 1, 1, 0, NULL, NULL, NULL) != 0) exit(1);
+}
+
+static void by_dlsym(void) { launch((Launch)of_driver("cuLaunchKernel"), "gemm", count_); }
+static void by_get_proc(void) {
+  launch((Launch)by_proc("cuLaunchKernel", 0), "gemm", count_);
+  launch((Launch)by_proc("cuLaunchKernel", 2), "norm", count_ / 2);
+}
+static void by_old_get_proc(void) {
+  void* found = NULL;
+  if (((Get)of_driver("cuGetProcAddress"))("cuLaunchKernel", &found, 11030, 0) != 0) exit(1);
+  launch((Launch)found, "gemm", count_);
+}
+extern int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          unsigned, void*, void**, void**) __attribute__((weak));
+static void by_name(void) { launch((Launch)cuLaunchKernel, "gemm", count_); }
+static void by_config(void) {
+  const Config config = {5, 1, 1, 64, 1, 1, 0, (void*)0x77, NULL, 0};
+  const LaunchEx function = (LaunchEx)by_proc("cuLaunchKernelEx", 0);
+  for (long i = 0; i < count_; ++i)
+    if (function(&config, "triton", NULL, NULL) != 0) exit(1);
+}
+static void graphs(void) {
+  void* made = NULL;
+  if (((MakeGraph)by_proc("cuGraphInstantiateWithFlags", 0))(&made, (void*)40, 0) != 0) exit(1);
+  const LaunchGraph function = (LaunchGraph)by_proc("cuGraphLaunch", 0);
+  for (long i = 0; i < count_; ++i)
+    if (function(made, NULL) != 0) exit(1);
+}
+static void waits(void) {
+  by_dlsym();
+  for (long i = 0; i < 3; ++i) ((One)by_proc("cuStreamSynchronize", 0))(NULL);
+  ((None)by_proc("cuCtxSynchronize", 0))();
+  for (long i = 0; i < 7; ++i) ((Up)by_proc("cuMemcpyHtoDAsync", 0))(0, "", 1, NULL);
+}
+static void refused(void) {
+  ((void (*)(int))of_driver("stub_refuse"))(1);
+  const Launch function = (Launch)of_driver("cuLaunchKernel");
+  for (long i = 0; i < count_; ++i)
+    if (function("gemm", 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL) != 1) exit(1);
+  ((void (*)(int))of_driver("stub_refuse"))(0);
+  by_dlsym();
+}
+static void two_gpus(void) {
+  ((One)of_driver("cuCtxSetCurrent"))((void*)3);
+  by_dlsym();
+  ((One)of_driver("cuCtxSetCurrent"))((void*)1);
+  by_dlsym();
+}
+static void* thread(void* unused) {
+  by_dlsym();
+  return unused;
+}
+static void threads(void) {
+  pthread_t all[8];
+  /* What others launch in the moment in which the first launch makes the page is not counted. */
+  launch((Launch)of_driver("cuLaunchKernel"), "gemm", 1);
+  for (int i = 0; i < 8; ++i) pthread_create(&all[i], NULL, thread, NULL);
+  for (int i = 0; i < 8; ++i) pthread_join(all[i], NULL);
+}
+static void many_kernels(void) {
+  static char names[400][16];
+  for (int i = 0; i < 400; ++i) {
+    snprintf(names[i], sizeof names[i], "kernel%d", i);
+    launch((Launch)of_driver("cuLaunchKernel"), names[i], 10);
+  }
+}
+static void in_a_child(void) {
+  by_dlsym();
+  fflush(stdout);
+  const pid_t child = fork();
+  if (child == 0) {
+    count_ = 7;
+    by_dlsym();
+    _exit(0);
+  }
+  waitpid(child, NULL, 0);
+  by_dlsym();
+}
+/* As a daemon does; what it opens next has the numbers of what it had. */
+static void files_closed(void) {
+  by_dlsym();
+  closefrom(3);
+  for (int i = 0; i < 80; ++i) (void)!dup(0);
+  by_dlsym();
+}
+
+static const struct {
+  const char* name;
+  void (*run)(void);
+} kWays[] = {
+    {"dlsym", by_dlsym},      {"get-proc", by_get_proc}, {"old-get-proc", by_old_get_proc},
+    {"name", by_name},        {"config", by_config},     {"graphs", graphs},
+    {"waits", waits},         {"refused", refused},      {"two-gpus", two_gpus},
+    {"threads", threads},     {"many", many_kernels},    {"child", in_a_child},
+    {"closed", files_closed},
+};
+
+int main(int count, char** arguments) {
+  cuda_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  if (cuda_ == NULL || count < 2) return fprintf(stderr, "launch_client: %s\n", dlerror()), 1;
+  if (count > 2) count_ = atol(arguments[2]);
+  for (size_t i = 0; i < sizeof kWays / sizeof *kWays; ++i)
+    if (strcmp(arguments[1], kWays[i].name) == 0) kWays[i].run();
+  static const char* const kCounts[] = {"stub_kernels", "stub_graphs", "stub_waits", "stub_copies"};
+  for (int i = 0; i < 4; ++i)
+    printf("%llu%c", ((unsigned long long (*)(void))of_driver(kCounts[i]))(), i < 3 ? ' ' : '\n');
+  return 0;
+}

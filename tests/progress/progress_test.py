@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""libderate_progress.so in programs that launch, over a driver that only counts what it is asked:
+what is on its page is what the driver was asked, and no program notices.
+
+    progress_test.py LIBRARY STUB_FOLDER CLIENT
+"""
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from launch_listener import KERNELS, Ear, Page, preloading
+
+LIBRARY, STUB, CLIENT = (str(Path(each).resolve()) for each in sys.argv[1:4])
+del sys.argv[1:4]
+
+SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+
+
+class Progress(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.ear = Ear(self.folder)
+        self.addCleanup(self.ear.close)
+
+    def run_with(self, command, **environment):
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False,
+                              env={**preloading(LIBRARY, self.folder), "LD_LIBRARY_PATH": STUB,
+                                   **environment})
+
+    def pages(self):
+        out = []
+        for file in self.ear.files():
+            out.append(Page(file))
+            os.close(file)
+        return out
+
+    def launch(self, way, *count, **environment):
+        """What the driver was asked (kernels, graphs, waits, copies), and the pages."""
+        done = self.run_with([CLIENT, way, *count], **environment)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), way)
+        return [int(word) for word in done.stdout.split()], self.pages()
+
+    def one_gpu(self, way, *count):
+        asked, pages = self.launch(way, *count)
+        self.assertEqual(len(pages), 1, way)
+        self.assertEqual(len(pages[0].gpus), 1, way)
+        return asked, pages[0].gpus[0]
+
+    def test_each_way_to_the_driver_is_counted(self):
+        for way in ("dlsym", "get-proc", "old-get-proc", "config", "refused", "threads", "many"):
+            with self.subTest(way):
+                (kernels, *_), gpu = self.one_gpu(way)
+                self.assertEqual((gpu.launches, gpu.uuid), (kernels, b"\xa0" * 16))
+                self.assertEqual(sum(row[1] for row in gpu.streams), kernels)
+
+    def test_blocks_of_a_grid(self):
+        _, gpu = self.one_gpu("dlsym", "10")
+        self.assertEqual([row[1:] for row in gpu.kernels], [(10, 240)])
+        _, gpu = self.one_gpu("config", "10")
+        self.assertEqual([row[1:] for row in gpu.kernels], [(10, 50)])
+
+    def test_a_kernel_has_the_same_id_in_each_run(self):
+        runs = [{row[0] for row in self.one_gpu("get-proc")[1].kernels} for _ in range(3)]
+        self.assertEqual(len(runs[0]), 2)
+        self.assertEqual((runs[1], runs[2]), (runs[0], runs[0]))
+
+    def test_what_has_no_room_is_in_the_last_row(self):
+        _, gpu = self.one_gpu("many")
+        others = [row for row in gpu.kernels if row[0] == 0]
+        self.assertEqual(len(others), 1)
+        self.assertGreater(others[0][1], 4000 - 10 * (KERNELS - 1) - 1)
+        self.assertGreater(len(gpu.kernels), KERNELS // 2)
+
+    def test_a_graph_is_worth_its_nodes(self):
+        (_, graphs, *_), gpu = self.one_gpu("graphs")
+        self.assertEqual((gpu.launches, gpu.blocks), (graphs, 40 * graphs))
+
+    def test_waits_and_copies(self):
+        (_, _, waits, copies), gpu = self.one_gpu("waits")
+        self.assertEqual((gpu.waits, gpu.copies), (waits, copies))
+        self.assertEqual((waits, copies), (4, 7))
+
+    def test_each_gpu_has_its_counts(self):
+        _, [page] = self.launch("two-gpus")
+        self.assertEqual([(gpu.uuid, gpu.launches) for gpu in page.gpus],
+                         [(b"\xa3" * 16, 1000), (b"\xa1" * 16, 1000)])
+
+    def test_a_child_has_a_page_of_its_own(self):
+        _, pages = self.launch("child")
+        self.assertEqual([page.gpus[0].launches for page in pages], [2000, 7])
+        self.assertNotEqual(pages[0].pid, pages[1].pid)
+
+    def test_files_that_the_program_closed(self):
+        asked, [page] = self.launch("closed")
+        self.assertEqual(page.gpus[0].launches, asked[0])
+
+    def test_a_page_cannot_be_cut(self):
+        _, [page] = self.launch("dlsym")
+        self.assertEqual(page.seals & SEALS, SEALS)
+
+    def test_off_and_nobody_there(self):
+        _, pages = self.launch("dlsym", DERATE_PROGRESS="off")
+        self.assertEqual(pages, [])
+        _, pages = self.launch("dlsym", DERATE_RUN_DIR="/nonexistent")
+        self.assertEqual(pages, [])
+
+    def test_a_socket_that_anybody_may_have_put_there_is_told_nothing(self):
+        os.chmod(self.folder, 0o777)
+        _, pages = self.launch("dlsym")
+        self.assertEqual(pages, [])
+
+    def test_a_queue_that_is_full_holds_up_nobody(self):
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(sender.close)
+        sender.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                sender.sendto(b"x", str(self.folder / "launches.sock"))
+        done = self.run_with([CLIENT, "dlsym"])
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_programs_without_cuda_notice_nothing(self):
+        for command in (["true"], ["sh", "-c", "ls / | wc -l"],
+                        [sys.executable, "-c", "import ssl"]):
+            alone = subprocess.run(command, capture_output=True, text=True, check=False)
+            with_it = self.run_with(command)
+            self.assertEqual((with_it.returncode, with_it.stdout, with_it.stderr),
+                             (alone.returncode, alone.stdout, alone.stderr))
+        self.assertEqual(self.pages(), [])
+
+    def test_the_next_function_is_that_of_who_asks(self):
+        """A library that stands before malloc() as allocators and sanitizers do."""
+        if shutil.which("cc") is None:
+            self.skipTest("no compiler here")
+        source, library = self.folder / "before.c", self.folder / "before.so"
+        source.write_text("""
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <stddef.h>
+            void* malloc(size_t size) {
+              static void* (*next)(size_t);
+              if (next == NULL) next = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
+              return next(size);
+            }""")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+        for order in (f"{LIBRARY} {library}", f"{library} {LIBRARY}"):
+            done = self.run_with([CLIENT, "dlsym"], LD_PRELOAD=order)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), order)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000])
+
+    def test_it_stands_on_no_library(self):
+        """So that a program with an older C library, or another one, can load it."""
+        listed = subprocess.run(["readelf", "-dV", LIBRARY], capture_output=True, text=True,
+                                check=True).stdout
+        self.assertNotIn("NEEDED", listed)
+        self.assertNotIn("GLIBC_", listed)
+
+    def test_musl(self):
+        if shutil.which("musl-gcc") is None:
+            self.skipTest("no musl-gcc here")
+        source, program = self.folder / "small.c", self.folder / "small"
+        source.write_text("""
+            #define _GNU_SOURCE
+            #include <dlfcn.h>
+            #include <stdio.h>
+            int main(void) { return printf("%d\\n", dlsym(RTLD_DEFAULT, "printf") != 0) != 2; }""")
+        subprocess.run(["musl-gcc", "-o", program, source], check=True)
+        done = self.run_with([str(program)])
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "1\n", ""))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
