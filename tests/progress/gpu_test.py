@@ -36,7 +36,7 @@ def at(times, values, when):
 
 
 def compared(steps_file, launches_file, settled_s=3.0):
-    """Launches a step in windows: relative sd, and the bias of the first half against the second."""
+    """Launches a step in windows: mean, relative sd, second half against the first, windows."""
     with open(steps_file, encoding="utf-8") as file:
         rows = [(float(row["time_s"]), int(row["steps"])) for row in csv.DictReader(file)]
     steps_at, steps = zip(*rows)
@@ -46,8 +46,9 @@ def compared(steps_file, launches_file, settled_s=3.0):
     launches = [line["launches"] for line in lines]
     ratios, when = [], steps_at[0] + settled_s
     while when + WINDOW_S < min(steps_at[-1], launches_at[-1]):
-        ends = [(at(steps_at, steps, t), at(launches_at, launches, t)) for t in (when, when + WINDOW_S)]
-        ratios.append((ends[1][1] - ends[0][1]) / (ends[1][0] - ends[0][0]))
+        step_0, step_1 = (at(steps_at, steps, t) for t in (when, when + WINDOW_S))
+        launch_0, launch_1 = (at(launches_at, launches, t) for t in (when, when + WINDOW_S))
+        ratios.append((launch_1 - launch_0) / (step_1 - step_0))
         when += WINDOW_S
     mean = statistics.mean(ratios)
     half = len(ratios) // 2
@@ -154,7 +155,8 @@ def main():
     parser.add_argument("out", type=Path)
     parser.add_argument("--seconds", type=float, default=25, help="of each kind of work")
     parser.add_argument("--pairs", type=int, default=0, help="runs with and without it, in turn")
-    parser.add_argument("--parts", default="progress,tools,cost")
+    parser.add_argument("--parts", default="progress,tools")
+    parser.add_argument("--cost-of", default="tiny,train", help="kinds of work for --pairs")
     arguments = parser.parse_args()
     there = subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"],
                            capture_output=True, check=False)
@@ -169,8 +171,8 @@ def main():
     if "tools" in arguments.parts:
         with tempfile.TemporaryDirectory() as build:
             tools(library, Path(build))
-    for kind in ("tiny", "train") if arguments.pairs > 0 else ():
-        cost(library, arguments.pairs, 5, kind, arguments.out)
+    for kind in arguments.cost_of.split(",") if arguments.pairs > 0 else ():
+        cost(library, arguments.pairs, 4, kind, arguments.out)
     print(f"{time.monotonic() - begun:.0f} s")
     return 0
 
