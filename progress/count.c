@@ -16,9 +16,11 @@
 
 enum { KERNELS = DERATE_LAUNCH_KERNELS - 1, STREAMS = DERATE_LAUNCH_STREAMS - 1, GRAPHS = 256 };
 
-/* What makes a kernel's or a stream's row found again: handles, which no other process needs. */
+/* What a row and the kernels and streams in it are found by, which no other process needs.
+ * `owner`: of the thread that writes it, the address of its place; NULL: all threads do. */
 typedef struct {
   int device;
+  const void* owner;
   uintptr_t kernels[KERNELS];
   uintptr_t streams[STREAMS];
 } Keys;
@@ -35,13 +37,27 @@ enum { UNBEGUN, BEGINNING, COUNTING, OFF };
 static unsigned char* mark_;
 static int state_;
 static derate_launch_page* page_;
-static Keys keys_[DERATE_LAUNCH_GPUS];
+static Keys keys_[DERATE_LAUNCH_ROWS];
 static Graphs graphs_;
-static __thread unsigned launches_of_thread_ __attribute__((tls_model("initial-exec")));
+static unsigned pages_; /* that this process has begun */
+
+/* Where a thread has counted last, and on which page. A thread that begins where another has ended
+ * finds that one's rows by its place's address, and goes on with them. */
+typedef struct {
+  unsigned page, launches;
+  int device, row;
+} Place;
+static __thread Place place_ __attribute__((tls_model("initial-exec")));
 
 #define LOAD(place) __atomic_load_n(&(place), __ATOMIC_ACQUIRE)
 #define STORE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_RELEASE)
-#define ADD(place, amount) (void)__atomic_fetch_add(&(place), (amount), __ATOMIC_RELAXED)
+
+static void add(uint64_t* place, uint64_t amount, bool is_own) {
+  if (is_own)
+    __atomic_store_n(place, *place + amount, __ATOMIC_RELAXED);
+  else
+    (void)__atomic_fetch_add(place, amount, __ATOMIC_RELAXED);
+}
 
 static bool swap_int(int* place, int from, int to) {
   return __atomic_compare_exchange_n(place, &from, to, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -76,9 +92,10 @@ static bool begin(void) {
   if (page == NULL) return false;
   memset(keys_, 0, sizeof keys_);
   page->size = sizeof *page;
-  page->gpu_rows = DERATE_LAUNCH_GPUS;
+  page->rows = DERATE_LAUNCH_ROWS;
   page->pid = getpid();
   memcpy(page->magic, DERATE_LAUNCH_MAGIC, sizeof page->magic);
+  ++pages_;
   STORE(page_, page);
   derate_announce_page();
   return true;
@@ -105,29 +122,49 @@ static derate_launch_page* page(void) {
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
-static int row_of_device(const derate_driver_calls* driver, derate_launch_page* at, int device) {
-  for (int i = 0; i < DERATE_LAUNCH_GPUS; ++i) {
-    uint64_t used = LOAD(at->gpus[i].used);
-    if (used == 2 && keys_[i].device == device) return i;
-    if (used == 1) return -1; /* it counts in a moment */
-    if (used == 2) continue;
-    if (!__atomic_compare_exchange_n(&at->gpus[i].used, &used, 1, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-      return -1;
+/* That device's row of that owner, from one row to before another; -1: there is none left, or one
+ * is being filled and counts in a moment. */
+static int find_row(const derate_driver_calls* driver, derate_launch_page* at, int device,
+                    const void* owner, int from, int to) {
+  for (int i = from; i < to; ++i) {
+    derate_launch_row* const row = &at->rows_of[i];
+    uint64_t used = LOAD(row->used);
+    if (used == 2 && keys_[i].device == device && keys_[i].owner == owner) return i;
+    if (used == 1 && owner == NULL) return -1;
+    if (used != 0) continue;
+    if (!__atomic_compare_exchange_n(&row->used, &used, 1, false, __ATOMIC_ACQ_REL,
+                                     __ATOMIC_ACQUIRE)) {
+      --i; /* somebody has just taken it: look again whose it is */
+      continue;
+    }
     keys_[i].device = device;
-    if (driver->uuid_of_device != NULL) driver->uuid_of_device(at->gpus[i].uuid, device);
-    STORE(at->gpus[i].used, 2);
+    keys_[i].owner = owner;
+    if (driver->uuid_of_device != NULL) driver->uuid_of_device(row->uuid, device);
+    STORE(row->used, 2);
     return i;
   }
   return -1;
 }
 
-/* The current context's; -1: it has none that counts. */
-static int row(const derate_driver_calls* driver, derate_launch_page* at) {
+typedef struct {
+  derate_launch_row* counts; /* NULL: what is asked for is not counted */
+  Keys* keys;
+  bool is_own;
+} Row;
+
+/* Where this thread counts what it does on the current context's device. */
+static Row row(const derate_driver_calls* driver) {
+  derate_launch_page* const at = page();
   int device = 0;
-  if (driver->device_of_context == NULL || driver->device_of_context(&device) != 0) return -1;
-  if (__builtin_expect(LOAD(at->gpus[0].used) == 2 && keys_[0].device == device, 1)) return 0;
-  return row_of_device(driver, at, device);
+  if (at == NULL || driver->device_of_context == NULL || driver->device_of_context(&device) != 0)
+    return (Row){NULL, NULL, false};
+  if (__builtin_expect(place_.page != pages_ || place_.device != device, 0)) {
+    int found = find_row(driver, at, device, &place_, DERATE_LAUNCH_SHARED, DERATE_LAUNCH_ROWS);
+    if (found < 0) found = find_row(driver, at, device, NULL, 0, DERATE_LAUNCH_SHARED);
+    if (found < 0) return (Row){NULL, NULL, false};
+    place_ = (Place){pages_, place_.launches, device, found};
+  }
+  return (Row){&at->rows_of[place_.row], &keys_[place_.row], place_.row >= DERATE_LAUNCH_SHARED};
 }
 
 /* Where a handle is or comes to be in a table of `size` keys; `size` itself: there is no room.
@@ -159,16 +196,17 @@ static uint64_t id_of_function(const derate_driver_calls* driver, void* function
   return name != NULL ? hash_of(name, strlen(name)) : scattered((uintptr_t)function);
 }
 
-static void count_stream(derate_launch_gpu* gpu, Keys* keys, void* stream) {
+static void count_stream(const Row* row, void* stream) {
   const uintptr_t handle = (uintptr_t)stream + 1; /* the default stream is 0 */
   bool is_new = false;
-  const size_t place = place_of(keys->streams, STREAMS, handle, &is_new);
-  if (is_new) STORE(gpu->streams[place].id, scattered(handle));
-  ADD(gpu->streams[place].launches, 1);
+  const size_t place = place_of(row->keys->streams, STREAMS, handle, &is_new);
+  derate_launch_stream* const counts = &row->counts->streams[place];
+  if (is_new) STORE(counts->id, scattered(handle));
+  add(&counts->launches, 1, row->is_own);
 }
 
 static void announce_now_and_then(void) {
-  if (++launches_of_thread_ % ANNOUNCE_EVERY != 0) return;
+  if (++place_.launches % ANNOUNCE_EVERY != 0) return;
   const int error = errno;
   derate_announce_page_again();
   errno = error;
@@ -180,23 +218,22 @@ typedef struct {
   uint64_t id, blocks;
 } Launched;
 
-static void count_one(const derate_driver_calls* driver, derate_launch_page* at, int gpu,
-                      Launched what) {
+static void count_one(const derate_driver_calls* driver, Launched what) {
+  const Row at = row(driver);
+  if (at.counts == NULL) return;
   bool is_new = false;
-  const size_t place = place_of(keys_[gpu].kernels, KERNELS, (uintptr_t)what.handle, &is_new);
-  derate_launch_kernel* const kernel = &at->gpus[gpu].kernels[place];
+  const size_t place = place_of(at.keys->kernels, KERNELS, (uintptr_t)what.handle, &is_new);
+  derate_launch_kernel* const kernel = &at.counts->kernels[place];
   if (is_new) STORE(kernel->id, what.id != 0 ? what.id : id_of_function(driver, what.handle));
-  ADD(kernel->launches, 1);
-  ADD(kernel->blocks, what.blocks);
-  count_stream(&at->gpus[gpu], &keys_[gpu], what.stream);
+  add(&kernel->launches, 1, at.is_own);
+  add(&kernel->blocks, what.blocks, at.is_own);
+  count_stream(&at, what.stream);
   announce_now_and_then();
 }
 
 void derate_count_launch(const derate_driver_calls* driver, void* function, void* stream,
                          uint64_t blocks) {
-  derate_launch_page* const at = page();
-  const int gpu = at == NULL ? -1 : row(driver, at);
-  if (gpu >= 0) count_one(driver, at, gpu, (Launched){function, stream, 0, blocks});
+  count_one(driver, (Launched){function, stream, 0, blocks});
 }
 
 void derate_note_graph(const derate_driver_calls* driver, void* executable, void* graph) {
@@ -215,22 +252,17 @@ static uint64_t nodes_of(void* executable) {
 }
 
 void derate_count_graph(const derate_driver_calls* driver, void* executable, void* stream) {
-  derate_launch_page* const at = page();
-  const int gpu = at == NULL ? -1 : row(driver, at);
-  if (gpu < 0) return;
   const uint64_t nodes = nodes_of(executable);
   const uint64_t shape[2] = {0x6870617267ULL /* "graph" */, nodes};
-  count_one(driver, at, gpu, (Launched){executable, stream, hash_of(shape, sizeof shape), nodes});
+  count_one(driver, (Launched){executable, stream, hash_of(shape, sizeof shape), nodes});
 }
 
 void derate_count_wait(const derate_driver_calls* driver) {
-  derate_launch_page* const at = page();
-  const int gpu = at == NULL ? -1 : row(driver, at);
-  if (gpu >= 0) ADD(at->gpus[gpu].waits, 1);
+  const Row at = row(driver);
+  if (at.counts != NULL) add(&at.counts->waits, 1, at.is_own);
 }
 
 void derate_count_copy(const derate_driver_calls* driver) {
-  derate_launch_page* const at = page();
-  const int gpu = at == NULL ? -1 : row(driver, at);
-  if (gpu >= 0) ADD(at->gpus[gpu].copies, 1);
+  const Row at = row(driver);
+  if (at.counts != NULL) add(&at.counts->copies, 1, at.is_own);
 }

@@ -1,6 +1,9 @@
 /* What libderate_progress.so counts in a process, as it lies in memory: written by the threads that
  * launch, read by whoever has the page's file. Counts only grow; all are host byte order.
  *
+ * A GPU's counts are the sum of the rows with its UUID: a thread has a row of its own for each GPU
+ * that it launches on, so that it can count without a lock, while there are rows left.
+ *
  * A kernel is known by a hash of its name, a graph by one of how many nodes it has, so that the
  * same program has the same ids when it runs again. What has no room in a table is counted in its
  * last row, whose id is 0. */
@@ -9,9 +12,10 @@
 #include <stdint.h>
 
 #define DERATE_LAUNCH_MAGIC "DRTL0001"
-#define DERATE_LAUNCH_GPUS 16     /* CUDA's devices of a process, in the order of their first use */
-#define DERATE_LAUNCH_KERNELS 128 /* of a GPU */
-#define DERATE_LAUNCH_STREAMS 16  /* of a GPU */
+#define DERATE_LAUNCH_ROWS 32     /* a GPU of one thread, or of all threads that have no row */
+#define DERATE_LAUNCH_SHARED 16   /* of them the first, which are of all threads */
+#define DERATE_LAUNCH_KERNELS 128 /* of a row */
+#define DERATE_LAUNCH_STREAMS 16  /* of a row */
 
 typedef struct {
   uint64_t id;       /* 0: not in use, or in the last row all others */
@@ -31,13 +35,13 @@ typedef struct {
   uint64_t copies;  /* between host and device */
   derate_launch_kernel kernels[DERATE_LAUNCH_KERNELS];
   derate_launch_stream streams[DERATE_LAUNCH_STREAMS];
-} derate_launch_gpu;
+} derate_launch_row;
 
 typedef struct {
   char magic[8];
   uint32_t size; /* of all of it, bytes */
-  uint32_t gpu_rows;
+  uint32_t rows;
   int64_t pid; /* as the process itself knows it */
   uint64_t reserved[5];
-  derate_launch_gpu gpus[DERATE_LAUNCH_GPUS];
+  derate_launch_row rows_of[DERATE_LAUNCH_ROWS];
 } derate_launch_page;

@@ -105,12 +105,16 @@ static void* thread(void* unused) {
   by_dlsym();
   return unused;
 }
-static void threads(void) {
-  pthread_t all[8];
+static void run_threads(int count) {
+  pthread_t all[64];
   /* What others launch in the moment in which the first launch makes the page is not counted. */
   launch((Launch)of_driver("cuLaunchKernel"), "gemm", 1);
-  for (int i = 0; i < 8; ++i) pthread_create(&all[i], NULL, thread, NULL);
-  for (int i = 0; i < 8; ++i) pthread_join(all[i], NULL);
+  for (int i = 0; i < count; ++i) pthread_create(&all[i], NULL, thread, NULL);
+  for (int i = 0; i < count; ++i) pthread_join(all[i], NULL);
+}
+static void threads(void) { run_threads(8); }
+static void crowd(void) {
+  for (int i = 0; i < 5; ++i) run_threads(64);
 }
 static void many_kernels(void) {
   static char names[400][16];
@@ -147,15 +151,17 @@ static const struct {
     {"name", by_name},        {"config", by_config},     {"graphs", graphs},
     {"waits", waits},         {"refused", refused},      {"two-gpus", two_gpus},
     {"threads", threads},     {"many", many_kernels},    {"child", in_a_child},
-    {"closed", files_closed},
+    {"closed", files_closed}, {"crowd", crowd},
 };
 
 int main(int count, char** arguments) {
   cuda_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
   if (cuda_ == NULL || count < 2) return fprintf(stderr, "launch_client: %s\n", dlerror()), 1;
   if (count > 2) count_ = atol(arguments[2]);
-  for (size_t i = 0; i < sizeof kWays / sizeof *kWays; ++i)
-    if (strcmp(arguments[1], kWays[i].name) == 0) kWays[i].run();
+  size_t way = 0;
+  while (strcmp(arguments[1], kWays[way].name) != 0)
+    if (++way == sizeof kWays / sizeof *kWays) return 2;
+  kWays[way].run();
   static const char* const kCounts[] = {"stub_kernels", "stub_graphs", "stub_waits", "stub_copies"};
   for (int i = 0; i < 4; ++i)
     printf("%llu%c", ((unsigned long long (*)(void))of_driver(kCounts[i]))(), i < 3 ? ' ' : '\n');

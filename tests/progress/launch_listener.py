@@ -15,31 +15,42 @@ import time
 from pathlib import Path
 
 # progress/launch_page.h
-HEAD, GPUS, KERNELS, STREAMS = struct.Struct("8sIIq40x"), 16, 128, 16
-GPU_HEAD, KERNEL, STREAM = struct.Struct("16sQQQ"), struct.Struct("QQQ"), struct.Struct("QQ")
-GPU_SIZE = GPU_HEAD.size + KERNELS * KERNEL.size + STREAMS * STREAM.size
-PAGE_SIZE = HEAD.size + GPUS * GPU_SIZE
+HEAD, ROWS, KERNELS, STREAMS = struct.Struct("8sIIq40x"), 32, 128, 16
+ROW_HEAD, KERNEL, STREAM = struct.Struct("16sQQQ"), struct.Struct("QQQ"), struct.Struct("QQ")
+ROW_SIZE = ROW_HEAD.size + KERNELS * KERNEL.size + STREAMS * STREAM.size
+PAGE_SIZE = HEAD.size + ROWS * ROW_SIZE
+
+
+def added(rows, page, at, row, count):
+    """To rows by id, those of a table of the page that have launched."""
+    for i in range(count):
+        name, *counts = row.unpack_from(page, at + i * row.size)
+        if counts[0] > 0:
+            rows[name] = [a + b for a, b in zip(rows.get(name, [0] * len(counts)), counts)]
 
 
 class Gpu:
-    """A row of a page: `kernels` has (id, launches, blocks), `streams` (id, launches)."""
+    """What all threads have done on it: by id, `kernels` has [launches, blocks], `streams`
+    [launches]."""
 
-    def __init__(self, page, at):
-        self.uuid, self.used, self.waits, self.copies = GPU_HEAD.unpack_from(page, at)
-        at += GPU_HEAD.size
-        rows = [KERNEL.unpack_from(page, at + i * KERNEL.size) for i in range(KERNELS)]
-        self.kernels = [row for row in rows if row[1] > 0]
-        at += KERNELS * KERNEL.size
-        rows = [STREAM.unpack_from(page, at + i * STREAM.size) for i in range(STREAMS)]
-        self.streams = [row for row in rows if row[1] > 0]
+    def __init__(self, uuid):
+        self.uuid, self.rows, self.waits, self.copies = uuid, 0, 0, 0
+        self.kernels, self.streams = {}, {}
+
+    def add(self, page, at):
+        _uuid, _used, waits, copies = ROW_HEAD.unpack_from(page, at)
+        self.rows, self.waits, self.copies = self.rows + 1, self.waits + waits, self.copies + copies
+        at += ROW_HEAD.size
+        added(self.kernels, page, at, KERNEL, KERNELS)
+        added(self.streams, page, at + KERNELS * KERNEL.size, STREAM, STREAMS)
 
     @property
     def launches(self):
-        return sum(row[1] for row in self.kernels)
+        return sum(row[0] for row in self.kernels.values())
 
     @property
     def blocks(self):
-        return sum(row[2] for row in self.kernels)
+        return sum(row[1] for row in self.kernels.values())
 
 
 class Page:
@@ -49,9 +60,13 @@ class Page:
         page = os.pread(file, PAGE_SIZE + 1, 0)
         assert len(page) == PAGE_SIZE, len(page)
         magic, size, rows, self.pid = HEAD.unpack_from(page)
-        assert (magic, size, rows) == (b"DRTL0001", PAGE_SIZE, GPUS)
-        gpus = [Gpu(page, HEAD.size + i * GPU_SIZE) for i in range(GPUS)]
-        self.gpus = [gpu for gpu in gpus if gpu.used == 2]
+        assert (magic, size, rows) == (b"DRTL0001", PAGE_SIZE, ROWS)
+        gpus = {}
+        for at in range(HEAD.size, PAGE_SIZE, ROW_SIZE):
+            uuid, used, _waits, _copies = ROW_HEAD.unpack_from(page, at)
+            if used == 2:
+                gpus.setdefault(uuid, Gpu(uuid)).add(page, at)
+        self.gpus = list(gpus.values())
         self.seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
 
 
@@ -96,8 +111,8 @@ def record(library, out, command):
                     lines.write(json.dumps({
                         "time_s": round(now, 4), "pid": page.pid, "gpu": i,
                         "launches": gpu.launches, "blocks": gpu.blocks, "waits": gpu.waits,
-                        "copies": gpu.copies,
-                        "kernels": {f"{row[0]:016x}": row[1] for row in gpu.kernels}}) + "\n")
+                        "copies": gpu.copies, "kernels": {
+                            f"{name:016x}": row[0] for name, row in gpu.kernels.items()}}) + "\n")
         return program.returncode
 
 
