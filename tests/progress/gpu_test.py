@@ -38,7 +38,7 @@ def at(times, values, when):
 def compared(steps_file, launches_file, settled_s=3.0):
     """Launches a step in windows: mean, relative sd, second half against the first, windows."""
     with open(steps_file, encoding="utf-8") as file:
-        rows = [(float(row["time_s"]), int(row["steps"])) for row in csv.DictReader(file)]
+        rows = [(float(row["time_s"]), float(row["steps"])) for row in csv.DictReader(file)]
     steps_at, steps = zip(*rows)
     with open(launches_file, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
@@ -56,9 +56,9 @@ def compared(steps_file, launches_file, settled_s=3.0):
     return mean, statistics.stdev(ratios) / mean, drift, len(ratios)
 
 
-def progress(library, out, seconds):
+def progress(library, out, seconds, kinds):
     print(f"launches a step, windows of {WINDOW_S:.0f} s:")
-    for kind in ("train", "lengths", "decode", "compiled", "tiny"):
+    for kind in kinds:
         steps, launches = out / f"{kind}_steps.csv", out / f"{kind}_launches.jsonl"
         code = record(library, launches, [*WORK, kind, str(seconds), str(steps)])
         if code != 0:
@@ -67,6 +67,27 @@ def progress(library, out, seconds):
         mean, sd, drift, windows = compared(steps, launches)
         print(f"  {kind:9} {mean:10.2f}   sd {100 * sd:.2f} %   second half against the first"
               f" {100 * drift:+.2f} %   {windows} windows", flush=True)
+
+
+def of_bench(library, out, seconds, program):
+    """Of each workload of bench-cuda: launches against its own count of work."""
+    listed = subprocess.run([program, "list", "--json"], check=True, capture_output=True, text=True)
+    for kind in [json.loads(line)["workload"] for line in listed.stdout.splitlines()]:
+        steps, launches = out / f"{kind}_steps.csv", out / f"{kind}_launches.jsonl"
+        told = out / "told.jsonl"
+        with open(told, "w", encoding="utf-8") as file:
+            record(library, launches, [program, kind, "--seconds", str(seconds)], file)
+        with open(told, encoding="utf-8") as file, open(steps, "w", encoding="utf-8") as rows:
+            rows.write("time_s,steps\n")
+            for line in map(json.loads, file):
+                if line["line"] == "rate":
+                    rows.write(f"{line['monotonic_seconds']},{line['work_total']}\n")
+        try:
+            mean, sd, drift, windows = compared(steps, launches)
+            print(f"  {kind:16} {mean:12.4g}   sd {100 * sd:.2f} %   second half against the first"
+                  f" {100 * drift:+.2f} %   {windows} windows", flush=True)
+        except (IndexError, ZeroDivisionError, statistics.StatisticsError, TypeError) as error:
+            print(f"  {kind:16} {error!r}", flush=True)
 
 
 def with_and_without(library, command):
@@ -156,6 +177,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=25, help="of each kind of work")
     parser.add_argument("--pairs", type=int, default=0, help="runs with and without it, in turn")
     parser.add_argument("--parts", default="progress,tools")
+    parser.add_argument("--kinds", default="train,lengths,decode,compiled,tiny,generate")
+    parser.add_argument("--bench", help="derate-bench-cuda, whose workloads are counted, too")
     parser.add_argument("--cost-of", default="tiny,train", help="kinds of work for --pairs")
     arguments = parser.parse_args()
     there = subprocess.run([sys.executable, "-c", "import torch; assert torch.cuda.is_available()"],
@@ -167,7 +190,9 @@ def main():
     arguments.out.mkdir(exist_ok=True, parents=True)
     begun = time.monotonic()
     if "progress" in arguments.parts:
-        progress(library, arguments.out, arguments.seconds)
+        progress(library, arguments.out, arguments.seconds, arguments.kinds.split(","))
+    if arguments.bench is not None:
+        of_bench(library, arguments.out, arguments.seconds, arguments.bench)
     if "tools" in arguments.parts:
         with tempfile.TemporaryDirectory() as build:
             tools(library, Path(build))

@@ -97,11 +97,12 @@ def preloading(library, folder):
     return {**os.environ, "LD_PRELOAD": str(library), "DERATE_RUN_DIR": str(folder)}
 
 
-def record(library, out, command):
+def record(library, out, command, stdout=None):
     with tempfile.TemporaryDirectory() as folder, open(out, "w", encoding="utf-8") as lines:
         ear = Ear(folder)
         files = []
-        program = subprocess.Popen(command, env=preloading(library, folder))
+        program = subprocess.Popen(command, env=preloading(library, folder),
+                                   stdout=stdout)
         while program.poll() is None:
             time.sleep(0.1)
             files += ear.files()

@@ -1,8 +1,10 @@
 """Work as PyTorch programs do it, for measuring what is counted of it against its own steps.
 
-    torch_work.py KIND SECONDS STEPS.csv     KIND: train, lengths, decode, compiled, tiny
+    torch_work.py KIND SECONDS STEPS.csv
+    KIND: train, lengths, decode, compiled, tiny, generate (transformers), phases (training,
+    evaluation and a checkpoint in turn)
 
-Writes when each step has ended, on the GPU, on CLOCK_MONOTONIC, and how many there were.
+Writes when each step has ended, on the GPU, on CLOCK_MONOTONIC, how many there were, and of what.
 """
 import math
 import sys
@@ -87,19 +89,73 @@ def tiny():
     return step
 
 
+def generating():
+    from transformers import GPT2Config, GPT2LMHeadModel, StoppingCriteria
+
+    model = GPT2LMHeadModel(GPT2Config(eos_token_id=None)).cuda().to(torch.bfloat16).eval()
+    prompt = torch.randint(0, 50000, (8, 64), device="cuda")
+
+    class Count(StoppingCriteria):
+        def __call__(self, tokens, scores, **_):
+            note("generate", scores[0, 0])
+            return torch.zeros(tokens.shape[0], dtype=torch.bool, device=tokens.device)
+
+    def step():
+        model.generate(prompt, max_new_tokens=128, do_sample=False, stopping_criteria=[Count()])
+    return step
+
+
+def phases():
+    model = Model().cuda()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def loss():
+        tokens = torch.randint(0, 32000, (16, 512), device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            return nn.functional.cross_entropy(model(tokens).flatten(0, 1).float(),
+                                               tokens.flatten())
+
+    def step():
+        for _ in range(250):
+            now = loss()
+            now.backward()
+            optimiser.step()
+            optimiser.zero_grad(set_to_none=True)
+            note("train", now)
+        with torch.no_grad():
+            for _ in range(250):
+                note("evaluate", loss())
+        torch.save(model.state_dict(), "/tmp/checkpoint.pt")
+    return step
+
+
+OUT, COUNT = None, 0
+
+
+def note(phase, value):
+    """A step of that phase, once the GPU has done it."""
+    global COUNT
+    assert math.isfinite(value.item())
+    COUNT += 1
+    OUT.write(f"{time.monotonic():.4f},{COUNT},{phase}\n")
+
+
 def main():
+    global OUT
     kind, seconds, steps = sys.argv[1], float(sys.argv[2]), sys.argv[3]
     torch.manual_seed(0)
-    step = {"decode": decoding, "tiny": tiny}.get(kind, lambda: training(kind))()
-    count, begun = 0, None
-    with open(steps, "w", encoding="utf-8") as out:
-        out.write("time_s,steps\n")
-        while begun is None or time.monotonic() - begun < seconds:
-            assert math.isfinite(step().item())  # waits for the GPU
-            begun = begun or time.monotonic()
-            count += 1
-            out.write(f"{time.monotonic():.4f},{count}\n")
-    print(f"{kind}: {count} steps, {(count - 1) / (time.monotonic() - begun):.2f} a second")
+    OUT = open(steps, "w", encoding="utf-8")
+    OUT.write("time_s,steps,phase\n")
+    step = {"decode": decoding, "tiny": tiny, "generate": generating, "phases": phases}.get(
+        kind, lambda: training(kind))()
+    begun = None
+    while begun is None or time.monotonic() - begun < seconds:
+        value = step()
+        if value is not None:
+            note(kind, value)
+        begun = begun or time.monotonic()
+    OUT.close()
+    print(f"{kind}: {COUNT} steps")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,88 @@
+// Which phase the work on a GPU is in and how far it is, by the kernels that it launches. While
+// work of one kind is done its kernels recur in the same shares, so that their number is a count of
+// the work, exact up to where in a step a window begins and ends. Other shares are another phase,
+// known again by them. On an H200, windows of a steady program differ by 0.000 to 0.02 (the share
+// of launches that would have to be others), those of training and of its evaluation by 0.6, and
+// those of training with sequence lengths at random, whose steps are not one amount of work, by
+// 0.05 to 0.2: tests/fixtures/h200-launches.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "base/units.h"
+
+namespace derate {
+
+// Launches by kernel (an id that is the same in each run), since the program began.
+using LaunchCounts = std::map<std::uint64_t, std::uint64_t>;
+// Shares of launches by kernel; they add up to 1.
+using KernelMix = std::map<std::uint64_t, double>;
+
+// The share of launches that would have to be others for one mix to be the other, in [0, 1]: half
+// the sum of differences (total variation).
+double mix_distance(const KernelMix& a, const KernelMix& b);
+
+// What is known of the work at the end of a window.
+struct LaunchState {
+  int phase = 0;            // from 1 in the order of being met; 0: nothing is launched
+  double done = 0;          // launches of this phase since the program began; grows within it
+  double unsteadiness = 0;  // how far windows of it are from its mix, on average
+};
+
+class LaunchPhases {
+ public:
+  static constexpr Duration kShortest = std::chrono::milliseconds(500);
+  static constexpr Duration kLongest = std::chrono::seconds(8);
+  static constexpr double kFewest = 30;     // launches of a window: fewer have chance in their mix
+  static constexpr double kSame = 0.15;     // two mixes that are nearer are one phase
+  static constexpr double kSteady = 0.05;   // an unsteadiness up to which launches count work
+  static constexpr std::size_t kMost = 16;  // phases that are remembered
+
+  // Counts as they were at that time; times and counts grow. Empty: a window is still going on, or
+  // it was none of one phase alone.
+  std::optional<LaunchState> add(Instant time, const LaunchCounts& counts);
+
+  // Of the last window: whether it could be told what it was. For warm-up and work whose kernels do
+  // not recur it cannot.
+  bool is_known() const { return known_; }
+
+ private:
+  struct Phase {
+    int number = 0;
+    KernelMix mix;
+    double done = 0;
+    double unsteadiness = 0;
+    int windows = 0;
+    std::uint64_t seen = 0;  // the number of the window in which it was seen last
+  };
+  struct Window {
+    Instant begin{};
+    LaunchCounts counts;  // at its beginning
+  };
+  struct Unknown {
+    KernelMix mix;
+    double launches = 0;
+  };
+
+  std::optional<LaunchState> judge(const KernelMix& mix, double launches);
+  std::optional<LaunchState> take(Phase& phase, const KernelMix& mix, double launches);
+  Phase* nearest(const KernelMix& mix);
+  bool is_between(const KernelMix& mix) const;
+  Phase& remember(const KernelMix& mix);
+  void note_unknown();
+
+  std::optional<Window> window_;
+  std::vector<Phase> phases_;
+  std::optional<Unknown> unknown_;  // the last window, where it was like no phase
+  int current_ = 0;                 // a phase's number; 0: none yet
+  int met_ = 0;
+  std::uint64_t windows_ = 0;
+  int unknown_in_a_row_ = 0;
+  Duration shortest_ = kShortest;
+  bool known_ = false;
+};
+
+}  // namespace derate

@@ -1,0 +1,166 @@
+#include "model/launch_phases.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace derate {
+namespace {
+
+using Step = std::vector<std::uint64_t>;  // the kernels of one step, in order
+
+// A program that launches a step's kernels in turn, so many a second.
+struct LaunchStream {
+  LaunchCounts counts;
+  double owed = 0;
+  std::size_t next = 0;
+
+  void run(const Step& step, double launches) {
+    for (owed += launches; owed >= 1; owed -= 1) ++counts[step[next++ % step.size()]];
+  }
+};
+
+Step step_of(std::uint64_t first, int kinds, int launches, unsigned seed) {
+  std::mt19937 random(seed);
+  Step out;
+  for (int i = 0; i < launches; ++i)
+    out.push_back(first + std::uniform_int_distribution<std::uint64_t>(0, kinds - 1)(random));
+  return out;
+}
+
+constexpr Duration kTick = std::chrono::milliseconds(100);
+
+// The states of so many seconds of it, told ten times a second.
+std::vector<LaunchState> watch(LaunchPhases& phases, LaunchStream& stream, const Step& step,
+                               double a_second, double seconds, Instant& now) {
+  std::vector<LaunchState> out;
+  for (int i = 0; i < static_cast<int>(seconds * 10); ++i) {
+    now += kTick;
+    stream.run(step, a_second / 10);
+    if (const auto state = phases.add(now, stream.counts)) out.push_back(*state);
+  }
+  return out;
+}
+
+TEST(MixDistance, IsTheShareThatWouldHaveToBeOthers) {
+  const KernelMix a = {{1, 0.5}, {2, 0.5}}, b = {{2, 0.5}, {3, 0.5}};
+  EXPECT_DOUBLE_EQ(mix_distance(a, a), 0);
+  EXPECT_DOUBLE_EQ(mix_distance(a, b), 0.5);
+  EXPECT_DOUBLE_EQ(mix_distance(a, {{7, 1.0}}), 1);
+  EXPECT_DOUBLE_EQ(mix_distance(b, a), mix_distance(a, b));
+}
+
+// Whatever a step is, and however fast the steps come: one phase, whose launches count the work.
+RC_GTEST_PROP(LaunchPhases, OneKindOfStepsIsOnePhase, ()) {
+  const int kinds = *rc::gen::inRange(1, 40), launches = *rc::gen::inRange(kinds, 600);
+  const Step step = step_of(100, kinds, launches, *rc::gen::arbitrary<unsigned>());
+  const double a_second = *rc::gen::inRange(60, 6000);
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  const auto states = watch(phases, stream, step, std::max(a_second, 10.0 * launches), 20, now);
+  RC_ASSERT(states.size() > 10u);
+  double before = 0;
+  for (const LaunchState& state : states) {
+    RC_ASSERT(state.phase == 1);
+    RC_ASSERT(state.done > before);
+    before = state.done;
+  }
+  RC_ASSERT(states.back().unsteadiness < LaunchPhases::kSteady);
+  double all = 0;
+  for (const auto& [id, count] : stream.counts) all += static_cast<double>(count);
+  RC_ASSERT(states.back().done <= all);
+  RC_ASSERT(states.back().done > all * 0.9);
+}
+
+// Two kinds of steps in turn are two phases, known again each time; what a phase has done goes on
+// where it was.
+RC_GTEST_PROP(LaunchPhases, AnotherKindIsAnotherPhaseAndKnownAgain, ()) {
+  const unsigned seed = *rc::gen::arbitrary<unsigned>();
+  const Step train = step_of(0, 30, 200, seed), evaluate = step_of(100, 10, 80, seed + 1);
+  const double seconds = *rc::gen::inRange(3, 12);
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  std::map<int, double> done;
+  for (int turn = 0; turn < 6; ++turn) {
+    const bool trains = turn % 2 == 0;
+    const auto states = watch(phases, stream, trains ? train : evaluate, 5000, seconds, now);
+    RC_ASSERT(!states.empty());
+    const int expected = trains ? 1 : 2;
+    RC_ASSERT(states.back().phase == expected);
+    RC_ASSERT(states.back().done > done[expected]);
+    done[expected] = states.back().done;
+    if (turn >= 2)  // it is not met anew
+      for (std::size_t i = 1; i < states.size(); ++i) RC_ASSERT(states[i].phase == expected);
+  }
+}
+
+TEST(LaunchPhases, AStepThatTakesLongerThanAWindowIsLearnedWithLongerOnes) {
+  // 3 s a step: first one kind of kernels, then another.
+  Step step(3000, 1);
+  std::fill(step.begin() + 1500, step.end(), 2);
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  const auto states = watch(phases, stream, step, 1000, 300, now);
+  ASSERT_FALSE(states.empty());
+  std::set<int> met;
+  for (const LaunchState& state : states) met.insert(state.phase);
+  EXPECT_LE(met.size(), 3u);  // its two parts, or the whole: nothing that comes anew each time
+}
+
+TEST(LaunchPhases, NothingLaunchedIsAPhaseOfItsOwn) {
+  const Step step = step_of(0, 5, 100, 1);
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  const auto before = watch(phases, stream, step, 10'000, 10, now);
+  const auto pause = watch(phases, stream, step, 0, 10, now);
+  const auto after = watch(phases, stream, step, 10'000, 10, now);
+  ASSERT_FALSE(pause.empty());
+  EXPECT_EQ(pause.back().phase, 0);
+  EXPECT_EQ(after.back().phase, before.back().phase);
+}
+
+TEST(LaunchPhases, KernelsThatNeverRecurAreNotKnown) {
+  LaunchPhases phases;
+  LaunchCounts counts;
+  Instant now{};
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    counts[i] = 1000;
+    now += kTick;
+    EXPECT_FALSE(phases.add(now, counts)) << i;
+  }
+  EXPECT_FALSE(phases.is_known());
+}
+
+TEST(LaunchPhases, ACountThatFallsIsAnotherProgramsAndBeginsAnew) {
+  const Step step = step_of(0, 5, 100, 1);
+  LaunchPhases phases;
+  LaunchStream stream, second;
+  Instant now{};
+  const double done = watch(phases, stream, step, 10'000, 10, now).back().done;
+  const auto states = watch(phases, second, step, 10'000, 10, now);
+  ASSERT_FALSE(states.empty());
+  EXPECT_EQ(states.back().phase, 1);
+  EXPECT_LE(states.back().done, done + 100'000);
+}
+
+TEST(LaunchPhases, RemembersSoManyAndNoMore) {
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  for (int kind = 0; kind < 40; ++kind) {
+    const auto states = watch(phases, stream, step_of(1000 * kind, 5, 100, 1), 2000, 5, now);
+    EXPECT_EQ(states.back().phase, kind + 1);
+  }
+  // The last of them is known again, the first is met anew.
+  EXPECT_EQ(watch(phases, stream, step_of(38'000, 5, 100, 1), 2000, 5, now).back().phase, 39);
+  EXPECT_EQ(watch(phases, stream, step_of(0, 5, 100, 1), 2000, 5, now).back().phase, 41);
+}
+
+}  // namespace
+}  // namespace derate
