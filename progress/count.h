@@ -23,3 +23,5 @@ void derate_note_graph(const derate_driver_calls* driver, void* executable, void
 void derate_count_graph(const derate_driver_calls* driver, void* executable, void* stream);
 void derate_count_wait(const derate_driver_calls* driver);
 void derate_count_copy(const derate_driver_calls* driver);
+/* A copy within the device's memory, which is work as a kernel's is: `bytes` for blocks. */
+void derate_count_device_copy(const derate_driver_calls* driver, void* stream, uint64_t bytes);

@@ -137,6 +137,17 @@ static Function driver_function(Function* known, const char* name) {
     return result;                                                \
   }
 
+#define COPY_ON_DEVICE(name)                                                 \
+  static Function real_##name;                                               \
+  SHOWN int name(uint64_t to, uint64_t from, size_t size, void* stream) {    \
+    typedef int (*Copy)(uint64_t, uint64_t, size_t, void*);                  \
+    const Copy real = (Copy)driver_function(&real_##name, #name);            \
+    if (real == NULL) return NOT_INITIALIZED;                                \
+    const int result = real(to, from, size, stream);                         \
+    if (result == SUCCESS) derate_count_device_copy(&driver_, stream, size); \
+    return result;                                                           \
+  }
+
 LAUNCH_KERNEL(cuLaunchKernel)
 LAUNCH_KERNEL(cuLaunchKernel_ptsz)
 LAUNCH_COOPERATIVE(cuLaunchCooperativeKernel)
@@ -148,6 +159,10 @@ LAUNCH_GRAPH(cuGraphLaunch_ptsz)
 MAKE_GRAPH(cuGraphInstantiateWithFlags, uint64_t)
 MAKE_GRAPH(cuGraphInstantiateWithParams, void*)
 MAKE_GRAPH(cuGraphInstantiateWithParams_ptsz, void*)
+COPY_ON_DEVICE(cuMemcpyAsync)
+COPY_ON_DEVICE(cuMemcpyAsync_ptsz)
+COPY_ON_DEVICE(cuMemcpyDtoDAsync_v2)
+COPY_ON_DEVICE(cuMemcpyDtoDAsync_v2_ptsz)
 COUNT_CALL(cuStreamSynchronize, derate_count_wait, (void* stream), (stream))
 COUNT_CALL(cuStreamSynchronize_ptsz, derate_count_wait, (void* stream), (stream))
 COUNT_CALL(cuEventSynchronize, derate_count_wait, (void* event), (event))
@@ -193,6 +208,10 @@ static const Hook kHooks[] = {
     HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", false),
     HOOK(cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", false),
     HOOK(cuGraphInstantiateWithParams_ptsz, "cuGraphInstantiateWithParams", true),
+    HOOK(cuMemcpyAsync, "cuMemcpyAsync", false),
+    HOOK(cuMemcpyAsync_ptsz, "cuMemcpyAsync", true),
+    HOOK(cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", false),
+    HOOK(cuMemcpyDtoDAsync_v2_ptsz, "cuMemcpyDtoDAsync", true),
     HOOK(cuStreamSynchronize, "cuStreamSynchronize", false),
     HOOK(cuStreamSynchronize_ptsz, "cuStreamSynchronize", true),
     HOOK(cuEventSynchronize, "cuEventSynchronize", false),

@@ -87,6 +87,12 @@ static void waits(void) {
   ((None)by_proc("cuCtxSynchronize", 0))();
   for (long i = 0; i < 7; ++i) ((Up)by_proc("cuMemcpyHtoDAsync", 0))(0, "", 1, NULL);
 }
+static void copies(void) {
+  typedef int (*Across)(uint64_t, uint64_t, size_t, void*);
+  const Across function = (Across)by_proc("cuMemcpyDtoDAsync", 0);
+  for (long i = 0; i < count_; ++i)
+    if (function(0, 0, 4096, NULL) != 0) exit(1);
+}
 static void refused(void) {
   ((void (*)(int))of_driver("stub_refuse"))(1);
   const Launch function = (Launch)of_driver("cuLaunchKernel");
@@ -151,7 +157,7 @@ static const struct {
     {"name", by_name},        {"config", by_config},     {"graphs", graphs},
     {"waits", waits},         {"refused", refused},      {"two-gpus", two_gpus},
     {"threads", threads},     {"many", many_kernels},    {"child", in_a_child},
-    {"closed", files_closed}, {"crowd", crowd},
+    {"closed", files_closed}, {"crowd", crowd},          {"copies", copies},
 };
 
 int main(int count, char** arguments) {

@@ -86,6 +86,10 @@ class Progress(unittest.TestCase):
         (_, graphs, *_), gpu = self.one_gpu("graphs")
         self.assertEqual((gpu.launches, gpu.blocks), (graphs, 40 * graphs))
 
+    def test_copies_on_the_device_are_work(self):
+        (_, _, _, copies), gpu = self.one_gpu("copies")
+        self.assertEqual((gpu.launches, gpu.blocks, gpu.copies), (copies, 4096 * copies, 0))
+
     def test_waits_and_copies(self):
         (_, _, waits, copies), gpu = self.one_gpu("waits")
         self.assertEqual((gpu.waits, gpu.copies), (waits, copies))

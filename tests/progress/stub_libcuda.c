@@ -89,6 +89,9 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t size, void* strea
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t size, void* stream) {
   return (void)to, (void)from, (void)size, (void)stream, ADD(copies_), SUCCESS;
 }
+int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void* stream) {
+  return (void)to, (void)from, (void)size, (void)stream, ADD(copies_), SUCCESS;
+}
 int cuCtxGetDevice(int* device) { return *device = device_, SUCCESS; }
 int cuCtxSetCurrent(void* context) { return device_ = (int)(intptr_t)context, SUCCESS; }
 int cuDeviceGetUuid_v2(void* uuid, int device) {
@@ -99,16 +102,17 @@ int cuFuncGetName(const char** name, void* function) { return *name = function, 
 
 int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags, int* status);
 
-#define FUNCTIONS(_)                                                                  \
-  _(cuInit)                                                                           \
-  _(cuLaunchKernel)                                                                   \
-  _(cuLaunchCooperativeKernel)                                                        \
-  _(cuLaunchKernelEx)                                                                 \
-  _(cuGraphLaunch)                                                                    \
-  _(cuGraphInstantiateWithFlags)                                                      \
-  _(cuGraphInstantiateWithParams)                                                     \
-  _(cuGraphGetNodes) _(cuStreamSynchronize) _(cuEventSynchronize) _(cuCtxSynchronize) \
-      _(cuCtxGetDevice) _(cuCtxSetCurrent)
+#define FUNCTIONS(_)                                                                 \
+  _(cuInit)                                                                          \
+  _(cuLaunchKernel)                                                                  \
+  _(cuLaunchCooperativeKernel)                                                       \
+  _(cuLaunchKernelEx)                                                                \
+  _(cuGraphLaunch)                                                                   \
+  _(cuGraphInstantiateWithFlags)                                                     \
+  _(cuGraphInstantiateWithParams)                                                    \
+  _(cuGraphGetNodes)                                                                 \
+  _(cuStreamSynchronize) _(cuEventSynchronize) _(cuCtxSynchronize) _(cuCtxGetDevice) \
+      _(cuCtxSetCurrent)
 #define PER_THREAD_FUNCTIONS(_) \
   _(cuLaunchKernel)             \
   _(cuLaunchCooperativeKernel) _(cuLaunchKernelEx) _(cuGraphLaunch) _(cuStreamSynchronize)
@@ -122,6 +126,7 @@ int cuGetProcAddress(const char* symbol, void** found, int version, uint64_t fla
   if (*found == NULL && strcmp(symbol, #name) == 0) *found = (void*)name;
   FUNCTIONS(ONE)
   if (strcmp(symbol, "cuMemcpyHtoDAsync") == 0) *found = (void*)cuMemcpyHtoDAsync_v2;
+  if (strcmp(symbol, "cuMemcpyDtoDAsync") == 0) *found = (void*)cuMemcpyDtoDAsync_v2;
   if (strcmp(symbol, "cuMemcpyDtoHAsync") == 0) *found = (void*)cuMemcpyDtoHAsync_v2;
   if (strcmp(symbol, "cuGetProcAddress") == 0)
     *found = version >= 12000 ? (void*)cuGetProcAddress_v2 : (void*)cuGetProcAddress;

@@ -96,8 +96,8 @@ def generating():
     prompt = torch.randint(0, 50000, (8, 64), device="cuda")
 
     class Count(StoppingCriteria):
-        def __call__(self, tokens, scores, **_):
-            note("generate", scores[0, 0])
+        def __call__(self, tokens, _scores, **_):
+            note("generate", tokens[0, -1])
             return torch.zeros(tokens.shape[0], dtype=torch.bool, device=tokens.device)
 
     def step():
