@@ -102,17 +102,17 @@ int cuFuncGetName(const char** name, void* function) { return *name = function, 
 
 int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags, int* status);
 
-#define FUNCTIONS(_)                                                                 \
-  _(cuInit)                                                                          \
-  _(cuLaunchKernel)                                                                  \
-  _(cuLaunchCooperativeKernel)                                                       \
-  _(cuLaunchKernelEx)                                                                \
-  _(cuGraphLaunch)                                                                   \
-  _(cuGraphInstantiateWithFlags)                                                     \
-  _(cuGraphInstantiateWithParams)                                                    \
-  _(cuGraphGetNodes)                                                                 \
-  _(cuStreamSynchronize) _(cuEventSynchronize) _(cuCtxSynchronize) _(cuCtxGetDevice) \
-      _(cuCtxSetCurrent)
+#define FUNCTIONS(_)              \
+  _(cuInit)                       \
+  _(cuLaunchKernel)               \
+  _(cuLaunchCooperativeKernel)    \
+  _(cuLaunchKernelEx)             \
+  _(cuGraphLaunch)                \
+  _(cuGraphInstantiateWithFlags)  \
+  _(cuGraphInstantiateWithParams) \
+  _(cuGraphGetNodes)              \
+  _(cuStreamSynchronize)          \
+  _(cuEventSynchronize) _(cuCtxSynchronize) _(cuCtxGetDevice) _(cuCtxSetCurrent)
 #define PER_THREAD_FUNCTIONS(_) \
   _(cuLaunchKernel)             \
   _(cuLaunchCooperativeKernel) _(cuLaunchKernelEx) _(cuGraphLaunch) _(cuStreamSynchronize)
