@@ -111,6 +111,7 @@ void Assure::begin(const Estimate& estimate) {
       estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
   alarms_ = {estimate.time};
   restless_ = mixed_ = false;
+  late_beats_ = LateBeats::none;
   unknown_ = {};
   unknown_recent_ = {};
   probed_ = {};
@@ -217,9 +218,8 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
     stage_ = Stage::steady;
     return steady(estimate, envelope);
   }
-  const Duration longest = mixed_ ? kMixedBatch : options_.reference;
-  const bool beats = estimate.work.beat.has_value();
-  const bool known = !mixed_ && enough(beats ? 0.002 : phase_ ? kEnough : kFirstEnough);
+  const Duration longest = (mixed_ ? kMixedBatch : options_.reference) + beats_wait();
+  const bool known = !mixed_ && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
   const bool spent = alarms_.size() > 1 && probed_ >= budget(estimate.time);
   const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
   if (!there || (!known && !over))
@@ -231,6 +231,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
     phase_ = make_phase(look_, options_.highest, priors_);
     unknown_recent_ = {};  // probably it
     prospects_.clear();
+    if (late_beats_ == LateBeats::awaited && !speaks(*phase_)) late_beats_ = LateBeats::missed;
     phase_->name = estimate.work.phase;
     phase_->began = since_;
     phase_->spent.add(std::exchange(pending_, {}));
@@ -249,8 +250,10 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
 
 Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
   const bool there = look_.gpu_utilisation.count() > 0 && held_ < options_.highest * 0.99;
-  const bool over = estimate.time - since_ > window_ + std::chrono::milliseconds(1500);
-  if ((there && (enough(kBatchEnough) || look_.gpu_utilisation.count() >= kFewest)) || over) {
+  const bool over =
+      estimate.time - since_ > window_ + std::chrono::milliseconds(1500) + beats_wait();
+  const bool read = look_.gpu_utilisation.count() >= kFewest && !awaits_beat();
+  if ((there && (enough(kBatchEnough) || read)) || over) {
     if (look_.gpu_utilisation.count() > 0) flush();
     stage_ = Stage::steady;
     since_ = estimate.time;
@@ -263,7 +266,8 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
 Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   const bool batch = mixed_ ? estimate.time - held_since_ >= kMixedBatch &&
                                   look_.gpu_utilisation.count() >= kFewest
-                            : enough(kBatchEnough) || look_.gpu_utilisation.count() >= kMostInBatch;
+                            : enough(kBatchEnough) ||
+                                  (look_.gpu_utilisation.count() >= kMostInBatch && !awaits_beat());
   if (batch) flush();
   if (refresh_pays(estimate, envelope)) {
     stage_ = Stage::reference;
@@ -276,9 +280,9 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   const bool probed = std::exchange(probing_, false);
   const bool holds = !probed && asked_ > Megahertz(0) && sure_at(asked_) >= promised - kShort;
   const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
-  const bool looked =
-      near ? estimate.time - asked_at_ >= kNearAfter
-           : batch || estimate.time - held_since_ >= window_ + std::chrono::seconds(1);
+  const Duration looks = window_ + std::chrono::seconds(1) + beats_wait();
+  const bool looked = near ? estimate.time - asked_at_ >= kNearAfter
+                           : batch || estimate.time - held_since_ >= looks;
   if (asked_ > Megahertz(0) && holds && wanted < asked_ && !looked)
     return hold({"looking at {0:.0f} MHz", {asked_.value()}});
   if (holds && std::abs(std::log(wanted / asked_)) < 0.01)
@@ -341,7 +345,10 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
   take(estimate);
   learn_power(estimate);
-  if (stage_ == Stage::steady ? changed(estimate) : jumped_) alarm(estimate);
+  if (stage_ == Stage::steady ? changed(estimate) : jumped_)
+    alarm(estimate);
+  else if (begins_to_speak())
+    learn_by_beats(estimate);
   switch (stage_) {
     case Stage::reference:
       return refer(estimate, envelope);

@@ -97,7 +97,10 @@ void Assure::leave_phase() {
 bool Assure::resume(const Estimate& estimate) {
   ReadingBatch seen = look_;
   for (const ReadingTick& tick : held_back_) seen.add(tick, options_.highest);
-  const auto named = [&](const WorkPhase& phase) { return phase.name == estimate.work.phase; };
+  const auto named = [&](const WorkPhase& phase) {
+    const bool by_the_same = speaks(phase) ? hears_ : late_beats_ != LateBeats::awaited;
+    return phase.name == estimate.work.phase && by_the_same;
+  };
   std::size_t found = known_.size();
   double highest = 0;
   for (std::size_t i = known_.size(); i-- > 0;) {
@@ -144,6 +147,24 @@ bool Assure::come_within(std::size_t alarms, double apart) const {
   if (alarms_.size() < alarms) return false;
   const Duration span = alarms_.back() - alarms_[alarms_.size() - alarms];
   return seconds(span) < apart * static_cast<double>(alarms - 1);
+}
+
+// The first beats after the phase was learned by counters: it is learned anew, by them. The work is
+// the same, so this is no alarm.
+bool Assure::begins_to_speak() const {
+  const bool beat = newest_[static_cast<std::size_t>(Signal::beat)].has_value();
+  return beat && phase_ && !speaks(*phase_) && late_beats_ == LateBeats::none;
+}
+
+void Assure::learn_by_beats(const Estimate& estimate) {
+  late_beats_ = LateBeats::awaited;
+  leave_phase();
+  cusum_ = {};
+  energy_.reset();
+  drop_readings();
+  watch_.clear();
+  stage_ = Stage::reference;
+  since_ = estimate.time;
 }
 
 void Assure::alarm(const Estimate& estimate) {

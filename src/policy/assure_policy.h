@@ -91,6 +91,11 @@ class Assure final : public Policy {
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
   bool come_within(std::size_t alarms, double apart) const;
+  bool begins_to_speak() const;
+  bool awaits_beat() const;
+  // Until two beats have come, however they fall.
+  Duration beats_wait() const { return hears_ ? 2 * beats_.interval() : Duration{}; }
+  void learn_by_beats(const Estimate& estimate);
   void alarm(const Estimate& estimate);
   void name_priors(const std::string& work);
 
@@ -148,6 +153,10 @@ class Assure final : public Policy {
   std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
   bool jumped_ = false;            // against what was read before at the same clock
   BeatRate beats_;
+  bool hears_ = false;  // there are beats, and they come often enough to learn by
+  // Beats that began after a phase was learned by counters: it is learned anew by them, once;
+  // missed: that gave no phase that speaks.
+  enum class LateBeats { none, awaited, missed } late_beats_ = LateBeats::none;
   Standstill utilisation_still_, activity_still_;
   bool stood_ = false;  // at the last tick: no counter told anything
   std::array<Cusum, kSignals> cusum_{};

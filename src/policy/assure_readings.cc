@@ -13,6 +13,8 @@ constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 constexpr double kPartedPower = 0.1, kPartedMemory = 0.25;
 constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
 constexpr double kWobble = 0.5;
+// Beats that come less often are no signal: a clock would be held for long to learn what it costs.
+constexpr Duration kSeldom = std::chrono::milliseconds(2500);
 
 SourceReading utilisation_of(const Estimate& estimate) {
   SourceReading out;
@@ -76,7 +78,7 @@ void Assure::take(const Estimate& estimate) {
   newest_ = {};
   jumped_ = false;
   if (!estimate.sm_clock) return;
-  const bool stand = counters_stand(estimate) && !estimate.work.beat;
+  const bool stand = counters_stand(estimate) && !hears_;
   if (stand && !stood_) drop_readings();  // the last of it stood already
   stood_ = stand;
   const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
@@ -88,6 +90,7 @@ void Assure::take(const Estimate& estimate) {
     return;
   }
   const auto beat = beats_.rate(estimate.work.beat, held_since_);
+  hears_ = estimate.work.beat && beats_.interval() <= kSeldom;
   if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
   if (stand) {
     jumped_ = !mixed_ && watch_.add_power(estimate);
@@ -100,13 +103,13 @@ void Assure::take(const Estimate& estimate) {
   }
   jumped_ = !mixed_ && watch_.add(estimate, newest_);
   // Work that speaks for itself is not judged by counters; that it changes they show all the same.
-  if (estimate.work.beat) newest_ = {};
-  newest_[static_cast<std::size_t>(Signal::beat)] = beat;
+  if (phase_ && speaks(*phase_)) newest_ = {};
+  if (hears_) newest_[static_cast<std::size_t>(Signal::beat)] = beat;
   ReadingTick tick{
       newest_, estimate.sm_clock->value(), estimate.gpu_utilisation->value(), {}, false};
   tick.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
   const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
-  if (estimate.power && !estimate.work.beat && estimate.time - held_since_ >= power_window)
+  if (estimate.power && !hears_ && estimate.time - held_since_ >= power_window)
     tick.power = estimate.power->value();
   if (other_work(tick)) drop_readings();
   held_back_.push_back(std::move(tick));
@@ -162,8 +165,14 @@ void Assure::learn_power(const Estimate& estimate) {
 }
 
 // Of the counters that tell something; where none does, more readings would not either.
+// Work that speaks is not known before it has spoken of the present clock: twice.
+bool Assure::awaits_beat() const {
+  return (phase_ ? speaks(*phase_) : hears_) &&
+         look_.signals[static_cast<std::size_t>(Signal::beat)].count() == 0;
+}
+
 bool Assure::enough(double relative_sd) const {
-  if (look_.gpu_utilisation.count() < kFewest) return false;
+  if (look_.gpu_utilisation.count() < kFewest || awaits_beat()) return false;
   const auto known = [&](Signal signal) {
     const Readings& readings = look_.signals[static_cast<std::size_t>(signal)];
     return readings.count() == 0 ||
@@ -198,6 +207,11 @@ bool Assure::changed(const Estimate& estimate) {
   if (!phase_ || mixed_) return false;
   if (jumped_) return true;
   if (estimate.work.phase != phase_->name) return true;
+  // What was learned by beats says nothing of counters.
+  if (speaks(*phase_) && !hears_) {
+    late_beats_ = LateBeats::none;
+    return true;
+  }
   for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
     const auto i = static_cast<std::size_t>(phase_->signals[k]);
     if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;

@@ -76,11 +76,13 @@ double Readings::relative_variance(double step) const {
 std::optional<double> BeatRate::rate(const std::optional<Beat>& beat, Instant since) {
   if (!beat) {
     last_.reset();
+    interval_ = {};
     return std::nullopt;
   }
   const std::optional<Beat> before = last_;
   if (before && before->source == beat->source && before->time == beat->time) return std::nullopt;
   last_ = beat;
+  if (before) interval_ = before->source == beat->source ? beat->time - before->time : Duration{};
   const bool follows = before && before->source == beat->source && before->time >= since &&
                        beat->time > before->time && beat->done > before->done;
   if (!follows) return std::nullopt;

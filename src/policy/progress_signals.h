@@ -57,9 +57,12 @@ class BeatRate {
  public:
   // Empty when there is nothing new. `since`: from when on the clock has been what it is.
   std::optional<double> rate(const std::optional<Beat>& beat, Instant since);
+  // Between the last two of a source; zero: there were no two yet.
+  Duration interval() const { return interval_; }
 
  private:
   std::optional<Beat> last_;
+  Duration interval_{};
 };
 
 }  // namespace derate
