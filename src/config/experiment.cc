@@ -166,14 +166,21 @@ bool fits(const std::string& place, const std::string& key) {
   static const std::set<std::string> kSimulated = {
       "gpus.chips",  "gpus.sensors",  "workloads.fitted", "workloads.tables",   "workloads.tabled",
       "jobs.work_s", "stress.work_s", "stress.idle_s",    "workloads.imported", "stress.tenants"};
-  static const std::set<std::string> kVirtual = {
-      "workloads.mixes",         "workloads.phase_pairs",
-      "workloads.pairs_only",    "jobs.rounds",
-      "jobs.in_a_row",           "workloads.published",
-      "stress.counter_window_s", "stress.counter_noise_points",
-      "stress.power_window_s",   "stress.switch_latency_s",
-      "stress.phase_period_s",   "stress.drift_kelvin",
-      "stress.outsider_every_s", "stress.heartbeat_every_s"};
+  static const std::set<std::string> kVirtual = {"workloads.mixes",
+                                                 "workloads.phase_pairs",
+                                                 "workloads.pairs_only",
+                                                 "workloads.launches",
+                                                 "jobs.rounds",
+                                                 "jobs.in_a_row",
+                                                 "workloads.published",
+                                                 "stress.counter_window_s",
+                                                 "stress.counter_noise_points",
+                                                 "stress.power_window_s",
+                                                 "stress.switch_latency_s",
+                                                 "stress.phase_period_s",
+                                                 "stress.drift_kelvin",
+                                                 "stress.outsider_every_s",
+                                                 "stress.heartbeat_every_s"};
   static const std::set<std::string> kCounters = {
       "stress.counter_gain",           "stress.counter_wander", "stress.counter_frozen_s",
       "stress.counter_frozen_every_s", "stress.memory_bias",    "stress.activity_noise"};

@@ -38,7 +38,7 @@ struct Experiment {
   std::string sensors = "chip";
   std::string gpu = "0";
 
-  std::vector<std::string> fitted, mixes, phase_pairs, tabled;
+  std::vector<std::string> fitted, mixes, phase_pairs, tabled, launches;
   std::string tables, imported, published, pairs_only = "no";
 
   double work_s = 120, warm_up_s = 30, idle_s = 20, idle_spread_s = 0;
@@ -167,6 +167,10 @@ void visit_experiment(E& e, V&& visit) {
   visit(SettingInfo{"workloads", "published", "",
                     "published figures of the tables' applications by policy, beside the tables"},
         e.published);
+  visit(SettingInfo{"workloads", "launches", "",
+                    "recordings of what a program launches, beside this file: jobs launch so, in "
+                    "turn, as fast as their work goes"},
+        e.launches);
   visit(SettingInfo{"jobs", "work_s", "s", "a job's length at the highest clock", 1, 86400},
         e.work_s);
   visit(

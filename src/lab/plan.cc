@@ -238,6 +238,24 @@ Result<std::string> find_beside(const Experiment& e, const std::string& key,
 
 namespace {
 
+constexpr std::size_t kFewestRows = 20;  // of a recording: two seconds
+
+// The first second of the steps is left out: it has what is done once.
+Result<std::vector<LaunchRecording>> launches_of(const Experiment& e) {
+  std::vector<LaunchRecording> out;
+  for (const std::string& name : e.launches) {
+    const std::string key = "workloads.launches";
+    const std::string file = TRY(find_beside(e, key, name, ""));
+    const auto whole = TRY(placed(read_launches(file), e.place_of(key)));
+    out.push_back(whole.by_steps(std::chrono::seconds(1)));
+    if (out.back().rows.size() < kFewestRows)
+      return Error{Errc::bad_config,
+                   fmt::format("{}: '{}' has {} rows of steps: {} are the fewest", e.place_of(key),
+                               file, out.back().rows.size(), kFewestRows)};
+  }
+  return out;
+}
+
 Result<std::vector<PublishedFigure>> published_figures(const Experiment& e,
                                                        const std::vector<PolicyChoice>& policies,
                                                        const std::string& data_folder) {
@@ -262,6 +280,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
     for (const ExperimentCommand& one : experiment.commands) stage.apps.push_back(one.name);
     return out;
   }
+  const auto launches = TRY(launches_of(experiment));
   std::set<std::string> without_counters;
   for (const std::string& name : experiment.chips) {
     const SimChip& found = *TRY(placed(find_sim_chip(name), experiment.place_of("gpus.chips")));
@@ -270,6 +289,7 @@ Result<Plan> make_plan(const Experiment& experiment, const std::string& data_fol
       auto envelope = TRY(make_envelope(sim_capability(chip, 0)));
       Simulation simulation{circumstances(experiment, chip, cell), std::move(envelope)};
       TRY(add_workloads(simulation, experiment, data_folder));
+      simulation.launches = launches;
       Stage stage{chip.name, cell, {}, {}};
       stage.apps = TRY(names_of(simulation.workloads, experiment));
       TRY(try_policies(out.policies, sim_capability(chip, 0), simulation.envelope, experiment));
@@ -332,9 +352,12 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.chip = &stage.circumstances.chip;
   out.policy = session_policy(plan, index);
   out.seed = session_seed(plan, index);
-  for (const std::size_t i : session_order(plan, index))
+  for (const std::size_t i : session_order(plan, index)) {
+    const auto& launches = stage.launches;
+    const LaunchRecording* its = launches.empty() ? nullptr : &launches[i % launches.size()];
     for (int n = 0; n < plan.experiment.in_a_row; ++n)
-      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i)});
+      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i), its});
+  }
   out.work = stage.circumstances.work;
   out.idle = stage.circumstances.idle;
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);

@@ -21,6 +21,7 @@ struct Simulation {
   Envelope envelope;
   std::vector<Workload> workloads = {};
   std::map<std::string, std::string> tables_of = {};  // of tabled workloads, their folder
+  std::vector<LaunchRecording> launches = {};         // of the jobs in turn
 };
 
 // One chip in one cell of the stress grid.

@@ -16,6 +16,7 @@ namespace {
 constexpr int kPatience = 100;
 constexpr Duration kStep = std::chrono::milliseconds(10);  // of the physics
 constexpr Duration kDriftTime = std::chrono::minutes(10);
+constexpr std::uint64_t kMostPhases = 1 << 16;  // of launches, numbers of one job
 
 // Counts what deciding costs. Asking the thread's clock costs as much as a decision may: one in
 // some is timed, and stands for as many.
@@ -68,6 +69,8 @@ class Session {
     SimGpu gpu;
     SimDevice device;
     std::optional<SimGpu::TenantId> part;  // of a job on several GPUs
+    LaunchPhases phases;                   // of what that launches
+    WorkStatus seen;                       // of it
   };
 
   Result<void> start_policy();
@@ -82,6 +85,7 @@ class Session {
   void tick();
   void disturb();
   void report_work();
+  void see_launches(SessionGpu& each, const SimJob& job);
   void add_record(const Record& record, JobRecord& job, Instant started);
 
   const SessionSpec& spec_;
@@ -94,6 +98,7 @@ class Session {
   Instant next_{}, outsider_at_, beat_at_{};
   Duration policy_cpu_{};
   bool probing_ = false;
+  const LaunchRecording* launches_ = nullptr;  // of the job that runs
   std::optional<Record> last_;
   Saving saving_;  // of all GPUs, as the policies estimate it
 };
@@ -155,9 +160,25 @@ void Session::disturb() {
   }
 }
 
+// What the daemon would see of it (model/launch_phases.h): while it is known what is done and that
+// its launches count it, a beat in launches; each phase after the first by a name.
+void Session::see_launches(SessionGpu& each, const SimJob& job) {
+  const auto state =
+      each.phases.add(each.gpu.now(), launches_after(*launches_, from_seconds(job.done)));
+  if (!state) {
+    if (!each.phases.is_known()) each.seen = {};
+    return;
+  }
+  each.seen = {};
+  if (state->phase == 0 || state->unsteadiness > LaunchPhases::kSteady) return;
+  const std::uint64_t source = *each.part * kMostPhases + static_cast<std::uint64_t>(state->phase);
+  each.seen.beat = Beat{source, state->done, each.gpu.now()};
+  if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);
+}
+
 // What the work that runs says of itself, each of its GPUs for its own part.
 void Session::report_work() {
-  if (clock_.now() < beat_at_) return;
+  if (launches_ == nullptr && clock_.now() < beat_at_) return;
   const bool beats = spec_.heartbeat_every > Duration{};
   if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
@@ -168,6 +189,11 @@ void Session::report_work() {
       const SimJob& job = *each.gpu.tenant(*each.part);
       work.name = job.workload.name;
       if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
+      if (launches_ != nullptr) {
+        see_launches(each, job);
+        work.beat = each.seen.beat;
+        work.phase = each.seen.phase;
+      }
     }
     governor_->set_work(i, std::move(work));
   }
@@ -216,8 +242,11 @@ void Session::add_record(const Record& record, JobRecord& job, Instant started) 
 
 void Session::begin(const SessionJob& what, Duration work) {
   beat_at_ = {};
+  launches_ = what.launches;
   for (int i = 0; i < what.workload->gpus; ++i) {
     SessionGpu& each = *gpus_[static_cast<std::size_t>(i)];
+    each.phases = LaunchPhases();
+    each.seen = {};
     each.part = each.gpu.add(*what.workload, work);
   }
 }
@@ -263,6 +292,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
     each->gpu.remove(*std::exchange(each->part, std::nullopt));
   }
   beat_at_ = {};
+  launches_ = nullptr;
   out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
   if (saving_.energy > Joules(0)) out.saving = saving_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/job_record.h"
+#include "device/replay/launch_recording.h"
 #include "device/sim/sim_gpu.h"
 #include "govern/governor.h"
 #include "policy/policy.h"
@@ -32,6 +33,8 @@ struct Disturbance {
 struct SessionJob {
   const Workload* workload = nullptr;
   std::vector<const Workload*> tenants = {};  // endless work that shares the GPU while it runs
+  // What it launches as it is done at the highest clock, seen by the policy; null: nothing is seen.
+  const LaunchRecording* launches = nullptr;
 };
 
 struct SessionSpec {

@@ -3,62 +3,20 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <charconv>
 #include <cmath>
-#include <fstream>
-#include <set>
-#include <sstream>
+#include <map>
 
+#include "device/replay/launch_recording.h"
 #include "model/launch_phases.h"
 
 namespace derate {
 namespace {
 
-struct RecordedLaunches {
-  Instant time{};
-  std::optional<double> steps;  // that the program has done, between two of them on a line
-  std::string phase;            // as the program calls it
-  LaunchCounts counts;
-};
-
-std::optional<double> number_in(const std::string& cell) {
-  double out = 0;
-  const auto done = std::from_chars(cell.data(), cell.data() + cell.size(), out);
-  if (cell.empty() || done.ec != std::errc()) return std::nullopt;
-  return out;
-}
-
-std::vector<std::string> cells_of(const std::string& line) {
-  std::vector<std::string> out;
-  std::stringstream text(line + ",");
-  for (std::string cell; std::getline(text, cell, ',');) out.push_back(cell);
-  return out;
-}
-
-std::vector<RecordedLaunches> launches_of(const std::string& name) {
-  std::ifstream file(std::string(DERATE_SOURCE_DIR) + "/tests/fixtures/h200-launches/" + name +
-                     ".csv");
-  std::string line;
-  EXPECT_TRUE(std::getline(file, line)) << name;
-  std::vector<std::uint64_t> ids;
-  const std::vector<std::string> names = cells_of(line);
-  for (std::size_t i = 3; i < names.size(); ++i) {
-    std::uint64_t id = 0;
-    std::from_chars(names[i].data(), names[i].data() + names[i].size(), id, 16);
-    ids.push_back(id);
-  }
-  std::vector<RecordedLaunches> out;
-  LaunchCounts counts;
-  while (std::getline(file, line)) {
-    const std::vector<std::string> cells = cells_of(line);
-    for (std::size_t i = 3; i < cells.size(); ++i)
-      if (const auto more = number_in(cells[i]))
-        counts[ids[i - 3]] += static_cast<std::uint64_t>(*more);
-    const auto seconds = std::chrono::duration<double>(number_in(cells[0]).value_or(0));
-    out.push_back({Instant(std::chrono::duration_cast<Duration>(seconds)), number_in(cells[1]),
-                   cells[2], counts});
-  }
-  return out;
+LaunchRecording launches_of(const std::string& name) {
+  auto out = read_launches(std::string(DERATE_SOURCE_DIR) + "/tests/fixtures/h200-launches/" +
+                           name + ".csv");
+  EXPECT_TRUE(out.ok()) << out.error().message;
+  return *std::move(out);
 }
 
 // What was known at the end of a window, and what was so.
@@ -69,14 +27,15 @@ struct Known {
   std::string phase, phase_before;
 };
 
-std::vector<Known> follow(const std::vector<RecordedLaunches>& recording) {
+std::vector<Known> follow(const LaunchRecording& recording) {
   LaunchPhases phases;
   std::vector<Known> out;
   std::string before;
-  for (const RecordedLaunches& at : recording) {
-    const auto state = phases.add(at.time, at.counts);
+  for (const LaunchRecording::Row& at : recording.rows) {
+    const Instant time{at.at};
+    const auto state = phases.add(time, at.counts);
     if (state && at.steps) {
-      out.push_back({at.time, *state, *at.steps, at.phase, before});
+      out.push_back({time, *state, *at.steps, at.phase, before});
       before = at.phase;
     }
   }
