@@ -1,12 +1,10 @@
 #define _GNU_SOURCE
 #include "count.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "hand_over.h"
 #include "launch_page.h"
@@ -33,9 +31,9 @@ typedef struct {
 
 enum { UNBEGUN, BEGINNING, COUNTING, OFF };
 
-/* A child of fork() finds the mark wiped by the kernel, and makes a page of its own. */
-static unsigned char* mark_;
-static int state_;
+/* The state, alone on a page that the kernel wipes in a child of fork(), which so finds that it has
+ * not begun, whatever its parent was about. It stays where it is for good. */
+static int* state_;
 static derate_launch_page* page_;
 static Keys keys_[DERATE_LAUNCH_ROWS];
 static Graphs graphs_;
@@ -78,22 +76,28 @@ static uint64_t scattered(uintptr_t handle) {
 
 /* --- the page --------------------------------------------------------------------------------- */
 
-static bool make_mark(void) {
-  mark_ = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mark_ == MAP_FAILED || madvise(mark_, 4096, MADV_WIPEONFORK) != 0) return false;
-  *mark_ = 1;
-  return true;
+static int* make_state(void) {
+  int* made = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int* before = NULL;
+  if (made == MAP_FAILED) return NULL;
+  if (madvise(made, 4096, MADV_WIPEONFORK) == 0 &&
+      __atomic_compare_exchange_n(&state_, &before, made, false, __ATOMIC_ACQ_REL,
+                                  __ATOMIC_ACQUIRE))
+    return made;
+  munmap(made, 4096);
+  return before;
 }
 
 static bool begin(void) {
   derate_launch_page* page;
-  if (derate_is_switched_off() || !make_mark()) return false;
+  if (derate_is_switched_off()) return false;
+  /* Of a child: its parent's page stays mapped, as another thread may still be looking at it. */
   page = derate_make_page(sizeof *page);
   if (page == NULL) return false;
   memset(keys_, 0, sizeof keys_);
   page->size = sizeof *page;
   page->rows = DERATE_LAUNCH_ROWS;
-  page->pid = getpid();
+  page->pid = derate_pid();
   memcpy(page->magic, DERATE_LAUNCH_MAGIC, sizeof page->magic);
   ++pages_;
   STORE(page_, page);
@@ -101,24 +105,17 @@ static bool begin(void) {
   return true;
 }
 
-/* In a child: what it has of its parent's page goes, and it begins anew. */
-static void forget(void) {
-  if (!swap_int(&state_, COUNTING, BEGINNING)) return;
-  derate_drop_page(page_, sizeof *page_);
-  munmap(mark_, 4096);
-  mark_ = NULL;
-  STORE(state_, UNBEGUN);
-}
-
 /* NULL: nothing is counted, or another thread is about to begin. */
 static derate_launch_page* page(void) {
-  if (__builtin_expect(LOAD(state_) == COUNTING && *mark_ == 1, 1)) return page_;
-  const int error = errno;
-  if (LOAD(state_) == COUNTING) forget();
-  if (swap_int(&state_, UNBEGUN, BEGINNING)) STORE(state_, begin() ? COUNTING : OFF);
-  errno = error;
-  return LOAD(state_) == COUNTING ? page_ : NULL;
+  int* state = LOAD(state_);
+  if (__builtin_expect(state != NULL && LOAD(*state) == COUNTING, 1)) return page_;
+  if (state == NULL) state = make_state();
+  if (state == NULL) return NULL;
+  if (swap_int(state, UNBEGUN, BEGINNING)) STORE(*state, begin() ? COUNTING : OFF);
+  return LOAD(*state) == COUNTING ? page_ : NULL;
 }
+
+void derate_begin_counting(void) { (void)page(); }
 
 /* --- rows ------------------------------------------------------------------------------------- */
 
@@ -207,9 +204,7 @@ static void count_stream(const Row* row, void* stream) {
 
 static void announce_now_and_then(void) {
   if (++place_.launches % ANNOUNCE_EVERY != 0) return;
-  const int error = errno;
   derate_announce_page_again();
-  errno = error;
 }
 
 /* `id`: 0 for a kernel's, which its name makes. */

@@ -13,6 +13,10 @@ typedef struct {
   int (*nodes_of_graph)(void* graph, void* nodes, size_t* count); /* cuGraphGetNodes */
 } derate_driver_calls;
 
+/* Makes the page, where this process has none: what is launched meanwhile by other threads is not
+ * counted, so this is for before the first launch. */
+void derate_begin_counting(void);
+
 /* A kernel on the current context's device that the driver has taken. No lock, no memory, no
  * failure: what cannot be counted is not. `driver` is asked of what is met for the first time. */
 void derate_count_launch(const derate_driver_calls* driver, void* function, void* stream,

@@ -17,10 +17,12 @@ typedef struct {
   const uint32_t* sysv_hash;
 } Table;
 
-/* glibc has put the object's address into these entries, musl leaves them as in the file. */
+/* glibc has put the object's address into these entries, musl and the kernel's own object have left
+ * them as in the file. An address in the object is within 2 GiB of its table. */
 static const void* place(const struct link_map* object, const ElfW(Dyn) * entry) {
-  const ElfW(Addr) at = entry->d_un.d_ptr;
-  return (const void*)(at < object->l_addr ? at + object->l_addr : at);
+  const ElfW(Addr) at = entry->d_un.d_ptr, table = (ElfW(Addr))object->l_ld;
+  const ElfW(Addr) apart = at > table ? at - table : table - at;
+  return (const void*)(apart < 0x80000000U ? at : at + object->l_addr);
 }
 
 static Table table_of(const struct link_map* object) {
@@ -96,19 +98,6 @@ void* derate_next_symbol(const char* name, const void* own) {
   for (object = first_object(); object != after && object != NULL; object = object->l_next) {
     void* const at = find_in(object, name);
     if (at != NULL) return at;
-  }
-  return NULL;
-}
-
-void* derate_symbol_in(const char* file, const char* name) {
-  const struct link_map* object;
-  for (object = first_object(); object != NULL; object = object->l_next) {
-    const char* slash = object->l_name == NULL ? NULL : strrchr(object->l_name, '/');
-    const char* base = slash != NULL ? slash + 1 : object->l_name;
-    if (base != NULL && strncmp(base, file, strlen(file)) == 0) {
-      void* const at = find_in(object, name);
-      if (at != NULL) return at;
-    }
   }
   return NULL;
 }

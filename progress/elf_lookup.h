@@ -5,7 +5,3 @@
 /* The function of that name in the first object, in the loader's order, that comes after the one
  * which `own` lies in; else in the first of all others. NULL: nowhere. */
 void* derate_next_symbol(const char* name, const void* own);
-
-/* The same in the objects whose file's name begins with `file`. NULL: none is loaded, or has none.
- */
-void* derate_symbol_in(const char* file, const char* name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,13 +15,11 @@
 
 /* Before 2.33 glibc has no stat() that a library of today could be linked with. */
 static int look(const char* path, struct stat* out, int flags) {
-#ifdef SYS_newfstatat
-  return (int)syscall(SYS_newfstatat, AT_FDCWD, path, out, flags);
-#else
-  return fstatat(AT_FDCWD, path, out, flags);
-#endif
+  return (int)syscall(SYS_newfstatat, (long)AT_FDCWD, (long)path, (long)out, (long)flags);
 }
-static int look_at_open(int file, struct stat* out) { return (int)syscall(SYS_fstat, file, out); }
+static int look_at_open(int file, struct stat* out) {
+  return (int)syscall(SYS_fstat, (long)file, (long)out);
+}
 #define lstat(path, out) look((path), (out), AT_SYMLINK_NOFOLLOW)
 #define stat(path, out) look((path), (out), 0)
 #include <derate_beat.h> /* whose socket may be told what */
@@ -34,9 +33,15 @@ static int file_ = -1;
 static dev_t device_; /* of the file: a program may have closed it and opened another there */
 static ino_t inode_;
 static time_t announced_;
+static struct sockaddr_un listener_; /* read from the environment once: programs may change that */
+static bool has_listener_;
 
+long derate_pid(void) { return getpid(); }
+
+/* Nor does a program with another user's rights do what this one's environment says. */
 bool derate_is_switched_off(void) {
   const char* said = getenv("DERATE_PROGRESS");
+  if (getuid() != geteuid()) return true;
   return said != NULL && (strcmp(said, "off") == 0 || strcmp(said, "0") == 0);
 }
 
@@ -51,32 +56,47 @@ static void close_ours(void) {
   file_ = -1;
 }
 
-void* derate_make_page(size_t size) {
-  const int low =
-      (int)syscall(SYS_memfd_create, "derate-launches", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  struct stat made;
-  void* page;
-  if (low < 0) return NULL;
-  file_ = fcntl(low, F_DUPFD_CLOEXEC, LOWEST_FILE);
-  close(low);
-  if (file_ < 0 || look_at_open(file_, &made) != 0) return NULL;
-  device_ = made.st_dev;
-  inode_ = made.st_ino;
-  page = MAP_FAILED;
-  if (ftruncate(file_, (off_t)size) == 0)
-    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-  /* Who reads it need not fear that it gets shorter. */
-  if (page != MAP_FAILED &&
-      fcntl(file_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-    return page;
-  if (page != MAP_FAILED) munmap(page, size);
-  close_ours();
-  return NULL;
+/* A file that is longer than the limit ends the process with SIGXFSZ. */
+static bool may_be_so_long(size_t size) {
+  struct rlimit limit = {0, 0};
+  return syscall(SYS_prlimit64, 0L, (long)RLIMIT_FSIZE, 0L, (long)&limit) == 0 &&
+         (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= size);
 }
 
-void derate_drop_page(void* page, size_t size) {
-  munmap(page, size);
-  close_ours();
+/* As far up as there is room for. */
+static int moved_up(int file) {
+  const int high = fcntl(file, F_DUPFD_CLOEXEC, (long)LOWEST_FILE);
+  if (high < 0) return file;
+  close(file);
+  return high;
+}
+
+static bool address_of_listener(struct sockaddr_un* address);
+
+void* derate_make_page(size_t size) {
+  struct stat made;
+  void* page = MAP_FAILED;
+  int file;
+  close_ours(); /* a child's, of its parent */
+  has_listener_ = address_of_listener(&listener_);
+  if (!may_be_so_long(size)) return NULL;
+  file = (int)syscall(SYS_memfd_create, (long)"derate-launches",
+                      (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file < 0) return NULL;
+  file = moved_up(file);
+  if (look_at_open(file, &made) == 0 && ftruncate(file, (off_t)size) == 0)
+    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  /* Who reads it need not fear that it gets shorter. */
+  if (page != MAP_FAILED &&
+      fcntl(file, F_ADD_SEALS, (long)(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
+    file_ = file;
+    device_ = made.st_dev;
+    inode_ = made.st_ino;
+    return page;
+  }
+  if (page != MAP_FAILED) munmap(page, size);
+  close(file);
+  return NULL;
 }
 
 static bool address_of_listener(struct sockaddr_un* address) {
@@ -124,10 +144,9 @@ static void send_file(const struct sockaddr_un* address) {
 }
 
 void derate_announce_page(void) {
-  struct sockaddr_un address;
   __atomic_store_n(&announced_, time(NULL), __ATOMIC_RELAXED);
-  if (!is_still_ours() || !address_of_listener(&address)) return;
-  if (derate_beat_doubt(address.sun_path) == NULL) send_file(&address);
+  if (!has_listener_ || !is_still_ours()) return;
+  if (derate_beat_doubt(listener_.sun_path) == NULL) send_file(&listener_);
 }
 
 void derate_announce_page_again(void) {

@@ -7,10 +7,12 @@
 /* Whether DERATE_PROGRESS says off. */
 bool derate_is_switched_off(void);
 
-/* A file in memory of that size, zero, mapped; it cannot shrink or grow. NULL: there is none. */
+/* This process's number, not remembered. */
+long derate_pid(void);
+
+/* A file in memory of that size, zero, mapped; it cannot shrink or grow. NULL: there is none. What
+ * a child has of its parent's is closed. */
 void* derate_make_page(size_t size);
-/* Of a child: what it has of its parent's. */
-void derate_drop_page(void* page, size_t size);
 
 /* Sends the file to who listens for heartbeats; never waits. Nobody: nothing happens. */
 void derate_announce_page(void);

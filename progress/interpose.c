@@ -1,6 +1,7 @@
 /* Stands before dlsym() and, through it, before cuGetProcAddress(): who asks for a function of the
- * driver that launches gets one that counts and calls it. Nothing else changes. Programs that are
- * linked with libcuda get the same functions by their names. */
+ * driver that launches gets one that counts and calls it. Nothing else changes, and no name but
+ * dlsym's is shown: a program may have a variable cuLaunchKernel of its own. So programs that are
+ * linked with libcuda itself, which CUDA's runtime is not, are not counted. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +17,8 @@
 
 #define SHOWN __attribute__((visibility("default")))
 
-enum { SUCCESS = 0, NOT_INITIALIZED = 3 }; /* CUresult */
-enum { PER_THREAD_STREAMS = 2 };           /* a flag of cuGetProcAddress */
+enum { SUCCESS = 0 };            /* CUresult */
+enum { PER_THREAD_STREAMS = 2 }; /* a flag of cuGetProcAddress */
 
 typedef struct {
   unsigned grid_x, grid_y, grid_z; /* and more: CUlaunchConfig */
@@ -27,88 +28,94 @@ typedef struct {
 
 static derate_driver_calls driver_;
 
-static void ask_the_driver(void) {
-  if (__atomic_load_n(&driver_.device_of_context, __ATOMIC_ACQUIRE) != NULL) return;
-  driver_.uuid_of_device =
-      (int (*)(void*, int))derate_symbol_in("libcuda.so", "cuDeviceGetUuid_v2");
-  if (driver_.uuid_of_device == NULL)
-    driver_.uuid_of_device = (int (*)(void*, int))derate_symbol_in("libcuda.so", "cuDeviceGetUuid");
-  driver_.name_of_function =
-      (int (*)(const char**, void*))derate_symbol_in("libcuda.so", "cuFuncGetName");
-  driver_.name_of_kernel =
-      (int (*)(const char**, void*))derate_symbol_in("libcuda.so", "cuKernelGetName");
-  driver_.nodes_of_graph =
-      (int (*)(void*, void*, size_t*))derate_symbol_in("libcuda.so", "cuGraphGetNodes");
-  __atomic_store_n(&driver_.device_of_context,
-                   (int (*)(int*))derate_symbol_in("libcuda.so", "cuCtxGetDevice"),
-                   __ATOMIC_RELEASE);
+typedef void (*Function)(void);
+typedef void* (*Find)(void*, const char*);
+
+/* Where dlsym() goes on: the next one after ours. NULL: there is none. */
+static Function real_dlsym_;
+__attribute__((used)) Function derate_real_dlsym(void);
+
+/* Before there are threads that could load and unload objects meanwhile. */
+__attribute__((constructor)) static void find_real_dlsym(void) { (void)derate_real_dlsym(); }
+
+/* What is asked of the driver that this handle has, once. False: it is another than before. */
+static bool ask_the_driver(void* handle) {
+  const Find find = (Find)derate_real_dlsym();
+  typedef int (*Uuid)(void*, int);
+  typedef int (*Name)(const char**, void*);
+  int (*device)(int*) = NULL;
+  if (find == NULL) return false;
+  int (*const found)(int*) = (int (*)(int*))find(handle, "cuCtxGetDevice");
+  if (found == NULL) return false;
+  device = __atomic_load_n(&driver_.device_of_context, __ATOMIC_ACQUIRE);
+  if (device != NULL) return device == found;
+  Uuid uuid = (Uuid)find(handle, "cuDeviceGetUuid_v2");
+  if (uuid == NULL) uuid = (Uuid)find(handle, "cuDeviceGetUuid");
+  __atomic_store_n(&driver_.uuid_of_device, uuid, __ATOMIC_RELAXED);
+  __atomic_store_n(&driver_.name_of_function, (Name)find(handle, "cuFuncGetName"),
+                   __ATOMIC_RELAXED);
+  __atomic_store_n(&driver_.name_of_kernel, (Name)find(handle, "cuKernelGetName"),
+                   __ATOMIC_RELAXED);
+  __atomic_store_n(&driver_.nodes_of_graph,
+                   (int (*)(void*, void*, size_t*))find(handle, "cuGraphGetNodes"),
+                   __ATOMIC_RELAXED);
+  __atomic_store_n(&driver_.device_of_context, found, __ATOMIC_RELEASE);
+  derate_begin_counting();
+  return true;
 }
 
 /* --- the functions that count ----------------------------------------------------------------- */
 
-/* Of each, what the driver has behind its name; and of programs that are linked with libcuda, where
- * to look for it. */
-typedef void (*Function)(void);
-static Function driver_function(Function* known, const char* name) {
-  Function found = __atomic_load_n(known, __ATOMIC_ACQUIRE);
-  if (found != NULL) return found;
-  ask_the_driver();
-  found = (Function)derate_symbol_in("libcuda.so", name);
-  __atomic_store_n(known, found, __ATOMIC_RELEASE);
-  return found;
-}
+/* Each is handed out once the driver's own is known, which stands behind its name then. */
+#define REAL(name) __atomic_load_n(&real_##name, __ATOMIC_RELAXED)
 
-#define LAUNCH_KERNEL(name)                                                                   \
-  static Function real_##name;                                                                \
-  SHOWN int name(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,           \
-                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
-                 void* stream, void** parameters, void** extra) {                             \
-    typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
-                          unsigned, void*, void**, void**);                                   \
-    const Launch real = (Launch)driver_function(&real_##name, #name);                         \
-    if (real == NULL) return NOT_INITIALIZED;                                                 \
-    const int result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,      \
-                            shared_bytes, stream, parameters, extra);                         \
-    if (result == SUCCESS)                                                                    \
-      derate_count_launch(&driver_, function, stream, (uint64_t)grid_x* grid_y* grid_z);      \
-    return result;                                                                            \
+#define LAUNCH_KERNEL(name)                                                                    \
+  static Function real_##name;                                                                 \
+  static int name(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,           \
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+                  void* stream, void** parameters, void** extra) {                             \
+    typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,   \
+                          unsigned, void*, void**, void**);                                    \
+    const Launch real = (Launch)REAL(name);                                                    \
+    const int result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,       \
+                            shared_bytes, stream, parameters, extra);                          \
+    if (result == SUCCESS)                                                                     \
+      derate_count_launch(&driver_, function, stream, (uint64_t)grid_x* grid_y* grid_z);       \
+    return result;                                                                             \
   }
 
-#define LAUNCH_COOPERATIVE(name)                                                              \
-  static Function real_##name;                                                                \
-  SHOWN int name(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,           \
-                 unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
-                 void* stream, void** parameters) {                                           \
-    typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,  \
-                          unsigned, void*, void**);                                           \
-    const Launch real = (Launch)driver_function(&real_##name, #name);                         \
-    if (real == NULL) return NOT_INITIALIZED;                                                 \
-    const int result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,      \
-                            shared_bytes, stream, parameters);                                \
-    if (result == SUCCESS)                                                                    \
-      derate_count_launch(&driver_, function, stream, (uint64_t)grid_x* grid_y* grid_z);      \
-    return result;                                                                            \
+#define LAUNCH_COOPERATIVE(name)                                                               \
+  static Function real_##name;                                                                 \
+  static int name(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,           \
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
+                  void* stream, void** parameters) {                                           \
+    typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,   \
+                          unsigned, void*, void**);                                            \
+    const Launch real = (Launch)REAL(name);                                                    \
+    const int result = real(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,       \
+                            shared_bytes, stream, parameters);                                 \
+    if (result == SUCCESS)                                                                     \
+      derate_count_launch(&driver_, function, stream, (uint64_t)grid_x* grid_y* grid_z);       \
+    return result;                                                                             \
   }
 
-#define LAUNCH_WITH_CONFIG(name)                                                                \
-  static Function real_##name;                                                                  \
-  SHOWN int name(const LaunchConfig* config, void* function, void** parameters, void** extra) { \
-    typedef int (*Launch)(const LaunchConfig*, void*, void**, void**);                          \
-    const Launch real = (Launch)driver_function(&real_##name, #name);                           \
-    if (real == NULL) return NOT_INITIALIZED;                                                   \
-    const int result = real(config, function, parameters, extra);                               \
-    if (result == SUCCESS)                                                                      \
-      derate_count_launch(&driver_, function, config->stream,                                   \
-                          (uint64_t)config->grid_x * config->grid_y * config->grid_z);          \
-    return result;                                                                              \
+#define LAUNCH_WITH_CONFIG(name)                                                                 \
+  static Function real_##name;                                                                   \
+  static int name(const LaunchConfig* config, void* function, void** parameters, void** extra) { \
+    typedef int (*Launch)(const LaunchConfig*, void*, void**, void**);                           \
+    const Launch real = (Launch)REAL(name);                                                      \
+    const int result = real(config, function, parameters, extra);                                \
+    if (result == SUCCESS)                                                                       \
+      derate_count_launch(&driver_, function, config->stream,                                    \
+                          (uint64_t)config->grid_x * config->grid_y * config->grid_z);           \
+    return result;                                                                               \
   }
 
 #define LAUNCH_GRAPH(name)                                              \
   static Function real_##name;                                          \
-  SHOWN int name(void* graph, void* stream) {                           \
+  static int name(void* graph, void* stream) {                          \
     typedef int (*Launch)(void*, void*);                                \
-    const Launch real = (Launch)driver_function(&real_##name, #name);   \
-    if (real == NULL) return NOT_INITIALIZED;                           \
+    const Launch real = (Launch)REAL(name);                             \
     const int result = real(graph, stream);                             \
     if (result == SUCCESS) derate_count_graph(&driver_, graph, stream); \
     return result;                                                      \
@@ -116,33 +123,30 @@ static Function driver_function(Function* known, const char* name) {
 
 #define MAKE_GRAPH(name, Last)                                                        \
   static Function real_##name;                                                        \
-  SHOWN int name(void** made, void* graph, Last last) {                               \
+  static int name(void** made, void* graph, Last last) {                              \
     typedef int (*Make)(void**, void*, Last);                                         \
-    const Make real = (Make)driver_function(&real_##name, #name);                     \
-    if (real == NULL) return NOT_INITIALIZED;                                         \
+    const Make real = (Make)REAL(name);                                               \
     const int result = real(made, graph, last);                                       \
     if (result == SUCCESS && made != NULL) derate_note_graph(&driver_, *made, graph); \
     return result;                                                                    \
   }
 
 /* An upload, a download, a wait: of these only their number is of interest. */
-#define COUNT_CALL(name, count, parameters, arguments)            \
-  static Function real_##name;                                    \
-  SHOWN int name parameters {                                     \
-    typedef int(*Call) parameters;                                \
-    const Call real = (Call)driver_function(&real_##name, #name); \
-    if (real == NULL) return NOT_INITIALIZED;                     \
-    const int result = real arguments;                            \
-    if (result == SUCCESS) count(&driver_);                       \
-    return result;                                                \
+#define COUNT_CALL(name, count, parameters, arguments) \
+  static Function real_##name;                         \
+  static int name parameters {                         \
+    typedef int(*Call) parameters;                     \
+    const Call real = (Call)REAL(name);                \
+    const int result = real arguments;                 \
+    if (result == SUCCESS) count(&driver_);            \
+    return result;                                     \
   }
 
 #define COPY_ON_DEVICE(name)                                                 \
   static Function real_##name;                                               \
-  SHOWN int name(uint64_t to, uint64_t from, size_t size, void* stream) {    \
+  static int name(uint64_t to, uint64_t from, size_t size, void* stream) {   \
     typedef int (*Copy)(uint64_t, uint64_t, size_t, void*);                  \
-    const Copy real = (Copy)driver_function(&real_##name, #name);            \
-    if (real == NULL) return NOT_INITIALIZED;                                \
+    const Copy real = (Copy)REAL(name);                                      \
     const int result = real(to, from, size, stream);                         \
     if (result == SUCCESS) derate_count_device_copy(&driver_, stream, size); \
     return result;                                                           \
@@ -180,9 +184,9 @@ COUNT_CALL(cuMemcpyDtoHAsync_v2_ptsz, derate_count_copy,
 
 static Function real_cuGetProcAddress, real_cuGetProcAddress_v2;
 
-SHOWN int cuGetProcAddress(const char* symbol, void** found, int version, uint64_t flags);
-SHOWN int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags,
-                              int* status);
+static int cuGetProcAddress(const char* symbol, void** found, int version, uint64_t flags);
+static int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags,
+                               int* status);
 
 /* `name` as the driver's library shows it; `asked` as cuGetProcAddress() is asked. */
 typedef struct {
@@ -228,7 +232,6 @@ enum { HOOKS = sizeof kHooks / sizeof *kHooks };
 static void* in_place_of(const Hook* hook, void* found) {
   Function before = NULL;
   if (found == (void*)hook->counting) return found;
-  ask_the_driver();
   if (__atomic_compare_exchange_n(hook->real, &before, (Function)found, false, __ATOMIC_ACQ_REL,
                                   __ATOMIC_ACQUIRE) ||
       before == (Function)found)
@@ -243,25 +246,27 @@ static void take_place(const char* symbol, void** found, uint64_t flags, bool se
     *found = in_place_of(&kHooks[second ? 1 : 0], *found);
     return;
   }
+  /* Functions that know of no stream have no second form. */
+  const Hook* hook = NULL;
   for (int i = 2; i < HOOKS; ++i)
-    if (kHooks[i].per_thread == per_thread && strcmp(symbol, kHooks[i].asked) == 0)
-      *found = in_place_of(&kHooks[i], *found);
+    if (strcmp(symbol, kHooks[i].asked) == 0 &&
+        (hook == NULL || kHooks[i].per_thread == per_thread))
+      hook = kHooks[i].per_thread && !per_thread ? hook : &kHooks[i];
+  if (hook != NULL) *found = in_place_of(hook, *found);
 }
 
-SHOWN int cuGetProcAddress(const char* symbol, void** found, int version, uint64_t flags) {
+static int cuGetProcAddress(const char* symbol, void** found, int version, uint64_t flags) {
   typedef int (*Call)(const char*, void**, int, uint64_t);
-  const Call real = (Call)driver_function(&real_cuGetProcAddress, "cuGetProcAddress");
-  if (real == NULL) return NOT_INITIALIZED;
+  const Call real = (Call)__atomic_load_n(&real_cuGetProcAddress, __ATOMIC_RELAXED);
   const int result = real(symbol, found, version, flags);
   if (result == SUCCESS) take_place(symbol, found, flags, version >= 12000);
   return result;
 }
 
-SHOWN int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags,
-                              int* status) {
+static int cuGetProcAddress_v2(const char* symbol, void** found, int version, uint64_t flags,
+                               int* status) {
   typedef int (*Call)(const char*, void**, int, uint64_t, int*);
-  const Call real = (Call)driver_function(&real_cuGetProcAddress_v2, "cuGetProcAddress_v2");
-  if (real == NULL) return NOT_INITIALIZED;
+  const Call real = (Call)__atomic_load_n(&real_cuGetProcAddress_v2, __ATOMIC_RELAXED);
   const int result = real(symbol, found, version, flags, status);
   if (result == SUCCESS) take_place(symbol, found, flags, version >= 12000);
   return result;
@@ -271,13 +276,12 @@ SHOWN int cuGetProcAddress_v2(const char* symbol, void** found, int version, uin
 
 SHOWN void* dlsym(void* handle, const char* name);
 
-/* Where dlsym() goes on; called by it before anything else. */
-__attribute__((used)) Function derate_real_dlsym(void) {
-  static Function real;
-  Function found = __atomic_load_n(&real, __ATOMIC_ACQUIRE);
+Function derate_real_dlsym(void) {
+  Function found = __atomic_load_n(&real_dlsym_, __ATOMIC_ACQUIRE);
   if (found == NULL) {
     found = (Function)derate_next_symbol("dlsym", (void*)dlsym);
-    __atomic_store_n(&real, found, __ATOMIC_RELEASE);
+    if (found == (Function)dlsym) found = NULL;
+    __atomic_store_n(&real_dlsym_, found, __ATOMIC_RELEASE);
   }
   return found;
 }
@@ -285,13 +289,12 @@ __attribute__((used)) Function derate_real_dlsym(void) {
 /* What dlsym() answers in place of the driver's function; NULL: it goes on. With RTLD_NEXT, which
  * other libraries that stand before functions ask, it always does. */
 __attribute__((used)) void* derate_dlsym_answer(void* handle, const char* name) {
-  typedef void* (*Find)(void*, const char*);
   if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT) return NULL;
   for (int i = 0; i < HOOKS; ++i) {
     if (strcmp(name, kHooks[i].name) != 0) continue;
     const Find real = (Find)derate_real_dlsym();
     void* const found = real == NULL ? NULL : real(handle, name);
-    return found == NULL ? NULL : in_place_of(&kHooks[i], found);
+    return found != NULL && ask_the_driver(handle) ? in_place_of(&kHooks[i], found) : NULL;
   }
   return NULL;
 }
@@ -302,29 +305,38 @@ __attribute__((used)) void* derate_dlsym_answer(void* handle, const char* name) 
 __asm__(
     ".text\n.globl dlsym\n.type dlsym,@function\n"
     "dlsym:\n"
-    "  push %rdi\n  push %rsi\n  sub $8, %rsp\n"
+    "  .cfi_startproc\n"
+    "  endbr64\n"
+    "  push %rdi\n  .cfi_adjust_cfa_offset 8\n"
+    "  push %rsi\n  .cfi_adjust_cfa_offset 8\n"
+    "  sub $8, %rsp\n  .cfi_adjust_cfa_offset 8\n"
     "  call derate_dlsym_answer\n"
     "  test %rax, %rax\n  jne 1f\n"
     "  call derate_real_dlsym\n"
-    "  add $8, %rsp\n  pop %rsi\n  pop %rdi\n"
+    "  add $8, %rsp\n  .cfi_adjust_cfa_offset -8\n"
+    "  pop %rsi\n  .cfi_adjust_cfa_offset -8\n"
+    "  pop %rdi\n  .cfi_adjust_cfa_offset -8\n"
     "  test %rax, %rax\n  je 2f\n"
     "  jmp *%rax\n"
-    "1: add $24, %rsp\n"
+    "1: .cfi_adjust_cfa_offset 24\n"
+    "  add $24, %rsp\n  .cfi_adjust_cfa_offset -24\n"
     "2: ret\n"
+    "  .cfi_endproc\n"
     ".size dlsym, .-dlsym\n");
 #else
 __asm__(
     ".text\n.globl dlsym\n.type dlsym,%function\n"
     "dlsym:\n"
+    "  hint #34\n" /* bti c */
     "  stp x29, x30, [sp, #-32]!\n  mov x29, sp\n  stp x0, x1, [sp, #16]\n"
     "  bl derate_dlsym_answer\n"
     "  cbnz x0, 1f\n"
     "  bl derate_real_dlsym\n"
     "  mov x16, x0\n"
     "  ldp x0, x1, [sp, #16]\n  ldp x29, x30, [sp], #32\n"
-    "  cbz x16, 2f\n"
+    "  cbz x16, 3f\n"
     "  br x16\n"
-    "2: mov x0, xzr\n  ret\n"
     "1: ldp x29, x30, [sp], #32\n  ret\n"
+    "3: mov x0, xzr\n  ret\n"
     ".size dlsym, .-dlsym\n");
 #endif

@@ -143,25 +143,124 @@ class Progress(unittest.TestCase):
                              (alone.returncode, alone.stdout, alone.stderr))
         self.assertEqual(self.pages(), [])
 
+    def built(self, name, source, *options, compiler="cc"):
+        if shutil.which(compiler) is None:
+            self.skipTest(f"no {compiler} here")
+        (self.folder / f"{name}.c").write_text("#define _GNU_SOURCE\n" + source)
+        subprocess.run([compiler, "-w", "-o", self.folder / name, self.folder / f"{name}.c",
+                        *options], check=True)
+        return str(self.folder / name)
+
     def test_the_next_function_is_that_of_who_asks(self):
-        """A library that stands before malloc() as allocators and sanitizers do."""
-        if shutil.which("cc") is None:
-            self.skipTest("no compiler here")
-        source, library = self.folder / "before.c", self.folder / "before.so"
-        source.write_text("""
-            #define _GNU_SOURCE
+        """Libraries that stand before malloc() or strcmp(), as allocators and sanitizers do."""
+        before = self.built("before.so", """
             #include <dlfcn.h>
             #include <stddef.h>
             void* malloc(size_t size) {
               static void* (*next)(size_t);
               if (next == NULL) next = (void* (*)(size_t))dlsym(RTLD_NEXT, "malloc");
               return next(size);
-            }""")
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
-        for order in (f"{LIBRARY} {library}", f"{library} {LIBRARY}"):
+            }
+            int strcmp(const char* a, const char* b) {
+              static int (*next)(const char*, const char*);
+              if (next == NULL)
+                next = (int (*)(const char*, const char*))dlsym(RTLD_NEXT, "strcmp");
+              return next(a, b);
+            }""", "-shared", "-fPIC", "-fno-builtin")
+        for order in (f"{LIBRARY} {before}", f"{before} {LIBRARY}"):
             done = self.run_with([CLIENT, "dlsym"], LD_PRELOAD=order)
             self.assertEqual((done.returncode, done.stderr), (0, ""), order)
             self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000])
+
+    def alike(self, program, *arguments):
+        """That it ends and prints as without the library; what it does then."""
+        ends = []
+        for preload in ("", LIBRARY):
+            done = self.run_with([program, *arguments], LD_PRELOAD=preload)
+            ends.append((done.returncode, done.stdout, done.stderr))
+        self.assertEqual(ends[0], ends[1], program)
+        self.assertEqual(ends[0][0], 0, ends)
+
+    def test_programs_that_found_a_way_to_break(self):
+        takes_address = """
+            #include <dlfcn.h>
+            #include <stdio.h>
+            int main(void) {
+              void* (*volatile find)(void*, const char*) = dlsym;
+              return printf("%d\\n", find(RTLD_DEFAULT, "printf") != 0) != 2;
+            }"""
+        self.alike(self.built("no-pie", takes_address, "-fno-pie", "-no-pie"))
+        self.alike(self.built("sanitized", takes_address, "-fsanitize=address", "-static-libasan",
+                              compiler="gcc"))
+        variable = self.built("variable.so", """
+            #include <dlfcn.h>
+            int (*cuLaunchKernel)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                  unsigned, void*, void**, void**);
+            int launch(void) {
+              cuLaunchKernel = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel");
+              return cuLaunchKernel("k", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+            }""", "-shared", "-fPIC")
+        self.alike(self.built("uses-variable", """
+            int launch(void);
+            int main(void) { return launch(); }""", variable))
+        self.alike(self.built("own-names", """
+            #include <dlfcn.h>
+            int puts(const char*);
+            int socket(int x) { return puts("my socket"); }
+            void close(const char* x) { puts("my close"); }
+            int sendmsg(void) { return puts("my sendmsg"); }
+            int main(void) {
+              int (*launch)(void*, ...) = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel");
+              return launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
+            }"""))
+
+    def test_loading_and_unloading_while_it_begins(self):
+        small = self.built("small.so", "int small(void) { return 1; }", "-shared", "-fPIC")
+        racing = self.built("racing", """
+            #include <dlfcn.h>
+            #include <pthread.h>
+            #include <unistd.h>
+            static void* load(void* path) {
+              for (;;) { void* h = dlopen(path, RTLD_NOW); if (h) dlclose(h); }
+            }
+            int main(int n, char** a) {
+              pthread_t thread;
+              pthread_create(&thread, 0, load, a[1]);
+              usleep(3000);
+              _exit(dlsym(RTLD_DEFAULT, "printf") == 0);
+            }""", "-pthread")
+        for _ in range(40):
+            self.assertEqual(self.run_with([racing, small]).returncode, 0)
+
+    def test_a_limit_of_files_lengths(self):
+        limited = self.built("limited", """
+            #include <sys/resource.h>
+            #include <unistd.h>
+            int main(int n, char** a) {
+              struct rlimit one = {1024, 1024};
+              setrlimit(RLIMIT_FSIZE, &one);
+              return execv(a[1], a + 1);
+            }""")
+        self.alike(limited, CLIENT, "dlsym")
+
+    def test_a_launch_is_no_place_to_be_cancelled_at(self):
+        self.alike(self.built("cancelled", """
+            #include <dlfcn.h>
+            #include <pthread.h>
+            #include <stdio.h>
+            static void* run(void* x) {
+              int (*launch)(void*, ...) = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel");
+              pthread_cancel(pthread_self());
+              launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
+              return "launched";
+            }
+            int main(void) {
+              pthread_t thread;
+              void* end;
+              pthread_create(&thread, 0, run, 0);
+              pthread_join(thread, &end);
+              return puts(end == PTHREAD_CANCELED ? "cancelled" : end) < 0;
+            }""", "-pthread"))
 
     def test_it_stands_on_no_library(self):
         """So that a program with an older C library, or another one, can load it."""
