@@ -34,7 +34,7 @@ struct LaunchState {
 
 class LaunchPhases {
  public:
-  static constexpr Duration kShortest = std::chrono::milliseconds(500);
+  static constexpr Duration kShortest = std::chrono::milliseconds(250);
   static constexpr Duration kLongest = std::chrono::seconds(8);
   static constexpr double kFewest = 30;     // launches of a window: fewer have chance in their mix
   static constexpr double kSame = 0.15;     // two mixes that are nearer are one phase
