@@ -140,7 +140,7 @@ std::optional<std::string> environment(const char* name) {
 // The loop has the signals and the watchdog; who pushes may hang in a call, and ends with the
 // process.
 Result<void> push(const CommandLine& line, const Log& log) {
-  static SystemClock clock;
+  SystemClock clock;
   OtlpOptions to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment));
   OtlpPush what{
       .sockets = sockets_of(line), .to = std::move(to), .version = DERATE_VERSION, .log = log};
@@ -150,7 +150,10 @@ Result<void> push(const CommandLine& line, const Log& log) {
   const auto loop = TRY(EventLoop::create());
   log.info(fmt::format("pushing metrics to http://{}{} every {:g} s", what.to.target.authority(),
                        what.to.target.path, seconds(what.to.interval)));
-  start_thread([what = std::move(what)] { push_forever(what, clock); });
+  start_thread([what = std::move(what)] {
+    SystemClock its_own;  // it outlives this function, and whatever is destroyed when main() ends
+    push_forever(what, its_own);
+  });
   return run_until_stopped(*loop, clock);
 }
 
