@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -97,6 +98,16 @@ long syscall(long number, ...) {
 }
 
 int close(int file) { return (int)or_error(call(SYS_close, file, 0, 0, 0, 0, 0)); }
+int stat(const char* restrict path, struct stat* restrict out) {
+  return (int)or_error(call(SYS_newfstatat, AT_FDCWD, (long)path, (long)out, 0, 0, 0));
+}
+int lstat(const char* restrict path, struct stat* restrict out) {
+  return (int)or_error(
+      call(SYS_newfstatat, AT_FDCWD, (long)path, (long)out, AT_SYMLINK_NOFOLLOW, 0, 0));
+}
+int fstat(int file, struct stat* out) {
+  return (int)or_error(call(SYS_fstat, file, (long)out, 0, 0, 0, 0));
+}
 pid_t getpid(void) { return (pid_t)call(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 uid_t geteuid(void) { return (uid_t)call(SYS_geteuid, 0, 0, 0, 0, 0, 0); }
 uid_t getuid(void) { return (uid_t)call(SYS_getuid, 0, 0, 0, 0, 0, 0); }

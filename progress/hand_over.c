@@ -13,18 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Before 2.33 glibc has no stat() that a library of today could be linked with. */
-static int look(const char* path, struct stat* out, int flags) {
-  return (int)syscall(SYS_newfstatat, (long)AT_FDCWD, (long)path, (long)out, (long)flags);
-}
-static int look_at_open(int file, struct stat* out) {
-  return (int)syscall(SYS_fstat, (long)file, (long)out);
-}
-#define lstat(path, out) look((path), (out), AT_SYMLINK_NOFOLLOW)
-#define stat(path, out) look((path), (out), 0)
 #include <derate_beat.h> /* whose socket may be told what */
-#undef lstat
-#undef stat
 
 #define LOWEST_FILE 64 /* below are the numbers that programs count on */
 #define ANNOUNCE_S 60
@@ -36,9 +25,7 @@ static time_t announced_;
 static struct sockaddr_un listener_; /* read from the environment once: programs may change that */
 static bool has_listener_;
 
-long derate_pid(void) { return getpid(); }
-
-/* Nor does a program with another user's rights do what this one's environment says. */
+/* A program with another user's rights does not do what this one's environment says, either. */
 bool derate_is_switched_off(void) {
   const char* said = getenv("DERATE_PROGRESS");
   if (getuid() != geteuid()) return true;
@@ -47,7 +34,7 @@ bool derate_is_switched_off(void) {
 
 static bool is_still_ours(void) {
   struct stat found;
-  return file_ >= 0 && look_at_open(file_, &found) == 0 && found.st_dev == device_ &&
+  return file_ >= 0 && fstat(file_, &found) == 0 && found.st_dev == device_ &&
          found.st_ino == inode_;
 }
 
@@ -71,34 +58,6 @@ static int moved_up(int file) {
   return high;
 }
 
-static bool address_of_listener(struct sockaddr_un* address);
-
-void* derate_make_page(size_t size) {
-  struct stat made;
-  void* page = MAP_FAILED;
-  int file;
-  close_ours(); /* a child's, of its parent */
-  has_listener_ = address_of_listener(&listener_);
-  if (!may_be_so_long(size)) return NULL;
-  file = (int)syscall(SYS_memfd_create, (long)"derate-launches",
-                      (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file < 0) return NULL;
-  file = moved_up(file);
-  if (look_at_open(file, &made) == 0 && ftruncate(file, (off_t)size) == 0)
-    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-  /* Who reads it need not fear that it gets shorter. */
-  if (page != MAP_FAILED &&
-      fcntl(file, F_ADD_SEALS, (long)(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
-    file_ = file;
-    device_ = made.st_dev;
-    inode_ = made.st_ino;
-    return page;
-  }
-  if (page != MAP_FAILED) munmap(page, size);
-  close(file);
-  return NULL;
-}
-
 static bool address_of_listener(struct sockaddr_un* address) {
   static const char name[] = "/launches.sock";
   const char* whole = getenv("DERATE_LAUNCHES_SOCKET");
@@ -115,6 +74,32 @@ static bool address_of_listener(struct sockaddr_un* address) {
   memcpy(address->sun_path, run, strlen(run));
   memcpy(address->sun_path + strlen(run), name, sizeof name);
   return true;
+}
+
+void* derate_make_page(size_t size) {
+  struct stat made;
+  void* page = MAP_FAILED;
+  int file;
+  close_ours(); /* a child's, of its parent */
+  has_listener_ = address_of_listener(&listener_);
+  if (!may_be_so_long(size)) return NULL;
+  file = (int)syscall(SYS_memfd_create, (long)"derate-launches",
+                      (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file < 0) return NULL;
+  file = moved_up(file);
+  if (fstat(file, &made) == 0 && ftruncate(file, (off_t)size) == 0)
+    page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  /* Who reads it need not fear that it gets shorter. */
+  if (page != MAP_FAILED &&
+      fcntl(file, F_ADD_SEALS, (long)(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
+    file_ = file;
+    device_ = made.st_dev;
+    inode_ = made.st_ino;
+    return page;
+  }
+  if (page != MAP_FAILED) munmap(page, size);
+  close(file);
+  return NULL;
 }
 
 static void send_file(const struct sockaddr_un* address) {

@@ -7,9 +7,6 @@
 /* Whether DERATE_PROGRESS says off. */
 bool derate_is_switched_off(void);
 
-/* This process's number, not remembered. */
-long derate_pid(void);
-
 /* A file in memory of that size, zero, mapped; it cannot shrink or grow. NULL: there is none. What
  * a child has of its parent's is closed. */
 void* derate_make_page(size_t size);
