@@ -180,11 +180,13 @@ bool fits(const std::string& place, const std::string& key) {
                                                  "stress.phase_period_s",
                                                  "stress.drift_kelvin",
                                                  "stress.outsider_every_s",
-                                                 "stress.heartbeat_every_s"};
-  static const std::set<std::string> kCounters = {
-      "stress.counter_gain",           "stress.counter_wander", "stress.counter_frozen_s",
-      "stress.counter_frozen_every_s", "stress.memory_bias",    "stress.activity_noise"};
-  if (kCounters.contains(key)) return place == "virtual";
+                                                 "stress.heartbeat_every_s",
+                                                 "stress.counter_gain",
+                                                 "stress.counter_wander",
+                                                 "stress.counter_frozen_s",
+                                                 "stress.counter_frozen_every_s",
+                                                 "stress.memory_bias",
+                                                 "stress.activity_noise"};
   if (key == "gpus.gpu") return place == "real";
   if (kVirtual.contains(key)) return place == "virtual";
   return place != "real" || !kSimulated.contains(key);
