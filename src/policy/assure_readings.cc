@@ -164,13 +164,13 @@ void Assure::learn_power(const Estimate& estimate) {
   energy_ = {estimate.time, *estimate.energy};
 }
 
-// Of the counters that tell something; where none does, more readings would not either.
 // Work that speaks is not known before it has spoken of the present clock: twice.
 bool Assure::awaits_beat() const {
   return (phase_ ? speaks(*phase_) : hears_) &&
          look_.signals[static_cast<std::size_t>(Signal::beat)].count() == 0;
 }
 
+// Of the counters that tell something; where none does, more readings would not either.
 bool Assure::enough(double relative_sd) const {
   if (look_.gpu_utilisation.count() < kFewest || awaits_beat()) return false;
   const auto known = [&](Signal signal) {
