@@ -39,7 +39,6 @@ class Source(unittest.TestCase):
 class Page(service.Machine):
     def setUp(self):
         super().setUp()
-        self.socket = self.folder / "run/api.sock"
         self.start("derate", "sim", "serve", "--chip", "V100-SXM2,A100-SXM4,H200")
         wait_for(lambda: self.derate("sim", "show").returncode == 0, "simulated GPUs")
         self.derated = self.begin_derated()
@@ -49,14 +48,8 @@ class Page(service.Machine):
 
     def begin_derated(self):
         out = self.start("derated")
-        wait_for(lambda: self.ready(), "derated is ready")
+        wait_for(self.is_ready, "derated is ready")
         return out
-
-    def ready(self):
-        try:
-            return service.ask(self.socket, "/readyz").status == 200
-        except OSError:
-            return False
 
     def derate(self, *arguments):
         return subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments],
