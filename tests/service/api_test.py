@@ -42,13 +42,7 @@ class Service(service.Machine):
                                         capture_output=True).returncode == 0, "simulated GPUs")
         self.start("derate", "sim", "job", "fft", "-i", "0")
         self.derated = self.start("derated")
-
-        def ready():
-            try:
-                return ask(self.socket, "/readyz").status == 200
-            except OSError:
-                return False
-        wait_for(ready, "derated is ready")
+        wait_for(self.is_ready, "derated is ready")
         # The build may lie where others do not come.
         shutil.copy(built / "derate-agent", self.folder)
         service.energy_test.BUILD = self.folder
