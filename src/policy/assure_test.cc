@@ -242,6 +242,13 @@ TEST(Assure, CountersAreTakenUpAgainWhereHeartbeatsEnd) {
   rig.beat(false);
   EXPECT_GE(rig.run(120s, half, 0.6), 0.89);
   EXPECT_LT(half(rig.clock() / rig.highest()), 0.96);
+  // The work comes to need the clock more, bit by bit: no jump tells.
+  for (double bound = 0.5; bound < 0.95; bound += 0.02)
+    rig.run(
+        10s, [&](double share) { return 1 - bound + bound * share; }, 0.6);
+  EXPECT_GE(rig.run(
+                60s, [](double share) { return 0.05 + 0.95 * share; }, 0.6),
+            0.88);
 }
 
 // Once a second is plenty (docs/heartbeats.md); what comes more seldom still is as if nothing were
