@@ -127,6 +127,7 @@ class Attribute(Machine):
         daemon = self.daemon()
         time.sleep(1)
         worker = json.loads((self.folder / "run/state.json").read_text())["pid"]
+        os.kill(worker, signal.SIGSTOP)  # one that sees its guard gone would write
         daemon.send_signal(signal.SIGKILL)
         os.kill(worker, signal.SIGKILL)
         daemon.wait(20 * SLOW)
