@@ -38,12 +38,16 @@ void add_row(const derate_launch_row& row, std::vector<GpuLaunches>& gpus) {
   gpu->waits += row.waits;
   gpu->copies += row.copies;
   for (const derate_launch_kernel& kernel : row.kernels)
-    if (kernel.launches > 0) gpu->kernels[kernel.id] += kernel.launches;
+    if (kernel.launches > 0) {
+      const bool room =
+          gpu->kernels.size() < LaunchPage::kMostKernels || gpu->kernels.contains(kernel.id);
+      gpu->kernels[room ? kernel.id : 0] += kernel.launches;
+    }
 }
 
 }  // namespace
 
-Result<LaunchPage> LaunchPage::open(UniqueFd file) {
+Result<LaunchPage> LaunchPage::open(UniqueFd& file) {
   const auto refuse = [](const std::string& why) {
     return Error{Errc::invalid_argument, "no page of launches: " + why};
   };
@@ -59,7 +63,7 @@ Result<LaunchPage> LaunchPage::open(UniqueFd file) {
   if (::pread(file.get(), magic, sizeof magic, 0) != sizeof magic ||
       std::memcmp(magic, DERATE_LAUNCH_MAGIC, sizeof magic) != 0)
     return refuse("it is of another version");
-  return LaunchPage(std::move(file));
+  return LaunchPage(std::move(file), found.st_ino);
 }
 
 Result<std::vector<GpuLaunches>> LaunchPage::read() const {

@@ -20,18 +20,27 @@ struct GpuLaunches {
 
 class LaunchPage {
  public:
-  // The file is another process's: it has to lie in memory, sealed against being cut, so that
-  // reading it cannot wait or fail.
+  // Kernels of a GPU that are told apart, as a process may write any number of them; the others are
+  // counted with those that had no room.
+  static constexpr std::size_t kMostKernels = 512;
+
+  // Takes the file where it is a page. It is another process's: it has to lie in memory, sealed
+  // against being cut, so that reading it cannot wait or fail.
   // Errors: invalid_argument for any other file, and for a page of another version.
-  static Result<LaunchPage> open(UniqueFd file);
+  static Result<LaunchPage> open(UniqueFd& file);
+
+  // Of its file; as long as that is open no other has it.
+  std::uint64_t inode() const { return inode_; }
 
   // The sums of all threads, by GPU. A process that writes nonsense there is answered nonsense.
   // Errors: io.
   Result<std::vector<GpuLaunches>> read() const;
 
  private:
-  explicit LaunchPage(UniqueFd file) : file_(std::move(file)) {}
+  LaunchPage(UniqueFd file, std::uint64_t inode) : file_(std::move(file)), inode_(inode) {}
+
   UniqueFd file_;
+  std::uint64_t inode_ = 0;
 };
 
 }  // namespace derate

@@ -41,7 +41,8 @@ TEST(LaunchPage, HasTheSumOfAllThreadsByGpu) {
   }
   page->rows_of[18].used = 1;  // it is being filled
   page->rows_of[18].kernels[0] = {9, 1, 0};
-  auto opened = LaunchPage::open(file_of(*page));
+  auto file = file_of(*page);
+  auto opened = LaunchPage::open(file);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   const auto gpus = opened->read();
   ASSERT_TRUE(gpus.ok());
@@ -53,30 +54,51 @@ TEST(LaunchPage, HasTheSumOfAllThreadsByGpu) {
   EXPECT_EQ((*gpus)[1].kernels, (LaunchCounts{{0, 5}, {7, 100}}));
 }
 
+TEST(LaunchPage, TellsApartSoManyKernelsOfAGpu) {
+  auto page = empty_page();
+  for (std::uint64_t row = 0; row < 8; ++row) {
+    page->rows_of[row].used = 2;
+    for (std::uint64_t i = 0; i < DERATE_LAUNCH_KERNELS; ++i)
+      page->rows_of[row].kernels[i] = {1 + row * DERATE_LAUNCH_KERNELS + i, 1, 0};
+  }
+  auto file = file_of(*page);
+  const auto gpus = LaunchPage::open(file)->read();
+  ASSERT_EQ(gpus->size(), 1u);
+  EXPECT_LE((*gpus)[0].kernels.size(), LaunchPage::kMostKernels + 1);
+  std::uint64_t all = 0;
+  for (const auto& [id, count] : (*gpus)[0].kernels) all += count;
+  EXPECT_EQ(all, 8u * DERATE_LAUNCH_KERNELS);
+}
+
 TEST(LaunchPage, RefusesWhatReadingCouldWaitFor) {
   const Folder folder;
   const auto page = empty_page();
   int pipe[2];
   ASSERT_EQ(::pipe2(pipe, O_CLOEXEC), 0);
   const UniqueFd other_end(pipe[1]);
-  EXPECT_FALSE(LaunchPage::open(UniqueFd(pipe[0])).ok());
+  UniqueFd end(pipe[0]);
+  EXPECT_FALSE(LaunchPage::open(end).ok());
+  EXPECT_TRUE(end.valid());  // who gave it closes it
   const std::string path = folder.file("page");
   UniqueFd on_disk(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  EXPECT_FALSE(LaunchPage::open(std::move(on_disk)).ok());
-  EXPECT_FALSE(LaunchPage::open(file_of(*page, F_SEAL_GROW)).ok());
-  EXPECT_FALSE(LaunchPage::open(UniqueFd()).ok());
+  EXPECT_FALSE(LaunchPage::open(on_disk).ok());
+  auto loose = file_of(*page, F_SEAL_GROW);
+  EXPECT_FALSE(LaunchPage::open(loose).ok());
+  UniqueFd none;
+  EXPECT_FALSE(LaunchPage::open(none).ok());
 }
 
 TEST(LaunchPage, RefusesAnotherSizeAndAnotherVersion) {
   auto page = empty_page();
   page->magic[7] = '9';
-  const auto version = LaunchPage::open(file_of(*page));
+  auto file = file_of(*page);
+  const auto version = LaunchPage::open(file);
   ASSERT_FALSE(version.ok());
   EXPECT_EQ(version.error().message, "no page of launches: it is of another version");
   UniqueFd small(::memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(small.get(), 100), 0);
   ASSERT_EQ(::fcntl(small.get(), F_ADD_SEALS, kAll), 0);
-  const auto size = LaunchPage::open(std::move(small));
+  const auto size = LaunchPage::open(small);
   ASSERT_FALSE(size.ok());
   EXPECT_NE(size.error().message.find("it has 100 bytes"), std::string::npos);
 }
