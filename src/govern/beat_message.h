@@ -20,6 +20,8 @@ struct BeatMessage {
   // What its environment says, for a daemon that may not read that (docs/heartbeats.md).
   std::string asked = {};  // DERATE_DELTA: a word of at most kLongestAsked bytes, good or not
   std::string job = {};    // the number of its batch job
+  // Of a count of launches (Beat::unsteadiness); no text says it.
+  std::optional<double> unsteadiness = {};
 
   // Of how its work goes, not only of what its environment says.
   bool is_beat() const { return done || !phase.empty() || max_loss; }

@@ -67,15 +67,20 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
+bool HeartbeatRegistry::is_of(const HeartbeatSource& source, const BeatMessage& message,
+                              const Sender& sender, std::int64_t pid) {
+  return source.uid == sender.uid && source.pid == pid && source.gpu == message.gpu &&
+         source.launches == message.unsteadiness.has_value();
+}
+
 HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
     const BeatMessage& message, const Sender& sender, const std::optional<ProcessFacts>& process,
     Instant time) {
   // A sender that is gone already and names no process is the same as the user's last such one.
   const std::int64_t pid = message.pid != 0 ? message.pid : process ? sender.pid : 0;
   const auto known =
-      std::find_if(sources_.begin(), sources_.end(), [&](const HeartbeatSource& one) {
-        return one.uid == sender.uid && one.pid == pid && one.gpu == message.gpu;
-      });
+      std::find_if(sources_.begin(), sources_.end(),
+                   [&](const HeartbeatSource& one) { return is_of(one, message, sender, pid); });
   if (known != sources_.end()) {
     const bool another = known->process && process && known->process->started != process->started;
     if (!another) return *known;
@@ -86,6 +91,7 @@ HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
   made.uid = sender.uid;
   made.pid = pid;
   made.gpu = message.gpu;
+  made.launches = message.unsteadiness.has_value();
   made.heard = time;
   sources_.push_back(std::move(made));
   return sources_.back();
@@ -100,17 +106,37 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
   if (!message.is_beat()) return;
   HeartbeatSource& source = source_for(message, sender, believed, time);
   if (believed) source.process = believed;
-  if (message.done) {
-    const bool anew = !source.beat || *message.done < source.beat->done;
-    // A stepped time of day must not turn the order of two beats around.
-    if (source.beat) time = std::max(time, source.beat->time);
-    if (!anew) source.interval = std::max(source.interval / 2, time - source.beat->time);
-    const std::uint64_t number = anew ? ++last_source_ : source.beat->source;
-    source.beat = Beat{number, *message.done, time};
-  }
+  if (message.done) count(source, message, time);
   source.heard = time;
   if (!message.phase.empty()) source.phase = message.phase;
   if (message.max_loss) source.max_loss = message.max_loss;
+}
+
+void HeartbeatRegistry::count(HeartbeatSource& source, const BeatMessage& message, Instant time) {
+  const bool another_unit = source.launches && source.phase != message.phase;
+  const bool anew = !source.beat || another_unit || *message.done < source.beat->done;
+  // A stepped time of day must not turn the order of two beats around.
+  if (source.beat) time = std::max(time, source.beat->time);
+  if (!anew) source.interval = std::max(source.interval / 2, time - source.beat->time);
+  const std::uint64_t number = anew ? ++last_source_ : source.beat->source;
+  source.beat = Beat{number, *message.done, time, message.unsteadiness};
+}
+
+void HeartbeatRegistry::add_launches(const BeatMessage& message, const Sender& sender,
+                                     const std::optional<ProcessFacts>& process, Instant time) {
+  const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
+  if (!own || !message.done || !message.unsteadiness) return;
+  HeartbeatSource& source = source_for(message, sender, process, time);
+  source.process = process;
+  count(source, message, time);
+  source.heard = time;
+  source.phase = message.phase;
+}
+
+void HeartbeatRegistry::end_launches(const BeatMessage& message, const Sender& sender) {
+  std::erase_if(sources_, [&](const HeartbeatSource& one) {
+    return is_of(one, message, sender, sender.pid);
+  });
 }
 
 void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
@@ -243,6 +269,23 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
   return placed;
 }
 
+// What a process says of itself comes before what it launches.
+void HeartbeatRegistry::drop_launches_of_speakers(std::vector<GpuHeartbeat>& heartbeats) {
+  std::set<std::size_t> speakers;
+  bool of_all = false;  // root speaks of the GPU itself
+  for (const GpuHeartbeat& each : heartbeats) {
+    if (!each.counts || each.source->launches) continue;
+    speakers.insert(each.tenants.begin(), each.tenants.end());
+    of_all = of_all || each.tenants.empty();
+  }
+  const auto speaks = [&](std::size_t tenant) { return speakers.contains(tenant); };
+  std::erase_if(heartbeats, [&](const GpuHeartbeat& each) {
+    const auto& tenants = each.tenants;
+    const bool all_speak = !tenants.empty() && std::all_of(tenants.begin(), tenants.end(), speaks);
+    return each.source->launches && (of_all || all_speak);
+  });
+}
+
 // The heartbeat whose count is the GPU's progress; null: there is none, or counts that cannot be
 // added.
 const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
@@ -297,7 +340,7 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
       stricter(from_beats[tenant], heartbeat.source->max_loss);
     if (heartbeat.tenants.empty() && heartbeat.source->max_loss)
       promises.push_back(promise_of({}, heartbeat.source->max_loss, {{}, rules.max_delta}));
-    if (heartbeat.fresh) phases.insert(heartbeat.source->phase);
+    if (heartbeat.fresh && !heartbeat.source->launches) phases.insert(heartbeat.source->phase);
   }
   for (std::size_t t = 0; t < gpu.tenants.size(); ++t) {
     promises.push_back(promise_of(gpu.tenants[t].process, from_beats[t], rules));
@@ -310,11 +353,14 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
     out.promise_from = promise->from;
   }
   out.status.name = joined(names);
-  out.status.phase = joined(phases);
   if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
-    out.status.beat = lead->source->beat;
-    if (!lead->source->phase.empty()) out.status.phase = lead->source->phase;
+    const HeartbeatSource& source = *lead->source;
+    out.status.beat = source.beat;
+    // What launches tell apart lies within what an application names.
+    if (!source.launches && !source.phase.empty()) phases = {};
+    phases.insert(source.phase);
   }
+  out.status.phase = joined(phases);
   return out;
 }
 
@@ -331,11 +377,13 @@ std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
     const bool keeps = fresh || (source.max_loss && !source.of.empty());
     const bool placed = keeps && place(source, {&source, {}, 0, fresh, counts}, gpus, heartbeats);
     if (!placed && !fresh) gone.push_back(i);
-    if (!placed && fresh) ++counts_.unplaced;
+    if (!placed && fresh && !source.launches) ++counts_.unplaced;
   }
   std::vector<GpuWork> out;
-  for (std::size_t i = 0; i < gpus.size(); ++i)
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    drop_launches_of_speakers(heartbeats[i]);
     out.push_back(work_of(gpus[i], heartbeats[i], rules));
+  }
   for (auto at = gone.rbegin(); at != gone.rend(); ++at)
     sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(*at));
   return out;

@@ -58,6 +58,13 @@ class HeartbeatRegistry {
   // `process`: of `message.pid`, else of the sender; empty when it is gone already.
   void add(const BeatMessage& message, const Sender& sender,
            const std::optional<ProcessFacts>& process, Instant time);
+  // How far the process of that number is by what it launches, as add() of a message that has
+  // `done`, `unsteadiness`, and a phase that is another unit of work. The process's own beats come
+  // before it.
+  void add_launches(const BeatMessage& message, const Sender& sender,
+                    const std::optional<ProcessFacts>& process, Instant time);
+  // It launches nothing any more, or what does not count its work.
+  void end_launches(const BeatMessage& message, const Sender& sender);
   // The work of each GPU, in their order. Drops sources that have expired.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
@@ -80,6 +87,7 @@ class HeartbeatRegistry {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
     std::string gpu;
+    bool launches = false;  // counted by them
     std::optional<ProcessFacts> process;
     std::optional<Beat> beat;
     Duration interval{};               // between beats, the longest of late
@@ -110,6 +118,9 @@ class HeartbeatRegistry {
 
   HeartbeatSource& source_for(const BeatMessage& message, const Sender& sender,
                               const std::optional<ProcessFacts>& process, Instant time);
+  static bool is_of(const HeartbeatSource& source, const BeatMessage& message, const Sender& sender,
+                    std::int64_t pid);
+  void count(HeartbeatSource& source, const BeatMessage& message, Instant time);
   void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
                 Instant time);
   static std::optional<std::size_t> steps_between(const Announcement& from,
@@ -121,6 +132,7 @@ class HeartbeatRegistry {
   static int distance(const HeartbeatSource& source, const GpuProcessTenant& tenant);
   static const GpuHeartbeat* leading(const GpuTenants& gpu,
                                      std::span<const GpuHeartbeat> heartbeats);
+  static void drop_launches_of_speakers(std::vector<GpuHeartbeat>& heartbeats);
   static GpuWork work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> heartbeats,
                          const PromiseRules& rules);
 

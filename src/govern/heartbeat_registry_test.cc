@@ -330,5 +330,70 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
   RC_ASSERT(beats.registry.sources() == 0u);
 }
 
+// What `who` launches on a GPU, as the tracker counts it.
+struct Launches : Heartbeats {
+  void launch(const ProcessFacts& who, const char* gpu, double done, const char* phase = "") {
+    registry.add_launches({.done = done, .phase = phase, .gpu = gpu, .unsteadiness = 0.004},
+                          {who.uid.value_or(0), who.pid}, who, now);
+  }
+  void launch_nothing(const ProcessFacts& who, const char* gpu) {
+    registry.end_launches({.gpu = gpu, .unsteadiness = 0}, {who.uid.value_or(0), who.pid});
+  }
+};
+
+TEST(HeartbeatRegistry, LaunchesCountWorkThatSaysNothingOfItself) {
+  Launches beats;
+  beats.gpus[1].tenants = {tenant(process(17))};
+  beats.launch(process(17), "GPU-b", 500);
+  const auto beat = beats.at(1).status.beat;
+  ASSERT_TRUE(beat);
+  EXPECT_EQ(beat->done, 500);
+  EXPECT_EQ(beat->unsteadiness, 0.004);
+  EXPECT_FALSE(beats.done(0));
+  beats.launch_nothing(process(17), "GPU-b");
+  EXPECT_FALSE(beats.done(1));
+}
+
+TEST(HeartbeatRegistry, WhatAProcessSaysComesBeforeWhatItLaunches) {
+  Launches beats;
+  beats.gpus[0].tenants = {tenant(process(17))};
+  beats.launch(process(17), "GPU-a", 500);
+  beats.say(process(17), "done=3 phase=eval");
+  beats.now += 1s;
+  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  EXPECT_EQ(beats.done(0), 3);
+  EXPECT_EQ(beats.at(0).status.phase, "eval");
+  beats.now += 9500ms;  // it has fallen silent, and launches
+  beats.launch(process(17), "GPU-a", 700, "kernels 2");
+  EXPECT_EQ(beats.done(0), 700);
+}
+
+TEST(HeartbeatRegistry, APhaseThatAnApplicationNamesIsKeptBesideThatOfItsLaunches) {
+  Launches beats;
+  beats.gpus[0].tenants = {tenant(process(17))};
+  beats.say(process(17), "phase=eval");
+  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  EXPECT_EQ(beats.done(0), 600);
+  EXPECT_EQ(beats.at(0).status.phase, "eval+kernels 2");
+}
+
+TEST(HeartbeatRegistry, AnotherPhaseOfLaunchesIsAnotherUnit) {
+  Launches beats;
+  beats.gpus[0].tenants = {tenant(process(17))};
+  beats.launch(process(17), "GPU-a", 500);
+  const auto first = beats.at(0).status.beat->source;
+  beats.launch(process(17), "GPU-a", 600);
+  EXPECT_EQ(beats.at(0).status.beat->source, first);
+  beats.launch(process(17), "GPU-a", 9000, "kernels 2");
+  EXPECT_NE(beats.at(0).status.beat->source, first);
+}
+
+TEST(HeartbeatRegistry, NobodyLaunchesForAnotherUser) {
+  Launches beats;
+  beats.gpus[0].tenants = {tenant(process(17, kAnn))};
+  beats.launch(process(18, kBob), "GPU-a", 500);
+  EXPECT_FALSE(beats.done(0));
+}
+
 }  // namespace
 }  // namespace derate

@@ -17,6 +17,12 @@ void Ledger::add_time(Duration held) {
     expected_seconds_ += s * last_expected_->value();
     expected_time_ += s;
   }
+  if (last_beat_ && last_beat_->unsteadiness) {
+    launches_ += held;
+    unsteadiness_seconds_ += s * *last_beat_->unsteadiness;
+  } else if (last_beat_) {
+    heartbeats_ += held;
+  }
   if ((last_throttle_ & throttle::kSwPowerCap) != 0) capped_ += held;
   if ((last_throttle_ & throttle::kThermal) != 0) thermal_ += held;
 }
@@ -56,6 +62,7 @@ void Ledger::add(const Record& record) {
   last_time_ = record.time;
   last_locked_ = record.actuation.locked;
   last_expected_ = record.decision.expected_performance;
+  last_beat_ = record.estimate.work.beat;
 }
 
 std::optional<Fraction> Ledger::expected_performance() const {
@@ -84,6 +91,11 @@ GpuFigures Ledger::figures() const {
           .released = released_,
           .capped = capped_,
           .thermal = thermal_,
+          .heartbeats = heartbeats_,
+          .launches = launches_,
+          .launch_unsteadiness = launches_ > Duration::zero()
+                                     ? std::optional(unsteadiness_seconds_ / seconds(launches_))
+                                     : std::nullopt,
           .saving = saving_,
           .expected_performance = expected_performance(),
           .clock_ratio = clock_ratio(),

@@ -20,6 +20,8 @@ struct GpuFigures {
   std::optional<Megahertz> mean_clock;
   std::map<Megahertz, Duration> clocks, asked_clocks;  // time by clock
   Duration released{}, capped{}, thermal{};
+  Duration heartbeats{}, launches{};          // while they told how far the work was
+  std::optional<double> launch_unsteadiness;  // Beat::unsteadiness, on average
   std::optional<Saving> saving;
   std::optional<Fraction> expected_performance, clock_ratio;
   Fraction expected_coverage{};
@@ -68,7 +70,8 @@ class Ledger {
   EnergyMeter energy_;
   ClockHistogram measured_;
   std::map<Megahertz, Duration> asked_;
-  Duration released_{}, total_{}, capped_{}, thermal_{};
+  Duration released_{}, total_{}, capped_{}, thermal_{}, heartbeats_{}, launches_{};
+  double unsteadiness_seconds_ = 0;  // of launches, x time
   std::optional<Saving> saving_;
   double expected_seconds_ = 0;  // expected performance x time
   double expected_time_ = 0;     // time with an expectation
@@ -80,6 +83,7 @@ class Ledger {
   std::optional<Megahertz> last_locked_;
   std::optional<Fraction> last_expected_;
   std::uint64_t last_throttle_ = 0;
+  std::optional<Beat> last_beat_;
 };
 
 }  // namespace derate

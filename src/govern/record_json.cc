@@ -53,6 +53,8 @@ Json work_json(const WorkStatus& work, Instant start) {
     json["beat"] = {{"source", work.beat->source},
                     {"done", work.beat->done},
                     {"t_s", rounded(seconds(work.beat->time - start), 1e-6)}};
+  if (work.beat && work.beat->unsteadiness)
+    json["beat"]["unsteadiness_ratio"] = rounded(*work.beat->unsteadiness, 1e-6);
   if (!work.phase.empty()) json["phase"] = work.phase;
   if (!work.name.empty()) json["name"] = work.name;
   put(json, "max_loss_ratio", work.max_loss, 1e-4);

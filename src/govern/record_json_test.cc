@@ -33,7 +33,7 @@ Record full_record() {
   record.sample = sample;
   record.estimate.freshness = Freshness::fresh;
   record.estimate.requested_clock = 1395_MHz;
-  record.estimate.work.beat = Beat{3, 1200, Instant(11s + 500ms)};
+  record.estimate.work.beat = Beat{3, 1200, Instant(11s + 500ms), 0.004};
   record.estimate.work.phase = "prefill";
   record.estimate.work.name = "train.py";
   record.estimate.work.max_loss = Fraction(0.05);
@@ -70,7 +70,7 @@ TEST(RecordJson, AllOfARecord) {
         {"hot", false},
         {"requested_clock_mhz", 1395.0},
         {"work",
-         {{"beat", {{"source", 3}, {"done", 1200.0}, {"t_s", 1.5}}},
+         {{"beat", {{"source", 3}, {"done", 1200.0}, {"t_s", 1.5}, {"unsteadiness_ratio", 0.004}}},
           {"phase", "prefill"},
           {"name", "train.py"},
           {"max_loss_ratio", 0.05},

@@ -371,7 +371,9 @@ PolicyInfo assure_info() {
           "again that return, and looks at the highest clock only when it must.",
           false,
           kAssureParams,
-          create_assure};
+          create_assure,
+          PolicyInfo::Promise::delta,
+          true};
 }
 
 }  // namespace derate

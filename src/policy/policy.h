@@ -59,6 +59,8 @@ struct PolicyInfo {
   // highest clocks there are.
   enum class Promise { delta, none, no_loss };
   Promise promise = Promise::delta;
+  // What it takes for progress: counters alone, or what the work tells of itself, where it does.
+  bool hears_beats = false;
 };
 
 // All policies, in the order of the documentation.
