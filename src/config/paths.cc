@@ -112,6 +112,8 @@ std::string client_socket() { return run_directory() + "/client.sock"; }
 
 std::string beat_socket() { return run_directory() + "/beat.sock"; }
 
+std::string launch_socket() { return run_directory() + "/launches.sock"; }
+
 std::vector<std::string> beat_sockets() { return sockets("DERATE_BEAT_SOCKET", "beat.sock"); }
 
 std::vector<std::string> client_sockets() { return sockets("DERATE_CLIENT_SOCKET", "client.sock"); }

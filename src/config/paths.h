@@ -41,6 +41,8 @@ std::string history_file();
 std::string token_file();
 std::string control_socket();
 std::string beat_socket();
+// Where programs hand over what they count of their launches (docs/progress.md).
+std::string launch_socket();
 // Where the daemon listens to programs.
 std::string client_socket();
 // Where a beat may be heard, in this order: $DERATE_BEAT_SOCKET, one's own daemon, the system's.

@@ -5,8 +5,10 @@
 
 #include <sys/types.h>
 
+#include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -46,8 +48,7 @@ class BeatServer {
 
  private:
   BeatServer(std::string path, UniqueFd socket, Clock& clock);
-  bool take_one(const Handler& handler);
-  Instant sent_at(const timespec* wall) const;
+  Instant sent_at(const std::optional<timespec>& wall) const;
 
   std::string path_;
   UniqueFd socket_;

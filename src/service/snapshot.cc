@@ -86,8 +86,18 @@ void put_work(Json& json, const Record& record) {
   put(json, "max_loss_ratio", work.max_loss);
   if (work.every_phase) json["every_phase"] = true;
   if (!work.beat) return;
+  if (work.beat->unsteadiness) json["launch_unsteadiness_ratio"] = *work.beat->unsteadiness;
   json["beat_done"] = work.beat->done;
   json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+}
+
+// What the policy takes for progress; null: it asks for none.
+const char* progress_signal(const GpuSnapshot& gpu) {
+  const auto policy = find_policy(gpu.policy);
+  if (!policy.ok() || !(*policy)->hears_beats) return nullptr;
+  const auto& beat = gpu.record.estimate.work.beat;
+  if (!beat) return "counters";
+  return beat->unsteadiness ? "kernel launches" : "heartbeats";
 }
 
 // Who says it, in whose name, why, and when that ends, as seen at the record's time.
@@ -119,6 +129,7 @@ Json gpu_json(const GpuSnapshot& gpu) {
     json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
   } else {
     json["policy"] = gpu.policy;
+    if (const char* signal = progress_signal(gpu)) json["progress_signal"] = signal;
     json["dry_run"] = gpu.dry_run;
     json["rule"] = to_string(record.clamped.rule);
     json["reason"] = describe(last_word(record));

@@ -22,11 +22,28 @@ std::string plain_name(const std::string& name) {
   return out;
 }
 
+// For the reading thread, which may outlive the clock of whoever asks.
+std::function<Instant()> clock_of_readings(const Clock& clock, BackgroundWorker::Where where) {
+  if (where == BackgroundWorker::Where::at_once) return [&clock] { return clock.now(); };
+  return [] { return SystemClock().now(); };
+}
+
+// The first phase has no name: most work has only one.
+BeatMessage message_of(const LaunchProgress& progress, std::string gpu) {
+  BeatMessage out{.gpu = std::move(gpu), .unsteadiness = 0};
+  if (!progress.state) return out;
+  out.done = progress.state->done;
+  out.unsteadiness = progress.state->unsteadiness;
+  if (progress.state->phase > 1) out.phase = fmt::format("kernels {}", progress.state->phase);
+  return out;
+}
+
 }  // namespace
 
 WorkloadTracker::WorkloadTracker(Clock& clock, Options options)
     : clock_(clock),
       options_(std::move(options)),
+      launches_(clock_of_readings(clock, options_.where), options_.where),
       speakers_(std::make_shared<KnownSenders>(options_.readers)),
       facts_aside_(options_.where),
       users_aside_(options_.where),
@@ -102,17 +119,47 @@ void WorkloadTracker::on_message(std::string_view text, const BeatServer::Sender
   if (!registry_.admit(sender.uid, clock_.now())) return;
   auto message = parse_beat(text);
   if (!message.ok()) return registry_.count_malformed();
-  const std::int64_t pid = message->pid != 0 ? message->pid : sender.pid;
+  hear(*std::move(message), sender);
+}
+
+void WorkloadTracker::hear(BeatMessage message, const BeatServer::Sender& sender) {
+  const std::int64_t pid = message.pid != 0 ? message.pid : sender.pid;
   const auto known = known_.find(pid);
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
                                  [&](const Heard& one) { return one.pid == pid; });
-  if (known != known_.end() && !waits) {
-    news_ = true;
-    return registry_.add(*message, {sender.uid, sender.pid}, known->second.facts, sender.time);
-  }
+  if (known != known_.end() && !waits)
+    return believe({std::move(message), sender, pid}, known->second.facts);
   if (waiting_.size() >= kMostWaiting) return registry_.count_too_many();
-  waiting_.push_back({*std::move(message), sender, pid});
+  waiting_.push_back({std::move(message), sender, pid});
   ask_senders();
+}
+
+void WorkloadTracker::believe(const Heard& heard, const std::optional<ProcessFacts>& process) {
+  const HeartbeatRegistry::Sender sender{heard.sender.uid, heard.sender.pid};
+  if (!heard.message.unsteadiness)
+    registry_.add(heard.message, sender, process, heard.sender.time);
+  else if (heard.message.done)
+    registry_.add_launches(heard.message, sender, process, heard.sender.time);
+  else
+    registry_.end_launches(heard.message, sender);
+  news_ = true;
+}
+
+void WorkloadTracker::on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
+  if (!registry_.admit(sender.uid, clock_.now())) return;
+  launches_.take(std::move(page), sender.pid, sender.uid);
+}
+
+// CUDA names an instance of MIG by its own UUID, and the GPU is that where the process works.
+void WorkloadTracker::collect_launches(std::span<const Gpu> gpus) {
+  for (const LaunchProgress& each : launches_.step(clock_.now())) {
+    const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
+      return gpu.source->capability().id.uuid == each.gpu;
+    });
+    if (!known && !each.only_gpu) continue;
+    hear(message_of(each, known ? each.gpu : ""),
+         {static_cast<pid_t>(each.pid), each.uid, each.time});
+  }
 }
 
 void WorkloadTracker::ask_senders() {
@@ -145,8 +192,7 @@ void WorkloadTracker::collect_senders() {
     waiting_.pop_front();
     const auto of = facts.find(heard.pid);
     const auto known = of != facts.end() ? std::optional(of->second) : std::nullopt;
-    registry_.add(heard.message, {heard.sender.uid, heard.sender.pid}, known, heard.sender.time);
-    news_ = true;
+    believe(heard, known);
   }
 }
 
@@ -385,6 +431,7 @@ std::vector<GpuTenants> WorkloadTracker::tenants(std::span<const Gpu> gpus) cons
 const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   collect_users();
   ask_users();
+  collect_launches(gpus);
   collect(gpus);
   collect_listed();
   ask_words();

@@ -24,6 +24,8 @@
 #include "govern/heartbeat_registry.h"
 #include "integ/process_facts.h"
 #include "service/beat_socket.h"
+#include "service/launch_reader.h"
+#include "service/launch_socket.h"
 
 namespace derate {
 
@@ -75,6 +77,8 @@ class WorkloadTracker {
   void command(std::int64_t pid);
 
   void on_message(std::string_view text, const BeatServer::Sender& sender);
+  // A page on which a process counts what it launches.
+  void on_launches(LaunchPage page, const LaunchServer::Sender& sender);
   // Before a round: what has become known of the work on each GPU, in their order.
   const std::vector<GpuWork>& update(std::span<const Gpu> gpus);
   // After a round: begins to list processes when it is time, so that the list is there at the next.
@@ -121,7 +125,7 @@ class WorkloadTracker {
     Instant since{};  // when its turn began
   };
   struct Heard {
-    BeatMessage message;
+    BeatMessage message;  // of what it launches, where it has an unsteadiness
     BeatServer::Sender sender;
     std::int64_t pid = 0;  // of whom it is
   };
@@ -132,6 +136,9 @@ class WorkloadTracker {
   };
   using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
 
+  void hear(BeatMessage message, const BeatServer::Sender& sender);
+  void believe(const Heard& heard, const std::optional<ProcessFacts>& process);
+  void collect_launches(std::span<const Gpu> gpus);
   void collect(std::span<const Gpu> gpus);
   void forget_unlisted();
   void ask_listed();
@@ -160,6 +167,7 @@ class WorkloadTracker {
   Duration list_every_ = kListEvery;
   std::int64_t command_ = 0;
   HeartbeatRegistry registry_;
+  LaunchTracker launches_;
   std::vector<Listing> listings_;
   std::map<std::int64_t, Known> known_;
   std::future<std::vector<NewlyListed>> listed_;    // processes that are new in the lists
