@@ -230,6 +230,8 @@ void add_command(CLI::App& verb, RunOptions& options) {
                 "Under sudo, run the command as root, not as the calling user");
   verb.add_flag("--shared", options.shared,
                 "Govern GPUs beside other users' processes, too (root)");
+  verb.add_flag("--no-launches", options.no_launches,
+                "Do not count what the command launches (docs/progress.md)");
   verb.add_option("--records", options.records, "Write every tick as a line of JSON")
       ->type_name("FILE");
   verb.add_option("-o,--report", options.report, "Write the account there, not to standard error")
@@ -802,6 +804,9 @@ void add_sim_job(CommandLine& line, CLI::App& sim) {
                    "Take the workload from performance.csv and power.csv in this folder")
       ->type_name("DIR");
   verb->add_flag("--beat", options.beat, "Say each second how far it is, as applications can");
+  verb->add_option("--launches", options.launches,
+                   "Launch kernels as in this recording, for who counts them (docs/progress.md)")
+      ->type_name("FILE");
   add_sim_directory(*verb, options);
   add_json(*verb, options);
   verb->footer(

@@ -42,6 +42,7 @@ struct RunOptions : Common {
   bool dry_run = false;
   bool as_root = false;
   bool shared = false;  // also beside another user's processes
+  bool no_launches = false;
   std::string records;  // a JSON line a tick and GPU
   std::string report;   // the summary goes there; empty: standard error (JSON: standard output)
   std::vector<std::string> command;
@@ -249,7 +250,8 @@ struct SimJobOptions : Common, SimDirectory {
   std::string gpu = "0";
   std::string tables;
   bool beat = false;
-  int instance = 0;  // with MIG; 0: none named
+  std::string launches;  // a recording of them
+  int instance = 0;      // with MIG; 0: none named
 };
 struct SimShowOptions : Common, SimDirectory {
   std::string gpus;

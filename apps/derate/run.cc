@@ -18,6 +18,7 @@
 #include "govern/fleet/restore_left.h"
 #include "govern/guard.h"
 #include "integ/rights.h"
+#include "launch_counting.h"
 #include "run_at_daemon.h"
 #include "run_command.h"
 #include "run_session.h"
@@ -35,6 +36,12 @@ void listen(RunSession& session, Instant deadline) {
     sources.push_back({beats->fd(), [&session, beats] {
                          beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
                            session.tracker->on_message(text, sender);
+                         });
+                       }});
+  if (LaunchServer* const launches = session.launches.get(); launches != nullptr)
+    sources.push_back({launches->fd(), [&session, launches] {
+                         launches->serve([&](LaunchPage page, const LaunchServer::Sender& sender) {
+                           session.tracker->on_launches(std::move(page), sender);
                          });
                        }});
   listen_until(sources, session.clock, deadline);
@@ -86,6 +93,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   session.uid = as ? as->uid : ::geteuid();
   TRY(prepare(session, options, tuning, link));
   session.shared = options.shared || session.dry_run;
+  session.counts_launches = !options.no_launches && !session.tuned && !session.sim;
   const Defer at_the_latest([&] { give_back(session); });
   StateFile state(session.clock, "run", log);
   listen_for_beats(session);
@@ -97,6 +105,10 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   ChildOptions how{.as = as};
   if (session.beats != nullptr)
     how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
+  if (session.launches != nullptr) {
+    how.environment.push_back("DERATE_LAUNCHES_SOCKET=" + session.launches->path());
+    count_launches(how.environment, log);
+  }
   auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
     log.error(started.message);

@@ -12,6 +12,7 @@
 #include "base/child_process.h"
 #include "base/json.h"
 #include "gpu_choice.h"
+#include "launch_counting.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/daemon_call.h"
@@ -144,7 +145,9 @@ Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, c
   run.begun = true;
   watch_signals();
   const Instant begin = run.clock.now();
-  auto started = TRY(Child::start(options.command, {}));
+  ChildOptions how;
+  if (!options.no_launches) count_launches(how.environment, log);
+  auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
     log.error(started.message);
     return started.exit_code;

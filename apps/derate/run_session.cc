@@ -40,6 +40,11 @@ Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
   return BeatServer::create(fmt::format("{}/beat-{}.sock", run_directory(), ::getpid()), clock);
 }
 
+Result<std::unique_ptr<LaunchServer>> launch_server() {
+  TRY(make_run_directory());
+  return LaunchServer::create(fmt::format("{}/launches-{}.sock", run_directory(), ::getpid()));
+}
+
 // Who may not keep models does without.
 SqliteModelCache::OnError log_of_models(const Log& log) {
   return [log](const Error& error) {
@@ -155,6 +160,7 @@ GpuSummary summary_of(RunSession& session, std::size_t at) {
   GpuSummary out;
   out.capability = gpu.open.source->capability();
   out.policy = session.tuned ? "tune" : session.policy.info->name;
+  out.hears_beats = !session.tuned && session.policy.info->hears_beats;
   if (!session.tuned) out.promise = promised_performance(session.policy, session.work[at].status);
   out.dry_run = session.dry_run;
   if (gpu.open.sim != nullptr)
@@ -183,6 +189,11 @@ void listen_for_beats(RunSession& session) {
     session.beats = *std::move(server);
   else
     session.log.warning("no heartbeats: " + server.error().message);
+  if (!session.counts_launches) return;
+  if (auto server = launch_server(); server.ok())
+    session.launches = *std::move(server);
+  else
+    session.log.warning("no progress by launches: " + server.error().message);
 }
 
 Result<void> check_alone(RunSession& session) {

@@ -15,6 +15,7 @@
 #include "govern/ledger.h"
 #include "govern/records_file.h"
 #include "service/beat_socket.h"
+#include "service/launch_socket.h"
 #include "service/state_file.h"
 #include "service/workload_tracker.h"
 
@@ -48,6 +49,8 @@ struct RunSession {
   Result<void> recorded;
   std::optional<TextFile> report;
   std::unique_ptr<BeatServer> beats;  // null: none can be heard
+  bool counts_launches = false;
+  std::unique_ptr<LaunchServer> launches;  // null: they are not counted
   std::optional<WorkloadTracker> tracker;
   std::vector<GpuWork> work;  // on each GPU, as last told
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "beats.h"
 #include "service/signals.h"
+#include "sim_launches.h"
 #include "sim_served.h"
 #include "terminal/output.h"
 
@@ -16,6 +17,8 @@ namespace {
 using fakenvml::Op, fakenvml::Reply, fakenvml::Request;
 
 constexpr Duration kLookEvery = std::chrono::milliseconds(50);
+// Launches are counted as they are made: who reads them at any moment finds them all.
+constexpr Duration kLaunchEvery = std::chrono::milliseconds(2);
 
 Result<Request> start_request(const SimJobOptions& options, int gpu, double work_s) {
   Request request;
@@ -33,8 +36,17 @@ Result<Request> start_request(const SimJobOptions& options, int gpu, double work
   return request;
 }
 
+Result<std::optional<SimLaunches>> launches_of(const SimJobOptions& options,
+                                               const fakenvml::SimClient& client, int gpu) {
+  if (options.launches.empty()) return std::optional<SimLaunches>();
+  const auto& identity = client.state().identity[gpu];
+  return std::optional(
+      TRY(SimLaunches::create(options.launches, fakenvml::get_text(identity.uuid))));
+}
+
 // Until the work is done or a signal comes; `beat`: saying each second how far it is.
-Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat) {
+Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat,
+                           std::optional<SimLaunches>& launches) {
   constexpr Duration kBeatEvery = std::chrono::seconds(1);
   Request request;
   request.op = Op::job_status;
@@ -52,12 +64,13 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat
     if (work_s > 0)
       progress.show(static_cast<std::size_t>(reply.work_done_s), static_cast<std::size_t>(work_s),
                     clock.now() - began);
+    if (launches) TRY(launches->show(from_seconds(reply.work_done_s), clock));
     if (beat && clock.now() >= next_beat) {
       environment.send_if_due(clock);
       (void)send_beat_message({reply.work_done_s}).ok();  // nobody needs to hear it
       next_beat += kBeatEvery;
     }
-    clock.sleep_until(clock.now() + kLookEvery);
+    clock.sleep_until(clock.now() + (launches ? kLaunchEvery : kLookEvery));
   }
 }
 
@@ -86,10 +99,11 @@ Result<int> run_verb(const SimJobOptions& options) {
   if (gpus.size() != 1)
     return Error{Errc::invalid_argument,
                  fmt::format("'{}' names {} GPUs: a job has one", options.gpu, gpus.size())};
+  auto launches = TRY(launches_of(options, *client, gpus.front()));
   watch_signals();
   const Request request = TRY(start_request(options, gpus.front(), work_s));
   TRY(ask_sim(*client, request));
-  const Reply reply = TRY(wait_for_end(*client, work_s, options.beat));
+  const Reply reply = TRY(wait_for_end(*client, work_s, options.beat, launches));
   report(reply, gpus.front(), options.json);
   // Work without an end ends by a signal; other work is cut short by it.
   const bool complete = reply.finished != 0 || work_s == 0;

@@ -42,9 +42,11 @@ Json ungoverned_state(TelemetrySource& source) {
   return json;
 }
 
-std::string cell(const Json& gpu, const char* key, double scale, const char* unit) {
+std::string cell(const Json& gpu, const char* key, double scale, const char* unit,
+                 int decimals = 0) {
   const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_number() ? fixed_text(at->get<double>() * scale, 0) + unit : "-";
+  if (at == gpu.end() || !at->is_number()) return "-";
+  return fixed_text(at->get<double>() * scale, decimals) + unit;
 }
 
 std::string text_of(const Json& gpu, const char* key) {
@@ -77,10 +79,15 @@ std::string saved(const Json& gpu) {
   return at != gpu.end() && at->is_object() ? cell(*at, "energy_saving_ratio", 100, " %") : "-";
 }
 
-// How long ago the work said how far it is.
-std::string beat(const Json& gpu) {
-  const auto at = gpu.find("beat_age_seconds");
-  return at != gpu.end() && at->is_number() ? fmt::format("{:.0f} s ago", at->get<double>()) : "-";
+// By what it is known how far the work is: how long ago it said so itself, or how exactly what it
+// launches counts it.
+std::string progress(const Json& gpu) {
+  const std::string launches = cell(gpu, "launch_unsteadiness_ratio", 100, " %", 1);
+  if (launches != "-") return "launches ±" + launches;
+  const std::string age = cell(gpu, "beat_age_seconds", 1, " s ago");
+  if (age != "-") return "beat " + age;
+  const std::string signal = text_of(gpu, "progress_signal");
+  return signal.empty() ? "-" : signal;
 }
 
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.
@@ -168,15 +175,15 @@ std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t
   if (paused && gpus.empty())
     return "derated is paused: it has closed every GPU; `derate resume` goes on\n";
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
-               "saved", "beat", "<governed by", "<why this clock"});
+               "saved", "<progress", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
     table.add({gpu_cell(index_of(gpu), text_of(gpu, "uuid")), text_of(gpu, "name"),
                cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
-               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), beat(gpu),
+               cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
                governed_by(gpu), why_text(gpu)},
               text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
-  // What says least about a GPU goes first: beat, memory, name, temperature, utilisation.
+  // What says least about a GPU goes first: progress, memory, name, temperature, utilisation.
   return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
 }
 

@@ -64,8 +64,19 @@ TEST(StatusText, ADryRunAPromiseOfEachPhaseAndAnotherToolAreTold) {
   gpu["drifts"] = 3;
   gpu["beat_age_seconds"] = 4.2;
   const std::string text = status_text(Json::array({gpu}), false);
-  for (const char* part : {"assure (dry run)", "90 % each", "another tool changed it 3", "4 s ago"})
+  for (const char* part :
+       {"assure (dry run)", "90 % each", "another tool changed it 3", "beat 4 s ago"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+}
+
+TEST(StatusText, SaysByWhatItIsKnownHowFarTheWorkIs) {
+  Json gpu = governed();
+  gpu["progress_signal"] = "counters";
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), " counters "));
+  gpu["progress_signal"] = "kernel launches";
+  gpu["beat_age_seconds"] = 0.2;
+  gpu["launch_unsteadiness_ratio"] = 0.0042;
+  EXPECT_TRUE(has(status_text(Json::array({gpu}), false), "launches ±0.4 %"));
 }
 
 // What another program wrote into the file, or an older version did not.

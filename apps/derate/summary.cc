@@ -88,6 +88,21 @@ const char* word_of(Verdict::Kind kind) {
   return "none";
 }
 
+// By what the policy knew how far the work was: "kernel launches 93 % of the time (...), counters".
+std::string progress_text(const GpuFigures& figures) {
+  std::string out;
+  const auto add = [&](const char* what, Duration held, const std::string& how) {
+    if (held <= Duration::zero()) return;
+    const double share = seconds(held) / std::max(1e-9, seconds(figures.time));
+    out += fmt::format("{} {:.0f} % of the time{}, ", what, 100 * std::min(1.0, share), how);
+  };
+  add("heartbeats", figures.heartbeats, "");
+  if (figures.launch_unsteadiness)
+    add("kernel launches", figures.launches,
+        fmt::format(" (shares of kernels within {:.1f} %)", 100 * *figures.launch_unsteadiness));
+  return out.empty() ? "counters" : out + "else counters";
+}
+
 // What was saved, and of a simulated GPU what that is in truth.
 std::string saved_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = figures.saving ? saving_text(*figures.saving) : "";
@@ -206,6 +221,7 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
                                  histogram_text(figures.clocks, Duration())));
   line(summary.dry_run ? "would lock" : "locked",
        histogram_text(figures.asked_clocks, figures.released));
+  if (summary.hears_beats) line("progress", progress_text(figures));
   line("promise", verdict_of(summary, figures).text);
   if (const std::string saved = saved_text(summary, figures); !saved.empty())
     line(summary.dry_run ? "would save" : "saved", saved);
@@ -254,6 +270,12 @@ Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
       {"clock_changes", figures.writes},
       {"failed_reads", figures.failed_reads},
       {"failed_writes", figures.failed_writes}};
+  if (summary.hears_beats) {
+    out["heartbeats_seconds"] = seconds(figures.heartbeats);
+    out["launches_seconds"] = seconds(figures.launches);
+    if (figures.launch_unsteadiness)
+      out["launch_unsteadiness_ratio"] = *figures.launch_unsteadiness;
+  }
   if (!figures.last_error.empty()) out["last_error"] = figures.last_error;
   if (summary.twin)
     out["twin"] = {{"performance_ratio", summary.twin->performance},

@@ -16,6 +16,7 @@ struct GpuSummary {
   Capability capability;
   std::string policy;
   std::optional<double> promise;  // performance
+  bool hears_beats = false;       // as PolicyInfo has it
   bool dry_run = false;
   std::optional<Twin> twin;
 };

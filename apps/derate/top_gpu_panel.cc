@@ -68,7 +68,10 @@ std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
                    breaks_promise(gpu) ? Paint::bad : Paint::plain});
   if (gpu.saving) out.push_back({"saved", saving_fact(*gpu.saving, look), Paint::good});
   if (!gpu.work.empty()) out.push_back({"work", frame_text_of(gpu.work, look)});
-  if (gpu.beat_age_s) out.push_back({"beat", whole_text(gpu.beat_age_s, " s ago")});
+  if (gpu.launch_unsteadiness)
+    out.push_back({"launches", fmt::format("within {:.1f} %", 100 * *gpu.launch_unsteadiness)});
+  else if (gpu.beat_age_s)
+    out.push_back({"beat", whole_text(gpu.beat_age_s, " s ago")});
   return out;
 }
 

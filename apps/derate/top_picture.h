@@ -34,7 +34,7 @@ struct TopGpu {
   GpuId id;
   std::optional<double> watts, limit_watts, clock_mhz, highest_clock_mhz, asked_clock_mhz;
   std::optional<double> utilisation, memory_utilisation, celsius;  // ratios; degrees
-  std::optional<double> promise, expected_performance, beat_age_s;
+  std::optional<double> promise, expected_performance, beat_age_s, launch_unsteadiness;
   bool every_phase = false;
   std::string policy, how;            // empty: nobody governs it; "dry run, command of uid 7"
   std::string reason, trouble, work;  // why this clock; what is wrong; name and phase

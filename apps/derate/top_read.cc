@@ -62,6 +62,7 @@ TopGpu top_gpu(const Json& json) {
   out.promise = number_at(json, "promised_performance_ratio");
   out.expected_performance = number_at(json, "expected_performance_ratio");
   out.beat_age_s = number_at(json, "beat_age_seconds");
+  out.launch_unsteadiness = number_at(json, "launch_unsteadiness_ratio");
   out.every_phase = true_at(json, "every_phase");
   out.policy = text_at(json, "policy");
   out.how = assignment_text(json);

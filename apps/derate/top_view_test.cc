@@ -40,9 +40,10 @@ TopGpu any_gpu(int index) {
             *rc::gen::arbitrary<bool>() ? std::string(kSimulatedUuid) + std::to_string(index)
                                         : any_text(),
             "", any_text()};
-  for (auto* number : {&out.watts, &out.limit_watts, &out.clock_mhz, &out.highest_clock_mhz,
-                       &out.asked_clock_mhz, &out.utilisation, &out.memory_utilisation,
-                       &out.celsius, &out.promise, &out.expected_performance, &out.beat_age_s})
+  for (auto* number :
+       {&out.watts, &out.limit_watts, &out.clock_mhz, &out.highest_clock_mhz, &out.asked_clock_mhz,
+        &out.utilisation, &out.memory_utilisation, &out.celsius, &out.promise,
+        &out.expected_performance, &out.beat_age_s, &out.launch_unsteadiness})
     *number = any_number();
   for (std::string* text : {&out.policy, &out.how, &out.reason, &out.trouble, &out.work})
     *text = any_text();

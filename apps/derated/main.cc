@@ -27,6 +27,7 @@
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
 #include "service/beat_socket.h"
+#include "service/launch_socket.h"
 #include "service/loop/event_loop.h"
 #include "service/signals.h"
 #include "terminal/output.h"
@@ -105,6 +106,14 @@ std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const Log& log) {
   return nullptr;
 }
 
+// Without it everything goes on but progress by launches (docs/progress.md).
+std::unique_ptr<LaunchServer> listen_for_launches(const Log& log) {
+  auto server = LaunchServer::create(launch_socket());
+  if (server.ok()) return *std::move(server);
+  log.warning("no progress by launches: " + server.error().message);
+  return nullptr;
+}
+
 // Without it everything goes on but what programs ask (docs/energy.md).
 std::unique_ptr<ControlServer> listen_to_programs(Clock& clock, const Log& log) {
   auto server = ControlServer::create(client_socket(), clock, Audience::everyone);
@@ -131,6 +140,7 @@ struct Parts {
   Worker& worker;
   ControlServer& commands;
   BeatServer* beats;        // null: there are none
+  LaunchServer* launches;   // null: there are none
   ControlServer* programs;  // null: there are none
   ApiServer* api;           // null: there is none
   EventLoop& loop;
@@ -152,6 +162,12 @@ void serve_beats(const Parts& parts) {
   });
 }
 
+void serve_launches(const Parts& parts) {
+  parts.launches->serve([&](LaunchPage page, const LaunchServer::Sender& sender) {
+    parts.worker.on_launches(std::move(page), sender);
+  });
+}
+
 void do_round(Parts& parts) {
   parts.outcome = parts.worker.step();
   parts.round_ended = parts.clock.now();
@@ -163,6 +179,7 @@ void do_round(Parts& parts) {
   if (parts.api != nullptr) serve_http(parts);
   // A round that takes longer than its period is due again at once, before any socket.
   if (parts.beats != nullptr) serve_beats(parts);
+  if (parts.launches != nullptr) serve_launches(parts);
   parts.next_round.set(parts.worker.next_due());
 }
 
@@ -202,6 +219,9 @@ Result<void> add_sources(Parts& parts) {
   }));
   if (parts.beats != nullptr)
     TRY(loop.add_descriptor(parts.beats->fd(), Priority::socket, [&] { serve_beats(parts); }));
+  if (parts.launches != nullptr)
+    TRY(loop.add_descriptor(parts.launches->fd(), Priority::socket,
+                            [&] { serve_launches(parts); }));
   if (parts.programs != nullptr)
     TRY(loop.add_descriptor(parts.programs->fd(), Priority::socket,
                             [&] { parts.worker.clients().serve(*parts.programs); }));
@@ -219,6 +239,7 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const Settings settings = TRY(load_settings(options.config));
   const auto commands = TRY(ControlServer::create(control_socket(), clock));
   const auto beats = listen_for_beats(clock, log);
+  const auto launches = listen_for_launches(log);
   const auto programs = listen_to_programs(clock, log);
   const auto loop = TRY(EventLoop::create());
   WorkerOptions how = worker_options(options, settings, link, log);
@@ -231,8 +252,8 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   const auto api = listen_to_http(settings, {worker, clock, log});
   streams = api.get();
   const Defer no_streams([&streams] { streams = nullptr; });
-  Parts parts{options,     link,           log,       clock, worker,     *commands,
-              beats.get(), programs.get(), api.get(), *loop, clock.now()};
+  Parts parts{options,        link,           log,       clock, worker,     *commands, beats.get(),
+              launches.get(), programs.get(), api.get(), *loop, clock.now()};
   TRY(add_sources(parts));
   beat(parts);
   parts.next_round.set(clock.now());

@@ -26,6 +26,7 @@
 #include "service/fleet_service.h"
 #include "service/forecast_service.h"
 #include "service/history_service.h"
+#include "service/launch_socket.h"
 #include "service/run_service.h"
 #include "service/snapshot.h"
 #include "service/state_file.h"
@@ -76,6 +77,10 @@ class Worker {
   // What came to the beat socket (docs/heartbeats.md).
   void on_message(std::string_view text, const BeatServer::Sender& sender) {
     work_.on_message(text, sender);
+  }
+  // What came to the socket of launches (docs/progress.md).
+  void on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
+    work_.on_launches(std::move(page), sender);
   }
   // What operators ask over the control socket (docs/control.md): done by the next step().
   CommandRouter& operators() { return operators_; }
