@@ -24,6 +24,15 @@ Result<std::string> own_program(const std::string& name) {
                                             own_folder().string())};
 }
 
+Result<std::string> own_progress_library() {
+  std::error_code ignored;
+  for (const fs::path& at : {own_folder() / "progress", own_folder().parent_path() / "lib/derate"})
+    if (fs::exists(at / "libderate_progress.so", ignored))
+      return (at / "libderate_progress.so").string();
+  return Error{Errc::not_found,
+               "libderate_progress.so is neither beside this program nor in ../lib/derate"};
+}
+
 Result<std::string> own_nvml_library() {
   std::error_code ignored;
   for (const fs::path& at : {own_folder() / "fakenvml", own_folder().parent_path() / "lib/derate"})

@@ -15,4 +15,8 @@ Result<std::string> own_program(const std::string& name);
 // installed. Errors: not_found.
 Result<std::string> own_nvml_library();
 
+// libderate_progress.so (progress/): in the folder of its name beside the program in a build, in
+// lib/derate where it is installed. Errors: not_found; there is none for this processor.
+Result<std::string> own_progress_library();
+
 }  // namespace derate
