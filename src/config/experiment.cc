@@ -172,6 +172,9 @@ bool fits(const std::string& place, const std::string& key) {
                                                  "workloads.launches",
                                                  "jobs.rounds",
                                                  "jobs.in_a_row",
+                                                 "jobs.in_step",
+                                                 "stress.gpus",
+                                                 "stress.slow_gpu",
                                                  "workloads.published",
                                                  "stress.counter_window_s",
                                                  "stress.counter_noise_points",
@@ -245,6 +248,10 @@ Result<void> check_together(const Experiment& e) {
   for (const double count : e.tenants)
     if (count != std::floor(count))
       return wrong(e, "stress.tenants", fmt::format("{}: wanted a whole number", count));
+  for (const double count : e.gpus)
+    if (count != std::floor(count))
+      return wrong(e, "stress.gpus", fmt::format("{}: wanted a whole number", count));
+  TRY(check_choice(e, "jobs.in_step", e.in_step, {"no", "yes"}));
   if (!e.counter_frozen_every_s.empty() && e.counter_frozen_s.empty())
     return wrong(e, "stress.counter_frozen_every_s",
                  "how often, but not for how long: set counter_frozen_s as well");

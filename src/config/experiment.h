@@ -43,6 +43,7 @@ struct Experiment {
 
   double work_s = 120, warm_up_s = 30, idle_s = 20, idle_spread_s = 0;
   int in_a_row = 1, rounds = 1;
+  std::string in_step = "no";
 
   // Of each axis the values to try; empty: as the chip and [jobs] have it.
   std::vector<double> counter_window_s, counter_noise_points, power_window_s, switch_latency_s;
@@ -50,6 +51,7 @@ struct Experiment {
   std::vector<double> outsider_every_s, heartbeat_every_s;
   std::vector<double> counter_gain, counter_wander, counter_frozen_s, counter_frozen_every_s;
   std::vector<double> memory_bias, activity_noise;
+  std::vector<double> gpus, slow_gpu;
 
   std::vector<ExperimentPolicy> policies;
   std::vector<ExperimentCommand> commands;
@@ -86,6 +88,18 @@ void visit_counter_stress(E& e, V& visit) {
 }
 
 template <class E, class V>
+void visit_steps(E& e, V& visit) {
+  visit(SettingInfo{"stress", "gpus", "",
+                    "a job works on so many GPUs, which wait for the slowest after each half "
+                    "second; 1: on one, without a wait",
+                    1, 16},
+        e.gpus);
+  visit(SettingInfo{"stress", "slow_gpu", "",
+                    "of a job's GPUs the last is slower than the others by so much", 0, 0.5},
+        e.slow_gpu);
+}
+
+template <class E, class V>
 void visit_stress(E& e, V& visit) {
   visit(SettingInfo{"stress", "counter_window_s", "s", "utilisation is the mean of the last", 0.01,
                     10},
@@ -118,6 +132,7 @@ void visit_stress(E& e, V& visit) {
                     "the work says exactly how far it is that often; 0: never", 0, 3600},
         e.heartbeat_every_s);
   visit_counter_stress(e, visit);
+  visit_steps(e, visit);
 }
 
 // Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or
@@ -188,6 +203,9 @@ void visit_experiment(E& e, V&& visit) {
                     "that it kept; \"LABEL run 2\" is a row of its own",
                     1, 10},
         e.rounds);
+  visit(SettingInfo{"jobs", "in_step", "",
+                    "yes: the GPUs of a job that wait for each other are governed as one unit"},
+        e.in_step);
   visit_stress(e, visit);
 }
 

@@ -28,6 +28,48 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
       std::move(gpu), std::move(sampler), std::move(safety), std::move(actuator), limit});
 }
 
+// Policies that run as published decide for one GPU, as they did.
+void Governor::form_units() {
+  std::vector<StepCandidate> candidates;
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const GovernedGpu& gpu = gpus_[i]->gpu;
+    const auto& group = gpus_[i]->work.step_group;
+    if (!group || gpu.observed || gpu.as_published || gpu.policy_key.empty()) continue;
+    candidates.push_back(
+        {i, *group, gpu.policy_key, gpu.envelope.clocks(), gpu.tick, gpu.control == nullptr});
+  }
+  if (!candidates.empty() || !units_.empty()) regroup(step_sets(candidates));
+}
+
+void Governor::regroup(std::vector<StepSet> sets) {
+  const StepChanges changes = derate::regroup(units_, std::move(sets));
+  for (const auto& [from, to] : changes.swapped) {
+    std::swap(gpus_[from]->gpu.policy, gpus_[to]->gpu.policy);
+    std::swap(gpus_[from]->saving, gpus_[to]->saving);
+  }
+  for (const std::size_t at : changes.begin_anew) gpus_[at]->gpu.policy->begin_anew();
+  for (StepUnit& unit : units_) {
+    const auto& formed = changes.formed;
+    if (std::find(formed.begin(), formed.end(), unit.leader) == formed.end()) continue;
+    if (const auto clock = gpus_[unit.leader]->actuator.locked())
+      unit.last = Decision::set(*clock, {"as the first GPU of those in step", {}});
+  }
+}
+
+void Governor::leave_unit(std::size_t at) {
+  std::vector<StepSet> sets;
+  for (const StepUnit& unit : units_) sets.push_back(unit.set);
+  for (StepSet& set : sets) std::erase(set.gpus, at);
+  std::erase_if(sets, [](const StepSet& set) { return set.gpus.size() < 2; });
+  if (unit_of(at) != nullptr) regroup(std::move(sets));
+}
+
+const StepUnit* Governor::unit_of(std::size_t at) const {
+  for (const StepUnit& unit : units_)
+    if (unit.has(at)) return &unit;
+  return nullptr;
+}
+
 // The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
 // a little early is on time: loop and schedule often have the same period.
 bool Governor::due(GpuControlState& state, ReadDepth depth) const {
@@ -41,6 +83,21 @@ bool Governor::due(GpuControlState& state, ReadDepth depth) const {
   else
     *state.next += ((about - *state.next) / tick + 1) * tick;
   return true;
+}
+
+// GPUs in step have their ticks together.
+std::vector<bool> Governor::all_due(ReadDepth depth) {
+  std::vector<bool> out(gpus_.size());
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const StepUnit* unit = unit_of(i);
+    if (unit == nullptr || unit->leader == i) out[i] = due(*gpus_[i], depth);
+  }
+  for (const StepUnit& unit : units_)
+    for (const std::size_t at : unit.set.gpus) {
+      out[at] = out[unit.leader];
+      gpus_[at]->next = gpus_[unit.leader]->next;
+    }
+  return out;
 }
 
 Instant Governor::next_due() const {
@@ -103,12 +160,24 @@ void Governor::read(GpuControlState& state, std::size_t at, ReadDepth depth) {
   records_.push_back(std::move(record));
 }
 
-void Governor::decide(GpuControlState& state, Record& record, Fraction node_busy) {
-  record.estimate.node_gpu_utilisation = node_busy;
+void Governor::decide(StepUnit& unit) {
+  std::vector<StepReading> readings;
+  for (const Record& record : records_) {
+    const auto at = static_cast<std::size_t>(record.gpu);
+    if (!unit.has(at)) continue;
+    readings.push_back({at, &record.estimate, &gpus_[at]->safety.envelope(record.estimate)});
+  }
+  if (!readings.empty()) decide_in_step(unit, readings, *gpus_[unit.leader]->gpu.policy);
+}
+
+void Governor::decide(GpuControlState& state, Record& record, const StepUnit* unit) {
   const Envelope& envelope = state.safety.envelope(record.estimate);
-  record.decision = record.estimate.freshness == Freshness::fresh
-                        ? state.gpu.policy->decide(record.estimate, envelope)
-                        : Decision::hold({"no fresh reading", {}});
+  if (record.estimate.freshness != Freshness::fresh)
+    record.decision = Decision::hold({"no fresh reading", {}});
+  else
+    record.decision =
+        unit != nullptr ? unit->decision : state.gpu.policy->decide(record.estimate, envelope);
+  if (unit != nullptr) record.pace = static_cast<int>(unit->pace);
   record.clamped = state.safety.clamp(record.decision, record.estimate, state.actuator.locked());
   record.actuation = state.actuator.apply(record.clamped.decision, record.estimate);
 }
@@ -126,27 +195,46 @@ std::optional<Saving> Governor::new_saving(GpuControlState& state, Instant now, 
   return out;
 }
 
+void Governor::add_savings(ReadDepth depth) {
+  std::vector<std::optional<Saving>> of_units;
+  for (const StepUnit& unit : units_)
+    of_units.push_back(new_saving(*gpus_[unit.leader], clock_.now(), depth));
+  for (Record& record : records_) {
+    const auto at = static_cast<std::size_t>(record.gpu);
+    const StepUnit* unit = unit_of(at);
+    if (unit == nullptr)
+      record.saving = new_saving(*gpus_[at], record.time, depth);
+    else if (const auto& saving = of_units[static_cast<std::size_t>(unit - units_.data())])
+      record.saving = member_saving(*unit, at, *saving);
+  }
+}
+
 std::span<const Record> Governor::tick(ReadDepth depth) {
   records_.clear();
-  std::vector<bool> now(gpus_.size());
+  form_units();
   // All GPUs begin to read before the first is waited for: they answer side by side.
+  const std::vector<bool> now = all_due(depth);
   for (std::size_t i = 0; i < gpus_.size(); ++i)
-    if ((now[i] = due(*gpus_[i], depth))) gpus_[i]->sampler.start(depth);
+    if (now[i]) gpus_[i]->sampler.start(depth);
   for (std::size_t i = 0; i < gpus_.size(); ++i)
     if (now[i]) read(*gpus_[i], i, depth);
   Fraction busy{0};
   for (const auto& state : gpus_)
     if (!state->gpu.observed) busy += state->busy;
+  for (Record& record : records_) record.estimate.node_gpu_utilisation = busy;
+  for (StepUnit& unit : units_)
+    if (now[unit.leader]) decide(unit);
   for (Record& record : records_) {
-    GpuControlState& state = *gpus_[static_cast<std::size_t>(record.gpu)];
-    decide(state, record, busy);
-    record.saving = new_saving(state, record.time, depth);
+    const auto at = static_cast<std::size_t>(record.gpu);
+    decide(*gpus_[at], record, unit_of(at));
   }
+  add_savings(depth);
   return records_;
 }
 
 std::vector<Forecast> Governor::forecast(std::size_t at, std::span<const double> deltas) const {
-  const GovernedGpu& gpu = gpus_[at]->gpu;
+  const StepUnit* unit = unit_of(at);
+  const GovernedGpu& gpu = gpus_[unit != nullptr ? unit->leader : at]->gpu;
   return gpu.policy->forecast(deltas, gpu.envelope);
 }
 
@@ -161,6 +249,7 @@ std::optional<JournalHandle> Governor::unrestored(std::size_t at) const {
 }
 
 std::optional<JournalHandle> Governor::replace(std::size_t at, GovernedGpu gpu) {
+  leave_unit(at);
   auto left = unrestored(at);
   gpus_[at]->actuator.abandon();
   gpus_[at] = make_state(std::move(gpu));

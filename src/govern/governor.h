@@ -11,6 +11,7 @@
 #include "device/telemetry_source.h"
 #include "govern/actuator.h"
 #include "govern/safety.h"
+#include "govern/step/step_unit.h"
 #include "policy/policy.h"
 #include "telemetry/sampler.h"
 
@@ -27,6 +28,7 @@ struct GovernedGpu {
   bool observed = false;  // only looked at: its load is not the governed node's
   DriftRule on_drift = DriftRule::reassert;          // `ignore` when as_published
   std::optional<JournalHandle> journal_handle = {};  // empty: nothing is kept on disk
+  std::string policy_key = {};  // govern/step/step_unit.h; empty: governed alone, whatever its work
 };
 
 struct GovernorOptions {
@@ -48,7 +50,8 @@ class Governor {
   // When the next GPU is due.
   Instant next_due() const;
 
-  // What is known of the work of the GPU at `at` from now on.
+  // What is known of the work of the GPU at `at` from now on. GPUs whose work goes in step are one
+  // unit from the next tick on, where they have the same policy, envelope and tick.
   void set_work(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
 
   // The GPU at `at` gets no clock above `highest` from now on (govern/safety.h); empty: its
@@ -89,15 +92,23 @@ class Governor {
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
+  void form_units();
+  void regroup(std::vector<StepSet> sets);
+  void leave_unit(std::size_t at);
+  const StepUnit* unit_of(std::size_t at) const;
   bool due(GpuControlState& state, ReadDepth depth) const;
+  std::vector<bool> all_due(ReadDepth depth);
   Estimate estimate(GpuControlState& state, const Reading& reading) const;
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
-  void decide(GpuControlState& state, Record& record, Fraction node_busy);
+  void decide(StepUnit& unit);
+  void decide(GpuControlState& state, Record& record, const StepUnit* unit);
+  void add_savings(ReadDepth depth);
   static std::optional<Saving> new_saving(GpuControlState& state, Instant now, ReadDepth depth);
 
   Clock& clock_;
   GovernorOptions options_;
   std::vector<std::unique_ptr<GpuControlState>> gpus_;
+  std::vector<StepUnit> units_;
   std::vector<Record> records_;
 };
 

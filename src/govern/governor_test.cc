@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <array>
 #include <deque>
 #include <random>
 
@@ -46,12 +47,17 @@ class Node {
       governed.push_back({&device, dry_run ? nullptr : &device,
                           *info.create(setup_of(device.capability(), envelope, params)),
                           info.as_published, envelope});
+      governed.back().policy_key = policy_key(info, params);
     }
     governor.emplace(std::move(governed), clock, options);
   }
 
   void work(int gpu, const char* workload) {
     sims[static_cast<std::size_t>(gpu)].start(*find_workload(v100(), workload), Duration::zero());
+  }
+  void in_step(std::initializer_list<int> which, std::optional<std::uint64_t> group) {
+    for (const int gpu : which)
+      governor->set_work(static_cast<std::size_t>(gpu), {.step_group = group});
   }
   SimFaults& faults(int gpu) { return devices[static_cast<std::size_t>(gpu)].faults; }
   std::span<const Record> tick() {
@@ -322,6 +328,65 @@ RC_GTEST_FIXTURE_PROP(RulesTest, ABusyGpuIsNeverLeftParked, (unsigned seed)) {
     const bool asked = said.kind == Kind::set && said.clock <= 952_MHz;
     if (!asleep && r.actuation.locked == 952_MHz) RC_ASSERT(asked);
   }
+}
+
+// --- In step -------------------------------------------------------------------------------------
+
+// From the first tick on one clock for all, whatever their sensors' noise, and each record is true
+// of its own GPU; those that are left go on with what is known, and the others by themselves.
+TEST(InStep, GpusHaveOneClock) {
+  Node node(3, "assure");
+  for (int gpu = 0; gpu < 3; ++gpu) node.work(gpu, "FFT");
+  node.in_step({0, 1, 2}, 7);
+  int lowered = 0;
+  for (int i = 0; i < 300; ++i) {
+    if (i == 200) node.in_step({0}, std::nullopt);
+    const auto records = node.tick();
+    ASSERT_EQ(records.size(), 3u);
+    const auto clock = records[1].actuation.locked;
+    EXPECT_EQ(records[2].actuation.locked, clock) << i;
+    EXPECT_TRUE(records[0].actuation.locked == clock || i >= 200) << i;
+    EXPECT_EQ(records[0].pace.has_value(), i < 200) << i;
+    EXPECT_TRUE(records[1].pace) << i;
+    EXPECT_EQ(records[2].estimate.sm_clock, records[2].sample->sm_clock);
+    if (i >= 200 && records[1].decision.probing) ADD_FAILURE() << "looks anew at " << i;
+    lowered += clock < 1530_MHz ? 1 : 0;
+  }
+  EXPECT_GT(lowered, 200);
+}
+
+// What is estimated of all of them is what each would be estimated to save.
+TEST(InStep, EachHasItsSaving) {
+  Node node(2, "assure");
+  for (int gpu = 0; gpu < 2; ++gpu) node.work(gpu, "BWtest");
+  node.in_step({0, 1}, 7);
+  std::array<Saving, 2> sums;
+  for (int i = 0; i < 300; ++i)
+    for (const Record& record : node.tick())
+      if (record.saving) sums[static_cast<std::size_t>(record.gpu)] += *record.saving;
+  for (std::size_t gpu = 0; gpu < 2; ++gpu) {
+    EXPECT_GT(sums[gpu].time, 55s);
+    EXPECT_NEAR(sums[gpu].energy / node.sims[gpu].energy(), 1, 0.05);
+    EXPECT_GT(energy_saving(sums[gpu])->low, 0.1);
+  }
+}
+
+// Another policy, another unit; what has been replaced is none's.
+TEST(InStep, ReplacedGpusLeave) {
+  Node node(2, "assure");
+  node.in_step({0, 1}, 7);
+  node.run(5);
+  EXPECT_TRUE(node.tick()[0].pace);
+  const Envelope envelope = *make_envelope(node.devices[0].capability());
+  const PolicyInfo& info = **find_policy("max-freq");
+  const ParamValues params = *policy_params(info, {});
+  GovernedGpu other{&node.devices[0], &node.devices[0],
+                    *info.create(setup_of(node.devices[0].capability(), envelope, params)), false,
+                    envelope};
+  other.policy_key = policy_key(info, params);
+  node.governor->replace(0, std::move(other));
+  node.in_step({0}, 7);
+  for (const Record& record : node.tick()) EXPECT_FALSE(record.pace);
 }
 
 // --- Replay --------------------------------------------------------------------------------------

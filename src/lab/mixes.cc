@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/suggest.h"
 
@@ -23,6 +24,7 @@ constexpr std::array kMixes{
 };
 
 constexpr int kSynchronousGpus = 8;
+constexpr Duration kRound = 500ms, kExchange = 25ms;
 
 // What the end of the flat-voltage region costs it. Far below, memory slows down as well.
 double slowdown(const Workload& workload, const SimChip& chip) {
@@ -58,7 +60,7 @@ std::vector<Phase> phases_of(const std::string& name, const Extremes& e) {
   if (name == "prefill-decode") return {part(e.compute, 150ms), part(e.memory, 1500ms)};
   if (name == "bursty-inference") return {part(e.compute, 2s, 3s)};
   if (name == "launch-bound") return {part(e.compute, 10ms, 10ms)};
-  if (name == "synchronous") return {part(e.compute, 500ms, 25ms)};
+  if (name == "synchronous") return {part(e.compute, kRound, kExchange)};
   Phase drifting = part(e.compute, 5min);
   drifting.power_drift_per_minute = 0.03;
   return {drifting};
@@ -86,6 +88,12 @@ Result<Workload> make_mix(const std::string& name, const SimChip& chip) {
   out.phases = phases_of(name, parts);
   if (name == "synchronous") out.gpus = kSynchronousGpus;
   return out;
+}
+
+void spread(Workload& workload, int gpus) {
+  if (std::exchange(workload.gpus, gpus) > 1 || gpus == 1) return;
+  if (workload.phases.back().work <= Duration{}) workload.phases.back().work = kRound;
+  workload.phases.back().gap += kExchange;
 }
 
 Workload phase_pair(const Workload& a, const Workload& b, Duration period) {

@@ -23,6 +23,11 @@ std::span<const MixInfo> mixes();
 // least. Errors: not_found, naming the mixes there are.
 Result<Workload> make_mix(const std::string& name, const SimChip& chip);
 
+// The work on so many GPUs in step: rounds of 0.5 s where it has no phases of its own, after each
+// the wait for the slowest, then 25 ms of exchange. On one it is as it was; a job on several keeps
+// its rounds.
+void spread(Workload& workload, int gpus);
+
 // A then B at half duty: of each, half a period's worth of work at the highest clock.
 Workload phase_pair(const Workload& a, const Workload& b, Duration period);
 

@@ -154,6 +154,8 @@ Result<void> add_workloads(Simulation& stage, const Experiment& e, const std::st
   TRY(add_mixes(stage.workloads, e, c.chip));
   TRY(add_pairs(stage.workloads, e, c));
   for (Workload& each : stage.workloads) overstate_memory(each, c.memory_bias, c.chip);
+  for (Workload& each : stage.workloads)
+    if (c.gpus) spread(each, *c.gpus);
   if (static_cast<std::size_t>(c.tenants) >= stage.workloads.size())
     return Error{Errc::bad_config,
                  fmt::format("{}: {} tenants of {} workloads: wanted fewer",
@@ -363,6 +365,8 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.idle_spread = from_seconds(plan.experiment.idle_spread_s);
   out.warm_up = from_seconds(plan.experiment.warm_up_s);
   out.heartbeat_every = stage.circumstances.heartbeat_every;
+  out.in_step = plan.experiment.in_step == "yes";
+  out.slow_gpu = stage.circumstances.slow_gpu;
   out.disturbance = {stage.circumstances.drift_kelvin, stage.circumstances.outsider_every};
   return out;
 }

@@ -16,6 +16,7 @@ namespace {
 constexpr int kPatience = 100;
 constexpr Duration kStep = std::chrono::milliseconds(10);  // of the physics
 constexpr Duration kDriftTime = std::chrono::minutes(10);
+constexpr std::uint64_t kJobInStep = 1;         // one job runs at a time
 constexpr std::uint64_t kMostPhases = 1 << 16;  // of launches, numbers of one job
 
 // Counts what deciding costs. Asking the thread's clock costs as much as a decision may: one in
@@ -24,6 +25,7 @@ class TimedPolicy final : public Policy {
  public:
   TimedPolicy(std::unique_ptr<Policy> inner, Duration& spent)
       : inner_(std::move(inner)), spent_(spent) {}
+  void begin_anew() override { inner_->begin_anew(); }
   std::optional<Saving> saving() const override { return inner_->saving(); }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (++decisions_ % kTimed != 0) return inner_->decide(estimate, envelope);
@@ -46,6 +48,12 @@ int gpus_of(const SessionSpec& spec) {
   int out = 1;
   for (const SessionJob& job : spec.jobs) out = std::max(out, job.workload->gpus);
   return out;
+}
+
+Workload slower(Workload workload, double by) {
+  for (Phase& phase : workload.phases)
+    for (OperatingPoint& point : phase.points) point.rate *= 1 - by;
+  return workload;
 }
 
 class Session {
@@ -114,6 +122,7 @@ Result<void> Session::start_policy() {
     gpus.push_back({&each->device, &each->device,
                     std::make_unique<TimedPolicy>(std::move(policy), policy_cpu_),
                     spec_.policy.info->as_published, envelope});
+    if (spec_.in_step) gpus.back().policy_key = policy_key(*spec_.policy.info, spec_.policy.params);
   }
   governor_.emplace(std::move(gpus), clock_, spec_.governor);
   tick_ = policy_tick(spec_.policy.params);
@@ -188,6 +197,7 @@ void Session::report_work() {
       each.gpu.advance_to(clock_.now());
       const SimJob& job = *each.gpu.tenant(*each.part);
       work.name = job.workload.name;
+      if (spec_.in_step && job.workload.gpus > 1) work.step_group = kJobInStep;
       if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
       if (launches_ != nullptr) {
         see_launches(each, job);
@@ -247,7 +257,8 @@ void Session::begin(const SessionJob& what, Duration work) {
     SessionGpu& each = *gpus_[static_cast<std::size_t>(i)];
     each.phases = LaunchPhases();
     each.seen = {};
-    each.part = each.gpu.add(*what.workload, work);
+    const bool slow = spec_.slow_gpu > 0 && i > 0 && i + 1 == what.workload->gpus;
+    each.part = each.gpu.add(slow ? slower(*what.workload, spec_.slow_gpu) : *what.workload, work);
   }
 }
 

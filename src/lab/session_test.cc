@@ -146,6 +146,29 @@ TEST(Session, TheSlowestOfEightSetsThePace) {
   EXPECT_GT(loss(*eight), loss(one) + 0.005);
 }
 
+// Governed as one unit it loses what one GPU does, though one of them is slower: all of them are
+// against the same under the highest clock.
+TEST(Session, GpusInStepLoseNoMoreThanOne) {
+  const auto loss = [](int gpus, double slow, bool in_step) {
+    Workload workload = *find_workload(v100(), "GeMM");
+    spread(workload, gpus);
+    SessionSpec spec{.chip = &v100(), .jobs = {{&workload}}, .work = 60s, .warm_up = 0s};
+    spec.in_step = in_step;
+    spec.slow_gpu = slow;
+    double time[2] = {};
+    for (const bool full : {true, false}) {
+      spec.policy = policy(full ? "max-freq" : "assure");
+      const auto record = run_session(spec);
+      CHECK(record.ok());
+      time[full] = seconds(record->jobs.front().time);
+    }
+    return 1 - time[true] / time[false];
+  };
+  const double one = loss(1, 0, false);
+  EXPECT_LT(loss(8, 0.05, true), one + 0.01);
+  EXPECT_LT(loss(8, 0.05, true), 0.1);
+}
+
 // A constant clock that runs is the constant clock known beforehand, leakage included.
 TEST(Session, AConstantClockIsWhatHindsightSaysOfIt) {
   const auto workload = find_workload(v100(), "FFT");

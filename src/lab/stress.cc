@@ -52,6 +52,10 @@ const std::array kAxes{
          [](double v, C& c) { c.memory_bias = v; }},
     Axis{"activity_noise", "activity noise", "", &Experiment::activity_noise,
          [](double v, C& c) { c.chip.sensors.activity_noise = v; }},
+    Axis{"gpus", "GPUs", "", &Experiment::gpus,
+         [](double v, C& c) { c.gpus = static_cast<int>(v); }},
+    Axis{"slow_gpu", "slower GPU", "", &Experiment::slow_gpu,
+         [](double v, C& c) { c.slow_gpu = v; }},
 };
 
 // What a memory counter shows at a clock, of what it shows at the highest.

@@ -1,6 +1,7 @@
 // What can be made harder for a policy: the axes of [stress] in an experiment, in any combination.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct Circumstances {
   int tenants = 0;
   Duration outsider_every{}, heartbeat_every{};
   double memory_bias = 0;
+  std::optional<int> gpus;  // of each job; empty: as the work has it
+  double slow_gpu = 0;
 };
 
 struct Axis {

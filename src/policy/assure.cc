@@ -96,9 +96,13 @@ void Assure::begin(const Estimate& estimate) {
   std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
   name_priors(estimate.work.name);
   stage_ = Stage::reference;
-  began_ = since_ = held_since_ = estimate.time;
-  window_ = power_window_ = options_.settle;
-  peak_ = peak_power_ = 0;
+  since_ = held_since_ = estimate.time;
+  // In the midst of work no readings rise that tell the sensors' window: what is known of it stays.
+  if (!std::exchange(anew_, false) || window_ <= Duration{}) {
+    began_ = estimate.time;
+    window_ = power_window_ = options_.settle;
+    peak_ = peak_power_ = 0;
+  }
   drop_readings();
   cusum_ = {};
   watch_.clear();
@@ -118,16 +122,26 @@ void Assure::begin(const Estimate& estimate) {
   held_back_.clear();
 }
 
+void Assure::begin_anew() {
+  leave_phase();
+  last_.reset();
+  anew_ = true;
+}
+
 // A GPU without kernels; a job begins with the first after a while.
 bool Assure::idle(const Estimate& estimate) {
   if (*estimate.gpu_utilisation <= Fraction(0)) {
     if (!idle_since_) idle_since_ = estimate.time;
     // Perhaps another job comes: what this one saved is not for that one to spend.
     if (estimate.time - *idle_since_ >= kGap) slack_s_ = std::min(slack_s_, 0.0);
-    if (estimate.time - *idle_since_ > kNewJobAfter) leave_phase();
+    if (estimate.time - *idle_since_ > kNewJobAfter) {
+      leave_phase();
+      anew_ = false;
+    }
     return true;
   }
-  if (!last_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter)) begin(estimate);
+  if (!last_ || anew_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter))
+    begin(estimate);
   idle_since_.reset();
   return false;
 }

@@ -37,6 +37,7 @@ class Assure final : public Policy {
   ~Assure() override { leave_phase(); }
 
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
+  void begin_anew() override;
   std::optional<Saving> saving() const override;
   std::vector<Forecast> forecast(std::span<const double> deltas,
                                  const Envelope& envelope) const override;
@@ -137,6 +138,7 @@ class Assure final : public Policy {
   Stage stage_ = Stage::reference;
   Instant since_{};  // in this stage
   std::optional<Instant> idle_since_, last_;
+  bool anew_ = false;  // the next work is begun with in its midst
   Instant began_{};
   Megahertz asked_{};
   Instant asked_at_{};

@@ -24,6 +24,10 @@ class Policy {
   virtual ~Policy() = default;
   // Called once a tick. `envelope` is what is allowed now; it may be narrower than at creation.
   virtual Decision decide(const Estimate& estimate, const Envelope& envelope) = 0;
+  // What comes next is work that the policy has not seen the beginning of: the GPU was governed by
+  // another one meanwhile, or this one governed others. For policies that hold a clock because they
+  // know what they asked for.
+  virtual void begin_anew() {}
   // Of all work so far, as it is believed now; empty for a policy that has no curves to tell it by.
   virtual std::optional<Saving> saving() const { return std::nullopt; }
   // One for each delta, of the work as it is known now; none where that is not known, or by a
