@@ -1,0 +1,138 @@
+#include "govern/step/step_detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace derate {
+namespace {
+
+using OfJob = std::span<const StepEvidence* const>;
+
+bool is_one_job(const StepEvidence& a, const StepEvidence& b) {
+  const ProcessFacts &one = a.processes[0], &other = b.processes[0];
+  if (!one.uid || one.uid != other.uid) return false;
+  const bool one_group =
+      one.session != 0 && one.session == other.session && one.group == other.group;
+  const bool one_batch_job = !a.batch_job.empty() && a.batch_job == b.batch_job;
+  return one.pid == other.pid || one_group || one_batch_job;
+}
+
+// Those with one process each, by job; alone ones left out.
+std::vector<std::vector<const StepEvidence*>> by_job(std::span<const StepEvidence> seen) {
+  std::vector<std::vector<const StepEvidence*>> out;
+  for (const StepEvidence& each : seen) {
+    if (each.processes.size() != 1 || each.processes[0].pid == 0) continue;
+    const auto found = std::find_if(out.begin(), out.end(), [&](const auto& job) {
+      return std::any_of(job.begin(), job.end(),
+                         [&](const StepEvidence* other) { return is_one_job(each, *other); });
+    });
+    if (found == out.end())
+      out.push_back({&each});
+    else
+      found->push_back(&each);
+  }
+  std::erase_if(out, [](const auto& job) { return job.size() < 2; });
+  return out;
+}
+
+bool launches_alike(OfJob job) {
+  double least = job[0]->launches->per_second, most = least;
+  for (const StepEvidence* each : job) {
+    if (mix_distance(each->launches->mix, job[0]->launches->mix) > LaunchPhases::kSame)
+      return false;
+    least = std::min(least, each->launches->per_second);
+    most = std::max(most, each->launches->per_second);
+  }
+  return least > 0 && least >= most * (1 - StepDetector::kRatesDiffer);
+}
+
+bool busy_alike(OfJob job, const PaceMeans& means) {
+  double least = 1, most = 0;
+  for (const StepEvidence* each : job) {
+    if (each->processes[0].pid != job[0]->processes[0].pid) return false;
+    const PaceMean* mean = means.find(each->gpu);
+    if (mean == nullptr || mean->busy <= 0) return false;
+    least = std::min(least, mean->busy);
+    most = std::max(most, mean->busy);
+  }
+  return most - least <= StepDetector::kBusyDiffers;
+}
+
+std::size_t known_launches(OfJob job) {
+  return static_cast<std::size_t>(std::count_if(
+      job.begin(), job.end(), [](const StepEvidence* each) { return each->launches.has_value(); }));
+}
+
+std::vector<PaceReading> readings_of(OfJob job) {
+  std::vector<PaceReading> out;
+  for (const StepEvidence* each : job) out.push_back({each->gpu, &each->estimate});
+  return out;
+}
+
+bool one_clock_is_asked(std::span<const PaceReading> readings) {
+  return std::all_of(readings.begin(), readings.end(), [&](const PaceReading& each) {
+    return each.estimate->requested_clock == readings.front().estimate->requested_clock;
+  });
+}
+
+}  // namespace
+
+void StepDetector::judge(Job& job, Instant now, OfJob of_job) {
+  add(job.means, readings_of(of_job));
+  const std::size_t known = known_launches(of_job);
+  const bool by_launches = known == of_job.size();
+  const bool alike =
+      by_launches ? launches_alike(of_job) : known == 0 && busy_alike(of_job, job.means);
+  auto& since = alike ? job.alike_since : job.unlike_since;
+  (alike ? job.unlike_since : job.alike_since).reset();
+  if (!since) since = now;
+  const Duration join = by_launches ? kJoinAfter : kJoinByActivityAfter;
+  if (alike && job.number == 0 && now - *since >= join) job.number = ++last_number_;
+  if (!alike && now - *since >= kLeaveAfter) job.number = 0;
+}
+
+std::vector<StepGroup> StepDetector::update(Instant now, std::span<const StepEvidence> seen) {
+  std::vector<StepGroup> out;
+  std::vector<Job> jobs;
+  for (const auto& of_job : by_job(seen)) {
+    std::vector<Place> places;
+    for (const StepEvidence* each : of_job)
+      places.push_back({each->gpu, each->processes[0].pid, each->processes[0].started});
+    const auto known = std::find_if(jobs_.begin(), jobs_.end(),
+                                    [&](const Job& job) { return job.places == places; });
+    Job& job =
+        jobs.emplace_back(known != jobs_.end() ? std::move(*known) : Job{places, {}, {}, 0, {}});
+    judge(job, now, of_job);
+    if (job.number == 0) continue;
+    StepGroup& group = out.emplace_back();
+    group.number = job.number;
+    for (const Place& place : job.places) group.gpus.push_back(place.gpu);
+    group.straggler = find_straggler(job.means, readings_of(of_job));
+  }
+  jobs_ = std::move(jobs);
+  return out;
+}
+
+std::optional<Straggler> find_straggler(const PaceMeans& means,
+                                        std::span<const PaceReading> readings) {
+  if (means.of.size() < 2 || means.age < kPaceMemory || !one_clock_is_asked(readings))
+    return std::nullopt;
+  std::vector<PaceMean> by_clock = means.of, by_busy = means.of;
+  std::sort(by_clock.begin(), by_clock.end(),
+            [](const PaceMean& a, const PaceMean& b) { return a.clock_mhz < b.clock_mhz; });
+  std::sort(by_busy.begin(), by_busy.end(),
+            [](const PaceMean& a, const PaceMean& b) { return a.busy > b.busy; });
+  if (by_clock[0].clock_mhz < by_clock[1].clock_mhz * (1 - kLower))
+    return Straggler{by_clock[0].gpu,
+                     fmt::format("its clock is {:.0f} MHz where the others have {:.0f} and more",
+                                 by_clock[0].clock_mhz, by_clock[1].clock_mhz)};
+  if (by_busy[1].busy < by_busy[0].busy * (1 - kBusier))
+    return Straggler{by_busy[0].gpu,
+                     fmt::format("busy for {:.0f} % of the time, the others for {:.0f} % and less",
+                                 100 * by_busy[0].busy, 100 * by_busy[1].busy)};
+  return std::nullopt;
+}
+
+}  // namespace derate

@@ -1,0 +1,99 @@
+// Which GPUs go in step, told from outside. They do when one job works on them, one process on
+// each, and what it does there is the same at the same speed, whatever the clocks:
+//
+// - One job: one user's processes that are one (pid), or of one session and process group, or of
+//   one batch job. A GPU with two processes is none's alone.
+// - In step: where launches are known of each, their mixes are one phase's (LaunchPhases::kSame)
+//   and their rates differ by kRatesDiffer at most, for kJoinAfter. GPUs that do not wait for each
+//   other differ as soon as their clocks do. Two trials of one program, with one size and one
+//   clock, may be taken for one unit until then: what is decided for one is right for the other.
+// - Where launches are known of none: only where it is one process on all of them, and they are
+//   busy alike (kBusyDiffers) for kJoinByActivityAfter. Several processes of one session are
+//   often independent trials, which counters do not tell from one job: they are not grouped.
+// - Where they are known of some: they are not in step.
+//
+// All GPUs of a job are one unit, or none is. A unit ends at once when its processes are others,
+// and kLeaveAfter after they have become unlike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "govern/step/pace.h"
+#include "govern/tenant.h"
+#include "model/launch_phases.h"
+
+namespace derate {
+
+// Of the last seconds.
+struct LaunchRate {
+  KernelMix mix;
+  double per_second = 0;
+};
+
+// Of one GPU at one look.
+struct StepEvidence {
+  std::size_t gpu = 0;
+  std::vector<ProcessFacts> processes;  // that have a context on it
+  std::string batch_job;                // of its process; empty: none
+  std::optional<LaunchRate> launches;   // empty: not known
+  Estimate estimate;
+};
+
+// A GPU of a unit that is slower by itself.
+struct Straggler {
+  std::size_t gpu = 0;
+  std::string why;
+
+  bool operator==(const Straggler&) const = default;
+};
+
+struct StepGroup {
+  std::uint64_t number = 0;  // for WorkStatus::step_group; none is given twice
+  std::vector<std::size_t> gpus;
+  std::optional<Straggler> straggler;
+};
+
+class StepDetector {
+ public:
+  static constexpr Duration kJoinAfter = std::chrono::seconds(10);
+  static constexpr Duration kJoinByActivityAfter = std::chrono::seconds(30);
+  static constexpr Duration kLeaveAfter = std::chrono::seconds(5);
+  static constexpr double kRatesDiffer = 0.05;  // of the largest
+  static constexpr double kBusyDiffers = 0.1;
+
+  // What is seen at that time of each GPU, once each; about once a second. The units as they are
+  // believed now.
+  std::vector<StepGroup> update(Instant now, std::span<const StepEvidence> seen);
+
+ private:
+  // A GPU and the process on it.
+  struct Place {
+    std::size_t gpu = 0;
+    std::int64_t pid = 0;
+    std::uint64_t started = 0;
+
+    bool operator==(const Place&) const = default;
+  };
+  struct Job {
+    std::vector<Place> places;
+    std::optional<Instant> alike_since, unlike_since;
+    std::uint64_t number = 0;  // 0: not in step
+    PaceMeans means;
+  };
+
+  void judge(Job& job, Instant now, std::span<const StepEvidence* const> of_job);
+
+  std::vector<Job> jobs_;
+  std::uint64_t last_number_ = 0;
+};
+
+// The one of the GPUs that is slower than each of the others at the same asked clock: lower in its
+// clock by kLower, or else busier by more than kBusier. Empty: none, or not for kPaceMemory yet.
+std::optional<Straggler> find_straggler(const PaceMeans& means,
+                                        std::span<const PaceReading> readings);
+
+}  // namespace derate
