@@ -135,6 +135,30 @@ void visit_stress(E& e, V& visit) {
   visit_steps(e, visit);
 }
 
+template <class E, class V>
+void visit_jobs(E& e, V& visit) {
+  visit(SettingInfo{"jobs", "work_s", "s", "a job's length at the highest clock", 1, 86400},
+        e.work_s);
+  visit(
+      SettingInfo{"jobs", "warm_up_s", "s", "length of a first job that is not counted", 0, 86400},
+      e.warm_up_s);
+  visit(SettingInfo{"jobs", "idle_s", "s", "before each job, the policy running", 0, 86400},
+        e.idle_s);
+  visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
+                    3600},
+        e.idle_spread_s);
+  visit(SettingInfo{"jobs", "in_a_row", "", "each job that often, one after the other", 1, 1000},
+        e.in_a_row);
+  visit(SettingInfo{"jobs", "rounds", "",
+                    "all jobs again that often, each policy begun anew with the models of work "
+                    "that it kept; \"LABEL run 2\" is a row of its own",
+                    1, 10},
+        e.rounds);
+  visit(SettingInfo{"jobs", "in_step", "",
+                    "yes: the GPUs of a job that wait for each other are governed as one unit"},
+        e.in_step);
+}
+
 // Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or
 // const Experiment; the values are string, int, double or lists of string or double.
 template <class E, class V>
@@ -186,26 +210,7 @@ void visit_experiment(E& e, V&& visit) {
                     "recordings of what a program launches, beside this file: jobs launch so, in "
                     "turn, as fast as their work goes"},
         e.launches);
-  visit(SettingInfo{"jobs", "work_s", "s", "a job's length at the highest clock", 1, 86400},
-        e.work_s);
-  visit(
-      SettingInfo{"jobs", "warm_up_s", "s", "length of a first job that is not counted", 0, 86400},
-      e.warm_up_s);
-  visit(SettingInfo{"jobs", "idle_s", "s", "before each job, the policy running", 0, 86400},
-        e.idle_s);
-  visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
-                    3600},
-        e.idle_spread_s);
-  visit(SettingInfo{"jobs", "in_a_row", "", "each job that often, one after the other", 1, 1000},
-        e.in_a_row);
-  visit(SettingInfo{"jobs", "rounds", "",
-                    "all jobs again that often, each policy begun anew with the models of work "
-                    "that it kept; \"LABEL run 2\" is a row of its own",
-                    1, 10},
-        e.rounds);
-  visit(SettingInfo{"jobs", "in_step", "",
-                    "yes: the GPUs of a job that wait for each other are governed as one unit"},
-        e.in_step);
+  visit_jobs(e, visit);
   visit_stress(e, visit);
 }
 
