@@ -263,7 +263,8 @@ void publish(const RunSession& session, StateFile& state) {
 }
 
 Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
-  session.work = session.tracker->update(tracked_gpus(session));
+  session.work = session.steps.with_steps(session.tracker->update(tracked_gpus(session)),
+                                          session.clock.now(), *session.tracker, session.gpus());
   session.fleet->set_work(session.work);
   follow_work(session);
   session.fleet->tick(depth);

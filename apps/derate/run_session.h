@@ -17,6 +17,7 @@
 #include "service/beat_socket.h"
 #include "service/launch_socket.h"
 #include "service/state_file.h"
+#include "service/step_watch.h"
 #include "service/workload_tracker.h"
 
 namespace derate::cli {
@@ -52,6 +53,7 @@ struct RunSession {
   bool counts_launches = false;
   std::unique_ptr<LaunchServer> launches;  // null: they are not counted
   std::optional<WorkloadTracker> tracker;
+  StepWatch steps;
   std::vector<GpuWork> work;  // on each GPU, as last told
 
   std::span<const ManagedGpu> gpus() const { return fleet->gpus(); }

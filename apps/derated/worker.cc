@@ -190,7 +190,7 @@ void Worker::show() {
 void Worker::round() {
   const bool began = !fleet_.gpus().empty() && fleet_.gpus().front().last;
   const Duration late = clock_.now() - fleet_.next_due();
-  fleet_.set_work(work_.update(work_gpus()));
+  fleet_.set_work(steps_.with_steps(work_.update(work_gpus()), clock_.now(), work_, fleet_.gpus()));
   runs_.step();
   for (const std::string& uuid : energy_.take_wanted()) fleet_.read_counter_next(uuid);
   for (const std::string& uuid : history_.take_wanted()) fleet_.read_counter_next(uuid);

@@ -30,6 +30,7 @@
 #include "service/run_service.h"
 #include "service/snapshot.h"
 #include "service/state_file.h"
+#include "service/step_watch.h"
 #include "service/token_book.h"
 #include "service/token_service.h"
 #include "service/tune_service.h"
@@ -138,6 +139,7 @@ class Worker {
   Lateness lateness_;
   SnapshotBoard board_;
   WorkloadTracker work_;
+  StepWatch steps_;
   EnergyService energy_;
   TuneService tune_;
   RunService runs_;

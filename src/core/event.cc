@@ -47,6 +47,8 @@ constexpr std::array kCatalogue{
     EventInfo{EventKind::stuck, "stuck", error, "A call of the driver does not come back."},
     EventInfo{EventKind::lost, "lost", error, "The GPU does not answer any more."},
     EventInfo{EventKind::found, "found", info, "A GPU that was stuck or lost answers again."},
+    EventInfo{EventKind::straggler, "straggler", warning,
+              "A GPU is slower by itself than the others of its job, which wait for it."},
 };
 
 }  // namespace

@@ -42,9 +42,10 @@ enum class EventKind : std::uint8_t {
   write_failed,
   thermal,  // the hardware slows down because of heat
   thermal_over,
-  stuck,  // a driver call does not come back
-  lost,   // the GPU does not answer any more
-  found,  // it answers again
+  stuck,      // a driver call does not come back
+  lost,       // the GPU does not answer any more
+  found,      // it answers again
+  straggler,  // it is slower than others, which wait for it
 };
 
 struct EventInfo {

@@ -26,7 +26,7 @@ TEST(Events, EachHasItsPlaceItsNameOnceAndASentence) {
     })) << name;
     EXPECT_TRUE(meaning.ends_with('.')) << name;
   }
-  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::found) + 1);
+  EXPECT_EQ(at, static_cast<std::size_t>(EventKind::straggler) + 1);
   EXPECT_EQ(find_event("reboot"), nullptr);
 }
 
@@ -38,7 +38,7 @@ TEST(Events, TheNamesAreThoseThatWerePublished) {
       names,
       "started stopped paused resumed config_changed governed released not_governed "
       "restored restore_failed promise_broken promise_kept phase budget drift yielded write_failed "
-      "thermal thermal_over stuck lost found ");
+      "thermal thermal_over stuck lost found straggler ");
 }
 
 TEST(Events, ThePageHasTheCatalogue) {

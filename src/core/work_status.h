@@ -31,6 +31,7 @@ struct WorkStatus {
   bool every_phase = false;          // the promise holds in each phase, nothing is saved up
   // GPUs with the same number wait for each other (govern/step); empty: the GPU works alone.
   std::optional<std::uint64_t> step_group = {};
+  std::string straggles = {};  // why it is slower than those that wait for it; empty: it is not
 
   bool operator==(const WorkStatus&) const = default;
 };

@@ -58,6 +58,8 @@ Json work_json(const WorkStatus& work, Instant start) {
   if (!work.phase.empty()) json["phase"] = work.phase;
   if (!work.name.empty()) json["name"] = work.name;
   put(json, "max_loss_ratio", work.max_loss, 1e-4);
+  if (work.step_group) json["step_group"] = *work.step_group;
+  if (!work.straggles.empty()) json["straggles"] = work.straggles;
   if (work.every_phase) json["every_phase"] = true;
   return json;
 }

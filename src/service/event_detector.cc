@@ -114,7 +114,12 @@ void EventDetector::see_promise(const GpuRecord& each, Known& known) {
 
 // A phase that is named for the first time is news, one that is named no more is not.
 void EventDetector::see_work(const GpuRecord& each, Known& known) {
-  const std::string& phase = each.record.estimate.work.phase;
+  const WorkStatus& work = each.record.estimate.work;
+  if (!work.straggles.empty() && !std::exchange(known.straggles, true))
+    tell(EventKind::straggler, each.gpu.id(), "holds its job up: " + work.straggles,
+         {{"why", work.straggles}});
+  if (!work.step_group) known.straggles = false;
+  const std::string& phase = work.phase;
   if (phase.empty() || phase == known.phase) return;
   EventFields fields{{"from", known.phase}, {"to", phase}};
   tell(EventKind::phase, each.gpu.id(),

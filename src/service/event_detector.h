@@ -54,6 +54,7 @@ class EventDetector {
     std::string phase;
     std::optional<EnvelopeBound> bound;
     int drifts = 0;
+    bool straggles = false;
     bool yielded = false, write_failed = false;
     bool hot = false;
     std::optional<Instant> heat_since;  // that it is otherwise than `hot`

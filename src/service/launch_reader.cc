@@ -40,7 +40,28 @@ void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Ins
   processes_.push_back({pid, uid, std::move(page), {}, 0, now});
 }
 
-void LaunchReader::read(Process& process, Instant now, std::vector<LaunchProgress>& out) {
+// Empty: it is too early, nothing was launched, or it is another program's count.
+std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant now, const LaunchCounts& counts) {
+  if (gpu.counted && now - gpu.counted->first < kRateOver) return std::nullopt;
+  const auto before = std::exchange(gpu.counted, std::pair(now, counts));
+  if (!before) return std::nullopt;
+  LaunchRate out;
+  double all = 0;
+  for (const auto& [id, count] : counts) {
+    const auto was = before->second.find(id);
+    if (was != before->second.end() && count < was->second) return std::nullopt;
+    const auto more =
+        static_cast<double>(was == before->second.end() ? count : count - was->second);
+    if (more > 0) out.mix[id] = more;
+    all += more;
+  }
+  if (all <= 0) return std::nullopt;
+  for (auto& [id, share] : out.mix) share /= all;
+  out.per_second = all / seconds(now - before->first);
+  return out;
+}
+
+void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {
   const auto counts = process.page.read();
   if (!counts.ok()) return;
   const std::uint64_t launches = launches_of(*counts);
@@ -51,21 +72,23 @@ void LaunchReader::read(Process& process, Instant now, std::vector<LaunchProgres
                            [&](const OnGpu& each) { return each.uuid == gpu.uuid; });
     if (at == process.gpus.end()) {
       if (process.gpus.size() >= kMostGpus) continue;
-      process.gpus.push_back({gpu.uuid, {}});
+      process.gpus.push_back({gpu.uuid, {}, false, {}});
       at = process.gpus.end() - 1;
     }
+    if (auto launched = rate(*at, now, gpu.kernels))
+      out.rates.push_back({process.pid, gpu.uuid, now, *std::move(launched)});
     const auto state = at->phases.add(now, gpu.kernels);
     if (!state && at->phases.is_known()) continue;  // the window goes on, or lay between two phases
     const bool counts_work =
         state && state->phase != 0 && state->unsteadiness <= LaunchPhases::kSteady;
     if (!std::exchange(at->told, counts_work) && !counts_work) continue;
-    out.push_back({process.pid, process.uid, gpu.uuid, counts->size() == 1, now,
-                   counts_work ? state : std::nullopt});
+    out.progress.push_back({process.pid, process.uid, gpu.uuid, counts->size() == 1, now,
+                            counts_work ? state : std::nullopt});
   }
 }
 
-std::vector<LaunchProgress> LaunchReader::read(const std::function<Instant()>& clock) {
-  std::vector<LaunchProgress> out;
+LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
+  LaunchNews out;
   for (Process& process : processes_) read(process, clock(), out);
   const Instant now = clock();
   std::erase_if(processes_,
@@ -81,8 +104,8 @@ void LaunchTracker::take(LaunchPage page, std::int64_t pid, std::uint32_t uid) {
   if (arrived_.size() < kMostWaiting) arrived_.push_back({std::move(page), pid, uid});
 }
 
-std::vector<LaunchProgress> LaunchTracker::step(Instant now) {
-  std::vector<LaunchProgress> out;
+LaunchNews LaunchTracker::step(Instant now) {
+  LaunchNews out;
   if (is_ready(reading_)) out = reading_.get();
   if (!any_ || reading_.valid() || now < next_) return out;
   next_ = now + kReadEvery;

@@ -11,10 +11,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/background_worker.h"
 #include "base/units.h"
+#include "govern/step/step_detector.h"
 #include "integ/launch_page.h"
 #include "model/launch_phases.h"
 
@@ -31,8 +33,22 @@ struct LaunchProgress {
   std::optional<LaunchState> state;
 };
 
+// What a process launches on a GPU, over the last seconds.
+struct ProcessLaunches {
+  std::int64_t pid = 0;
+  std::string gpu;
+  Instant time{};  // the end of that
+  LaunchRate rate;
+};
+
+struct LaunchNews {
+  std::vector<LaunchProgress> progress;
+  std::vector<ProcessLaunches> rates;
+};
+
 class LaunchReader {
  public:
+  static constexpr Duration kRateOver = std::chrono::seconds(2);
   static constexpr std::size_t kMostProcesses = 256, kMostOfAUser = 64;
   static constexpr std::size_t kMostGpus =
       16;  // of a process; what it launches on more is not read
@@ -42,15 +58,16 @@ class LaunchReader {
 
   // A process that sends the same page again goes on, another one takes its place.
   void add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now);
-  // Those whose window has ended and is news.
-  std::vector<LaunchProgress> read(const std::function<Instant()>& clock);
+  // Of those whose window has ended.
+  LaunchNews read(const std::function<Instant()>& clock);
   std::size_t processes() const { return processes_.size(); }
 
  private:
   struct OnGpu {
     std::string uuid;
     LaunchPhases phases;
-    bool told = false;  // of its work, in the last progress
+    bool told = false;                                        // of its work, in the last progress
+    std::optional<std::pair<Instant, LaunchCounts>> counted;  // where the next rate begins
   };
   struct Process {
     std::int64_t pid = 0;
@@ -61,7 +78,8 @@ class LaunchReader {
     Instant counted{};           // when they last grew
   };
   void make_room(std::uint32_t uid);
-  void read(Process& process, Instant now, std::vector<LaunchProgress>& out);
+  void read(Process& process, Instant now, LaunchNews& out);
+  static std::optional<LaunchRate> rate(OnGpu& gpu, Instant now, const LaunchCounts& counts);
 
   std::vector<Process> processes_;
 };
@@ -78,7 +96,7 @@ class LaunchTracker {
 
   void take(LaunchPage page, std::int64_t pid, std::uint32_t uid);
   // What has become known since; begins the next reading when that is due. Never waits.
-  std::vector<LaunchProgress> step(Instant now);
+  LaunchNews step(Instant now);
 
  private:
   struct Arrived {
@@ -92,7 +110,7 @@ class LaunchTracker {
   std::vector<Arrived> arrived_;
   bool any_ = false;  // a page was ever handed over
   Instant next_{};
-  std::future<std::vector<LaunchProgress>> reading_;
+  std::future<LaunchNews> reading_;
   BackgroundWorker aside_;
 };
 

@@ -40,10 +40,11 @@ class Launcher {
 struct Reading {
   Instant now{};
   LaunchReader reader;
-  std::vector<LaunchProgress> read(Duration later) {
+  LaunchNews all(Duration later) {
     now += later;
     return reader.read([this] { return now; });
   }
+  std::vector<LaunchProgress> read(Duration later) { return all(later).progress; }
 };
 
 TEST(LaunchReader, CountsWorkAtTheEndOfAWindow) {
@@ -66,6 +67,22 @@ TEST(LaunchReader, CountsWorkAtTheEndOfAWindow) {
   ASSERT_TRUE(last);
   EXPECT_EQ(last->phase, 1);
   EXPECT_GT(last->done, 1500);  // of 1800, up to the last window
+}
+
+TEST(LaunchReader, TellsWhatIsLaunchedASecond) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  std::vector<ProcessLaunches> rates;
+  for (int i = 0; i < 45; ++i) {
+    train.launch(20);
+    for (ProcessLaunches& each : reading.all(100ms).rates) rates.push_back(std::move(each));
+  }
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[1].pid, 17);
+  EXPECT_EQ(rates[1].gpu, kGpu);
+  EXPECT_NEAR(rates[1].rate.per_second, 600, 1e-6);
+  EXPECT_NEAR(rates[1].rate.mix.at(1), 2.0 / 3, 1e-9);
 }
 
 TEST(LaunchReader, SaysOnceThatWorkIsCountedNoMore) {

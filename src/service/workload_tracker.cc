@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -12,6 +13,7 @@ namespace derate {
 namespace {
 
 constexpr Duration kListExpires = std::chrono::seconds(10);
+constexpr Duration kRateExpires = 3 * LaunchReader::kRateOver;
 constexpr std::size_t kLongestName = 64;
 
 // A program's name without its folder and without what a terminal would obey.
@@ -152,7 +154,16 @@ void WorkloadTracker::on_launches(LaunchPage page, const LaunchServer::Sender& s
 
 // CUDA names an instance of MIG by its own UUID, and the GPU is that where the process works.
 void WorkloadTracker::collect_launches(std::span<const Gpu> gpus) {
-  for (const LaunchProgress& each : launches_.step(clock_.now())) {
+  const Instant now = clock_.now();
+  LaunchNews news = launches_.step(now);
+  std::erase_if(rates_, [&](const ProcessLaunches& old) {
+    const bool again = std::any_of(
+        news.rates.begin(), news.rates.end(),
+        [&](const ProcessLaunches& one) { return one.pid == old.pid && one.gpu == old.gpu; });
+    return again || now - old.time > kRateExpires;
+  });
+  std::move(news.rates.begin(), news.rates.end(), std::back_inserter(rates_));
+  for (const LaunchProgress& each : news.progress) {
     const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
       return gpu.source->capability().id.uuid == each.gpu;
     });
@@ -365,6 +376,12 @@ void WorkloadTracker::take_announcements() {
     if (!said.asked.empty()) known.announced.asked = std::move(said.asked);
     settle_word(known);
   }
+}
+
+const LaunchRate* WorkloadTracker::launches_of(std::int64_t pid, const std::string& gpu) const {
+  for (const ProcessLaunches& each : rates_)
+    if (each.pid == pid && each.gpu == gpu) return &each.rate;
+  return nullptr;
 }
 
 std::string WorkloadTracker::job_of(std::int64_t pid) const {

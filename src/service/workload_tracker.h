@@ -99,6 +99,10 @@ class WorkloadTracker {
     return users_of(gpu).uids.contains(uid);
   }
 
+  // What works on each GPU, in their order, as it was last listed.
+  std::span<const GpuTenants> tenants() const { return tenants_; }
+  // What that process launches on the GPU of that UUID, of the last seconds; null: not known.
+  const LaunchRate* launches_of(std::int64_t pid, const std::string& gpu) const;
   // The batch job that a listed process is said to be of; empty: nobody said.
   std::string job_of(std::int64_t pid) const;
   const BeatCounts& beats() const { return registry_.counts(); }
@@ -168,6 +172,7 @@ class WorkloadTracker {
   std::int64_t command_ = 0;
   HeartbeatRegistry registry_;
   LaunchTracker launches_;
+  std::vector<ProcessLaunches> rates_;  // that are not old
   std::vector<Listing> listings_;
   std::map<std::int64_t, Known> known_;
   std::future<std::vector<NewlyListed>> listed_;    // processes that are new in the lists

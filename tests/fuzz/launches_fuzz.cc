@@ -47,7 +47,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     CHECK(::pwrite(mine.get(), rows->rows_of, sizeof rows->rows_of, kRows) ==
           ssize_t{sizeof rows->rows_of});
     now += std::chrono::seconds(1);
-    const auto told = reader.read([now] { return now; });
+    const LaunchNews news = reader.read([now] { return now; });
+    for (const ProcessLaunches& each : news.rates) CHECK(each.rate.per_second > 0);
+    const auto& told = news.progress;
     CHECK(told.size() <= LaunchReader::kMostGpus);
     for (const LaunchProgress& each : told)
       CHECK(!each.state || (each.state->phase > 0 && std::isfinite(each.state->done) &&

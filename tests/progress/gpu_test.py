@@ -164,6 +164,8 @@ def cost(library, pairs, seconds, kind, out):
             first, second = rate(env if i % 2 else None), rate(None if i % 2 else env)
             plain, counted = (second, first) if i % 2 else (first, second)
             slower.append(1 - counted / plain)
+            print(f"  {kind}, pair {i + 1}: {plain:.3f} steps a second without, {counted:.3f} with:"
+                  f" {100 * slower[-1]:+.2f} %", flush=True)
     mean = statistics.mean(slower)
     half = 1.96 * statistics.stdev(slower) / math.sqrt(pairs)
     print(f"cost, {kind}: {100 * mean:+.2f} % slower, 95 % interval {100 * (mean - half):+.2f} to"

@@ -326,6 +326,7 @@ Result<GovernedGpu> Fleet::govern_assigned(const ManagedGpu& gpu) const {
   ClockControl* const control = wanted.dry_run ? nullptr : gpu.open.control;
   GovernedGpu out = TRY(govern_gpu(source, control, wanted.policy, settings_, options_.models));
   out.tick = policy_tick(wanted.policy.params);
+  out.policy_key = policy_key(*wanted.policy.info, wanted.policy.params);
   out.on_drift = drift_rule(settings_);
   return out;
 }
