@@ -348,6 +348,16 @@ std::vector<const Workload*> tenants_of(const Simulation& stage, std::size_t wor
   return out;
 }
 
+// Of a workload's phases in turn, as many as there are recordings.
+std::vector<const LaunchRecording*> launches_of(const Simulation& stage, std::size_t workload) {
+  const std::size_t count =
+      std::min(stage.launches.size(), stage.workloads[workload].phases.size());
+  std::vector<const LaunchRecording*> out;
+  for (std::size_t i = 0; i < count; ++i)
+    out.push_back(&stage.launches[(workload + i) % stage.launches.size()]);
+  return out;
+}
+
 SessionSpec session_spec(const Plan& plan, std::size_t index) {
   const Simulation& stage = *session_stage(plan, index).simulation;
   SessionSpec out;
@@ -355,10 +365,8 @@ SessionSpec session_spec(const Plan& plan, std::size_t index) {
   out.policy = session_policy(plan, index);
   out.seed = session_seed(plan, index);
   for (const std::size_t i : session_order(plan, index)) {
-    const auto& launches = stage.launches;
-    const LaunchRecording* its = launches.empty() ? nullptr : &launches[i % launches.size()];
     for (int n = 0; n < plan.experiment.in_a_row; ++n)
-      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i), its});
+      out.jobs.push_back({&stage.workloads[i], tenants_of(stage, i), launches_of(stage, i)});
   }
   out.work = stage.circumstances.work;
   out.idle = stage.circumstances.idle;

@@ -56,6 +56,31 @@ Workload slower(Workload workload, double by) {
   return workload;
 }
 
+// By a job that has done so much: each phase has launched what was done in it. A mix whose last
+// phase never ends has one recording.
+LaunchCounts launched(std::span<const LaunchRecording* const> by_phase, const Workload& workload,
+                      Duration done) {
+  Duration period{};
+  bool ends = true;
+  for (const Phase& phase : workload.phases) {
+    period += phase.work;
+    ends = ends && phase.work > Duration{};
+  }
+  if (workload.phases.size() < 2 || !ends) return launches_after(*by_phase[0], done);
+  LaunchCounts out;
+  const std::int64_t rounds = done / period;
+  Duration rest = done % period;
+  for (std::size_t i = 0; i < workload.phases.size(); ++i) {
+    const Duration work = workload.phases[i].work;
+    const Duration now = std::min(rest, work);
+    rest -= now;
+    for (const auto& [id, count] :
+         launches_after(*by_phase[i % by_phase.size()], rounds * work + now))
+      out[id] += count;
+  }
+  return out;
+}
+
 class Session {
  public:
   explicit Session(const SessionSpec& spec)
@@ -106,7 +131,7 @@ class Session {
   Instant next_{}, outsider_at_, beat_at_{};
   Duration policy_cpu_{};
   bool probing_ = false;
-  const LaunchRecording* launches_ = nullptr;  // of the job that runs
+  std::vector<const LaunchRecording*> launches_;  // of the job that runs, by phase
   std::optional<Record> last_;
   Saving saving_;  // of all GPUs, as the policies estimate it
 };
@@ -173,7 +198,7 @@ void Session::disturb() {
 // its launches count it, a beat in launches; each phase after the first by a name.
 void Session::see_launches(SessionGpu& each, const SimJob& job) {
   const auto state =
-      each.phases.add(each.gpu.now(), launches_after(*launches_, from_seconds(job.done)));
+      each.phases.add(each.gpu.now(), launched(launches_, job.workload, from_seconds(job.done)));
   if (!state) {
     if (!each.phases.is_known()) each.seen = {};
     return;
@@ -187,7 +212,7 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
 
 // What the work that runs says of itself, each of its GPUs for its own part.
 void Session::report_work() {
-  if (launches_ == nullptr && clock_.now() < beat_at_) return;
+  if (launches_.empty() && clock_.now() < beat_at_) return;
   const bool beats = spec_.heartbeat_every > Duration{};
   if (beats) beat_at_ = clock_.now() + spec_.heartbeat_every;
   for (std::size_t i = 0; i < gpus_.size(); ++i) {
@@ -199,7 +224,7 @@ void Session::report_work() {
       work.name = job.workload.name;
       if (spec_.in_step && job.workload.gpus > 1) work.step_group = kJobInStep;
       if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
-      if (launches_ != nullptr) {
+      if (!launches_.empty()) {
         see_launches(each, job);
         work.beat = each.seen.beat;
         work.phase = each.seen.phase;
@@ -303,7 +328,7 @@ JobRecord Session::job(const SessionJob& what, Duration work) {
     each->gpu.remove(*std::exchange(each->part, std::nullopt));
   }
   beat_at_ = {};
-  launches_ = nullptr;
+  launches_.clear();
   out.sensed_energy = sensed - sensed_before;
   out.policy_cpu = policy_cpu_ - cpu_before;
   if (saving_.energy > Joules(0)) out.saving = saving_;

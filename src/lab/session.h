@@ -33,8 +33,9 @@ struct Disturbance {
 struct SessionJob {
   const Workload* workload = nullptr;
   std::vector<const Workload*> tenants = {};  // endless work that shares the GPU while it runs
-  // What it launches as it is done at the highest clock, seen by the policy; null: nothing is seen.
-  const LaunchRecording* launches = nullptr;
+  // What it launches as it is done at the highest clock, seen by the policy: its phases in turn, as
+  // far as there are so many. None: nothing is seen.
+  std::vector<const LaunchRecording*> launches = {};
 };
 
 struct SessionSpec {

@@ -701,6 +701,28 @@ TEST_P(LateWorker, BeatsReachTheGovernorAndTheStateFile) {
   EXPECT_EQ(gpu["promised_performance_ratio"], 0.98);
 }
 
+TEST(Worker, TheGpusOfOneProcessThatAreBusyAlikeAreOneUnit) {
+  House house(3);
+  for (const int gpu : {0, 1}) {
+    house.person(gpu, 17, 1000);
+    house.work(gpu, "GeMM");
+  }
+  house.person(2, 18, 1000);
+  house.work(2, "GeMM");
+  house.start(governing("assure"));
+  house.run(10s);
+  EXPECT_FALSE(first_gpu(house).contains("step_group"));
+  house.run(60s);
+  const Json gpus = parse_json(*read_file(house.folder + "/run/state.json"))["gpus"];
+  ASSERT_TRUE(gpus[0].contains("step_group")) << gpus[0];
+  EXPECT_EQ(gpus[0]["step_group"], gpus[1]["step_group"]);
+  EXPECT_EQ(gpus[0]["asked_clock_mhz"], gpus[1]["asked_clock_mhz"]);
+  EXPECT_FALSE(gpus[2].contains("step_group"));
+  house.trouble(1).processes->clear();
+  house.run(10s);
+  EXPECT_FALSE(first_gpu(house).contains("step_group"));
+}
+
 TEST_P(LateWorker, RulesAndTheEnvironmentPromise) {
   LateHouse house(1, GetParam());
   house.person(0, 17, 1000);
