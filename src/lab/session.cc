@@ -204,7 +204,7 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
     return;
   }
   each.seen = {};
-  if (state->phase == 0 || state->unsteadiness > LaunchPhases::kSteady) return;
+  if (!LaunchPhases::counts_work(*state)) return;
   const std::uint64_t source = *each.part * kMostPhases + static_cast<std::uint64_t>(state->phase);
   each.seen.beat = Beat{source, state->done, each.gpu.now()};
   if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -130,10 +131,14 @@ std::optional<LaunchState> LaunchPhases::take(Phase& phase, const KernelMix& mix
   phase.done += launches;
   phase.windows += 1;
   phase.seen = windows_;
-  current_ = phase.number;
+  if (std::exchange(current_, phase.number) != phase.number) turns_.push_back(window_->begin);
+  while (!turns_.empty() && window_->begin - turns_.front() > kTurnsOver) turns_.pop_front();
   unknown_.reset();
   unknown_in_a_row_ = 0;
-  return LaunchState{.phase = phase.number, .done = phase.done, .unsteadiness = phase.unsteadiness};
+  return LaunchState{.phase = phase.number,
+                     .done = phase.done,
+                     .unsteadiness = phase.unsteadiness,
+                     .restless = turns_.size() >= kRestlessTurns};
 }
 
 // Of the phases that it is near enough to.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -30,15 +31,19 @@ struct LaunchState {
   int phase = 0;            // from 1 in the order of being met; 0: nothing is launched
   double done = 0;          // launches of this phase since the program began; grows within it
   double unsteadiness = 0;  // how far windows of it are from its mix, on average
+  bool restless = false;    // phases change so often that hardly a window is of one alone
 };
 
 class LaunchPhases {
  public:
   static constexpr Duration kShortest = std::chrono::milliseconds(250);
   static constexpr Duration kLongest = std::chrono::seconds(8);
-  static constexpr double kFewest = 30;     // launches of a window: fewer have chance in their mix
-  static constexpr double kSame = 0.15;     // two mixes that are nearer are one phase
-  static constexpr double kSteady = 0.05;   // an unsteadiness up to which launches count work
+  static constexpr double kFewest = 30;    // launches of a window: fewer have chance in their mix
+  static constexpr double kSame = 0.15;    // two mixes that are nearer are one phase
+  static constexpr double kSteady = 0.05;  // an unsteadiness up to which launches count work
+  // So many changes of the phase in that time are restless.
+  static constexpr std::size_t kRestlessTurns = 4;
+  static constexpr Duration kTurnsOver = std::chrono::seconds(10);
   static constexpr std::size_t kMost = 16;  // phases that are remembered
 
   // Counts as they were at that time; times and counts grow. Empty: a window is still going on, or
@@ -48,6 +53,10 @@ class LaunchPhases {
   // Of the last window: whether it could be told what it was. For warm-up and work whose kernels do
   // not recur it cannot.
   bool is_known() const { return known_; }
+  // Whether `done` of the state can be taken for a count of work.
+  static bool counts_work(const LaunchState& state) {
+    return state.phase != 0 && state.unsteadiness <= kSteady && !state.restless;
+  }
 
  private:
   struct Phase {
@@ -78,6 +87,7 @@ class LaunchPhases {
   std::vector<Phase> phases_;
   std::optional<Unknown> unknown_;  // the last window, where it was like no phase
   int current_ = 0;                 // a phase's number; 0: none yet
+  std::deque<Instant> turns_;       // of late, when another phase was seen to have begun
   int met_ = 0;
   std::uint64_t windows_ = 0;
   int unknown_in_a_row_ = 0;

@@ -112,6 +112,26 @@ TEST(LaunchPhases, AStepThatTakesLongerThanAWindowIsLearnedWithLongerOnes) {
   EXPECT_LE(met.size(), 3u);  // its two parts, or the whole: nothing that comes anew each time
 }
 
+TEST(LaunchPhases, PhasesThatTakeTurnsQuicklyCountNoWork) {
+  const Step one = step_of(100, 10, 200, 1), other = step_of(900, 10, 200, 2);
+  LaunchPhases phases;
+  LaunchStream stream;
+  Instant now{};
+  for (int i = 0; i < 10; ++i) {  // each is to be met first
+    (void)watch(phases, stream, one, 2000, 4, now);
+    for (const LaunchState& state : watch(phases, stream, other, 2000, 4, now))
+      EXPECT_TRUE(LaunchPhases::counts_work(state));
+  }
+  LaunchState last;
+  for (int i = 0; i < 10; ++i)
+    for (const Step& step : {one, other})
+      for (const LaunchState& state : watch(phases, stream, step, 2000, 1.5, now)) last = state;
+  EXPECT_TRUE(last.restless);
+  EXPECT_FALSE(LaunchPhases::counts_work(last));
+  for (const LaunchState& state : watch(phases, stream, one, 2000, 15, now)) last = state;
+  EXPECT_TRUE(LaunchPhases::counts_work(last));
+}
+
 TEST(LaunchPhases, NothingLaunchedIsAPhaseOfItsOwn) {
   const Step step = step_of(0, 5, 100, 1);
   LaunchPhases phases;

@@ -79,8 +79,7 @@ void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {
       out.rates.push_back({process.pid, gpu.uuid, now, *std::move(launched)});
     const auto state = at->phases.add(now, gpu.kernels);
     if (!state && at->phases.is_known()) continue;  // the window goes on, or lay between two phases
-    const bool counts_work =
-        state && state->phase != 0 && state->unsteadiness <= LaunchPhases::kSteady;
+    const bool counts_work = state && LaunchPhases::counts_work(*state);
     if (!std::exchange(at->told, counts_work) && !counts_work) continue;
     out.progress.push_back({process.pid, process.uid, gpu.uuid, counts->size() == 1, now,
                             counts_work ? state : std::nullopt});
