@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "gpu_choice.h"
 #include "launch_counting.h"
+#include "policy/policy.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/daemon_call.h"
@@ -111,6 +112,8 @@ RunAccount account_of(const DaemonRun& run, Duration time) {
     summary.capability.id = {
         .index = gpu.index, .uuid = gpu.uuid, .pci_bus_id = {}, .name = gpu.name};
     summary.policy = run.known.policy;
+    if (const auto policy = find_policy(run.known.policy); policy.ok())
+      summary.hears_beats = (*policy)->hears_beats;
     summary.promise = gpu.promised_performance_ratio;
     summary.dry_run = run.known.dry_run;
     out.gpus.push_back({summary, figures_of(gpu)});

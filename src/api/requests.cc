@@ -322,6 +322,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
   visit(required_field("power_cap_seconds", "held down by the power limit").in("s"),
         m.power_cap_seconds);
   visit(required_field("thermal_seconds", "held down by heat").in("s"), m.thermal_seconds);
+  visit(optional_field("heartbeats_seconds", "while heartbeats told how far the work was").in("s"),
+        m.heartbeats_seconds);
+  visit(optional_field("launches_seconds", "while its launches did").in("s"), m.launches_seconds);
+  visit(optional_field("launch_unsteadiness_ratio",
+                       "how far windows of it were from its kernels' usual shares, on average"),
+        m.launch_unsteadiness_ratio);
   visit(optional_field("saving", "as it is estimated; absent: not known"), m.saving);
   visit(optional_field("promised_performance_ratio", "absent: nothing is promised"),
         m.promised_performance_ratio);

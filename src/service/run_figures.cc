@@ -58,6 +58,9 @@ void put_figures(RunGpuView& view, const GpuFigures& figures) {
   view.released_seconds = seconds(figures.released);
   view.power_cap_seconds = seconds(figures.capped);
   view.thermal_seconds = seconds(figures.thermal);
+  view.heartbeats_seconds = seconds(figures.heartbeats);
+  view.launches_seconds = seconds(figures.launches);
+  view.launch_unsteadiness_ratio = figures.launch_unsteadiness;
   if (figures.saving) view.saving = view_of(*figures.saving);
   view.expected_performance_ratio = figure(figures.expected_performance);
   view.clock_ratio = figure(figures.clock_ratio);
@@ -80,7 +83,10 @@ GpuFigures figures_of(const RunGpuView& view) {
                  .asked_clocks = clocks_of(view.asked_clocks),
                  .released = from_seconds(view.released_seconds),
                  .capped = from_seconds(view.power_cap_seconds),
-                 .thermal = from_seconds(view.thermal_seconds)};
+                 .thermal = from_seconds(view.thermal_seconds),
+                 .heartbeats = from_seconds(view.heartbeats_seconds),
+                 .launches = from_seconds(view.launches_seconds),
+                 .launch_unsteadiness = view.launch_unsteadiness_ratio};
   // Figures of another method are not told as if they were of ours.
   if (view.saving && view.saving->method == kSavingMethod) out.saving = saving_of(*view.saving);
   out.expected_performance = quantity<Fraction>(view.expected_performance_ratio);

@@ -366,6 +366,9 @@ RC_GTEST_PROP(RunFigures, GoOverTheSocketAndBackUnchanged, ()) {
   figures.released = from_seconds(number());
   figures.capped = from_seconds(number());
   figures.thermal = from_seconds(number());
+  figures.heartbeats = from_seconds(number());
+  figures.launches = from_seconds(number());
+  figures.launch_unsteadiness = any_optional();
   if (*rc::gen::arbitrary<bool>())
     figures.saving = Saving{.energy = Joules(number()),
                             .energy_at_highest = Joules(number()),
