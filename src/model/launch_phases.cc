@@ -16,30 +16,6 @@ constexpr int kPatience = 6;
 // Parts of a window in which the work before may have ended, in tenths.
 constexpr int kParts = 10;
 
-// Empty where a count has fallen: another program's.
-std::optional<LaunchCounts> launched(const LaunchCounts& from, const LaunchCounts& to) {
-  LaunchCounts out;
-  for (const auto& [id, count] : to) {
-    const auto before = from.find(id);
-    const std::uint64_t was = before == from.end() ? 0 : before->second;
-    if (count < was) return std::nullopt;
-    if (count > was) out[id] = count - was;
-  }
-  return out;
-}
-
-double total(const LaunchCounts& counts) {
-  double sum = 0;
-  for (const auto& [id, count] : counts) sum += static_cast<double>(count);
-  return sum;
-}
-
-KernelMix mix_of(const LaunchCounts& counts, double launches) {
-  KernelMix out;
-  for (const auto& [id, count] : counts) out[id] = static_cast<double>(count) / launches;
-  return out;
-}
-
 // `share` of one and the rest of the other.
 KernelMix blend(const KernelMix& a, const KernelMix& b, double share) {
   KernelMix out;
@@ -86,6 +62,30 @@ double mix_distance(const KernelMix& a, const KernelMix& b) {
   return sum / 2;
 }
 
+std::optional<LaunchCounts> launches_between(const LaunchCounts& from, const LaunchCounts& to) {
+  LaunchCounts out;
+  for (const auto& [id, count] : to) {
+    const auto before = from.find(id);
+    const std::uint64_t was = before == from.end() ? 0 : before->second;
+    if (count < was) return std::nullopt;
+    if (count > was) out[id] = count - was;
+  }
+  return out;
+}
+
+double total_launches(const LaunchCounts& counts) {
+  double sum = 0;
+  for (const auto& [id, count] : counts) sum += static_cast<double>(count);
+  return sum;
+}
+
+KernelMix mix_of(const LaunchCounts& counts) {
+  const double all = total_launches(counts);
+  KernelMix out;
+  for (const auto& [id, count] : counts) out[id] = static_cast<double>(count) / all;
+  return out;
+}
+
 std::optional<LaunchState> LaunchPhases::add(Instant time, const LaunchCounts& counts) {
   if (!window_) {
     window_ = Window{time, counts};
@@ -93,8 +93,8 @@ std::optional<LaunchState> LaunchPhases::add(Instant time, const LaunchCounts& c
   }
   const Duration lasted = time - window_->begin;
   if (lasted < shortest_) return std::nullopt;
-  const std::optional<LaunchCounts> now = launched(window_->counts, counts);
-  const double launches = now ? total(*now) : 0;
+  const std::optional<LaunchCounts> now = launches_between(window_->counts, counts);
+  const double launches = now ? total_launches(*now) : 0;
   if (now && launches > 0 && launches < kFewest && lasted < kLongest) return std::nullopt;
   window_ = Window{time, counts};
   if (!now) return std::nullopt;
@@ -103,7 +103,7 @@ std::optional<LaunchState> LaunchPhases::add(Instant time, const LaunchCounts& c
     known_ = true;
     return LaunchState{};
   }
-  return judge(mix_of(*now, launches), launches);
+  return judge(mix_of(*now), launches);
 }
 
 std::optional<LaunchState> LaunchPhases::judge(const KernelMix& mix, double launches) {

@@ -26,6 +26,13 @@ using KernelMix = std::map<std::uint64_t, double>;
 // the sum of differences (total variation).
 double mix_distance(const KernelMix& a, const KernelMix& b);
 
+// What was launched between two counts, kernels that were not left out. Empty: a count has fallen,
+// it is another program's.
+std::optional<LaunchCounts> launches_between(const LaunchCounts& from, const LaunchCounts& to);
+double total_launches(const LaunchCounts& counts);
+// Of at least one launch.
+KernelMix mix_of(const LaunchCounts& counts);
+
 // What is known of the work at the end of a window.
 struct LaunchState {
   int phase = 0;            // from 1 in the order of being met; 0: nothing is launched

@@ -45,20 +45,10 @@ std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant now, const Laun
   if (gpu.counted && now - gpu.counted->first < kRateOver) return std::nullopt;
   const auto before = std::exchange(gpu.counted, std::pair(now, counts));
   if (!before) return std::nullopt;
-  LaunchRate out;
-  double all = 0;
-  for (const auto& [id, count] : counts) {
-    const auto was = before->second.find(id);
-    if (was != before->second.end() && count < was->second) return std::nullopt;
-    const auto more =
-        static_cast<double>(was == before->second.end() ? count : count - was->second);
-    if (more > 0) out.mix[id] = more;
-    all += more;
-  }
-  if (all <= 0) return std::nullopt;
-  for (auto& [id, share] : out.mix) share /= all;
-  out.per_second = all / seconds(now - before->first);
-  return out;
+  const auto launched = launches_between(before->second, counts);
+  const double launches = launched ? total_launches(*launched) : 0;
+  if (launches <= 0) return std::nullopt;
+  return LaunchRate{mix_of(*launched), launches / seconds(now - before->first)};
 }
 
 void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {

@@ -86,7 +86,7 @@ class LaunchReader {
 
 class LaunchTracker {
  public:
-  // Counts of 250 ms are the least that say anything; see LaunchPhases::kShortest.
+  // A window ends with the first reading after LaunchPhases::kShortest.
   static constexpr Duration kReadEvery = std::chrono::milliseconds(100);
   // Pages that wait to be opened for reading; more are dropped, and come again.
   static constexpr std::size_t kMostWaiting = 256;
