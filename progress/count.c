@@ -127,10 +127,10 @@ static int find_row(const derate_driver_calls* driver, derate_launch_page* at, i
   for (int i = from; i < to; ++i) {
     derate_launch_row* const row = &at->rows_of[i];
     uint64_t used = LOAD(row->used);
-    if (used == 2 && keys_[i].device == device && keys_[i].owner == owner) return i;
-    if (used == 1 && owner == NULL) return -1;
-    if (used != 0) continue;
-    if (!__atomic_compare_exchange_n(&row->used, &used, 1, false, __ATOMIC_ACQ_REL,
+    if (used == DERATE_ROW_COUNTS && keys_[i].device == device && keys_[i].owner == owner) return i;
+    if (used == DERATE_ROW_FILLED && owner == NULL) return -1;
+    if (used != DERATE_ROW_FREE) continue;
+    if (!__atomic_compare_exchange_n(&row->used, &used, DERATE_ROW_FILLED, false, __ATOMIC_ACQ_REL,
                                      __ATOMIC_ACQUIRE)) {
       --i; /* somebody has just taken it: look again whose it is */
       continue;
@@ -138,7 +138,7 @@ static int find_row(const derate_driver_calls* driver, derate_launch_page* at, i
     keys_[i].device = device;
     keys_[i].owner = owner;
     if (driver->uuid_of_device != NULL) driver->uuid_of_device(row->uuid, device);
-    STORE(row->used, 2);
+    STORE(row->used, DERATE_ROW_COUNTS);
     return i;
   }
   return -1;

@@ -17,6 +17,11 @@
 #define DERATE_LAUNCH_KERNELS 128 /* of a row */
 #define DERATE_LAUNCH_STREAMS 16  /* of a row */
 
+/* What `used` of a row says. */
+#define DERATE_ROW_FREE 0
+#define DERATE_ROW_FILLED 1 /* it is being filled */
+#define DERATE_ROW_COUNTS 2
+
 typedef struct {
   uint64_t id;       /* 0: not in use, or in the last row all others */
   uint64_t launches; /* that the driver has taken */
@@ -30,7 +35,7 @@ typedef struct {
 
 typedef struct {
   uint8_t uuid[16]; /* as NVML's; of a MIG instance, the instance's */
-  uint64_t used;    /* 0: the row is free; 1: it is being filled; 2: it counts */
+  uint64_t used;    /* DERATE_ROW_... */
   uint64_t waits;   /* for a stream, an event or all of a context */
   uint64_t copies;  /* between host and device */
   derate_launch_kernel kernels[DERATE_LAUNCH_KERNELS];

@@ -16,7 +16,6 @@ namespace derate {
 namespace {
 
 constexpr int kSealed = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW;
-constexpr std::uint64_t kCounts = 2;  // of a row's `used`
 
 std::string uuid_text(std::span<const std::uint8_t> bytes) {
   std::string out = "GPU-";
@@ -72,7 +71,7 @@ Result<std::vector<GpuLaunches>> LaunchPage::read() const {
     return Error{Errc::io, fmt::format("a page of launches: {}", std::strerror(errno))};
   std::vector<GpuLaunches> out;
   for (const derate_launch_row& row : page->rows_of)
-    if (row.used == kCounts) add_row(row, out);
+    if (row.used == DERATE_ROW_COUNTS) add_row(row, out);
   return out;
 }
 

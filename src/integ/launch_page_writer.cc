@@ -19,8 +19,6 @@
 namespace derate {
 namespace {
 
-constexpr std::uint64_t kRowCounts = 2;  // of a row's `used`
-
 // "GPU-51a00000-0000-...", without its dashes.
 Result<std::array<std::uint8_t, 16>> uuid_bytes(const std::string& text) {
   std::string digits = text.starts_with("GPU-") ? text.substr(4) : "";
@@ -56,7 +54,7 @@ Result<LaunchPageWriter> LaunchPageWriter::create(const std::string& uuid) {
   page->rows = DERATE_LAUNCH_ROWS;
   page->pid = ::getpid();
   std::copy(bytes.begin(), bytes.end(), page->rows_of[0].uuid);
-  page->rows_of[0].used = kRowCounts;
+  page->rows_of[0].used = DERATE_ROW_COUNTS;
   if (::pwrite(file.get(), page.get(), sizeof *page, 0) != ssize_t{sizeof *page})
     return page_failed("write");
   return LaunchPageWriter(std::move(file));
