@@ -16,9 +16,10 @@
 
 namespace derate {
 
+enum class Files : std::uint8_t { refused, taken };
+
 // Does not block; may be written by everybody. One that nobody listens on any more is replaced.
 // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
-enum class Files : std::uint8_t { refused, taken };
 Result<UniqueFd> bind_datagrams(const std::string& path, Files files);
 
 // One that is not connected and does not block; invalid where there are no descriptors left.
