@@ -22,6 +22,7 @@ struct BeatMessage {
   std::string job = {};    // the number of its batch job
   // Of a count of launches (Beat::unsteadiness); no text says it.
   std::optional<double> unsteadiness = {};
+  std::uint64_t run = 0;  // of a count of launches (model/launch_phases.h)
 
   // Of how its work goes, not only of what its environment says.
   bool is_beat() const { return done || !phase.empty() || max_loss; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -113,7 +114,8 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
 }
 
 void HeartbeatRegistry::count(HeartbeatSource& source, const BeatMessage& message, Instant time) {
-  const bool another_unit = source.launches && source.phase != message.phase;
+  const bool another_run = std::exchange(source.run, message.run) != message.run;
+  const bool another_unit = source.launches && (another_run || source.phase != message.phase);
   const bool anew = !source.beat || another_unit || *message.done < source.beat->done;
   // A stepped time of day must not turn the order of two beats around.
   if (source.beat) time = std::max(time, source.beat->time);

@@ -92,6 +92,7 @@ class HeartbeatRegistry {
     std::optional<Beat> beat;
     Duration interval{};               // between beats, the longest of late
     std::string phase;                 // until it names another
+    std::uint64_t run = 0;             // of launches
     std::optional<Fraction> max_loss;  // until it asks for another
     Instant heard{};
     std::vector<ProcessKey> of;  // the tenants that its last fresh beat was placed on

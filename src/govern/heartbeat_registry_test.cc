@@ -388,6 +388,22 @@ TEST(HeartbeatRegistry, AnotherPhaseOfLaunchesIsAnotherUnit) {
   EXPECT_NE(beats.at(0).status.beat->source, first);
 }
 
+// Launches of some windows are not in the count: the rate across them would be too low.
+TEST(HeartbeatRegistry, AnotherRunOfLaunchesIsAnotherUnit) {
+  Launches beats;
+  beats.gpus[0].tenants = {tenant(process(17))};
+  const auto count = [&](double done, std::uint64_t run) {
+    beats.registry.add_launches({.done = done, .unsteadiness = 0.004, .run = run}, {1000, 17},
+                                process(17), beats.now);
+    return beats.at(0).status.beat->source;
+  };
+  const auto first = count(500, 1);
+  EXPECT_EQ(count(600, 1), first);
+  const auto second = count(700, 2);
+  EXPECT_NE(second, first);
+  EXPECT_EQ(count(800, 2), second);
+}
+
 TEST(HeartbeatRegistry, NobodyLaunchesForAnotherUser) {
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17, kAnn))};

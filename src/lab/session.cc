@@ -16,8 +16,8 @@ namespace {
 constexpr int kPatience = 100;
 constexpr Duration kStep = std::chrono::milliseconds(10);  // of the physics
 constexpr Duration kDriftTime = std::chrono::minutes(10);
-constexpr std::uint64_t kJobInStep = 1;         // one job runs at a time
-constexpr std::uint64_t kMostPhases = 1 << 16;  // of launches, numbers of one job
+constexpr std::uint64_t kJobInStep = 1;       // one job runs at a time
+constexpr std::uint64_t kMostRuns = 1 << 24;  // of windows of launches, numbers of one job
 
 // Counts what deciding costs. Asking the thread's clock costs as much as a decision may: one in
 // some is timed, and stands for as many.
@@ -205,8 +205,8 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
   }
   each.seen = {};
   if (!LaunchPhases::counts_work(*state)) return;
-  const std::uint64_t source = *each.part * kMostPhases + static_cast<std::uint64_t>(state->phase);
-  each.seen.beat = Beat{source, state->done, each.gpu.now()};
+  const std::uint64_t source = *each.part * kMostRuns + state->run;
+  each.seen.beat = Beat{source, state->done, each.gpu.now(), state->unsteadiness};
   if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);
 }
 

@@ -103,7 +103,10 @@ std::optional<LaunchState> LaunchPhases::add(Instant time, const LaunchCounts& c
     known_ = true;
     return LaunchState{};
   }
-  return judge(mix_of(*now), launches);
+  std::optional<LaunchState> state = judge(mix_of(*now), launches);
+  untold_ += ((state ? 0.0 : 1.0) - untold_) / kRestlessOver;
+  if (state) state->restless = untold_ > kRestless;
+  return state;
 }
 
 std::optional<LaunchState> LaunchPhases::judge(const KernelMix& mix, double launches) {
@@ -124,6 +127,8 @@ std::optional<LaunchState> LaunchPhases::judge(const KernelMix& mix, double laun
 std::optional<LaunchState> LaunchPhases::take(Phase& phase, const KernelMix& mix, double launches) {
   const double weight = 1.0 / std::min(phase.windows + 1, kRemembered);
   const double distance = mix_distance(phase.mix, mix);
+  const bool first = phase.windows < kFirst;
+  const bool pure = distance <= (first ? kPureAtFirst : kPure * phase.unsteadiness + kPureMore);
   // The first window is the mix itself and says nothing of how steady it is.
   if (phase.windows > 0)
     phase.unsteadiness += (distance - phase.unsteadiness) / std::min(phase.windows, kRemembered);
@@ -131,14 +136,13 @@ std::optional<LaunchState> LaunchPhases::take(Phase& phase, const KernelMix& mix
   phase.done += launches;
   phase.windows += 1;
   phase.seen = windows_;
-  if (std::exchange(current_, phase.number) != phase.number) turns_.push_back(window_->begin);
-  while (!turns_.empty() && window_->begin - turns_.front() > kTurnsOver) turns_.pop_front();
+  const bool another = std::exchange(current_, phase.number) != phase.number;
+  if (another || !pure || told_ + 1 < windows_) ++run_;
+  told_ = windows_;
   unknown_.reset();
   unknown_in_a_row_ = 0;
-  return LaunchState{.phase = phase.number,
-                     .done = phase.done,
-                     .unsteadiness = phase.unsteadiness,
-                     .restless = turns_.size() >= kRestlessTurns};
+  return LaunchState{
+      .phase = phase.number, .done = phase.done, .unsteadiness = phase.unsteadiness, .run = run_};
 }
 
 // Of the phases that it is near enough to.
@@ -177,9 +181,10 @@ LaunchPhases::Phase& LaunchPhases::remember(const KernelMix& mix) {
   return phases_.back();
 }
 
+// One window alone may be noise, or the first of a new phase.
 void LaunchPhases::note_unknown() {
-  known_ = false;
-  if (++unknown_in_a_row_ < kPatience) return;
+  known_ = ++unknown_in_a_row_ < 2 && current_ != 0;
+  if (unknown_in_a_row_ < kPatience) return;
   unknown_in_a_row_ = 0;
   unknown_.reset();
   shortest_ = std::min(2 * shortest_, kLongest);

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <optional>
 #include <vector>
@@ -38,19 +37,23 @@ struct LaunchState {
   int phase = 0;            // from 1 in the order of being met; 0: nothing is launched
   double done = 0;          // launches of this phase since the program began; grows within it
   double unsteadiness = 0;  // how far windows of it are from its mix, on average
+  std::uint64_t run = 0;    // another number: windows before this one are not in `done`
   bool restless = false;    // phases change so often that hardly a window is of one alone
 };
 
 class LaunchPhases {
  public:
-  static constexpr Duration kShortest = std::chrono::milliseconds(250);
+  static constexpr Duration kShortest = std::chrono::milliseconds(200);
   static constexpr Duration kLongest = std::chrono::seconds(8);
-  static constexpr double kFewest = 30;    // launches of a window: fewer have chance in their mix
-  static constexpr double kSame = 0.15;    // two mixes that are nearer are one phase
+  static constexpr double kFewest = 30;  // launches of a window: fewer have chance in their mix
+  static constexpr double kSame = 0.15;  // two mixes that are nearer are one phase
+  // A window that is further from its phase's mix than so many times what others are, and a little,
+  // may have begun or ended in another phase. The first few have a limit of their own.
+  static constexpr double kPure = 3, kPureMore = 0.002, kPureAtFirst = 0.02;
+  static constexpr int kFirst = 3;
   static constexpr double kSteady = 0.05;  // an unsteadiness up to which launches count work
-  // So many changes of the phase in that time are restless.
-  static constexpr std::size_t kRestlessTurns = 4;
-  static constexpr Duration kTurnsOver = std::chrono::seconds(10);
+  // Restless is work of which more than this share of windows, over about so many, told nothing.
+  static constexpr double kRestless = 0.5, kRestlessOver = 16;
   static constexpr std::size_t kMost = 16;  // phases that are remembered
 
   // Counts as they were at that time; times and counts grow. Empty: a window is still going on, or
@@ -92,9 +95,10 @@ class LaunchPhases {
 
   std::optional<Window> window_;
   std::vector<Phase> phases_;
-  std::optional<Unknown> unknown_;  // the last window, where it was like no phase
-  int current_ = 0;                 // a phase's number; 0: none yet
-  std::deque<Instant> turns_;       // of late, when another phase was seen to have begun
+  std::optional<Unknown> unknown_;    // the last window, where it was like no phase
+  int current_ = 0;                   // a phase's number; 0: none yet
+  double untold_ = 0;                 // of the last windows, the share that told nothing
+  std::uint64_t run_ = 0, told_ = 0;  // of windows: their run, and the last that told something
   int met_ = 0;
   std::uint64_t windows_ = 0;
   int unknown_in_a_row_ = 0;

@@ -36,6 +36,7 @@ BeatMessage message_of(const LaunchProgress& progress, std::string gpu) {
   if (!progress.state) return out;
   out.done = progress.state->done;
   out.unsteadiness = progress.state->unsteadiness;
+  out.run = progress.state->run;
   if (progress.state->phase > 1) out.phase = fmt::format("kernels {}", progress.state->phase);
   return out;
 }
