@@ -20,8 +20,9 @@ enum class Freshness : std::uint8_t {
 struct Estimate {
   Instant time{};
   Freshness freshness = Freshness::expired;
-  bool idle = false;                         // no kernel for longer than the idle rule's time
-  bool hot = false;                          // at or over the thermal rule's limit
+  bool idle = false;       // no kernel for longer than the idle rule's time
+  bool launching = false;  // kernels were launched within the last second, whatever counters show
+  bool hot = false;        // at or over the thermal rule's limit
   std::optional<Megahertz> sm_clock;         // as measured
   std::optional<Megahertz> requested_clock;  // what the last decision asked for, if any
   std::optional<Fraction> gpu_utilisation, memory_utilisation;

@@ -106,6 +106,16 @@ Instant Governor::next_due() const {
   return next;
 }
 
+// Whether a count of launches has grown of late.
+bool Governor::launching(GpuControlState& state, Instant now) const {
+  const std::optional<Beat>& beat = state.work.beat;
+  const bool launches = beat && beat->unsteadiness;
+  const std::optional<Beat>& last = state.last_launches;
+  if (launches && (!last || last->source != beat->source || last->done < beat->done))
+    state.last_launches = beat;
+  return launches && now - state.last_launches->time < options_.rules.idle_after;
+}
+
 Estimate Governor::estimate(GpuControlState& state, const Reading& reading) const {
   Estimate out;
   out.time = clock_.now();
@@ -129,7 +139,9 @@ Estimate Governor::estimate(GpuControlState& state, const Reading& reading) cons
   out.activity = sample.activity;
   out.tenants = sample.tenants;
 
-  const bool no_kernel = sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0;
+  out.launching = launching(state, out.time);
+  const bool no_kernel =
+      sample.gpu_utilisation && sample.gpu_utilisation->value() <= 0 && !out.launching;
   if (!no_kernel)
     state.idle_since.reset();
   else if (!state.idle_since)

@@ -84,7 +84,8 @@ class Governor {
     std::optional<Celsius> hot_above;  // the thermal rule's limit
     bool hot = false;
     std::optional<Instant> idle_since;
-    Fraction busy{0};  // at its last tick
+    std::optional<Beat> last_launches;  // when their count grew last
+    Fraction busy{0};                   // at its last tick
     WorkStatus work;
     std::optional<Instant> next;
     Saving saving;  // as last asked of the policy
@@ -98,6 +99,7 @@ class Governor {
   const StepUnit* unit_of(std::size_t at) const;
   bool due(GpuControlState& state, ReadDepth depth) const;
   std::vector<bool> all_due(ReadDepth depth);
+  bool launching(GpuControlState& state, Instant now) const;
   Estimate estimate(GpuControlState& state, const Reading& reading) const;
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
   void decide(StepUnit& unit);
