@@ -44,11 +44,16 @@ constexpr double kShort = 0.0005;  // of the promise, for now: no reason to chan
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
 constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
+constexpr double kTicksToTell = 3;  // until launches of a program that has begun are counted
 constexpr Duration kGap = std::chrono::milliseconds(200);
 constexpr Duration kRestAfter =
     std::chrono::seconds(20);                             // without a change: phases are long again
 constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
+// Relative sd of the highest clock's rate of work against what it was: halves of a run of steady
+// work differed by up to 0.1 % on an H200, some kernels' by more (docs/progress.md).
+constexpr double kRateDrift = 0.002;
+constexpr double kCertain = 0.1;  // relative sd: a rate known less well measures nothing
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
@@ -110,12 +115,16 @@ void Assure::begin(const Estimate& estimate) {
   utilisation_still_ = activity_still_ = {};
   asked_ = {};
   // The first kernels ran before they were seen, at the clock at which the GPU was parked.
-  const double unseen = options_.tick + seconds(kWakeUp);
+  const bool unread = estimate.launching && *estimate.gpu_utilisation <= Fraction(0);
+  const double unseen = (unread ? kTicksToTell : 1) * options_.tick + seconds(kWakeUp);
   slack_s_ =
       estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
   alarms_ = {estimate.time};
+  least_slacks_ = {slack_s_};
   restless_ = mixed_ = false;
   late_beats_ = LateBeats::none;
+  told_phase_ = estimate.work.phase;
+  told_now_ = false;
   unknown_ = {};
   unknown_recent_ = {};
   probed_ = {};
@@ -130,7 +139,7 @@ void Assure::begin_anew() {
 
 // A GPU without kernels; a job begins with the first after a while.
 bool Assure::idle(const Estimate& estimate) {
-  if (*estimate.gpu_utilisation <= Fraction(0)) {
+  if (*estimate.gpu_utilisation <= Fraction(0) && !estimate.launching) {
     if (!idle_since_) idle_since_ = estimate.time;
     // Perhaps another job comes: what this one saved is not for that one to spend.
     if (estimate.time - *idle_since_ >= kGap) slack_s_ = std::min(slack_s_, 0.0);
@@ -191,11 +200,26 @@ void Assure::keep_account(const Estimate& estimate) {
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
   const double x = position(*estimate.sm_clock);
   const bool known = stage_ != Stage::recognise && phase_;
-  const double sure = known ? lower_bound(x) : -x;
-  slack_s_ += (std::exp(sure) - (1 - delta_)) * seconds(since);
+  counted_ = std::exp(known ? lower_bound(x) : -x);
+  counted_s_ += counted_ * seconds(since);
+  slack_s_ += (counted_ - (1 - delta_)) * seconds(since);
   slack_s_ = std::min(slack_s_, kMostSaved);
   if (probing_ || stage_ == Stage::reference) probed_ += since;
+  if (!least_slacks_.empty()) least_slacks_.back() = std::min(least_slacks_.back(), slack_s_);
   count_work(known, x, seconds(since));
+}
+
+// What beats measured takes the place of what was counted on: of that only what the highest clock
+// gives is not sure. Under the power limit that changes as the chip warms.
+void Assure::count_measured() {
+  const bool speaks_alone = phase_ && speaks(*phase_) && tenants_ <= 1;
+  if (!beat_ || !speaks_alone || stage_ == Stage::recognise || phase_->reference_capped) return;
+  const Belief reference = phase_->curve.reading(0, phase_->reference_x);
+  if (reference.sd > kCertain) return;
+  const double sd = std::hypot(reference.sd, kRateDrift);
+  const double measured = std::exp(std::log(*beat_) - reference.mean - z_ * sd);
+  slack_s_ += std::min(1.0, measured) * seconds(beats_.interval()) - counted_over_beat_s_;
+  slack_s_ = std::min(slack_s_, kMostSaved);
 }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
@@ -225,7 +249,7 @@ std::optional<Fraction> Assure::expected() const {
 }
 
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
-  const int count = look_.gpu_utilisation.count();
+  const int count = look_.clock.count();
   const bool there = count >= kFewest;
   if (!phase_ && there && !mixed_ && resume(estimate)) {
     flush();
@@ -263,12 +287,12 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
 }
 
 Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
-  const bool there = look_.gpu_utilisation.count() > 0 && held_ < options_.highest * 0.99;
+  const bool there = look_.clock.count() > 0 && held_ < options_.highest * 0.99;
   const bool over =
       estimate.time - since_ > window_ + std::chrono::milliseconds(1500) + beats_wait();
-  const bool read = look_.gpu_utilisation.count() >= kFewest && !awaits_beat();
+  const bool read = look_.clock.count() >= kFewest && !awaits_beat();
   if ((there && (enough(kBatchEnough) || read)) || over) {
-    if (look_.gpu_utilisation.count() > 0) flush();
+    if (look_.clock.count() > 0) flush();
     stage_ = Stage::steady;
     since_ = estimate.time;
     return steady(estimate, envelope);
@@ -278,10 +302,9 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
 }
 
 Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
-  const bool batch = mixed_ ? estimate.time - held_since_ >= kMixedBatch &&
-                                  look_.gpu_utilisation.count() >= kFewest
-                            : enough(kBatchEnough) ||
-                                  (look_.gpu_utilisation.count() >= kMostInBatch && !awaits_beat());
+  const bool batch =
+      mixed_ ? estimate.time - held_since_ >= kMixedBatch && look_.clock.count() >= kFewest
+             : enough(kBatchEnough) || (look_.clock.count() >= kMostInBatch && !awaits_beat());
   if (batch) flush();
   if (refresh_pays(estimate, envelope)) {
     stage_ = Stage::reference;
@@ -289,7 +312,7 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
     drop_readings();
     return refer(estimate, envelope);
   }
-  const double promised = std::log(1 - delta_ - earned());
+  const double promised = this->promised(envelope);
   const Megahertz wanted = best(envelope, promised).clock;
   const bool probed = std::exchange(probing_, false);
   const bool holds = !probed && asked_ > Megahertz(0) && sure_at(asked_) >= promised - kShort;
@@ -325,9 +348,9 @@ Decision Assure::recognise_longer(const Envelope& envelope) {
 Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
   const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
-  const bool seen = look_.gpu_utilisation.count() + static_cast<int>(held_back_.size()) >= 2;
+  const bool seen = told_now_ || look_.clock.count() + static_cast<int>(held_back_.size()) >= 2;
   if (seen && resume(estimate)) {
-    if (look_.gpu_utilisation.count() > 0) flush();
+    if (look_.clock.count() > 0) flush();
     stage_ = Stage::steady;
     return steady(estimate, envelope);
   }
@@ -356,12 +379,20 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   count_spending(estimate, envelope);
   follow_clock(estimate);
   last_ = estimate.time;
+  hear(estimate);
+  // Launches tell at once that another phase has begun, whatever is being done.
+  const std::string before = told_ ? std::exchange(told_phase_, estimate.work.phase) : told_phase_;
+  const bool told_another = before != told_phase_;
+  if (told_another) alarm(estimate, before);
+  told_now_ |= told_another;
   if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
+  count_measured();
   take(estimate);
   learn_power(estimate);
-  if (stage_ == Stage::steady ? changed(estimate) : jumped_)
-    alarm(estimate);
-  else if (begins_to_speak())
+  if (stage_ == Stage::steady ? changed(estimate) : jumped_) {
+    told_now_ = false;
+    alarm(estimate, estimate.work.phase);
+  } else if (begins_to_speak())
     learn_by_beats(estimate);
   switch (stage_) {
     case Stage::reference:

@@ -1,4 +1,5 @@
 #include "policy/assure_policy.h"
+#include "policy/loss_shares.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@ namespace {
 
 constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
 constexpr double kMostEarned = 0.15;
+constexpr double kMostSpent = 0.3;  // of performance, by one of phases that take turns
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.02;
@@ -20,6 +22,47 @@ double Assure::earned() const {
   // A dry run runs at full speed: it would not have earned what it seems to.
   if (every_phase_ || options_.dry_run) return 0;
   return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
+}
+
+// What was saved and not needed, over some visits of phases that take turns.
+double Assure::spare() const {
+  const double least = *std::min_element(least_slacks_.begin(), least_slacks_.end());
+  return slack_s_ < 0 ? slack_s_ : std::max(0.0, least);
+}
+
+// The log of performance that this phase is best given of what all may lose that take turns with
+// it; empty: none does, or not all of them are known.
+std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
+  const bool exact = told_ && speaks(*phase_) && tenants_ == 1;
+  if (!exact || restless_ || every_phase_ || options_.dry_run) return std::nullopt;
+  const std::vector<MixPart> parts = mix_of_late();
+  const bool present = !parts.empty() && parts.front().phase == &*phase_;
+  if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
+  std::vector<PhaseCosts> costs;
+  for (const auto& [phase, work] : parts) {
+    const PhaseOutlook outlook(*phase);
+    PhaseCosts one{.work = work};
+    for (const Megahertz clock : envelope.clocks()) {
+      const double x = position(clock);
+      one.time.push_back(std::exp(-outlook.lower_bound(x, z_)));
+      one.energy.push_back(std::exp(phase->power.power(x).mean - outlook.performance(x).mean));
+    }
+    costs.push_back(std::move(one));
+  }
+  const double earned = std::clamp(spare() / kHorizon, -delta_, kMostEarned);
+  const std::size_t clock = share_loss(costs, 1 / (1 - delta_ - earned)).front();
+  return -std::log(costs.front().time[clock]);
+}
+
+// The log of performance to keep now. What others save may be spent when it is saved, over what is
+// left of the visit.
+double Assure::promised(const Envelope& envelope) {
+  if (prospects_.empty()) shared_ = share_of_loss(envelope);
+  if (!shared_) return std::log(1 - delta_ - earned());
+  const Duration visit = phase_->lasted / std::max(1, phase_->visits);
+  const Duration left = visit - (*last_ - phase_->began);
+  const double most = slack_s_ / std::max(1.0, seconds(left));
+  return std::max(*shared_, std::log(1 - delta_ - std::clamp(most, -delta_, kMostSpent)));
 }
 
 // The least log of performance that is sure enough at x; of unknown work what the clocks say.
@@ -61,9 +104,7 @@ double Assure::visit() const {
   double readings = kFewest;
   for (const Signal signal : phase_->signals) {
     const Readings& seen = look_.signals[static_cast<std::size_t>(signal)];
-    if (seen.count() > 0)
-      readings = std::max(
-          readings, seen.relative_variance(step_of(signal)) * seen.count() / (kEnough * kEnough));
+    if (seen.count() > 0) readings = std::max(readings, readings_needed(look_, signal, kEnough));
   }
   return seconds(window_) + std::min(readings * options_.tick, seconds(options_.reference));
 }

@@ -17,6 +17,10 @@ constexpr std::size_t kRestless = 3, kMixed = 6;
 constexpr double kWindowsFollowed = 6;  // ... of the counters, if that is longer
 // Spent to learn phases that take turns, at most: s, and the share of a job's time.
 constexpr double kProbed = 3.6, kProbedShare = 0.005;
+constexpr double kProbedTold = 6;   // ... where launches tell the phases: their readings are exact
+constexpr int kFewestTold = 2;      // readings
+constexpr double kToldAfter = 1.5;  // ticks after a phase began launches tell it, on average
+constexpr std::size_t kVisits = 3;  // over which what nobody spent was spare
 constexpr double kAtReference = 0.01;  // of x
 
 }  // namespace
@@ -50,19 +54,31 @@ void Assure::be_known() {
 
 // For work in phases to be learned at the highest clock, of a job's time so far.
 Duration Assure::budget(Instant now) const {
-  return from_seconds(kProbed + kProbedShare * seconds(now - began_));
+  return from_seconds((told_ ? kProbedTold : kProbed) + kProbedShare * seconds(now - began_));
 }
 
 bool Assure::may_probe(Instant now) const {
   return probed_ + window_ + std::chrono::milliseconds(600) < budget(now);
 }
 
-// Phases take turns, and of one of them nothing is known: it is seen best where this one was.
+// Whether it is known what the phase does at the highest clock.
+bool Assure::is_well_known(const WorkPhase& phase) const {
+  return !speaks(phase) || phase.curve.level_sd(0) <= kEnough;
+}
+
+// Phases take turns, and of one of them nothing is known, or little: it is seen best where this one
+// was.
 bool Assure::awaits_another(Instant now) const {
-  const double unknown = unknown_recent_.at(now);
-  double all = unknown + (phase_ ? phase_->recent.at(now) : 0);
-  for (const WorkPhase& phase : known_) all += phase.recent.at(now);
-  return !mixed_ && come_within(2, kFollowed) && unknown > kLeastOfMixture * all && may_probe(now);
+  if (mixed_ || !come_within(2, kFollowed) || !may_probe(now)) return false;
+  double unknown = unknown_recent_.at(now), all = unknown;
+  const auto add = [&](const WorkPhase& phase) {
+    const double work = phase.recent.at(now);
+    all += work;
+    if (told_ && !is_well_known(phase)) unknown += work;
+  };
+  if (phase_) add(*phase_);
+  for (const WorkPhase& phase : known_) add(phase);
+  return unknown > kLeastOfMixture * all;
 }
 
 void Assure::recall() {
@@ -73,8 +89,13 @@ void Assure::recall() {
 }
 
 void Assure::leave_phase() {
+  Readings& beats = look_.signals[static_cast<std::size_t>(Signal::beat)];
+  beats.clear();
+  const Readings noise = std::exchange(beats, {});
   if (!phase_) return;
+  phase_->beats = noise;
   if (last_) phase_->lasted += *last_ - phase_->began;
+  ++phase_->visits;
   // Work is not faster at a low clock: such a phase was made of two.
   const bool sane = phase_->plausible(0.3) && phase_->strain() < kOfTwo;
   const bool learned = !phase_->signals.empty() && sane && last_;
@@ -92,9 +113,18 @@ void Assure::leave_phase() {
   phase_.reset();
 }
 
-// Takes up a phase that was known before and shows what is seen now; of several, the one that wants
-// the highest clock.
-bool Assure::resume(const Estimate& estimate) {
+// What launches tell is that phase; where it was learned twice, the one that was there last.
+std::size_t Assure::known_by_name(const Estimate& estimate) const {
+  const auto of_the_name = [&](const WorkPhase& phase) {
+    return speaks(phase) && phase.name == estimate.work.phase;
+  };
+  const auto found = std::find_if(known_.rbegin(), known_.rend(), of_the_name);
+  return found == known_.rend() ? known_.size()
+                                : static_cast<std::size_t>(known_.rend() - found) - 1;
+}
+
+// One that shows what is seen now; of several, the one that wants the highest clock.
+std::size_t Assure::known_by_readings(const Estimate& estimate) const {
   ReadingBatch seen = look_;
   for (const ReadingTick& tick : held_back_) seen.add(tick, options_.highest);
   const auto named = [&](const WorkPhase& phase) {
@@ -112,6 +142,20 @@ bool Assure::resume(const Estimate& estimate) {
     found = i;
     highest = costs;
   }
+  return found;
+}
+
+// When launches tell that another phase has begun, it has gone on for a window or two, in which the
+// work was counted as the phase before.
+void Assure::count_late(const Estimate& estimate) {
+  if (!estimate.sm_clock) return;
+  const double in_truth = std::exp(lower_bound(position(*estimate.sm_clock)));
+  slack_s_ += (in_truth - counted_) * kToldAfter * options_.tick;
+}
+
+// Takes up a phase that was known before.
+bool Assure::resume(const Estimate& estimate) {
+  const std::size_t found = told_now_ ? known_by_name(estimate) : known_by_readings(estimate);
   if (found == known_.size()) return false;
   phase_ = std::move(known_[found]);
   prospects_.clear();
@@ -119,6 +163,8 @@ bool Assure::resume(const Estimate& estimate) {
   phase_->began = estimate.time;
   phase_->spent.add(std::exchange(pending_, {}));
   phase_->returned = true;
+  if (told_now_) count_late(estimate);
+  look_.signals[static_cast<std::size_t>(Signal::beat)] = phase_->beats;
   probing_ = !restless_;  // the present clock was another phase's
   be_known();
   cusum_ = {};
@@ -126,14 +172,16 @@ bool Assure::resume(const Estimate& estimate) {
 }
 
 // What was read of a phase before it ended may be all that there is of it.
-void Assure::keep_visit() {
+void Assure::keep_visit(const std::string& left) {
   const std::size_t doubted = doubtful() - std::min(doubtful(), held_back_.size());
   in_look_.resize(in_look_.size() - std::min(in_look_.size(), doubted));
   look_.clear();
   for (const ReadingTick& tick : in_look_) look_.add(tick, options_.highest);
   const bool new_one = stage_ == Stage::reference && !phase_ && !mixed_;
-  if (new_one && static_cast<int>(in_look_.size()) >= kFewest && look_.x < kAtReference) {
+  const int fewest = told_ ? kFewestTold : kFewest;
+  if (new_one && static_cast<int>(in_look_.size()) >= fewest && look_.x < kAtReference) {
     phase_ = make_phase(look_, options_.highest, priors_);
+    phase_->name = left;
     unknown_recent_ = {};  // probably it
     phase_->began = since_;
     phase_->returned = true;  // however short it was
@@ -163,12 +211,14 @@ void Assure::learn_by_beats(const Estimate& estimate) {
   energy_.reset();
   drop_readings();
   watch_.clear();
-  stage_ = Stage::reference;
+  stage_ = told_ && resume(estimate) ? Stage::steady : Stage::reference;
   since_ = estimate.time;
 }
 
-void Assure::alarm(const Estimate& estimate) {
-  keep_visit();
+void Assure::alarm(const Estimate& estimate, const std::string& left) {
+  keep_visit(left);
+  least_slacks_.push_back(slack_s_);
+  if (least_slacks_.size() > kVisits) least_slacks_.pop_front();
   // What did not show what it should, without a jump, was taken for another.
   if (phase_ && phase_->returned && !jumped_ && !restless_) phase_->doubted = estimate.time;
   const std::size_t others = known_.size();
@@ -182,8 +232,9 @@ void Assure::alarm(const Estimate& estimate) {
   watch_.clear();
   utilisation_still_.moved();
   activity_still_.moved();
-  // Two readings raise an alarm: the work changed before the first of them.
-  held_since_ = estimate.time - (restless_ ? from_seconds(options_.tick) : Duration{});
+  // Two readings raise an alarm: the work changed before the first of them. A window of launches
+  // lay in the new phase.
+  held_since_ = estimate.time - (restless_ || told_ ? from_seconds(options_.tick) : Duration{});
   alarms_.push_back(estimate.time);
   if (alarms_.size() > kMixed) alarms_.erase(alarms_.begin());
   restless_ = come_within(kRestless, std::max(kFollowed, kWindowsFollowed * seconds(window_)));

@@ -67,11 +67,15 @@ class Assure final : public Policy {
   bool idle(const Estimate& estimate);
   void begin(const Estimate& estimate);
   void keep_account(const Estimate& estimate);
+  void count_measured();
+  void count_late(const Estimate& estimate);
   void count_spending(const Estimate& estimate, const Envelope& envelope);
   void settle(WorkPhase& phase);
   void follow_clock(const Estimate& estimate);
   bool rising(const Estimate& estimate);
   bool counters_stand(const Estimate& estimate);
+  void hear(const Estimate& estimate);
+  ReadingTick read(const Estimate& estimate, bool of_this_phase);
   void take(const Estimate& estimate);
   bool other_work(const ReadingTick& tick);
   std::size_t doubtful() const;
@@ -85,19 +89,22 @@ class Assure final : public Policy {
   void recall();
   void leave_phase();
   bool resume(const Estimate& estimate);
-  void keep_visit();
+  std::size_t known_by_name(const Estimate& estimate) const;
+  std::size_t known_by_readings(const Estimate& estimate) const;
+  void keep_visit(const std::string& left);
   void count_work(bool known, double x, double time);
   void be_known();
   Duration budget(Instant now) const;
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
+  bool is_well_known(const WorkPhase& phase) const;
   bool come_within(std::size_t alarms, double apart) const;
   bool begins_to_speak() const;
   bool awaits_beat() const;
   // Until two beats have come, however they fall.
   Duration beats_wait() const { return hears_ ? 2 * beats_.interval() : Duration{}; }
   void learn_by_beats(const Estimate& estimate);
-  void alarm(const Estimate& estimate);
+  void alarm(const Estimate& estimate, const std::string& left);
   void name_priors(const std::string& work);
 
   // What goes out.
@@ -105,6 +112,9 @@ class Assure final : public Policy {
     return std::max(0.0, std::log(options_.highest / clock));
   }
   double earned() const;
+  double spare() const;
+  double promised(const Envelope& envelope);
+  std::optional<double> share_of_loss(const Envelope& envelope) const;
   double of_each_tenant(double lower_bound, double x) const;
   double lower_bound(double x) const;
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope);
@@ -146,7 +156,8 @@ class Assure final : public Policy {
 
   // The clock that the GPU has, and what was read while it had it.
   Megahertz held_{};
-  Instant held_since_{};
+  Instant held_since_{};   // with the work as it is
+  Instant clock_since_{};  // with whatever work
   // Of the counters and of power, as seen at the job's start, while the readings rise.
   Duration window_{}, power_window_{};
   double peak_ = 0, peak_power_ = 0;
@@ -155,7 +166,12 @@ class Assure final : public Policy {
   std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
   bool jumped_ = false;            // against what was read before at the same clock
   BeatRate beats_;
-  bool hears_ = false;  // there are beats, and they come often enough to learn by
+  std::optional<double> beat_;  // a reading of them
+  std::optional<Beat> heard_;   // the last
+  bool hears_ = false;          // there are beats, and they come often enough to learn by
+  bool told_ = false;           // ... by what is launched, which also tells the phase:
+  std::string told_phase_;
+  bool told_now_ = false;  // the last alarm was that
   // Beats that began after a phase was learned by counters: it is learned anew by them, once;
   // missed: that gave no phase that speaks.
   enum class LateBeats { none, awaited, missed } late_beats_ = LateBeats::none;
@@ -174,6 +190,9 @@ class Assure final : public Policy {
   // Of the envelope's clocks in their order, by what is known of the phase; empty: that has
   // changed.
   std::vector<Prospect> prospects_;
+  // With them: the log of performance that it is best to keep in this phase, where others take
+  // turns with it.
+  std::optional<double> shared_;
   std::vector<WorkPhase> known_;  // other phases, the newest last
   std::vector<Instant> alarms_;
   bool others_known_ = false;  // than the one left last
@@ -190,6 +209,10 @@ class Assure final : public Policy {
   std::deque<ReadingTick> held_back_;
   std::vector<ReadingTick> in_look_;  // what look_ was made of
   double slack_s_ = 0;                // seconds of work done beyond what was promised, at least
+  std::deque<double> least_slacks_;   // of this visit of a phase and the two before
+  double counted_ = 1;                // performance, as slack_s_ counted the last tick
+  // Work that it counted, s: in all, until the last beat, and between that and the one before.
+  double counted_s_ = 0, counted_at_beat_s_ = 0, counted_over_beat_s_ = 0;
 
   Saving settled_;    // of phases that are closed
   Spending pending_;  // of which phase, the next tells

@@ -13,6 +13,9 @@ constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 constexpr double kPartedPower = 0.1, kPartedMemory = 0.25;
 constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
 constexpr double kWobble = 0.5;
+// Relative sd of one reading of beats, at least: where in a step it begins and ends, and waits that
+// fall into some windows, are no other work.
+constexpr double kBeatEdge = 0.03;
 // Beats that come less often are no signal: a clock would be held for long to learn what it costs.
 constexpr Duration kSeldom = std::chrono::milliseconds(2500);
 
@@ -44,7 +47,7 @@ void Assure::follow_clock(const Estimate& estimate) {
   const double apart = held_ > Megahertz(0) ? std::abs(std::log(*estimate.sm_clock / held_)) : 1;
   if (apart < (ours ? kOneClock : kWobble)) return;
   held_ = *estimate.sm_clock;
-  held_since_ = estimate.time;
+  held_since_ = clock_since_ = estimate.time;
   utilisation_still_.moved();
   activity_still_.moved();
   drop_readings();
@@ -74,6 +77,38 @@ bool Assure::rising(const Estimate& estimate) {
   return true;
 }
 
+// What the work says, or what it launches.
+void Assure::hear(const Estimate& estimate) {
+  const std::optional<Beat>& beat = estimate.work.beat;
+  const bool fresh = beat && estimate.time - beat->time <= kSeldom;
+  told_ = fresh && beat->unsteadiness;
+  if (beat != heard_)
+    counted_over_beat_s_ = counted_s_ - std::exchange(counted_at_beat_s_, counted_s_);
+  heard_ = beat;
+  beat_ = beats_.rate(beat, told_ ? clock_since_ : held_since_);
+  hears_ = fresh && beats_.interval() <= kSeldom;
+}
+
+ReadingTick Assure::read(const Estimate& estimate, bool of_this_phase) {
+  newest_ = read_signals(estimate, options_.highest);
+  for (std::size_t i = 0; i < kSignals; ++i) {
+    const bool utilisation = static_cast<Signal>(i) == Signal::memory;
+    if ((utilisation ? utilisation_still_ : activity_still_).stands()) newest_[i].reset();
+  }
+  jumped_ = !mixed_ && !told_ && watch_.add(estimate, newest_);
+  // Work that speaks for itself is not judged by counters; that it changes they show all the same.
+  if (phase_ && speaks(*phase_)) newest_ = {};
+  if (hears_) newest_[static_cast<std::size_t>(Signal::beat)] = beat_;
+  ReadingTick tick{.signals = newest_, .clock = estimate.sm_clock->value(), .heard = hears_};
+  if (of_this_phase && *estimate.gpu_utilisation > Fraction(0))
+    tick.gpu_utilisation = estimate.gpu_utilisation->value();
+  tick.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
+  if (estimate.power && estimate.time - held_since_ >= power_window)
+    tick.power = estimate.power->value();
+  return tick;
+}
+
 void Assure::take(const Estimate& estimate) {
   newest_ = {};
   jumped_ = false;
@@ -81,7 +116,9 @@ void Assure::take(const Estimate& estimate) {
   const bool stand = counters_stand(estimate) && !hears_;
   if (stand && !stood_) drop_readings();  // the last of it stood already
   stood_ = stand;
-  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_;
+  // What rises after it rested is other work.
+  const bool rested = look_.clock.count() >= kFewest;
+  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_ && !rested;
   if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
     window_ = estimate.time - began_;
     held_since_ = std::max(held_since_, estimate.time - window_);  // a clock may have come later
@@ -89,28 +126,15 @@ void Assure::take(const Estimate& estimate) {
     watch_.clear();
     return;
   }
-  const auto beat = beats_.rate(estimate.work.beat, held_since_);
-  hears_ = estimate.work.beat && beats_.interval() <= kSeldom;
-  if (estimate.time - held_since_ < std::min(window_ + kAfterWindow, options_.settle)) return;
+  const Duration settled = std::min(window_ + kAfterWindow, options_.settle);
+  const bool counters_settled = estimate.time - held_since_ >= settled;
+  // A window of launches is of its phase from the beginning.
+  if (!counters_settled && !(told_ && estimate.time - clock_since_ >= settled)) return;
   if (stand) {
     jumped_ = !mixed_ && watch_.add_power(estimate);
     return;
   }
-  newest_ = read_signals(estimate, options_.highest);
-  for (std::size_t i = 0; i < kSignals; ++i) {
-    const bool utilisation = static_cast<Signal>(i) == Signal::memory;
-    if ((utilisation ? utilisation_still_ : activity_still_).stands()) newest_[i].reset();
-  }
-  jumped_ = !mixed_ && watch_.add(estimate, newest_);
-  // Work that speaks for itself is not judged by counters; that it changes they show all the same.
-  if (phase_ && speaks(*phase_)) newest_ = {};
-  if (hears_) newest_[static_cast<std::size_t>(Signal::beat)] = beat;
-  ReadingTick tick{
-      newest_, estimate.sm_clock->value(), estimate.gpu_utilisation->value(), {}, false};
-  tick.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
-  const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
-  if (estimate.power && !hears_ && estimate.time - held_since_ >= power_window)
-    tick.power = estimate.power->value();
+  ReadingTick tick = read(estimate, counters_settled);
   if (other_work(tick)) drop_readings();
   held_back_.push_back(std::move(tick));
   for (; held_back_.size() > (restless_ ? doubtful() : 0); held_back_.pop_front()) {
@@ -142,6 +166,7 @@ bool Assure::other_work(const ReadingTick& tick) {
 
 // How many of the newest readings may be of the next phase, before an alarm tells.
 std::size_t Assure::doubtful() const {
+  if (told_) return 1;  // a window's last part, which its kernels do not show
   return 2 + static_cast<std::size_t>(seconds(window_) / options_.tick);
 }
 
@@ -172,11 +197,10 @@ bool Assure::awaits_beat() const {
 
 // Of the counters that tell something; where none does, more readings would not either.
 bool Assure::enough(double relative_sd) const {
-  if (look_.gpu_utilisation.count() < kFewest || awaits_beat()) return false;
+  if (look_.clock.count() < kFewest || awaits_beat()) return false;
   const auto known = [&](Signal signal) {
     const Readings& readings = look_.signals[static_cast<std::size_t>(signal)];
-    return readings.count() == 0 ||
-           readings.relative_variance(step_of(signal)) <= relative_sd * relative_sd;
+    return readings.count() == 0 || relative_variance(look_, signal) <= relative_sd * relative_sd;
   };
   const std::vector<Signal> signals =
       phase_ ? phase_->signals : informative_signals(look_, options_.highest, priors_);
@@ -194,9 +218,11 @@ void Assure::flush() {
   prospects_.clear();
   if (mixed_ || counters_fit(*phase_, look_)) {
     learn(*phase_, look_, last_.value_or(Instant{}));
-    const Readings& power = look_.signals[static_cast<std::size_t>(Signal::power)];
-    if (!energy_counter_ && power.count() > 0)
-      phase_->power.observe(look_.x, Watts(power.mean()), kPowerReading * kPowerReading);
+    // A visit to a phase that speaks may be too short for the energy counter.
+    const bool metered =
+        energy_counter_ && (!speaks(*phase_) || phase_->power.power(look_.x).sd <= kPowerReading);
+    if (!metered && look_.power.count() > 0)
+      phase_->power.observe(look_.x, Watts(look_.power.mean()), kPowerReading * kPowerReading);
   }
   look_.clear();
   in_look_.clear();
@@ -219,7 +245,8 @@ bool Assure::changed(const Estimate& estimate) {
     const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
     // A counter that rests against its end has no noise, until it moves by one.
     const double step = step_of(phase_->signals[k]);
-    const double noise = std::max(look_.signals[i].variance(step), step * step / 4);
+    const double edge = phase_->signals[k] == Signal::beat ? kBeatEdge * expected : step / 2;
+    const double noise = std::max(look_.signals[i].variance(step), edge * edge);
     // What the curve's form leaves of this clock stays, however long it is looked at.
     const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);
     if (cusum_[i].add(beyond / std::sqrt(noise + std::pow(expected * belief.sd, 2)))) return true;

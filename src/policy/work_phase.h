@@ -16,8 +16,10 @@ namespace derate {
 // One tick's readings.
 struct ReadingTick {
   SignalValues signals;
-  double clock = 0, gpu_utilisation = 0;  // MHz; a share
-  std::optional<double> power;            // W, where it is of this clock
+  double clock = 0;                       // MHz
+  std::optional<double> gpu_utilisation;  // a share, where it is of this phase alone
+  std::optional<double> power;            // W, where it is of this clock and phase
+  bool heard = false;                     // of work that speaks: power tells nothing of progress
   bool capped = false;
 };
 
@@ -25,7 +27,7 @@ struct ReadingTick {
 struct ReadingBatch {
   double x = 0;  // log of the highest clock over the one held
   std::array<Readings, kSignals> signals;
-  Readings clock, gpu_utilisation;
+  Readings clock, gpu_utilisation, power;
   bool capped = false;  // the power limit moved the clock meanwhile
 
   // `highest`: what x is relative to.
@@ -35,6 +37,11 @@ struct ReadingBatch {
 
 // What a whole reading of the signal is rounded to.
 double step_of(Signal signal);
+
+// Of the log of the batch's mean of that signal.
+double relative_variance(const ReadingBatch& look, Signal signal);
+// How many readings it takes until that is known, from what is read so far.
+double readings_needed(const ReadingBatch& look, Signal signal, double relative_sd);
 
 // Work done of late, in seconds at the reference: what lies longer back counts for less.
 class RecentWork {
@@ -63,12 +70,14 @@ struct WorkPhase {
   std::string name;                                    // as the application calls it
   Duration referred{};                                 // time spent at the reference, in all
   Duration lasted{};                                   // on earlier visits
+  int visits = 0;                                      // earlier ones
   Instant began{};
   bool returned = false;           // known from before
   std::optional<Instant> doubted;  // taken for what it was not
   std::int64_t id = 0;             // in the model cache
   Spending spent;                  // that no account has yet
   RecentWork recent;
+  Readings beats;  // none: their noise in this phase
 
   // What progress is judged by.
   const ProgressCurve& assuring() const { return corrected ? *corrected : curve; }
