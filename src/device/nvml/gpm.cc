@@ -1,6 +1,9 @@
 #include "device/nvml/gpm.h"
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 namespace derate {
@@ -30,6 +33,31 @@ constexpr Traffic kTraffic[] = {
     {metric::kPcieRx, &Activity::pcie_rx},
 };
 constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
+
+// GPM of libnvidia-ml keeps state that all GPUs share, without a lock: nvmlGpmSampleGet of one GPU
+// beside nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers
+// take turns. The library is loaded once in a process however often it is opened, which is why the
+// turn has static storage. A call takes below 2 ms.
+std::timed_mutex gpm_turn;
+constexpr std::chrono::milliseconds kTurnPatience{25};
+std::atomic<bool> is_hung = false;  // who has the turn has outlasted somebody's patience
+
+class Turn {
+ public:
+  // Waits for a call that runs, and not for one that hangs.
+  Turn() : held_(gpm_turn, is_hung ? std::chrono::milliseconds(0) : kTurnPatience) {
+    if (!held_) is_hung = true;
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (held_) is_hung = false;
+  }
+  bool is_mine() const { return held_.owns_lock(); }
+
+ private:
+  std::unique_lock<std::timed_mutex> held_;
+};
 
 std::optional<double> value_of(const nvml::GpmMetric& metric) {
   const bool sound = std::isfinite(metric.value) && metric.value >= 0;
@@ -64,21 +92,26 @@ Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Devic
   if (!nvml.gpm_support || !nvml.gpm_alloc || !nvml.gpm_free || !samples || !nvml.gpm_metrics)
     return Error{Errc::not_supported, "this driver has no GPM"};
 
+  const Turn turn;
+  if (!turn.is_mine()) return Error{Errc::busy, "a GPM call of another GPU has not come back"};
   nvml::GpmSupport support{nvml::kGpmSupportVersion, 0};
   if (const Return code = nvml.gpm_support(device, &support); code != Return::success)
     return library.error(code, "nvmlGpmQueryDeviceSupport");
   if (support.supported == 0) return Error{Errc::not_supported, "this GPU has no GPM"};
 
-  std::unique_ptr<Gpm> gpm(new Gpm(library, device, options));  // from here on the destructor frees
-  for (nvml::GpmSample* sample : {&gpm->older_, &gpm->newer_})
-    if (const Return code = nvml.gpm_alloc(sample); code != Return::success)
-      return library.error(code, "nvmlGpmSampleAlloc");
-  return gpm;
+  nvml::GpmSample older = nullptr, newer = nullptr;
+  Return code = nvml.gpm_alloc(&older);
+  if (code == Return::success) code = nvml.gpm_alloc(&newer);
+  if (code == Return::success)
+    return std::unique_ptr<Gpm>(new Gpm(library, device, options, older, newer));
+  if (older != nullptr) nvml.gpm_free(older);
+  return library.error(code, "nvmlGpmSampleAlloc");
 }
 
 Gpm::~Gpm() {
-  for (nvml::GpmSample sample : {older_, newer_})
-    if (sample != nullptr) library_.functions().gpm_free(sample);
+  const Turn turn;
+  if (!turn.is_mine()) return;  // the buffers are left behind, as the call that hangs is
+  for (nvml::GpmSample sample : {older_, newer_}) library_.functions().gpm_free(sample);
 }
 
 Result<void> Gpm::take_sample() {
@@ -92,6 +125,8 @@ Result<void> Gpm::take_sample() {
 
 Result<Activity> Gpm::read(Instant now) {
   if (older_time_ && now - *older_time_ < kGpmWindow) return Activity{};
+  const Turn turn;
+  if (!turn.is_mine()) return Activity{};
   TRY(take_sample());
 
   // The new sample begins the next window, whatever comes of this one.

@@ -25,10 +25,12 @@ struct GpmOptions {
   Duration zeros_after = Duration::max();
 };
 
+// Of all GPUs of a process, one at a time makes its calls; the others wait for it, but not for one
+// that hangs: they go on without GPM until it has come back.
 class Gpm {
  public:
-  // Errors: not_supported, and what NVML says when the buffers cannot be had. `library` outlives
-  // it.
+  // Errors: not_supported, busy while another GPU's call hangs, and what NVML says when the buffers
+  // cannot be had. `library` outlives it.
   static Result<std::unique_ptr<Gpm>> create(const NvmlLibrary& library, nvml::Device device,
                                              const GpmOptions& options = {});
 
@@ -39,18 +41,19 @@ class Gpm {
   // The mean activity since the last reading. All empty while less than kGpmWindow has passed,
   // which lengthens the window rather than starting a new one; at the first reading; and when the
   // counters gave nothing but zeros, as they do for a window without a step (but see
-  // GpmOptions::zeros_after). Errors: as NVML says.
+  // GpmOptions::zeros_after); while another GPU's call hangs. Errors: as NVML says.
   Result<Activity> read(Instant now);
 
  private:
-  Gpm(const NvmlLibrary& library, nvml::Device device, const GpmOptions& options)
-      : library_(library), device_(device), options_(options) {}
+  Gpm(const NvmlLibrary& library, nvml::Device device, const GpmOptions& options,
+      nvml::GpmSample older, nvml::GpmSample newer)
+      : library_(library), device_(device), options_(options), older_(older), newer_(newer) {}
   Result<void> take_sample();
 
   const NvmlLibrary& library_;
   nvml::Device device_;
   GpmOptions options_;
-  nvml::GpmSample older_ = nullptr, newer_ = nullptr;
+  nvml::GpmSample older_, newer_;
   std::optional<Instant> older_time_;  // empty: `older_` holds nothing yet
 };
 

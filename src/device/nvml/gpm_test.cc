@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <atomic>
 #include <cmath>
+#include <future>
+#include <thread>
 
 #include "device/nvml/fake_nvml.h"
 
@@ -129,6 +132,96 @@ TEST_F(GpmTest, FreesItsBuffers) {
   fake.failing["nvmlGpmSampleAlloc"] = Return::unknown;
   EXPECT_FALSE(create().ok());
   EXPECT_EQ(fake.gpm_samples, 0);
+}
+
+// A library whose GPM calls may not overlap. A sample of the GPU `hung` does not come back, where
+// `hangs`, until it is told to.
+struct FragileGpm {
+  FragileGpm() { alive = this; }
+  ~FragileGpm() { alive = nullptr; }
+  FragileGpm(const FragileGpm&) = delete;
+  FragileGpm& operator=(const FragileGpm&) = delete;
+
+  std::atomic<int> inside = 0, overlaps = 0, samples = 0;
+  std::atomic<bool> hangs = false;
+  std::promise<void> begun, come_back;
+
+  static Return call() {
+    if (++alive->inside > 1) ++alive->overlaps;
+    std::this_thread::yield();
+    --alive->inside;
+    return Return::success;
+  }
+  static NvmlFunctions functions();
+  static inline FragileGpm* alive = nullptr;
+  static inline const nvml::Device hung = reinterpret_cast<nvml::Device>(1),
+                                   sound = reinterpret_cast<nvml::Device>(2);
+};
+
+NvmlFunctions FragileGpm::functions() {
+  NvmlFunctions out = FakeNvml::functions();
+  out.gpm_support = [](nvml::Device, nvml::GpmSupport* support) {
+    support->supported = 1;
+    return call();
+  };
+  out.gpm_alloc = [](nvml::GpmSample* sample) {
+    *sample = reinterpret_cast<nvml::GpmSample>(++alive->samples);
+    return call();
+  };
+  out.gpm_free = [](nvml::GpmSample) {
+    --alive->samples;
+    return call();
+  };
+  out.gpm_sample = [](nvml::Device device, nvml::GpmSample) {
+    if (device == hung && alive->hangs.exchange(false)) {
+      alive->begun.set_value();
+      alive->come_back.get_future().wait();
+    }
+    return call();
+  };
+  out.gpm_metrics = [](nvml::GpmMetrics* query) {
+    for (unsigned int i = 0; i < query->count; ++i) query->metrics[i].value = 50;
+    return call();
+  };
+  return out;
+}
+
+struct GpmTurnTest : ::testing::Test {
+  std::unique_ptr<Gpm> create(nvml::Device device) { return *Gpm::create(*library, device); }
+
+  FakeNvml fake;
+  FragileGpm gpm;
+  std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(FragileGpm::functions());
+};
+
+TEST_F(GpmTurnTest, CallsOfTwoGpusDoNotOverlap) {
+  const auto read = [&](nvml::Device device) {
+    for (int i = 0; i < 100; ++i) {
+      const auto mine = create(device);
+      for (int at = 0; at < 20; ++at) EXPECT_TRUE(mine->read(Instant(at * 100ms)).ok());
+    }
+  };
+  std::thread other(read, FragileGpm::hung);
+  read(FragileGpm::sound);
+  other.join();
+  EXPECT_EQ(gpm.overlaps, 0);
+  EXPECT_EQ(gpm.samples, 0);
+}
+
+TEST_F(GpmTurnTest, ACallThatHangsDoesNotHoldTheOtherGpu) {
+  auto lost = create(FragileGpm::hung), other = create(FragileGpm::sound);
+  auto third = create(FragileGpm::sound);
+  ASSERT_TRUE(other->read(Instant(0ms)).ok());
+  gpm.hangs = true;
+  std::thread hung([&] { EXPECT_TRUE(lost->read(Instant(0ms)).ok()); });
+  gpm.begun.get_future().wait();
+  for (int at = 1; at < 50; ++at) EXPECT_EQ(*other->read(Instant(at * 100ms)), Activity{});
+  EXPECT_EQ(Gpm::create(*library, FragileGpm::sound).error().code, Errc::busy);
+  third.reset();
+  EXPECT_EQ(gpm.samples, 6);  // nobody knows whether they could be freed now
+  gpm.come_back.set_value();
+  hung.join();
+  EXPECT_EQ((*other->read(Instant(5100ms))).sm, percent(50));
 }
 
 }  // namespace
