@@ -10,7 +10,10 @@
 #include "hand_over.h"
 #include "launch_page.h"
 
-#define MOST_PROBES 8
+/* Of made-up programs of 80 kernels, 8 probes lose a kernel in 61 %, 32 in 0.2 %, 64 in none; of
+ * 100 kernels 32 in 14 %, 64 in 0.1 % (3000 of each). A launch costs what it did: a kernel that is
+ * met again is found after 1.8 probes on average, of 80. */
+#define MOST_PROBES 64
 #define ANNOUNCE_EVERY 1024 /* launches of a thread, between two looks at the clock */
 
 enum { KERNELS = DERATE_LAUNCH_KERNELS - 1, STREAMS = DERATE_LAUNCH_STREAMS - 1, GRAPHS = 256 };
@@ -170,7 +173,8 @@ static Row row(const derate_driver_calls* driver) {
 static size_t place_of(uintptr_t* keys, size_t size, uintptr_t handle, bool* is_new) {
   size_t i =
       (size_t)((scattered(handle) & 0xffffffffU) * size >> 32); /* a division would be dear */
-  for (int probe = 0; probe < MOST_PROBES; ++probe, i = i + 1 == size ? 0 : i + 1) {
+  const size_t probes = size < MOST_PROBES ? size : MOST_PROBES;
+  for (size_t probe = 0; probe < probes; ++probe, i = i + 1 == size ? 0 : i + 1) {
     uintptr_t found = LOAD(keys[i]);
     if (found == handle) return i;
     if (found != 0) continue;

@@ -119,13 +119,21 @@ static void threads(void) { run_threads(8); }
 static void crowd(void) {
   for (int i = 0; i < 5; ++i) run_threads(64);
 }
-static void many_kernels(void) {
-  static char names[400][16];
-  for (int i = 0; i < 400; ++i) {
-    snprintf(names[i], sizeof names[i], "kernel%d", i);
-    launch((Launch)of_driver("cuLaunchKernel"), names[i], 10);
+/* Of addresses as a program's have: at random. */
+static void kernels(int count) {
+  enum { PLACES = 1 << 16 };
+  static char names[PLACES][16];
+  uint64_t random = (uint64_t)count_;
+  for (int i = 0; i < count;) {
+    random = random * 6364136223846793005ULL + 1442695040888963407ULL;
+    char* const name = names[(random >> 33) % PLACES];
+    if (*name != '\0') continue;
+    snprintf(name, sizeof names[0], "kernel%d", i++);
+    launch((Launch)of_driver("cuLaunchKernel"), name, 10);
   }
 }
+static void many_kernels(void) { kernels(400); }
+static void eighty_kernels(void) { kernels(80); }
 static void in_a_child(void) {
   by_dlsym();
   fflush(stdout);
@@ -154,7 +162,7 @@ static const struct {
     {"config", by_config},  {"graphs", graphs},        {"waits", waits},
     {"refused", refused},   {"two-gpus", two_gpus},    {"threads", threads},
     {"many", many_kernels}, {"child", in_a_child},     {"closed", files_closed},
-    {"crowd", crowd},       {"copies", copies},
+    {"crowd", crowd},       {"copies", copies},        {"eighty", eighty_kernels},
 };
 
 int main(int count, char** arguments) {

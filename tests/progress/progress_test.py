@@ -82,6 +82,11 @@ class Progress(unittest.TestCase):
         self.assertGreater(gpu.kernels[0][0], 4000 - 10 * (KERNELS - 1) - 1)
         self.assertGreater(len(gpu.kernels), KERNELS // 2)
 
+    def test_eighty_kernels_have_room(self):
+        for seed in range(20):
+            _, gpu = self.one_gpu("eighty", str(seed))
+            self.assertEqual(sorted(row[0] for row in gpu.kernels.values()), [10] * 80, seed)
+
     def test_a_graph_is_worth_its_nodes(self):
         (_, graphs, *_), gpu = self.one_gpu("graphs")
         self.assertEqual((gpu.launches, gpu.blocks), (graphs, 40 * graphs))
