@@ -188,14 +188,33 @@ static size_t place_of(uintptr_t* keys, size_t size, uintptr_t handle, bool* is_
   return size;
 }
 
-static uint64_t id_of_function(const derate_driver_calls* driver, void* function) {
+/* NCCL's and RCCL's kernels, NVSHMEM's, MSCCL's, those of PyTorch's symmetric memory and of vLLM.
+ */
+static bool names_a_collective(const char* name) {
+  static const char* const kParts[] = {"nccl", "nvshmem", "msccl", "shot_all_reduce",
+                                       "cross_device_reduce"};
+  for (size_t i = 0; i < sizeof kParts / sizeof *kParts; ++i)
+    if (strstr(name, kParts[i]) != NULL) return true;
+  return false;
+}
+
+/* Its name; NULL where the driver tells none. */
+static const char* name_of(const derate_driver_calls* driver, void* function) {
   const char* name = NULL;
   if (driver->name_of_function == NULL || driver->name_of_function(&name, function) != 0)
     name = NULL;
   if (name == NULL && driver->name_of_kernel != NULL &&
       driver->name_of_kernel(&name, function) != 0)
     name = NULL;
-  return name != NULL ? hash_of(name, strlen(name)) : scattered((uintptr_t)function);
+  return name;
+}
+
+static void begin_kernel(const derate_driver_calls* driver, void* function,
+                         derate_launch_kernel* kernel, bool is_own) {
+  const char* const name = name_of(driver, function);
+  STORE(kernel->id, name != NULL ? hash_of(name, strlen(name)) : scattered((uintptr_t)function));
+  if (name != NULL && names_a_collective(name))
+    add(&kernel->blocks, DERATE_LAUNCH_COLLECTIVE, is_own);
 }
 
 static void count_stream(const Row* row, void* stream) {
@@ -224,7 +243,8 @@ static void count_one(const derate_driver_calls* driver, Launched what) {
   bool is_new = false;
   const size_t place = place_of(at.keys->kernels, KERNELS, (uintptr_t)what.handle, &is_new);
   derate_launch_kernel* const kernel = &at.counts->kernels[place];
-  if (is_new) STORE(kernel->id, what.id != 0 ? what.id : id_of_function(driver, what.handle));
+  if (is_new && what.id != 0) STORE(kernel->id, what.id);
+  if (is_new && what.id == 0) begin_kernel(driver, what.handle, kernel, at.is_own);
   add(&kernel->launches, 1, at.is_own);
   add(&kernel->blocks, what.blocks, at.is_own);
   count_stream(&at, what.stream);

@@ -29,6 +29,15 @@ int strcmp(const char* a, const char* b) {
   return (unsigned char)*a - (unsigned char)*b;
 }
 
+char* strstr(const char* text, const char* part) {
+  for (;; ++text) {
+    size_t same = 0;
+    while (part[same] != '\0' && text[same] == part[same]) ++same;
+    if (part[same] == '\0') return (char*)text;
+    if (*text == '\0') return NULL;
+  }
+}
+
 static int has(const char* set, char c) {
   for (; *set != '\0'; ++set)
     if (*set == c) return 1;

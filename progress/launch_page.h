@@ -6,7 +6,10 @@
  *
  * A kernel is known by a hash of its name, a graph by one of how many nodes it has, so that the
  * same program has the same ids when it runs again. What has no room in a table is counted in its
- * last row, whose id is 0. */
+ * last row, whose id is 0.
+ *
+ * A kernel that its name says to be a collective is marked: it is launched by each of the GPUs that
+ * exchange something, and so as often on each. */
 #pragma once
 
 #include <stdint.h>
@@ -17,6 +20,8 @@
 #define DERATE_LAUNCH_KERNELS 128 /* of a row */
 #define DERATE_LAUNCH_STREAMS 16  /* of a row */
 
+#define DERATE_LAUNCH_COLLECTIVE (1ULL << 63) /* in `blocks`, which never come so far */
+
 /* What `used` of a row says. */
 #define DERATE_ROW_FREE 0
 #define DERATE_ROW_FILLED 1 /* it is being filled */
@@ -25,7 +30,7 @@
 typedef struct {
   uint64_t id;       /* 0: not in use, or in the last row all others */
   uint64_t launches; /* that the driver has taken */
-  uint64_t blocks;   /* thread blocks of them; of a graph, its nodes */
+  uint64_t blocks;   /* thread blocks of them; of a graph, its nodes; and the mark */
 } derate_launch_kernel;
 
 typedef struct {

@@ -41,6 +41,7 @@ void add_row(const derate_launch_row& row, std::vector<GpuLaunches>& gpus) {
       const bool room =
           gpu->kernels.size() < LaunchPage::kMostKernels || gpu->kernels.contains(kernel.id);
       gpu->kernels[room ? kernel.id : 0] += kernel.launches;
+      if ((kernel.blocks & DERATE_LAUNCH_COLLECTIVE) != 0) gpu->collectives += kernel.launches;
     }
 }
 

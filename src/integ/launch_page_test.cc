@@ -54,6 +54,20 @@ TEST(LaunchPage, HasTheSumOfAllThreadsByGpu) {
   EXPECT_EQ((*gpus)[1].kernels, (LaunchCounts{{0, 5}, {7, 100}}));
 }
 
+TEST(LaunchPage, CollectivesAreOfMarkedKernels) {
+  auto page = empty_page();
+  for (const int row : {0, 16}) {
+    page->rows_of[row].used = 2;
+    page->rows_of[row].kernels[0] = {7, 100, DERATE_LAUNCH_COLLECTIVE + 2400};
+    page->rows_of[row].kernels[1] = {8, 30, 720};
+  }
+  auto file = file_of(*page);
+  const auto gpus = LaunchPage::open(file)->read();
+  ASSERT_EQ(gpus->size(), 1u);
+  EXPECT_EQ((*gpus)[0].collectives, 200u);
+  EXPECT_EQ((*gpus)[0].kernels, (LaunchCounts{{7, 200}, {8, 60}}));
+}
+
 TEST(LaunchPage, TellsApartSoManyKernelsOfAGpu) {
   auto page = empty_page();
   for (std::uint64_t row = 0; row < 8; ++row) {

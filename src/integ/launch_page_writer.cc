@@ -60,7 +60,7 @@ Result<LaunchPageWriter> LaunchPageWriter::create(const std::string& uuid) {
   return LaunchPageWriter(std::move(file));
 }
 
-Result<void> LaunchPageWriter::write(const LaunchCounts& counts) {
+Result<void> LaunchPageWriter::write(const LaunchCounts& counts, std::uint64_t collective) {
   derate_launch_row row{};
   constexpr std::size_t kLast = std::size(derate_launch_row{}.kernels) - 1;
   std::size_t next = 0;
@@ -69,6 +69,7 @@ Result<void> LaunchPageWriter::write(const LaunchCounts& counts) {
     derate_launch_kernel& kernel = row.kernels[room ? next++ : kLast];
     kernel.id = room ? id : 0;
     kernel.launches += count;
+    if (room && id != 0 && id == collective) kernel.blocks = DERATE_LAUNCH_COLLECTIVE;
   }
   const off_t place = offsetof(derate_launch_page, rows_of) + offsetof(derate_launch_row, kernels);
   if (::pwrite(file_.get(), row.kernels, sizeof row.kernels, place) != ssize_t{sizeof row.kernels})

@@ -14,8 +14,9 @@ class LaunchPageWriter {
   // Of this process, on the GPU with that UUID. Errors: invalid_argument where it is none; io.
   static Result<LaunchPageWriter> create(const std::string& uuid);
   // What has been launched since the beginning, in place of what is there. Kernels that have no
-  // room are counted together, as the library does. Errors: io.
-  Result<void> write(const LaunchCounts& counts);
+  // room are counted together, as the library does. `collective`: the kernel that is one; 0: none
+  // is. Errors: io.
+  Result<void> write(const LaunchCounts& counts, std::uint64_t collective = 0);
   const UniqueFd& file() const { return file_; }
 
  private:

@@ -146,6 +146,14 @@ static void in_a_child(void) {
   waitpid(child, NULL, 0);
   by_dlsym();
 }
+static void collectives(void) {
+  static const char kReduce[] =
+      "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE";
+  launch((Launch)by_proc("cuLaunchKernel", 0), kReduce, 10);
+  launch((Launch)by_proc("cuLaunchKernel", 0), "_Z16nvshmemi_barrieri", 1);
+  launch((Launch)by_proc("cuLaunchKernel", 0), "nccy", 3);
+  by_dlsym();
+}
 /* As a daemon does; what it opens next has the numbers of what it had. */
 static void files_closed(void) {
   by_dlsym();
@@ -158,11 +166,22 @@ static const struct {
   const char* name;
   void (*run)(void);
 } kWays[] = {
-    {"dlsym", by_dlsym},    {"get-proc", by_get_proc}, {"old-get-proc", by_old_get_proc},
-    {"config", by_config},  {"graphs", graphs},        {"waits", waits},
-    {"refused", refused},   {"two-gpus", two_gpus},    {"threads", threads},
-    {"many", many_kernels}, {"child", in_a_child},     {"closed", files_closed},
-    {"crowd", crowd},       {"copies", copies},        {"eighty", eighty_kernels},
+    {"dlsym", by_dlsym},
+    {"get-proc", by_get_proc},
+    {"old-get-proc", by_old_get_proc},
+    {"config", by_config},
+    {"graphs", graphs},
+    {"waits", waits},
+    {"refused", refused},
+    {"two-gpus", two_gpus},
+    {"threads", threads},
+    {"many", many_kernels},
+    {"child", in_a_child},
+    {"closed", files_closed},
+    {"crowd", crowd},
+    {"copies", copies},
+    {"eighty", eighty_kernels},
+    {"collectives", collectives},
 };
 
 int main(int count, char** arguments) {

@@ -19,28 +19,33 @@ HEAD, ROWS, KERNELS, STREAMS = struct.Struct("8sIIq40x"), 32, 128, 16
 ROW_HEAD, KERNEL, STREAM = struct.Struct("16sQQQ"), struct.Struct("QQQ"), struct.Struct("QQ")
 ROW_SIZE = ROW_HEAD.size + KERNELS * KERNEL.size + STREAMS * STREAM.size
 PAGE_SIZE = HEAD.size + ROWS * ROW_SIZE
+COLLECTIVE = 1 << 63  # in a kernel's blocks
 
 
 def added(rows, page, at, row, count):
     """To rows by id, those of a table of the page that have launched."""
     for i in range(count):
         name, *counts = row.unpack_from(page, at + i * row.size)
+        counts = [count & ~COLLECTIVE for count in counts]
         if counts[0] > 0:
             rows[name] = [a + b for a, b in zip(rows.get(name, [0] * len(counts)), counts)]
 
 
 class Gpu:
     """What all threads have done on it: by id, `kernels` has [launches, blocks], `streams`
-    [launches]."""
+    [launches]; `collectives` are those of the launches that their kernels' names say to be such."""
 
     def __init__(self, uuid):
-        self.uuid, self.rows, self.waits, self.copies = uuid, 0, 0, 0
+        self.uuid, self.rows, self.waits, self.copies, self.collectives = uuid, 0, 0, 0, 0
         self.kernels, self.streams = {}, {}
 
     def add(self, page, at):
         _uuid, _used, waits, copies = ROW_HEAD.unpack_from(page, at)
         self.rows, self.waits, self.copies = self.rows + 1, self.waits + waits, self.copies + copies
         at += ROW_HEAD.size
+        for i in range(KERNELS):
+            _name, launches, blocks = KERNEL.unpack_from(page, at + i * KERNEL.size)
+            self.collectives += launches if blocks & COLLECTIVE else 0
         added(self.kernels, page, at, KERNEL, KERNELS)
         added(self.streams, page, at + KERNELS * KERNEL.size, STREAM, STREAMS)
 

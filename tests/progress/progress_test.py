@@ -87,6 +87,11 @@ class Progress(unittest.TestCase):
             _, gpu = self.one_gpu("eighty", str(seed))
             self.assertEqual(sorted(row[0] for row in gpu.kernels.values()), [10] * 80, seed)
 
+    def test_collectives_are_known_by_their_names(self):
+        _, gpu = self.one_gpu("collectives")
+        self.assertEqual((gpu.collectives, gpu.launches), (11, 1014))
+        self.assertEqual(gpu.blocks, 1014 * 24)
+
     def test_a_graph_is_worth_its_nodes(self):
         (_, graphs, *_), gpu = self.one_gpu("graphs")
         self.assertEqual((gpu.launches, gpu.blocks), (graphs, 40 * graphs))
