@@ -40,18 +40,19 @@ void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Ins
   processes_.push_back({pid, uid, std::move(page), {}, 0, now});
 }
 
-// Empty: it is too early, nothing was launched, or it is another program's count.
-std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant now, const LaunchCounts& counts) {
-  if (gpu.counted && now - gpu.counted->first < kRateOver) return std::nullopt;
-  const auto before = std::exchange(gpu.counted, std::pair(now, counts));
+// Empty: a window only begins, nothing was launched, or it is another program's count.
+std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant end, const GpuLaunches& counted) {
+  const auto before = std::exchange(gpu.counted, std::pair(end, counted.kernels));
   if (!before) return std::nullopt;
-  const auto launched = launches_between(before->second, counts);
+  const auto launched = launches_between(before->second, counted.kernels);
   const double launches = launched ? total_launches(*launched) : 0;
   if (launches <= 0) return std::nullopt;
-  return LaunchRate{mix_of(*launched), launches / seconds(now - before->first)};
+  return LaunchRate{mix_of(*launched), launches / seconds(end - before->first), counted.collectives,
+                    end};
 }
 
-void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {
+void LaunchReader::read(Process& process, Instant now, std::optional<Instant> window_end,
+                        LaunchNews& out) {
   const auto counts = process.page.read();
   if (!counts.ok()) return;
   const std::uint64_t launches = launches_of(*counts);
@@ -65,8 +66,8 @@ void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {
       process.gpus.push_back({gpu.uuid, {}, false, {}});
       at = process.gpus.end() - 1;
     }
-    if (auto launched = rate(*at, now, gpu.kernels))
-      out.rates.push_back({process.pid, gpu.uuid, now, *std::move(launched)});
+    if (auto launched = window_end ? rate(*at, *window_end, gpu) : std::nullopt)
+      out.rates.push_back({process.pid, gpu.uuid, *std::move(launched)});
     const auto state = at->phases.add(now, gpu.kernels);
     if (!state && at->phases.is_known()) continue;  // the window goes on, or lay between two phases
     const bool counts_work = state && LaunchPhases::counts_work(*state);
@@ -78,7 +79,13 @@ void LaunchReader::read(Process& process, Instant now, LaunchNews& out) {
 
 LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
   LaunchNews out;
-  for (Process& process : processes_) read(process, clock(), out);
+  const Instant begun = clock();
+  std::optional<Instant> window_end;
+  if (begun >= window_ends_) {
+    window_end = begun;
+    window_ends_ = begun + kRateOver;
+  }
+  for (Process& process : processes_) read(process, clock(), window_end, out);
   const Instant now = clock();
   std::erase_if(processes_,
                 [&](const Process& process) { return now - process.counted > kSilent; });

@@ -33,11 +33,10 @@ struct LaunchProgress {
   std::optional<LaunchState> state;
 };
 
-// What a process launches on a GPU, over the last seconds.
+// What a process launches on a GPU, over the last seconds: windows of all processes end together.
 struct ProcessLaunches {
   std::int64_t pid = 0;
   std::string gpu;
-  Instant time{};  // the end of that
   LaunchRate rate;
 };
 
@@ -67,7 +66,7 @@ class LaunchReader {
     std::string uuid;
     LaunchPhases phases;
     bool told = false;                                        // of its work, in the last progress
-    std::optional<std::pair<Instant, LaunchCounts>> counted;  // where the next rate begins
+    std::optional<std::pair<Instant, LaunchCounts>> counted;  // where its window begins
   };
   struct Process {
     std::int64_t pid = 0;
@@ -78,10 +77,12 @@ class LaunchReader {
     Instant counted{};           // when they last grew
   };
   void make_room(std::uint32_t uid);
-  void read(Process& process, Instant now, LaunchNews& out);
-  static std::optional<LaunchRate> rate(OnGpu& gpu, Instant now, const LaunchCounts& counts);
+  // `window_end`: of all rates; empty, their windows go on.
+  void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
+  static std::optional<LaunchRate> rate(OnGpu& gpu, Instant end, const GpuLaunches& counted);
 
   std::vector<Process> processes_;
+  Instant window_ends_{};
 };
 
 class LaunchTracker {

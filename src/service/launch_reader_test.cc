@@ -18,13 +18,13 @@ using namespace std::chrono_literals;
 
 constexpr const char* kGpu = "GPU-51a00000-0000-0000-0000-000000000000";
 
-// A process that launches two kernels, one twice as often as the other.
+// A process that launches two kernels, one twice as often as the other, which is a collective.
 class Launcher {
  public:
   void launch(std::uint64_t steps) {
     counts_[1] += 2 * steps;
     counts_[2] += steps;
-    EXPECT_TRUE(page_.write(counts_).ok());
+    EXPECT_TRUE(page_.write(counts_, 2).ok());
   }
   const UniqueFd& file() const { return page_.file(); }
   LaunchPage page() const {
@@ -83,6 +83,28 @@ TEST(LaunchReader, TellsWhatIsLaunchedASecond) {
   EXPECT_EQ(rates[1].gpu, kGpu);
   EXPECT_NEAR(rates[1].rate.per_second, 600, 1e-6);
   EXPECT_NEAR(rates[1].rate.mix.at(1), 2.0 / 3, 1e-9);
+  EXPECT_EQ(rates[1].rate.collectives, 41u * 20);  // since it began
+}
+
+// So that their counts can be compared.
+TEST(LaunchReader, WindowsOfAllProcessesEndTogether) {
+  Reading reading;
+  Launcher one, other;
+  reading.reader.add(one.page(), 17, 1000, reading.now);
+  std::vector<ProcessLaunches> rates;
+  for (int i = 0; i < 90; ++i) {
+    if (i == 33) reading.reader.add(other.page(), 18, 1000, reading.now);
+    one.launch(20);
+    other.launch(7);
+    for (ProcessLaunches& each : reading.all(100ms).rates) rates.push_back(std::move(each));
+  }
+  ASSERT_EQ(rates.size(), 6u);
+  for (const std::size_t first : {2u, 4u}) {
+    EXPECT_EQ(rates[first].pid, 17);
+    EXPECT_EQ(rates[first + 1].pid, 18);
+    EXPECT_EQ(rates[first].rate.time, rates[first + 1].rate.time);
+    EXPECT_NEAR(rates[first + 1].rate.per_second, 210, 1e-6);
+  }
 }
 
 TEST(LaunchReader, SaysOnceThatWorkIsCountedNoMore) {

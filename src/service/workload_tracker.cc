@@ -161,7 +161,7 @@ void WorkloadTracker::collect_launches(std::span<const Gpu> gpus) {
     const bool again = std::any_of(
         news.rates.begin(), news.rates.end(),
         [&](const ProcessLaunches& one) { return one.pid == old.pid && one.gpu == old.gpu; });
-    return again || now - old.time > kRateExpires;
+    return again || now - old.rate.time > kRateExpires;
   });
   std::move(news.rates.begin(), news.rates.end(), std::back_inserter(rates_));
   for (const LaunchProgress& each : news.progress) {

@@ -37,17 +37,6 @@ std::vector<std::vector<const StepEvidence*>> by_job(std::span<const StepEvidenc
   return out;
 }
 
-bool launches_alike(OfJob job) {
-  double least = job[0]->launches->per_second, most = least;
-  for (const StepEvidence* each : job) {
-    if (mix_distance(each->launches->mix, job[0]->launches->mix) > LaunchPhases::kSame)
-      return false;
-    least = std::min(least, each->launches->per_second);
-    most = std::max(most, each->launches->per_second);
-  }
-  return least > 0 && least >= most * (1 - StepDetector::kRatesDiffer);
-}
-
 bool busy_alike(OfJob job, const PaceMeans& means) {
   double least = 1, most = 0;
   for (const StepEvidence* each : job) {
@@ -79,16 +68,26 @@ bool one_clock_is_asked(std::span<const PaceReading> readings) {
 
 }  // namespace
 
+bool StepDetector::is_alike(Job& job, OfJob of_job) {
+  const std::size_t known = known_launches(of_job);
+  if (known == 0) return busy_alike(of_job, job.means);
+  if (known < of_job.size()) return false;
+  std::vector<const LaunchRate*> rates;
+  for (const StepEvidence* each : of_job) rates.push_back(&*each->launches);
+  job.verdict = job.windows.add(rates, job.number != 0).value_or(job.verdict);
+  return job.verdict != LaunchWindows::Verdict::apart;
+}
+
 void StepDetector::judge(Job& job, Instant now, OfJob of_job) {
   add(job.means, readings_of(of_job));
-  const std::size_t known = known_launches(of_job);
-  const bool by_launches = known == of_job.size();
-  const bool alike =
-      by_launches ? launches_alike(of_job) : known == 0 && busy_alike(of_job, job.means);
+  const bool alike = is_alike(job, of_job);
   auto& since = alike ? job.alike_since : job.unlike_since;
   (alike ? job.unlike_since : job.alike_since).reset();
   if (!since) since = now;
-  const Duration join = by_launches ? kJoinAfter : kJoinByActivityAfter;
+  const Duration join = known_launches(of_job) == 0 ? kJoinByActivityAfter
+                        : job.verdict == LaunchWindows::Verdict::exchange
+                            ? kJoinAfter
+                            : Duration{};  // it is of long windows already
   if (alike && job.number == 0 && now - *since >= join) job.number = ++last_number_;
   if (!alike && now - *since >= kLeaveAfter) job.number = 0;
 }
@@ -102,8 +101,7 @@ std::vector<StepGroup> StepDetector::update(Instant now, std::span<const StepEvi
       places.push_back({each->gpu, each->processes[0].pid, each->processes[0].started});
     const auto known = std::find_if(jobs_.begin(), jobs_.end(),
                                     [&](const Job& job) { return job.places == places; });
-    Job& job =
-        jobs.emplace_back(known != jobs_.end() ? std::move(*known) : Job{places, {}, {}, 0, {}});
+    Job& job = jobs.emplace_back(known != jobs_.end() ? std::move(*known) : Job{.places = places});
     judge(job, now, of_job);
     if (job.number == 0) continue;
     StepGroup& group = out.emplace_back();

@@ -1,12 +1,10 @@
 // Which GPUs go in step, told from outside. They do when one job works on them, one process on
-// each, and what it does there is the same at the same speed, whatever the clocks:
+// each, and what it does there goes at one speed, whatever the clocks:
 //
 // - One job: one user's processes that are one (pid), or of one session and process group, or of
 //   one batch job. A GPU with two processes is none's alone.
-// - In step: where launches are known of each, their mixes are one phase's (LaunchPhases::kSame)
-//   and their rates differ by kRatesDiffer at most, for kJoinAfter. GPUs that do not wait for each
-//   other differ as soon as their clocks do. Two trials of one program, with one size and one
-//   clock, may be taken for one unit until then: what is decided for one is right for the other.
+// - In step: where launches are known of each, what launch_windows.h makes of them: for kJoinAfter
+//   they have launched as many collectives, or without any at rates that are one for half a minute.
 // - Where launches are known of none: only where it is one process on all of them, and they are
 //   busy alike (kBusyDiffers) for kJoinByActivityAfter. Several processes of one session are
 //   often independent trials, which counters do not tell from one job: they are not grouped.
@@ -22,17 +20,11 @@
 #include <string>
 #include <vector>
 
+#include "govern/step/launch_windows.h"
 #include "govern/step/pace.h"
 #include "govern/tenant.h"
-#include "model/launch_phases.h"
 
 namespace derate {
-
-// Of the last seconds.
-struct LaunchRate {
-  KernelMix mix;
-  double per_second = 0;
-};
 
 // Of one GPU at one look.
 struct StepEvidence {
@@ -62,7 +54,6 @@ class StepDetector {
   static constexpr Duration kJoinAfter = std::chrono::seconds(10);
   static constexpr Duration kJoinByActivityAfter = std::chrono::seconds(30);
   static constexpr Duration kLeaveAfter = std::chrono::seconds(5);
-  static constexpr double kRatesDiffer = 0.05;  // of the largest
   static constexpr double kBusyDiffers = 0.1;
 
   // What is seen at that time of each GPU, once each; about once a second. The units as they are
@@ -83,7 +74,11 @@ class StepDetector {
     std::optional<Instant> alike_since, unlike_since;
     std::uint64_t number = 0;  // 0: not in step
     PaceMeans means;
+    LaunchWindows windows;
+    LaunchWindows::Verdict verdict = LaunchWindows::Verdict::apart;  // of the last of them
   };
+
+  static bool is_alike(Job& job, std::span<const StepEvidence* const> of_job);
 
   void judge(Job& job, Instant now, std::span<const StepEvidence* const> of_job);
 

@@ -17,7 +17,7 @@ class Ranks {
       ProcessFacts process{.pid = static_cast<std::int64_t>(100 + i), .uid = 1000};
       process.group = process.session = 50;
       one.processes = {process};
-      one.launches = LaunchRate{{{1, 0.5}, {2, 0.5}}, 1000};
+      one.launches = LaunchRate{{{1, 0.5}, {2, 0.5}}, 1000, 0, {}};
       one.estimate.gpu_utilisation = Fraction(0.9);
       one.estimate.sm_clock = Megahertz(1500);
       one.estimate.requested_clock = Megahertz(1500);
@@ -29,9 +29,17 @@ class Ranks {
     for (int i = 0; i < times; ++i) {
       now += 1s;
       for (StepEvidence& each : seen) each.estimate.time = now;
+      if (now.time_since_epoch() % 2s == 0s) end_windows();
       out = detector.update(now, seen);
     }
     return out;
+  }
+  void end_windows() {
+    for (StepEvidence& each : seen) {
+      if (!each.launches) continue;
+      each.launches->time = now;
+      each.launches->collectives += collectives;
+    }
   }
   void one_process() {
     for (StepEvidence& each : seen) {
@@ -41,33 +49,47 @@ class Ranks {
   }
 
   Instant now{};
+  std::uint64_t collectives = 960;  // of each, in a window of two seconds
   StepDetector detector;
   std::vector<StepEvidence> seen;
 };
 
-TEST(StepDetector, LaunchesOfOneJobAtOneRate) {
+TEST(StepDetector, AsManyCollectivesOfOneJob) {
   Ranks ranks(4);
   EXPECT_TRUE(ranks.look(10).empty());
-  const auto groups = ranks.look(2);
+  const auto groups = ranks.look(5);
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups[0].gpus, (std::vector<std::size_t>{0, 1, 2, 3}));
   EXPECT_EQ(ranks.look(20)[0].number, groups[0].number);
 }
 
-// Independent trials: of one launcher, and at other rates as soon as their clocks are others.
-TEST(StepDetector, OtherRatesAreNotInStep) {
+// Unequal batches: other kernels, at another rate.
+TEST(StepDetector, WhatElseIsLaunchedDoesNotCount) {
   Ranks ranks(2);
-  ranks.seen[1].launches->per_second = 900;
-  EXPECT_TRUE(ranks.look(60).empty());
-  ranks.seen[1].launches->per_second = 1000;
-  EXPECT_EQ(ranks.look(12).size(), 1u);
-  ranks.seen[1].launches->per_second = 900;
-  EXPECT_EQ(ranks.look(4).size(), 1u);  // a moment is none
-  EXPECT_TRUE(ranks.look(3).empty());
+  ranks.seen[1].launches->mix = {{1, 0.9}, {2, 0.1}};
+  ranks.seen[1].launches->per_second = 700;
+  EXPECT_EQ(ranks.look(15).size(), 1u);
 }
 
-TEST(StepDetector, OtherKernelsAreNotInStep) {
+TEST(StepDetector, OtherNumbersOfCollectivesAreNotInStep) {
   Ranks ranks(2);
+  ranks.seen[1].launches->collectives = 500;  // ahead by a second
+  EXPECT_TRUE(ranks.look(60).empty());
+  ranks.seen[1].launches->collectives = ranks.seen[0].launches->collectives + 3;
+  EXPECT_EQ(ranks.look(15).size(), 1u);
+  ranks.seen[1].launches->collectives += 500;
+  EXPECT_EQ(ranks.look(4).size(), 1u);  // a moment is none
+  EXPECT_TRUE(ranks.look(5).empty());
+}
+
+TEST(StepDetector, WithoutCollectivesRatesHaveToBeOneForLong) {
+  Ranks ranks(2);
+  ranks.collectives = 0;
+  EXPECT_TRUE(ranks.look(27).empty());  // the first window ended as it began
+  EXPECT_EQ(ranks.look(1).size(), 1u);
+  ranks.seen[1].launches->per_second = 990;
+  EXPECT_TRUE(ranks.look(30).empty());
+  ranks.seen[1].launches->per_second = 1000;
   ranks.seen[1].launches->mix = {{1, 0.9}, {2, 0.1}};
   EXPECT_TRUE(ranks.look(60).empty());
 }
@@ -86,7 +108,7 @@ TEST(StepDetector, WithoutLaunchesOnlyOneProcess) {
 TEST(StepDetector, KnownOfSomeIsKnownOfNone) {
   Ranks ranks(2);
   ranks.one_process();
-  ranks.seen[0].launches = LaunchRate{{{1, 1.0}}, 1000};
+  ranks.seen[0].launches = LaunchRate{{{1, 1.0}}, 1000, 0, {}};
   EXPECT_TRUE(ranks.look(120).empty());
 }
 
@@ -95,17 +117,17 @@ TEST(StepDetector, ABatchJobIsOneJob) {
   ranks.seen[1].processes[0].session = 51;
   EXPECT_TRUE(ranks.look(60).empty());
   for (StepEvidence& each : ranks.seen) each.batch_job = "4711";
-  EXPECT_EQ(ranks.look(12).size(), 1u);
+  EXPECT_EQ(ranks.look(15).size(), 1u);
   ranks.seen[1].processes[0].uid = 1001;
-  EXPECT_TRUE(ranks.look(12).empty());
+  EXPECT_TRUE(ranks.look(15).empty());
 }
 
 TEST(StepDetector, OtherProcessesEndItAtOnce) {
   Ranks ranks(3);
-  const auto number = ranks.look(12)[0].number;
+  const auto number = ranks.look(15)[0].number;
   ranks.seen[2].processes.push_back({.pid = 7, .uid = 1000});
   EXPECT_TRUE(ranks.look(1).empty());
-  const auto rest = ranks.look(12);
+  const auto rest = ranks.look(15);
   ASSERT_EQ(rest.size(), 1u);
   EXPECT_EQ(rest[0].gpus, (std::vector<std::size_t>{0, 1}));
   EXPECT_NE(rest[0].number, number);
@@ -121,7 +143,7 @@ RC_GTEST_PROP(StepDetectorProperty, AUnitIsOneUsers, (std::vector<std::vector<in
       each.processes[0].uid = static_cast<std::uint32_t>(changes[i] & 2);
     }
     std::vector<int> units(5);
-    for (const StepGroup& group : ranks.look(12)) {
+    for (const StepGroup& group : ranks.look(15)) {
       RC_ASSERT(group.gpus.size() >= 2u);
       for (const std::size_t gpu : group.gpus) {
         RC_ASSERT(++units[gpu] == 1);
