@@ -15,7 +15,7 @@ struct ProcessFacts {
   std::optional<std::uint32_t> uid;  // real user; empty: not known
   std::uint64_t started = 0;         // clock ticks since the boot: a number is given out again
   std::int64_t group = 0, session = 0;
-  std::vector<std::int64_t> ancestors;  // those in its session, nearest first
+  std::vector<std::int64_t> ancestors;  // nearest first (integ/process_facts.h)
   std::string name;                     // of its program, without the folder
   std::string asked;                    // its DERATE_DELTA; empty: none, or it may not be read
 

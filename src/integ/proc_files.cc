@@ -42,15 +42,19 @@ std::optional<ProcStat> parse_proc_stat(std::string_view text) {
   if (open == std::string_view::npos || close == std::string_view::npos || close < open)
     return std::nullopt;
   const auto fields = split(text.substr(std::min(close + 2, text.size())), ' ');
-  constexpr std::size_t kParent = 1, kGroup = 2, kSession = 3, kStarted = 22 - 3;
+  constexpr std::size_t kParent = 1, kGroup = 2, kSession = 3, kTerminal = 4, kStarted = 22 - 3;
   if (fields.size() <= kStarted) return std::nullopt;
   const auto started = parse_number<std::uint64_t>(fields[kStarted]);
   if (!started) return std::nullopt;
   const auto number = [&](std::size_t at) {
     return parse_number<std::int64_t>(fields[at]).value_or(0);
   };
-  return ProcStat{text.substr(open + 1, close - open - 1), number(kParent), number(kGroup),
-                  number(kSession), *started};
+  return ProcStat{text.substr(open + 1, close - open - 1),
+                  number(kParent),
+                  number(kGroup),
+                  number(kSession),
+                  number(kTerminal),
+                  *started};
 }
 
 // "Uid:\tREAL\tEFFECTIVE...".

@@ -25,6 +25,7 @@ std::optional<std::string> read_proc_file(
 struct ProcStat {
   std::string_view name;  // any character may be in it
   std::int64_t parent = 0, group = 0, session = 0;
+  std::int64_t terminal = 0;  // that its session is on; 0: none
   std::uint64_t started = 0;  // clock ticks since the boot
 };
 // Of a text of "stat"; empty for any other text.

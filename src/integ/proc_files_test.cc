@@ -62,12 +62,13 @@ TEST(ProcText, AUserIsOneThatThereCanBe) {
 RC_GTEST_PROP(ProcText, AnyTextHasAStatOrNone, (std::string text, std::uint32_t started)) {
   (void)parse_proc_stat(text);
   (void)real_user(text);
-  const std::string line =
-      "1 (" + text + ") S 2 3 4 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " + std::to_string(started) + " 0";
+  const std::string line = "1 (" + text + ") S 2 3 4 34816 0 0 0 0 0 0 0 0 0 0 0 0 0 0 " +
+                           std::to_string(started) + " 0";
   const auto stat = parse_proc_stat(line);
   RC_ASSERT(stat);
   RC_ASSERT((stat->name == text && stat->started == started));
   RC_ASSERT((stat->parent == 2 && stat->group == 3 && stat->session == 4));
+  RC_ASSERT(stat->terminal == 34816);
 }
 
 }  // namespace

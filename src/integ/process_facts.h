@@ -23,7 +23,8 @@ namespace derate {
 std::optional<ProcessFacts> read_process(std::int64_t pid);
 // Its start alone; empty when there is no such process.
 std::optional<std::uint64_t> read_start(std::int64_t pid);
-// Those above it in its session, nearest first; at most 64.
+// Those above it in its session, and above that those of its user, nearest first, up to where that
+// logged in: a session's leader on a terminal is the last. At most 64.
 std::vector<std::int64_t> read_ancestors(const ProcessFacts& process);
 // Its DERATE_DELTA, the first in the first 32 KiB of its environment. Empty without one, and where
 // it may not be read (docs/heartbeats.md says by whom it may).

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <functional>
@@ -60,15 +61,40 @@ TEST(ProcessFacts, OfThisProcess) {
   EXPECT_EQ(mine->name, "integ_test");
 }
 
-TEST(ProcessFacts, AncestorsAreThoseOfTheSession) {
+TEST(ProcessFacts, AncestorsOfAnySession) {
   const Other child([] {}), loner([] { ::setsid(); });
-  const auto facts = read_process(child.pid());
-  ASSERT_TRUE(facts);
-  const auto above = read_ancestors(*facts);
-  ASSERT_FALSE(above.empty());
-  EXPECT_EQ(above.front(), ::getpid());
-  EXPECT_TRUE(facts->ancestors.empty());  // for who asks
-  EXPECT_TRUE(read_ancestors(*read_process(loner.pid())).empty());
+  for (const pid_t pid : {child.pid(), loner.pid()}) {
+    const auto facts = read_process(pid);
+    ASSERT_TRUE(facts);
+    const auto above = read_ancestors(*facts);
+    ASSERT_FALSE(above.empty());
+    EXPECT_EQ(above.front(), ::getpid());
+    EXPECT_EQ(std::find(above.begin(), above.end(), 1), above.end());
+    EXPECT_TRUE(facts->ancestors.empty());  // for who asks
+  }
+}
+
+TEST(ProcessFacts, AncestorsEndWhereTheUserLoggedIn) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0)
+    GTEST_SKIP() << "no pseudo-terminal here";
+  const std::string path = ::ptsname(terminal);
+  const Other shell([&] {
+    ::setsid();
+    (void)::open(path.c_str(), O_RDWR);  // which becomes the session's
+  });
+  EXPECT_TRUE(read_ancestors(*read_process(shell.pid())).empty());
+  ::close(terminal);
+}
+
+TEST(ProcessFacts, AncestorsOfOtherSessionsAreOfItsUser) {
+  const Other child([] {}), loner([] { ::setsid(); });
+  ProcessFacts other = *read_process(child.pid());
+  other.uid = *other.uid + 1;
+  EXPECT_EQ(read_ancestors(other).front(), ::getpid());
+  other = *read_process(loner.pid());
+  other.uid = *other.uid + 1;
+  EXPECT_TRUE(read_ancestors(other).empty());
 }
 
 TEST(ProcessFacts, NamesMayHaveAnyCharacter) {

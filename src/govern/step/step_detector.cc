@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 namespace derate {
@@ -10,30 +11,76 @@ namespace {
 
 using OfJob = std::span<const StepEvidence* const>;
 
-bool is_one_job(const StepEvidence& a, const StepEvidence& b) {
-  const ProcessFacts &one = a.processes[0], &other = b.processes[0];
-  if (!one.uid || one.uid != other.uid) return false;
+const ProcessFacts& process_of(const StepEvidence& evidence) { return evidence.processes[0]; }
+
+bool is_one_users(const StepEvidence& a, const StepEvidence& b) {
+  return process_of(a).uid && process_of(a).uid == process_of(b).uid;
+}
+
+// As far as that goes without collectives: who started them meant them to be one.
+bool is_close(const StepEvidence& a, const StepEvidence& b) {
+  const ProcessFacts &one = process_of(a), &other = process_of(b);
   const bool one_group =
       one.session != 0 && one.session == other.session && one.group == other.group;
   const bool one_batch_job = !a.batch_job.empty() && a.batch_job == b.batch_job;
-  return one.pid == other.pid || one_group || one_batch_job;
+  return is_one_users(a, b) && (one.pid == other.pid || one_group || one_batch_job);
+}
+
+bool is_or_is_below(const ProcessFacts& process, std::int64_t pid) {
+  const auto& above = process.ancestors;
+  return process.pid == pid || std::find(above.begin(), above.end(), pid) != above.end();
+}
+
+// The nearest process above it, or itself, that is above another GPU's, too: torchrun of its ranks,
+// a script of what it starts. 0: none.
+std::int64_t launcher_of(const StepEvidence& evidence, OfJob all) {
+  const auto is_shared = [&](std::int64_t pid) {
+    return std::any_of(all.begin(), all.end(), [&](const StepEvidence* other) {
+      return other != &evidence && is_one_users(evidence, *other) &&
+             is_or_is_below(process_of(*other), pid);
+    });
+  };
+  const ProcessFacts& process = process_of(evidence);
+  if (is_shared(process.pid)) return process.pid;
+  const auto found = std::find_if(process.ancestors.begin(), process.ancestors.end(), is_shared);
+  return found == process.ancestors.end() ? 0 : *found;
+}
+
+using Jobs = std::vector<std::vector<const StepEvidence*>>;
+
+// Those that `is_one` of another of them, together.
+template <class IsOne>
+Jobs grouped(OfJob all, IsOne is_one) {
+  Jobs out;
+  for (const StepEvidence* each : all) {
+    const auto found = std::find_if(out.begin(), out.end(), [&](const auto& job) {
+      return std::any_of(job.begin(), job.end(),
+                         [&](const StepEvidence* other) { return is_one(*each, *other); });
+    });
+    if (found == out.end())
+      out.push_back({each});
+    else
+      found->push_back(each);
+  }
+  return out;
 }
 
 // Those with one process each, by job; alone ones left out.
-std::vector<std::vector<const StepEvidence*>> by_job(std::span<const StepEvidence> seen) {
-  std::vector<std::vector<const StepEvidence*>> out;
-  for (const StepEvidence& each : seen) {
-    if (each.processes.size() != 1 || each.processes[0].pid == 0) continue;
-    const auto found = std::find_if(out.begin(), out.end(), [&](const auto& job) {
-      return std::any_of(job.begin(), job.end(),
-                         [&](const StepEvidence* other) { return is_one_job(each, *other); });
-    });
-    if (found == out.end())
-      out.push_back({&each});
-    else
-      found->push_back(&each);
-  }
-  std::erase_if(out, [](const auto& job) { return job.size() < 2; });
+Jobs by_job(std::span<const StepEvidence> seen) {
+  std::vector<const StepEvidence*> all;
+  for (const StepEvidence& each : seen)
+    if (each.processes.size() == 1 && process_of(each).pid != 0) all.push_back(&each);
+  std::map<const StepEvidence*, std::int64_t> launchers;
+  for (const StepEvidence* each : all) launchers[each] = launcher_of(*each, all);
+  Jobs out = grouped(all, [&](const StepEvidence& a, const StepEvidence& b) {
+    return launchers[&a] != 0 && launchers[&a] == launchers[&b] && is_one_users(a, b);
+  });
+  const auto is_alone = [](const auto& job) { return job.size() < 2; };
+  std::vector<const StepEvidence*> rest;
+  for (const auto& job : out)
+    if (is_alone(job)) rest.push_back(job[0]);
+  for (auto& job : grouped(rest, is_close)) out.push_back(std::move(job));
+  std::erase_if(out, is_alone);
   return out;
 }
 
@@ -75,7 +122,10 @@ bool StepDetector::is_alike(Job& job, OfJob of_job) {
   std::vector<const LaunchRate*> rates;
   for (const StepEvidence* each : of_job) rates.push_back(&*each->launches);
   job.verdict = job.windows.add(rates, job.number != 0).value_or(job.verdict);
-  return job.verdict != LaunchWindows::Verdict::apart;
+  if (job.verdict == LaunchWindows::Verdict::same_rates)
+    return std::all_of(of_job.begin(), of_job.end(),
+                       [&](const StepEvidence* each) { return is_close(*each, *of_job[0]); });
+  return job.verdict == LaunchWindows::Verdict::exchange;
 }
 
 void StepDetector::judge(Job& job, Instant now, OfJob of_job) {

@@ -1,10 +1,12 @@
 // Which GPUs go in step, told from outside. They do when one job works on them, one process on
 // each, and what it does there goes at one speed, whatever the clocks:
 //
-// - One job: one user's processes that are one (pid), or of one session and process group, or of
-//   one batch job. A GPU with two processes is none's alone.
+// - One job: one user's processes that are one (pid) or that one process has started, be it by way
+//   of others: the nearest one counts, so that two jobs of one shell are two. Else those of one
+//   session and process group, or of one batch job. A GPU with two processes is none's alone.
 // - In step: where launches are known of each, what launch_windows.h makes of them: for kJoinAfter
-//   they have launched as many collectives, or without any at rates that are one for half a minute.
+//   they have launched as many collectives; without any, those of one process, of one process
+//   group or of one batch job at rates that are one for half a minute.
 // - Where launches are known of none: only where it is one process on all of them, and they are
 //   busy alike (kBusyDiffers) for kJoinByActivityAfter. Several processes of one session are
 //   often independent trials, which counters do not tell from one job: they are not grouped.

@@ -122,6 +122,44 @@ TEST(StepDetector, ABatchJobIsOneJob) {
   EXPECT_TRUE(ranks.look(15).empty());
 }
 
+// As torchrun starts its ranks: each in a session of its own.
+TEST(StepDetector, RanksInSessionsOfTheirOwnAreOneJob) {
+  Ranks ranks(2);
+  for (StepEvidence& each : ranks.seen) {
+    ProcessFacts& process = each.processes[0];
+    process.session = process.group = process.pid;
+  }
+  EXPECT_TRUE(ranks.look(60).empty());
+  ranks.seen[0].processes[0].ancestors = {90, 80};
+  ranks.seen[1].processes[0].ancestors = {91, 90, 80};  // by way of a script
+  EXPECT_EQ(ranks.look(15).size(), 1u);
+  ranks.collectives = 0;
+  EXPECT_TRUE(ranks.look(60).empty());  // what is one so is known by collectives alone
+}
+
+TEST(StepDetector, TheFirstRankMayStartTheOthers) {
+  Ranks ranks(3);
+  for (StepEvidence& each : ranks.seen) each.processes[0].session = each.processes[0].pid;
+  ranks.seen[0].processes[0].ancestors = {50};
+  ranks.seen[1].processes[0].ancestors = ranks.seen[2].processes[0].ancestors = {100, 50};
+  const auto groups = ranks.look(15);
+  ASSERT_EQ(groups.size(), 1u);
+  EXPECT_EQ(groups[0].gpus.size(), 3u);
+}
+
+// Two launchers of one script, whose jobs are at different places.
+TEST(StepDetector, TheNearestLauncherCounts) {
+  Ranks ranks(4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    ranks.seen[i].processes[0].ancestors = {i < 2 ? 60 : 70, 50};
+    ranks.seen[i].launches->collectives = i < 2 ? 0 : 5000;
+  }
+  const auto groups = ranks.look(15);
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].gpus, (std::vector<std::size_t>{0, 1}));
+  EXPECT_EQ(groups[1].gpus, (std::vector<std::size_t>{2, 3}));
+}
+
 TEST(StepDetector, OtherProcessesEndItAtOnce) {
   Ranks ranks(3);
   const auto number = ranks.look(15)[0].number;
