@@ -130,6 +130,7 @@ bool StepDetector::is_alike(Job& job, OfJob of_job) {
 
 void StepDetector::judge(Job& job, Instant now, OfJob of_job) {
   add(job.means, readings_of(of_job));
+  if (job.number != 0) add(job.of_unit, readings_of(of_job));
   const bool alike = is_alike(job, of_job);
   auto& since = alike ? job.alike_since : job.unlike_since;
   (alike ? job.unlike_since : job.alike_since).reset();
@@ -138,7 +139,10 @@ void StepDetector::judge(Job& job, Instant now, OfJob of_job) {
                         : job.verdict == LaunchWindows::Verdict::exchange
                             ? kJoinAfter
                             : Duration{};  // it is of long windows already
-  if (alike && job.number == 0 && now - *since >= join) job.number = ++last_number_;
+  if (alike && job.number == 0 && now - *since >= join) {
+    job.number = ++last_number_;
+    job.of_unit = {};
+  }
   if (!alike && now - *since >= kLeaveAfter) job.number = 0;
 }
 
@@ -157,7 +161,7 @@ std::vector<StepGroup> StepDetector::update(Instant now, std::span<const StepEvi
     StepGroup& group = out.emplace_back();
     group.number = job.number;
     for (const Place& place : job.places) group.gpus.push_back(place.gpu);
-    group.straggler = find_straggler(job.means, readings_of(of_job));
+    group.straggler = find_straggler(job.of_unit, readings_of(of_job));
   }
   jobs_ = std::move(jobs);
   return out;

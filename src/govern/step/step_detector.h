@@ -76,6 +76,7 @@ class StepDetector {
     std::optional<Instant> alike_since, unlike_since;
     std::uint64_t number = 0;  // 0: not in step
     PaceMeans means;
+    PaceMeans of_unit;  // since it is one: before, its processes start and wait for each other
     LaunchWindows windows;
     LaunchWindows::Verdict verdict = LaunchWindows::Verdict::apart;  // of the last of them
   };

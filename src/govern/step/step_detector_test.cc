@@ -195,12 +195,24 @@ RC_GTEST_PROP(StepDetectorProperty, AUnitIsOneUsers, (std::vector<std::vector<in
 TEST(StepDetector, NamesTheOneWithALowerClock) {
   Ranks ranks(4);
   ranks.seen[2].estimate.sm_clock = Megahertz(1300);
-  const auto groups = ranks.look(15);
+  const auto groups = ranks.look(30);
   ASSERT_TRUE(groups[0].straggler);
   EXPECT_EQ(groups[0].straggler->gpu, 2u);
   EXPECT_EQ(groups[0].straggler->why, "its clock is 1300 MHz where the others have 1500 and more");
   ranks.seen[2].estimate.requested_clock = Megahertz(1300);  // as it was asked to
   EXPECT_FALSE(ranks.look(1)[0].straggler);
+}
+
+// A rank that starts later is not slower.
+TEST(StepDetector, WhatWasBeforeTheUnitNamesNone) {
+  Ranks ranks(2);
+  ranks.seen[1].estimate.gpu_utilisation = Fraction(0.1);
+  ranks.seen[1].estimate.sm_clock = Megahertz(345);
+  ASSERT_TRUE(ranks.look(10).empty());
+  ranks.seen[1].estimate.gpu_utilisation = Fraction(0.9);
+  ranks.seen[1].estimate.sm_clock = Megahertz(1500);
+  ASSERT_EQ(ranks.look(5).size(), 1u);
+  for (int i = 0; i < 30; ++i) EXPECT_FALSE(ranks.look(1)[0].straggler) << i;
 }
 
 TEST(StepDetector, NamesTheOneThatDoesNotWait) {
