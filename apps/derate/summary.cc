@@ -199,6 +199,18 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
                      speed_text(all), promise);
 }
 
+namespace {
+
+std::string in_step_text(const GpuFigures& figures) {
+  std::string out = fmt::format("with other GPUs, for {}", duration_text(figures.in_step));
+  if (figures.straggled > Duration::zero())
+    out += fmt::format("; they waited for this one for {}: {}", duration_text(figures.straggled),
+                       figures.straggled_why);
+  return out;
+}
+
+}  // namespace
+
 std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = fmt::format("GPU {}  {}  policy {}{}\n", summary.capability.id.index,
                                 summary.capability.id.name, summary.policy,
@@ -222,6 +234,7 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   line(summary.dry_run ? "would lock" : "locked",
        histogram_text(figures.asked_clocks, figures.released));
   if (summary.hears_beats) line("progress", progress_text(figures));
+  if (figures.in_step > Duration::zero()) line("in step", in_step_text(figures));
   line("promise", verdict_of(summary, figures).text);
   if (const std::string saved = saved_text(summary, figures); !saved.empty())
     line(summary.dry_run ? "would save" : "saved", saved);

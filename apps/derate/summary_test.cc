@@ -67,8 +67,20 @@ TEST(Summary, SaysWhatARunCameTo) {
         "by "
         "the clock alone (promised 90 %)\n"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
-  for (const char* part : {"saved", "failures", "power cap", "thermal", "kept", "dry run", "note"})
+  for (const char* part :
+       {"saved", "failures", "power cap", "thermal", "kept", "dry run", "note", "in step"})
     EXPECT_FALSE(has(text, part)) << part << "\n" << text;
+}
+
+TEST(Summary, GpusInStepAndWhoHeldThemUp) {
+  GpuFigures figures = a_minute();
+  figures.in_step = std::chrono::seconds(40);
+  EXPECT_TRUE(
+      has(summary_text(assure_of_90(), figures), "in step     with other GPUs, for 40.0 s\n"));
+  figures.straggled = std::chrono::seconds(5);
+  figures.straggled_why = "its clock is 1300 MHz";
+  EXPECT_TRUE(has(summary_text(assure_of_90(), figures),
+                  "for 40.0 s; they waited for this one for 5.0 s: its clock is 1300 MHz\n"));
 }
 
 TEST(Summary, APromiseIsJudgedByTheEstimateAndItsInterval) {

@@ -23,6 +23,8 @@ void Ledger::add_time(Duration held) {
   } else if (last_beat_) {
     heartbeats_ += held;
   }
+  if (last_in_step_) in_step_ += held;
+  if (last_straggles_) straggled_ += held;
   if ((last_throttle_ & throttle::kSwPowerCap) != 0) capped_ += held;
   if ((last_throttle_ & throttle::kThermal) != 0) thermal_ += held;
 }
@@ -62,7 +64,11 @@ void Ledger::add(const Record& record) {
   last_time_ = record.time;
   last_locked_ = record.actuation.locked;
   last_expected_ = record.decision.expected_performance;
-  last_beat_ = record.estimate.work.beat;
+  const WorkStatus& work = record.estimate.work;
+  last_beat_ = work.beat;
+  last_in_step_ = work.step_group.has_value();
+  last_straggles_ = last_in_step_ && !work.straggles.empty();
+  if (last_straggles_) straggled_why_ = work.straggles;
 }
 
 std::optional<Fraction> Ledger::expected_performance() const {
@@ -96,6 +102,9 @@ GpuFigures Ledger::figures() const {
           .launch_unsteadiness = launches_ > Duration::zero()
                                      ? std::optional(unsteadiness_seconds_ / seconds(launches_))
                                      : std::nullopt,
+          .in_step = in_step_,
+          .straggled = straggled_,
+          .straggled_why = straggled_why_,
           .saving = saving_,
           .expected_performance = expected_performance(),
           .clock_ratio = clock_ratio(),

@@ -22,6 +22,8 @@ struct GpuFigures {
   Duration released{}, capped{}, thermal{};
   Duration heartbeats{}, launches{};          // while they told how far the work was
   std::optional<double> launch_unsteadiness;  // Beat::unsteadiness, on average
+  Duration in_step{}, straggled{};            // as one of a unit (govern/step); slower than those
+  std::string straggled_why;                  // the last time
   std::optional<Saving> saving;
   std::optional<Fraction> expected_performance, clock_ratio;
   Fraction expected_coverage{};
@@ -70,7 +72,8 @@ class Ledger {
   EnergyMeter energy_;
   ClockHistogram measured_;
   std::map<Megahertz, Duration> asked_;
-  Duration released_{}, total_{}, capped_{}, thermal_{}, heartbeats_{}, launches_{};
+  Duration released_{}, total_{}, capped_{}, thermal_{}, heartbeats_{}, launches_{}, in_step_{},
+      straggled_{};
   double unsteadiness_seconds_ = 0;  // of launches, x time
   std::optional<Saving> saving_;
   double expected_seconds_ = 0;  // expected performance x time
@@ -84,6 +87,8 @@ class Ledger {
   std::optional<Fraction> last_expected_;
   std::uint64_t last_throttle_ = 0;
   std::optional<Beat> last_beat_;
+  bool last_in_step_ = false, last_straggles_ = false;
+  std::string straggled_why_;
 };
 
 }  // namespace derate

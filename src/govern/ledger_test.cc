@@ -55,6 +55,23 @@ TEST(Ledger, ExpectedPerformanceIsOverTheTimeThatHasOne) {
   EXPECT_DOUBLE_EQ(ledger.expected_coverage().value(), 3.0 / 5);
 }
 
+TEST(Ledger, TimeInStepAndWhoStraggled) {
+  Ledger ledger(1500_MHz);
+  Record in_step = at(1s, 1500_MHz);
+  in_step.estimate.work.step_group = 1;
+  Record late = in_step;
+  late.time = Instant(3s);
+  late.estimate.work.straggles = "slow";
+  ledger.add(at(0s, 1500_MHz));
+  ledger.add(in_step);
+  ledger.add(late);
+  ledger.add(at(4s, 1500_MHz));
+  ledger.add(at(9s, 1500_MHz));
+  EXPECT_EQ(ledger.figures().in_step, 3s);
+  EXPECT_EQ(ledger.figures().straggled, 1s);
+  EXPECT_EQ(ledger.figures().straggled_why, "slow");
+}
+
 TEST(Ledger, CountsFailuresAndKeepsTheLastReason) {
   Ledger ledger(1500_MHz);
   Record lost = at(0s, {});

@@ -102,6 +102,7 @@ std::string record_json(const Record& record, Instant start) {
   if (Json work = work_json(record.estimate.work, start); !work.empty())
     estimate["work"] = std::move(work);
   json["estimate"] = std::move(estimate);
+  if (record.pace) json["step_pace_gpu"] = *record.pace;
   json["decision"] = decision_json(record.decision);
   json["clamped"] = decision_json(record.clamped.decision);
   json["clamped"]["rule"] = to_string(record.clamped.rule);

@@ -38,6 +38,8 @@ Record full_record() {
   record.estimate.work.name = "train.py";
   record.estimate.work.max_loss = Fraction(0.05);
   record.estimate.work.every_phase = true;
+  record.estimate.work.step_group = 4;
+  record.pace = 3;
   record.decision = Decision::set(1395_MHz, {"bound {0:.0f} MHz", {1390.9}});
   record.decision.expected_performance = Fraction(0.9);
   record.clamped = {Decision::hold({"wait", {}}), Clamped::Rule::rate_limit};
@@ -74,7 +76,9 @@ TEST(RecordJson, AllOfARecord) {
           {"phase", "prefill"},
           {"name", "train.py"},
           {"max_loss_ratio", 0.05},
+          {"step_group", 4},
           {"every_phase", true}}}}},
+      {"step_pace_gpu", 3},
       {"decision",
        {{"kind", "set"},
         {"clock_mhz", 1395.0},
