@@ -210,12 +210,13 @@ void Assure::keep_account(const Estimate& estimate) {
 }
 
 // What beats measured takes the place of what was counted on: of that only what the highest clock
-// gives is not sure. Under the power limit that changes as the chip warms.
+// gives is not sure. Under the power limit that changes as the chip warms. The curve's own level
+// would not do: it gives way a little where the form of the curve does not fit.
 void Assure::count_measured() {
   const bool speaks_alone = phase_ && speaks(*phase_) && tenants_ <= 1;
   if (!beat_ || !speaks_alone || stage_ == Stage::recognise || phase_->reference_capped) return;
-  const Belief reference = phase_->curve.reading(0, phase_->reference_x);
-  if (reference.sd > kCertain) return;
+  const Belief reference = phase_->reference_rate.rate();
+  if (!(reference.sd <= kCertain)) return;
   const double sd = std::hypot(reference.sd, kRateDrift);
   const double measured = std::exp(std::log(*beat_) - reference.mean - z_ * sd);
   slack_s_ += std::min(1.0, measured) * seconds(beats_.interval()) - counted_over_beat_s_;

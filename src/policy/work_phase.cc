@@ -45,6 +45,8 @@ constexpr double kRecent = 20;  // s over which the phases' shares of the work a
 // each step is other work. Of the variance of steady ones the work itself has 0.04 to 0.1
 // (tests/fixtures/h200-launches).
 constexpr double kBeatsSteady = 0.06, kBeatsVary = 0.1;
+constexpr double kSameClock = 0.01;      // of x
+constexpr double kLeastVariance = 1e-8;  // of the log of a rate
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
 
@@ -191,6 +193,11 @@ double readings_needed(const ReadingBatch& look, Signal signal, double relative_
   const double independent = of_one / (relative_sd * relative_sd);
   if (signal != Signal::beat) return independent;
   return std::max(std::sqrt(independent), varying_share(of_one) * independent);
+}
+
+void ReferenceRate::add(double log_rate, double variance) {
+  precision_ += 1 / variance;
+  mean_ += (log_rate - mean_) / (variance * precision_);
 }
 
 void RecentWork::add(Instant now, double work) {
@@ -378,6 +385,8 @@ void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
     const double value = std::log(readings.mean());
     const double variance = relative_variance(look, phase.signals[k]) + clock_variance(look);
     phase.curve.observe(k, look.x, value, variance);
+    if (phase.signals[k] == Signal::beat && look.x < phase.reference_x + kSameClock)
+      phase.reference_rate.add(value, std::max(variance, kLeastVariance));
     if (phase.corrected) phase.corrected->observe(k, look.x, value, variance);
     phase.with_power.observe(k, look.x, value, variance);
     phase.metered.observe(k, look.x, value, variance);

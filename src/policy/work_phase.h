@@ -1,6 +1,7 @@
 // A phase of work as `assure` knows it: how it follows the clock, and what it is known again by.
 #pragma once
 
+#include <cmath>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +34,17 @@ struct ReadingBatch {
   // `highest`: what x is relative to.
   void add(const ReadingTick& tick, Megahertz highest);
   void clear();
+};
+
+// The rate of beats at the reference, as it was read there: in logs.
+class ReferenceRate {
+ public:
+  void add(double log_rate, double variance);
+  // Its sd is infinite before the first reading.
+  Belief rate() const { return {mean_, 1 / std::sqrt(precision_)}; }
+
+ private:
+  double mean_ = 0, precision_ = 0;
 };
 
 // What a whole reading of the signal is rounded to.
@@ -78,6 +90,7 @@ struct WorkPhase {
   Spending spent;                  // that no account has yet
   RecentWork recent;
   Readings beats;  // none: their noise in this phase
+  ReferenceRate reference_rate;
 
   // What progress is judged by.
   const ProgressCurve& assuring() const { return corrected ? *corrected : curve; }
