@@ -45,7 +45,7 @@ class LaunchPhases {
  public:
   static constexpr Duration kShortest = std::chrono::milliseconds(200);
   static constexpr Duration kLongest = std::chrono::seconds(8);
-  static constexpr double kFewest = 30;  // launches of a window: fewer have chance in their mix
+  static constexpr double kFewest = 40;  // launches of a window: fewer have chance in their mix
   static constexpr double kSame = 0.15;  // two mixes that are nearer are one phase
   // A window that is further from its phase's mix than so many times what others are, and a little,
   // may have begun or ended in another phase. The first few have a limit of their own.
