@@ -137,6 +137,14 @@ std::string truth_of_all(std::span<const GpuAccount> gpus) {
                      percent_text(twin.energy_saving), percent_text(twin.performance));
 }
 
+std::string in_step_text(const GpuFigures& figures) {
+  std::string out = fmt::format("with other GPUs, for {}", duration_text(figures.in_step));
+  if (figures.straggled > Duration::zero())
+    out += fmt::format("; they waited for this one for {}: {}", duration_text(figures.straggled),
+                       figures.straggled_why);
+  return out;
+}
+
 Json histogram_json(const Histogram& bins) {
   Json out = Json::array();
   for (const auto& [clock, time] : bins)
@@ -198,18 +206,6 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
   return fmt::format("{} {}; speed {}; {}.", dry_run ? "Would save" : "Saved", saved,
                      speed_text(all), promise);
 }
-
-namespace {
-
-std::string in_step_text(const GpuFigures& figures) {
-  std::string out = fmt::format("with other GPUs, for {}", duration_text(figures.in_step));
-  if (figures.straggled > Duration::zero())
-    out += fmt::format("; they waited for this one for {}: {}", duration_text(figures.straggled),
-                       figures.straggled_why);
-  return out;
-}
-
-}  // namespace
 
 std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = fmt::format("GPU {}  {}  policy {}{}\n", summary.capability.id.index,

@@ -124,7 +124,7 @@ void Assure::begin(const Estimate& estimate) {
   restless_ = mixed_ = false;
   late_beats_ = LateBeats::none;
   told_phase_ = estimate.work.phase;
-  told_now_ = false;
+  by_name_ = false;
   unknown_ = {};
   unknown_recent_ = {};
   probed_ = {};
@@ -201,7 +201,8 @@ void Assure::keep_account(const Estimate& estimate) {
   const double x = position(*estimate.sm_clock);
   const bool known = stage_ != Stage::recognise && phase_;
   counted_ = std::exp(known ? lower_bound(x) : -x);
-  counted_s_ += counted_ * seconds(since);
+  since_beat_.time += seconds(since);
+  since_beat_.work += counted_ * seconds(since);
   slack_s_ += (counted_ - (1 - delta_)) * seconds(since);
   slack_s_ = std::min(slack_s_, kMostSaved);
   if (probing_ || stage_ == Stage::reference) probed_ += since;
@@ -219,7 +220,7 @@ void Assure::count_measured() {
   if (!(reference.sd <= kCertain)) return;
   const double sd = std::hypot(reference.sd, kRateDrift);
   const double measured = std::exp(std::log(*beat_) - reference.mean - z_ * sd);
-  slack_s_ += std::min(1.0, measured) * seconds(beats_.interval()) - counted_over_beat_s_;
+  slack_s_ += std::min(1.0, measured) * over_beat_.time - over_beat_.work;
   slack_s_ = std::min(slack_s_, kMostSaved);
 }
 
@@ -349,8 +350,9 @@ Decision Assure::recognise_longer(const Envelope& envelope) {
 Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
   const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
-  const bool seen = told_now_ || look_.clock.count() + static_cast<int>(held_back_.size()) >= 2;
+  const bool seen = by_name_ || look_.clock.count() + static_cast<int>(held_back_.size()) >= 2;
   if (seen && resume(estimate)) {
+    if (by_name_) count_late(estimate);
     if (look_.clock.count() > 0) flush();
     stage_ = Stage::steady;
     return steady(estimate, envelope);
@@ -383,16 +385,17 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
   hear(estimate);
   // Launches tell at once that another phase has begun, whatever is being done.
   const std::string before = told_ ? std::exchange(told_phase_, estimate.work.phase) : told_phase_;
-  const bool told_another = before != told_phase_;
-  if (told_another) alarm(estimate, before);
-  told_now_ |= told_another;
+  if (before != told_phase_) {
+    alarm(estimate, before);
+    by_name_ = true;
+  }
   if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
   count_measured();
   take(estimate);
   learn_power(estimate);
   if (stage_ == Stage::steady ? changed(estimate) : jumped_) {
-    told_now_ = false;
     alarm(estimate, estimate.work.phase);
+    by_name_ = false;
   } else if (begins_to_speak())
     learn_by_beats(estimate);
   switch (stage_) {

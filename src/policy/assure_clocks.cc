@@ -1,9 +1,9 @@
-#include "policy/assure_policy.h"
-#include "policy/loss_shares.h"
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
+
+#include "policy/assure_policy.h"
+#include "policy/loss_shares.h"
 
 namespace derate {
 namespace {
@@ -33,21 +33,19 @@ double Assure::spare() const {
 // The log of performance that this phase is best given of what all may lose that take turns with
 // it; empty: none does, or not all of them are known.
 std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
-  const bool exact = told_ && speaks(*phase_) && tenants_ == 1;
+  const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
   if (!exact || restless_ || every_phase_ || options_.dry_run) return std::nullopt;
   const std::vector<MixPart> parts = mix_of_late();
   const bool present = !parts.empty() && parts.front().phase == &*phase_;
   if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
   std::vector<PhaseCosts> costs;
   for (const auto& [phase, work] : parts) {
-    const PhaseOutlook outlook(*phase);
-    PhaseCosts one{.work = work};
-    for (const Megahertz clock : envelope.clocks()) {
-      const double x = position(clock);
-      one.time.push_back(std::exp(-outlook.lower_bound(x, z_)));
-      one.energy.push_back(std::exp(phase->power.power(x).mean - outlook.performance(x).mean));
+    const double watts = std::exp(phase->power.power(0).mean);
+    PhaseCosts& one = costs.emplace_back(PhaseCosts{.work = work});
+    for (const Prospect& at : prospects_of(*phase, envelope)) {
+      one.time.push_back(std::exp(-at.lower_bound));
+      one.energy.push_back(watts * std::exp(at.energy));
     }
-    costs.push_back(std::move(one));
   }
   const double earned = std::clamp(spare() / kHorizon, -delta_, kMostEarned);
   const std::size_t clock = share_loss(costs, 1 / (1 - delta_ - earned)).front();

@@ -21,7 +21,6 @@ constexpr double kProbedTold = 6;   // ... where launches tell the phases: their
 constexpr int kFewestTold = 2;      // readings
 constexpr double kToldAfter = 1.5;  // ticks after a phase began launches tell it, on average
 constexpr std::size_t kVisits = 3;  // over which what nobody spent was spare
-constexpr double kAtReference = 0.01;  // of x
 
 }  // namespace
 
@@ -63,7 +62,7 @@ bool Assure::may_probe(Instant now) const {
 
 // Whether it is known what the phase does at the highest clock.
 bool Assure::is_well_known(const WorkPhase& phase) const {
-  return !speaks(phase) || phase.curve.level_sd(0) <= kEnough;
+  return !speaks(phase) || phase.reference_rate.rate().sd <= kEnough;
 }
 
 // Phases take turns, and of one of them nothing is known, or little: it is seen best where this one
@@ -155,7 +154,7 @@ void Assure::count_late(const Estimate& estimate) {
 
 // Takes up a phase that was known before.
 bool Assure::resume(const Estimate& estimate) {
-  const std::size_t found = told_now_ ? known_by_name(estimate) : known_by_readings(estimate);
+  const std::size_t found = by_name_ ? known_by_name(estimate) : known_by_readings(estimate);
   if (found == known_.size()) return false;
   phase_ = std::move(known_[found]);
   prospects_.clear();
@@ -163,7 +162,6 @@ bool Assure::resume(const Estimate& estimate) {
   phase_->began = estimate.time;
   phase_->spent.add(std::exchange(pending_, {}));
   phase_->returned = true;
-  if (told_now_) count_late(estimate);
   look_.signals[static_cast<std::size_t>(Signal::beat)] = phase_->beats;
   probing_ = !restless_;  // the present clock was another phase's
   be_known();
@@ -211,6 +209,7 @@ void Assure::learn_by_beats(const Estimate& estimate) {
   energy_.reset();
   drop_readings();
   watch_.clear();
+  by_name_ = told_;
   stage_ = told_ && resume(estimate) ? Stage::steady : Stage::reference;
   since_ = estimate.time;
 }

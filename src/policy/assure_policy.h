@@ -167,11 +167,10 @@ class Assure final : public Policy {
   bool jumped_ = false;            // against what was read before at the same clock
   BeatRate beats_;
   std::optional<double> beat_;  // a reading of them
-  std::optional<Beat> heard_;   // the last
   bool hears_ = false;          // there are beats, and they come often enough to learn by
   bool told_ = false;           // ... by what is launched, which also tells the phase:
   std::string told_phase_;
-  bool told_now_ = false;  // the last alarm was that
+  bool by_name_ = false;  // a phase is taken up by what launches tell, not by what is read
   // Beats that began after a phase was learned by counters: it is learned anew by them, once;
   // missed: that gave no phase that speaks.
   enum class LateBeats { none, awaited, missed } late_beats_ = LateBeats::none;
@@ -211,8 +210,10 @@ class Assure final : public Policy {
   double slack_s_ = 0;                // seconds of work done beyond what was promised, at least
   std::deque<double> least_slacks_;   // of this visit of a phase and the two before
   double counted_ = 1;                // performance, as slack_s_ counted the last tick
-  // Work that it counted, s: in all, until the last beat, and between that and the one before.
-  double counted_s_ = 0, counted_at_beat_s_ = 0, counted_over_beat_s_ = 0;
+  // What it counted, s: of how much time, and the work done in it.
+  struct Counted {
+    double time = 0, work = 0;
+  } since_beat_, over_beat_;  // the last; from the one before to that
 
   Saving settled_;    // of phases that are closed
   Spending pending_;  // of which phase, the next tells

@@ -82,9 +82,7 @@ void Assure::hear(const Estimate& estimate) {
   const std::optional<Beat>& beat = estimate.work.beat;
   const bool fresh = beat && estimate.time - beat->time <= kSeldom;
   told_ = fresh && beat->unsteadiness;
-  if (beat != heard_)
-    counted_over_beat_s_ = counted_s_ - std::exchange(counted_at_beat_s_, counted_s_);
-  heard_ = beat;
+  if (beat != beats_.last()) over_beat_ = std::exchange(since_beat_, {});
   beat_ = beats_.rate(beat, told_ ? clock_since_ : held_since_);
   hears_ = fresh && beats_.interval() <= kSeldom;
 }

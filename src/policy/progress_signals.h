@@ -57,6 +57,8 @@ class BeatRate {
  public:
   // Empty when there is nothing new. `since`: from when on the clock has been what it is.
   std::optional<double> rate(const std::optional<Beat>& beat, Instant since);
+  // As it was told last.
+  const std::optional<Beat>& last() const { return last_; }
   // Between the last two of a source; zero: there were no two yet.
   Duration interval() const { return interval_; }
 

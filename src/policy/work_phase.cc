@@ -45,7 +45,6 @@ constexpr double kRecent = 20;  // s over which the phases' shares of the work a
 // each step is other work. Of the variance of steady ones the work itself has 0.04 to 0.1
 // (tests/fixtures/h200-launches).
 constexpr double kBeatsSteady = 0.06, kBeatsVary = 0.1;
-constexpr double kSameClock = 0.01;      // of x
 constexpr double kLeastVariance = 1e-8;  // of the log of a rate
 // A beat says what it says; its bias is of the size of a step's share of time.
 constexpr CoefficientPrior kExact{{0, 0}, {1e-5, 0, 1e-5}};
@@ -146,6 +145,13 @@ void drift(WorkPhase& phase, Instant time) {
   }
 }
 
+// Of one reading of beats: the share of its variance that is the work's own, and falls with the
+// number of readings. The rest falls with its square: readings that follow each other are one
+// count, and what one has too much at its end the next has too little.
+double varying_share(double relative_variance_of_one) {
+  return std::clamp(relative_variance_of_one / (kBeatsSteady * kBeatsSteady), kBeatsVary, 1.0);
+}
+
 }  // namespace
 
 void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
@@ -170,13 +176,6 @@ void ReadingBatch::clear() {
 double step_of(Signal signal) {
   if (signal == Signal::power) return 1;
   return signal == Signal::memory ? 0.01 : 1e-4;
-}
-
-// Of one reading of beats: the share of its variance that is the work's own, and falls with the
-// number of readings. The rest falls with its square: readings that follow each other are one
-// count, and what one has too much at its end the next has too little.
-double varying_share(double relative_variance_of_one) {
-  return std::clamp(relative_variance_of_one / (kBeatsSteady * kBeatsSteady), kBeatsVary, 1.0);
 }
 
 double relative_variance(const ReadingBatch& look, Signal signal) {
@@ -385,7 +384,7 @@ void learn(WorkPhase& phase, const ReadingBatch& look, Instant time) {
     const double value = std::log(readings.mean());
     const double variance = relative_variance(look, phase.signals[k]) + clock_variance(look);
     phase.curve.observe(k, look.x, value, variance);
-    if (phase.signals[k] == Signal::beat && look.x < phase.reference_x + kSameClock)
+    if (phase.signals[k] == Signal::beat && look.x < phase.reference_x + kAtReference)
       phase.reference_rate.add(value, std::max(variance, kLeastVariance));
     if (phase.corrected) phase.corrected->observe(k, look.x, value, variance);
     phase.with_power.observe(k, look.x, value, variance);

@@ -36,6 +36,9 @@ struct ReadingBatch {
   void clear();
 };
 
+// So near the reference, of x, readings are of it.
+inline constexpr double kAtReference = 0.01;
+
 // The rate of beats at the reference, as it was read there: in logs.
 class ReferenceRate {
  public:
@@ -89,7 +92,7 @@ struct WorkPhase {
   std::int64_t id = 0;             // in the model cache
   Spending spent;                  // that no account has yet
   RecentWork recent;
-  Readings beats;  // none: their noise in this phase
+  Readings beats;  // holds none: what was learned of their noise in this phase
   ReferenceRate reference_rate;
 
   // What progress is judged by.

@@ -4,6 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <utility>
 
 namespace derate {
 namespace {
@@ -212,6 +214,46 @@ TEST(WorkPhase, GoesToTheCacheAndBack) {
   odd = model;
   odd.signals.front() = "a signal of tomorrow";
   EXPECT_FALSE(from_model(odd, kPriors));
+}
+
+// Of one count, whose ends alone are not sure, n readings' mean is sure as their whole time is; of
+// work that varies from reading to reading it is not.
+TEST(WorkPhase, ReadingsOfBeatsThatFollowEachOtherAreOneCount) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> noise(0, 1);
+  const auto variances = [&](int count, bool of_one_count, double sd) {
+    double square = 0, believed = 0;
+    constexpr int kTrials = 400;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      ReadingBatch look;
+      Readings& beats = look.signals[static_cast<std::size_t>(Signal::beat)];
+      double begun = noise(random);
+      for (int i = 0; i < count; ++i) {
+        const double ended = noise(random);
+        const double off =
+            of_one_count ? (ended - std::exchange(begun, ended)) / std::sqrt(2) : ended;
+        beats.add(100 * (1 + sd * off));
+      }
+      square += std::pow(std::log(beats.mean() / 100), 2) / kTrials;
+      believed += relative_variance(look, Signal::beat) / kTrials;
+    }
+    return std::pair(square, believed);
+  };
+  const auto [edges, sure] = variances(10, true, 0.01);
+  EXPECT_GT(sure, edges);      // on the safe side,
+  EXPECT_LT(sure, 1e-4 / 10);  // and better than independent readings would be
+  const auto [varies, unsure] = variances(10, false, 0.1);
+  EXPECT_NEAR(unsure / varies, 1, 0.3);
+}
+
+TEST(WorkPhase, TheRateAtTheReferenceIsWhatWasReadThere) {
+  ReferenceRate rate;
+  EXPECT_TRUE(std::isinf(rate.rate().sd));
+  rate.add(std::log(100), 1e-4);
+  rate.add(std::log(104), 1e-4);
+  rate.add(std::log(102), 2e-4);
+  EXPECT_NEAR(rate.rate().mean, (std::log(100) + std::log(104) + std::log(102) / 2) / 2.5, 1e-12);
+  EXPECT_NEAR(rate.rate().sd, std::sqrt(1e-4 / 2.5), 1e-9);
 }
 
 }  // namespace
