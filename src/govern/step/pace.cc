@@ -54,15 +54,16 @@ void add(PaceMeans& means, std::span<const PaceReading> readings) {
 
 bool is_known(const PaceMeans& means) { return means.age >= kFirstAfter; }
 
-std::size_t slowest(const PaceMeans& means, std::size_t present) {
+std::size_t slowest(const PaceMeans& means, std::size_t present, bool is_told) {
+  const double busier = is_told ? kSlowerTold : kBusier, lower = is_told ? kSlowerTold : kLower;
   const PaceMean* now = means.find(present);
   double most = 0;
   for (const PaceMean& each : means.of) most = std::max(most, each.busy);
-  const double least = most * (1 - kBusier);
+  const double least = most * (1 - busier);
   const PaceMean* out = now != nullptr && now->busy >= least ? now : nullptr;
   for (const PaceMean& each : means.of) {
     if (each.busy < least) continue;
-    const double margin = out == now ? 1 - kLower : 1;
+    const double margin = out == now ? 1 - lower : 1;
     if (out == nullptr || each.clock_mhz < out->clock_mhz * margin) out = &each;
   }
   return out == nullptr ? present : out->gpu;

@@ -43,8 +43,10 @@ void add(PaceMeans& means, std::span<const PaceReading> readings);
 bool is_known(const PaceMeans& means);
 
 // The GPU that sets the pace. `present` is kept while no other is slower by more than chance:
-// busier by kBusier, or as busy and kLower lower in its clock, relative.
-inline constexpr double kBusier = 0.02, kLower = 0.02;
-std::size_t slowest(const PaceMeans& means, std::size_t present);
+// busier by kBusier, or as busy and kLower lower in its clock, relative; where the work tells how
+// far it is (`is_told`) by kSlowerTold: that goes on alike on all of them, and another's count is
+// in another unit.
+inline constexpr double kBusier = 0.02, kLower = 0.02, kSlowerTold = 0.04;
+std::size_t slowest(const PaceMeans& means, std::size_t present, bool is_told = false);
 
 }  // namespace derate

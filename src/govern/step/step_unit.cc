@@ -96,8 +96,12 @@ std::optional<Estimate> estimate_of(StepUnit& unit, std::span<const StepReading>
   for (const StepReading& each : readings)
     if (each.estimate->freshness == Freshness::fresh) fresh.push_back({each.gpu, each.estimate});
   if (fresh.empty()) return std::nullopt;
+  const bool was_known = is_known(unit.means);
   add(unit.means, fresh);
-  unit.pace = slowest(unit.means, unit.pace);
+  const bool is_told = was_known && std::any_of(fresh.begin(), fresh.end(), [&](const auto& each) {
+                         return each.gpu == unit.pace && each.estimate->work.beat;
+                       });
+  unit.pace = slowest(unit.means, unit.pace, is_told);
   auto pace = std::find_if(fresh.begin(), fresh.end(),
                            [&](const PaceReading& each) { return each.gpu == unit.pace; });
   if (pace == fresh.end()) pace = fresh.begin();

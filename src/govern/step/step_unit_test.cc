@@ -151,6 +151,34 @@ TEST(StepUnit, TheOneThatWaitsLeastIsDecidedBy) {
   EXPECT_EQ(gpus.policy.begun, 1);
 }
 
+// Whose count is read makes no difference to what is done, but another's is in another unit.
+TEST(StepUnit, ACountOfWorkIsNotLeftForALittle) {
+  Unit unit(2);
+  for (Estimate& each : unit.estimates)
+    each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
+  unit.run(20);
+  const std::size_t pace = unit.unit.pace, other = 1 - pace;
+  unit.estimates[pace].gpu_utilisation = Fraction(0.875);  // of 0.9: 2.8 % less
+  unit.run(200);
+  EXPECT_EQ(unit.unit.pace, pace);
+  EXPECT_EQ(unit.policy.begun, 0);
+  for (Estimate& each : unit.estimates) each.work.beat.reset();
+  unit.run(1);
+  EXPECT_EQ(unit.unit.pace, other);
+  EXPECT_EQ(unit.policy.begun, 1);
+}
+
+TEST(StepUnit, ACountOfWorkIsLeftWhereAnotherIsSlower) {
+  Unit unit(2);
+  for (Estimate& each : unit.estimates)
+    each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
+  unit.run(20);
+  const std::size_t pace = unit.unit.pace;
+  unit.estimates[pace].gpu_utilisation = Fraction(0.8);
+  unit.run(200);
+  EXPECT_EQ(unit.unit.pace, 1 - pace);
+}
+
 TEST(StepUnit, WhereWaitingLooksLikeWorkItIsTheLowestClock) {
   Unit gpus(4);
   gpus.estimates[2].sm_clock = Megahertz(1400);
