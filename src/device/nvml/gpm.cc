@@ -1,5 +1,6 @@
 #include "device/nvml/gpm.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -37,15 +38,15 @@ constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
 // GPM of libnvidia-ml keeps state that all GPUs share, without a lock: nvmlGpmSampleGet of one GPU
 // beside nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers
 // take turns. The library is loaded once in a process however often it is opened, which is why the
-// turn has static storage. A call takes below 2 ms.
+// turn has static storage.
 std::timed_mutex gpm_turn;
-constexpr std::chrono::milliseconds kTurnPatience{25};
+constexpr Duration kOpeningPatience = std::chrono::seconds(1);
 std::atomic<bool> is_hung = false;  // who has the turn has outlasted somebody's patience
 
 class Turn {
  public:
   // Waits for a call that runs, and not for one that hangs.
-  Turn() : held_(gpm_turn, is_hung ? std::chrono::milliseconds(0) : kTurnPatience) {
+  explicit Turn(Duration patience) : held_(gpm_turn, is_hung ? Duration(0) : patience) {
     if (!held_) is_hung = true;
   }
   Turn(const Turn&) = delete;
@@ -92,7 +93,7 @@ Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Devic
   if (!nvml.gpm_support || !nvml.gpm_alloc || !nvml.gpm_free || !samples || !nvml.gpm_metrics)
     return Error{Errc::not_supported, "this driver has no GPM"};
 
-  const Turn turn;
+  const Turn turn(std::max(options.patience, kOpeningPatience));
   if (!turn.is_mine()) return Error{Errc::busy, "a GPM call of another GPU has not come back"};
   nvml::GpmSupport support{nvml::kGpmSupportVersion, 0};
   if (const Return code = nvml.gpm_support(device, &support); code != Return::success)
@@ -109,7 +110,7 @@ Result<std::unique_ptr<Gpm>> Gpm::create(const NvmlLibrary& library, nvml::Devic
 }
 
 Gpm::~Gpm() {
-  const Turn turn;
+  const Turn turn(options_.patience);
   if (!turn.is_mine()) return;  // the buffers are left behind, as the call that hangs is
   for (nvml::GpmSample sample : {older_, newer_}) library_.functions().gpm_free(sample);
 }
@@ -125,7 +126,7 @@ Result<void> Gpm::take_sample() {
 
 Result<Activity> Gpm::read(Instant now) {
   if (older_time_ && now - *older_time_ < kGpmWindow) return Activity{};
-  const Turn turn;
+  const Turn turn(options_.patience);
   if (!turn.is_mine()) return Activity{};
   TRY(take_sample());
 

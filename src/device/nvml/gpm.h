@@ -23,6 +23,9 @@ struct GpmOptions {
   std::optional<unsigned int> gpu_instance;  // the counters of that MIG instance alone
   // Windows of nothing but zeros from this length on are true: the part did nothing.
   Duration zeros_after = Duration::max();
+  // How long a reading waits for the calls of another GPU, which take below 2 ms each, before it
+  // takes them to hang.
+  Duration patience = std::chrono::milliseconds(25);
 };
 
 // Of all GPUs of a process, one at a time makes its calls; the others wait for it, but not for one
@@ -30,7 +33,8 @@ struct GpmOptions {
 class Gpm {
  public:
   // Errors: not_supported, busy while another GPU's call hangs, and what NVML says when the buffers
-  // cannot be had. `library` outlives it.
+  // cannot be had. Waits a second at least before it takes a call to hang: without GPM once is
+  // without it for good. `library` outlives it.
   static Result<std::unique_ptr<Gpm>> create(const NvmlLibrary& library, nvml::Device device,
                                              const GpmOptions& options = {});
 
