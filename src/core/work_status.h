@@ -31,6 +31,9 @@ struct WorkStatus {
   bool every_phase = false;          // the promise holds in each phase, nothing is saved up
   // GPUs with the same number wait for each other (govern/step); empty: the GPU works alone.
   std::optional<std::uint64_t> step_group = {};
+  // Others work on the same job, and it is not known whether they wait for each other: what this
+  // GPU earns by a high clock the job may not have.
+  bool may_wait = false;
   std::string straggles = {};  // why it is slower than those that wait for it; empty: it is not
 
   bool operator==(const WorkStatus&) const = default;

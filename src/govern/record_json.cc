@@ -61,6 +61,7 @@ Json work_json(const WorkStatus& work, Instant start) {
   if (work.step_group) json["step_group"] = *work.step_group;
   if (!work.straggles.empty()) json["straggles"] = work.straggles;
   if (work.every_phase) json["every_phase"] = true;
+  if (work.may_wait) json["may_wait"] = true;
   return json;
 }
 

@@ -38,6 +38,7 @@ Record full_record() {
   record.estimate.work.name = "train.py";
   record.estimate.work.max_loss = Fraction(0.05);
   record.estimate.work.every_phase = true;
+  record.estimate.work.may_wait = true;
   record.estimate.work.step_group = 4;
   record.pace = 3;
   record.decision = Decision::set(1395_MHz, {"bound {0:.0f} MHz", {1390.9}});
@@ -77,7 +78,8 @@ TEST(RecordJson, AllOfARecord) {
           {"name", "train.py"},
           {"max_loss_ratio", 0.05},
           {"step_group", 4},
-          {"every_phase", true}}}}},
+          {"every_phase", true},
+          {"may_wait", true}}}}},
       {"step_pace_gpu", 3},
       {"decision",
        {{"kind", "set"},

@@ -222,7 +222,10 @@ void Session::report_work() {
       each.gpu.advance_to(clock_.now());
       const SimJob& job = *each.gpu.tenant(*each.part);
       work.name = job.workload.name;
-      if (spec_.in_step && job.workload.gpus > 1) work.step_group = kJobInStep;
+      if (job.workload.gpus > 1) {
+        if (spec_.in_step) work.step_group = kJobInStep;
+        work.may_wait = !spec_.in_step;
+      }
       if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
       if (!launches_.empty()) {
         see_launches(each, job);

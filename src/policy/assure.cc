@@ -195,7 +195,7 @@ std::optional<Saving> Assure::saving() const {
 void Assure::keep_account(const Estimate& estimate) {
   delta_ = options_.delta;
   if (estimate.work.max_loss) delta_ = std::clamp(estimate.work.max_loss->value(), 0.0, 0.5);
-  every_phase_ = estimate.work.every_phase;
+  saves_up_ = !estimate.work.every_phase && !estimate.work.may_wait;
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
   const double x = position(*estimate.sm_clock);
@@ -281,7 +281,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   flush();
   since_ = estimate.time;
   const bool may_look = first && !mixed_ && !restless_ && !come_within(2, kFollowed) &&
-                        may_probe(estimate.time) && !every_phase_ && !phase_->signals.empty() &&
+                        may_probe(estimate.time) && saves_up_ && !phase_->signals.empty() &&
                         slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
                         lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
   stage_ = may_look ? Stage::look : Stage::steady;

@@ -20,7 +20,7 @@ constexpr double kWorthRefresh = 0.001;  // of performance
 
 double Assure::earned() const {
   // A dry run runs at full speed: it would not have earned what it seems to.
-  if (every_phase_ || options_.dry_run) return 0;
+  if (!saves_up_ || options_.dry_run) return 0;
   return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
 }
 
@@ -34,7 +34,7 @@ double Assure::spare() const {
 // it; empty: none does, or not all of them are known.
 std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
   const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
-  if (!exact || restless_ || every_phase_ || options_.dry_run) return std::nullopt;
+  if (!exact || restless_ || !saves_up_ || options_.dry_run) return std::nullopt;
   const std::vector<MixPart> parts = mix_of_late();
   const bool present = !parts.empty() && parts.front().phase == &*phase_;
   if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;

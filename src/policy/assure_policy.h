@@ -142,8 +142,8 @@ class Assure final : public Policy {
   CurvePriors priors_;
   std::string left_out_;
   double delta_ = 0;
-  bool every_phase_ = false;
-  int tenants_ = 1;  // as counted last
+  bool saves_up_ = true;  // what one phase earns another may spend
+  int tenants_ = 1;       // as counted last
 
   Stage stage_ = Stage::reference;
   Instant since_{};  // in this stage

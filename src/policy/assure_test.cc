@@ -199,9 +199,10 @@ TEST(Assure, LooksSeldomOnceItKnows) {
 // Work that begins to follow the clock has its clock back within seconds; but for what it has
 // earned, where that may be spent.
 TEST(Assure, WorkThatChangesIsNoticed) {
-  Rig saves, strict;
+  Rig saves, strict, waits;
   strict.work.every_phase = true;
-  for (Rig* rig : {&saves, &strict}) {
+  waits.work.may_wait = true;
+  for (Rig* rig : {&saves, &strict, &waits}) {
     rig->run(60s, flat, 0.6);
     ASSERT_EQ(rig->clock(), rig->lowest());
     rig->run(5s, follows, 0.6);
@@ -210,6 +211,7 @@ TEST(Assure, WorkThatChangesIsNoticed) {
   EXPECT_LT(saves.clock() / saves.highest(), 0.85);
   EXPECT_GE(saves.run(200s, follows, 0.6), 0.86);
   EXPECT_GT(strict.clock() / strict.highest(), 0.89);
+  EXPECT_EQ(waits.clock(), strict.clock());
 }
 
 // Two phases that take turns are learned once; afterwards the highest clock is looked at only to

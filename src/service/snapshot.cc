@@ -85,6 +85,7 @@ void put_work(Json& json, const Record& record) {
   if (!work.phase.empty()) json["phase"] = work.phase;
   put(json, "max_loss_ratio", work.max_loss);
   if (work.every_phase) json["every_phase"] = true;
+  if (work.may_wait) json["may_wait"] = true;
   if (work.step_group) json["step_group"] = *work.step_group;
   if (record.pace) json["step_pace_gpu"] = *record.pace;
   if (!work.straggles.empty()) json["straggles"] = work.straggles;

@@ -30,10 +30,11 @@ std::vector<GpuWork> StepWatch::with_steps(std::vector<GpuWork> work, Instant no
                                            std::span<const ManagedGpu> gpus) {
   if (!next_ || now >= *next_) {
     next_ = now + kLookEvery;
-    groups_ = gpus.size() < 2 ? std::vector<StepGroup>()
-                              : detector_.update(now, evidence_of(tracker, gpus));
+    look_ = gpus.size() < 2 ? StepLook() : detector_.update(now, evidence_of(tracker, gpus));
   }
-  for (const StepGroup& group : groups_) {
+  for (const std::size_t at : look_.may_wait)
+    if (at < work.size()) work[at].status.may_wait = true;
+  for (const StepGroup& group : look_.in_step) {
     for (const std::size_t at : group.gpus)
       if (at < work.size()) work[at].status.step_group = group.number;
     if (const auto& late = group.straggler; late && late->gpu < work.size())

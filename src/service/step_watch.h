@@ -23,7 +23,7 @@ class StepWatch {
  private:
   StepDetector detector_;
   std::optional<Instant> next_;
-  std::vector<StepGroup> groups_;
+  StepLook look_;
 };
 
 }  // namespace derate

@@ -712,12 +712,14 @@ TEST(Worker, TheGpusOfOneProcessThatAreBusyAlikeAreOneUnit) {
   house.start(governing("assure"));
   house.run(10s);
   EXPECT_FALSE(first_gpu(house).contains("step_group"));
+  EXPECT_EQ(first_gpu(house)["may_wait"], true);
   house.run(60s);
   const Json gpus = parse_json(*read_file(house.folder + "/run/state.json"))["gpus"];
   ASSERT_TRUE(gpus[0].contains("step_group")) << gpus[0];
   EXPECT_EQ(gpus[0]["step_group"], gpus[1]["step_group"]);
   EXPECT_EQ(gpus[0]["asked_clock_mhz"], gpus[1]["asked_clock_mhz"]);
   EXPECT_FALSE(gpus[2].contains("step_group"));
+  for (const Json& gpu : gpus) EXPECT_FALSE(gpu.contains("may_wait"));
   house.trouble(1).processes->clear();
   house.run(10s);
   EXPECT_FALSE(first_gpu(house).contains("step_group"));

@@ -146,8 +146,8 @@ void StepDetector::judge(Job& job, Instant now, OfJob of_job) {
   if (!alike && now - *since >= kLeaveAfter) job.number = 0;
 }
 
-std::vector<StepGroup> StepDetector::update(Instant now, std::span<const StepEvidence> seen) {
-  std::vector<StepGroup> out;
+StepLook StepDetector::update(Instant now, std::span<const StepEvidence> seen) {
+  StepLook out;
   std::vector<Job> jobs;
   for (const auto& of_job : by_job(seen)) {
     std::vector<Place> places;
@@ -157,8 +157,11 @@ std::vector<StepGroup> StepDetector::update(Instant now, std::span<const StepEvi
                                     [&](const Job& job) { return job.places == places; });
     Job& job = jobs.emplace_back(known != jobs_.end() ? std::move(*known) : Job{.places = places});
     judge(job, now, of_job);
-    if (job.number == 0) continue;
-    StepGroup& group = out.emplace_back();
+    if (job.number == 0) {
+      for (const Place& place : job.places) out.may_wait.push_back(place.gpu);
+      continue;
+    }
+    StepGroup& group = out.in_step.emplace_back();
     group.number = job.number;
     for (const Place& place : job.places) group.gpus.push_back(place.gpu);
     group.straggler = find_straggler(job.of_unit, readings_of(of_job));

@@ -12,7 +12,8 @@
 //   often independent trials, which counters do not tell from one job: they are not grouped.
 // - Where they are known of some: they are not in step.
 //
-// All GPUs of a job are one unit, or none is. A unit ends at once when its processes are others,
+// All GPUs of a job are one unit, or none is: then they may wait for each other all the same, as
+// those whose exchange is hidden in CUDA graphs. A unit ends at once when its processes are others,
 // and kLeaveAfter after they have become unlike.
 #pragma once
 
@@ -51,6 +52,11 @@ struct StepGroup {
   std::optional<Straggler> straggler;
 };
 
+struct StepLook {
+  std::vector<StepGroup> in_step;
+  std::vector<std::size_t> may_wait;  // GPUs of a job that has others, not known to go in step
+};
+
 class StepDetector {
  public:
   static constexpr Duration kJoinAfter = std::chrono::seconds(10);
@@ -60,7 +66,7 @@ class StepDetector {
 
   // What is seen at that time of each GPU, once each; about once a second. The units as they are
   // believed now.
-  std::vector<StepGroup> update(Instant now, std::span<const StepEvidence> seen);
+  StepLook update(Instant now, std::span<const StepEvidence> seen);
 
  private:
   // A GPU and the process on it.

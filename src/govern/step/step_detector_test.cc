@@ -30,7 +30,9 @@ class Ranks {
       now += 1s;
       for (StepEvidence& each : seen) each.estimate.time = now;
       if (now.time_since_epoch() % 2s == 0s) end_windows();
-      out = detector.update(now, seen);
+      StepLook look = detector.update(now, seen);
+      out = std::move(look.in_step);
+      may_wait = std::move(look.may_wait);
     }
     return out;
   }
@@ -52,6 +54,7 @@ class Ranks {
   std::uint64_t collectives = 960;  // of each, in a window of two seconds
   StepDetector detector;
   std::vector<StepEvidence> seen;
+  std::vector<std::size_t> may_wait;  // at the last look
 };
 
 TEST(StepDetector, AsManyCollectivesOfOneJob) {
@@ -61,6 +64,22 @@ TEST(StepDetector, AsManyCollectivesOfOneJob) {
   ASSERT_EQ(groups.size(), 1u);
   EXPECT_EQ(groups[0].gpus, (std::vector<std::size_t>{0, 1, 2, 3}));
   EXPECT_EQ(ranks.look(20)[0].number, groups[0].number);
+}
+
+TEST(StepDetector, WhatIsNotKnownToBeInStepMayWait) {
+  Ranks ranks(3);
+  ranks.seen[2].processes[0].uid = 1001;
+  ranks.look(5);
+  EXPECT_EQ(ranks.may_wait, (std::vector<std::size_t>{0, 1}));
+  ASSERT_EQ(ranks.look(10).size(), 1u);
+  EXPECT_TRUE(ranks.may_wait.empty());
+  ranks.collectives = 0;  // as of those that CUDA graphs hide
+  ranks.seen[1].launches->per_second = 700;
+  EXPECT_TRUE(ranks.look(60).empty());
+  EXPECT_EQ(ranks.may_wait, (std::vector<std::size_t>{0, 1}));
+  ranks.seen[0].processes.clear();
+  ranks.look(1);
+  EXPECT_TRUE(ranks.may_wait.empty());
 }
 
 // Unequal batches: other kernels, at another rate.
@@ -181,7 +200,9 @@ RC_GTEST_PROP(StepDetectorProperty, AUnitIsOneUsers, (std::vector<std::vector<in
       each.processes[0].uid = static_cast<std::uint32_t>(changes[i] & 2);
     }
     std::vector<int> units(5);
-    for (const StepGroup& group : ranks.look(15)) {
+    const auto groups = ranks.look(15);
+    for (const std::size_t gpu : ranks.may_wait) RC_ASSERT(++units[gpu] == 1);
+    for (const StepGroup& group : groups) {
       RC_ASSERT(group.gpus.size() >= 2u);
       for (const std::size_t gpu : group.gpus) {
         RC_ASSERT(++units[gpu] == 1);
