@@ -100,6 +100,7 @@ ReadingTick Assure::read(const Estimate& estimate, bool of_this_phase) {
   ReadingTick tick{.signals = newest_, .clock = estimate.sm_clock->value(), .heard = hears_};
   if (of_this_phase && *estimate.gpu_utilisation > Fraction(0))
     tick.gpu_utilisation = estimate.gpu_utilisation->value();
+  tick.may_wait = estimate.work.may_wait;
   tick.capped = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
   const Duration power_window = std::min(power_window_ + kAfterWindow, options_.settle);
   if (estimate.power && estimate.time - held_since_ >= power_window)

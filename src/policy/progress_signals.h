@@ -35,8 +35,13 @@ class Readings {
   double mean() const { return sum_ / count_; }
   // Of one reading, from what follows what; no less than `step` rounds away.
   double variance(double step) const;
-  // Of the mean's log.
+  // Of the mean's log, if readings are independent.
   double relative_variance(double step) const;
+  // Of the variance of one, at most so much falls only with the number of readings, as of
+  // independent ones: by how means of kBlock that follow each other differ. The rest is what one
+  // has too much and the next too little. 1 until kFewBlocks differences are known.
+  double independent_share() const;
+  static constexpr int kBlock = 4, kFewBlocks = 8;
 
   Readings() = default;
 
@@ -44,12 +49,16 @@ class Readings {
   struct Noise {
     double variance = 0;
     int differences = 0;
+    void add(double difference, double most);
   };
-  explicit Readings(const Noise& noise) : noise_(noise) {}
+  struct Noises {
+    Noise of_one, of_blocks;
+  };
+  explicit Readings(const Noises& noises) : noise_(noises) {}
   int count_ = 0;
-  double sum_ = 0;
-  std::optional<double> last_;
-  Noise noise_;
+  double sum_ = 0, block_sum_ = 0;
+  std::optional<double> last_, last_block_;
+  Noises noise_;
 };
 
 // The rate of work between two beats, while the clock is one.

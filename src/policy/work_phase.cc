@@ -152,6 +152,15 @@ double varying_share(double relative_variance_of_one) {
   return std::clamp(relative_variance_of_one / (kBeatsSteady * kBeatsSteady), kBeatsVary, 1.0);
 }
 
+// The same where what was read tells it, too: work that waits for others spreads, and yet goes on
+// evenly. Where others may set its rate that tells nothing of this GPU's clock.
+double falling_share(const ReadingBatch& look, double relative_variance_of_one) {
+  if (look.may_wait) return 1;
+  const Readings& readings = of(look, Signal::beat);
+  return std::max(kBeatsVary,
+                  std::min(varying_share(relative_variance_of_one), readings.independent_share()));
+}
+
 }  // namespace
 
 void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
@@ -160,6 +169,7 @@ void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
   if (tick.power) power.add(*tick.power);
   if (tick.power && !tick.heard) signals[static_cast<std::size_t>(Signal::power)].add(*tick.power);
   capped |= tick.capped;
+  may_wait |= tick.may_wait;
   clock.add(tick.clock);
   x = std::max(0.0, std::log(highest.value() / clock.mean()));
   if (tick.gpu_utilisation) gpu_utilisation.add(*tick.gpu_utilisation);
@@ -167,7 +177,7 @@ void ReadingBatch::add(const ReadingTick& tick, Megahertz highest) {
 
 void ReadingBatch::clear() {
   for (Readings& readings : signals) readings.clear();
-  capped = false;
+  capped = may_wait = false;
   clock.clear();
   power.clear();
   gpu_utilisation.clear();
@@ -183,7 +193,7 @@ double relative_variance(const ReadingBatch& look, Signal signal) {
   const double independent = readings.relative_variance(step_of(signal));
   if (signal != Signal::beat) return independent;
   return independent *
-         std::max(1.0 / readings.count(), varying_share(independent * readings.count()));
+         std::max(1.0 / readings.count(), falling_share(look, independent * readings.count()));
 }
 
 double readings_needed(const ReadingBatch& look, Signal signal, double relative_sd) {
@@ -191,7 +201,7 @@ double readings_needed(const ReadingBatch& look, Signal signal, double relative_
   const double of_one = readings.relative_variance(step_of(signal)) * readings.count();
   const double independent = of_one / (relative_sd * relative_sd);
   if (signal != Signal::beat) return independent;
-  return std::max(std::sqrt(independent), varying_share(of_one) * independent);
+  return std::max(std::sqrt(independent), falling_share(look, of_one) * independent);
 }
 
 void ReferenceRate::add(double log_rate, double variance) {

@@ -22,6 +22,7 @@ struct ReadingTick {
   std::optional<double> power;            // W, where it is of this clock and phase
   bool heard = false;                     // of work that speaks: power tells nothing of progress
   bool capped = false;
+  bool may_wait = false;  // for other GPUs: WorkStatus
 };
 
 // Means of some readings at one clock.
@@ -29,7 +30,8 @@ struct ReadingBatch {
   double x = 0;  // log of the highest clock over the one held
   std::array<Readings, kSignals> signals;
   Readings clock, gpu_utilisation, power;
-  bool capped = false;  // the power limit moved the clock meanwhile
+  bool capped = false;    // the power limit moved the clock meanwhile
+  bool may_wait = false;  // others may have set the rate of some beats
 
   // `highest`: what x is relative to.
   void add(const ReadingTick& tick, Megahertz highest);

@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <numbers>
 #include <random>
 #include <utility>
 
@@ -216,34 +217,54 @@ TEST(WorkPhase, GoesToTheCacheAndBack) {
   EXPECT_FALSE(from_model(odd, kPriors));
 }
 
-// Of one count, whose ends alone are not sure, n readings' mean is sure as their whole time is; of
-// work that varies from reading to reading it is not.
-TEST(WorkPhase, ReadingsOfBeatsThatFollowEachOtherAreOneCount) {
+// Readings of beats, and what is believed of the log of their mean.
+struct BeatTrials {
+  double square = 0, believed = 0;  // on average
+};
+
+// `own`: the share of their variance that is the work's, new in each; the rest is of one count,
+// whose ends alone are not sure.
+BeatTrials beat_trials(int count, double own, double sd, bool may_wait = false) {
+  constexpr int kTrials = 400;
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 1);
-  const auto variances = [&](int count, bool of_one_count, double sd) {
-    double square = 0, believed = 0;
-    constexpr int kTrials = 400;
-    for (int trial = 0; trial < kTrials; ++trial) {
-      ReadingBatch look;
-      Readings& beats = look.signals[static_cast<std::size_t>(Signal::beat)];
-      double begun = noise(random);
-      for (int i = 0; i < count; ++i) {
-        const double ended = noise(random);
-        const double off =
-            of_one_count ? (ended - std::exchange(begun, ended)) / std::sqrt(2) : ended;
-        beats.add(100 * (1 + sd * off));
-      }
-      square += std::pow(std::log(beats.mean() / 100), 2) / kTrials;
-      believed += relative_variance(look, Signal::beat) / kTrials;
+  BeatTrials out;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    ReadingBatch look{.may_wait = may_wait};
+    Readings& beats = look.signals[static_cast<std::size_t>(Signal::beat)];
+    double begun = noise(random);
+    for (int i = 0; i < count; ++i) {
+      const double ended = noise(random),
+                   edges = (ended - std::exchange(begun, ended)) / std::numbers::sqrt2;
+      beats.add(100 * (1 + sd * (std::sqrt(own) * noise(random) + std::sqrt(1 - own) * edges)));
     }
-    return std::pair(square, believed);
-  };
-  const auto [edges, sure] = variances(10, true, 0.01);
-  EXPECT_GT(sure, edges);      // on the safe side,
-  EXPECT_LT(sure, 1e-4 / 10);  // and better than independent readings would be
-  const auto [varies, unsure] = variances(10, false, 0.1);
-  EXPECT_NEAR(unsure / varies, 1, 0.3);
+    out.square += std::pow(std::log(beats.mean() / 100), 2) / kTrials;
+    out.believed += relative_variance(look, Signal::beat) / kTrials;
+  }
+  return out;
+}
+
+// Of one count n readings' mean is sure as their whole time is; of work that varies from reading to
+// reading it is not.
+TEST(WorkPhase, ReadingsOfBeatsThatFollowEachOtherAreOneCount) {
+  const BeatTrials edges = beat_trials(10, 0, 0.01);
+  EXPECT_GT(edges.believed, edges.square);  // on the safe side,
+  EXPECT_LT(edges.believed, 1e-4 / 10);     // and better than independent readings would be
+  const BeatTrials varies = beat_trials(10, 1, 0.1);
+  EXPECT_NEAR(varies.believed / varies.square, 1, 0.3);
+}
+
+// As of GPUs that wait for each other. How much it is shows where many were read.
+TEST(WorkPhase, ReadingsThatSpreadMayBeOneCount) {
+  const double independent = 0.1 * 0.1 / 100;
+  EXPECT_LT(beat_trials(100, 0, 0.1).believed, independent / 2);
+  for (const double own : {0.1, 0.3, 0.6, 1.0}) {
+    const BeatTrials trials = beat_trials(100, own, 0.1);
+    EXPECT_GT(trials.believed, trials.square * 0.9) << own;
+    EXPECT_LT(trials.believed, independent * (own + 0.5)) << own;
+  }
+  EXPECT_GT(beat_trials(20, 0, 0.1).believed, 0.1 * 0.1 / 20);
+  EXPECT_GT(beat_trials(100, 0, 0.1, true).believed, independent);  // it may be others' count
 }
 
 TEST(WorkPhase, TheRateAtTheReferenceIsWhatWasReadThere) {
