@@ -5,6 +5,7 @@ usage: tidy.py [ROOT]     prints FILE:LINE: RULE: what to do; exit 1 when there 
 """
 
 import re
+import stat
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -277,6 +278,11 @@ def check_words(path, text):
                           f"{match[0]} is somebody's machine: take the path as a parameter")
 
 
+def check_executable(path, text, mode):
+    if text.startswith("#!") and not mode & stat.S_IXUSR:
+        yield Finding(path, 1, "executable", "it names its interpreter: chmod +x")
+
+
 # --- commits --------------------------------------------------------------------------------------
 
 TITLE = re.compile(r"[\w./-]+(, [\w./-]+)*: (?P<verb>\S+).*(?<!\.)")
@@ -344,6 +350,7 @@ def check_repository(root):
             findings += check_columns(path, text)
         if not path.startswith(("web/dist/", "tests/fuzz/corpus/")):
             findings += check_words(path, text)
+        findings += check_executable(path, text, (root / path).stat().st_mode)
     findings = [f for f in findings
                 if not any(f.rule == rule and fnmatch(f.path, glob) for rule, glob, _ in allowed)]
 

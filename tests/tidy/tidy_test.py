@@ -224,11 +224,13 @@ class Repository(unittest.TestCase):
             for path, text in {"src/base/clock.cc": "clock_gettime(a, b);\n",
                                "src/base/other.cc": "clock_gettime(a, b);\n",
                                "docs/a.md": "see /home/me/x\n",
+                               "scripts/run": "#!/bin/sh\n",
                                "build/src/base/x.cc": "sleep(1);\n"}.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_text(text)
             found = {(f.path, f.rule) for f in tidy.check_repository(root)}
-        self.assertEqual(found, {("src/base/other.cc", "clock"), ("docs/a.md", "paths")})
+        self.assertEqual(found, {("src/base/other.cc", "clock"), ("docs/a.md", "paths"),
+                                 ("scripts/run", "executable")})
 
     def test_commits_of_a_repository_are_read(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -244,7 +246,7 @@ class Repository(unittest.TestCase):
     def test_data_files_are_whole(self):
         rules = {rule for rule, _, _ in BANNED} | {"layers", "fence", "pragma-once", "own-header",
                                                    "function-length", "try-in-braces", "columns",
-                                                   "markers", "paths"}
+                                                   "markers", "paths", "executable"}
         for line in tidy.data_lines((tidy.HERE / "allow.txt").read_text()):
             rule, _, reason = line.split(None, 2)
             self.assertIn(rule, rules)
