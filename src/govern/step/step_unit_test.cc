@@ -61,6 +61,11 @@ class Unit {
   void run(int ticks) {
     for (int i = 0; i < ticks; ++i) tick();
   }
+  // Each of them tells how far it is, by what it launches.
+  void count_work() {
+    for (Estimate& each : estimates)
+      each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
+  }
 
   Instant now{};
   StepUnit unit;
@@ -153,30 +158,28 @@ TEST(StepUnit, TheOneThatWaitsLeastIsDecidedBy) {
 
 // Whose count is read makes no difference to what is done, but another's is in another unit.
 TEST(StepUnit, ACountOfWorkIsNotLeftForALittle) {
-  Unit unit(2);
-  for (Estimate& each : unit.estimates)
-    each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
-  unit.run(20);
-  const std::size_t pace = unit.unit.pace, other = 1 - pace;
-  unit.estimates[pace].gpu_utilisation = Fraction(0.875);  // of 0.9: 2.8 % less
-  unit.run(200);
-  EXPECT_EQ(unit.unit.pace, pace);
-  EXPECT_EQ(unit.policy.begun, 0);
-  for (Estimate& each : unit.estimates) each.work.beat.reset();
-  unit.run(1);
-  EXPECT_EQ(unit.unit.pace, other);
-  EXPECT_EQ(unit.policy.begun, 1);
+  Unit gpus(2);
+  gpus.count_work();
+  gpus.run(20);
+  const std::size_t pace = gpus.unit.pace, other = 1 - pace;
+  gpus.estimates[pace].gpu_utilisation = Fraction(0.875);  // of 0.9: 2.8 % less
+  gpus.run(200);
+  EXPECT_EQ(gpus.unit.pace, pace);
+  EXPECT_EQ(gpus.policy.begun, 0);
+  for (Estimate& each : gpus.estimates) each.work.beat.reset();
+  gpus.run(1);
+  EXPECT_EQ(gpus.unit.pace, other);
+  EXPECT_EQ(gpus.policy.begun, 1);
 }
 
 TEST(StepUnit, ACountOfWorkIsLeftWhereAnotherIsSlower) {
-  Unit unit(2);
-  for (Estimate& each : unit.estimates)
-    each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
-  unit.run(20);
-  const std::size_t pace = unit.unit.pace;
-  unit.estimates[pace].gpu_utilisation = Fraction(0.8);
-  unit.run(200);
-  EXPECT_EQ(unit.unit.pace, 1 - pace);
+  Unit gpus(2);
+  gpus.count_work();
+  gpus.run(20);
+  const std::size_t pace = gpus.unit.pace;
+  gpus.estimates[pace].gpu_utilisation = Fraction(0.8);
+  gpus.run(200);
+  EXPECT_EQ(gpus.unit.pace, 1 - pace);
 }
 
 TEST(StepUnit, WhereWaitingLooksLikeWorkItIsTheLowestClock) {
