@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "hand_over.h"
-#include "launch_page.h"
+#include "wire/launch_page.h"
 
 /* Of made-up programs of 80 kernels, 8 probes lose a kernel in 61 %, 32 in 0.2 %, 64 in none; of
  * 100 kernels 32 in 14 %, 64 in 0.1 % (3000 of each). A launch costs what it did: a kernel that is

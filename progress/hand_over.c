@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <derate_beat.h> /* whose socket may be told what */
+#include "wire/derate_beat.h" /* whose socket may be told what */
 
 #define LOWEST_FILE 64 /* below are the numbers that programs count on */
 #define ANNOUNCE_S 60

@@ -29,7 +29,7 @@
 #include "otlp_push.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::agent {

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "duties.h"
 #include "service/http/http_call.h"
-#include "service/unix_socket.h"
+#include "service/transport/unix_socket.h"
 
 namespace derate::agent {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "device/replay/trace_reader.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

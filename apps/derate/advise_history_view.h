@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/gpu_id.h"
-#include "service/recommendation.h"
+#include "service/answers/recommendation.h"
 
 namespace derate::cli {
 

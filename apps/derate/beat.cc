@@ -15,7 +15,7 @@
 #include "config/paths.h"
 #include "govern/beat_message.h"
 #include "govern/job_classes.h"
-#include "service/beat_socket.h"
+#include "service/work/beat_socket.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -18,12 +18,12 @@
 #include "command_words.h"
 #include "completion.h"
 #include "govern/beat_message.h"
-#include "lab/tenant_world.h"
+#include "lab/tenants/tenant_world.h"
 #include "manual.h"
-#include "policy/modes.h"
-#include "policy/policy.h"
+#include "policy/registry/modes.h"
+#include "policy/registry/registry.h"
 #include "terminal/output.h"
-#include "tune/replay.h"
+#include "tune/study/replay.h"
 #include "version.h"
 
 namespace derate::cli {
@@ -288,7 +288,7 @@ void add_energy(CommandLine& line) {
                 "derate energy --for 10s -i 0 --json",
                 "derate energy --sim H200 --app copy -- sleep 5"}) +
       "The command names windows of its own with clients/python/derate_client.py or\n"
-      "clients/c/derate_client.h. Its exit code is kept; Derate's own failures are 125, 126, 127\n"
+      "src/wire/derate_client.h. Its exit code is kept; Derate's own failures are 125, 126, 127\n"
       "as for env(1). Needs no root.\n");
 }
 

@@ -10,7 +10,7 @@
 #include "config/set_file.h"
 #include "control.h"
 #include "govern/fleet/policy_choice.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -1,5 +1,6 @@
 // derate policy set, confirm, release, pause, resume: what the running daemon is told to do.
 #include "control.h"
+#include "policy/registry/registry.h"
 
 #include <unistd.h>
 
@@ -11,11 +12,11 @@
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
 #include "gpu_groups.h"
-#include "policy/modes.h"
-#include "service/control_socket.h"
-#include "service/daemon_call.h"
-#include "service/fleet_service.h"
+#include "policy/registry/modes.h"
+#include "service/answers/fleet_service.h"
 #include "service/http/api_call.h"
+#include "service/transport/control_socket.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "lab/compare.h"
+#include "policy/registry/registry.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -14,8 +14,8 @@
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/restore_left.h"
 #include "integ/rights.h"
-#include "service/daemon_call.h"
-#include "service/state_file.h"
+#include "service/records/state_file.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -17,9 +17,9 @@
 #include "energy_view.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
-#include "service/energy_service.h"
-#include "service/listen.h"
-#include "service/signals.h"
+#include "service/answers/energy_service.h"
+#include "service/transport/listen.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

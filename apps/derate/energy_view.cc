@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/printing.h"
-#include "service/energy_service.h"
+#include "service/answers/energy_service.h"
 #include "simulated.h"
 #include "terminal/output.h"
 

@@ -10,7 +10,7 @@
 #include "history_source.h"
 #include "service/http/api_call.h"
 #include "service/http/event_reader.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -8,8 +8,8 @@
 #include "base/when.h"
 #include "config/paths.h"
 #include "kept_file.h"
-#include "service/history_queries.h"
 #include "service/http/api_call.h"
+#include "service/records/history_queries.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -21,7 +21,7 @@
 #include "lab/mixes.h"
 #include "lab/run_plan.h"
 #include "lab_view.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 #include "version.h"
 

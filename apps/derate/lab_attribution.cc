@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "command_options.h"
 #include "lab_attribution_view.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/attribution_bench.h"
+#include "lab/tenants/attribution_bench.h"
 
 namespace derate::cli {
 

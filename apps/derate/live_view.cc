@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "top_read.h"
 #include "top_view.h"
 

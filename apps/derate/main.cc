@@ -10,7 +10,7 @@
 #include "base/outermost.h"
 #include "command_line.h"
 #include "command_options.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -1,5 +1,6 @@
 // derate replay: drives the loop from a recorded trace, as a dry run, in virtual time.
 #include "device/replay/replay_device.h"
+#include "policy/registry/registry.h"
 
 #include <fmt/format.h>
 

@@ -19,11 +19,12 @@
 #include "govern/guard.h"
 #include "integ/rights.h"
 #include "launch_counting.h"
+#include "policy/registry/registry.h"
 #include "run_at_daemon.h"
 #include "run_command.h"
 #include "run_session.h"
-#include "service/listen.h"
-#include "service/signals.h"
+#include "service/transport/listen.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

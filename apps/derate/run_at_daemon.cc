@@ -13,13 +13,13 @@
 #include "base/json.h"
 #include "gpu_choice.h"
 #include "launch_counting.h"
-#include "policy/policy.h"
+#include "policy/registry/registry.h"
 #include "run_command.h"
 #include "run_report.h"
-#include "service/daemon_call.h"
-#include "service/listen.h"
-#include "service/run_figures.h"
-#include "service/signals.h"
+#include "service/records/run_figures.h"
+#include "service/transport/daemon_call.h"
+#include "service/transport/listen.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

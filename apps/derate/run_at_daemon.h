@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "command_options.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 
 namespace derate::cli {
 

@@ -14,11 +14,11 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/records_file.h"
-#include "service/beat_socket.h"
-#include "service/launch_socket.h"
-#include "service/state_file.h"
-#include "service/step_watch.h"
-#include "service/workload_tracker.h"
+#include "service/records/state_file.h"
+#include "service/work/beat_socket.h"
+#include "service/work/launch_socket.h"
+#include "service/work/step_watch.h"
+#include "service/work/workload_tracker.h"
 
 namespace derate::cli {
 

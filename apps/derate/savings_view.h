@@ -6,7 +6,7 @@
 #include <string>
 
 #include "api/history_requests.h"
-#include "store/savings_bill.h"
+#include "store/history/savings_bill.h"
 
 namespace derate::cli {
 

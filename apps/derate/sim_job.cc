@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "beats.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "sim_launches.h"
 #include "sim_served.h"
 #include "terminal/output.h"

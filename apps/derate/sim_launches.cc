@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "config/paths.h"
-#include "service/launch_socket.h"
+#include "service/work/launch_socket.h"
 
 namespace derate::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/own_files.h"
 #include "fakenvml/sim_server.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
 #include "sim_served.h"
 #include "terminal/output.h"
 

@@ -6,7 +6,7 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "command_options.h"
-#include "service/state_file.h"
+#include "service/records/state_file.h"
 #include "simulated.h"
 #include "status_view.h"
 #include "terminal/output.h"

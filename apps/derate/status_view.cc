@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "core/gpu_id.h"
 #include "govern/fleet/restore_left.h"
-#include "service/state_file.h"
+#include "service/records/state_file.h"
 #include "simulated.h"
 #include "terminal/output.h"
 

@@ -15,8 +15,8 @@
 #include "config/settings.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_workload.h"
-#include "policy/modes.h"
-#include "policy/policy.h"
+#include "policy/registry/modes.h"
+#include "policy/registry/registry.h"
 
 namespace derate::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include "base/when.h"
 #include "command_options.h"
 #include "control.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -4,7 +4,7 @@
 #include "api/requests.h"
 #include "base/json.h"
 #include "command_options.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "command_options.h"
 #include "terminal/output.h"
-#include "tune/replay.h"
+#include "tune/study/replay.h"
 
 namespace derate::cli {
 namespace {

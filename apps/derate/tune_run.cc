@@ -6,7 +6,7 @@
 #include "base/exit_code.h"
 #include "base/json.h"
 #include "run_command.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 #include "terminal/output.h"
 #include "tune/metric_reader.h"
 #include "tune_trial.h"

@@ -21,8 +21,8 @@
 #include "base/unique_fd.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
-#include "service/daemon_call.h"
-#include "service/signals.h"
+#include "service/transport/daemon_call.h"
+#include "service/transport/signals.h"
 #include "terminal/output.h"
 #include "tune/metric_reader.h"
 

@@ -10,11 +10,11 @@
 #include "base/number.h"
 #include "base/text.h"
 #include "config/paths.h"
-#include "service/health.h"
-#include "service/history_queries.h"
 #include "service/http/admission.h"
-#include "service/metrics.h"
-#include "service/status_answer.h"
+#include "service/records/health.h"
+#include "service/records/history_queries.h"
+#include "service/records/metrics.h"
+#include "service/records/status_answer.h"
 
 namespace derate::cli {
 namespace {

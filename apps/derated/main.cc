@@ -26,10 +26,10 @@
 #include "govern/lease.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
-#include "service/beat_socket.h"
-#include "service/launch_socket.h"
 #include "service/loop/event_loop.h"
-#include "service/signals.h"
+#include "service/transport/signals.h"
+#include "service/work/beat_socket.h"
+#include "service/work/launch_socket.h"
 #include "terminal/output.h"
 #include "worker.h"
 

@@ -27,8 +27,8 @@ struct Record {
   // What has come to the policy's estimate since it was last asked: each second or so. Sums of it
   // may take back what was believed before.
   std::optional<Saving> saving;
-  // Of GPUs in step (govern/step): the one by whose readings was decided for all; `estimate` is the
-  // GPU's own all the same.
+  // Of GPUs in step (govern/group): the one whose readings decided for all; `estimate` is the GPU's
+  // own all the same.
   std::optional<int> pace = {};
 };
 

@@ -29,7 +29,7 @@ struct WorkStatus {
   std::string name;                  // of the work: process or job; empty: not known
   std::optional<Fraction> max_loss;  // promised to the strictest tenant; empty: the policy's own
   bool every_phase = false;          // the promise holds in each phase, nothing is saved up
-  // GPUs with the same number wait for each other (govern/step); empty: the GPU works alone.
+  // GPUs with the same number wait for each other (govern/group); empty: the GPU works alone.
   std::optional<std::uint64_t> step_group = {};
   // Others work on the same job, and it is not known whether they wait for each other: what this
   // GPU earns by a high clock the job may not have.

@@ -10,8 +10,8 @@
 #include "core/record.h"
 #include "device/telemetry_source.h"
 #include "govern/actuator.h"
+#include "govern/group/step_unit.h"
 #include "govern/safety.h"
-#include "govern/step/step_unit.h"
 #include "policy/policy.h"
 #include "telemetry/sampler.h"
 
@@ -28,7 +28,8 @@ struct GovernedGpu {
   bool observed = false;  // only looked at: its load is not the governed node's
   DriftRule on_drift = DriftRule::reassert;          // `ignore` when as_published
   std::optional<JournalHandle> journal_handle = {};  // empty: nothing is kept on disk
-  std::string policy_key = {};  // govern/step/step_unit.h; empty: governed alone, whatever its work
+  // As in govern/group/step_unit.h; empty: governed alone, whatever its work.
+  std::string policy_key = {};
 };
 
 struct GovernorOptions {

@@ -10,6 +10,7 @@
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
 #include "govern/test_control.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

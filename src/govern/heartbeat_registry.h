@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/gpu_id.h"
+#include "core/gpu_process.h"
 #include "core/work_status.h"
 #include "govern/beat_message.h"
 #include "govern/job_classes.h"
-#include "govern/tenant.h"
 
 namespace derate {
 

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
-#include "govern/tenant.h"
+#include "core/gpu_process.h"
 
 namespace derate {
 

@@ -22,7 +22,7 @@ struct GpuFigures {
   Duration released{}, capped{}, thermal{};
   Duration heartbeats{}, launches{};          // while they told how far the work was
   std::optional<double> launch_unsteadiness;  // Beat::unsteadiness, on average
-  Duration in_step{}, straggled{};            // as one of a unit (govern/step); slower than those
+  Duration in_step{}, straggled{};            // as one of a unit (govern/group); slower than those
   std::string straggled_why;                  // the last time
   std::optional<Saving> saving;
   std::optional<Fraction> expected_performance, clock_ratio;

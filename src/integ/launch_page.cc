@@ -10,7 +10,7 @@
 #include <memory>
 #include <span>
 
-#include "progress/launch_page.h"
+#include "wire/launch_page.h"
 
 namespace derate {
 namespace {

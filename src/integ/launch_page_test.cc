@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "base/test_folder.h"
-#include "progress/launch_page.h"
+#include "wire/launch_page.h"
 
 namespace derate {
 namespace {

@@ -14,7 +14,7 @@
 #include <iterator>
 #include <memory>
 
-#include "progress/launch_page.h"
+#include "wire/launch_page.h"
 
 namespace derate {
 namespace {

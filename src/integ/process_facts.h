@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "config/settings.h"
+#include "core/gpu_process.h"
 #include "govern/job_classes.h"
-#include "govern/tenant.h"
 
 namespace derate {
 

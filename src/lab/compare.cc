@@ -8,6 +8,7 @@
 #include "govern/envelope_rule.h"
 #include "lab/figures.h"
 #include "lab/hindsight.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

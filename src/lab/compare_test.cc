@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "device/sim/test_sim.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

@@ -6,6 +6,7 @@
 #include "lab/in_parallel.h"
 #include "lab/models_in_memory.h"
 #include "model/alike_applications.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

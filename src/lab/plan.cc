@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "govern/envelope_rule.h"
 #include "lab/mixes.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

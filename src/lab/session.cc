@@ -8,6 +8,7 @@
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
 #include "lab/models_in_memory.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

@@ -47,7 +47,7 @@ struct SessionSpec {
   Duration idle = std::chrono::seconds(20);
   Duration idle_spread{};      // up to that much more before each job, and up to one second
   Duration heartbeat_every{};  // the work says how far it is; zero: never
-  bool in_step = false;        // a job's GPUs are governed as one unit (govern/step)
+  bool in_step = false;        // a job's GPUs are governed as one unit (govern/group)
   double slow_gpu = 0;         // of several GPUs the last is slower by so much, at any clock
   Disturbance disturbance;
   GovernorOptions governor;

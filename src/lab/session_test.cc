@@ -6,6 +6,7 @@
 #include "govern/envelope_rule.h"
 #include "lab/hindsight.h"
 #include "lab/mixes.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

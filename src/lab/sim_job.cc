@@ -5,6 +5,7 @@
 
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "policy/test_policy.h"
+#include "policy/registry/registry.h"
+#include "policy/registry/test_policy.h"
 
 namespace derate {
 namespace {

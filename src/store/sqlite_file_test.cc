@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/test_folder.h"
 #include "base/text.h"
-#include "store/history_store.h"
+#include "store/history/history_store.h"
 #include "store/lab_store.h"
 #include "store/model_cache.h"
 #include "store/tune_store.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tune/size_policy.h"
+#include "tune/sizes/size_policy.h"
 
 namespace derate {
 namespace {

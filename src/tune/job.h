@@ -8,7 +8,7 @@
 
 #include "base/result.h"
 #include "tune/knob.h"
-#include "tune/trial.h"
+#include "tune/sizes/trial.h"
 
 namespace derate {
 

@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/suggest.h"
-#include "tune/learning_curve.h"
+#include "tune/sizes/learning_curve.h"
 
 namespace derate {
 namespace {

@@ -12,8 +12,8 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "tune/job.h"
-#include "tune/size_policy.h"
-#include "tune/trial.h"
+#include "tune/sizes/size_policy.h"
+#include "tune/sizes/trial.h"
 
 namespace derate {
 

@@ -20,8 +20,9 @@
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
 #include "lab/compare.h"
+#include "policy/registry/registry.h"
 #include "store/model_cache.h"
-#include "tune/size_policy.h"
+#include "tune/sizes/size_policy.h"
 #include "tune/trial_registry.h"
 
 namespace {

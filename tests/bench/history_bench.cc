@@ -9,9 +9,10 @@
 #include "device/sim/sim_device.h"
 #include "govern/fleet/policy_choice.h"
 #include "govern/fleet/tuned_gpus.h"
-#include "service/decision_watch.h"
-#include "service/event_detector.h"
-#include "service/history_sampler.h"
+#include "policy/registry/registry.h"
+#include "service/records/decision_watch.h"
+#include "service/records/event_detector.h"
+#include "service/records/history_sampler.h"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/text.h"
-#include "store/history_file.h"
-#include "store/history_store.h"
+#include "store/history/history_file.h"
+#include "store/history/history_store.h"
 
 using namespace derate;
 using namespace std::chrono_literals;

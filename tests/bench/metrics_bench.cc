@@ -5,8 +5,8 @@
 //   rows     of a new picture of one GPU with 10 tenants: one a second
 #include <benchmark/benchmark.h>
 
-#include "service/metrics.h"
-#include "service/test_snapshot.h"
+#include "service/records/metrics.h"
+#include "service/records/test_snapshot.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "base/exit_code.h"
 #include "base/number.h"
 #include "base/when.h"
-#include "store/history_store.h"
+#include "store/history/history_store.h"
 
 namespace derate {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "house.h"
-#include "service/event_log.h"
-#include "store/history_store.h"
+#include "service/records/event_log.h"
+#include "store/history/history_store.h"
 
 namespace derate::cli {
 namespace {

@@ -14,8 +14,8 @@
 #include "api/requests.h"
 #include "base/test_sql.h"
 #include "house.h"
-#include "service/history_queries.h"
-#include "store/history_store.h"
+#include "service/records/history_queries.h"
+#include "store/history/history_store.h"
 #include "store/usage_bill.h"
 
 namespace derate::cli {

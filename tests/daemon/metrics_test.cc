@@ -1,12 +1,12 @@
 // Metrics and health of a worker on virtual time: what becomes of a GPU in between takes nothing
 // from its counters, and a GPU that is lost is told as lost.
-#include "service/metrics.h"
+#include "service/records/metrics.h"
 
 #include <gtest/gtest.h>
 
 #include "base/test_exposition.h"
 #include "house.h"
-#include "service/health.h"
+#include "service/records/health.h"
 
 namespace derate::cli {
 namespace {

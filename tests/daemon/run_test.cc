@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "house.h"
-#include "service/run_figures.h"
+#include "service/records/run_figures.h"
 
 namespace derate::cli {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "config/config.h"
 #include "house.h"
-#include "policy/policy.h"
+#include "policy/registry/registry.h"
 
 namespace derate::cli {
 namespace {

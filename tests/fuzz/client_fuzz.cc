@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "service/energy_service.h"
+#include "service/answers/energy_service.h"
 
 namespace {
 

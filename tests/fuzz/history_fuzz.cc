@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "store/history_chunk.h"
+#include "store/history/history_chunk.h"
 
 namespace derate {
 namespace {

@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "base/check.h"
-#include "progress/launch_page.h"
-#include "service/launch_reader.h"
+#include "service/work/launch_reader.h"
+#include "wire/launch_page.h"
 
 namespace {
 

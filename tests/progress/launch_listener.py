@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-# progress/launch_page.h
+# src/wire/launch_page.h
 HEAD, ROWS, KERNELS, STREAMS = struct.Struct("8sIIq40x"), 32, 128, 16
 ROW_HEAD, KERNEL, STREAM = struct.Struct("16sQQQ"), struct.Struct("QQQ"), struct.Struct("QQ")
 ROW_SIZE = ROW_HEAD.size + KERNELS * KERNEL.size + STREAMS * STREAM.size

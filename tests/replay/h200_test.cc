@@ -8,6 +8,7 @@
 #include "device/replay/trace_reader.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
+#include "policy/registry/registry.h"
 #include "telemetry/energy_meter.h"
 
 namespace derate {

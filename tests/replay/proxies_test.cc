@@ -12,7 +12,8 @@
 #include "device/replay/replay_device.h"
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
-#include "policy/work_phase.h"
+#include "policy/assure/work_phase.h"
+#include "policy/registry/registry.h"
 #include "proxy_runs.h"
 
 namespace derate {

@@ -4,6 +4,7 @@
 #include "govern/envelope_rule.h"
 #include "govern/governor.h"
 #include "govern/ledger.h"
+#include "policy/registry/registry.h"
 #include "scenario.h"
 
 namespace derate {

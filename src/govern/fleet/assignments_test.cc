@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/registry/registry.h"
+
 namespace derate {
 namespace {
 

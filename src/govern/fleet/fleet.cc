@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "govern/audit_record.h"
 #include "govern/fleet/policy_choice.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "device/sim/sim_device.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

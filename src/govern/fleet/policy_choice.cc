@@ -5,7 +5,8 @@
 #include "attrib/gpu_attribution.h"
 #include "base/text.h"
 #include "config/config.h"
-#include "policy/modes.h"
+#include "policy/registry/modes.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 

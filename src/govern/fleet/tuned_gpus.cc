@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "govern/fleet/policy_choice.h"
-#include "policy/policy.h"
+#include "policy/registry/registry.h"
 
 namespace derate {
 namespace {

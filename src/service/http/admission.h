@@ -4,10 +4,10 @@
 
 #include <variant>
 
-#include "service/caller_role.h"
-#include "service/client_connection.h"
+#include "service/answers/caller_role.h"
+#include "service/answers/token_book.h"
 #include "service/http/http_message.h"
-#include "service/token_book.h"
+#include "service/transport/client_connection.h"
 
 namespace derate {
 

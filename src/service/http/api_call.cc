@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "config/paths.h"
-#include "service/daemon_call.h"
+#include "service/transport/daemon_call.h"
 
 namespace derate {
 

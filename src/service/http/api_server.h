@@ -18,9 +18,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "service/client_turns.h"
-#include "service/command_router.h"
+#include "service/answers/command_router.h"
 #include "service/http/http_server.h"
+#include "service/transport/client_turns.h"
 
 namespace derate {
 

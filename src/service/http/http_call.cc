@@ -11,7 +11,7 @@
 
 #include "base/unix_address.h"
 #include "service/http/http_parser.h"
-#include "service/unix_socket.h"
+#include "service/transport/unix_socket.h"
 
 namespace derate {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/test_folder.h"
 #include "service/http/test_http.h"
-#include "service/unix_socket.h"
+#include "service/transport/unix_socket.h"
 
 namespace derate {
 namespace {

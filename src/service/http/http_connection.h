@@ -11,10 +11,10 @@
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
-#include "service/client_connection.h"
 #include "service/http/http_parser.h"
 #include "service/http/http_server.h"
-#include "service/passed_files.h"
+#include "service/transport/client_connection.h"
+#include "service/transport/passed_files.h"
 
 namespace derate {
 

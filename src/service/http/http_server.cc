@@ -27,9 +27,9 @@
 #include "base/check.h"
 #include "base/number.h"
 #include "base/unix_address.h"
-#include "service/client_turns.h"
 #include "service/http/http_connection.h"
-#include "service/unix_socket.h"
+#include "service/transport/client_turns.h"
+#include "service/transport/unix_socket.h"
 
 namespace derate {
 namespace {

@@ -15,8 +15,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "service/client_connection.h"
 #include "service/http/http_message.h"
+#include "service/transport/client_connection.h"
 
 namespace derate {
 

@@ -1,0 +1,108 @@
+// derate policy list|show
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "command_options.h"
+#include "policy/registry/modes.h"
+#include "policy/registry/registry.h"
+#include "terminal/output.h"
+
+namespace derate::cli {
+namespace {
+
+const char* type_name(ParamSpec::Type type) {
+  switch (type) {
+    case ParamSpec::Type::number:
+      return "number";
+    case ParamSpec::Type::integer:
+      return "integer";
+    case ParamSpec::Type::list:
+      return "list";
+    case ParamSpec::Type::choice:
+      return "choice";
+  }
+  return "";
+}
+
+Json policy_json(const PolicyInfo& info) {
+  Json params = Json::array();
+  for (const ParamSpec& spec : info.params) {
+    Json param = {{"name", spec.name},
+                  {"type", type_name(spec.type)},
+                  {"unit", spec.unit},
+                  {"summary", spec.summary},
+                  {"allowed", allowed(spec)}};
+    param["default"] = *spec.fallback != '\0' ? Json(spec.fallback) : Json(nullptr);
+    params.push_back(std::move(param));
+  }
+  return {{"name", info.name},
+          {"summary", info.summary},
+          {"description", info.description},
+          {"as_published", info.as_published},
+          {"params", std::move(params)}};
+}
+
+Json mode_json(const Mode& mode) {
+  return {
+      {"name", mode.name},
+      {"summary", mode.summary},
+      {"policy", mode.policy},
+      {"assignments", std::vector<std::string>(mode.assignments.begin(), mode.assignments.end())}};
+}
+
+// "geepafs, delta=0.10"
+std::string mode_text(const Mode& mode) {
+  std::string out = mode.policy;
+  for (const char* assignment : mode.assignments) out += fmt::format(", {}", assignment);
+  return out;
+}
+
+}  // namespace
+
+Result<int> run_verb(const PolicyListOptions& options) {
+  if (options.json) {
+    Json list = Json::array(), mode_list = Json::array();
+    for (const PolicyInfo& info : policies()) list.push_back(policy_json(info));
+    for (const Mode& mode : modes()) mode_list.push_back(mode_json(mode));
+    print_json("policy list", {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
+    return 0;
+  }
+  Table table({"policy", "<what it does"});
+  for (const PolicyInfo& info : policies()) table.add({info.name, info.summary});
+  Table mode_table({"mode", "<what it is for", "<the policy behind it"});
+  for (const Mode& mode : modes()) mode_table.add({mode.name, mode.summary, mode_text(mode)});
+  print("{}\n{}\nA mode stands where a policy does. ", table.text(), mode_table.text());
+  print("derate policy show NAME lists a policy's parameters.\n");
+  return 0;
+}
+
+Result<int> run_verb(const PolicyShowOptions& options) {
+  const PolicyInfo* info = TRY(pick_policy(options.name)).info;
+  const Mode* mode = find_mode(options.name);
+  if (options.json) {
+    Json json = policy_json(*info);
+    if (mode != nullptr) json["mode"] = mode_json(*mode);
+    print_json("policy show", json);
+    return 0;
+  }
+  if (mode != nullptr)
+    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Tone::strong), mode->summary,
+          mode_text(*mode));
+  print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
+  print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
+        info->as_published ? " (run as published: no idle and no rate-limit rule)"
+                           : ", idle, rate limit");
+  if (info->params.empty()) {
+    print("\nIt takes no parameters.\n");
+    return 0;
+  }
+  Table table({"parameter", "<default", "<allowed", "<meaning"});
+  for (const ParamSpec& spec : info->params)
+    table.add(
+        {spec.name, *spec.fallback != '\0' ? spec.fallback : "-", allowed(spec), spec.summary});
+  print("\n{}\nSet with --set NAME=VALUE, or in the configuration under [policy.{}].\n",
+        table.text(), info->name);
+  return 0;
+}
+
+}  // namespace derate::cli

@@ -1,0 +1,428 @@
+#include "policy/assure/assure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "policy/assure/assure_policy.h"
+
+namespace derate {
+namespace {
+
+constexpr const char* kPriors[] = {"own", "all", "V100-SXM2", "A100-SXM4"};
+constexpr const char* kNoYes[] = {"no", "yes"};
+
+constexpr ParamSpec kAssureParams[] = {
+    {"delta", ParamSpec::Type::number, "", "loss of performance allowed, over the whole job",
+     "0.10", 0, 0.5, false},
+    {"confidence", ParamSpec::Type::number, "", "with which the promise is kept", "0.99", 0.5,
+     0.9999},
+    {"settle", ParamSpec::Type::number, "s",
+     "readings so soon after a change of the clock are not used, at most", "3", 0, 10},
+    {"reference", ParamSpec::Type::number, "s", "at the highest clock at a job's start, at most",
+     "3", 0.2, 600},
+    {"tick", ParamSpec::Type::number, "s", "control period", "0.2", 0.01, 10},
+    {"prior", ParamSpec::Type::choice, "",
+     "whose measured applications are taken as alike: the chip's own (all where it has none), all, "
+     "or one chip's",
+     "own", 0, 0, true, kPriors},
+    {"overstated", ParamSpec::Type::number, "",
+     "counters may show so much of their full value too much at low clocks, beside what measured "
+     "applications show",
+     "0", 0, 0.2},
+    {"leave_out", ParamSpec::Type::choice, "",
+     "leave the application that runs out of them, by its name: for honest figures", "no", 0, 0,
+     true, kNoYes},
+};
+
+// Relative sd to which readings are averaged: a job's first at the highest clock, and all others
+// before they are learned from.
+constexpr double kFirstEnough = 0.02, kBatchEnough = 0.02;
+constexpr double kNear = 0.03;  // a clock so little lower is worth no hurry
+constexpr Duration kNearAfter = std::chrono::seconds(8);
+constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
+constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
+constexpr Duration kNewJobAfter = std::chrono::seconds(2);
+constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
+constexpr double kTicksToTell = 3;  // until launches of a program that has begun are counted
+constexpr Duration kGap = std::chrono::milliseconds(200);
+constexpr Duration kRestAfter =
+    std::chrono::seconds(20);                             // without a change: phases are long again
+constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
+constexpr Duration kMixedBatch = std::chrono::seconds(4);
+// Relative sd of the highest clock's rate of work against what it was: halves of a run of steady
+// work differed by up to 0.1 % on an H200, some kernels' by more (docs/progress.md).
+constexpr double kRateDrift = 0.002;
+constexpr double kCertain = 0.1;  // relative sd: a rate known less well measures nothing
+constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
+
+// Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
+// 26.2.23, error below 4.5e-4.
+double normal_quantile(double p) {
+  const double t = std::sqrt(-2 * std::log(1 - p));
+  return t - (2.515517 + 0.802853 * t + 0.010328 * t * t) /
+                 (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
+}
+
+Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
+  const auto number = [&](const char* name) { return *setup.params.number(name); };
+  AssureOptions options;
+  options.highest = setup.envelope.highest();
+  options.delta = number("delta");
+  options.confidence = number("confidence");
+  options.tick = number("tick");
+  options.overstated = number("overstated");
+  options.settle = from_seconds(number("settle"));
+  options.reference = from_seconds(number("reference"));
+  const std::string prior = kPriors[static_cast<std::size_t>(number("prior"))];
+  options.prior = prior == "own" ? setup.chip : prior == "all" ? "" : prior;
+  options.leave_out = number("leave_out") > 0;
+  options.dry_run = setup.dry_run;
+  options.chip = setup.chip;
+  options.models = setup.models;
+  return std::make_unique<Assure>(options);
+}
+
+}  // namespace
+
+Assure::Assure(const AssureOptions& options)
+    : options_(options),
+      z_(normal_quantile(options.confidence)),
+      priors_(curve_priors(options.prior)) {
+  priors_.overstated = options.overstated;
+  recall();
+}
+
+void Assure::begin(const Estimate& estimate) {
+  leave_phase();
+  for (WorkPhase& phase : known_) settle(phase);
+  pending_.clear();
+  // Beats count in one job's own units.
+  std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
+  name_priors(estimate.work.name);
+  stage_ = Stage::reference;
+  since_ = held_since_ = estimate.time;
+  // In the midst of work no readings rise that tell the sensors' window: what is known of it stays.
+  if (!std::exchange(anew_, false) || window_ <= Duration{}) {
+    began_ = estimate.time;
+    window_ = power_window_ = options_.settle;
+    peak_ = peak_power_ = 0;
+  }
+  drop_readings();
+  cusum_ = {};
+  watch_.clear();
+  energy_.reset();
+  utilisation_still_ = activity_still_ = {};
+  asked_ = {};
+  // The first kernels ran before they were seen, at the clock at which the GPU was parked.
+  const bool unread = estimate.launching && *estimate.gpu_utilisation <= Fraction(0);
+  const double unseen = (unread ? kTicksToTell : 1) * options_.tick + seconds(kWakeUp);
+  slack_s_ =
+      estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
+  alarms_ = {estimate.time};
+  least_slacks_ = {slack_s_};
+  restless_ = mixed_ = false;
+  late_beats_ = LateBeats::none;
+  told_phase_ = estimate.work.phase;
+  by_name_ = false;
+  unknown_ = {};
+  unknown_recent_ = {};
+  probed_ = {};
+  held_back_.clear();
+}
+
+void Assure::begin_anew() {
+  leave_phase();
+  last_.reset();
+  anew_ = true;
+}
+
+// A GPU without kernels; a job begins with the first after a while.
+bool Assure::idle(const Estimate& estimate) {
+  if (*estimate.gpu_utilisation <= Fraction(0) && !estimate.launching) {
+    if (!idle_since_) idle_since_ = estimate.time;
+    // Perhaps another job comes: what this one saved is not for that one to spend.
+    if (estimate.time - *idle_since_ >= kGap) slack_s_ = std::min(slack_s_, 0.0);
+    if (estimate.time - *idle_since_ > kNewJobAfter) {
+      leave_phase();
+      anew_ = false;
+    }
+    return true;
+  }
+  if (!last_ || anew_ || (idle_since_ && estimate.time - *idle_since_ > kNewJobAfter))
+    begin(estimate);
+  idle_since_.reset();
+  return false;
+}
+
+void Assure::settle(WorkPhase& phase) {
+  settled_ += phase.saving(options_.dry_run);
+  phase.spent.clear();
+}
+
+// Each tick stands for the time since the one before.
+void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
+  const Duration since = last_ ? estimate.time - *last_ : Duration{};
+  if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
+  const Spent spent{since, *estimate.power * since};
+  Spending& to = phase_ ? phase_->spent : pending_;
+  // Where the power limit holds the clock below the lock, or about there, it would at the highest
+  // clock, too.
+  const bool limited = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
+  const bool capped = limited && *estimate.sm_clock < asked_ * 0.995;
+  // What is read in a dry run is then not of the highest clock, and no curve tells of less.
+  if (limited && options_.dry_run) return;
+  const bool about_there = phase_ && phase_->limit_allows(position(*estimate.sm_clock));
+  const bool unsaved = idle_since_ || asked_ <= Megahertz(0) ||
+                       asked_ >= options_.highest * 0.995 || capped || about_there;
+  if (unsaved)
+    to.add_unsaved(spent);
+  else
+    // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve tells of
+    // it.
+    to.add(position(std::max(options_.dry_run ? asked_ : *estimate.sm_clock, envelope.lowest())),
+           spent);
+  if (to.time() > kSettleAfter && phase_) settle(*phase_);
+}
+
+std::optional<Saving> Assure::saving() const {
+  Saving out = settled_;
+  for (const WorkPhase& phase : known_) out += phase.saving(options_.dry_run);
+  if (phase_) out += phase_->saving(options_.dry_run);
+  return out;
+}
+
+void Assure::keep_account(const Estimate& estimate) {
+  delta_ = options_.delta;
+  if (estimate.work.max_loss) delta_ = std::clamp(estimate.work.max_loss->value(), 0.0, 0.5);
+  saves_up_ = !estimate.work.every_phase && !estimate.work.may_wait;
+  const Duration since = last_ ? estimate.time - *last_ : Duration{};
+  if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
+  const double x = position(*estimate.sm_clock);
+  const bool known = stage_ != Stage::recognise && phase_;
+  counted_ = std::exp(known ? lower_bound(x) : -x);
+  since_beat_.time += seconds(since);
+  since_beat_.work += counted_ * seconds(since);
+  slack_s_ += (counted_ - (1 - delta_)) * seconds(since);
+  slack_s_ = std::min(slack_s_, kMostSaved);
+  if (probing_ || stage_ == Stage::reference) probed_ += since;
+  if (!least_slacks_.empty()) least_slacks_.back() = std::min(least_slacks_.back(), slack_s_);
+  count_work(known, x, seconds(since));
+}
+
+// What beats measured takes the place of what was counted on: of that only what the highest clock
+// gives is not sure. Under the power limit that changes as the chip warms. The curve's own level
+// would not do: it gives way a little where the form of the curve does not fit.
+void Assure::count_measured() {
+  const bool speaks_alone = phase_ && speaks(*phase_) && tenants_ <= 1;
+  if (!beat_ || !speaks_alone || stage_ == Stage::recognise || phase_->reference_capped) return;
+  const Belief reference = phase_->reference_rate.rate();
+  if (!(reference.sd <= kCertain)) return;
+  const double sd = std::hypot(reference.sd, kRateDrift);
+  const double measured = std::exp(std::log(*beat_) - reference.mean - z_ * sd);
+  slack_s_ += std::min(1.0, measured) * over_beat_.time - over_beat_.work;
+  slack_s_ = std::min(slack_s_, kMostSaved);
+}
+
+Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
+  if (clock != asked_) {
+    held_ = {};  // what follows is of another clock, however near
+    asked_at_ = last_.value_or(Instant{});
+  }
+  asked_ = clock;
+  probing_ = probing;
+  Decision out = Decision::set(clock, reason);
+  out.probing = probing;
+  out.expected_performance = expected();
+  return out;
+}
+
+// What was asked last goes on.
+Decision Assure::hold(Reason reason) const {
+  Decision out = Decision::hold(reason);
+  out.expected_performance = expected();
+  return out;
+}
+
+// Performance at the clock that was asked for, relative to the highest.
+std::optional<Fraction> Assure::expected() const {
+  if (!phase_) return std::nullopt;
+  return Fraction(std::min(1.0, std::exp(phase_->performance(position(asked_)).mean)));
+}
+
+Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
+  const int count = look_.clock.count();
+  const bool there = count >= kFewest;
+  if (!phase_ && there && !mixed_ && resume(estimate)) {
+    flush();
+    stage_ = Stage::steady;
+    return steady(estimate, envelope);
+  }
+  const Duration longest = (mixed_ ? kMixedBatch : options_.reference) + beats_wait();
+  const bool known = !mixed_ && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
+  const bool spent = alarms_.size() > 1 && probed_ >= budget(estimate.time);
+  const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
+  if (!there || (!known && !over))
+    return ask(envelope.highest(), true,
+               {"learning what {0:.0f} MHz gives: {1:.0f} readings",
+                {envelope.highest().value(), static_cast<double>(count)}});
+  const bool first = !phase_;
+  if (first) {
+    phase_ = make_phase(look_, options_.highest, priors_);
+    unknown_recent_ = {};  // probably it
+    prospects_.clear();
+    if (late_beats_ == LateBeats::awaited && !speaks(*phase_)) late_beats_ = LateBeats::missed;
+    phase_->name = estimate.work.phase;
+    phase_->began = since_;
+    phase_->spent.add(std::exchange(pending_, {}));
+    be_known();
+  }
+  phase_->referred += estimate.time - since_;
+  flush();
+  since_ = estimate.time;
+  const bool may_look = first && !mixed_ && !restless_ && !come_within(2, kFollowed) &&
+                        may_probe(estimate.time) && saves_up_ && !phase_->signals.empty() &&
+                        slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
+                        lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
+  stage_ = may_look ? Stage::look : Stage::steady;
+  return may_look ? look(estimate, envelope) : steady(estimate, envelope);
+}
+
+Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
+  const bool there = look_.clock.count() > 0 && held_ < options_.highest * 0.99;
+  const bool over =
+      estimate.time - since_ > window_ + std::chrono::milliseconds(1500) + beats_wait();
+  const bool read = look_.clock.count() >= kFewest && !awaits_beat();
+  if ((there && (enough(kBatchEnough) || read)) || over) {
+    if (look_.clock.count() > 0) flush();
+    stage_ = Stage::steady;
+    since_ = estimate.time;
+    return steady(estimate, envelope);
+  }
+  const Megahertz clock = asked_ < envelope.highest() ? asked_ : probe_clock(envelope);
+  return ask(clock, true, {"learning what {0:.0f} MHz costs", {clock.value()}});
+}
+
+Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
+  const bool batch =
+      mixed_ ? estimate.time - held_since_ >= kMixedBatch && look_.clock.count() >= kFewest
+             : enough(kBatchEnough) || (look_.clock.count() >= kMostInBatch && !awaits_beat());
+  if (batch) flush();
+  if (refresh_pays(estimate, envelope)) {
+    stage_ = Stage::reference;
+    since_ = estimate.time;
+    drop_readings();
+    return refer(estimate, envelope);
+  }
+  const double promised = this->promised(envelope);
+  const Megahertz wanted = best(envelope, promised).clock;
+  const bool probed = std::exchange(probing_, false);
+  const bool holds = !probed && asked_ > Megahertz(0) && sure_at(asked_) >= promised - kShort;
+  const bool near = asked_ > Megahertz(0) && wanted > asked_ * (1 - kNear);
+  const Duration looks = window_ + std::chrono::seconds(1) + beats_wait();
+  const bool looked = near ? estimate.time - asked_at_ >= kNearAfter
+                           : batch || estimate.time - held_since_ >= looks;
+  if (asked_ > Megahertz(0) && holds && wanted < asked_ && !looked)
+    return hold({"looking at {0:.0f} MHz", {asked_.value()}});
+  if (holds && std::abs(std::log(wanted / asked_)) < 0.01)
+    return hold({"{0:.0f} MHz keeps the promise", {asked_.value()}});
+  if (asked_ >= envelope.highest() && awaits_another(estimate.time))
+    return ask(envelope.highest(), true,
+               {"waiting at {0:.0f} MHz for a phase that is not known", {asked_.value()}});
+  const Belief belief = phase_->performance(position(wanted));
+  return ask(wanted, false,
+             {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
+              "{3:.2f} s",
+              {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, slack_s_}});
+}
+
+// Nothing that is known fits, or not yet.
+Decision Assure::recognise_longer(const Envelope& envelope) {
+  const Megahertz safe =
+      envelope.clamp(options_.highest * std::clamp(1 - delta_ - earned(), 0.0, 1.0));
+  if (from_seconds(unknown_s_) <= kSafeAfter || std::abs(safe / asked_ - 1) < kOneClock)
+    return hold({"phases take turns; holding {0:.0f} MHz", {asked_.value()}});
+  return ask(safe, false,
+             {"no known phase fits: {0:.0f} MHz is safe for any work", {safe.value()}});
+}
+
+// Other work than before: what it is shows at the present clock, if that may last so long.
+Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
+  const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
+  const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
+  const bool seen = by_name_ || look_.clock.count() + static_cast<int>(held_back_.size()) >= 2;
+  if (seen && resume(estimate)) {
+    if (by_name_) count_late(estimate);
+    if (look_.clock.count() > 0) flush();
+    stage_ = Stage::steady;
+    return steady(estimate, envelope);
+  }
+  // One clock for all: it changes when more is known, not when the work does.
+  const bool may_be_known = !seen && others_known_;
+  if (restless_ && !known_.empty() && (may_be_known || !may_probe(estimate.time)))
+    return recognise_longer(envelope);
+  if (may_be_known && may)
+    return Decision::hold({"the work has changed; watching {0:.0f} MHz", {held_.value()}});
+  stage_ = Stage::reference;
+  since_ = estimate.time;
+  drop_readings();
+  return refer(estimate, envelope);
+}
+
+Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
+  if (!estimate.gpu_utilisation) return Decision::hold({"no utilisation reading", {}});
+  if (idle(estimate)) {
+    count_spending(estimate, envelope);
+    last_ = estimate.time;
+    return Decision::hold({"no work", {}});
+  }
+  if (estimate.tenants && *estimate.tenants != std::exchange(tenants_, *estimate.tenants))
+    prospects_.clear();
+  keep_account(estimate);
+  count_spending(estimate, envelope);
+  follow_clock(estimate);
+  last_ = estimate.time;
+  hear(estimate);
+  // Launches tell at once that another phase has begun, whatever is being done.
+  const std::string before = told_ ? std::exchange(told_phase_, estimate.work.phase) : told_phase_;
+  if (before != told_phase_) {
+    alarm(estimate, before);
+    by_name_ = true;
+  }
+  if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
+  count_measured();
+  take(estimate);
+  learn_power(estimate);
+  if (stage_ == Stage::steady ? changed(estimate) : jumped_) {
+    alarm(estimate, estimate.work.phase);
+    by_name_ = false;
+  } else if (begins_to_speak())
+    learn_by_beats(estimate);
+  switch (stage_) {
+    case Stage::reference:
+      return refer(estimate, envelope);
+    case Stage::look:
+      return look(estimate, envelope);
+    case Stage::recognise:
+      return recognise(estimate, envelope);
+    case Stage::steady:
+      break;
+  }
+  return steady(estimate, envelope);
+}
+
+PolicyInfo assure_info() {
+  return {"assure",
+          "keep the promise with a stated confidence, at the lowest clock that does",
+          "Learns how progress follows the clock from few readings and a prior that measured "
+          "applications gave, with its uncertainty; takes the clock of least energy that keeps the "
+          "promise surely enough, counts what was earned and lost over the whole job, knows phases "
+          "again that return, and looks at the highest clock only when it must.",
+          false,
+          kAssureParams,
+          create_assure,
+          PolicyInfo::Promise::delta,
+          true};
+}
+
+}  // namespace derate

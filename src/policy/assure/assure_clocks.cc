@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "policy/assure/assure_policy.h"
+#include "policy/assure/loss_shares.h"
+
+namespace derate {
+namespace {
+
+constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
+constexpr double kMostEarned = 0.15;
+constexpr double kMostSpent = 0.3;  // of performance, by one of phases that take turns
+constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
+constexpr Duration kFreeReference = std::chrono::seconds(6);
+constexpr double kReferenceShare = 0.02;
+constexpr double kWorthRefresh = 0.001;  // of performance
+
+}  // namespace
+
+double Assure::earned() const {
+  // A dry run runs at full speed: it would not have earned what it seems to.
+  if (!saves_up_ || options_.dry_run) return 0;
+  return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
+}
+
+// What was saved and not needed, over some visits of phases that take turns.
+double Assure::spare() const {
+  const double least = *std::min_element(least_slacks_.begin(), least_slacks_.end());
+  return slack_s_ < 0 ? slack_s_ : std::max(0.0, least);
+}
+
+// The log of performance that this phase is best given of what all may lose that take turns with
+// it; empty: none does, or not all of them are known.
+std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
+  const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
+  if (!exact || restless_ || !saves_up_ || options_.dry_run) return std::nullopt;
+  const std::vector<MixPart> parts = mix_of_late();
+  const bool present = !parts.empty() && parts.front().phase == &*phase_;
+  if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
+  std::vector<PhaseCosts> costs;
+  for (const auto& [phase, work] : parts) {
+    const double watts = std::exp(phase->power.power(0).mean);
+    PhaseCosts& one = costs.emplace_back(PhaseCosts{.work = work});
+    for (const Prospect& at : prospects_of(*phase, envelope)) {
+      one.time.push_back(std::exp(-at.lower_bound));
+      one.energy.push_back(watts * std::exp(at.energy));
+    }
+  }
+  const double earned = std::clamp(spare() / kHorizon, -delta_, kMostEarned);
+  const std::size_t clock = share_loss(costs, 1 / (1 - delta_ - earned)).front();
+  return -std::log(costs.front().time[clock]);
+}
+
+// The log of performance to keep now. What others save may be spent when it is saved, over what is
+// left of the visit.
+double Assure::promised(const Envelope& envelope) {
+  if (prospects_.empty()) shared_ = share_of_loss(envelope);
+  if (!shared_) return std::log(1 - delta_ - earned());
+  const Duration visit = phase_->lasted / std::max(1, phase_->visits);
+  const Duration left = visit - (*last_ - phase_->began);
+  const double most = slack_s_ / std::max(1.0, seconds(left));
+  return std::max(*shared_, std::log(1 - delta_ - std::clamp(most, -delta_, kMostSpent)));
+}
+
+// The least log of performance that is sure enough at x; of unknown work what the clocks say.
+double Assure::lower_bound(double x) const {
+  return phase_ ? of_each_tenant(phase_->lower_bound(x, z_), x) : std::min(0.0, -x);
+}
+
+// Counters show what all tenants do together, and one that shows little may lose what the clock
+// does; what one says of its own progress is not the others'.
+double Assure::of_each_tenant(double lower_bound, double x) const {
+  return tenants_ > 1 ? std::min(0.0, phase_->reference_x - x) : lower_bound;
+}
+
+// Whether knowing the highest clock's readings better would let the clock go lower, and that saves
+// more than the visit costs. Work lasts about as long again as it has lasted.
+bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
+  if (asked_ <= envelope.lowest() || asked_ >= envelope.highest() || restless_) return false;
+  if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
+  const Duration age = phase_->lasted + (estimate.time - phase_->began);
+  if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
+    return false;
+  const double x = position(asked_), sd = phase_->assuring().performance(x, phase_->reference_x).sd;
+  double after = sd;
+  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
+    const double least = phase_->assuring().sd_with_level(k, x);
+    const double known = std::pow(phase_->assuring().level_sd(k) / kEnough, 2);
+    after = std::min(after, std::sqrt(least * least + (sd * sd - least * least) / (1 + known)));
+  }
+  const double better = z_ * (sd - after);
+  if (better <= kWorthRefresh) return false;
+  const double promised = std::log(1 - delta_ - earned());
+  const double now = best(envelope, promised).energy;
+  const double then = best(envelope, promised - better).energy;
+  return (seconds(age) + seconds(kShortestJob)) * (now - then) > -now * visit();
+}
+
+// How long a visit to the highest clock takes until its readings are known, s.
+double Assure::visit() const {
+  double readings = kFewest;
+  for (const Signal signal : phase_->signals) {
+    const Readings& seen = look_.signals[static_cast<std::size_t>(signal)];
+    if (seen.count() > 0) readings = std::max(readings, readings_needed(look_, signal, kEnough));
+  }
+  return seconds(window_) + std::min(readings * options_.tick, seconds(options_.reference));
+}
+
+// The phases that have had a share of the work of late, each with what it has done.
+std::vector<MixPart> Assure::mix_of_late() const {
+  const Instant now = *last_;
+  std::vector<MixPart> parts;
+  double all = unknown_recent_.at(now);
+  if (phase_) parts.push_back({&*phase_, phase_->recent.at(now)});
+  for (const WorkPhase& phase : known_) parts.push_back({&phase, phase.recent.at(now)});
+  for (const MixPart& part : parts) all += part.work;
+  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastOfMixture * all; });
+  return parts;
+}
+
+// One clock for all of them.
+std::vector<Prospect> Assure::prospects_of_mixture(const Envelope& envelope) const {
+  const std::vector<MixPart> parts = mix_of_late();
+  std::vector<Prospect> out;
+  for (const Megahertz clock : envelope.clocks()) {
+    const double x = position(clock);
+    Prospect one = prospect_of_mixture(parts, unknown_recent_.at(*last_), x, z_);
+    one.lower_bound = of_each_tenant(one.lower_bound, x);
+    one.clock = clock;
+    out.push_back(one);
+  }
+  return out;
+}
+
+// What is sure of the work at that clock.
+double Assure::sure_at(Megahertz clock) const {
+  if (restless_)
+    for (const Prospect& one : prospects_)
+      if (one.clock >= clock) return one.lower_bound;
+  return lower_bound(position(clock));
+}
+
+std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelope& envelope) const {
+  const PhaseOutlook outlook(phase);
+  std::vector<Prospect> out;
+  for (const Megahertz clock : envelope.clocks()) {
+    const double x = position(clock);
+    out.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
+                   phase.power.relative(x).mean - outlook.performance(x).mean});
+  }
+  return out;
+}
+
+std::vector<Prospect> Assure::prospects(const Envelope& envelope) const {
+  return restless_ ? prospects_of_mixture(envelope) : prospects_of(*phase_, envelope);
+}
+
+Prospect Assure::best(const Envelope& envelope, double promised) {
+  const bool known = prospects_.size() == envelope.clocks().size() && !prospects_.empty() &&
+                     prospects_.front().clock == envelope.lowest() &&
+                     prospects_.back().clock == envelope.highest();
+  if (!known) prospects_ = prospects(envelope);
+  return best_of(prospects_, promised);
+}
+
+// The lowest clock that one look at may cost: the more it differs, the more it tells.
+Megahertz Assure::probe_clock(const Envelope& envelope) const {
+  const double time = seconds(window_ + std::chrono::milliseconds(800));
+  const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
+  for (const Megahertz clock : envelope.clocks())
+    if ((1 - clock / envelope.highest()) * time <= may_cost) return clock;
+  return envelope.highest();
+}
+
+}  // namespace derate

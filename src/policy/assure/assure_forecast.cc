@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <cmath>
+
+#include "policy/assure/assure_policy.h"
+
+namespace derate {
+namespace {
+
+constexpr int kSteps = 12;
+constexpr double kHeld = 0.008;  // sd of x, of the clock held in the mean
+
+// A share 1 - exp(log), and where it lies.
+ShareEstimate below_one(const Belief& log) {
+  const auto share = [&](double z) { return 1 - std::exp(log.mean + z * log.sd); };
+  return {share(0), share(kNinety), share(-kNinety)};
+}
+
+// Log of the energy that work takes at x over that at the reference. Power and progress are learned
+// together; the same power over the progress that counters alone tell is another opinion, and what
+// the two differ by is not known.
+Belief energy_of(const WorkPhase& phase, double x) {
+  const Belief reference = phase.energy_at_reference(x);
+  const std::size_t power = phase.signals.size();
+  const double power_there =
+      phase.metered.reading(power, x).mean - phase.metered.reading(power, phase.reference_x).mean;
+  const double other = power_there - phase.performance(x).mean;
+  return {-reference.mean, std::hypot(reference.sd, (other + reference.mean) / 2)};
+}
+
+// What is believed at x, where the clock held will be that one or one near.
+template <class Curve>
+Belief held_about(double x, const Curve& curve) {
+  const Belief there = curve(x);
+  const double slope = (curve(x + kHeld).mean - curve(std::max(0.0, x - kHeld)).mean) / 2;
+  return {there.mean, std::hypot(there.sd, slope)};
+}
+
+}  // namespace
+
+std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
+                                       const Envelope& envelope) const {
+  if (!phase_ || !last_) return {};
+  std::vector<Prospect> mixture;
+  if (restless_) mixture = prospects_of_mixture(envelope);
+  std::vector<Forecast> out;
+  for (const double delta : deltas) {
+    const double promised = std::log(1 - delta);
+    const Megahertz clock =
+        restless_ ? best_of(mixture, promised).clock : will_hold(promised, envelope);
+    out.push_back(forecast_at(clock, delta));
+  }
+  return out;
+}
+
+Forecast Assure::forecast_at(Megahertz clock, double delta) const {
+  // Above what the power limit lets be held there is nothing.
+  const double x = std::max(position(clock), phase_->reference_capped ? phase_->reference_x : 0.0);
+  const auto energy = [&](double at) { return energy_of(*phase_, at); };
+  const auto performance = [&](double at) { return phase_->performance(at); };
+  return {.delta = delta,
+          .clock = clock,
+          .saving = below_one(held_about(x, energy)),
+          .loss = below_one(held_about(x, performance))};
+}
+
+// The clock at which it comes to rest: what is read at one that keeps the promise tells whether a
+// lower one does.
+Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
+  WorkPhase learned = well_read(*phase_, phase_->reference_x);
+  Megahertz clock = envelope.highest();
+  for (int step = 0; step < kSteps; ++step) {
+    const Megahertz next = best_of(prospects_of(learned, envelope), promised).clock;
+    if (next >= clock) break;
+    clock = next;
+    learned = well_read(std::move(learned), position(clock));
+  }
+  return clock;
+}
+
+}  // namespace derate

@@ -1,0 +1,63 @@
+#include "policy/registry/registry.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/suggest.h"
+#include "policy/assure/assure.h"
+#include "policy/max_freq.h"
+#include "policy/power_cap.h"
+#include "policy/published/efficient_fix.h"
+#include "policy/published/energy_ucb.h"
+#include "policy/published/geepafs.h"
+#include "policy/published/gpu_activity.h"
+#include "policy/published/nv_boost.h"
+#include "policy/published/sweet_spot.h"
+#include "policy/published/utiliz_scale.h"
+
+namespace derate {
+namespace {
+
+// The one table: a policy that is not here does not exist.
+const PolicyInfo kPolicies[] = {
+    assure_info(),       max_freq_info(),   efficient_fix_info(), nv_boost_info(),
+    utiliz_scale_info(), geepafs_info(),    sweet_spot_info(),    power_cap_info(),
+    gpu_activity_info(), energy_ucb_info(),
+};
+
+}  // namespace
+
+std::span<const PolicyInfo> policies() { return kPolicies; }
+
+Result<const PolicyInfo*> find_policy(std::string_view name) {
+  std::string known;
+  for (const PolicyInfo& info : kPolicies) {
+    if (name == info.name) return &info;
+    known += known.empty() ? "" : ", ";
+    known += info.name;
+  }
+  return Error{Errc::not_found,
+               fmt::format("no policy '{}'{}", name, choices(name, "; there are: ", known))};
+}
+
+Result<ParamValues> policy_params(const PolicyInfo& info,
+                                  std::span<const std::string> assignments) {
+  ParamValues values = default_params(info.params);
+  for (const std::string& assignment : assignments) {
+    const auto equals = assignment.find('=');
+    if (equals == std::string::npos)
+      return Error{Errc::invalid_argument,
+                   fmt::format("parameter '{}': write NAME=VALUE", assignment)};
+    const std::string_view name = std::string_view(assignment).substr(0, equals);
+    const ParamSpec* spec = TRY(find_param(info.params, info.name, name));
+    values.set(name, TRY(parse_param(*spec, std::string_view(assignment).substr(equals + 1))));
+  }
+  return values;
+}
+
+Duration policy_tick(const ParamValues& params) {
+  return from_seconds(params.number("tick").value_or(0.2));
+}
+
+}  // namespace derate

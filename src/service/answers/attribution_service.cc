@@ -1,0 +1,228 @@
+#include "service/answers/attribution_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+#include "govern/saving_json.h"
+
+namespace derate {
+namespace {
+
+constexpr Duration kTidyEvery = std::chrono::hours(1);
+// Readings that fail now and then are logged as seldom as those that always do.
+constexpr Duration kLogEvery = std::chrono::minutes(10);
+
+}  // namespace
+
+std::optional<AttributionService::Rules> attribution_service_rules(const Settings& settings) {
+  if (!settings.attribute) return std::nullopt;
+  const auto how = attribution_rules(settings.attribute_method, settings.idle_rule);
+  if (!how.ok()) return std::nullopt;
+  constexpr double kDay = 86400;
+  return AttributionService::Rules{*how, from_seconds(settings.attribute_interval_s),
+                                   from_seconds(settings.attribute_keep_days * kDay)};
+}
+
+AttributionService::AttributionService(Clock& clock, Options options, std::optional<Rules> rules)
+    : clock_(clock),
+      options_(std::move(options)),
+      rules_(std::move(rules)),
+      made_(clock.now()),
+      namer_(options_.where) {
+  if (options_.file.empty()) return;
+  auto store = std::make_unique<UsageStore>(
+      options_.file, [log = options_.log](const Error& error) { log.warning(error.message); });
+  writer_ = std::make_unique<StoreWriter<UsageStore>>(std::move(store), options_.where);
+}
+
+void AttributionService::rules(std::optional<Rules> rules) {
+  rules_ = std::move(rules);
+  if (!rules_) {
+    end_savings();
+    begin_writing(Last::yes);
+    run_begun_ = false;
+    return;
+  }
+  for (const auto& attributed : gpus_) {
+    attributed->gpu.rules(rules_->how);
+    attributed->picture.reset();
+  }
+}
+
+AttributionService::AttributedGpu& AttributionService::attributed_gpu(
+    const TelemetrySource& source) {
+  const Capability& capability = source.capability();
+  for (const auto& attributed : gpus_)
+    if (attributed->gpu.id().uuid == capability.id.uuid) return *attributed;
+  gpus_.push_back(std::make_unique<AttributedGpu>(
+      AttributedGpu{GpuAttribution(capability.id, board_facts(capability), rules_->how)}));
+  return *gpus_.back();
+}
+
+void AttributionService::watch(const std::string& uuid, const Sample& board) {
+  if (!rules_) return;
+  for (const auto& attributed : gpus_)
+    if (attributed->gpu.id().uuid == uuid) attributed->gpu.watch(board);
+}
+
+void AttributionService::saved(const std::string& uuid, const Saving& more) {
+  if (rules_ && (writer_ != nullptr || options_.on_tick)) saved_[uuid] += more;
+}
+
+// In whole millijoules: what they leave of it is in the next tick's.
+UsageSavings AttributionService::take_saved(const std::string& uuid) {
+  const auto at = saved_.find(uuid);
+  if (at == saved_.end()) return {};
+  const SavingSums whole = saving_sums(at->second);
+  at->second -= saving_of(whole);
+  return whole == SavingSums{} ? UsageSavings{} : UsageSavings{{kSavingMethod, whole}};
+}
+
+// What was saved since the last tick, where none comes after it.
+void AttributionService::end_savings() {
+  for (const auto& one : saved_)
+    if (writer_ != nullptr)
+      pending_.add_unallocated(one.first, take_saved(one.first), clock_.wall_now());
+  saved_.clear();
+}
+
+// One whose names are still looked for is passed over: its next tick is longer.
+void AttributionService::begin(AttributedGpu& attributed, const Gpu& gpu) {
+  if (attributed.reading || attributed.read) return;
+  gpu.source->start_tenancy();
+  attributed.opening = gpu.opening;
+  attributed.reading = true;
+}
+
+void AttributionService::collect(AttributedGpu& attributed, const Gpu& gpu) {
+  if (!attributed.reading || attributed.opening != gpu.opening) return;
+  auto answer = gpu.source->poll_tenancy();
+  if (!answer) return;
+  attributed.reading = false;
+  if (!answer->ok()) {
+    attributed.picture.reset();
+    attributed.gpu.failed(answer->error().message);
+    if (attributed.logged && clock_.now() - *attributed.logged < kLogEvery) return;
+    attributed.logged = clock_.now();
+    options_.log.warning(fmt::format("GPU {}: not attributed: {}", attributed.gpu.id().index,
+                                     answer->error().message),
+                         {{"gpu", attributed.gpu.id().uuid}});
+    return;
+  }
+  attributed.read = **std::move(answer);
+  SaidJobs jobs;
+  for (const GpuProcess& process : attributed.read->processes)
+    if (auto job = job_of_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
+  attributed.names =
+      namer_.post([name = options_.name, id = attributed.gpu.id(), tenancy = *attributed.read,
+                   jobs = std::move(jobs)] { return name(id, tenancy, jobs); });
+}
+
+void AttributionService::take(AttributedGpu& attributed) {
+  if (!attributed.read || !is_ready(attributed.names)) return;
+  const TenantNames names = attributed.names.get();
+  const Tenancy tenancy = *std::exchange(attributed.read, std::nullopt);
+  const ClockSummary watched = attributed.gpu.watched(tenancy.board.time);
+  options_.on_reading(attributed.gpu.id(), tenancy, names, watched);
+  attributed.picture.reset();
+  const GpuAttribution::Taken* tick = attributed.gpu.take(tenancy, names, watched);
+  if (tick == nullptr) return;
+  ++ticks_;
+  const WallTime end = clock_.wall_now() - (clock_.now() - tenancy.board.time);
+  const UsageSavings savings = take_saved(attributed.gpu.id().uuid);
+  if (options_.on_tick) options_.on_tick({attributed.gpu, *tick, end, savings});
+  if (writer_ != nullptr) pending_.add(attributed.gpu, *tick, end, savings);
+}
+
+void AttributionService::step(std::span<const Gpu> gpus) {
+  collect_written();
+  // A reading that was begun of a source that is gone is never answered.
+  for (const auto& attributed : gpus_)
+    if (std::none_of(gpus.begin(), gpus.end(),
+                     [&](const Gpu& gpu) { return gpu.opening == attributed->opening; }))
+      attributed->reading = false, attributed->opening.reset();
+  if (!rules_) return;
+  begin_run(gpus);
+  const Instant now = clock_.now();
+  const bool due = now >= next_.value_or(now);
+  if (due) {
+    next_ = std::max(next_.value_or(now) + rules_->interval, now);
+    // All begin before the first is asked: they answer side by side.
+    for (const Gpu& gpu : gpus) begin(attributed_gpu(*gpu.source), gpu);
+  }
+  for (const Gpu& gpu : gpus) {
+    AttributedGpu& attributed = attributed_gpu(*gpu.source);
+    collect(attributed, gpu);
+    take(attributed);
+  }
+  if (!next_write_) next_write_ = now + kWriteEvery;
+  if (now < *next_write_) return;
+  next_write_ = now + kWriteEvery;
+  begin_writing();
+}
+
+// Before the first tick: what a run that was killed has lost is told even if this one is, too.
+void AttributionService::begin_run(std::span<const Gpu> gpus) {
+  if (writer_ == nullptr || gpus.empty() || std::exchange(run_begun_, true)) return;
+  std::vector<std::string> uuids;
+  for (const Gpu& gpu : gpus) uuids.push_back(gpu.source->capability().id.uuid);
+  // Where that cannot be written now it is with the first rows.
+  writer_->post([now = clock_.wall_now(), uuids = std::move(uuids)](UsageStore& store) {
+    (void)store.begin(now, uuids).ok();
+  });
+}
+
+void AttributionService::begin_writing(Last last) {
+  const bool ends = last == Last::yes && run_begun_;
+  if (writer_ == nullptr || writing_.valid() || (pending_.empty() && !ends)) return;
+  const Instant now = clock_.now();
+  const bool tidy = (!tidied_ || now - *tidied_ >= kTidyEvery) && rules_.has_value();
+  if (tidy) tidied_ = now;
+  writing_ =
+      writer_->post([rows = std::make_shared<UsageRows>(pending_.take()), wall = clock_.wall_now(),
+                     ran = now - made_, ends,
+                     keep = tidy ? std::optional(rules_->keep) : std::nullopt](UsageStore& store) {
+        Written out{rows->empty() ? Result<void>() : store.add(*rows, wall, ran), rows};
+        if (out.first.ok() && keep) (void)store.tidy(*keep).ok();  // again in an hour
+        if (out.first.ok() && ends) (void)store.end().ok();
+        return out;
+      });
+}
+
+// What was not written is tried again with the next.
+void AttributionService::collect_written() {
+  if (!is_ready(writing_)) return;
+  auto [written, rows] = writing_.get();
+  const bool failed = !written.ok();
+  if (failed) pending_.add(std::move(*rows));
+  if (failed && !write_failed_)
+    options_.log.error("what was used is not kept: " + written.error().message);
+  write_failed_ = failed;
+}
+
+void AttributionService::stop() {
+  const auto wait = [&] {
+    if (writing_.valid()) writing_.wait_for(StoreWriter<UsageStore>::kEndPatience);
+    collect_written();
+  };
+  wait();
+  end_savings();
+  begin_writing(Last::yes);
+  run_begun_ = false;  // it may go on, as after a pause
+  wait();
+}
+
+std::vector<std::shared_ptr<const AttributionPicture>> AttributionService::pictures() {
+  std::vector<std::shared_ptr<const AttributionPicture>> out;
+  for (const auto& attributed : gpus_) {
+    if (attributed->picture == nullptr)
+      attributed->picture = std::make_shared<const AttributionPicture>(attributed->gpu.picture());
+    out.push_back(attributed->picture);
+  }
+  return out;
+}
+
+}  // namespace derate

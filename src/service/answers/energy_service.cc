@@ -1,0 +1,165 @@
+#include "service/answers/energy_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/json.h"
+
+namespace derate {
+namespace {
+
+template <class T>
+std::optional<double> number(const std::optional<T>& value) {
+  return value ? std::optional(value->value()) : std::nullopt;
+}
+
+WindowGpuView view(const GpuEnergy& energy, const GpuId& id, Duration time) {
+  return {.index = id.index,
+          .uuid = id.uuid,
+          .energy_joules = number(energy.energy),
+          .mean_power_watts = number(energy.mean_power(time)),
+          .source = to_string(energy.source),
+          .uncovered_seconds = seconds(energy.uncovered),
+          .integrated_joules = number(energy.integrated),
+          .integrated_uncovered_seconds = seconds(energy.dark),
+          .integrated_to_counter_ratio = energy.check_ratio,
+          .agree = energy.agrees(),
+          .counter_resets = energy.counter_resets,
+          .settled = energy.settled};
+}
+
+WindowView view(const WindowEnergy& window, std::span<const GpuId> gpus) {
+  WindowView out{.name = window.name, .time_seconds = seconds(window.time), .energy_joules = 0.0};
+  for (const GpuEnergy& gpu : window.gpus) {
+    out.gpus.push_back(view(gpu, gpus[gpu.gpu], window.time));
+    if (gpu.energy && out.energy_joules)
+      *out.energy_joules += gpu.energy->value();
+    else
+      out.energy_joules.reset();
+  }
+  return out;
+}
+
+}  // namespace
+
+Json window_json(const WindowEnergy& window, std::span<const GpuId> gpus) {
+  return answer_json(view(window, gpus));
+}
+
+EnergyService::EnergyService(Clock& clock, CommandRouter& clients, Duration max_gap)
+    : clock_(clock), clients_(clients), windows_(max_gap) {
+  clients.add<WindowBegin>(
+      [this](const auto& request, const Peer& peer) { return begin(request, peer); });
+  clients.add<WindowEnd>(
+      [this](const auto& request, const Peer& peer) { return end(request, peer); });
+  clients.add<WindowCancel>(
+      [this](const auto& request, const Peer& peer) { return cancel(request, peer); });
+  clients.add<WindowList>([this](const auto&, const Peer& peer) { return list(peer); });
+  clients.add<GpuList>([this](const auto&, const Peer&) { return list_gpus(); });
+  clients.on_closed([this](const Peer& peer) { forget(peer); });
+}
+
+std::size_t EnergyService::number_of(const GpuId& id) {
+  const auto at = std::find_if(gpus_.begin(), gpus_.end(),
+                               [&](const GpuId& known) { return known.uuid == id.uuid; });
+  if (at == gpus_.end()) {
+    gpus_.push_back(id);
+    return windows_.add_gpu();
+  }
+  *at = id;  // the index may be another
+  return static_cast<std::size_t>(at - gpus_.begin());
+}
+
+void EnergyService::here(const std::vector<GpuId>& gpus) {
+  here_.clear();
+  for (const GpuId& id : gpus) here_.push_back(number_of(id));
+}
+
+void EnergyService::take(const std::string& uuid, const Sample& sample) {
+  for (std::size_t i = 0; i < gpus_.size(); ++i)
+    if (gpus_[i].uuid == uuid) windows_.add(i, sample);
+}
+
+Result<std::vector<std::size_t>> EnergyService::choose(std::string_view choice) const {
+  if (here_.empty()) return Error{Errc::busy, "no GPU is open now: try again later"};
+  std::vector<GpuId> ids;
+  for (const std::size_t gpu : here_) ids.push_back(gpus_[gpu]);
+  std::vector<std::size_t> out;
+  for (const int at : TRY(select_gpus(ids, choice)))
+    out.push_back(here_[static_cast<std::size_t>(at)]);
+  return out;
+}
+
+Json EnergyService::json_of(const WindowEnergy& window) const { return window_json(window, gpus_); }
+
+Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) {
+  const auto if_open =
+      request.restart ? EnergyWindows::IfOpen::restart : EnergyWindows::IfOpen::refuse;
+  const auto gpus = TRY(choose(request.gpus));
+  TRY(windows_.begin(peer.connection, request.name, clock_.now(), gpus, if_open));
+  begun_.insert(gpus.begin(), gpus.end());
+  WindowNamed answer{.name = request.name};
+  for (const std::size_t gpu : gpus) answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid});
+  return answer_json(answer);
+}
+
+std::optional<Result<Json>> EnergyService::end(const WindowEnd& request, const Peer& peer) {
+  const Instant now = clock_.now();
+  auto ended = windows_.end(peer.connection, request.name, now);
+  if (!ended.ok()) return std::move(ended).error();
+  const auto wait = request.wait ? EnergyWindows::Wait::until_settled : EnergyWindows::Wait::no;
+  if (const auto window = windows_.take(*ended, wait)) {
+    on_ended_(*window);
+    return json_of(*window);
+  }
+  waiting_.push_back({peer.connection, *ended, now + kPatience});
+  return std::nullopt;
+}
+
+Result<Json> EnergyService::cancel(const WindowCancel& request, const Peer& peer) {
+  TRY(windows_.cancel(peer.connection, request.name));
+  return answer_json(NameAnswer{request.name});
+}
+
+Json EnergyService::list(const Peer& peer) {
+  WindowsAnswer answer;
+  for (const WindowEnergy& window : windows_.open(peer.connection, clock_.now()))
+    answer.windows.push_back(view(window, gpus_));
+  return answer_json(answer);
+}
+
+Json EnergyService::list_gpus() const {
+  GpusAnswer answer;
+  for (const std::size_t gpu : here_)
+    answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid, gpus_[gpu].name});
+  return answer_json(answer);
+}
+
+std::vector<std::string> EnergyService::take_wanted() {
+  std::set<std::size_t> wanted = std::exchange(begun_, {});
+  for (const Waiting& one : waiting_)
+    for (const std::size_t gpu : windows_.gpus_of(one.window)) wanted.insert(gpu);
+  std::vector<std::string> out;
+  for (const std::size_t gpu : wanted) out.push_back(gpus_[gpu].uuid);
+  return out;
+}
+
+void EnergyService::settle() {
+  const Instant now = clock_.now();
+  std::erase_if(waiting_, [&](const Waiting& one) {
+    const auto wait =
+        now >= one.until ? EnergyWindows::Wait::no : EnergyWindows::Wait::until_settled;
+    const auto window = windows_.take(one.window, wait);
+    if (!window) return false;
+    on_ended_(*window);
+    clients_.later(one.connection, json_of(*window));
+    return true;
+  });
+}
+
+void EnergyService::forget(const Peer& peer) {
+  std::erase_if(waiting_, [&](const Waiting& one) { return one.connection == peer.connection; });
+  windows_.forget(peer.connection);
+}
+
+}  // namespace derate

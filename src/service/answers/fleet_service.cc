@@ -1,0 +1,131 @@
+#include "service/answers/fleet_service.h"
+
+#include <span>
+
+#include "base/json.h"
+#include "base/text.h"
+#include "service/records/gpu_outcomes.h"
+
+namespace derate {
+
+FleetService::~FleetService() = default;
+
+FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
+                           std::optional<AuditLog> audit)
+    : clock_(clock),
+      fleet_(fleet),
+      audit_(std::move(audit), "derated", log),
+      commands_(clock, operators, std::move(log)) {
+  add<PolicySet>();
+  add<PolicyConfirm>();
+  add<Release>();
+  add<Pause>();
+  add<Resume>();
+}
+
+template <class Request>
+void FleetService::add() {
+  commands_.add<Request>([this](const Request& request, const std::string& who) {
+    auto answer = obey(request, who);
+    audit_.add({.time = clock_.wall_now(),
+                .what = Request::kOperation,
+                .after = request_text(request),
+                .why = "asked by " + who,
+                .error = answer.ok() ? "" : answer.error().message});
+    return answer;
+  });
+}
+
+Result<std::vector<int>> FleetService::chosen(const std::string& gpus) const {
+  if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
+  if (!fleet_.is_open()) return Error{Errc::busy, "derated is still opening the GPUs"};
+  return select_gpus(fleet_.ids(), gpus);
+}
+
+// Without a word on which, those whose policy waits to be confirmed.
+Result<std::vector<int>> FleetService::chosen_on_trial(const std::string& gpus) const {
+  std::vector<int> out = TRY(chosen(gpus));
+  if (!gpus.empty()) return out;
+  std::erase_if(
+      out, [&](int at) { return fleet_.unconfirmed(static_cast<std::size_t>(at)) == nullptr; });
+  if (out.empty()) return Error{Errc::not_found, "no policy waits to be confirmed"};
+  return out;
+}
+
+namespace {
+
+// What is tried differs from what governs by what was named alone: the rest of it, and whether it
+// writes, stays.
+PolicyAssignment tried(const PolicyAssignment& wanted, const PolicyAssignment* governs,
+                       std::span<const std::string> named) {
+  if (governs == nullptr || governs->policy.info != wanted.policy.info) return wanted;
+  PolicyAssignment out = *governs;
+  for (const std::string& assignment : named) {
+    const std::string name(trim(assignment.substr(0, assignment.find('='))));
+    if (auto value = wanted.policy.params.list(name))
+      out.policy.params.set(name, *std::move(value));
+  }
+  out.dry_run |= wanted.dry_run;
+  return out;
+}
+
+}  // namespace
+
+// A GPU that fails does not keep the others from what was asked: each has its outcome.
+Result<Json> FleetService::obey(const PolicySet& request, const std::string& who) {
+  PolicyOptions options;
+  options.policy = request.policy;
+  options.assignments = request.set;
+  const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
+  std::vector<GpuOutcome> outcomes;
+  for (const int i : TRY(chosen(request.gpus))) {
+    const auto at = static_cast<std::size_t>(i);
+    const ManagedGpu& gpu = fleet_.gpus()[at];
+    outcomes.push_back({gpu.id(), request.confirm_within_seconds
+                                      ? fleet_.assign(at, tried(wanted, gpu.policy(), request.set),
+                                                      who, AssignmentSource::unconfirmed,
+                                                      from_seconds(*request.confirm_within_seconds))
+                                      : fleet_.assign(at, wanted, who)});
+  }
+  return outcomes_json(outcomes);
+}
+
+Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
+  std::vector<GpuOutcome> outcomes;
+  for (const int i : TRY(chosen_on_trial(request.gpus))) {
+    const auto at = static_cast<std::size_t>(i);
+    outcomes.push_back(
+        {fleet_.gpus()[at].id(), request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)});
+  }
+  return outcomes_json(outcomes);
+}
+
+Result<Json> FleetService::obey(const Release& request, const std::string& who) {
+  std::vector<GpuOutcome> outcomes;
+  for (const int i : TRY(chosen(request.gpus))) {
+    const auto at = static_cast<std::size_t>(i);
+    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.release(at, who)});
+  }
+  return outcomes_json(outcomes);
+}
+
+Result<Json> FleetService::obey(const Pause&, const std::string& who) {
+  if (paused_) return answer_json(MessageAnswer{"derated is paused already"});
+  if (fleet_.opening()) return Error{Errc::busy, "derated is still opening the GPUs"};
+  paused_ = true;
+  paused_by_ = who;
+  auto restored = fleet_.restore("paused");
+  fleet_.close();
+  TRY(std::move(restored));
+  return answer_json(
+      MessageAnswer{"derated is paused: all GPUs are given back, all handles closed"});
+}
+
+Result<Json> FleetService::obey(const Resume&, const std::string&) {
+  if (!paused_) return answer_json(MessageAnswer{"derated is not paused"});
+  paused_ = false;
+  fleet_.begin_opening();
+  return answer_json(MessageAnswer{"derated opens the GPUs again"});
+}
+
+}  // namespace derate

@@ -1,0 +1,61 @@
+// What operators ask of the fleet over the control socket (docs/control.md).
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "api/requests.h"
+#include "base/log.h"
+#include "govern/fleet/audit_trail.h"
+#include "govern/fleet/fleet.h"
+#include "service/answers/queued_commands.h"
+
+namespace derate {
+
+class FleetService {
+ public:
+  using Json = nlohmann::ordered_json;
+  static constexpr Duration kPatience = QueuedCommands::kPatience;
+
+  // Adds its commands to `operators`; they are done by drain(). All outlive it. `log`: who asked
+  // for what, which the audit log keeps, too.
+  FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
+               std::optional<AuditLog> audit = {});
+  ~FleetService();
+  FleetService(const FleetService&) = delete;
+  FleetService& operator=(const FleetService&) = delete;
+
+  // At the begin of a round: does what has been asked. Whether there was anything.
+  bool drain() { return commands_.drain(); }
+  // Gives the answers of what was done.
+  void answer() { commands_.answer(); }
+
+  // The GPUs are closed for others to change them, until they are to be opened again.
+  bool paused() const { return paused_; }
+  // Who paused it last; empty: nobody has.
+  const std::string& paused_by() const { return paused_by_; }
+  CommandQueue& queue() { return commands_.queue(); }
+  // For what others do in the same order.
+  QueuedCommands& commands() { return commands_; }
+
+ private:
+  template <class Request>
+  void add();
+  Result<std::vector<int>> chosen(const std::string& gpus) const;
+  Result<std::vector<int>> chosen_on_trial(const std::string& gpus) const;
+  Result<Json> obey(const PolicySet& request, const std::string& who);
+  Result<Json> obey(const PolicyConfirm& request, const std::string& who);
+  Result<Json> obey(const Release& request, const std::string& who);
+  Result<Json> obey(const Pause& request, const std::string& who);
+  Result<Json> obey(const Resume& request, const std::string& who);
+
+  Clock& clock_;
+  Fleet& fleet_;
+  AuditTrail audit_;
+  QueuedCommands commands_;
+  bool paused_ = false;
+  std::string paused_by_;
+};
+
+}  // namespace derate

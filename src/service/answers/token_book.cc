@@ -1,0 +1,111 @@
+#include "service/answers/token_book.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/secret.h"
+#include "base/when.h"
+#include "tune/job.h"
+
+namespace derate {
+namespace {
+
+constexpr Role kRoles[] = {Role::reader, Role::user, Role::operates};
+
+std::optional<Role> role_named(std::string_view word) {
+  const auto at = std::find_if(std::begin(kRoles), std::end(kRoles),
+                               [&](Role role) { return word == to_string(role); });
+  return at == std::end(kRoles) ? std::nullopt : std::optional(*at);
+}
+
+using Letters = std::array<char, TokenBook::kLength>;
+
+}  // namespace
+
+TokenBook::TokenBook(std::string path, Clock& clock, Log log)
+    : path_(std::move(path)), clock_(clock), log_(std::move(log)) {
+  load();
+}
+
+void TokenBook::load() {
+  if (path_.empty()) return;
+  auto read = read_tokens(path_);
+  const std::string told = broken_ ? broken_->message : "";
+  broken_ = read.ok() ? std::nullopt : std::optional(read.error());
+  if (broken_ && broken_->message != told)
+    log_.error("no token is believed: " + broken_->message, {{"path", path_}});
+  if (!broken_ && !told.empty()) log_.info("tokens are believed again", {{"path", path_}});
+  const std::lock_guard lock(mutex_);
+  tokens_ = std::make_shared<const Tokens>(read.ok() ? *std::move(read) : Tokens{});
+}
+
+std::shared_ptr<const TokenBook::Tokens> TokenBook::tokens() const {
+  const std::lock_guard lock(mutex_);
+  return tokens_;
+}
+
+Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
+  Letters given{};
+  std::copy_n(secret.begin(), std::min(secret.size(), given.size()), given.begin());
+  const auto all = tokens();
+  const TokenRecord* found = nullptr;
+  for (const TokenRecord& each : *all)
+    if (is_same_secret(each.secret, {given.data(), given.size()}) && secret.size() == kLength)
+      found = &each;
+  const auto role = found == nullptr ? std::nullopt : role_named(found->role);
+  if (role && !expired(*found)) return Holder{found->name, *role};
+  ++wrong_;
+  if (role)
+    return Error{Errc::no_permission, fmt::format("the token '{}' expired at {}", found->name,
+                                                  when_text(found->expires))};
+  return Error{Errc::no_permission, "no such token"};
+}
+
+Result<void> TokenBook::keep(Tokens tokens) {
+  TRY(write_tokens(path_, tokens));
+  const std::lock_guard lock(mutex_);
+  tokens_ = std::make_shared<const Tokens>(std::move(tokens));
+  return {};
+}
+
+Result<TokenRecord> TokenBook::create(const std::string& name, std::string_view role,
+                                      Duration lifetime, const std::string& by) {
+  if (broken_) return *broken_;
+  if (path_.empty()) return Error{Errc::not_supported, "no tokens are kept here"};
+  TRY(check_job_name(name));
+  if (!role_named(role))
+    return Error{Errc::invalid_argument,
+                 fmt::format("role '{}': allowed are reader, user, operator", role)};
+  Tokens all = *tokens();
+  // An expired one of that name has no more to say.
+  std::erase_if(all, [&](const TokenRecord& each) { return each.name == name && expired(each); });
+  if (std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.name == name; }))
+    return Error{Errc::invalid_argument,
+                 fmt::format("there is a token '{}': revoke it first", name)};
+  if (all.size() >= kMost)
+    return Error{Errc::busy, fmt::format("there are {} tokens: revoke some first", kMost)};
+  const WallTime now = clock_.wall_now();
+  const std::string secret = TRY(random_secret(TokenBook::kPrefix));
+  TokenRecord out{name, std::string(role), secret, by, now, now + lifetime};
+  all.push_back(out);
+  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  TRY(keep(std::move(all)));
+  return out;
+}
+
+Result<void> TokenBook::revoke(const std::string& name) {
+  if (broken_) return *broken_;
+  Tokens all = *tokens();
+  if (std::erase_if(all, [&](const TokenRecord& each) { return each.name == name; }) == 0)
+    return Error{Errc::not_found, fmt::format("there is no token '{}'", name)};
+  return keep(std::move(all));
+}
+
+Result<std::vector<TokenRecord>> TokenBook::list() const {
+  if (broken_) return *broken_;
+  return *tokens();
+}
+
+}  // namespace derate

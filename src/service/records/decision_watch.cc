@@ -1,0 +1,75 @@
+#include "service/records/decision_watch.h"
+
+#include <cstring>
+
+#include "govern/fleet/policy_choice.h"
+
+namespace derate {
+namespace {
+
+template <class Q>
+std::optional<double> value_of(const std::optional<Q>& quantity) {
+  return quantity ? std::optional(quantity->value()) : std::nullopt;
+}
+
+}  // namespace
+
+HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time) {
+  HistoryDecision out{.time = time, .gpu = gpu.uuid(), .policy = gpu.policy_name()};
+  if (gpu.assigned) {
+    out.source = to_string(gpu.assigned->source);
+    out.who = gpu.assigned->who;
+  }
+  if (gpu.bounded) out.bound = bound_text(*gpu.bounded);
+  out.sm_clock_mhz = value_of(record.estimate.sm_clock);
+  if (out.policy.empty()) {
+    out.rule = to_string(Clamped::Rule::none);
+    out.reason = record.sample ? driver_reason(*record.sample) : record.sample_error;
+    return out;
+  }
+  out.rule = to_string(record.clamped.rule);
+  out.reason = describe(last_word(record));
+  out.asked_clock_mhz = value_of(record.actuation.locked);
+  out.set_power_limit_watts = value_of(record.actuation.power_limit);
+  out.expected_performance_ratio = value_of(record.decision.expected_performance);
+  if (const PolicyAssignment* by = gpu.policy())
+    out.promised_performance_ratio = promised_performance(by->policy, record.estimate.work);
+  return out;
+}
+
+bool DecisionWatch::Key::operator==(const Key& other) const {
+  return rule == other.rule && asked == other.asked && power_limit == other.power_limit &&
+         bound == other.bound && source == other.source && std::strcmp(reason, other.reason) == 0 &&
+         policy == other.policy && who == other.who && bounded_by == other.bounded_by;
+}
+
+DecisionWatch::Key DecisionWatch::key_of(const GpuRecord& each) {
+  const ManagedGpu& gpu = each.gpu;
+  Key out{.policy = gpu.policy_name()};
+  if (gpu.assigned) {
+    out.who = gpu.assigned->who;
+    out.source = gpu.assigned->source;
+  }
+  if (gpu.bounded) {
+    out.bounded_by = gpu.bounded->source;
+    out.bound = gpu.bounded->highest;
+  }
+  if (out.policy.empty()) return out;
+  out.reason = last_word(each.record).format;
+  out.rule = each.record.clamped.rule;
+  out.asked = each.record.actuation.locked;
+  out.power_limit = each.record.actuation.power_limit;
+  return out;
+}
+
+std::optional<HistoryDecision> DecisionWatch::take(const GpuRecord& each) {
+  Key key = key_of(each);
+  const auto [at, fresh] = told_.try_emplace(each.gpu.uuid());
+  Told& told = at->second;
+  const Instant now = each.record.time;
+  if (!fresh && (key == told.key || now - told.time < kLeastBetween)) return std::nullopt;
+  told = {std::move(key), now};
+  return decision_of(each.gpu, each.record, clock_.wall_now());
+}
+
+}  // namespace derate

@@ -1,0 +1,53 @@
+// What `derate why` tells afterwards: each change of how a GPU's clock is chosen, at most one a
+// second and GPU.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "govern/fleet/record_sink.h"
+#include "service/records/snapshot.h"
+#include "store/history/history.h"
+
+namespace derate {
+
+// As it stands with that record.
+HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time);
+
+class DecisionWatch {
+ public:
+  static constexpr Duration kLeastBetween = std::chrono::seconds(1);
+
+  // `clock` outlives it.
+  explicit DecisionWatch(const Clock& clock) : clock_(clock) {}
+
+  // The next record. Empty: nothing has changed since the last that was told, or it is too soon:
+  // what stands then is told by a later record.
+  std::optional<HistoryDecision> take(const GpuRecord& each);
+  // The GPUs are closed: each is told anew.
+  void closed() { told_.clear(); }
+
+ private:
+  // What makes another decision, cheap to compare: numbers in a reason change all the time.
+  struct Key {
+    std::string policy, who, bounded_by;
+    const char* reason = "";
+    std::optional<AssignmentSource> source;
+    Clamped::Rule rule = Clamped::Rule::none;
+    std::optional<Megahertz> asked, bound;
+    std::optional<Watts> power_limit;
+    bool operator==(const Key& other) const;
+  };
+  struct Told {
+    Key key;
+    Instant time{};
+  };
+  static Key key_of(const GpuRecord& each);
+
+  const Clock& clock_;
+  std::map<std::string, Told> told_;  // by UUID
+};
+
+}  // namespace derate

@@ -1,0 +1,242 @@
+#include "service/records/event_detector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "service/records/snapshot.h"
+
+namespace derate {
+namespace {
+
+void add_text(EventFields& fields, const char* name, const std::string& value) {
+  if (!value.empty()) fields.emplace_back(name, value);
+}
+
+std::string share_text(double share) { return fmt::format("{:.3f}", share); }
+
+// Why it is not governed as it is to be; empty: it is.
+std::string trouble_of(const ManagedGpu& gpu) { return gpu.trouble ? gpu.trouble->message : ""; }
+
+bool is_same(const std::optional<EnvelopeBound>& a, const std::optional<EnvelopeBound>& b) {
+  if (!a || !b) return a.has_value() == b.has_value();
+  return a->source == b->source && a->who == b->who && a->highest == b->highest;
+}
+
+}  // namespace
+
+// Of one that is observed, who says so is no news; nor is it that it is, to begin with.
+bool EventDetector::is_told(const std::optional<Governing>& told, const ManagedGpu& gpu) {
+  const std::string policy = gpu.policy_name();
+  const std::string trouble = trouble_of(gpu);
+  if (policy.empty())
+    return told ? told->policy.empty() && told->trouble == trouble : trouble.empty();
+  return told && told->policy == policy && told->by->source == gpu.assigned->source &&
+         told->by->who == gpu.assigned->who && told->by->policy == gpu.assigned->policy &&
+         told->by->tuned == gpu.assigned->tuned;
+}
+
+void EventDetector::tell(EventKind kind, const GpuId& gpu, const std::string& what,
+                         EventFields fields) const {
+  emit_({.time = clock_.wall_now(),
+         .kind = kind,
+         .gpu = gpu.uuid,
+         .gpu_index = gpu.index,
+         .message = fmt::format("GPU {} {}", gpu.index, what),
+         .fields = std::move(fields)});
+}
+
+void EventDetector::take(const GpuRecord& each) {
+  Known& known = known_[each.gpu.uuid()];
+  known.index = each.gpu.id().index;
+  see_answers(each, known);
+  see_governing(each, known);
+  see_promise(each, known);
+  see_work(each, known);
+  see_bound(each, known);
+  see_writes(each, known);
+  see_heat(each, known);
+  known.time = each.record.time;
+}
+
+void EventDetector::see_governing(const GpuRecord& each, Known& known) {
+  const ManagedGpu& gpu = each.gpu;
+  // Who reads that a GPU is as it was found must read, too, that it is governed again.
+  const bool again = std::exchange(known.given_back, false) && !gpu.policy_name().empty();
+  if (!again && is_told(known.governing, gpu)) return;
+  Governing now{gpu.policy_name(), gpu.assigned, trouble_of(gpu)};
+  const std::string from = known.governing ? known.governing->policy : "";
+  EventFields fields;
+  add_text(fields, "policy", now.policy);
+  fields.emplace_back("from", from);
+  if (now.by) {
+    fields.emplace_back("source", to_string(now.by->source));
+    add_text(fields, "who", now.by->who);
+  }
+  known.promise = {};
+  known.drifts = each.record.actuation.drifts;
+  known.yielded = known.write_failed = false;
+  if (!now.trouble.empty()) {
+    add_text(fields, "why", now.trouble);
+    const bool said = now.trouble.starts_with("not governed");
+    tell(EventKind::not_governed, gpu.id(), (said ? "is " : "is not governed: ") + now.trouble,
+         std::move(fields));
+  } else if (now.policy.empty()) {
+    tell(EventKind::released, gpu.id(), "is only observed", std::move(fields));
+  } else {
+    const bool dry_run = gpu.policy() != nullptr && gpu.policy()->dry_run;
+    if (dry_run) fields.emplace_back("dry_run", "true");
+    tell(EventKind::governed, gpu.id(),
+         fmt::format("is governed by {}{}", now.policy,
+                     dry_run ? " in a dry run: nothing is written" : ""),
+         std::move(fields));
+  }
+  known.governing = std::move(now);
+}
+
+void EventDetector::see_promise(const GpuRecord& each, Known& known) {
+  const Record& record = each.record;
+  if (known.time) {
+    const Duration held = std::min(record.time - *known.time, kLongestHeld);
+    if (const auto turned = known.promise.add(known.judged, held)) {
+      EventFields fields{{"performance", share_text(turned->performance)},
+                         {"promise", share_text(turned->promise)},
+                         {"seconds", fmt::format("{:.1f}", seconds(turned->time))}};
+      tell(turned->broken ? EventKind::promise_broken : EventKind::promise_kept, each.gpu.id(),
+           fmt::format("{}: estimated performance {:.3f} over {:.0f} s, promised {:.3f}",
+                       turned->broken ? "breaks its promise" : "keeps its promise again",
+                       turned->performance, seconds(turned->time), turned->promise),
+           std::move(fields));
+    }
+  }
+  known.judged = judged_performance(each.gpu, record);
+}
+
+// A phase that is named for the first time is news, one that is named no more is not.
+void EventDetector::see_work(const GpuRecord& each, Known& known) {
+  const WorkStatus& work = each.record.estimate.work;
+  if (!work.straggles.empty() && !std::exchange(known.straggles, true))
+    tell(EventKind::straggler, each.gpu.id(), "holds its job up: " + work.straggles,
+         {{"why", work.straggles}});
+  if (!work.step_group) known.straggles = false;
+  const std::string& phase = work.phase;
+  if (phase.empty() || phase == known.phase) return;
+  EventFields fields{{"from", known.phase}, {"to", phase}};
+  tell(EventKind::phase, each.gpu.id(),
+       known.phase.empty() ? fmt::format("begins phase '{}'", phase)
+                           : fmt::format("goes from phase '{}' to '{}'", known.phase, phase),
+       std::move(fields));
+  known.phase = phase;
+}
+
+void EventDetector::see_bound(const GpuRecord& each, Known& known) {
+  const auto& bound = each.gpu.bounded;
+  if (is_same(bound, known.bound)) return;
+  known.bound = bound;
+  if (!bound) return tell(EventKind::budget, each.gpu.id(), "is not bounded any more", {});
+  EventFields fields{{"source", bound->source}};
+  add_text(fields, "who", bound->who);
+  add_text(fields, "why", bound->why);
+  fields.emplace_back("highest_mhz", fmt::format("{:.0f}", bound->highest.value()));
+  tell(EventKind::budget, each.gpu.id(),
+       fmt::format("is bounded to {:.0f} MHz by {}", bound->highest.value(), bound_text(*bound)),
+       std::move(fields));
+}
+
+void EventDetector::see_writes(const GpuRecord& each, Known& known) {
+  using Outcome = Actuation::Outcome;
+  const Record& record = each.record;
+  const Actuation& done = record.actuation;
+  EventFields error;
+  add_text(error, "error", done.error);
+  if (done.drifts > known.drifts) {
+    EventFields fields = error;
+    if (fields.empty() && each.before && each.before->actuation.locked && record.estimate.sm_clock)
+      fields.emplace_back("error", fmt::format("{:.0f} MHz was set, {:.0f} MHz is seen",
+                                               each.before->actuation.locked->value(),
+                                               record.estimate.sm_clock->value()));
+    tell(EventKind::drift, each.gpu.id(), "was set otherwise by another tool", std::move(fields));
+  }
+  known.drifts = done.drifts;
+  const bool yields = done.outcome == Outcome::yielded;
+  if (yields && !std::exchange(known.yielded, yields))
+    tell(EventKind::yielded, each.gpu.id(), "is left to another tool", error);
+  // What is tried again and again is told once, until it succeeds.
+  const bool fails = done.outcome == Outcome::failed;
+  const bool succeeds = done.outcome == Outcome::written || done.outcome == Outcome::released;
+  if (fails && !std::exchange(known.write_failed, true))
+    tell(EventKind::write_failed, each.gpu.id(), "could not be set: " + done.error, error);
+  if (succeeds) known.write_failed = false;
+}
+
+void EventDetector::see_heat(const GpuRecord& each, Known& known) {
+  const Record& record = each.record;
+  if (!record.sample || !record.sample->throttle_reasons) return;
+  const bool hot = (*record.sample->throttle_reasons & throttle::kThermal) != 0;
+  if (hot == known.hot) return known.heat_since.reset();
+  if (!known.heat_since) known.heat_since = record.time;
+  if (record.time - *known.heat_since < (hot ? kHotFor : kCoolFor)) return;
+  known.hot = hot;
+  known.heat_since.reset();
+  EventFields fields;
+  if (record.sample->temperature)
+    fields.emplace_back("celsius", fmt::format("{:.0f}", record.sample->temperature->value()));
+  tell(hot ? EventKind::thermal : EventKind::thermal_over, each.gpu.id(),
+       hot ? "is slowed down because of heat" : "is not slowed down by heat any more",
+       std::move(fields));
+}
+
+void EventDetector::see_answers(const GpuRecord& each, Known& known) {
+  const Record& record = each.record;
+  if (record.sample) {
+    if (known.answers != Answers::yes) {
+      const Duration silent = record.time - *known.silent_since;
+      tell(EventKind::found, each.gpu.id(), "answers again",
+           {{"seconds", fmt::format("{:.0f}", seconds(silent))}});
+    }
+    known.answers = Answers::yes;
+    known.silent_since.reset();
+    return;
+  }
+  if (!known.silent_since) known.silent_since = record.time;
+  const bool stuck = record.sample_failure == Errc::gpu_stuck;
+  const bool gone =
+      record.sample_failure == Errc::gpu_lost || (record.estimate.freshness == Freshness::expired &&
+                                                  record.time - *known.silent_since >= kSilentFor);
+  EventFields fields;
+  add_text(fields, "error", record.sample_error);
+  if (stuck && known.answers == Answers::yes) {
+    known.answers = Answers::stuck;
+    tell(EventKind::stuck, each.gpu.id(), "is stuck: a driver call does not come back",
+         std::move(fields));
+  } else if (!stuck && gone && known.answers != Answers::no) {
+    known.answers = Answers::no;
+    tell(EventKind::lost, each.gpu.id(), "does not answer any more", std::move(fields));
+  }
+}
+
+void EventDetector::take(const AuditEntry& entry) {
+  if (entry.what != "restore") return;
+  const auto known = known_.find(entry.uuid);
+  Event event{.time = entry.time,
+              .kind = entry.error.empty() ? EventKind::restored : EventKind::restore_failed,
+              .gpu = entry.uuid};
+  std::string name = entry.uuid;
+  if (known != known_.end() && known->second.index) {
+    event.gpu_index = known->second.index;
+    name = fmt::format("GPU {}", *known->second.index);
+  }
+  if (known != known_.end() && entry.error.empty()) known->second.given_back = true;
+  event.message = entry.error.empty()
+                      ? fmt::format("{} is as it was found ({})", name, entry.why)
+                      : fmt::format("{} could not be given back: {}", name, entry.error);
+  add_text(event.fields, "why", entry.why);
+  add_text(event.fields, "error", entry.error);
+  emit_(std::move(event));
+}
+
+void EventDetector::closed() {
+  for (auto& [uuid, known] : known_) known = Known{.index = known.index};
+}
+
+}  // namespace derate

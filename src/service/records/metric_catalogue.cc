@@ -1,0 +1,700 @@
+#include "service/records/metric_catalogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "service/records/dcgm_metrics.h"
+
+namespace derate {
+namespace {
+
+using Type = MetricType;
+using Number = std::optional<double>;
+
+constexpr double kHertz = 1e6;  // in a megahertz
+
+Number number_of(std::uint64_t n) { return static_cast<double>(n); }
+Number flag_of(bool set) { return set ? 1 : 0; }
+Number joules_of(std::int64_t mj) { return static_cast<double>(mj) / 1000; }
+
+template <auto Field>
+void put_seconds(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.totals != nullptr) out.add(seconds(gpu.totals->*Field));
+}
+template <auto Field>
+void put_count(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.totals != nullptr) out.add(number_of(gpu.totals->*Field));
+}
+
+// A word of a label: "thermal (software)" is thermal_software.
+std::string label_word(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    if (c == ' ' || c == '-')
+      out += '_';
+    else if (c != '(' && c != ')')
+      out += c;
+  }
+  return out;
+}
+
+// By throttle_reasons().
+const std::vector<MetricLabels>& reason_labels() {
+  static const std::vector<MetricLabels> kLabels = [] {
+    std::vector<MetricLabels> out;
+    for (const ThrottleReason& reason : throttle_reasons())
+      out.push_back(MetricLabels().add("reason", label_word(reason.name)));
+    return out;
+  }();
+  return kLabels;
+}
+
+const std::optional<Saving>& saving_of(const MetricGpu& gpu) {
+  static const std::optional<Saving> kNone;
+  if (gpu.totals != nullptr) return gpu.totals->saving;
+  return gpu.here != nullptr ? gpu.here->saving : kNone;
+}
+
+// f of the share that was saved.
+template <class F>
+Number of_saving(const MetricGpu& gpu, F f) {
+  const auto& saving = saving_of(gpu);
+  const auto share = saving ? energy_saving(*saving) : std::nullopt;
+  return share ? Number(f(*share)) : std::nullopt;
+}
+template <class F>
+Number of_performance(const MetricGpu& gpu, F f) {
+  const auto& saving = saving_of(gpu);
+  const auto share = saving ? performance(*saving) : std::nullopt;
+  return share ? Number(f(*share)) : std::nullopt;
+}
+// The joules that a share of what would have been used comes to.
+Number saved_joules(const MetricGpu& gpu, double ShareEstimate::*which) {
+  return of_saving(gpu, [&](const ShareEstimate& share) {
+    return saving_of(gpu)->energy.value() * (share.*which) / (1 - share.*which);
+  });
+}
+
+const Record* governed_record(const MetricGpu& gpu) {
+  return gpu.here != nullptr && !gpu.here->policy.empty() ? &gpu.here->record : nullptr;
+}
+
+void put_policy(const MetricGpu& gpu, MetricSamples& out) {
+  if (governed_record(gpu) == nullptr) return;
+  MetricLabels labels;
+  labels.add("policy", gpu.here->policy).add("dry_run", gpu.here->dry_run ? "true" : "false");
+  if (const auto& by = gpu.here->assigned) labels.add("assigned_by", to_string(by->by));
+  out.add(labels, 1);
+}
+
+void put_activities(const MetricGpu& gpu, MetricSamples& out) {
+  static const std::vector<MetricLabels> kLabels = [] {
+    std::vector<MetricLabels> labels;
+    for (const ActivityShare& share : activity_shares())
+      labels.push_back(MetricLabels().add("unit", share.name));
+    return labels;
+  }();
+  for (std::size_t i = 0; i < kLabels.size(); ++i)
+    out.add(kLabels[i], metric_value(gpu.activity.*(activity_shares()[i].member)));
+}
+
+void put_throttled(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.sample == nullptr || !gpu.sample->throttle_reasons) return;
+  for (std::size_t i = 0; i < kThrottleReasons; ++i)
+    out.add(reason_labels()[i],
+            flag_of((*gpu.sample->throttle_reasons & throttle_reasons()[i].bit) != 0));
+}
+
+void put_throttle_seconds(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.totals == nullptr) return;
+  for (std::size_t i = 0; i < kThrottleReasons; ++i)
+    out.add(reason_labels()[i], seconds(gpu.totals->throttled[i]));
+}
+
+void put_refusals(const MetricGpu& gpu, MetricSamples& out) {
+  static const std::vector<MetricLabels> kLabels = [] {
+    std::vector<MetricLabels> labels;
+    for (std::size_t i = 0; i < kClampedRules; ++i)
+      labels.push_back(
+          MetricLabels().add("rule", label_word(to_string(static_cast<Clamped::Rule>(i)))));
+    return labels;
+  }();
+  if (gpu.totals == nullptr) return;
+  for (std::size_t i = 1; i < kClampedRules; ++i)  // the first is none
+    out.add(kLabels[i], number_of(gpu.totals->refusals[i]));
+}
+
+void put_probing_share(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.totals == nullptr || gpu.totals->governed <= Duration::zero()) return;
+  out.add(seconds(gpu.totals->probing) / seconds(gpu.totals->governed));
+}
+
+void put_tenants(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.tenants == nullptr || !gpu.tick_is_fresh) return;
+  const auto& rows = gpu.tenants->tenants.rows;
+  const auto there = std::count_if(rows.begin(), rows.end(),
+                                   [](const TenantRow& row) { return row.power.has_value(); });
+  out.add(static_cast<double>(there) + static_cast<double>(gpu.tenants->tenants.others));
+}
+
+constexpr Metric kGpuMetrics[] = {
+    {{"derate_gpu", Type::info, "", "Which GPU it is, by its product's name."},
+     "name",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(MetricLabels().add("name", gpu.id->name), 1);
+     }},
+    {{"derate_gpu_up", Type::gauge, "", "1 while the GPU is open and answers."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.here && !gpu.lost)); }},
+    {{"derate_gpu_lost", Type::gauge, "",
+      "1 while nothing can be read of the GPU, or it has gone; 0 while the service is paused."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.lost)); }},
+    {{"derate_gpu_stuck", Type::gauge, "", "1 while a driver call of the GPU does not come back."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.stuck)); }},
+    {{"derate_gpu_losses", Type::counter, "", "How often the GPU was lost."},
+     "",
+     put_count<&GpuTotals::times_lost>},
+    {{"derate_gpu_stalls", Type::counter, "", "How often a driver call did not come back in time."},
+     "",
+     put_count<&GpuTotals::times_stuck>},
+    {{"derate_gpu_reads", Type::counter, "", "Readings of the GPU's sensors, also failed ones."},
+     "",
+     put_count<&GpuTotals::reads>},
+    {{"derate_gpu_failed_reads", Type::counter, "", "Readings that failed."},
+     "",
+     put_count<&GpuTotals::failed_reads>},
+    {{"derate_gpu_sample_age_seconds", Type::gauge, "seconds", "Age of the last good reading."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       const auto at = gpu.totals != nullptr ? gpu.totals->sampled
+                       : gpu.here != nullptr ? last_sampled(*gpu.here)
+                                             : std::nullopt;
+       if (at) out.add(std::max(0.0, seconds(gpu.now - *at)));
+     }},
+    {{"derate_gpu_trouble", Type::gauge, "",
+      "1 while the GPU is not governed or not restored as it should be; `derate status` says why."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here == nullptr) return;
+       const Record* record = governed_record(gpu);
+       out.add(flag_of(!gpu.here->trouble.empty() ||
+                       (record != nullptr && !record->actuation.error.empty())));
+     }},
+    {{"derate_gpu_power_watts", Type::gauge, "watts", "Power that the board draws."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.sample != nullptr) out.add(metric_value(board_power(*gpu.sample)));
+     }},
+    {{"derate_gpu_energy_joules", Type::counter, "joules",
+      "Energy that the board has used since the service began: by its counter, else by power."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.totals != nullptr) out.add(metric_value(gpu.totals->energy));
+     }},
+    {{"derate_gpu_energy_unknown_seconds", Type::gauge, "seconds",
+      "Time since the service began whose energy is not known; the counter may still tell it."},
+     "",
+     put_seconds<&GpuTotals::uncovered>},
+    {{"derate_gpu_sm_clock_hertz", Type::gauge, "hertz", "SM clock as it is measured."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(metric_value(gpu, &Sample::sm_clock, kHertz));
+     }},
+    {{"derate_gpu_asked_sm_clock_hertz", Type::gauge, "hertz",
+      "SM clock that the policy has locked, or in a dry run would have; absent: none."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (const Record* record = governed_record(gpu))
+         out.add(metric_value(record->actuation.locked, kHertz));
+     }},
+    {{"derate_gpu_highest_sm_clock_hertz", Type::gauge, "hertz",
+      "Highest SM clock that the GPU supports."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here != nullptr) out.add(metric_value(gpu.here->highest_clock, kHertz));
+     }},
+    {{"derate_gpu_bound_sm_clock_hertz", Type::gauge, "hertz",
+      "Lowest of the bounds that hold for the SM clock, as of a budget; absent: none."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here != nullptr && !gpu.here->bounds.empty())
+         out.add(gpu.here->bounds.front().highest.value() * kHertz);
+     }},
+    {{"derate_gpu_memory_clock_hertz", Type::gauge, "hertz", "Memory clock as it is measured."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(metric_value(gpu, &Sample::memory_clock, kHertz));
+     }},
+    {{"derate_gpu_set_power_limit_watts", Type::gauge, "watts",
+      "Power limit that the policy has set; absent: none."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (const Record* record = governed_record(gpu))
+         out.add(metric_value(record->actuation.power_limit));
+     }},
+    {{"derate_gpu_factory_power_limit_watts", Type::gauge, "watts",
+      "Power limit that the driver has by default."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here != nullptr) out.add(metric_value(gpu.here->factory_power_limit));
+     }},
+    {{"derate_gpu_utilisation_ratio", Type::gauge, "ratio",
+      "Share of the time in which a kernel ran."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(metric_value(gpu, &Sample::gpu_utilisation));
+     }},
+    {{"derate_gpu_memory_utilisation_ratio", Type::gauge, "ratio",
+      "Share of the time in which memory was read or written."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(metric_value(gpu, &Sample::memory_utilisation));
+     }},
+    {{"derate_gpu_activity_ratio", Type::gauge, "ratio",
+      "Share of the cycles in which that unit was busy, or of the memory's peak bandwidth."},
+     "unit",
+     put_activities},
+    {{"derate_gpu_pcie_transmit_bytes_per_second", Type::gauge, "bytes_per_second",
+      "Data that the GPU sends over PCIe."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) { out.add(metric_value(gpu.activity.pcie_tx)); }},
+    {{"derate_gpu_pcie_receive_bytes_per_second", Type::gauge, "bytes_per_second",
+      "Data that the GPU receives over PCIe."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) { out.add(metric_value(gpu.activity.pcie_rx)); }},
+    {{"derate_gpu_temperature_celsius", Type::gauge, "celsius", "Temperature of the GPU."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(metric_value(gpu, &Sample::temperature));
+     }},
+    {{"derate_gpu_processes", Type::gauge, "", "Processes that hold a compute context."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.processes) out.add(*gpu.processes);
+     }},
+    {{"derate_gpu_throttled", Type::gauge, "",
+      "1 while the driver names that reason for the clock."},
+     "reason",
+     put_throttled},
+    {{"derate_gpu_throttle_seconds", Type::counter, "seconds",
+      "Time in which the driver named that reason for the clock."},
+     "reason",
+     put_throttle_seconds},
+    {{"derate_gpu_governed", Type::gauge, "", "1 while a policy governs the GPU, 0 while none."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.here != nullptr) out.add(flag_of(governed_record(gpu) != nullptr));
+     }},
+    {{"derate_gpu_policy", Type::info, "",
+      "The policy that governs the GPU, whether it only says what it would do, and who said so."},
+     "policy, dry_run, assigned_by",
+     put_policy},
+    {{"derate_gpu_governed_seconds", Type::counter, "seconds",
+      "Time for which a policy governed the GPU, dry runs included."},
+     "",
+     put_seconds<&GpuTotals::governed>},
+    {{"derate_gpu_observed_seconds", Type::counter, "seconds",
+      "Time for which the GPU was watched and not governed."},
+     "",
+     put_seconds<&GpuTotals::observed>},
+    {{"derate_gpu_idle_seconds", Type::counter, "seconds",
+      "Time for which the GPU was watched and had no work."},
+     "",
+     put_seconds<&GpuTotals::idle>},
+    {{"derate_gpu_probing_seconds", Type::counter, "seconds",
+      "Time at clocks that were set to learn from them."},
+     "",
+     put_seconds<&GpuTotals::probing>},
+    {{"derate_gpu_probing_ratio", Type::gauge, "ratio",
+      "Share of the governed time at clocks that were set to learn from them."},
+     "",
+     put_probing_share},
+    {{"derate_gpu_promised_performance_ratio", Type::gauge, "ratio",
+      "Performance that is promised, of that at the highest clock; absent: nothing is."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (governed_record(gpu) != nullptr) out.add(gpu.here->promise);
+     }},
+    {{"derate_gpu_expected_performance_ratio", Type::gauge, "ratio",
+      "Performance that the policy expects at the present clock, of that at the highest."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (const Record* record = governed_record(gpu))
+         out.add(metric_value(record->decision.expected_performance));
+     }},
+    {{"derate_gpu_estimated_performance_ratio", Type::gauge, "ratio",
+      "Estimated performance since the service began, of that at the highest clock."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.mean; }));
+     }},
+    {{"derate_gpu_estimated_performance_low_ratio", Type::gauge, "ratio",
+      "Lower end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.low; }));
+     }},
+    {{"derate_gpu_estimated_performance_high_ratio", Type::gauge, "ratio",
+      "Upper end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.high; }));
+     }},
+    {{"derate_gpu_estimated_loss_ratio", Type::gauge, "ratio",
+      "Estimated loss of performance since the service began: 1 - performance."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_performance(gpu, [](const ShareEstimate& share) { return 1 - share.mean; }));
+     }},
+    {{"derate_gpu_estimated_loss_bound_ratio", Type::gauge, "ratio",
+      "What that loss is below with 95 % probability."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_performance(gpu, [](const ShareEstimate& share) { return 1 - share.low; }));
+     }},
+    {{"derate_gpu_promise_violations", Type::counter, "",
+      "How often the expected performance fell below the promise; not of dry runs."},
+     "",
+     put_count<&GpuTotals::violations>},
+    {{"derate_gpu_promise_violation_seconds", Type::counter, "seconds",
+      "Time for which the expected performance was below the promise; not of dry runs."},
+     "",
+     put_seconds<&GpuTotals::broken>},
+    {{"derate_gpu_saved_energy_joules", Type::gauge, "joules",
+      "Estimated energy saved since the service began, against the highest clock. A gauge, as what "
+      "is believed may be taken back."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(saved_joules(gpu, &ShareEstimate::mean));
+     }},
+    {{"derate_gpu_saved_energy_low_joules", Type::gauge, "joules",
+      "Lower end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(saved_joules(gpu, &ShareEstimate::low));
+     }},
+    {{"derate_gpu_saved_energy_high_joules", Type::gauge, "joules",
+      "Upper end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(saved_joules(gpu, &ShareEstimate::high));
+     }},
+    {{"derate_gpu_saved_energy_ratio", Type::gauge, "ratio",
+      "The same as a share of what the highest clock would have used."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.mean; }));
+     }},
+    {{"derate_gpu_saved_energy_low_ratio", Type::gauge, "ratio",
+      "Lower end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.low; }));
+     }},
+    {{"derate_gpu_saved_energy_high_ratio", Type::gauge, "ratio",
+      "Upper end of its interval of 90 %."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.high; }));
+     }},
+    {{"derate_gpu_writes", Type::counter, "", "Settings written to the GPU by its policy."},
+     "",
+     put_count<&GpuTotals::writes>},
+    {{"derate_gpu_failed_writes", Type::counter, "",
+      "Writes that the driver or the journal refused, or that had no effect."},
+     "",
+     put_count<&GpuTotals::failed_writes>},
+    {{"derate_gpu_refusals", Type::counter, "",
+      "How often that rule began to stand against what the policy wanted."},
+     "rule",
+     put_refusals},
+    {{"derate_gpu_drifts", Type::counter, "", "How often another tool changed what was set."},
+     "",
+     put_count<&GpuTotals::drifts>},
+    {{"derate_gpu_yields", Type::counter, "", "How often the GPU was left to another tool."},
+     "",
+     put_count<&GpuTotals::yields>},
+};
+
+// --- tenants -------------------------------------------------------------------------------------
+
+const MetricLabels& other_label() {
+  static const MetricLabels kOther = MetricLabels().add("tenant", "other");
+  return kOther;
+}
+
+MetricLabels tenant_label(const TenantRow& row) { return MetricLabels().add("tenant", row.key); }
+
+void put_tenant_info(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.tenants == nullptr) return;
+  for (const TenantRow& row : gpu.tenants->tenants.rows) {
+    const TenantLabels& who = row.who;
+    out.add(MetricLabels()
+                .add("tenant", row.key)
+                .add("process", who.process)
+                .add("user", who.user)
+                .add("job", who.job)
+                .add("namespace", who.name_space)
+                .add("pod", who.pod)
+                .add("container", who.container)
+                .add("instance", who.instance),
+            1);
+  }
+}
+
+void put_tenant_energy(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.tenants == nullptr) return;
+  for (const TenantRow& row : gpu.tenants->tenants.rows)
+    out.add(tenant_label(row), joules_of(row.energy_mj));
+  out.add(other_label(), joules_of(gpu.tenants->tenants.other_mj));
+}
+
+void put_tenant_power(const MetricGpu& gpu, MetricSamples& out) {
+  if (gpu.tenants == nullptr || !gpu.tick_is_fresh) return;
+  for (const TenantRow& row : gpu.tenants->tenants.rows)
+    out.add(tenant_label(row), metric_value(row.power));
+  out.add(other_label(), metric_value(gpu.tenants->tenants.other_power));
+}
+
+constexpr Metric kTenantMetrics[] = {
+    {{"derate_tenant", Type::info, "",
+      "Who the tenant is. Join it to the others by gpu, uuid and tenant."},
+     "tenant, process, user, job, namespace, pod, container, instance",
+     put_tenant_info},
+    {{"derate_tenant_energy_joules", Type::counter, "joules",
+      "Energy that the tenant has used since it got its row; tenant=\"other\" is what those used "
+      "who had none."},
+     "tenant",
+     put_tenant_energy},
+    {{"derate_tenant_power_watts", Type::gauge, "watts",
+      "Power of the tenant in the newest tick of attribution."},
+     "tenant",
+     put_tenant_power},
+    {{"derate_gpu_tenants", Type::gauge, "", "Tenants in the newest tick, those of other too."},
+     "",
+     put_tenants},
+    {{"derate_gpu_attributed_energy_joules", Type::counter, "joules",
+      "Energy of the board that was divided: tenants with other, ended and unallocated add up to "
+      "it, to the millijoule."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->board_mj));
+     }},
+    {{"derate_gpu_unallocated_energy_joules", Type::counter, "joules",
+      "Energy that no tenant bears."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->unallocated_mj));
+     }},
+    {{"derate_gpu_ended_tenants_energy_joules", Type::counter, "joules",
+      "Energy of tenants whose row is gone, ten minutes after they were last seen."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->tenants.ended_mj));
+     }},
+    {{"derate_gpu_unallocated_power_watts", Type::gauge, "watts",
+      "Power that no tenant bears in the newest tick of attribution."},
+     "",
+     [](const MetricGpu& gpu, MetricSamples& out) {
+       if (gpu.tenants != nullptr && gpu.tick_is_fresh)
+         out.add(metric_value(gpu.tenants->unallocated_power));
+     }},
+};
+
+// --- the service ---------------------------------------------------------------------------------
+
+using Options = MetricsOptions;
+
+void put_gpu_states(const Snapshot& snapshot, const Options&, MetricSamples& out) {
+  const bool paused = snapshot.paused.value_or(false);
+  std::size_t open = 0, lost = 0;
+  for (const GpuSnapshot& gpu : snapshot.gpus) ++(gpu.totals && gpu.totals->lost ? lost : open);
+  if (!paused) lost += snapshot.away.size();
+  const auto put = [&](const char* state, std::size_t n) {
+    out.add(MetricLabels().add("state", state), number_of(n));
+  };
+  put("open", open);
+  put("lost", lost);
+  put("closed", paused ? snapshot.away.size() : 0);
+}
+
+void put_heartbeats(const Snapshot& snapshot, const Options&, MetricSamples& out) {
+  const auto put = [&](const char* outcome, std::uint64_t n) {
+    out.add(MetricLabels().add("outcome", outcome), number_of(n));
+  };
+  put("heard", snapshot.beats.heard);
+  put("malformed", snapshot.beats.malformed);
+  put("too_many", snapshot.beats.too_many);
+}
+
+template <auto Figure>
+void of_history(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
+  if (snapshot.history) out.add(Figure(*snapshot.history));
+}
+
+constexpr Metric kServiceMetrics[] = {
+    {{"derate_build", Type::info, "", "Version of the program."},
+     "version",
+     [](const Snapshot&, const Options& options, MetricSamples& out) {
+       out.add(MetricLabels().add("version", options.version), 1);
+     }},
+    {{"derate_paused", Type::gauge, "", "1 while the GPUs are given back and closed."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.paused) out.add(flag_of(*snapshot.paused));
+     }},
+    {{"derate_gpus", Type::gauge, "", "GPUs that are open, lost, or closed while it is paused."},
+     "state",
+     put_gpu_states},
+    {{"derate_attribution_enabled", Type::gauge, "", "1 while energy is divided among tenants."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       out.add(flag_of(snapshot.attributes));
+     }},
+    {{"derate_snapshot_age_seconds", Type::gauge, "seconds",
+      "Age of what these metrics are made from, once a second."},
+     "",
+     [](const Snapshot& snapshot, const Options& options, MetricSamples& out) {
+       if (snapshot.time) out.add(std::max(0.0, seconds(options.now - *snapshot.time)));
+     }},
+    {{"derate_loop_rounds", Type::counter, "", "Rounds of the control loop."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.loop) out.add(number_of(snapshot.loop->rounds));
+     }},
+    {{"derate_loop_lateness_p99_seconds", Type::gauge, "seconds",
+      "How late rounds began, the 99th percentile of the last thousand."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.loop && snapshot.loop->p99) out.add(seconds(*snapshot.loop->p99));
+     }},
+    {{"derate_loop_lateness_max_seconds", Type::gauge, "seconds",
+      "How late rounds began, the most of the last thousand."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.loop && snapshot.loop->most) out.add(seconds(*snapshot.loop->most));
+     }},
+    {{"derate_heartbeats", Type::counter, "", "Messages of applications, by what became of them."},
+     "outcome",
+     put_heartbeats},
+    {{"derate_heartbeat_unplaced_sources", Type::gauge, "",
+      "Applications that send heartbeats and work on no GPU that they may speak for."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       out.add(number_of(snapshot.beats.unplaced));
+     }},
+    {{"derate_history_bytes", Type::gauge, "bytes",
+      "Size of the history's file, as of the last minute's end."},
+     "",
+     of_history<[](const HistoryFigures& history) -> Number { return history.bytes; }>},
+    {{"derate_history_failing", Type::gauge, "",
+      "1 where the last that was to be written into the history could not be."},
+     "",
+     of_history<[](const HistoryFigures& history) { return flag_of(history.failing); }>},
+    {{"derate_history_given_up", Type::counter, "",
+      "Seconds, events and decisions that are not in the history, as it could not be written."},
+     "",
+     of_history<[](const HistoryFigures& history) { return number_of(history.given_up); }>},
+    {{"derate_history_failed_reads", Type::counter, "",
+      "Questions that could not be answered, as the history's file could not be read."},
+     "",
+     of_history<[](const HistoryFigures& history) { return number_of(history.failed_reads); }>},
+    {{"derate_process_cpu_seconds", Type::counter, "seconds",
+      "CPU time of the process that governs, in user and system mode."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.daemon.cpu) out.add(seconds(*snapshot.daemon.cpu));
+     }},
+    {{"derate_process_resident_memory_bytes", Type::gauge, "bytes", "Its resident memory."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.daemon.resident_bytes) out.add(number_of(*snapshot.daemon.resident_bytes));
+     }},
+    {{"derate_process_open_fds", Type::gauge, "", "Its open descriptors."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.daemon.open_descriptors) out.add(number_of(*snapshot.daemon.open_descriptors));
+     }},
+    {{"derate_process_max_fds", Type::gauge, "", "How many it may have open."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.daemon.most_descriptors) out.add(number_of(*snapshot.daemon.most_descriptors));
+     }},
+    {{"derate_process_start_time_seconds", Type::gauge, "seconds",
+      "When it began, in seconds since 1970."},
+     "",
+     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
+       if (snapshot.daemon.started) out.add(seconds(snapshot.daemon.started->time_since_epoch()));
+     }},
+};
+
+}  // namespace
+
+std::span<const Metric> service_metrics() { return kServiceMetrics; }
+std::span<const Metric> gpu_metrics() { return kGpuMetrics; }
+std::span<const Metric> tenant_metrics() { return kTenantMetrics; }
+
+// --- what is told of them ------------------------------------------------------------------------
+
+namespace {
+
+struct MetricPart {
+  const char* of;
+  const char* title;
+  const char* labels;  // of each
+};
+constexpr MetricPart kService{"service", "Of the service", ""};
+constexpr MetricPart kGpu{"gpu", "Of each GPU", "gpu, uuid, pci"};
+constexpr MetricPart kTenant{"tenant", "Of tenants", "gpu, uuid, pci"};
+constexpr MetricPart kDcgm{"dcgm", "By the names of DCGM", kDcgmLabels};
+
+std::string all_labels(const MetricPart& part, const char* more) {
+  std::string out = part.labels;
+  if (!out.empty() && *more != '\0') out += ", ";
+  return out + more;
+}
+
+template <class F>
+void each_metric(F f) {
+  for (const Metric& each : kServiceMetrics) f(kService, each.family, each.labels);
+  for (const Metric& each : kGpuMetrics) f(kGpu, each.family, each.labels);
+  for (const Metric& each : kTenantMetrics) f(kTenant, each.family, each.labels);
+  for (const DcgmMetric& each : dcgm_metrics()) f(kDcgm, each.family, "");
+}
+
+}  // namespace
+
+std::string metrics_markdown() {
+  std::string out;
+  const char* of = "";
+  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
+    if (std::string_view(of) != part.of) {
+      of = part.of;
+      out += fmt::format("{}### {}\n", out.empty() ? "" : "\n", part.title);
+      if (*part.labels != '\0') out += fmt::format("Labels of each: {}.\n", part.labels);
+      out += "\n| metric | type | more labels | what it is |\n|---|---|---|---|\n";
+    }
+    out += fmt::format("| `{}` | {} | {} | {} |\n", sample_name(family), to_string(family.type),
+                       labels, family.help);
+  });
+  return out;
+}
+
+Json metrics_json() {
+  Json out = Json::array();
+  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
+    out.push_back({{"name", sample_name(family)},
+                   {"of", part.of},
+                   {"type", to_string(family.type)},
+                   {"unit", family.unit},
+                   {"labels", all_labels(part, labels)},
+                   {"help", family.help}});
+  });
+  return out;
+}
+
+}  // namespace derate

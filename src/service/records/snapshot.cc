@@ -1,0 +1,213 @@
+#include "service/records/snapshot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "govern/fleet/policy_choice.h"
+#include "govern/saving_json.h"
+#include "policy/registry/registry.h"
+
+namespace derate {
+
+std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<EnvelopeBound> bounds) {
+  if (!gpu.last) return std::nullopt;
+  GpuSnapshot out{.id = gpu.id(), .record = *gpu.last, .policy = gpu.policy_name()};
+  const Capability& capability = gpu.open.source->capability();
+  if (!capability.sm_clocks.empty()) out.highest_clock = capability.sm_clocks.back();
+  if (capability.power_limits) out.factory_power_limit = capability.power_limits->factory;
+  if (const PolicyAssignment* by = gpu.policy()) {
+    out.dry_run = by->dry_run;
+    out.promise = promised_performance(by->policy, gpu.last->estimate.work);
+    if (!by->policy.info->as_published) out.promise_from = gpu.promise_from;
+  }
+  out.saving = gpu.saving;
+  if (gpu.trouble)
+    out.trouble = gpu.trouble->message;
+  else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
+    out.trouble = gpu.leftover.left_alone;
+  if (const auto& by = gpu.assigned)
+    out.assigned = GpuSnapshot::Assigned{by->source, by->who, by->why, by->until};
+  out.bounds = std::move(bounds);
+  return out;
+}
+
+std::optional<Instant> last_sampled(const GpuSnapshot& gpu) {
+  if (gpu.totals) return gpu.totals->sampled;
+  return gpu.record.sample ? std::optional(gpu.record.sample->time) : std::nullopt;
+}
+
+Duration stale_after(const GpuSnapshot& gpu) {
+  constexpr Duration kLeast = std::chrono::seconds(5);
+  return gpu.totals ? std::max(kLeast, gpu.totals->due_within) : kLeast;
+}
+
+void SnapshotBoard::publish(Snapshot snapshot) {
+  auto next = std::make_shared<const Snapshot>(std::move(snapshot));
+  const std::lock_guard lock(mutex_);
+  latest_.swap(next);  // the one before is freed without the lock
+}
+
+std::shared_ptr<const Snapshot> SnapshotBoard::latest() const {
+  const std::lock_guard lock(mutex_);
+  return latest_;
+}
+
+const Reason& last_word(const Record& record) {
+  return record.clamped.rule == Clamped::Rule::none ? record.decision.reason
+                                                    : record.clamped.decision.reason;
+}
+
+std::string bound_text(const EnvelopeBound& bound) {
+  return bound.who.empty() ? bound.source : bound.source + " of " + bound.who;
+}
+
+std::string driver_reason(const Sample& sample) {
+  if (!sample.sm_clock) return "the GPU does not tell its clock";
+  const std::string clock = fmt::format("{:.0f} MHz", sample.sm_clock->value());
+  const std::uint64_t reasons = sample.throttle_reasons.value_or(0);
+  if (reasons == 0) return clock + " is the GPU's own choice, with nothing holding it down";
+  if (reasons == throttle::kGpuIdle) return clock + " because the GPU is idle";
+  return fmt::format("{} held down by: {}", clock, describe_throttle(reasons));
+}
+
+namespace {
+
+template <class Q>
+void put(Json& json, const char* key, const std::optional<Q>& quantity) {
+  if (quantity) json[key] = quantity->value();
+}
+
+// What is known of the work. A beat's age is that at the record's time.
+void put_work(Json& json, const Record& record) {
+  const WorkStatus& work = record.estimate.work;
+  if (!work.name.empty()) json["work"] = work.name;
+  if (!work.phase.empty()) json["phase"] = work.phase;
+  put(json, "max_loss_ratio", work.max_loss);
+  if (work.every_phase) json["every_phase"] = true;
+  if (work.may_wait) json["may_wait"] = true;
+  if (work.step_group) json["step_group"] = *work.step_group;
+  if (record.pace) json["step_pace_gpu"] = *record.pace;
+  if (!work.straggles.empty()) json["straggles"] = work.straggles;
+  if (!work.beat) return;
+  if (work.beat->unsteadiness) json["launch_unsteadiness_ratio"] = *work.beat->unsteadiness;
+  json["beat_done"] = work.beat->done;
+  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+}
+
+// What the policy takes for progress; null: it asks for none.
+const char* progress_signal(const GpuSnapshot& gpu) {
+  const auto policy = find_policy(gpu.policy);
+  if (!policy.ok() || !(*policy)->hears_beats) return nullptr;
+  const auto& beat = gpu.record.estimate.work.beat;
+  if (!beat) return "counters";
+  return beat->unsteadiness ? "kernel launches" : "heartbeats";
+}
+
+// Who says it, in whose name, why, and when that ends, as seen at the record's time.
+template <class Origin>
+Json origin_json(const char* by, const Origin& origin, Instant now) {
+  Json out = {{"by", by}};
+  if (!origin.who.empty()) out["who"] = origin.who;
+  if (!origin.why.empty()) out["why"] = origin.why;
+  if (origin.until) out["ends_in_seconds"] = std::max(0.0, seconds(*origin.until - now));
+  return out;
+}
+
+void put_origins(Json& json, const GpuSnapshot& gpu) {
+  if (const auto& by = gpu.assigned)
+    json["assigned"] = origin_json(to_string(by->by), *by, gpu.record.time);
+  for (const EnvelopeBound& bound : gpu.bounds) {
+    Json each = origin_json(bound.source.c_str(), bound, gpu.record.time);
+    each["highest_clock_mhz"] = bound.highest.value();
+    json["bounds"].push_back(std::move(each));
+  }
+}
+
+}  // namespace
+
+Json gpu_json(const GpuSnapshot& gpu) {
+  const Record& record = gpu.record;
+  Json json = {{"index", gpu.id.index}, {"uuid", gpu.id.uuid}, {"name", gpu.id.name}};
+  if (gpu.policy.empty()) {
+    json["reason"] = record.sample ? driver_reason(*record.sample) : record.sample_error;
+  } else {
+    json["policy"] = gpu.policy;
+    if (const char* signal = progress_signal(gpu)) json["progress_signal"] = signal;
+    json["dry_run"] = gpu.dry_run;
+    json["rule"] = to_string(record.clamped.rule);
+    json["reason"] = describe(last_word(record));
+    put(json, "asked_clock_mhz", record.actuation.locked);
+    put(json, "set_power_limit_watts", record.actuation.power_limit);
+    if (record.actuation.drifts > 0) json["drifts"] = record.actuation.drifts;
+    if (!record.actuation.error.empty()) json["trouble"] = record.actuation.error;
+    put(json, "expected_performance_ratio", record.decision.expected_performance);
+    if (gpu.promise) json["promised_performance_ratio"] = *gpu.promise;
+    if (gpu.promise && !gpu.promise_from.empty()) json["promise_from"] = gpu.promise_from;
+  }
+  if (record.sample) {
+    put(json, "sm_clock_mhz", record.sample->sm_clock);
+    put(json, "gpu_utilisation_ratio", record.sample->gpu_utilisation);
+    put(json, "memory_utilisation_ratio", record.sample->memory_utilisation);
+    put(json, "power_watts", record.estimate.power);
+    put(json, "temperature_celsius", record.sample->temperature);
+  } else {
+    json["error"] = record.sample_error;
+  }
+  if (gpu.saving)
+    if (Json saving = saving_json(*gpu.saving); !saving.is_null()) json["saving"] = saving;
+  put(json, "highest_sm_clock_mhz", gpu.highest_clock);
+  put(json, "factory_power_limit_watts", gpu.factory_power_limit);
+  put_origins(json, gpu);
+  put_work(json, record);
+  if (!gpu.trouble.empty()) json["trouble"] = gpu.trouble;
+  return json;
+}
+
+Json snapshot_json(const Snapshot& snapshot) {
+  Json out = Json::object();
+  if (snapshot.paused) out["paused"] = *snapshot.paused;
+  if (snapshot.loop) {
+    Json loop = {{"rounds", snapshot.loop->rounds}};
+    if (const auto late = snapshot.loop->p99) loop["late_p99_seconds"] = seconds(*late);
+    if (const auto late = snapshot.loop->most) loop["late_max_seconds"] = seconds(*late);
+    out["loop"] = std::move(loop);
+  }
+  out["beats"] = {{"heard", snapshot.beats.heard},
+                  {"malformed", snapshot.beats.malformed},
+                  {"too_many", snapshot.beats.too_many},
+                  {"unplaced", snapshot.beats.unplaced}};
+  out["gpus"] = Json::array();
+  for (const GpuSnapshot& gpu : snapshot.gpus) {
+    Json json = gpu_json(gpu);
+    for (const auto& picture : snapshot.attribution)
+      if (picture->id.uuid == gpu.id.uuid) json["attribution"] = picture_json(*picture);
+    out["gpus"].push_back(std::move(json));
+  }
+  return out;
+}
+
+Result<Json> attribution_page(const Snapshot& snapshot, const std::string& after) {
+  const auto& all = snapshot.attribution;
+  auto at = all.begin();
+  if (!after.empty()) {
+    at = std::find_if(at, all.end(), [&](const auto& each) { return each->id.uuid == after; });
+    if (at == all.end())
+      return Error{Errc::not_found, fmt::format("after '{}': no GPU of that UUID is known", after)};
+    ++at;
+  }
+  Json out = {{"enabled", snapshot.attributes}, {"gpus", Json::array()}};
+  std::size_t tenants = 0;
+  for (; at != all.end(); ++at) {
+    if (tenants >= kMostTenants) {
+      out["more_after"] = out["gpus"].back()["uuid"];
+      break;
+    }
+    tenants += (*at)->tenants.size();
+    out["gpus"].push_back(picture_json(**at));
+  }
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,70 @@
+// A caller's connection to a socket of the daemon: lines that come in, lines that go out. Nothing
+// here waits for a caller.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/operations.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "service/transport/passed_files.h"
+
+namespace derate {
+
+struct Peer {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  std::uint64_t connection = 0;  // from 1 on; no two have the same
+  std::vector<gid_t> groups = {};
+  std::optional<Role> role = {};  // what it may do; empty: what callers of its socket may
+  std::string token = {};         // the name of the one that it was believed by; empty: by its user
+};
+
+// For logs and as who assigned something: "uid 0"; "token dashboard".
+std::string caller_name(const Peer& peer);
+
+// Tells the caller why it is not served; what the socket does not take at once is lost.
+void send_refusal(const UniqueFd& socket, const Error& error);
+
+struct ClientConnection {
+  UniqueFd socket;  // does not block
+  Peer peer = {};
+  std::string in = {}, out = {};
+  std::size_t end = std::string::npos;  // of the next request in `in`
+  Instant heard{};
+  std::uint32_t watched = 0;  // events
+  int left = 0;               // requests in this round of service
+  bool ready = true;          // there may be something to read or to write
+  bool waits = false;         // for an answer that comes later
+  bool ended = false;         // will say no more
+  bool broken = false;        // no answer can be sent to it any more
+
+  bool has_request() const { return end != std::string::npos; }
+  bool takes_requests() const;
+  bool has_work() const;
+  bool has_said_all() const;
+  bool is_idle() const { return !waits && in.empty() && out.empty(); }
+
+  // Writes what is owed and reads what has come. The next request, which is valid until reply();
+  // one of more than `longest` bytes is refused. Files that came along are closed by `closer`.
+  std::optional<std::string_view> next_request(std::size_t longest, FileCloser& closer,
+                                               const Clock& clock);
+  // To the request; empty: reply_late() has it.
+  void reply(std::optional<std::string> text);
+  void reply_late(const std::string& text);
+  // Has `epoll` tell of what it can go on with.
+  void watch(const UniqueFd& epoll);
+
+ private:
+  void read(std::size_t longest, FileCloser& closer, const Clock& clock);
+  void write();
+};
+
+}  // namespace derate

@@ -1,0 +1,35 @@
+#include "service/transport/client_turns.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace derate {
+
+// After the last, by user and then by connection; the first again after all of them.
+bool ClientTurns::is_before(const Peer& a, const Peer& b) const {
+  const auto distance = [&](const Peer& peer) {
+    const auto last = connection_.find(peer.uid);
+    return std::tuple(peer.uid <= uid_, peer.uid,
+                      last != connection_.end() && peer.connection <= last->second,
+                      peer.connection);
+  };
+  return distance(a) < distance(b);
+}
+
+void ClientTurns::took(const Peer& peer) {
+  uid_ = peer.uid;
+  connection_[peer.uid] = peer.connection;
+}
+
+void RoundBudget::begin(Instant now, Duration used) {
+  began_ = used;
+  if (round_ != Instant::min() && now - round_ < kRound) return;
+  round_ = now;
+  spent_ = {};
+}
+
+Duration RoundBudget::until_next(Instant now) const {
+  return std::max<Duration>(round_ + kRound - now, Duration(1));
+}
+
+}  // namespace derate

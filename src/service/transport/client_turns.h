@@ -1,0 +1,93 @@
+// How callers of a socket share it: whose turn is next, who gives up a place when all are taken,
+// and how much time they have together.
+#pragma once
+
+#include <sys/types.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "base/clock.h"
+#include "service/transport/client_connection.h"
+
+namespace derate {
+
+// Whose turn was the last: the next one's is after it. Users take turns, and so do the connections
+// of a user. A client has a `peer` and tells whether it has_work().
+class ClientTurns {
+ public:
+  // Who of those with work is next; null: nobody has any.
+  template <class Clients>
+  auto* next(Clients& clients) {
+    typename Clients::value_type* out = nullptr;
+    for (auto& client : clients)
+      if (client.has_work() && (out == nullptr || is_before(client.peer, out->peer))) out = &client;
+    if (out != nullptr) took(out->peer);
+    return out;
+  }
+  // Keeps the turns of users who are connected.
+  template <class Clients>
+  void forget_others(const Clients& clients) {
+    std::erase_if(connection_, [&](const auto& last) {
+      return std::none_of(clients.begin(), clients.end(),
+                          [&](const auto& client) { return client.peer.uid == last.first; });
+    });
+  }
+
+ private:
+  bool is_before(const Peer& a, const Peer& b) const;
+  void took(const Peer& peer);
+
+  uid_t uid_ = 0;
+  std::map<uid_t, std::uint64_t> connection_;  // the last of each user that is connected
+};
+
+// Whose place a user with `own` connections gets when all are taken: of the user who has most, root
+// aside, the connection that was silent for longest, an idle one if there is any. Null where that
+// would be no fairer: that user has less than two more than this one, who is not root.
+template <class Clients>
+auto* place_for(Clients& clients, uid_t uid, std::size_t own) {
+  typename Clients::value_type* out = nullptr;
+  std::map<uid_t, std::size_t> count;
+  for (const auto& client : clients)
+    if (client.peer.uid != 0 && !client.broken) ++count[client.peer.uid];
+  const auto most = std::max_element(
+      count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == count.end() || (uid != 0 && most->second < own + 2)) return out;
+  const auto rank = [](const auto& client) { return std::pair(!client.is_idle(), client.heard); };
+  for (auto& client : clients)
+    if (client.peer.uid == most->first && !client.broken &&
+        (out == nullptr || rank(client) < rank(*out)))
+      out = &client;
+  return out;
+}
+
+// Time for all callers together: of each kRound they get a budget.
+class RoundBudget {
+ public:
+  static constexpr Duration kRound = std::chrono::milliseconds(100);
+  static constexpr Duration kBudget = std::chrono::milliseconds(5);
+
+  explicit RoundBudget(Duration budget = kBudget) : budget_(budget) {}
+
+  // Service begins, and ends: what is between is spent, of the time of day or of what `used` counts
+  // (the thread's CPU time).
+  void begin(Instant now) { begin(now, now.time_since_epoch()); }
+  void end(Instant now) { end(now.time_since_epoch()); }
+  bool is_left(Instant now) const { return is_left(now.time_since_epoch()); }
+  void begin(Instant now, Duration used);
+  void end(Duration used) { spent_ += used - began_; }
+  bool is_left(Duration used) const { return spent_ + (used - began_) < budget_; }
+  // Until the next round: above 0.
+  Duration until_next(Instant now) const;
+
+ private:
+  Duration budget_;
+  Instant round_ = Instant::min();  // when this one began
+  Duration began_{}, spent_{};      // this service, and in this round before it
+};
+
+}  // namespace derate

@@ -1,0 +1,35 @@
+// Stream sockets in the file system: who listens, who connects, and who the kernel says that is.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "service/transport/client_connection.h"
+
+namespace derate {
+
+// A socket that does not block, whose queue has `backlog` places. One that nobody listens on any
+// more is replaced. Errors: busy when somebody does, no_permission, io.
+Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog);
+
+// Who connected, with the groups as they were then: asking the users' database could take as long
+// as it likes. Its connection has no number yet. Empty: not known, as for TCP.
+std::optional<Peer> peer_of(const UniqueFd& socket);
+
+// A socket that does not block. Where as many callers wait to be heard as there is room for, one
+// more waits here until `end`. Errors: not_found when nobody listens, no_permission, io, gpu_stuck
+// after `end`, which tells `patience`.
+Result<UniqueFd> connect_by(const std::string& path, Clock& clock, Instant end, Duration patience);
+
+// Waits for `events` (poll) whatever signals come; false at `end`.
+bool wait_for(int fd, short events, Clock& clock, Instant end);
+
+// What is told of a daemon that has not answered.
+Error no_answer(const std::string& path, Duration patience);
+
+}  // namespace derate

@@ -1,0 +1,116 @@
+#include "service/work/launch_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace derate {
+namespace {
+
+std::uint64_t launches_of(const std::vector<GpuLaunches>& gpus) {
+  std::uint64_t out = 0;
+  for (const GpuLaunches& gpu : gpus)
+    for (const auto& [id, count] : gpu.kernels) out += count;
+  return out;
+}
+
+}  // namespace
+
+// The user's own process that has counted nothing for the longest time goes first, then anybody's.
+void LaunchReader::make_room(std::uint32_t uid) {
+  const auto mine = [&](const Process& one) { return one.uid == uid; };
+  const bool only_mine = static_cast<std::size_t>(std::count_if(
+                             processes_.begin(), processes_.end(), mine)) >= kMostOfAUser;
+  if (!only_mine && processes_.size() < kMostProcesses) return;
+  auto out = processes_.end();
+  for (auto at = processes_.begin(); at != processes_.end(); ++at)
+    if ((!only_mine || mine(*at)) && (out == processes_.end() || at->counted < out->counted))
+      out = at;
+  processes_.erase(out);
+}
+
+void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now) {
+  const auto known = std::find_if(processes_.begin(), processes_.end(), [&](const Process& one) {
+    return one.pid == pid && one.uid == uid;
+  });
+  if (known != processes_.end()) {
+    if (known->page.inode() == page.inode()) return;
+    processes_.erase(known);
+  }
+  make_room(uid);
+  processes_.push_back({pid, uid, std::move(page), {}, 0, now});
+}
+
+// Empty: a window only begins, nothing was launched, or it is another program's count.
+std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant end, const GpuLaunches& counted) {
+  const auto before = std::exchange(gpu.counted, std::pair(end, counted.kernels));
+  if (!before) return std::nullopt;
+  const auto launched = launches_between(before->second, counted.kernels);
+  const double launches = launched ? total_launches(*launched) : 0;
+  if (launches <= 0) return std::nullopt;
+  return LaunchRate{mix_of(*launched), launches / seconds(end - before->first), counted.collectives,
+                    end};
+}
+
+void LaunchReader::read(Process& process, Instant now, std::optional<Instant> window_end,
+                        LaunchNews& out) {
+  const auto counts = process.page.read();
+  if (!counts.ok()) return;
+  const std::uint64_t launches = launches_of(*counts);
+  if (launches != process.launches) process.counted = now;
+  process.launches = launches;
+  for (const GpuLaunches& gpu : *counts) {
+    auto at = std::find_if(process.gpus.begin(), process.gpus.end(),
+                           [&](const OnGpu& each) { return each.uuid == gpu.uuid; });
+    if (at == process.gpus.end()) {
+      if (process.gpus.size() >= kMostGpus) continue;
+      process.gpus.push_back({gpu.uuid, {}, false, {}});
+      at = process.gpus.end() - 1;
+    }
+    if (auto launched = window_end ? rate(*at, *window_end, gpu) : std::nullopt)
+      out.rates.push_back({process.pid, gpu.uuid, *std::move(launched)});
+    const auto state = at->phases.add(now, gpu.kernels);
+    if (!state && at->phases.is_known()) continue;  // the window goes on, or lay between two phases
+    const bool counts_work = state && LaunchPhases::counts_work(*state);
+    if (!std::exchange(at->told, counts_work) && !counts_work) continue;
+    out.progress.push_back({process.pid, process.uid, gpu.uuid, counts->size() == 1, now,
+                            counts_work ? state : std::nullopt});
+  }
+}
+
+LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
+  LaunchNews out;
+  const Instant begun = clock();
+  std::optional<Instant> window_end;
+  if (begun >= window_ends_) {
+    window_end = begun;
+    window_ends_ = begun + kRateOver;
+  }
+  for (Process& process : processes_) read(process, clock(), window_end, out);
+  const Instant now = clock();
+  std::erase_if(processes_,
+                [&](const Process& process) { return now - process.counted > kSilent; });
+  return out;
+}
+
+LaunchTracker::LaunchTracker(std::function<Instant()> clock, BackgroundWorker::Where where)
+    : clock_(std::move(clock)), aside_(where) {}
+
+void LaunchTracker::take(LaunchPage page, std::int64_t pid, std::uint32_t uid) {
+  any_ = true;
+  if (arrived_.size() < kMostWaiting) arrived_.push_back({std::move(page), pid, uid});
+}
+
+LaunchNews LaunchTracker::step(Instant now) {
+  LaunchNews out;
+  if (is_ready(reading_)) out = reading_.get();
+  if (!any_ || reading_.valid() || now < next_) return out;
+  next_ = now + kReadEvery;
+  auto arrived = std::make_shared<std::vector<Arrived>>(std::exchange(arrived_, {}));
+  reading_ = aside_.post([reader = reader_, clock = clock_, arrived] {
+    for (Arrived& each : *arrived) reader->add(std::move(each.page), each.pid, each.uid, clock());
+    return reader->read(clock);
+  });
+  return out;
+}
+
+}  // namespace derate

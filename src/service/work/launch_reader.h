@@ -1,0 +1,118 @@
+// Reads what processes launch and says how far each is (model/launch_phases.h). Reading a page may
+// wait for memory that was swapped out, and judging what a process writes there costs time that it
+// may choose: LaunchReader is for a thread beside the loop, LaunchTracker is the loop's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/background_worker.h"
+#include "base/units.h"
+#include "govern/group/step_detector.h"
+#include "integ/launch_page.h"
+#include "model/launch_phases.h"
+
+namespace derate {
+
+// A process on a GPU at the end of a window.
+struct LaunchProgress {
+  std::int64_t pid = 0;
+  std::uint32_t uid = 0;
+  std::string gpu;        // UUID
+  bool only_gpu = false;  // that the process launches on
+  Instant time{};
+  // Empty: it launches nothing, or what does not count its work.
+  std::optional<LaunchState> state;
+};
+
+// What a process launches on a GPU, over the last seconds: windows of all processes end together.
+struct ProcessLaunches {
+  std::int64_t pid = 0;
+  std::string gpu;
+  LaunchRate rate;
+};
+
+struct LaunchNews {
+  std::vector<LaunchProgress> progress;
+  std::vector<ProcessLaunches> rates;
+};
+
+class LaunchReader {
+ public:
+  static constexpr Duration kRateOver = std::chrono::seconds(2);
+  static constexpr std::size_t kMostProcesses = 256, kMostOfAUser = 64;
+  static constexpr std::size_t kMostGpus =
+      16;  // of a process; what it launches on more is not read
+  // A page on which nothing was counted for so long is closed: its process is gone, or sends it
+  // again when it launches (progress/hand_over.c, each minute).
+  static constexpr Duration kSilent = std::chrono::minutes(3);
+
+  // A process that sends the same page again goes on, another one takes its place.
+  void add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now);
+  // Of those whose window has ended.
+  LaunchNews read(const std::function<Instant()>& clock);
+  std::size_t processes() const { return processes_.size(); }
+
+ private:
+  struct OnGpu {
+    std::string uuid;
+    LaunchPhases phases;
+    bool told = false;                                        // of its work, in the last progress
+    std::optional<std::pair<Instant, LaunchCounts>> counted;  // where its window begins
+  };
+  struct Process {
+    std::int64_t pid = 0;
+    std::uint32_t uid = 0;
+    LaunchPage page;
+    std::vector<OnGpu> gpus;
+    std::uint64_t launches = 0;  // of all GPUs, when last read
+    Instant counted{};           // when they last grew
+  };
+  void make_room(std::uint32_t uid);
+  // `window_end`: of all rates; empty, their windows go on.
+  void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
+  static std::optional<LaunchRate> rate(OnGpu& gpu, Instant end, const GpuLaunches& counted);
+
+  std::vector<Process> processes_;
+  Instant window_ends_{};
+};
+
+class LaunchTracker {
+ public:
+  // A window ends with the first reading after LaunchPhases::kShortest.
+  static constexpr Duration kReadEvery = std::chrono::milliseconds(100);
+  // Pages that wait to be opened for reading; more are dropped, and come again.
+  static constexpr std::size_t kMostWaiting = 256;
+
+  // `clock` is asked on the reading thread, which may outlive this.
+  LaunchTracker(std::function<Instant()> clock, BackgroundWorker::Where where);
+
+  void take(LaunchPage page, std::int64_t pid, std::uint32_t uid);
+  // What has become known since; begins the next reading when that is due. Never waits.
+  LaunchNews step(Instant now);
+
+ private:
+  struct Arrived {
+    LaunchPage page;
+    std::int64_t pid = 0;
+    std::uint32_t uid = 0;
+  };
+
+  std::function<Instant()> clock_;
+  std::shared_ptr<LaunchReader> reader_ = std::make_shared<LaunchReader>();  // the thread's
+  std::vector<Arrived> arrived_;
+  bool any_ = false;  // a page was ever handed over
+  Instant next_{};
+  std::future<LaunchNews> reading_;
+  BackgroundWorker aside_;
+};
+
+}  // namespace derate

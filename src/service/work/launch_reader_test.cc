@@ -1,0 +1,207 @@
+#include "service/work/launch_reader.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/test_folder.h"
+#include "integ/launch_page_writer.h"
+#include "service/work/launch_socket.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr const char* kGpu = "GPU-51a00000-0000-0000-0000-000000000000";
+
+// A process that launches two kernels, one twice as often as the other, which is a collective.
+class Launcher {
+ public:
+  void launch(std::uint64_t steps) {
+    counts_[1] += 2 * steps;
+    counts_[2] += steps;
+    EXPECT_TRUE(page_.write(counts_, 2).ok());
+  }
+  const UniqueFd& file() const { return page_.file(); }
+  LaunchPage page() const {
+    UniqueFd mine(::fcntl(file().get(), F_DUPFD_CLOEXEC, 0));
+    return *LaunchPage::open(mine);
+  }
+
+ private:
+  LaunchPageWriter page_ = *LaunchPageWriter::create(kGpu);
+  LaunchCounts counts_;
+};
+
+struct Reading {
+  Instant now{};
+  LaunchReader reader;
+  LaunchNews all(Duration later) {
+    now += later;
+    return reader.read([this] { return now; });
+  }
+  std::vector<LaunchProgress> read(Duration later) { return all(later).progress; }
+};
+
+TEST(LaunchReader, CountsWorkAtTheEndOfAWindow) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  EXPECT_TRUE(reading.read(0s).empty());
+  std::optional<LaunchState> last;
+  for (int i = 0; i < 30; ++i) {
+    train.launch(20);
+    for (const LaunchProgress& each : reading.read(100ms)) {
+      EXPECT_EQ(each.pid, 17);
+      EXPECT_EQ(each.uid, 1000u);
+      EXPECT_EQ(each.gpu, kGpu);
+      EXPECT_TRUE(each.only_gpu);
+      EXPECT_EQ(each.time, reading.now);
+      last = each.state;
+    }
+  }
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->phase, 1);
+  EXPECT_GT(last->done, 1500);  // of 1800, up to the last window
+}
+
+TEST(LaunchReader, TellsWhatIsLaunchedASecond) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  std::vector<ProcessLaunches> rates;
+  for (int i = 0; i < 45; ++i) {
+    train.launch(20);
+    for (ProcessLaunches& each : reading.all(100ms).rates) rates.push_back(std::move(each));
+  }
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[1].pid, 17);
+  EXPECT_EQ(rates[1].gpu, kGpu);
+  EXPECT_NEAR(rates[1].rate.per_second, 600, 1e-6);
+  EXPECT_NEAR(rates[1].rate.mix.at(1), 2.0 / 3, 1e-9);
+  EXPECT_EQ(rates[1].rate.collectives, 41u * 20);  // since it began
+}
+
+// So that their counts can be compared.
+TEST(LaunchReader, WindowsOfAllProcessesEndTogether) {
+  Reading reading;
+  Launcher one, other;
+  reading.reader.add(one.page(), 17, 1000, reading.now);
+  std::vector<ProcessLaunches> rates;
+  for (int i = 0; i < 90; ++i) {
+    if (i == 33) reading.reader.add(other.page(), 18, 1000, reading.now);
+    one.launch(20);
+    other.launch(7);
+    for (ProcessLaunches& each : reading.all(100ms).rates) rates.push_back(std::move(each));
+  }
+  ASSERT_EQ(rates.size(), 6u);
+  for (const std::size_t first : {2u, 4u}) {
+    EXPECT_EQ(rates[first].pid, 17);
+    EXPECT_EQ(rates[first + 1].pid, 18);
+    EXPECT_EQ(rates[first].rate.time, rates[first + 1].rate.time);
+    EXPECT_NEAR(rates[first + 1].rate.per_second, 210, 1e-6);
+  }
+}
+
+TEST(LaunchReader, SaysOnceThatWorkIsCountedNoMore) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  for (int i = 0; i < 20; ++i) {
+    train.launch(20);
+    (void)reading.read(100ms);
+  }
+  int ends = 0;
+  for (int i = 0; i < 20; ++i)
+    for (const LaunchProgress& each : reading.read(100ms)) ends += each.state ? 0 : 1;
+  EXPECT_EQ(ends, 1);
+}
+
+TEST(LaunchReader, APageThatComesAgainIsTheSameAndAnotherIsANewProgram) {
+  Reading reading;
+  Launcher train, other;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(other.page(), 17, 1000, reading.now);
+  EXPECT_EQ(reading.reader.processes(), 1u);
+  reading.reader.add(other.page(), 18, 1000, reading.now);
+  EXPECT_EQ(reading.reader.processes(), 2u);
+}
+
+TEST(LaunchReader, LetsGoOfProcessesThatCountNothing) {
+  Reading reading;
+  Launcher train, idle;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(idle.page(), 18, 1000, reading.now);
+  for (int i = 0; i < 4; ++i) {
+    train.launch(20);
+    (void)reading.read(LaunchReader::kSilent / 3);
+  }
+  EXPECT_EQ(reading.reader.processes(), 1u);
+}
+
+TEST(LaunchReader, OneUserTakesNoOthersPlace) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), 17, 1000, reading.now);
+  for (int i = 0; i < 500; ++i) reading.reader.add(Launcher().page(), 100 + i, 1001, reading.now);
+  EXPECT_EQ(reading.reader.processes(), 1 + LaunchReader::kMostOfAUser);
+}
+
+class LaunchSocket : public testing::Test {
+ protected:
+  std::size_t serve() {
+    std::size_t pages = 0;
+    server_->serve([&](const LaunchPage&, const LaunchServer::Sender& sender) {
+      EXPECT_EQ(sender.pid, ::getpid());
+      EXPECT_EQ(sender.uid, ::getuid());
+      ++pages;
+    });
+    return pages;
+  }
+  static std::size_t open_files() {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& each : std::filesystem::directory_iterator("/proc/self/fd"))
+      ++count;
+    return count;
+  }
+
+  const Folder folder_{0755};
+  const std::string path_ = folder_.file("launches.sock");
+  std::unique_ptr<LaunchServer> server_ = *LaunchServer::create(path_);
+};
+
+TEST_F(LaunchSocket, APageComesWithWhoSentIt) {
+  ASSERT_TRUE(hand_over_page(path_, Launcher().file()).ok());
+  EXPECT_EQ(serve(), 1u);
+  EXPECT_EQ(serve(), 0u);
+}
+
+TEST_F(LaunchSocket, WhatIsNoPageIsClosed) {
+  const std::size_t before = open_files();
+  for (int i = 0; i < 10; ++i) {
+    UniqueFd no_page(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    ASSERT_TRUE(hand_over_page(path_, no_page).ok());
+    EXPECT_EQ(serve(), 0u);
+  }
+  // On another thread.
+  SystemClock clock;
+  for (int i = 0; i < 2000 && open_files() > before; ++i) clock.sleep_until(clock.now() + 1ms);
+  EXPECT_LE(open_files(), before);
+}
+
+TEST_F(LaunchSocket, OneListensAtATime) {
+  EXPECT_FALSE(LaunchServer::create(path_).ok());
+  server_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  const auto told = hand_over_page(path_, Launcher().file());
+  ASSERT_FALSE(told.ok());
+  EXPECT_EQ(told.error().code, Errc::not_found);
+}
+
+}  // namespace
+}  // namespace derate

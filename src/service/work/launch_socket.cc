@@ -1,0 +1,64 @@
+#include "service/work/launch_socket.h"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/safe_path.h"
+#include "base/unix_address.h"
+#include "service/transport/datagram_socket.h"
+
+namespace derate {
+
+LaunchServer::LaunchServer(std::string path, UniqueFd socket)
+    : path_(std::move(path)), socket_(std::move(socket)) {}
+
+LaunchServer::~LaunchServer() { ::unlink(path_.c_str()); }
+
+Result<std::unique_ptr<LaunchServer>> LaunchServer::create(const std::string& path) {
+  UniqueFd socket = TRY(bind_datagrams(path, Files::taken));
+  return std::unique_ptr<LaunchServer>(new LaunchServer(path, std::move(socket)));
+}
+
+void LaunchServer::serve(const Handler& handler) {
+  for (int left = kMostARound; left > 0 && !closer_.is_full(); --left) {
+    char text[64];
+    auto message = receive_datagram(socket_, text, Files::taken, closer_);
+    if (!message) return;
+    if (!message->file.valid()) continue;
+    auto page = LaunchPage::open(message->file);
+    if (page.ok() && message->sender)
+      handler(*std::move(page), {message->sender->pid, message->sender->uid});
+    if (message->file.valid()) closer_.close(std::move(message->file));
+  }
+}
+
+Result<void> hand_over_page(const std::string& path, const UniqueFd& page) {
+  const sockaddr_un address = TRY(address_of(path));
+  TRY(check_socket_file(path).with("no page is handed over"));
+  const UniqueFd socket = new_datagram_socket();
+  if (!socket.valid()) return socket_error("cannot reach", path, errno);
+  char text[] = "launches";
+  iovec data{text, sizeof text - 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_name = const_cast<sockaddr_un*>(&address);
+  message.msg_namelen = sizeof address;
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr& part = *CMSG_FIRSTHDR(&message);
+  part.cmsg_level = SOL_SOCKET;
+  part.cmsg_type = SCM_RIGHTS;
+  part.cmsg_len = CMSG_LEN(sizeof(int));
+  const int file = page.get();
+  std::memcpy(CMSG_DATA(&part), &file, sizeof file);
+  if (::sendmsg(socket.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+    return socket_error("cannot reach", path, errno);
+  return {};
+}
+
+}  // namespace derate

@@ -1,0 +1,56 @@
+// A datagram unix socket to which libderate_progress.so (progress/) hands over the page on which it
+// counts what its process launches: one file with each message.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "integ/launch_page.h"
+#include "service/transport/passed_files.h"
+
+namespace derate {
+
+class LaunchServer {
+ public:
+  // What is taken in at a time; the rest waits in the kernel.
+  static constexpr int kMostARound = 64;
+
+  struct Sender {
+    pid_t pid = 0;
+    uid_t uid = 0;
+  };
+  using Handler = std::function<void(LaunchPage page, const Sender& sender)>;
+
+  // A socket that nobody listens on any more is replaced.
+  // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
+  static Result<std::unique_ptr<LaunchServer>> create(const std::string& path);
+  LaunchServer(const LaunchServer&) = delete;
+  LaunchServer& operator=(const LaunchServer&) = delete;
+  ~LaunchServer();  // removes the socket
+
+  // Takes in what is there, without waiting. What is no page is passed over, and what it came with
+  // is closed on another thread.
+  void serve(const Handler& handler);
+  // Can be read from (poll) when there is something to take in.
+  int fd() const { return socket_.get(); }
+  const std::string& path() const { return path_; }
+
+ private:
+  LaunchServer(std::string path, UniqueFd socket);
+
+  std::string path_;
+  UniqueFd socket_;
+  FileCloser closer_;
+};
+
+// Gives a page to who listens at `path`, as the library does; never waits. Nothing is sent to a
+// socket that is not root's or one's own. Errors: not_found when nobody listens, busy when its
+// queue is full, no_permission, io.
+Result<void> hand_over_page(const std::string& path, const UniqueFd& page);
+
+}  // namespace derate
