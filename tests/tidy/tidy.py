@@ -12,6 +12,9 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import members
+import words
+
 HERE = Path(__file__).resolve().parent
 CODE_FOLDERS = ("src", "apps", "bench-cuda", "fakenvml", "progress", "tests")
 MAX_COLUMNS = 100
@@ -105,8 +108,7 @@ class Layers:
         for line, quote, include in includes(text):
             yield from self.check_fences(path, line, include)
             if quote == "<":
-                if exists("src/" + include):
-                    yield Finding(path, line, "layers", f'write "{include}": <> is for libraries')
+                yield from self.check_angle(path, line, folder, allowed, include, exists)
                 continue
             target = self.target_of(path, include, exists)
             if target is None or (path.startswith("src/") and target != include):
@@ -116,6 +118,15 @@ class Layers:
                 yield Finding(path, line, "layers",
                               f"{folder} may not include {self.folder_of(target)} ({include}): "
                               "move the code down, or pass a value (tests/tidy/layers.txt)")
+
+    def check_angle(self, path, line, folder, allowed, include, exists):
+        """A header of this project between angle brackets, also by its name alone."""
+        if exists("src/" + include):
+            yield Finding(path, line, "layers", f'write "{include}": <> is for libraries')
+        for target in (f"{each}/{include}" for each in self.may):
+            if exists("src/" + target) and not self.sees(folder, allowed, target):
+                yield Finding(path, line, "layers", f"{folder} may not include {target}, which "
+                              f"<{include}> is (tests/tidy/layers.txt)")
 
     def sees(self, folder, allowed, target):
         return "*" in allowed or target in allowed or self.folder_of(target) in [folder, *allowed]
@@ -283,6 +294,32 @@ def check_executable(path, text, mode):
         yield Finding(path, 1, "executable", "it names its interpreter: chmod +x")
 
 
+# --- sizes and sentences --------------------------------------------------------------------------
+
+def check_sizes(root, code):
+    """Classes with too many data members, folders with too many lines."""
+    found = {f"{path}::{name}": number for path, text in code.items()
+             if path.startswith(("src/", "apps/", "fakenvml/")) and "_test." not in path
+             and "/test_" not in path
+             for name, number in members.members(blank_text(text)).items()}
+    listed = root / "tests/tidy/members.txt"
+    large = members.read_large(listed.read_text()) if listed.exists() else {}
+    for name, todo in members.check_members(found, large):
+        path, _, _ = name.partition("::")
+        yield Finding(path, 1, "members", f"{name.rpartition('/')[2]}: {todo}")
+    for folder, todo in members.check_folders(code):
+        yield Finding(folder, 1, "folder-lines", todo)
+
+
+def check_sentences(root, texts):
+    """The rule for sentences, on lines that differ from the commit words.SINCE."""
+    diff = git(root, "diff", "-M", "--unified=0", "--no-ext-diff", words.SINCE) \
+        if (root / ".git").exists() else None
+    for path, changed in words.added_lines(diff or "").items():
+        for line, todo in words.check_words(path, texts.get(path, ""), changed):
+            yield Finding(path, line, "sentences", todo)
+
+
 # --- commits --------------------------------------------------------------------------------------
 
 TITLE = re.compile(r"[\w./-]+(, [\w./-]+)*: (?P<verb>\S+).*(?<!\.)")
@@ -351,6 +388,8 @@ def check_repository(root):
         if not path.startswith(("web/dist/", "tests/fuzz/corpus/")):
             findings += check_words(path, text)
         findings += check_executable(path, text, (root / path).stat().st_mode)
+    findings += check_sizes(root, code)
+    findings += check_sentences(root, texts)
     findings = [f for f in findings
                 if not any(f.rule == rule and fnmatch(f.path, glob) for rule, glob, _ in allowed)]
 

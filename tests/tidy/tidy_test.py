@@ -6,7 +6,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import members
 import tidy
+import words
 
 LAYERS = tidy.Layers((tidy.HERE / "layers.txt").read_text())
 BANNED = tidy.read_banned((tidy.HERE / "banned.txt").read_text())
@@ -14,6 +16,72 @@ BANNED = tidy.read_banned((tidy.HERE / "banned.txt").read_text())
 
 def lines(findings):
     return [(f.line, f.rule) for f in findings]
+
+
+class Sizes(unittest.TestCase):
+    def test_data_members_are_counted(self):
+        code = tidy.blank_text("""
+            namespace derate {
+            struct Options { int a = 0, b = 1; std::map<int, std::string> c = {}; };
+            class Worker : public Base {
+             public:
+              explicit Worker(Options options) : options_(options) { run(); }
+              static constexpr int kMost = 3;
+              using Json = int;
+              enum class Stage { reference, look };
+              void run() const;
+              Worker& operator=(const Worker&) = delete;
+             private:
+              struct Row { Instant time{}; Joules energy{}; };
+              std::function<void(int, int)> on_tick_ = [](int, int) {};  // a, b
+              CommandRouter operators_{Role::admin}, clients_{Role::user};
+              std::vector<std::pair<int, double>> rows_;
+              struct Count { double time = 0; } first_, second_;
+              Options options_;
+            };
+            }
+        """)
+        self.assertEqual(members.members(code), {"Options": 3, "Worker": 7, "Worker::Row": 2,
+                                                 "Worker::Count": 1})
+
+    def test_a_class_may_only_shrink(self):
+        large = {"a.h::Wide": 40}
+        self.assertEqual(list(members.check_members({"a.h::Wide": 40, "a.h::B": 30}, large)), [])
+        for found in ({"a.h::Wide": 41}, {"a.h::Wide": 39}, {}, {"a.h::Wide": 40, "a.h::B": 31}):
+            self.assertEqual(len(list(members.check_members(found, large))), 1, found)
+
+    def test_a_folder_is_not_too_full(self):
+        lines = "x\n" * 3000
+        full = {"src/a/b.cc": lines, "src/a/c.h": lines}
+        self.assertEqual([name for name, _ in members.check_folders(full)], ["src/a"])
+        tests = {"src/a/b.cc": lines, "src/a/b_test.cc": lines, "src/a/test_b.h": lines}
+        self.assertEqual(list(members.check_folders(tests)), [])
+
+
+class Sentences(unittest.TestCase):
+    def check(self, path, text):
+        lines = text.splitlines()
+        return [line for line, _ in words.check_words(
+            path, text, {number: line for number, line in enumerate(lines, 1)})]
+
+    def test_words_that_say_too_little(self):
+        self.assertEqual(self.check("docs/a.md", "The guard is told.\nIt is logged.\n"), [1])
+        self.assertEqual(self.check("src/a.cc", "int told = 1;  // as believed\n"), [1])
+        for path, text in [("docs/a.md", "`told` and \"asked\"\n"), ("src/a.cc", "int told = 1;\n"),
+                           ("docs/a.md", "```\nasked\n```\n"), ("a.txt", "told\n")]:
+            self.assertEqual(self.check(path, text), [], text)
+
+    def test_sentences_that_begin_with_a_bare_word(self):
+        one = "What is read is kept. Others go.\n"
+        self.assertEqual(self.check("docs/a.md", one), [])
+        self.assertEqual(self.check("docs/a.md", one + "Who asks waits. One waits long.\n"), [1])
+        self.assertEqual(self.check("docs/a.md", "What is it? Who asks? A user.\n"), [])
+        self.assertEqual(self.check("docs/a.md", one + "\n" + one), [])
+
+    def test_lines_that_move_are_left_alone(self):
+        diff = ("--- a/docs/a.md\n+++ b/docs/a.md\n@@ -1 +0,0 @@\n-It is told.\n"
+                "--- a/docs/b.md\n+++ b/docs/b.md\n@@ -0,0 +5,2 @@\n+  It is told.\n+It is new.\n")
+        self.assertEqual(words.added_lines(diff), {"docs/b.md": {6: "It is new."}})
 
 
 class LayerRules(unittest.TestCase):
@@ -231,6 +299,12 @@ class Repository(unittest.TestCase):
             found = {(f.path, f.rule) for f in tidy.check_repository(root)}
         self.assertEqual(found, {("src/base/other.cc", "clock"), ("docs/a.md", "paths"),
                                  ("scripts/run", "executable")})
+
+    def test_a_header_of_ours_hides_in_no_angle_brackets(self):
+        files = ("src/wire/derate_beat.h",)
+        for path, rules in [("src/base/a.cc", ["layers"]), ("progress/a.c", [])]:
+            found = LAYERS.check(path, "#include <derate_beat.h>\n", files.__contains__)
+            self.assertEqual([f.rule for f in found], rules, path)
 
     def test_commits_of_a_repository_are_read(self):
         with tempfile.TemporaryDirectory() as folder:
