@@ -1,6 +1,5 @@
 // derate policy set, confirm, release, pause, resume: what the running daemon is told to do.
 #include "control.h"
-#include "policy/registry/registry.h"
 
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include "govern/fleet/policy_choice.h"
 #include "gpu_groups.h"
 #include "policy/registry/modes.h"
+#include "policy/registry/registry.h"
 #include "service/answers/fleet_service.h"
 #include "service/http/api_call.h"
 #include "service/transport/control_socket.h"
@@ -104,6 +104,9 @@ Result<int> run_verb(const PolicySetOptions& options) {
   // Refused here where it can be: without a daemon, and with its own words.
   const auto pick = TRY(pick_policy(options.policy.policy));
   TRY(policy_params(*pick.info, options.policy.assignments));
+  if (can_exceed_promise(*pick.info))
+    warn("derate: {} can lose more performance than delta allows; assure bounds the loss\n",
+         pick.info->name);
   return call_daemon("policy set",
                      PolicySet{.policy = options.policy.policy,
                                .set = options.policy.assignments,

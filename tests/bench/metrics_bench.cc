@@ -20,7 +20,7 @@ void text(benchmark::State& state, bool dcgm_names, MetricFormat format) {
     const std::string out = metrics_text(snapshot, {.format = format,
                                                     .tenants = true,
                                                     .dcgm_names = dcgm_names,
-                                                    .version = "0.1.0",
+                                                    .version = "0.2.0",
                                                     .hostname = "node7",
                                                     .now = kFullNow});
     bytes = out.size();

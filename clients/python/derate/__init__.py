@@ -11,7 +11,7 @@ strict interfaces below. The standard library only; modules are loaded when firs
 """
 import importlib
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["window", "Trial", "beat", "Loop"]
 
 _PLACES = {"window": "derate.windows", "Trial": "derate.trials", "beat": "derate.progress",

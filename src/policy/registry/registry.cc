@@ -56,6 +56,18 @@ Result<ParamValues> policy_params(const PolicyInfo& info,
   return values;
 }
 
+bool can_exceed_promise(const PolicyInfo& info) {
+  switch (info.promise) {
+    case PolicyInfo::Promise::delta:
+      return info.as_published;
+    case PolicyInfo::Promise::none:
+      return true;
+    case PolicyInfo::Promise::no_loss:
+      return false;
+  }
+  return true;
+}
+
 Duration policy_tick(const ParamValues& params) {
   return from_seconds(params.number("tick").value_or(0.2));
 }

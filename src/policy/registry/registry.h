@@ -22,6 +22,9 @@ Result<const PolicyInfo*> find_policy(std::string_view name);
 // Errors: invalid_argument naming the parameter, the value and what is allowed.
 Result<ParamValues> policy_params(const PolicyInfo& info, std::span<const std::string> assignments);
 
+// Whether work can lose more than the policy's delta under it, or the policy has none.
+bool can_exceed_promise(const PolicyInfo& info);
+
 // The control period that the policy asks for: its parameter `tick`, else 200 ms.
 Duration policy_tick(const ParamValues& params);
 
