@@ -207,10 +207,13 @@ std::optional<Saving> Governor::new_saving(GpuControlState& state, Instant now, 
   return out;
 }
 
+// A unit's saving is taken at its own ticks alone: at another no record would have it.
 void Governor::add_savings(ReadDepth depth) {
-  std::vector<std::optional<Saving>> of_units;
-  for (const StepUnit& unit : units_)
-    of_units.push_back(new_saving(*gpus_[unit.leader], clock_.now(), depth));
+  std::vector<std::optional<Saving>> of_units(units_.size());
+  for (const Record& record : records_)
+    for (std::size_t i = 0; i < units_.size(); ++i)
+      if (const auto at = static_cast<std::size_t>(record.gpu); at == units_[i].leader)
+        of_units[i] = new_saving(*gpus_[at], record.time, depth);
   for (Record& record : records_) {
     const auto at = static_cast<std::size_t>(record.gpu);
     const StepUnit* unit = unit_of(at);
