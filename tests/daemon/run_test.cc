@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "house.h"
+#include "policy/registry/registry.h"
 #include "service/records/run_figures.h"
 
 namespace derate::cli {
@@ -227,6 +228,21 @@ TEST(DaemonRun, WhatAnOperatorHoldsWithoutAPromiseOrAWriteStaysSo) {
   house.run(2s);
   EXPECT_EQ(house.show()["governed"], false);
   EXPECT_EQ(first_gpu(house)["policy"], "power-cap");
+}
+
+// Parameters that an operator has set on one GPU of a run stay on that GPU.
+TEST(DaemonRun, AnOperatorsParametersOfOneGpuStayThere) {
+  RunHouse house;
+  for (const int gpu : {0, 1}) house.person(gpu, 17 + gpu, kUser);
+  house.ask(R"({"command":"policy-set","policy":"assure","set":["confidence=0.999"],"gpus":"0"})");
+  EXPECT_EQ(house.begin("0,1")["ok"], true);
+  house.run(5s);
+  const auto confidence = [&](std::size_t gpu) {
+    return house.worker->fleet().gpus()[gpu].policy()->policy.params.number("confidence");
+  };
+  ASSERT_TRUE(house.governed(0) && house.governed(1));
+  EXPECT_EQ(confidence(0), 0.999);
+  EXPECT_EQ(confidence(1), policy_params(**find_policy("assure"), {})->number("confidence"));
 }
 
 TEST(DaemonRun, AReloadHoldsForRunsThatGovern) {

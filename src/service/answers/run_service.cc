@@ -115,10 +115,11 @@ std::optional<Duration> RunService::unknown_for(Place& place) const {
 void RunService::govern(Run& run, Place& place) {
   const auto at = static_cast<std::size_t>(fleet_.find(place.id.uuid) - fleet_.gpus().data());
   const Assignment* const by = fleet_.assignments().of_operators(place.id.uuid, clock_.now());
-  // What else the operator has set of that policy holds on.
-  if (by != nullptr && by->policy && by->policy->policy.info == run.wanted.policy.info)
-    run.wanted.policy.params = with_delta(by->policy->policy.params, run.wanted.policy.params);
-  const auto done = fleet_.assign(at, run.wanted, run.name, AssignmentSource::run);
+  // The operator's other parameters of that policy stay in force, on this GPU alone.
+  PolicyAssignment wanted = run.wanted;
+  if (by != nullptr && by->policy && by->policy->policy.info == wanted.policy.info)
+    wanted.policy.params = with_delta(by->policy->policy.params, wanted.policy.params);
+  const auto done = fleet_.assign(at, wanted, run.name, AssignmentSource::run);
   if (!done.ok()) return end(run, place, done.error().message);
   const ManagedGpu& gpu = fleet_.gpus()[at];
   place.state = Place::State::governed;
