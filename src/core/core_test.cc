@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "core/chip_facts.h"
 #include "core/decision.h"
 #include "core/envelope.h"
+#include "core/envelope_bound.h"
 #include "core/gpu_id.h"
 #include "core/param_spec.h"
 
@@ -105,6 +109,33 @@ TEST(ChipFacts, FindsProducts) {
 TEST(Reason, FillsInItsNumbers) {
   EXPECT_EQ(describe(Reason{"bound {0:.0f} MHz at {1:.2f}", {1100.4, 0.9}}),
             "bound 1100 MHz at 0.90");
+}
+
+// Whatever order they come in, a value lies within the intersection if each bound that holds allows
+// it.
+RC_GTEST_PROP(EnvelopeBounds, Intersect, (std::vector<std::array<int, 4>> made)) {
+  std::vector<EnvelopeBound> bounds;
+  for (const auto& [knob, least, most, until] : made) {
+    EnvelopeBound& bound = bounds.emplace_back();
+    if (knob % 4 == 0) bound.knob = kPowerLimit;
+    if (least % 3 != 0) bound.least = least % 50;
+    if (most % 3 != 0) bound.most = most % 50;
+    if (until % 3 == 0) bound.until = Instant(std::chrono::seconds(until % 2));
+  }
+  const Instant now{};
+  const BoundIntersection both = intersect(bounds, kClockLock, now);
+  bool any = false;
+  for (int value = -60; value <= 60; ++value) {
+    const bool inside = (both.least == nullptr || value >= *both.least->least) &&
+                        (both.most == nullptr || value <= *both.most->most);
+    RC_ASSERT(inside == std::all_of(bounds.begin(), bounds.end(), [&](const EnvelopeBound& each) {
+                const bool holds = each.knob == kClockLock && (!each.until || now < *each.until);
+                return !holds || ((!each.least || value >= *each.least) &&
+                                  (!each.most || value <= *each.most));
+              }));
+    any = any || inside;
+  }
+  RC_ASSERT(both.is_empty() == !any);
 }
 
 }  // namespace

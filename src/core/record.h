@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "core/actuation.h"
 #include "core/decision.h"
+#include "core/envelope_bound.h"
 #include "core/estimate.h"
 #include "core/sample.h"
 #include "core/saving.h"
@@ -30,6 +31,9 @@ struct Record {
   // Of GPUs in step (govern/group): the one whose readings decided for all; `estimate` is the GPU's
   // own all the same.
   std::optional<int> pace = {};
+  // The narrowest bounds that its clock had; where `clamped.rule` is `envelope`, they held the
+  // decision. Both are set and contradict each other: `bounded_above` holds.
+  std::optional<EnvelopeBound> bounded_below = {}, bounded_above = {};
 };
 
 }  // namespace derate

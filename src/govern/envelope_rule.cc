@@ -25,15 +25,17 @@ Result<void> check_supported(const Capability& capability, const char* what, Meg
 
 }  // namespace
 
-Result<Envelope> make_envelope(const Capability& capability, const EnvelopeLimits& limits) {
+Result<Envelope> make_envelope(const Capability& capability, const EnvelopeBound& limits) {
   const auto& clocks = capability.sm_clocks;
   if (clocks.empty())
     return Error{Errc::not_supported, capability.id.name + " does not list its supported clocks"};
-  const Megahertz top = limits.highest.value_or(clocks.back());
-  const Megahertz bottom = limits.lowest.value_or(
-      std::min(top, capability.flat_voltage_end.value_or(clocks.back() * kUnknownChipLowest)));
-  if (limits.highest) TRY(check_supported(capability, "highest clock", top));
-  if (limits.lowest) TRY(check_supported(capability, "lowest clock", bottom));
+  const Megahertz top = limits.most ? Megahertz(*limits.most) : clocks.back();
+  const Megahertz bottom =
+      limits.least
+          ? Megahertz(*limits.least)
+          : std::min(top, capability.flat_voltage_end.value_or(clocks.back() * kUnknownChipLowest));
+  if (limits.most) TRY(check_supported(capability, "highest clock", top));
+  if (limits.least) TRY(check_supported(capability, "lowest clock", bottom));
   return Envelope::create(clocks, bottom, top);
 }
 

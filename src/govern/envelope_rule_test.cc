@@ -32,25 +32,25 @@ TEST(EnvelopeRule, AnUnknownChipKeepsThreeQuartersOfItsClock) {
 }
 
 TEST(EnvelopeRule, TheAdministratorsLimits) {
-  const Envelope both = *make_envelope(v100_capability(), {757_MHz, 1402_MHz});
+  const Envelope both = *make_envelope(v100_capability(), {.least = 757, .most = 1402});
   EXPECT_EQ(both.lowest(), 757_MHz);
   EXPECT_EQ(both.highest(), 1402_MHz);
   EXPECT_EQ(efficient_clock(v100_capability(), both), 952_MHz);
-  const Envelope low_top = *make_envelope(v100_capability(), {{}, 900_MHz});
+  const Envelope low_top = *make_envelope(v100_capability(), {.most = 900});
   EXPECT_EQ(low_top.clocks().size(), 1u);
   EXPECT_EQ(efficient_clock(v100_capability(), low_top), 900_MHz);
-  const Envelope high_bottom = *make_envelope(v100_capability(), {1207_MHz, {}});
+  const Envelope high_bottom = *make_envelope(v100_capability(), {.least = 1207});
   EXPECT_EQ(efficient_clock(v100_capability(), high_bottom), 1207_MHz);
 }
 
 TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
   struct {
-    EnvelopeLimits limits;
+    EnvelopeBound limits;
     const char *wrong, *nearest;
-  } const cases[] = {{{1000_MHz, {}}, "1000", "997"},
-                     {{100_MHz, {}}, "100", "135"},
-                     {{{}, 1600_MHz}, "1600", "1530"},
-                     {{{}, 1404_MHz}, "1404", "1402"}};
+  } const cases[] = {{{.least = 1000}, "1000", "997"},
+                     {{.least = 100}, "100", "135"},
+                     {{.most = 1600}, "1600", "1530"},
+                     {{.most = 1404}, "1404", "1402"}};
   for (const auto& c : cases) {
     const auto envelope = make_envelope(v100_capability(), c.limits);
     ASSERT_FALSE(envelope.ok()) << c.wrong;
@@ -62,7 +62,7 @@ TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
 }
 
 TEST(EnvelopeRule, NothingToChooseFrom) {
-  EXPECT_EQ(make_envelope(v100_capability(), {1402_MHz, 952_MHz}).error().code,
+  EXPECT_EQ(make_envelope(v100_capability(), {.least = 1402, .most = 952}).error().code,
             Errc::invalid_argument);
   Capability silent = v100_capability();
   silent.sm_clocks.clear();

@@ -184,6 +184,9 @@ void Governor::decide(StepUnit& unit) {
 
 void Governor::decide(GpuControlState& state, Record& record, const StepUnit* unit) {
   const Envelope& envelope = state.safety.envelope(record.estimate);
+  const auto bounds = intersect(state.safety.bounds(), kClockLock, record.estimate.time);
+  if (bounds.least != nullptr) record.bounded_below = *bounds.least;
+  if (bounds.most != nullptr) record.bounded_above = *bounds.most;
   if (record.estimate.freshness != Freshness::fresh)
     record.decision = Decision::hold({"no fresh reading", {}});
   else

@@ -55,9 +55,10 @@ class Governor {
   // unit from the next tick on, where they have the same policy, envelope and tick.
   void set_work(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
 
-  // The GPU at `at` gets no clock above `highest` from now on (govern/safety.h); empty: its
-  // envelope alone counts.
-  void bound(std::size_t at, std::optional<Megahertz> highest) { gpus_[at]->safety.bound(highest); }
+  // The bounds of the GPU at `at` from now on.
+  void bound(std::size_t at, std::vector<EnvelopeBound> bounds) {
+    gpus_[at]->safety.bound(std::move(bounds));
+  }
 
   // What the policy of the GPU at `at` says would come of other promises (Policy::forecast).
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;

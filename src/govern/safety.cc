@@ -31,10 +31,19 @@ void Safety::step_by_heat(const Estimate& estimate) {
 
 const Envelope& Safety::envelope(const Estimate& estimate) {
   step_by_heat(estimate);
-  Megahertz top = full_.stepped(full_.highest(), -thermal_steps_);
-  if (bound_) top = std::min(top, highest_within(full_, *bound_));
-  if (top == now_.highest()) return now_;
-  if (auto narrowed = Envelope::create(full_.clocks(), full_.lowest(), top); narrowed.ok())
+  const BoundIntersection bounds = intersect(bounds_, kClockLock, estimate.time);
+  const Megahertz cool = full_.stepped(full_.highest(), -thermal_steps_);
+  const Megahertz most = bounds.most == nullptr
+                             ? full_.highest()
+                             : highest_within(full_, Megahertz(*bounds.most->most));
+  const Megahertz top = std::min(cool, most);
+  is_top_of_heat_ = thermal_steps_ > 0 && cool <= most;
+  // Where the bounds contradict each other, the top is the one that holds.
+  const Megahertz bottom = bounds.least == nullptr
+                               ? full_.lowest()
+                               : std::min(top, full_.clamp(Megahertz(*bounds.least->least)));
+  if (top == now_.highest() && bottom == now_.lowest()) return now_;
+  if (auto narrowed = Envelope::create(full_.clocks(), bottom, top); narrowed.ok())
     now_ = *std::move(narrowed);
   return now_;
 }
@@ -75,21 +84,35 @@ std::optional<Clamped> Safety::by_idleness(const Decision& decision, const Estim
   return std::nullopt;
 }
 
-// A GPU that is hot or bounded does not keep a clock above the lowered top, whether the policy
-// speaks or not. A power limit that is in force stays beside that clock; one that is not waits
-// until the top is the envelope's again.
-std::optional<Clamped> Safety::by_top(const Decision& decision, std::optional<Megahertz> locked) {
-  const Megahertz top = now_.highest();
-  if (thermal_steps_ == 0 && top == full_.highest()) return std::nullopt;
+// A GPU whose top is lowered, by heat or by another bound, does not keep a clock above it, whether
+// the policy speaks or not; nor one below a bottom that is raised. A power limit that is in force
+// stays in force with that clock; one that is not waits until the top is the envelope's again.
+std::optional<Clamped> Safety::by_bounds(const Decision& decision,
+                                         std::optional<Megahertz> locked) {
+  const Megahertz top = now_.highest(), bottom = now_.lowest();
+  if (decision.kind == Decision::Kind::hold && locked && *locked < bottom)
+    return Clamped{Decision::set(bottom, {"bounded: at least {0:.0f} MHz", {bottom.value()}}),
+                   Clamped::Rule::envelope};
+  if (top == full_.highest()) return std::nullopt;
   const std::optional<Megahertz> comes = decision.kind == Decision::Kind::set    ? decision.clock
                                          : decision.kind == Decision::Kind::hold ? locked
                                                                                  : std::nullopt;
   if (comes && *comes <= top) return std::nullopt;
-  if (thermal_steps_ > 0)
+  if (is_top_of_heat_)
     return Clamped{Decision::set(top, {"too hot: at most {0:.0f} MHz", {top.value()}}),
                    Clamped::Rule::thermal};
   return Clamped{Decision::set(top, {"bounded: at most {0:.0f} MHz", {top.value()}}),
                  Clamped::Rule::envelope};
+}
+
+void Safety::bound_power(Clamped& clamped, Instant now) const {
+  const BoundIntersection bounds = intersect(bounds_, kPowerLimit, now);
+  Watts allowed = clamped.decision.power_limit;
+  if (bounds.least != nullptr) allowed = std::max(allowed, Watts(*bounds.least->least));
+  if (bounds.most != nullptr) allowed = std::min(allowed, Watts(*bounds.most->most));
+  if (allowed == clamped.decision.power_limit) return;
+  clamped = {Decision::cap(allowed, {"bounded: {0:.0f} W", {allowed.value()}}),
+             Clamped::Rule::envelope};
 }
 
 // Lowering is limited, and what was put off stays wanted until the policy says otherwise. Coming
@@ -118,7 +141,8 @@ Clamped Safety::clamp(const Decision& decision, const Estimate& estimate,
   const bool speaks = decision.kind != Decision::Kind::hold;
   Clamped out{!speaks && put_off_ ? *put_off_ : decision, Clamped::Rule::none};
   put_off_.reset();
-  if (const auto clamped = by_top(out.decision, locked)) return *clamped;
+  if (const auto clamped = by_bounds(out.decision, locked)) return *clamped;
+  if (out.decision.kind == Decision::Kind::cap) bound_power(out, estimate.time);
   if (out.decision.kind != Decision::Kind::set) return out;
   const Megahertz allowed = now_.clamp(out.decision.clock);
   if (allowed != out.decision.clock) out.rule = Clamped::Rule::envelope;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "core/actuation.h"
 #include "core/envelope.h"
+#include "core/envelope_bound.h"
 #include "core/estimate.h"
 
 namespace derate {
@@ -26,10 +28,11 @@ class Safety {
   // stay.
   Safety(const SafetyRules& rules, const Envelope& envelope, bool as_published);
 
-  // No clock above that from now on, but the envelope's lowest; empty: the envelope alone counts.
-  void bound(std::optional<Megahertz> highest) { bound_ = highest; }
-  // What is allowed now: the envelope, narrowed from above by the bound and while the GPU is too
-  // hot.
+  // The bounds of the GPU's knobs from now on. A clock stays within the envelope, however low they
+  // are; a power limit is bounded where the policy sets one.
+  void bound(std::vector<EnvelopeBound> bounds) { bounds_ = std::move(bounds); }
+  const std::vector<EnvelopeBound>& bounds() const { return bounds_; }
+  // What is allowed now: the envelope, narrowed by the bounds of the clock, of which heat is one.
   const Envelope& envelope(const Estimate& estimate);
 
   // The decision as it may be carried out. `locked`: the clock locked now, if any.
@@ -40,16 +43,18 @@ class Safety {
   std::optional<Clamped> by_freshness(const Estimate& estimate);
   std::optional<Clamped> by_idleness(const Decision& decision, const Estimate& estimate);
   void step_by_heat(const Estimate& estimate);
-  std::optional<Clamped> by_top(const Decision& decision, std::optional<Megahertz> locked);
+  void bound_power(Clamped& clamped, Instant now) const;
+  std::optional<Clamped> by_bounds(const Decision& decision, std::optional<Megahertz> locked);
   std::optional<Clamped> by_rate(const Decision& decision, const Estimate& estimate,
                                  std::optional<Megahertz> locked);
 
   SafetyRules rules_;
   Envelope full_, now_;
   bool as_published_;
+  std::vector<EnvelopeBound> bounds_;
   std::optional<Instant> thermal_step_at_;
-  int thermal_steps_ = 0;  // how far the top is lowered
-  std::optional<Megahertz> bound_;
+  int thermal_steps_ = 0;        // how far heat lowers the top
+  bool is_top_of_heat_ = false;  // no other bound is lower
   bool parked_ = false;
   bool waking_ = false;             // not idle any more, and the policy has set no clock since
   bool clock_is_the_gpus_ = false;  // the policy's last decision set a power limit

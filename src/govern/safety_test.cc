@@ -235,16 +235,55 @@ RC_GTEST_PROP(SafetyProperty, NeverAboveTheLoweredTop, (unsigned seed)) {
 TEST(Safety, ABoundIsTheNextLowerClockAndNeverBelowTheEnvelope) {
   Rig rig(false);
   rig.tick(set(1500), at(0s));
-  rig.safety.bound(1234_MHz);
+  rig.safety.bound({{.source = "budget", .most = 1234}});
   const Clamped out = rig.tick(kHold, at(1s));
   EXPECT_EQ(out.rule, Rule::envelope);
   EXPECT_EQ(rig.locked, 1230_MHz);
-  rig.safety.bound(1_MHz);
+  rig.safety.bound({{.source = "budget", .most = 1}});
   rig.tick(kHold, at(2s));
   EXPECT_EQ(rig.locked, 1000_MHz);
-  rig.safety.bound(std::nullopt);
+  rig.safety.bound({});
   rig.tick(set(1500), at(3s));
   EXPECT_EQ(rig.locked, 1500_MHz);
+}
+
+TEST(Safety, BoundsIntersectAndTheTopHoldsWhereTheyContradict) {
+  Rig rig(false);
+  rig.safety.bound({{.source = "promise", .least = 1095}, {.source = "budget", .most = 1300}});
+  EXPECT_EQ(rig.tick(set(1000), at(0s)).rule, Rule::envelope);
+  EXPECT_EQ(rig.locked, 1100_MHz);
+  rig.tick(set(1500), at(1s));
+  EXPECT_EQ(rig.locked, 1300_MHz);
+  rig.safety.bound({{.source = "promise", .least = 1400},
+                    {.source = "budget", .most = 1300},
+                    {.source = "brief", .most = 1200, .until = Instant(3s)}});
+  for (const int second : {2, 3}) {
+    rig.tick(set(1000), at(second * 1s));
+    EXPECT_EQ(rig.locked, second < 3 ? 1200_MHz : 1300_MHz);
+  }
+  rig.safety.bound({{.source = "promise", .least = 1400}});
+  rig.tick(kHold, at(4s));
+  EXPECT_EQ(rig.locked, 1400_MHz);
+}
+
+// The lower of the two, as it is named.
+TEST(Safety, HeatIsABoundAmongOthers) {
+  Rig rig(false);
+  rig.tick(set(1500), at(0s));
+  rig.safety.bound({{.source = "budget", .most = 1400}});
+  EXPECT_EQ(rig.tick(set(1500), at(1s, false, true)).rule, Rule::envelope);
+  EXPECT_EQ(rig.locked, 1400_MHz);
+  for (int i = 2; rig.top == 1400_MHz; ++i) rig.tick(set(1500), at(i * 1s, false, true));
+  EXPECT_EQ(rig.tick(set(1500), at(100s)).rule, Rule::thermal);
+}
+
+TEST(Safety, APowerLimitHasItsOwnBounds) {
+  Rig rig(false);
+  rig.safety.bound({{.source = "budget", .knob = kPowerLimit, .most = 150}});
+  const Clamped out = rig.tick(kCap, at(0s));
+  EXPECT_EQ(out.rule, Rule::envelope);
+  EXPECT_EQ(out.decision.power_limit, Watts(150));
+  EXPECT_EQ(rig.tick(set(1500), at(1s)).rule, Rule::none);
 }
 
 // Whatever the policy says, a GPU that is released or capped by power, too.
@@ -252,10 +291,17 @@ RC_GTEST_PROP(SafetyProperty, NeverAboveTheBound, (unsigned seed)) {
   std::mt19937_64 random(seed);
   Rig rig(seed % 2 == 0);
   for (int tick = 0; tick < 300; ++tick) {
-    const std::optional<Megahertz> bound =
-        random() % 3 == 0 ? std::nullopt
-                          : std::optional(Megahertz(static_cast<double>(900 + random() % 700)));
-    rig.safety.bound(bound);
+    // Any number of them, of which the lowest counts; a `least` never raises the top.
+    std::optional<Megahertz> bound;
+    std::vector<EnvelopeBound> bounds;
+    for (std::size_t i = random() % 4; i > 0; --i) {
+      EnvelopeBound& each = bounds.emplace_back();
+      if (random() % 2 == 0) each.least = static_cast<double>(900 + random() % 700);
+      if (random() % 3 == 0) continue;
+      each.most = static_cast<double>(900 + random() % 700);
+      bound = std::min(bound.value_or(Megahertz(*each.most)), Megahertz(*each.most));
+    }
+    rig.safety.bound(bounds);
     Decision decision = kHold;
     if (random() % 3 == 0) decision = set(static_cast<double>(900 + random() % 700));
     if (random() % 10 == 0) decision = random() % 2 == 0 ? kRelease : kCap;

@@ -196,7 +196,7 @@ TEST(DaemonEvents, ABoundBreaksThePromiseUntilItGoes) {
   (void)house.take();
   const std::string uuid = house.uuid_of(0);
   house.worker->fleet().bounds().put(
-      uuid, {.source = "budget", .who = "rack 3", .why = "too hot", .highest = 900_MHz});
+      uuid, {.source = "budget", .who = "rack 3", .why = "too hot", .most = 900});
   house.run(5min);
   auto events = house.take();
   ASSERT_EQ(events.size(), 2u);
@@ -208,6 +208,30 @@ TEST(DaemonEvents, ABoundBreaksThePromiseUntilItGoes) {
   house.worker->fleet().bounds().withdraw(uuid, "budget");
   house.run(5min);
   EXPECT_EQ(house.names(), "budget promise_kept");
+}
+
+// Which bound holds, and which one cannot be kept; once.
+TEST(DaemonEvents, BoundsThatContradictEachOtherAreStated) {
+  EventHouse house(1, governed_by("assure"));
+  house.run(1min);
+  (void)house.take();
+  auto& bounds = house.worker->fleet().bounds();
+  const std::string uuid = house.uuid_of(0);
+  bounds.put(uuid, {.source = "budget", .who = "rack 3", .why = "too hot", .most = 1100});
+  bounds.put(uuid, {.source = "annotation", .who = "job 17", .why = "", .least = 1300});
+  house.run(10s);
+  auto events = house.take();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].message,
+            "GPU 0 is bounded to 1100 MHz by budget of rack 3, although annotation of job 17 wants "
+            "1300 MHz at least");
+  EXPECT_EQ(field_of(events[0], "against"), "annotation of job 17");
+  EXPECT_LE(house.sim(0).sm_clock(), 1100_MHz);
+  bounds.withdraw(uuid, "annotation");
+  house.run(10s);
+  events = house.take();
+  ASSERT_FALSE(events.empty());
+  EXPECT_EQ(events[0].message, "GPU 0 is bounded to 1100 MHz by budget of rack 3");
 }
 
 TEST(DaemonEvents, EachChangeByAnotherToolIsTold) {

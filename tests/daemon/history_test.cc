@@ -329,7 +329,7 @@ TEST(DaemonHistory, WhyANowAndWhyAThen) {
   house.run(2min);
   const WallTime then = house.clock.wall_now() - 2s;
   house.worker->fleet().bounds().put(
-      house.uuid_of(0), {.source = "budget", .who = "rack 3", .why = "", .highest = 1000_MHz});
+      house.uuid_of(0), {.source = "budget", .who = "rack 3", .why = "", .most = 1000});
   house.run(1min);
   const std::vector<GpuId> known = {house.worker->board().latest()->gpus.front().id};
   const auto why = [&](const std::string& gpu, WallTime at) -> Result<WhyAnswer> {

@@ -21,19 +21,8 @@ std::vector<EnvelopeBound> EnvelopeBounds::of(const std::string& uuid, Instant n
   for (const auto& [source, bound] : gpu->second)
     if (!bound.until || now < *bound.until) out.push_back(bound);
   std::stable_sort(out.begin(), out.end(), [](const EnvelopeBound& a, const EnvelopeBound& b) {
-    return a.highest < b.highest;
+    return a.most && (!b.most || *a.most < *b.most);
   });
-  return out;
-}
-
-const EnvelopeBound* EnvelopeBounds::lowest(const std::string& uuid, Instant now) const {
-  const auto gpu = bounds_.find(uuid);
-  if (gpu == bounds_.end()) return nullptr;
-  const EnvelopeBound* out = nullptr;
-  for (const auto& [source, bound] : gpu->second) {
-    if (bound.until && now >= *bound.until) continue;
-    if (out == nullptr || bound.highest < out->highest) out = &bound;
-  }
   return out;
 }
 

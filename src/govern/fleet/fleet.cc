@@ -161,11 +161,8 @@ void Fleet::close() {
 // --- the round -----------------------------------------------------------------------------------
 
 std::size_t Fleet::tick(ReadDepth depth) {
-  for (std::size_t at = 0; at < gpus_.size(); ++at) {
-    const EnvelopeBound* bound = bounds_.lowest(gpus_[at].uuid(), clock_.now());
-    gpus_[at].bounded = bound == nullptr ? std::nullopt : std::optional(*bound);
-    governor_->bound(at, bound == nullptr ? std::nullopt : std::optional(bound->highest));
-  }
+  for (std::size_t at = 0; at < gpus_.size(); ++at)
+    governor_->bound(at, bounds_.of(gpus_[at].uuid(), clock_.now()));
   const auto records = governor_->tick(depth);
   for (const Record& record : records) take(record);
   return records.size();

@@ -109,7 +109,7 @@ class Fleet : public TunedGpus {
   // --- who governs what
 
   const Assignments& assignments() const { return assignments_; }
-  // The bounds from above of the clocks of governed GPUs; they hold for every policy.
+  // The bounds of GPUs' knobs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
   // What would come of other promises to the work on the GPU at `at` (Policy::forecast); none while

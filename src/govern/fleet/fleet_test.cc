@@ -300,16 +300,14 @@ TEST_F(FleetOfTwo, TheLowestBoundCounts) {
     ASSERT_TRUE(fleet->assign(at, policy("max-freq"), "root").ok());
   run(3s);
   const std::string& gpu = fleet->gpus()[0].uuid();
-  fleet->bounds().put(gpu, {.source = "budget", .who = "rack 3", .highest = Megahertz(1300)});
-  fleet->bounds().put(gpu, {.source = "annotation",
-                            .who = "job 17",
-                            .highest = Megahertz(1000),
-                            .until = clock.now() + 10s});
+  fleet->bounds().put(gpu, {.source = "budget", .who = "rack 3", .most = 1300});
+  fleet->bounds().put(
+      gpu, {.source = "annotation", .who = "job 17", .most = 1000, .until = clock.now() + 10s});
   run(5s);
   const auto locked = [&](std::size_t at) { return fleet->gpus()[at].last->actuation.locked; };
   EXPECT_LE(*locked(0), Megahertz(1000));
   EXPECT_GT(*locked(0), Megahertz(980));
-  EXPECT_EQ(fleet->gpus()[0].bounded->who, "job 17");
+  EXPECT_EQ(fleet->gpus()[0].last->bounded_above->who, "job 17");
   EXPECT_EQ(*locked(1), gpus.sim(1).chip().sm_clocks.back());
   run(10s);
   EXPECT_LE(*locked(0), Megahertz(1300));
@@ -317,7 +315,7 @@ TEST_F(FleetOfTwo, TheLowestBoundCounts) {
   fleet->bounds().withdraw(gpu, "budget");
   run(5s);
   EXPECT_EQ(*locked(0), gpus.sim(0).chip().sm_clocks.back());
-  EXPECT_FALSE(fleet->gpus()[0].bounded);
+  EXPECT_FALSE(fleet->gpus()[0].last->bounded_above);
 }
 
 TEST_F(FleetOfTwo, NothingIsLeftSetWhenItIsClosed) {

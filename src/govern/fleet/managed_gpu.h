@@ -13,7 +13,6 @@
 #include "device/telemetry_source.h"
 #include "govern/actuator.h"
 #include "govern/fleet/assignments.h"
-#include "govern/fleet/envelope_bounds.h"
 #include "govern/fleet/open_gpu.h"
 
 namespace derate {
@@ -33,12 +32,11 @@ struct ManagedGpu {
   // Which this is, of all that were ever opened: another source has another number, were it at the
   // same address.
   std::uint64_t opening = 0;
-  std::optional<Assignment> assigned;    // by what it is to be governed; empty: it is observed
-  std::optional<EnvelopeBound> bounded;  // the lowest bound of its clocks
-  bool governed = false;                 // by `assigned`
-  std::optional<Envelope> envelope;      // the clocks that its policy may set
-  std::optional<Error> trouble;          // why it is not governed as assigned
-  std::optional<Instant> lease_again;    // then a lease that another has is asked for again
+  std::optional<Assignment> assigned;  // by what it is to be governed; empty: it is observed
+  bool governed = false;               // by `assigned`
+  std::optional<Envelope> envelope;    // the clocks that its policy may set
+  std::optional<Error> trouble;        // why it is not governed as assigned
+  std::optional<Instant> lease_again;  // then a lease that another has is tried again
   Leftover leftover;
   std::string promise_from;           // who promised what its work was; empty: its policy
   std::optional<Record> last;         // of the last round that ticked it

@@ -75,9 +75,9 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
 }
 
 Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings) {
-  EnvelopeLimits limits;
-  if (settings.lowest_clock_mhz) limits.lowest = Megahertz(*settings.lowest_clock_mhz);
-  if (settings.highest_clock_mhz) limits.highest = Megahertz(*settings.highest_clock_mhz);
+  EnvelopeBound limits{.source = "configuration"};
+  if (settings.lowest_clock_mhz) limits.least = *settings.lowest_clock_mhz;
+  if (settings.highest_clock_mhz) limits.most = *settings.highest_clock_mhz;
   return make_envelope(capability, limits).with(capability.id.uuid);
 }
 

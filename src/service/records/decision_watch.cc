@@ -20,7 +20,7 @@ HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTim
     out.source = to_string(gpu.assigned->source);
     out.who = gpu.assigned->who;
   }
-  if (gpu.bounded) out.bound = bound_text(*gpu.bounded);
+  if (record.bounded_above) out.bound = bound_text(*record.bounded_above);
   out.sm_clock_mhz = value_of(record.estimate.sm_clock);
   if (out.policy.empty()) {
     out.rule = to_string(Clamped::Rule::none);
@@ -50,9 +50,9 @@ DecisionWatch::Key DecisionWatch::key_of(const GpuRecord& each) {
     out.who = gpu.assigned->who;
     out.source = gpu.assigned->source;
   }
-  if (gpu.bounded) {
-    out.bounded_by = gpu.bounded->source;
-    out.bound = gpu.bounded->highest;
+  if (const auto& bound = each.record.bounded_above) {
+    out.bounded_by = bound->source;
+    out.bound = bound->most;
   }
   if (out.policy.empty()) return out;
   out.reason = last_word(each.record).format;

@@ -36,7 +36,8 @@ class DecisionWatch {
     const char* reason = "";
     std::optional<AssignmentSource> source;
     Clamped::Rule rule = Clamped::Rule::none;
-    std::optional<Megahertz> asked, bound;
+    std::optional<Megahertz> asked;
+    std::optional<double> bound;
     std::optional<Watts> power_limit;
     bool operator==(const Key& other) const;
   };

@@ -20,7 +20,7 @@ std::string trouble_of(const ManagedGpu& gpu) { return gpu.trouble ? gpu.trouble
 
 bool is_same(const std::optional<EnvelopeBound>& a, const std::optional<EnvelopeBound>& b) {
   if (!a || !b) return a.has_value() == b.has_value();
-  return a->source == b->source && a->who == b->who && a->highest == b->highest;
+  return a->source == b->source && a->who == b->who && a->most == b->most;
 }
 
 }  // namespace
@@ -129,18 +129,25 @@ void EventDetector::see_work(const GpuRecord& each, Known& known) {
   known.phase = phase;
 }
 
+// Bounds that contradict each other are news: the one from below is not kept.
 void EventDetector::see_bound(const GpuRecord& each, Known& known) {
-  const auto& bound = each.gpu.bounded;
-  if (is_same(bound, known.bound)) return;
+  const auto &bound = each.record.bounded_above, &below = each.record.bounded_below;
+  const bool contradicts = bound && below && *below->least > *bound->most;
+  const std::string against = contradicts ? bound_text(*below) : "";
+  if (is_same(bound, known.bound) && against == known.against) return;
   known.bound = bound;
+  known.against = against;
   if (!bound) return tell(EventKind::budget, each.gpu.id(), "is not bounded any more", {});
   EventFields fields{{"source", bound->source}};
   add_text(fields, "who", bound->who);
   add_text(fields, "why", bound->why);
-  fields.emplace_back("highest_mhz", fmt::format("{:.0f}", bound->highest.value()));
-  tell(EventKind::budget, each.gpu.id(),
-       fmt::format("is bounded to {:.0f} MHz by {}", bound->highest.value(), bound_text(*bound)),
-       std::move(fields));
+  add_text(fields, "against", against);
+  fields.emplace_back("highest_mhz", fmt::format("{:.0f}", *bound->most));
+  std::string what =
+      fmt::format("is bounded to {:.0f} MHz by {}", *bound->most, bound_text(*bound));
+  if (contradicts)
+    what += fmt::format(", although {} wants {:.0f} MHz at least", against, *below->least);
+  tell(EventKind::budget, each.gpu.id(), what, std::move(fields));
 }
 
 void EventDetector::see_writes(const GpuRecord& each, Known& known) {

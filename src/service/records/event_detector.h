@@ -53,6 +53,7 @@ class EventDetector {
     std::optional<Instant> time;
     std::string phase;
     std::optional<EnvelopeBound> bound;
+    std::string against;  // whose bound from below it contradicts
     int drifts = 0;
     bool straggles = false;
     bool yielded = false, write_failed = false;

@@ -221,8 +221,9 @@ constexpr Metric kGpuMetrics[] = {
       "Lowest of the bounds that hold for the SM clock, as of a budget; absent: none."},
      "",
      [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.here != nullptr && !gpu.here->bounds.empty())
-         out.add(gpu.here->bounds.front().highest.value() * kHertz);
+       if (gpu.here == nullptr) return;
+       const auto both = intersect(gpu.here->bounds, kClockLock, gpu.here->record.time);
+       if (both.most != nullptr) out.add(*both.most->most * kHertz);
      }},
     {{"derate_gpu_memory_clock_hertz", Type::gauge, "hertz", "Memory clock as it is measured."},
      "",

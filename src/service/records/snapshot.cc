@@ -120,7 +120,7 @@ void put_origins(Json& json, const GpuSnapshot& gpu) {
     json["assigned"] = origin_json(to_string(by->by), *by, gpu.record.time);
   for (const EnvelopeBound& bound : gpu.bounds) {
     Json each = origin_json(bound.source.c_str(), bound, gpu.record.time);
-    each["highest_clock_mhz"] = bound.highest.value();
+    if (bound.knob == kClockLock && bound.most) each["highest_clock_mhz"] = *bound.most;
     json["bounds"].push_back(std::move(each));
   }
 }

@@ -45,7 +45,7 @@ TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
   one.record.time = Instant(std::chrono::seconds(10));
   one.assigned = GpuSnapshot::Assigned{AssignmentSource::command, "uid 7", "policy set",
                                        Instant(std::chrono::seconds(15))};
-  one.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .highest = Megahertz(900)});
+  one.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .most = 900});
   const Json json = gpu_json(one);
   EXPECT_EQ(
       json["assigned"],
