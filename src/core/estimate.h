@@ -1,5 +1,5 @@
-// What a policy sees of a GPU at a tick: the newest sample, judged and put in context. The governor
-// makes it (govern/estimate.h); a policy never sees a device.
+// The view of a GPU that a policy gets at a tick: the newest sample, judged and put in context. The
+// governor makes it (govern/estimator.h); a policy never sees a device.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,10 @@
 #include "core/record.h"
 #include "device/telemetry_source.h"
 #include "govern/actuator.h"
-#include "govern/group/step_unit.h"
+#include "govern/estimator.h"
+#include "govern/group/groups.h"
 #include "govern/safety.h"
+#include "govern/schedule.h"
 #include "policy/policy.h"
 #include "telemetry/sampler.h"
 
@@ -28,7 +30,7 @@ struct GovernedGpu {
   bool observed = false;  // only looked at: its load is not the governed node's
   DriftRule on_drift = DriftRule::reassert;          // `ignore` when as_published
   std::optional<JournalHandle> journal_handle = {};  // empty: nothing is kept on disk
-  // As in govern/group/step_unit.h; empty: governed alone, whatever its work.
+  // As in govern/group/group_rule.h; empty: governed alone, whatever its work.
   std::string policy_key = {};
 };
 
@@ -52,13 +54,16 @@ class Governor {
   Instant next_due() const;
 
   // What is known of the work of the GPU at `at` from now on. GPUs whose work goes in step are one
-  // unit from the next tick on, where they have the same policy, envelope and tick.
+  // unit from the next tick on (govern/group/step_rule.h).
   void set_work(std::size_t at, WorkStatus work) { gpus_[at]->work = std::move(work); }
 
-  // The bounds of the GPU at `at` from now on.
+  // The bounds of the GPU at `at` from now on, besides those that rules of groups add in each tick.
   void bound(std::size_t at, std::vector<EnvelopeBound> bounds) {
-    gpus_[at]->safety.bound(std::move(bounds));
+    gpus_[at]->bounds = std::move(bounds);
   }
+
+  // Groups of its GPUs: one more rule holds from the next tick on.
+  Groups& groups() { return groups_; }
 
   // What the policy of the GPU at `at` says would come of other promises (Policy::forecast).
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
@@ -80,39 +85,28 @@ class Governor {
   // What the governor keeps of one GPU between ticks.
   struct GpuControlState {
     GovernedGpu gpu;
+    PolicySeat seat;
+    Schedule schedule;
     Sampler sampler;
+    Estimator estimator;
     Safety safety;
     Actuator actuator;
-    std::optional<Celsius> hot_above;  // the thermal rule's limit
-    bool hot = false;
-    std::optional<Instant> idle_since;
-    std::optional<Beat> last_launches;  // when their count grew last
-    Fraction busy{0};                   // at its last tick
-    WorkStatus work;
-    std::optional<Instant> next;
-    Saving saving;  // as last asked of the policy
-    std::optional<Instant> saving_at;
+    WorkStatus work = {};
+    std::vector<EnvelopeBound> bounds = {};
+    Fraction busy{0};  // at its last tick
   };
 
   std::unique_ptr<GpuControlState> make_state(GovernedGpu gpu) const;
-  void form_units();
-  void regroup(std::vector<StepSet> sets);
-  void leave_unit(std::size_t at);
-  const StepUnit* unit_of(std::size_t at) const;
-  bool due(GpuControlState& state, ReadDepth depth) const;
+  std::vector<GroupGpu> group_gpus();
   std::vector<bool> all_due(ReadDepth depth);
-  bool launching(GpuControlState& state, Instant now) const;
-  Estimate estimate(GpuControlState& state, const Reading& reading) const;
   void read(GpuControlState& state, std::size_t at, ReadDepth depth);
-  void decide(StepUnit& unit);
-  void decide(GpuControlState& state, Record& record, const StepUnit* unit);
-  void add_savings(ReadDepth depth);
-  static std::optional<Saving> new_saving(GpuControlState& state, Instant now, ReadDepth depth);
+  void bound(GpuControlState& state, Record& record, GroupGpu& gpu);
+  void act(GpuControlState& state, Record& record, const GroupGpu& gpu);
 
   Clock& clock_;
   GovernorOptions options_;
   std::vector<std::unique_ptr<GpuControlState>> gpus_;
-  std::vector<StepUnit> units_;
+  Groups groups_;
   std::vector<Record> records_;
 };
 

@@ -1,7 +1,5 @@
 #include "govern/group/step_unit.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace derate {
@@ -122,14 +120,6 @@ const Envelope& narrowest(std::span<const StepReading> readings) {
 
 }  // namespace
 
-std::string policy_key(const PolicyInfo& info, const ParamValues& params) {
-  std::string out = info.name;
-  for (const ParamSpec& spec : info.params)
-    if (const auto values = params.list(spec.name))
-      out += fmt::format(" {}={}", spec.name, fmt::join(*values, ","));
-  return out;
-}
-
 bool StepUnit::has(std::size_t gpu) const { return contains(set, gpu); }
 
 std::vector<StepSet> step_sets(std::span<const StepCandidate> candidates) {
@@ -182,7 +172,8 @@ const Decision& decide_in_step(StepUnit& unit, std::span<const StepReading> read
   if (estimate->idle) unit.last.reset();
   // Readings of a GPU that waits are not to be compared with those of one that does not.
   if (was_known && unit.pace != before) policy.begin_anew();
-  unit.decision = policy.decide(*estimate, narrowest(readings));
+  const Envelope& envelope = narrowest(readings);
+  unit.decision = policy.decide(*estimate, envelope);
   if (unit.decision.kind != Decision::Kind::hold) {
     unit.last = unit.decision;
   } else if (unit.last) {

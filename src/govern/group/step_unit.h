@@ -20,9 +20,6 @@
 
 namespace derate {
 
-// A policy and its parameters as text: where two GPUs have the same, one can decide for both.
-std::string policy_key(const PolicyInfo& info, const ParamValues& params);
-
 // What has to be the same for GPUs to be one unit, beside that their work goes in step.
 struct StepCandidate {
   std::size_t gpu = 0;
@@ -66,8 +63,8 @@ struct StepUnit {
   };
   std::optional<Counted> counted;
 
-  std::vector<DrawnInStep> drawn;  // of all members
-  Joules seen{};                   // of those that set the pace
+  std::vector<DrawnInStep> drawn;  // by all members, since they are its members
+  Joules seen{};                   // by those that set the pace, since then
   std::optional<Instant> at;       // the last tick
 
   bool has(std::size_t gpu) const;
@@ -96,10 +93,10 @@ struct StepReading {
   const Envelope* envelope = nullptr;  // what is allowed it now
 };
 
-// What the unit is to do: the policy's decision on what the GPU that sets the pace shows, the
-// leader's beats (all count at the same rate) and the strictest promise, within the narrowest of
-// the envelopes: none needs to be faster than one that is too hot. Where the policy holds, the last
-// decision is repeated. `unit.decision` has it, too.
+// What the unit is to do: the policy decides by the readings and the beats of the GPU that sets the
+// pace and by the strictest promise, within the narrowest of the envelopes: no member needs to be
+// faster than one that is too hot. If the policy holds, the last decision is repeated.
+// `unit.decision` has the result, too.
 const Decision& decide_in_step(StepUnit& unit, std::span<const StepReading> readings,
                                Policy& policy);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "govern/group/group_rule.h"
 #include "policy/registry/registry.h"
 
 namespace derate {

@@ -1,0 +1,72 @@
+#include "govern/estimator.h"
+
+namespace derate {
+namespace {
+
+constexpr Celsius kThermalMargin{5};
+
+}  // namespace
+
+Estimator::Estimator(const SafetyRules& rules, const Capability& capability)
+    : rules_(rules), hot_above_(rules.temperature_limit) {
+  if (!hot_above_ && capability.slowdown_temperature)
+    hot_above_ = *capability.slowdown_temperature - kThermalMargin;
+}
+
+// Whether a count of launches has grown of late.
+bool Estimator::launching(const WorkStatus& work, Instant now) {
+  const std::optional<Beat>& beat = work.beat;
+  const bool launches = beat && beat->unsteadiness;
+  const std::optional<Beat>& last = last_launches_;
+  if (launches && (!last || last->source != beat->source || last->done < beat->done))
+    last_launches_ = beat;
+  return launches && now - last_launches_->time < rules_.idle_after;
+}
+
+bool Estimator::idle(const Estimate& estimate) {
+  const auto& utilisation = estimate.gpu_utilisation;
+  const bool no_kernel = utilisation && utilisation->value() <= 0 && !estimate.launching;
+  if (!no_kernel)
+    idle_since_.reset();
+  else if (!idle_since_)
+    idle_since_ = estimate.time;
+  return idle_since_ && estimate.time - *idle_since_ >= rules_.idle_after;
+}
+
+// Hot from the limit up, cool again 5 K below it.
+bool Estimator::hot(const Sample& sample) {
+  if (!sample.temperature || !hot_above_) return hot_;
+  if (*sample.temperature >= *hot_above_) hot_ = true;
+  if (*sample.temperature < *hot_above_ - kThermalMargin) hot_ = false;
+  return hot_;
+}
+
+Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
+                             std::optional<Megahertz> locked, Instant now) {
+  Estimate out;
+  out.time = now;
+  out.requested_clock = locked;
+  out.work = work;
+  if (!reading.newest) return out;
+  const bool usable = reading.fresh && reading.age <= rules_.stale_after;
+  out.freshness = reading.age > rules_.expire_after ? Freshness::expired
+                  : usable                          ? Freshness::fresh
+                                                    : Freshness::stale;
+  const Sample& sample = *reading.newest;
+  out.sm_clock = sample.sm_clock;
+  out.gpu_utilisation = sample.gpu_utilisation;
+  out.memory_utilisation = sample.memory_utilisation;
+  // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
+  out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
+  out.power = sample.power_instant ? sample.power_instant : out.power_usage;
+  if (reading.fresh) out.energy = sample.energy;
+  out.throttle_reasons = sample.throttle_reasons;
+  out.activity = sample.activity;
+  out.tenants = sample.tenants;
+  out.launching = launching(work, now);
+  out.idle = idle(out);
+  out.hot = hot(sample);
+  return out;
+}
+
+}  // namespace derate
