@@ -40,6 +40,8 @@ void go_on_as(StepUnit& unit, StepSet set, StepChanges& changes) {
   }
   for (const std::size_t gpu : unit.set.gpus)
     if (!contains(set, gpu)) changes.begin_anew.push_back(gpu);
+  // Parts are of what was drawn together: a member that was not there has drawn less.
+  if (unit.set.gpus != set.gpus) unit.drawn.clear(), unit.seen = {};
   unit.set = std::move(set);
   if (!contains(unit.set, unit.pace)) unit.pace = unit.leader;
 }
@@ -180,6 +182,8 @@ const Decision& decide_in_step(StepUnit& unit, std::span<const StepReading> read
     const Decision held = std::exchange(unit.decision, *unit.last);
     unit.decision.reason = held.reason;
     unit.decision.expected_performance = held.expected_performance;
+    // A bound that has come since holds for all members, whether the policy speaks or not.
+    unit.decision.clock = std::min(unit.decision.clock, envelope.highest());
   }
   return unit.decision;
 }

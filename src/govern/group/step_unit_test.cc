@@ -209,6 +209,18 @@ TEST(StepUnit, NoneIsFasterThanOneThatIsHot) {
   EXPECT_EQ(gpus.policy.highest, 1200_MHz);
 }
 
+// A decision that is repeated stays within bounds that have come since.
+TEST(StepUnit, NoneIsFasterThanOneThatHasBecomeHot) {
+  Unit gpus(2);
+  gpus.policy.says = Decision::set(1500_MHz, {"set", {}});
+  gpus.tick();
+  gpus.policy.says = Decision::hold({"held", {}});
+  gpus.envelopes[1] = Unit::envelope(1200);
+  EXPECT_EQ(gpus.tick().clock, 1200_MHz);
+  gpus.envelopes[1] = Unit::envelope(1500);
+  EXPECT_EQ(gpus.tick().clock, 1500_MHz);
+}
+
 TEST(StepUnit, WithoutAFreshReadingItHolds) {
   Unit gpus(2);
   gpus.policy.says = Decision::set(1200_MHz, {"set", {}});
@@ -249,6 +261,21 @@ TEST(StepUnit, EachHasItsPartOfTheSaving) {
   const Saving its = member_saving(gpus.unit, other, all);
   EXPECT_NEAR(its.energy.value(), other == 1 ? 5 : 20, 1e-9);
   EXPECT_EQ(its.time, 1s);
+}
+
+// One that comes later has drawn nothing before: its part is of what is drawn from then on.
+TEST(StepUnit, AMemberThatComesLaterHasItsPartFromThenOn) {
+  Unit gpus(2);
+  gpus.run(1000);
+  gpus.estimates.push_back(gpus.estimates.front());
+  gpus.envelopes.push_back(gpus.envelopes.front());
+  std::vector<StepUnit> units{gpus.unit};
+  regroup(units, {{1, {0, 1, 2}}});
+  gpus.unit = units.front();
+  gpus.run(10);
+  const Saving all{.energy = Joules(10), .energy_at_highest = Joules(20), .time = 1s};
+  for (std::size_t gpu = 0; gpu < 3; ++gpu)
+    EXPECT_NEAR(member_saving(gpus.unit, gpu, all).energy.value(), 10, 1e-9) << gpu;
 }
 
 TEST(PolicyKey, NamesPolicyAndParameters) {
