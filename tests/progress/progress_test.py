@@ -329,6 +329,17 @@ class Progress(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(self.pages(), [])
 
+    def test_kernels_that_want_memory_files_not_executable_or_do_not_know_it(self):
+        for value, error in (("0", "EACCES"), ("8", "EINVAL")):
+            program = self.built(f"memfd-{value}", self.REFUSES + f"""
+                int main(int n, char** a) {{
+                  return refuse(SYS_memfd_create, 1, 8, {value}, SECCOMP_RET_ERRNO | {error})
+                             ? 2 : execv(a[1], a + 1);
+                }}""")
+            done = self.run_with([program, CLIENT, "dlsym"])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), error)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], error)
+
     def test_a_launch_is_no_place_to_be_cancelled_at(self):
         self.alike(self.built("cancelled", """
             #include <dlfcn.h>
