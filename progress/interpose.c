@@ -1,7 +1,7 @@
-/* Stands before dlsym() and, through it, before cuGetProcAddress(): who asks for a function of the
- * driver that launches gets one that counts and calls it. Nothing else changes, and no name but
- * dlsym's is shown: a program may have a variable cuLaunchKernel of its own. So programs that are
- * linked with libcuda itself, which CUDA's runtime is not, are not counted. */
+/* Stands before dlsym() and, through it, before cuGetProcAddress(): a program that asks for a
+ * function of the driver that launches gets one that counts and calls it; so do the calls of
+ * objects that are linked with the driver (linked.h). Nothing else changes, and no name but dlsym's
+ * is shown: a program may have a variable cuLaunchKernel of its own. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,6 +10,7 @@
 
 #include "count.h"
 #include "elf_lookup.h"
+#include "linked.h"
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #error "dlsym() is told who calls it by its return address: another processor needs its own jump"
@@ -75,17 +76,13 @@ typedef void* (*Find)(void*, const char*);
 static Function real_dlsym_;
 __attribute__((used)) Function derate_real_dlsym(void);
 
-/* Before there are threads that could load and unload objects meanwhile. */
-__attribute__((constructor)) static void find_real_dlsym(void) { (void)derate_real_dlsym(); }
-
 #define ASK(place, name) \
   __atomic_store_n(&(place), (__typeof__(place))find(handle, name), __ATOMIC_RELAXED)
 
-/* What is asked of the driver that this handle has, once. False: it is another than before. */
-static bool ask_the_driver(void* handle) {
-  const Find find = (Find)derate_real_dlsym();
+/* What is asked of the driver, once, of its functions as `find` finds them. False: it is another
+ * than before. */
+static bool ask_the_driver(Find find, void* handle) {
   int (*device)(int*) = NULL;
-  if (find == NULL) return false;
   int (*const found)(int*) = (int (*)(int*))find(handle, "cuCtxGetDevice");
   if (found == NULL) return false;
   device = __atomic_load_n(&driver_.device_of_context, __ATOMIC_ACQUIRE);
@@ -100,6 +97,12 @@ static bool ask_the_driver(void* handle) {
   ASK(contexts_.push, "cuCtxPushCurrent_v2");
   ASK(contexts_.pop, "cuCtxPopCurrent_v2");
   __atomic_store_n(&driver_.device_of_context, found, __ATOMIC_RELEASE);
+  return true;
+}
+
+static bool ask_and_begin(void* handle) {
+  const Find find = (Find)derate_real_dlsym();
+  if (find == NULL || !ask_the_driver(find, handle)) return false;
   derate_begin_counting();
   return true;
 }
@@ -435,17 +438,60 @@ Function derate_real_dlsym(void) {
   return found;
 }
 
+/* --- objects that are linked with the driver -------------------------------------------------- */
+
+static const Hook* hook_named(const char* name) {
+  for (const Hook* hook = kHooks; hook != kHooks + HOOKS; ++hook)
+    if (strcmp(name, hook->name) == 0) return hook;
+  return NULL;
+}
+
+static void* in_place_of_linked(const char* name, void* found) {
+  const Hook* const hook = hook_named(name);
+  return hook == NULL ? NULL : in_place_of(hook, found);
+}
+
+static void* find_at_start(void* unused, const char* name) {
+  (void)unused;
+  return derate_first_symbol(name);
+}
+/* The page is made at the first launch: the C library has not begun, and the program may launch
+ * nothing. */
+static void ask_at_start(void) { (void)ask_the_driver(find_at_start, NULL); }
+
+/* Before there are threads that could load and unload objects meanwhile. */
+__attribute__((constructor)) static void begin(void) {
+  (void)derate_real_dlsym();
+  derate_take_linked_at_start(in_place_of_linked, ask_at_start);
+}
+
+static bool begins_with(const char* name, const char* with) {
+  while (*with != '\0' && *name == *with) ++name, ++with;
+  return *with == '\0';
+}
+
+/* Modules of Python, such as Triton up to 3.3 makes for each kernel, what PyTorch makes of a graph
+ * ahead of time, and its own door to the driver. Others are not looked at: what dlsym() is asked by
+ * the thousand costs nothing. */
+static bool may_launch(const char* name) {
+  return begins_with(name, "PyInit_") || begins_with(name, "AOTInductor") ||
+         strcmp(name, "load_nvrtc") == 0;
+}
+
 /* What dlsym() answers in place of the driver's function; NULL: it goes on. With RTLD_NEXT, which
  * other libraries that stand before functions ask, it always does. */
 __attribute__((used)) void* derate_dlsym_answer(void* handle, const char* name) {
-  if (name == NULL || name[0] != 'c' || name[1] != 'u' || handle == RTLD_NEXT) return NULL;
-  for (int i = 0; i < HOOKS; ++i) {
-    if (strcmp(name, kHooks[i].name) != 0) continue;
-    const Find real = (Find)derate_real_dlsym();
-    void* const found = real == NULL ? NULL : real(handle, name);
-    return found != NULL && ask_the_driver(handle) ? in_place_of(&kHooks[i], found) : NULL;
+  if (name == NULL || handle == RTLD_NEXT) return NULL;
+  if (handle != RTLD_DEFAULT && may_launch(name)) {
+    if (derate_is_linked_with_driver(handle) && ask_and_begin(handle))
+      derate_take_linked(handle, in_place_of_linked);
+    return NULL;
   }
-  return NULL;
+  if (name[0] != 'c' || name[1] != 'u') return NULL;
+  const Hook* const hook = hook_named(name);
+  const Find real = hook == NULL ? NULL : (Find)derate_real_dlsym();
+  void* const found = real == NULL ? NULL : real(handle, name);
+  return found != NULL && ask_and_begin(handle) ? in_place_of(hook, found) : NULL;
 }
 
 /* dlsym() itself jumps, so that the real one sees who called: RTLD_NEXT and RTLD_DEFAULT mean

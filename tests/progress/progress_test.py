@@ -251,6 +251,78 @@ class Progress(unittest.TestCase):
               return launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
             }"""))
 
+    # What is linked with the driver: calls it, and by an address that it has taken.
+    LINKED = """
+        int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, void*, void**, void**);
+        static int (*volatile launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                      unsigned, unsigned, void*, void**, void**);
+        static int run(int times) {
+          int wrong = 0;
+          launch = cuLaunchKernel;
+          for (int i = 0; i < times; ++i)
+            wrong |= (i % 2 ? launch : cuLaunchKernel)("k", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+          return wrong;
+        }
+        """
+    WITH_DRIVER = ("-L", STUB, "-Wl,-rpath," + STUB, "-l:libcuda.so.1")
+
+    def test_modules_that_are_linked_with_the_driver(self):
+        """As Triton makes them, up to 3.3; the loader's protection of its addresses stays."""
+        loader = self.built("loader", """
+            #include <dlfcn.h>
+            #include <stdio.h>
+            #include <string.h>
+            static int protection(char* all) {
+              FILE* maps = fopen("/proc/self/maps", "r");
+              char line[512], may[8];
+              for (*all = 0; fgets(line, sizeof line, maps);)
+                if (strstr(line, "module")) sscanf(line, "%*s %7s", may), strcat(all, may);
+              return fclose(maps);
+            }
+            int main(int n, char** a) {
+              static char before[4096], after[4096];
+              void* module = dlopen(a[1], RTLD_NOW);
+              if (!module) return fputs(dlerror(), stderr), 2;
+              protection(before);
+              int (*run)(void) = dlsym(module, "PyInit_module");
+              protection(after);
+              return strcmp(before, after) || dlsym(module, "PyInit_module") != run || run();
+            }""")
+        for kind in ("-Wl,-z,now,-z,relro", "-Wl,-z,lazy", "-fno-plt"):
+            module = self.built("module.so", self.LINKED + "int PyInit_module(void) "
+                                "{ return run(1000); }", "-shared", "-fPIC", kind,
+                                *self.WITH_DRIVER)
+            done = self.run_with([loader, module])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], kind)
+
+    def test_programs_that_are_linked_with_the_driver(self):
+        for kind in (("-Wl,-z,now",), ("-Wl,-z,lazy",), ("-fno-plt",),
+                     ("-fno-pie", "-no-pie", "-Wl,-z,lazy"), ("-fno-pie", "-no-pie")):
+            program = self.built("linked", self.LINKED + "int main(void) { return run(1000); }",
+                                 *kind, *self.WITH_DRIVER)
+            done = self.run_with([program])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], kind)
+        idle = self.built("idle", self.LINKED + "int main(void) { return run(0); }",
+                          *self.WITH_DRIVER)
+        self.alike(idle)
+        self.assertEqual(self.pages(), [])
+
+    def test_a_library_that_is_linked_with_the_driver_in_a_program_with_its_address(self):
+        """Its calls go by way of the program's, where that is not relocatable."""
+        library = self.built("linked.so", self.LINKED + "int part(void) { return run(1000); }",
+                             "-shared", "-fPIC", *self.WITH_DRIVER)
+        for kind in ("-Wl,-z,now", "-Wl,-z,lazy"):
+            program = self.built("both", self.LINKED + """
+                int part(void);
+                int main(void) { return run(1000) | part(); }""", "-fno-pie", "-no-pie", kind,
+                                 library, *self.WITH_DRIVER)
+            done = self.run_with([program])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [2000], kind)
+
     def test_loading_and_unloading_while_it_begins(self):
         small = self.built("small.so", "int small(void) { return 1; }", "-shared", "-fPIC")
         racing = self.built("racing", """
