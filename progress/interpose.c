@@ -470,9 +470,9 @@ static bool begins_with(const char* name, const char* with) {
   return *with == '\0';
 }
 
-/* Modules of Python, such as Triton up to 3.3 makes for each kernel, what PyTorch makes of a graph
- * ahead of time, and its own door to the driver. Others are not looked at: what dlsym() is asked by
- * the thousand costs nothing. */
+/* Modules of Python, such as Triton up to 3.3 makes for each kernel, AOTInductor's models, and
+ * PyTorch's own door to the driver. Other objects are not looked at: most calls of dlsym() cost no
+ * more than before. */
 static bool may_launch(const char* name) {
   return begins_with(name, "PyInit_") || begins_with(name, "AOTInductor") ||
          strcmp(name, "load_nvrtc") == 0;
