@@ -16,7 +16,11 @@
 #define MOST_PROBES 64
 #define ANNOUNCE_EVERY 1024 /* launches of a thread, between two looks at the clock */
 
-enum { KERNELS = DERATE_LAUNCH_KERNELS - 1, STREAMS = DERATE_LAUNCH_STREAMS - 1, GRAPHS = 256 };
+/* Graphs that can be launched at a time, of which the nodes are known: a server makes one for each
+ * size of its batches and each part of its model, some 2,000 to 5,000. */
+#define GRAPHS 8192
+
+enum { KERNELS = DERATE_LAUNCH_KERNELS - 1, STREAMS = DERATE_LAUNCH_STREAMS - 1 };
 
 /* What a row and the kernels and streams in it are found by, which no other process needs.
  * `owner`: of the thread that writes it, the address of its place; NULL: all threads do. */
@@ -27,21 +31,28 @@ typedef struct {
   uintptr_t streams[STREAMS];
 } Keys;
 
-/* Of graphs that can be launched, how many nodes each has. */
+/* Of graphs that can be launched, how many nodes each has. A key is an executable's handle, 0 where
+ * there was never one, or DESTROYED. */
 typedef struct {
   uintptr_t keys[GRAPHS];
   uint64_t nodes[GRAPHS];
 } Graphs;
+#define DESTROYED ((uintptr_t)1)
 
 enum { UNBEGUN, BEGINNING, COUNTING, OFF };
 
 /* The state, alone on a page that the kernel wipes in a child of fork(), which so finds that it has
  * not begun, whatever its parent was about. It stays where it is for good. */
 static int* state_;
+/* Such a page cannot be had (gVisor and old kernels do not know MADV_WIPEONFORK). Nothing is
+ * counted then, in this process and its children: a child that counts on its parent's page would
+ * count for its parent, and to compare process numbers at each launch costs a system call. */
+static int never_;
 static derate_launch_page* page_;
 static Keys keys_[DERATE_LAUNCH_ROWS];
 static Graphs graphs_;
 static unsigned pages_; /* that this process has begun */
+static int captures_;   /* of streams into graphs, that are going on */
 
 /* Where a thread has counted last, and on which page. A thread that begins where another has ended
  * finds that one's rows by its place's address, and goes on with them. */
@@ -83,12 +94,15 @@ static uint64_t scattered(uintptr_t handle) {
 static int* make_state(void) {
   int* made = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   int* before = NULL;
-  if (made == MAP_FAILED) return NULL;
-  if (madvise(made, 4096, MADV_WIPEONFORK) == 0 &&
-      __atomic_compare_exchange_n(&state_, &before, made, false, __ATOMIC_ACQ_REL,
-                                  __ATOMIC_ACQUIRE))
-    return made;
-  munmap(made, 4096);
+  const bool is_mapped = made != MAP_FAILED;
+  if (is_mapped && madvise(made, 4096, MADV_WIPEONFORK) == 0) {
+    if (__atomic_compare_exchange_n(&state_, &before, made, false, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+      return made;
+  } else {
+    STORE(never_, 1);
+  }
+  if (is_mapped) munmap(made, 4096);
   return before;
 }
 
@@ -113,7 +127,7 @@ static bool begin(void) {
 static derate_launch_page* page(void) {
   int* state = LOAD(state_);
   if (__builtin_expect(state != NULL && LOAD(*state) == COUNTING, 1)) return page_;
-  if (state == NULL) state = make_state();
+  if (state == NULL) state = LOAD(never_) ? NULL : make_state();
   if (state == NULL) return NULL;
   if (swap_int(state, UNBEGUN, BEGINNING)) STORE(*state, begin() ? COUNTING : OFF);
   return LOAD(*state) == COUNTING ? page_ : NULL;
@@ -251,30 +265,74 @@ static void count_one(const derate_driver_calls* driver, Launched what) {
   announce_now_and_then();
 }
 
+void derate_note_capture(bool begins) {
+  int now = __atomic_load_n(&captures_, __ATOMIC_RELAXED);
+  do
+    if (!begins && now == 0) return; /* it began before this library counted */
+  while (!__atomic_compare_exchange_n(&captures_, &now, now + (begins ? 1 : -1), false,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+
+/* Whether what is launched there only becomes a graph's node. The driver is asked only while a
+ * capture is going on: a launch costs nothing more otherwise. */
+static bool is_captured(const derate_driver_calls* driver, void* stream) {
+  int state = 0;
+  if (__builtin_expect(__atomic_load_n(&captures_, __ATOMIC_RELAXED) == 0, 1)) return false;
+  return stream != NULL && driver->capture_of_stream != NULL &&
+         driver->capture_of_stream(stream, &state) == 0 && state != 0;
+}
+
+static void count_work(const derate_driver_calls* driver, Launched what) {
+  if (!is_captured(driver, what.stream)) count_one(driver, what);
+}
+
 void derate_count_launch(const derate_driver_calls* driver, void* function, void* stream,
                          uint64_t blocks) {
-  count_one(driver, (Launched){function, stream, 0, blocks});
+  count_work(driver, (Launched){function, stream, 0, blocks});
+}
+
+/* The place of an executable; GRAPHS: it has none. `*free_at`: where it could have one. */
+static size_t place_of_graph(uintptr_t executable, size_t* free_at) {
+  size_t i = (size_t)(scattered(executable) % GRAPHS);
+  for (size_t probe = 0; probe < MOST_PROBES; ++probe, i = (i + 1) % GRAPHS) {
+    const uintptr_t found = LOAD(graphs_.keys[i]);
+    if (found == executable) return i;
+    if (found <= DESTROYED && *free_at == GRAPHS) *free_at = i;
+    if (found == 0) break;
+  }
+  return GRAPHS;
 }
 
 void derate_note_graph(const derate_driver_calls* driver, void* executable, void* graph) {
   size_t nodes = 0;
-  bool is_new = false;
   if (driver->nodes_of_graph == NULL || driver->nodes_of_graph(graph, NULL, &nodes) != 0) return;
-  const size_t place = place_of(graphs_.keys, GRAPHS, (uintptr_t)executable, &is_new);
-  if (place < GRAPHS) STORE(graphs_.nodes[place], nodes);
+  for (;;) {
+    size_t free_at = GRAPHS;
+    const size_t place = place_of_graph((uintptr_t)executable, &free_at);
+    if (place < GRAPHS) return STORE(graphs_.nodes[place], nodes);
+    if (free_at == GRAPHS) return; /* no room: its nodes are not known */
+    uintptr_t found = LOAD(graphs_.keys[free_at]);
+    if (found <= DESTROYED)
+      __atomic_compare_exchange_n(&graphs_.keys[free_at], &found, (uintptr_t)executable, false,
+                                  __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  } /* now it has a place, or another thread has taken that */
 }
 
-/* 0 where it is not known. */
-static uint64_t nodes_of(void* executable) {
-  bool is_new = false;
-  const size_t place = place_of(graphs_.keys, GRAPHS, (uintptr_t)executable, &is_new);
-  return place < GRAPHS ? LOAD(graphs_.nodes[place]) : 0;
+void derate_forget_graph(void* executable) {
+  size_t free_at = GRAPHS;
+  const size_t place = place_of_graph((uintptr_t)executable, &free_at);
+  if (place < GRAPHS) STORE(graphs_.keys[place], DESTROYED);
 }
 
+/* A graph's row is that of its number of nodes, as its id is: of thousands of executables few
+ * differ in it. No function has such an address. */
 void derate_count_graph(const derate_driver_calls* driver, void* executable, void* stream) {
-  const uint64_t nodes = nodes_of(executable);
+  size_t free_at = GRAPHS;
+  const size_t place = place_of_graph((uintptr_t)executable, &free_at);
+  const uint64_t nodes = place < GRAPHS ? LOAD(graphs_.nodes[place]) : 0;
   const uint64_t shape[2] = {0x6870617267ULL /* "graph" */, nodes};
-  count_one(driver, (Launched){executable, stream, hash_of(shape, sizeof shape), nodes});
+  count_work(driver,
+             (Launched){(void*)~(uintptr_t)nodes, stream, hash_of(shape, sizeof shape), nodes});
 }
 
 void derate_count_wait(const derate_driver_calls* driver) {
@@ -282,12 +340,15 @@ void derate_count_wait(const derate_driver_calls* driver) {
   if (at.counts != NULL) add(&at.counts->waits, 1, at.is_own);
 }
 
-void derate_count_copy(const derate_driver_calls* driver) {
+void derate_count_copy(const derate_driver_calls* driver, void* stream) {
+  if (is_captured(driver, stream)) return;
   const Row at = row(driver);
   if (at.counts != NULL) add(&at.counts->copies, 1, at.is_own);
 }
 
-void derate_count_device_copy(const derate_driver_calls* driver, void* stream, uint64_t bytes) {
-  static char handle[] = "copy"; /* as a kernel's: no two things have one address */
-  count_one(driver, (Launched){handle, stream, hash_of(handle, sizeof handle), bytes});
+void derate_count_memory(const derate_driver_calls* driver, derate_memory_work work, void* stream,
+                         uint64_t bytes) {
+  static char handles[][8] = {"copy", "memset"}; /* as a kernel's: no two things have one address */
+  char* const handle = handles[work];
+  count_work(driver, (Launched){handle, stream, hash_of(handle, strlen(handle) + 1), bytes});
 }

@@ -25,17 +25,15 @@ static const void* place(const struct link_map* object, const ElfW(Dyn) * entry)
   return (const void*)(apart < 0x80000000U ? at : at + object->l_addr);
 }
 
+const void* derate_dynamic(const struct link_map* object, ElfW(Sxword) tag) {
+  for (const ElfW(Dyn)* entry = object->l_ld; entry != NULL && entry->d_tag != DT_NULL; ++entry)
+    if (entry->d_tag == tag) return place(object, entry);
+  return NULL;
+}
+
 static Table table_of(const struct link_map* object) {
-  Table table = {NULL, NULL, NULL, NULL};
-  const ElfW(Dyn) * entry;
-  if (object->l_ld == NULL) return table;
-  for (entry = object->l_ld; entry->d_tag != DT_NULL; ++entry) {
-    if (entry->d_tag == DT_SYMTAB) table.symbols = place(object, entry);
-    if (entry->d_tag == DT_STRTAB) table.names = place(object, entry);
-    if (entry->d_tag == DT_GNU_HASH) table.gnu_hash = place(object, entry);
-    if (entry->d_tag == DT_HASH) table.sysv_hash = place(object, entry);
-  }
-  return table;
+  return (Table){derate_dynamic(object, DT_SYMTAB), derate_dynamic(object, DT_STRTAB),
+                 derate_dynamic(object, DT_GNU_HASH), derate_dynamic(object, DT_HASH)};
 }
 
 static void* if_named(const struct link_map* object, const Table* table, uint32_t index,
@@ -80,7 +78,7 @@ static void* find_in(const struct link_map* object, const char* name) {
   return NULL;
 }
 
-static const struct link_map* first_object(void) {
+const struct link_map* derate_first_object(void) {
   if (&_r_debug != NULL) return _r_debug.r_map;
   return &_dl_debug_addr == NULL ? NULL : _dl_debug_addr->r_map;
 }
@@ -88,14 +86,19 @@ static const struct link_map* first_object(void) {
 void* derate_next_symbol(const char* name, const void* own) {
   const struct link_map *object, *after = NULL;
   /* Each object that has what we have: ours among them. */
-  for (object = first_object(); object != NULL; object = object->l_next)
+  for (object = derate_first_object(); object != NULL; object = object->l_next)
     if (find_in(object, name) == own) after = object;
-  for (object = after == NULL ? first_object() : after->l_next; object != NULL;
+  for (object = after == NULL ? derate_first_object() : after->l_next; object != NULL;
        object = object->l_next) {
     void* const at = find_in(object, name);
     if (at != NULL) return at;
   }
-  for (object = first_object(); object != after && object != NULL; object = object->l_next) {
+  return derate_first_symbol(name);
+}
+
+void* derate_first_symbol(const char* name) {
+  for (const struct link_map* object = derate_first_object(); object != NULL;
+       object = object->l_next) {
     void* const at = find_in(object, name);
     if (at != NULL) return at;
   }

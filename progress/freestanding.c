@@ -137,6 +137,9 @@ void* mmap(void* where, size_t size, int may, int how, int file, off_t from) {
 int munmap(void* where, size_t size) {
   return (int)or_error(call(SYS_munmap, (long)where, (long)size, 0, 0, 0, 0));
 }
+int mprotect(void* where, size_t size, int may) {
+  return (int)or_error(call(SYS_mprotect, (long)where, (long)size, may, 0, 0, 0));
+}
 int madvise(void* where, size_t size, int what) {
   return (int)or_error(call(SYS_madvise, (long)where, (long)size, what, 0, 0, 0));
 }

@@ -15,6 +15,9 @@
 
 #include "wire/derate_beat.h" /* whose socket may be told what */
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U /* of Linux 6.3 */
+#endif
 #define LOWEST_FILE 64 /* below are the numbers that programs count on */
 #define ANNOUNCE_S 60
 
@@ -83,8 +86,13 @@ void* derate_make_page(size_t size) {
   close_ours(); /* a child's, of its parent */
   has_listener_ = address_of_listener(&listener_);
   if (!may_be_so_long(size)) return NULL;
+  /* Without MFD_NOEXEC_SEAL a hardened kernel (vm.memfd_noexec=2) refuses and others log a warning;
+   * with it those before 6.3 refuse. */
   file = (int)syscall(SYS_memfd_create, (long)"derate-launches",
-                      (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
+                      (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL));
+  if (file < 0)
+    file = (int)syscall(SYS_memfd_create, (long)"derate-launches",
+                        (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file < 0) return NULL;
   file = moved_up(file);
   if (fstat(file, &made) == 0 && ftruncate(file, (off_t)size) == 0)

@@ -8,9 +8,10 @@
 
 namespace derate::cli {
 
-// Adds variables, over ours, by which the command and what it starts count their launches. Where
-// the counter is not there it is told, and nothing is added; where the user has switched it off
-// (DERATE_PROGRESS) nothing is either.
-void count_launches(std::vector<std::string>& environment, const Log& log);
+// Adds variables, over ours, by which `command` and what it starts count their launches. Nothing is
+// added where the user has switched counting off (DERATE_PROGRESS), and, with a warning, where the
+// library is missing or the command would hand LD_PRELOAD on to where the library is not.
+void count_launches(const std::vector<std::string>& command, std::vector<std::string>& environment,
+                    const Log& log);
 
 }  // namespace derate::cli

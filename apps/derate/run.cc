@@ -108,7 +108,7 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
     how.environment.push_back("DERATE_BEAT_SOCKET=" + session.beats->path());
   if (session.launches != nullptr) {
     how.environment.push_back("DERATE_LAUNCHES_SOCKET=" + session.launches->path());
-    count_launches(how.environment, log);
+    count_launches(options.command, how.environment, log);
   }
   auto started = TRY(Child::start(options.command, how));
   if (!started.child) {

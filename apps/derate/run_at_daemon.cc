@@ -149,7 +149,7 @@ Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, c
   watch_signals();
   const Instant begin = run.clock.now();
   ChildOptions how;
-  if (!options.no_launches) count_launches(how.environment, log);
+  if (!options.no_launches) count_launches(options.command, how.environment, log);
   auto started = TRY(Child::start(options.command, how));
   if (!started.child) {
     log.error(started.message);

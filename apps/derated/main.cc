@@ -1,10 +1,12 @@
 // derated: governs or observes the GPUs of a machine. This process is the guard; the worker, which
 // has the GPUs, is its child.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -343,6 +345,15 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   return code == exit_code::kOk ? unseen : code;
 }
 
+// Where no unit of systemd does (LimitNOFILE): callers alone may hold some 2,000 files.
+void raise_file_limit() {
+  constexpr rlim_t kFiles = 4096;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFiles) return;
+  limit.rlim_cur = std::min(kFiles, limit.rlim_max);
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main_of(int argc, char** argv) {
   CLI::App app{"Governs or observes the GPUs of this machine; see derated(8).", "derated"};
   DaemonOptions options;
@@ -380,6 +391,7 @@ int main_of(int argc, char** argv) {
     log.error(settings.error().message);
     return exit_code_of(settings.error().code);
   }
+  raise_file_limit();
   const auto code = run_daemon(options, log);
   if (code.ok()) return *code;
   log.error(code.error().message);

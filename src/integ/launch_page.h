@@ -23,7 +23,7 @@ class LaunchPage {
  public:
   // Kernels of a GPU that are told apart, as a process may write any number of them; the others are
   // counted with those that had no room.
-  static constexpr std::size_t kMostKernels = 512;
+  static constexpr std::size_t kMostKernels = derate::kMostKernels;
 
   // Takes the file where it is a page. It is another process's: it has to lie in memory, sealed
   // against being cut, so that reading it cannot wait or fail.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <utility>
 
 #include "wire/launch_page.h"
 
@@ -34,6 +35,17 @@ Result<std::array<std::uint8_t, 16>> uuid_bytes(const std::string& text) {
   return Error{Errc::invalid_argument, fmt::format("'{}' is no UUID of a GPU", text)};
 }
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 0x0008U
+#endif
+
+// A hardened kernel (vm.memfd_noexec=2) wants MFD_NOEXEC_SEAL; those before 6.3 do not know it.
+UniqueFd memory_file() {
+  constexpr unsigned kHow = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  UniqueFd file(::memfd_create("derate-launches", kHow | MFD_NOEXEC_SEAL));
+  return file.valid() ? std::move(file) : UniqueFd(::memfd_create("derate-launches", kHow));
+}
+
 Error page_failed(const char* what) {
   return Error{Errc::io,
                fmt::format("cannot {} a page of launches: {}", what, std::strerror(errno))};
@@ -43,7 +55,7 @@ Error page_failed(const char* what) {
 
 Result<LaunchPageWriter> LaunchPageWriter::create(const std::string& uuid) {
   const auto bytes = TRY(uuid_bytes(uuid));
-  UniqueFd file(::memfd_create("derate-launches", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  UniqueFd file = memory_file();
   if (!file.valid() || ::ftruncate(file.get(), sizeof(derate_launch_page)) != 0)
     return page_failed("make");
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -16,12 +17,21 @@ constexpr int kPatience = 6;
 // Parts of a window in which the work before may have ended, in tenths.
 constexpr int kParts = 10;
 
-// `share` of one and the rest of the other.
-KernelMix blend(const KernelMix& a, const KernelMix& b, double share) {
-  KernelMix out;
-  for (const auto& [id, part] : a) out[id] += share * part;
-  for (const auto& [id, part] : b) out[id] += (1 - share) * part;
-  return out;
+// Without what is rare; the shares add up to 1 again.
+void forget_rare(KernelMix& mix) {
+  std::vector<std::pair<double, std::uint64_t>> kernels;
+  for (const auto& [id, share] : mix) kernels.emplace_back(share, id);
+  const std::size_t most = std::min(kernels.size(), kMostKernels);
+  const auto end_of_most = kernels.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(kernels.begin(), end_of_most, kernels.end(), std::greater<>());
+  const auto is_rare = [](const auto& kernel) { return kernel.first < kLeastShare; };
+  const auto end = std::remove_if(kernels.begin(), end_of_most, is_rare);
+  if (end == kernels.end()) return;
+  double sum = 0;
+  for (auto kernel = kernels.begin(); kernel != end; ++kernel) sum += kernel->first;
+  mix.clear();
+  for (auto kernel = kernels.begin(); kernel != end; ++kernel)
+    mix[kernel->second] = kernel->first / sum;
 }
 
 // As mix_distance() to a blend of two, which is not made: it is asked for often.
@@ -86,6 +96,14 @@ KernelMix mix_of(const LaunchCounts& counts) {
   return out;
 }
 
+KernelMix learned(const KernelMix& known, const KernelMix& seen, double weight) {
+  KernelMix out;
+  for (const auto& [id, share] : seen) out[id] += weight * share;
+  for (const auto& [id, share] : known) out[id] += (1 - weight) * share;
+  forget_rare(out);
+  return out;
+}
+
 std::optional<LaunchState> LaunchPhases::add(Instant time, const LaunchCounts& counts) {
   if (!window_) {
     window_ = Window{time, counts};
@@ -132,7 +150,7 @@ std::optional<LaunchState> LaunchPhases::take(Phase& phase, const KernelMix& mix
   // The first window is the mix itself and says nothing of how steady it is.
   if (phase.windows > 0)
     phase.unsteadiness += (distance - phase.unsteadiness) / std::min(phase.windows, kRemembered);
-  phase.mix = blend(mix, phase.mix, weight);
+  phase.mix = learned(phase.mix, mix, weight);
   phase.done += launches;
   phase.windows += 1;
   phase.seen = windows_;

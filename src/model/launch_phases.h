@@ -7,6 +7,7 @@
 // 0.05 to 0.2: tests/fixtures/h200-launches.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -31,6 +32,13 @@ std::optional<LaunchCounts> launches_between(const LaunchCounts& from, const Lau
 double total_launches(const LaunchCounts& counts);
 // Of at least one launch.
 KernelMix mix_of(const LaunchCounts& counts);
+
+// The mix of a phase, `weight` of it replaced by that of a window. Each kernel that a program ever
+// launched would stay in it for good: what has less than kLeastShare is left out, and of the others
+// all but kMostKernels, so that nobody makes it grow.
+KernelMix learned(const KernelMix& known, const KernelMix& seen, double weight);
+inline constexpr double kLeastShare = 1e-4;
+inline constexpr std::size_t kMostKernels = 512;
 
 // What is known of the work at the end of a window.
 struct LaunchState {

@@ -52,6 +52,34 @@ TEST(MixDistance, IsTheShareThatWouldHaveToBeOthers) {
   EXPECT_DOUBLE_EQ(mix_distance(b, a), mix_distance(a, b));
 }
 
+// A program may launch kernels of other names in each window, 86 % of them the same ones, so that
+// its windows are one phase: what is kept of it grows for nobody.
+TEST(LaunchPhases, AMixForgetsWhatIsRare) {
+  KernelMix mix = {{1, 1.0}};
+  std::uint64_t fresh = 2;
+  for (int window = 0; window < 200; ++window) {
+    KernelMix seen = {{1, 0.86}};
+    for (int i = 0; i < 511; ++i) seen[fresh++] = 0.14 / 511;
+    mix = learned(mix, seen, window == 0 ? 1 : 0.05);
+    ASSERT_LE(mix.size(), kMostKernels);
+    double sum = 0;
+    for (const auto& [id, share] : mix) sum += share;
+    ASSERT_NEAR(sum, 1, 1e-9);
+  }
+  EXPECT_GT(mix.at(1), 0.98);
+}
+
+TEST(LaunchPhases, AMixKeepsTheMostFrequentAndChangesNothingElse) {
+  KernelMix many;
+  for (std::uint64_t id = 0; id < 1000; ++id) many[id] = 1.0 / 1000;
+  many[5000] = 0.5;
+  const KernelMix kept = learned({}, many, 1);
+  EXPECT_EQ(kept.size(), kMostKernels);
+  EXPECT_TRUE(kept.contains(5000));
+  EXPECT_EQ(learned({{1, 0.5}, {2, 0.5}}, {{1, 1.0}}, 0.5), (KernelMix{{1, 0.75}, {2, 0.25}}));
+  EXPECT_EQ(learned({{1, 1.0}}, {{1, 0.99995}, {2, 0.00005}}, 1), (KernelMix{{1, 1.0}}));
+}
+
 // Whatever a step is, and however fast the steps come: one phase, whose launches count the work.
 RC_GTEST_PROP(LaunchPhases, OneKindOfStepsIsOnePhase, ()) {
   const int kinds = *rc::gen::inRange(1, 40), launches = *rc::gen::inRange(kinds, 600);

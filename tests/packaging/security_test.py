@@ -15,6 +15,8 @@ UNIT = ""
 # On systemd's scale: 0 is closed, 10 open.
 MOST = {"derated.service": 1.8, "derate-agent.service": 1.0, "derate-otlp.service": 1.0}
 
+FILES = {"derated.service": 4096, "derate-agent.service": 1024, "derate-otlp.service": 1024}
+
 # Why each of these is open stands in the unit. What else systemd finds open is news.
 OPEN = {
     "derated.service": {
@@ -68,8 +70,13 @@ class Security(unittest.TestCase):
 
     def test_nothing_goes_on_without_limit(self):
         lines = self.lines()
-        for key in ("MemoryMax", "TasksMax", "StartLimitBurst", "StartLimitIntervalSec"):
+        for key in ("MemoryMax", "TasksMax", "LimitNOFILE", "StartLimitBurst",
+                    "StartLimitIntervalSec"):
             self.assertNotIn(lines.get(key), (None, "", "0", "infinity"), key)
+
+    def test_callers_cannot_take_all_of_its_files(self):
+        """What users can make it hold, as far as the bounds in the code go."""
+        self.assertGreaterEqual(int(self.lines()["LimitNOFILE"]), FILES[Path(UNIT).name])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ typedef int (*Launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, u
 typedef int (*LaunchEx)(const Config*, void*, void**, void**);
 typedef int (*LaunchGraph)(void*, void*);
 typedef int (*MakeGraph)(void**, void*, uint64_t);
+typedef int (*MakeGraphV2)(void**, void*, void**, char*, size_t);
 typedef int (*Get)(const char*, void**, int, uint64_t);
 typedef int (*GetV2)(const char*, void**, int, uint64_t, int*);
 typedef int (*One)(void*);
@@ -39,16 +40,17 @@ static void* of_driver(const char* name) {
   return found;
 }
 
-static void* by_proc(const char* name, uint64_t flags) {
+static void* by_version(const char* name, int version, uint64_t flags) {
   void *found = NULL, *second = NULL;
   int status = -1;
   GetV2 get = (GetV2)of_driver("cuGetProcAddress_v2");
   /* As CUDA's runtime does: it asks for the function that it asks with. */
   if (get("cuGetProcAddress", &second, 12000, 0, &status) != 0) exit(1);
   get = (GetV2)second;
-  if (get(name, &found, 12000, flags, &status) != 0 || found == NULL) exit(1);
+  if (get(name, &found, version, flags, &status) != 0 || found == NULL) exit(1);
   return found;
 }
+static void* by_proc(const char* name, uint64_t flags) { return by_version(name, 12000, flags); }
 
 static void launch(Launch function, const char* kernel, long times) {
   for (long i = 0; i < times; ++i)
@@ -78,6 +80,73 @@ static void graphs(void) {
   for (long i = 0; i < count_; ++i)
     if (function(made, NULL) != 0) exit(1);
 }
+/* Asked for by each name and of each version that there was: CUDA 10 and 11 had other parameters.
+ */
+static void made_in_each_way(void) {
+  const LaunchGraph run = (LaunchGraph)by_proc("cuGraphLaunch", 0);
+  const MakeGraphV2 old[] = {(MakeGraphV2)of_driver("cuGraphInstantiate"),
+                             (MakeGraphV2)of_driver("cuGraphInstantiate_v2"),
+                             (MakeGraphV2)by_version("cuGraphInstantiate", 10000, 0),
+                             (MakeGraphV2)by_version("cuGraphInstantiate", 11040, 0)};
+  void *made = NULL, *wrong = NULL;
+  char log[8];
+  for (int i = 0; i < 4; ++i)
+    if (old[i](&made, (void*)40, &wrong, log, sizeof log) != 0 || run(made, NULL) != 0) exit(1);
+  if (((MakeGraph)by_proc("cuGraphInstantiate", 0))(&made, (void*)40, 0) != 0) exit(1);
+  if (run(made, NULL) != 0) exit(1);
+}
+/* As a server does: parts of a model, of one of 33 numbers of nodes, for each size of a batch; then
+ * as a program that makes its graph anew for each step. */
+static void many_graphs(void) {
+  enum { MADE = 3000, STEPS = 60000 };
+  static void* made[MADE];
+  const MakeGraph make = (MakeGraph)by_proc("cuGraphInstantiateWithFlags", 0);
+  const LaunchGraph run = (LaunchGraph)by_proc("cuGraphLaunch", 0);
+  const One destroy = (One)by_proc("cuGraphExecDestroy", 0);
+  for (int i = 0; i < MADE; ++i) make(&made[i], (void*)(uintptr_t)(10 + i % 33), 0);
+  for (int i = 0; i < MADE; ++i) run(made[i], NULL);
+  by_dlsym();
+  for (int i = 0; i < MADE; ++i) destroy(made[i]);
+  for (int i = 0; i < STEPS; ++i) {
+    /* Of addresses that are not used again at once. */
+    void** const step = &made[i % 1000];
+    if (i >= 1000) destroy(*step);
+    make(step, (void*)90, 0);
+    run(*step, NULL);
+  }
+}
+/* What is captured is launched by the graph alone. */
+static void captured(void) {
+  void *const stream = (void*)0x1234, *graph = NULL, *made = NULL;
+  const Launch kernel = (Launch)by_proc("cuLaunchKernel", 0);
+  const Up up = (Up)by_proc("cuMemcpyHtoDAsync", 0);
+  by_dlsym();
+  if (((int (*)(void*, int))by_proc("cuStreamBeginCapture", 0))(stream, 0) != 0) exit(1);
+  for (int i = 0; i < 7; ++i) kernel("gemm", 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+  up(0, "", 1, stream);
+  kernel("gemm", 1, 1, 1, 1, 1, 1, 0, (void*)0x99, NULL, NULL); /* another stream's is done */
+  const LaunchGraph end = (LaunchGraph)by_proc("cuStreamEndCapture", 0);
+  if (end((void*)0x99, (void**)&graph) == 0 || end(stream, (void**)&graph) != 0) exit(1);
+  const uint64_t asked = ((uint64_t(*)(void))of_driver("stub_asked_of_captures"))();
+  if (((MakeGraph)by_proc("cuGraphInstantiate", 0))(&made, graph, 0) != 0) exit(1);
+  ((LaunchGraph)by_proc("cuGraphLaunch", 0))(made, stream);
+  kernel("gemm", 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
+  /* Nobody asks a driver that captures nothing. */
+  if (asked != ((uint64_t(*)(void))of_driver("stub_asked_of_captures"))()) exit(1);
+}
+static void on_many_devices(void) {
+  struct {
+    void* function;
+    unsigned grid[3], block[3], shared_bytes;
+    void *stream, **parameters;
+  } each[] = {{"whole", {5, 1, 1}, {1, 1, 1}, 0, (void*)3, NULL},
+              {"whole", {5, 1, 1}, {1, 1, 1}, 0, (void*)1, NULL}};
+  by_dlsym();
+  if (((int (*)(void*, unsigned, unsigned))by_proc("cuLaunchCooperativeKernelMultiDevice", 0))(
+          each, 2, 0) != 0)
+    exit(1);
+  ((int (*)(void*, int, int))of_driver("cuLaunchGrid"))("old", 6, 7);
+}
 static void waits(void) {
   by_dlsym();
   for (long i = 0; i < 3; ++i) ((One)by_proc("cuStreamSynchronize", 0))(NULL);
@@ -89,6 +158,51 @@ static void copies(void) {
   const Across function = (Across)by_proc("cuMemcpyDtoDAsync", 0);
   for (long i = 0; i < count_; ++i)
     if (function(0, 0, 4096, NULL) != 0) exit(1);
+}
+/* Copies of 64 x 8 (x 2) bytes and sets of 512 bytes on the device; three copies are of the host's.
+ */
+static void memory(void) {
+  typedef int (*Copy)(const void*, void*);
+  struct {
+    size_t x, y;
+    unsigned memory;
+    const void* host;
+    uint64_t device;
+    void* array;
+    size_t pitch;
+  } plane[2] = {{.memory = 2}, {.memory = 3}};
+  struct {
+    char sides[sizeof plane];
+    size_t width, height;
+  } copy = {.width = 64, .height = 8};
+  struct {
+    size_t x, y, z, level;
+    unsigned memory;
+    const void* host;
+    uint64_t device;
+    void *array, *context;
+    size_t pitch, height;
+  } body[2] = {{.memory = 2}, {.memory = 2}};
+  struct {
+    char sides[sizeof body];
+    size_t width, height, depth;
+  } copy_3d = {.width = 64, .height = 8, .depth = 2};
+  int wrong = 0;
+  by_dlsym();
+  for (int i = 0; i < 4; ++i) {
+    if (i > 0) plane[1].memory = 1;
+    memcpy(copy.sides, plane, sizeof plane);
+    wrong |= ((Copy)by_proc("cuMemcpy2DAsync", 0))(&copy, NULL);
+  }
+  memcpy(copy_3d.sides, body, sizeof body);
+  wrong |= ((Copy)by_proc("cuMemcpy3DPeerAsync", 0))(&copy_3d, NULL);
+  wrong |= ((int (*)(uint64_t, void*, uint64_t, void*, size_t, void*))by_proc(
+      "cuMemcpyPeerAsync", 0))(0, NULL, 0, NULL, 512, NULL);
+  wrong |=
+      ((int (*)(uint64_t, unsigned, size_t, void*))by_proc("cuMemsetD32Async", 0))(0, 0, 128, NULL);
+  wrong |= ((int (*)(uint64_t, size_t, unsigned char, size_t, size_t))by_proc("cuMemsetD2D8", 0))(
+      0, 0, 0xab, 64, 8);
+  if (wrong) exit(1);
 }
 static void refused(void) {
   ((void (*)(int))of_driver("stub_refuse"))(1);
@@ -171,6 +285,11 @@ static const struct {
     {"old-get-proc", by_old_get_proc},
     {"config", by_config},
     {"graphs", graphs},
+    {"made-in-each-way", made_in_each_way},
+    {"many-graphs", many_graphs},
+    {"captured", captured},
+    {"many-devices", on_many_devices},
+    {"memory", memory},
     {"waits", waits},
     {"refused", refused},
     {"two-gpus", two_gpus},

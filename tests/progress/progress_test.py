@@ -96,6 +96,33 @@ class Progress(unittest.TestCase):
         (_, graphs, *_), gpu = self.one_gpu("graphs")
         self.assertEqual((gpu.launches, gpu.blocks), (graphs, 40 * graphs))
 
+    def test_a_graph_is_worth_its_nodes_by_whatever_name_it_was_made(self):
+        (_, graphs, *_), gpu = self.one_gpu("made-in-each-way")
+        self.assertEqual((graphs, list(gpu.kernels.values())), (5, [[5, 200]]))
+
+    def test_thousands_of_graphs_are_known_by_their_nodes(self):
+        (_, graphs, *_), gpu = self.one_gpu("many-graphs")
+        self.assertEqual(gpu.launches, 1000 + graphs)
+        self.assertNotIn(0, gpu.kernels)
+        nodes = sorted(blocks / launches for launches, blocks in gpu.kernels.values())
+        self.assertEqual(nodes, sorted([24, 90, *range(10, 43)]))  # 24 blocks: the kernel's
+
+    def test_what_is_captured_is_not_yet_done(self):
+        (_, graphs, _, copies), gpu = self.one_gpu("captured")
+        self.assertEqual((graphs, copies, gpu.copies), (1, 1, 0))
+        self.assertEqual(sorted(gpu.kernels.values()), [[1, 7], [1002, 24002]])
+
+    def test_a_kernel_on_many_devices_is_counted_on_each(self):
+        _, [page] = self.launch("many-devices")
+        counts = {gpu.uuid[0]: sorted(gpu.kernels.values()) for gpu in page.gpus}
+        self.assertEqual(counts, {0xa0: [[1, 42], [1000, 24000]], 0xa3: [[1, 5]], 0xa1: [[1, 5]]})
+
+    def test_each_kind_of_memory_work(self):
+        _, gpu = self.one_gpu("memory")
+        self.assertEqual(gpu.copies, 3)  # of the host's memory
+        self.assertEqual(sorted(gpu.kernels.values()),
+                         [[2, 1024], [3, 512 + 1024 + 512], [1000, 24000]])
+
     def test_copies_on_the_device_are_work(self):
         (_, _, _, copies), gpu = self.one_gpu("copies")
         self.assertEqual((gpu.launches, gpu.blocks, gpu.copies), (copies, 4096 * copies, 0))
@@ -224,6 +251,78 @@ class Progress(unittest.TestCase):
               return launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
             }"""))
 
+    # What is linked with the driver: calls it, and by an address that it has taken.
+    LINKED = """
+        int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, void*, void**, void**);
+        static int (*volatile launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned,
+                                      unsigned, unsigned, void*, void**, void**);
+        static int run(int times) {
+          int wrong = 0;
+          launch = cuLaunchKernel;
+          for (int i = 0; i < times; ++i)
+            wrong |= (i % 2 ? launch : cuLaunchKernel)("k", 1, 1, 1, 1, 1, 1, 0, 0, 0, 0);
+          return wrong;
+        }
+        """
+    WITH_DRIVER = ("-L", STUB, "-Wl,-rpath," + STUB, "-l:libcuda.so.1")
+
+    def test_modules_that_are_linked_with_the_driver(self):
+        """As Triton makes them, up to 3.3; the loader's protection of its addresses stays."""
+        loader = self.built("loader", """
+            #include <dlfcn.h>
+            #include <stdio.h>
+            #include <string.h>
+            static int protection(char* all) {
+              FILE* maps = fopen("/proc/self/maps", "r");
+              char line[512], may[8];
+              for (*all = 0; fgets(line, sizeof line, maps);)
+                if (strstr(line, "module")) sscanf(line, "%*s %7s", may), strcat(all, may);
+              return fclose(maps);
+            }
+            int main(int n, char** a) {
+              static char before[4096], after[4096];
+              void* module = dlopen(a[1], RTLD_NOW);
+              if (!module) return fputs(dlerror(), stderr), 2;
+              protection(before);
+              int (*run)(void) = dlsym(module, "PyInit_module");
+              protection(after);
+              return strcmp(before, after) || dlsym(module, "PyInit_module") != run || run();
+            }""")
+        for kind in ("-Wl,-z,now,-z,relro", "-Wl,-z,lazy", "-fno-plt"):
+            module = self.built("module.so", self.LINKED + "int PyInit_module(void) "
+                                "{ return run(1000); }", "-shared", "-fPIC", kind,
+                                *self.WITH_DRIVER)
+            done = self.run_with([loader, module])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], kind)
+
+    def test_programs_that_are_linked_with_the_driver(self):
+        for kind in (("-Wl,-z,now",), ("-Wl,-z,lazy",), ("-fno-plt",),
+                     ("-fno-pie", "-no-pie", "-Wl,-z,lazy"), ("-fno-pie", "-no-pie")):
+            program = self.built("linked", self.LINKED + "int main(void) { return run(1000); }",
+                                 *kind, *self.WITH_DRIVER)
+            done = self.run_with([program])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], kind)
+        idle = self.built("idle", self.LINKED + "int main(void) { return run(0); }",
+                          *self.WITH_DRIVER)
+        self.alike(idle)
+        self.assertEqual(self.pages(), [])
+
+    def test_a_library_that_is_linked_with_the_driver_in_a_program_with_its_address(self):
+        """Its calls go by way of the program's, where that is not relocatable."""
+        library = self.built("linked.so", self.LINKED + "int part(void) { return run(1000); }",
+                             "-shared", "-fPIC", *self.WITH_DRIVER)
+        for kind in ("-Wl,-z,now", "-Wl,-z,lazy"):
+            program = self.built("both", self.LINKED + """
+                int part(void);
+                int main(void) { return run(1000) | part(); }""", "-fno-pie", "-no-pie", kind,
+                                 library, *self.WITH_DRIVER)
+            done = self.run_with([program])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), kind)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [2000], kind)
+
     def test_loading_and_unloading_while_it_begins(self):
         small = self.built("small.so", "int small(void) { return 1; }", "-shared", "-fPIC")
         racing = self.built("racing", """
@@ -252,6 +351,66 @@ class Progress(unittest.TestCase):
               return execv(a[1], a + 1);
             }""")
         self.alike(limited, CLIENT, "dlsym")
+
+    # A filter of system calls, after which a program runs: one of `number` with `bit` in its
+    # argument `which`, or without it, is refused.
+    REFUSES = """
+        #include <errno.h>
+        #include <linux/filter.h>
+        #include <linux/seccomp.h>
+        #include <stddef.h>
+        #include <sys/prctl.h>
+        #include <sys/syscall.h>
+        #include <unistd.h>
+        static int refuse(int number, int which, unsigned bits, unsigned value, unsigned action) {
+          struct sock_filter lines[] = {
+              BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 4),
+              BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args) + 8 * which),
+              BPF_STMT(BPF_ALU | BPF_AND | BPF_K, bits),
+              BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
+              BPF_STMT(BPF_RET | BPF_K, action),
+              BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+          struct sock_fprog all = {sizeof lines / sizeof *lines, lines};
+          return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+                 prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all);
+        }
+        """
+
+    def test_a_kernel_that_cannot_wipe_pages_in_children(self):
+        """gVisor and old ones. What the library remembers of it costs no system call a launch."""
+        program = self.built("cannot-wipe", self.REFUSES + """
+            #include <dlfcn.h>
+            #include <sys/mman.h>
+            #include <sys/wait.h>
+            int main(void) {
+              const unsigned refused = SECCOMP_RET_ERRNO | EINVAL;
+              if (refuse(SYS_madvise, 2, ~0u, MADV_WIPEONFORK, refused)) return 2;
+              int (*launch)(void*, ...) = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernel");
+              launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
+              if (refuse(SYS_mmap, 0, 0, 0, SECCOMP_RET_KILL_PROCESS)) return 2;
+              const pid_t child = fork();
+              for (int i = 0; i < 3; ++i)
+                launch("k", 1, 1, 1, 1, 1, 1, 0, (void*)0, (void*)0, (void*)0);
+              if (child == 0) _exit(0);
+              int ended = 1;
+              waitpid(child, &ended, 0);
+              _exit(ended != 0);
+            }""")
+        done = self.run_with([program])
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(self.pages(), [])
+
+    def test_kernels_that_want_memory_files_not_executable_or_do_not_know_it(self):
+        for value, error in (("0", "EACCES"), ("8", "EINVAL")):
+            program = self.built(f"memfd-{value}", self.REFUSES + f"""
+                int main(int n, char** a) {{
+                  return refuse(SYS_memfd_create, 1, 8, {value}, SECCOMP_RET_ERRNO | {error})
+                             ? 2 : execv(a[1], a + 1);
+                }}""")
+            done = self.run_with([program, CLIENT, "dlsym"])
+            self.assertEqual((done.returncode, done.stderr), (0, ""), error)
+            self.assertEqual([page.gpus[0].launches for page in self.pages()], [1000], error)
 
     def test_a_launch_is_no_place_to_be_cancelled_at(self):
         self.alike(self.built("cancelled", """

@@ -35,6 +35,13 @@ class Source(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 
+    @unittest.skipUnless(CHROMIUM, "no chromium here")
+    def test_it_asks_one_question_at_a_time(self):
+        done = subprocess.run(["node", str(ROOT / "tests/ui/asked.mjs")], capture_output=True,
+                              text=True, timeout=120, env={**os.environ, "CHROMIUM": CHROMIUM})
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "ok"), done.stderr)
+
+
 @unittest.skipUnless(CHROMIUM, "no chromium here")
 class Page(service.Machine):
     def setUp(self):

@@ -37,7 +37,7 @@ void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Ins
     processes_.erase(known);
   }
   make_room(uid);
-  processes_.push_back({pid, uid, std::move(page), {}, 0, now});
+  processes_.push_back({.pid = pid, .uid = uid, .page = std::move(page), .counted = now});
 }
 
 // Empty: a window only begins, nothing was launched, or it is another program's count.
@@ -77,6 +77,22 @@ void LaunchReader::read(Process& process, Instant now, std::optional<Instant> wi
   }
 }
 
+std::map<std::uint32_t, std::deque<LaunchReader::Process*>> LaunchReader::by_user() {
+  std::map<std::uint32_t, std::deque<Process*>> out;
+  for (Process& process : processes_) out[process.uid].push_back(&process);
+  for (auto& [uid, processes] : out)
+    std::stable_sort(processes.begin(), processes.end(),
+                     [](const Process* a, const Process* b) { return a->reading < b->reading; });
+  return out;
+}
+
+// Windows of all processes end together: those that were not read then begin theirs anew.
+void LaunchReader::forget_windows() {
+  for (Process& process : processes_)
+    if (process.reading != readings_)
+      for (OnGpu& gpu : process.gpus) gpu.counted.reset();
+}
+
 LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
   LaunchNews out;
   const Instant begun = clock();
@@ -85,10 +101,28 @@ LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
     window_end = begun;
     window_ends_ = begun + kRateOver;
   }
-  for (Process& process : processes_) read(process, clock(), window_end, out);
-  const Instant now = clock();
-  std::erase_if(processes_,
-                [&](const Process& process) { return now - process.counted > kSilent; });
+  ++readings_;
+  auto waiting = by_user();
+  std::map<std::uint32_t, Duration> spent;
+  Instant now = begun;
+  while (!waiting.empty() && now - begun < kReadFor) {
+    const auto next =
+        std::min_element(waiting.begin(), waiting.end(), [&](const auto& a, const auto& b) {
+          return std::pair(spent[a.first], a.second.front()->reading) <
+                 std::pair(spent[b.first], b.second.front()->reading);
+        });
+    Process& process = *next->second.front();
+    read(process, now, window_end, out);
+    process.reading = readings_;
+    const Instant before = std::exchange(now, clock());
+    spent[next->first] += now - before;
+    next->second.pop_front();
+    if (next->second.empty()) waiting.erase(next);
+  }
+  if (window_end) forget_windows();
+  std::erase_if(processes_, [&](const Process& process) {
+    return process.reading == readings_ && now - process.counted > kSilent;
+  });
   return out;
 }
 
@@ -97,7 +131,10 @@ LaunchTracker::LaunchTracker(std::function<Instant()> clock, BackgroundWorker::W
 
 void LaunchTracker::take(LaunchPage page, std::int64_t pid, std::uint32_t uid) {
   any_ = true;
-  if (arrived_.size() < kMostWaiting) arrived_.push_back({std::move(page), pid, uid});
+  const auto of_user = std::count_if(arrived_.begin(), arrived_.end(),
+                                     [&](const Arrived& each) { return each.uid == uid; });
+  if (arrived_.size() < kMostWaiting && std::size_t(of_user) < kMostWaitingOfAUser)
+    arrived_.push_back({std::move(page), pid, uid});
 }
 
 LaunchNews LaunchTracker::step(Instant now) {

@@ -6,8 +6,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,15 +51,17 @@ class LaunchReader {
  public:
   static constexpr Duration kRateOver = std::chrono::seconds(2);
   static constexpr std::size_t kMostProcesses = 256, kMostOfAUser = 64;
-  static constexpr std::size_t kMostGpus =
-      16;  // of a process; what it launches on more is not read
+  static constexpr std::size_t kMostGpus = 16;  // of a process; others of its GPUs are not read
+  // Time that one reading takes. Users share it: the next page is one of the user whose pages have
+  // taken the least of it. What it did not suffice for is read first the next time.
+  static constexpr Duration kReadFor = std::chrono::milliseconds(50);
   // A page on which nothing was counted for so long is closed: its process is gone, or sends it
   // again when it launches (progress/hand_over.c, each minute).
   static constexpr Duration kSilent = std::chrono::minutes(3);
 
   // A process that sends the same page again goes on, another one takes its place.
   void add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now);
-  // Of those whose window has ended.
+  // Of those whose window has ended; of as many processes as kReadFor lasts for.
   LaunchNews read(const std::function<Instant()>& clock);
   std::size_t processes() const { return processes_.size(); }
 
@@ -75,14 +79,19 @@ class LaunchReader {
     std::vector<OnGpu> gpus;
     std::uint64_t launches = 0;  // of all GPUs, when last read
     Instant counted{};           // when they last grew
+    std::uint64_t reading = 0;   // in which it was read last
   };
   void make_room(std::uint32_t uid);
+  // The processes of each user, those that were read longest ago first.
+  std::map<std::uint32_t, std::deque<Process*>> by_user();
+  void forget_windows();
   // `window_end`: of all rates; empty, their windows go on.
   void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
   static std::optional<LaunchRate> rate(OnGpu& gpu, Instant end, const GpuLaunches& counted);
 
   std::vector<Process> processes_;
   Instant window_ends_{};
+  std::uint64_t readings_ = 0;
 };
 
 class LaunchTracker {
@@ -90,7 +99,7 @@ class LaunchTracker {
   // A window ends with the first reading after LaunchPhases::kShortest.
   static constexpr Duration kReadEvery = std::chrono::milliseconds(100);
   // Pages that wait to be opened for reading; more are dropped, and come again.
-  static constexpr std::size_t kMostWaiting = 256;
+  static constexpr std::size_t kMostWaiting = 256, kMostWaitingOfAUser = 64;
 
   // `clock` is asked on the reading thread, which may outlive this.
   LaunchTracker(std::function<Instant()> clock, BackgroundWorker::Where where);

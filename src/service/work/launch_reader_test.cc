@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/clock.h"
 #include "base/test_folder.h"
@@ -150,6 +151,49 @@ TEST(LaunchReader, OneUserTakesNoOthersPlace) {
   reading.reader.add(train.page(), 17, 1000, reading.now);
   for (int i = 0; i < 500; ++i) reading.reader.add(Launcher().page(), 100 + i, 1001, reading.now);
   EXPECT_EQ(reading.reader.processes(), 1 + LaunchReader::kMostOfAUser);
+}
+
+// Pages that take long, of one user, do not hold up those of others.
+TEST(LaunchReader, UsersShareTheTimeOfAReading) {
+  constexpr int kSlow = 64;
+  Instant now{};
+  LaunchReader reader;
+  std::vector<Launcher> slow(kSlow);
+  Launcher train;
+  for (int i = 0; i < kSlow; ++i) reader.add(slow[i].page(), 100 + i, 1001, now);
+  reader.add(train.page(), 17, 1000, now);
+  int trained = 0;
+  std::set<std::int64_t> others;
+  for (int reading = 0; reading < 100; ++reading) {
+    train.launch(20);
+    for (Launcher& each : slow) each.launch(20);
+    const Instant begun = now;
+    // A page takes 10 ms to read.
+    const LaunchNews news = reader.read([&] { return now += 10ms; });
+    EXPECT_LT(now - begun, LaunchReader::kReadFor + 20ms);
+    now = begun + 100ms;
+    for (const LaunchProgress& each : news.progress) {
+      if (each.pid == 17) ++trained;
+      if (each.uid == 1001) others.insert(each.pid);
+    }
+  }
+  EXPECT_GT(trained, 40);  // a window takes two readings
+  EXPECT_EQ(others.size(), std::size_t{kSlow});
+}
+
+TEST(LaunchTracker, PagesOfAUserThatWaitLeaveRoomForOthers) {
+  Instant now{};
+  LaunchTracker tracker([&] { return now; }, BackgroundWorker::Where::at_once);
+  Launcher train;
+  for (int i = 0; i < 300; ++i) tracker.take(Launcher().page(), 100 + i, 1001);
+  tracker.take(train.page(), 17, 1000);
+  bool trains = false;
+  for (int i = 0; i < 20; ++i) {
+    now += 100ms;
+    train.launch(20);
+    for (const LaunchProgress& each : tracker.step(now).progress) trains |= each.pid == 17;
+  }
+  EXPECT_TRUE(trains);
 }
 
 class LaunchSocket : public testing::Test {

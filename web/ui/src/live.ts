@@ -16,8 +16,11 @@ export function useAsked<T>(path: string | undefined, everyMs: number, again = 0
   useEffect(() => {
     if (path === undefined) return;
     let ended = false;
+    let running = false; // one question at a time, so that no late answer replaces a newer one
     let timer: ReturnType<typeof setTimeout>;
     const round = async () => {
+      if (running) return;
+      running = true;
       const begun = performance.now();
       if (!document.hidden) {
         try {
@@ -30,6 +33,7 @@ export function useAsked<T>(path: string | undefined, everyMs: number, again = 0
             }));
         }
       }
+      running = false;
       if (!ended) timer = setTimeout(round, Math.max(200, everyMs - (performance.now() - begun)));
     };
     const seen = () => {
