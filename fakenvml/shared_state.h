@@ -63,7 +63,7 @@ class SeqlockBox {
 inline constexpr std::uint32_t kNone = ~0u;
 
 inline constexpr std::size_t kClocksMax = 3072;
-inline constexpr std::size_t kOtherClocksMax = 3;  // of memory, beside the one that it has
+inline constexpr std::size_t kOtherClocksMax = 3;  // of memory, in addition to its own
 
 inline constexpr std::size_t kProfilesMax = 8;   // of MIG
 inline constexpr std::size_t kInstancesMax = 8;  // likewise

@@ -209,7 +209,7 @@ inline StagedNvml::~StagedNvml() {
 
 inline StagedGpu& StagedNvml::add_gpu() {
   CHECK(gpus.size() < kGpus);
-  // The library's handles are those of its places, whatever it is asked.
+  // A handle stands for a place in the list, whatever GPU is there.
   state_->gpus = static_cast<std::uint32_t>(gpus.size() + 1);
   CHECK(library().init() == nvml::Return::success);
   nvml::Device handle{};
