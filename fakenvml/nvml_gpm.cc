@@ -106,6 +106,8 @@ Return nvmlGpmMigSampleGet(Device device, uint instance, nvml::GpmSample sample)
     if (call.identity().has_activity == 0 || now.mig == 0) return Return::not_supported;
     const auto all = call.state().instances.read();
     if (!all) return Return::gpu_is_lost;
+    if (const auto injected = call.injected(Reading::instance_sample, 0, instance))
+      return static_cast<Return>(injected->code);
     for (std::uint64_t i = 0; i < all->count; ++i) {
       const InstanceNow& one = all->list[i];
       if (one.id != instance) continue;
@@ -119,13 +121,16 @@ Return nvmlGpmMigSampleGet(Device device, uint instance, nvml::GpmSample sample)
 }
 
 Return nvmlGpmMetricsGet(nvml::GpmMetrics* query) {
-  return guarded(__func__, [&](const Call&) {
+  return guarded(__func__, [&](Call& call) {
     if (query == nullptr) return Return::invalid_argument;
     if (query->version != nvml::kGpmMetricsVersion) return Return::argument_version_mismatch;
     if (!valid(*query)) return Return::invalid_argument;
+    call.gpu = query->newer->gpu;
     for (unsigned int i = 0; i < query->count; ++i) {
-      query->metrics[i].code = Return::success;
-      query->metrics[i].value = value_of(*query, query->metrics[i].id);
+      nvml::GpmMetric& metric = query->metrics[i];
+      const auto injected = call.injected(Reading::metric, metric.id, query->newer->instance);
+      metric.code = injected ? static_cast<Return>(injected->code) : Return::success;
+      metric.value = injected ? injected->number : value_of(*query, metric.id);
     }
     return Return::success;
   });

@@ -55,17 +55,17 @@ Return nvmlDeviceGetName(Device device, char* out, uint size) {
   return on_any(__func__, device, [&](const Call& call) {
     std::string name = get_text(call.identity().name);
     if (!call.slot) return give_text(name, out, size);
-    const auto instance = call.instance();
-    if (!instance) return Return::invalid_argument;
-    name += " MIG " + get_text(call.identity().profiles[instance->profile].name);
+    const auto mig = call.mig_device();
+    if (!mig) return Return::invalid_argument;
+    name += " MIG " + get_text(mig->profile);
     return give_text(name, out, size);
   });
 }
 Return nvmlDeviceGetUUID(Device device, char* out, uint size) {
   return on_any(__func__, device, [&](const Call& call) {
     if (!call.slot) return give_text(get_text(call.identity().uuid), out, size);
-    const auto instance = call.instance();
-    return instance ? give_text(get_text(instance->uuid), out, size) : Return::invalid_argument;
+    const auto mig = call.mig_device();
+    return mig ? give_text(get_text(mig->uuid), out, size) : Return::invalid_argument;
   });
 }
 Return nvmlDeviceGetSerial(Device device, char* out, uint size) {

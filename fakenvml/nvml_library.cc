@@ -102,7 +102,7 @@ Return give_handle(const char* function, unsigned int index, Device* out) {
   return guarded(function, [&](const Call& call) {
     if (out == nullptr || index >= call.client->state().gpus) return Return::invalid_argument;
     *out = handle_of(index);
-    return Return::success;
+    return enter_gpu(function, call, index);
   });
 }
 
@@ -145,6 +145,16 @@ std::string command_of(unsigned int pid) {
   return {text, got > 0 ? static_cast<std::size_t>(got) - 1 : 0};  // without the line's end
 }
 
+// As the server has it, else as the kernel has it.
+std::string name_of(const State& state, unsigned int pid) {
+  for (unsigned int gpu = 0; gpu < state.gpus; ++gpu)
+    if (const auto all = state.gpu[gpu].processes.read())
+      for (std::size_t i = 0; i < all->count; ++i)
+        if (all->list[i].pid == pid && all->list[i].name[0] != '\0')
+          return get_text(all->list[i].name);
+  return command_of(pid);
+}
+
 }  // namespace
 
 Return nvmlInit() { return open_session(__func__); }
@@ -167,9 +177,9 @@ Return nvmlSystemGetCudaDriverVersion(int* out) {
 Return nvmlSystemGetCudaDriverVersion_v2(int* out) { return nvmlSystemGetCudaDriverVersion(out); }
 
 Return nvmlSystemGetProcessName(uint pid, char* out, uint size) {
-  return guarded(__func__, [&](const Call&) {
+  return guarded(__func__, [&](const Call& call) {
     if (out == nullptr || size == 0) return Return::invalid_argument;
-    const std::string name = command_of(pid);
+    const std::string name = name_of(call.client->state(), pid);
     if (name.empty()) return Return::not_found;
     return give_text(std::string_view(name).substr(0, size - 1), out, size);  // NVML cuts it
   });

@@ -1,4 +1,4 @@
-// MIG: instances as the server cut them, each with one compute instance that fills it. Nothing is
+// MIG: instances as the server cut them, with their compute instances. Nothing is
 // created or destroyed here; assumed: everybody may look.
 #include "fakenvml/exports.h"
 #include "fakenvml/session.h"
@@ -38,14 +38,14 @@ Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, uint index, Device* ou
     if (call.identity().has_mig == 0) return Return::not_supported;
     const auto all = call.state().instances.read();
     if (!all) return Return::gpu_is_lost;
-    if (index >= all->count) return Return::not_found;
+    if (index >= kInstancesMax || all->devices[index].there == 0) return Return::not_found;
     *out = handle_of(call.gpu, index);
     return Return::success;
   });
 }
 
 Return nvmlDeviceGetDeviceHandleFromMigDeviceHandle(Device mig, Device* out) {
-  return on_mig(__func__, mig, [&](const Call& call, const InstanceNow&) {
+  return on_mig(__func__, mig, [&](const Call& call, const MigDeviceNow&) {
     if (out == nullptr) return Return::invalid_argument;
     *out = handle_of(call.gpu);
     return Return::success;
@@ -61,29 +61,29 @@ Return nvmlDeviceIsMigDeviceHandle(Device device, uint* out) {
 }
 
 Return nvmlDeviceGetGpuInstanceId(Device mig, uint* out) {
-  return on_mig(__func__, mig, [&](const Call&, const InstanceNow& instance) {
+  return on_mig(__func__, mig, [&](const Call&, const MigDeviceNow& device) {
     if (out == nullptr) return Return::invalid_argument;
-    *out = instance.id;
+    *out = device.gpu_instance;
     return Return::success;
   });
 }
 
 Return nvmlDeviceGetComputeInstanceId(Device mig, uint* out) {
-  return on_mig(__func__, mig, [&](const Call&, const InstanceNow&) {
+  return on_mig(__func__, mig, [&](const Call&, const MigDeviceNow& device) {
     if (out == nullptr) return Return::invalid_argument;
-    *out = 0;
+    *out = device.compute_instance;
     return Return::success;
   });
 }
 
 Return nvmlDeviceGetAttributes_v2(Device mig, nvml::Attributes* out) {
-  return on_mig(__func__, mig, [&](const Call& call, const InstanceNow& instance) {
+  return on_mig(__func__, mig, [&](const Call&, const MigDeviceNow& device) {
     if (out == nullptr) return Return::invalid_argument;
-    const ProfileFacts& profile = call.identity().profiles[instance.profile];
     *out = {};
-    out->multiprocessors = profile.multiprocessors;
-    out->gpu_instance_slices = out->compute_instance_slices = profile.slices;
-    out->memory_mib = profile.memory_mib;
+    out->multiprocessors = device.multiprocessors;
+    out->gpu_instance_slices = device.gpu_slices;
+    out->compute_instance_slices = device.slices;
+    out->memory_mib = device.memory_mib;
     return Return::success;
   });
 }

@@ -1,4 +1,4 @@
-// Who works on a GPU. Simulated jobs compute and draw nothing.
+// Who works on a GPU. Simulated jobs compute; a test can have processes that draw.
 #include <algorithm>
 
 #include "fakenvml/exports.h"
@@ -14,31 +14,34 @@ void fill(nvml::ProcessInfoV1& out, const ProcessNow& process) {
   out.used_memory = process.memory_bytes;
 }
 void fill(nvml::ProcessInfo& out, const ProcessNow& process) {
-  const bool in_mig = process.gpu_instance != kNone;
-  out = {process.pid, process.memory_bytes, in_mig ? process.gpu_instance : nvml::kNoInstance,
-         in_mig ? 0 : nvml::kNoInstance};
+  out = {process.pid, process.memory_bytes, process.gpu_instance, process.compute_instance};
+}
+
+// Of a MIG device: the rows of its instances, which a driver need not name again.
+bool belongs(const ProcessNow& process, const std::optional<MigDeviceNow>& mig) {
+  return !mig || (process.gpu_instance == mig->gpu_instance &&
+                  process.compute_instance == mig->compute_instance);
 }
 
 template <class Info>
-Return give_processes(const char* function, Device device, uint* count, Info* out) {
+Return give_processes(const char* function, Device device, uint* count, Info* out,
+                      bool draws = false) {
   return on_any(function, device, [&](const Call& call) {
     if (count == nullptr) return Return::invalid_argument;
+    const auto mig = call.mig_device();
+    if (call.slot && !mig) return Return::invalid_argument;
+    if (call.slot && draws) return Return::not_supported;
     auto processes = call.state().processes.read();
     if (!processes) return Return::gpu_is_lost;
-    if (call.slot) {
-      const auto instance = call.instance();
-      if (!instance) return Return::invalid_argument;
-      ProcessNow* const end = processes->list + processes->count;
-      processes->count = static_cast<std::uint64_t>(
-          std::remove_if(processes->list, end,
-                         [&](const auto& one) { return one.gpu_instance != instance->id; }) -
-          processes->list);
-    }
+    ProcessNow* const begin = processes->list;
+    ProcessNow* const end = std::remove_if(
+        begin, begin + processes->count,
+        [&](const ProcessNow& one) { return (one.draws != 0) != draws || !belongs(one, mig); });
     const uint room = *count;
-    *count = static_cast<uint>(processes->count);
+    *count = static_cast<uint>(end - begin);
     if (*count > room) return Return::insufficient_size;
     if (*count > 0 && out == nullptr) return Return::invalid_argument;
-    for (uint i = 0; i < *count; ++i) fill(out[i], processes->list[i]);
+    for (uint i = 0; i < *count; ++i) fill(out[i], begin[i]);
     return Return::success;
   });
 }
@@ -51,8 +54,6 @@ Return give_none(const char* function, Device device, uint* count) {
   });
 }
 
-uint known(uint percent) { return percent == kNone ? 0 : percent; }
-
 }  // namespace
 
 Return nvmlDeviceGetComputeRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1* out) {
@@ -64,14 +65,16 @@ Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, uint* count, nvml:
 Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, uint* count, nvml::ProcessInfo* out) {
   return give_processes(__func__, device, count, out);
 }
-Return nvmlDeviceGetGraphicsRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1*) {
-  return give_none(__func__, device, count);
+Return nvmlDeviceGetGraphicsRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1* out) {
+  return give_processes(__func__, device, count, out, true);
 }
-Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, uint* count, nvml::ProcessInfo*) {
-  return give_none(__func__, device, count);
+Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, uint* count,
+                                                nvml::ProcessInfo* out) {
+  return give_processes(__func__, device, count, out, true);
 }
-Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, uint* count, nvml::ProcessInfo*) {
-  return give_none(__func__, device, count);
+Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, uint* count,
+                                                nvml::ProcessInfo* out) {
+  return give_processes(__func__, device, count, out, true);
 }
 Return nvmlDeviceGetMPSComputeRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1*) {
   return give_none(__func__, device, count);
@@ -90,19 +93,15 @@ Return nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* 
     if (now.mig != 0) return Return::not_supported;
     const auto processes = call.state().processes.read();
     if (!processes) return Return::gpu_is_lost;
+    const auto newer = [&](const ProcessSample& one) { return one.time_us > last_seen_us; };
+    const ProcessSample* const end = processes->samples + processes->sample_count;
     const uint room = *count;
-    *count = static_cast<uint>(processes->count);
-    if (processes->count == 0 || processes->time_us <= last_seen_us) return Return::not_found;
+    *count = static_cast<uint>(std::count_if(processes->samples, end, newer));
+    if (*count == 0) return Return::not_found;
     if (out == nullptr || room < *count) return Return::insufficient_size;
-    for (uint i = 0; i < *count; ++i) {
-      const ProcessNow& process = processes->list[i];
-      out[i] = {process.pid,
-                processes->time_us,
-                known(process.sm_percent),
-                known(process.memory_percent),
-                0,
-                0};
-    }
+    for (const ProcessSample* one = processes->samples; one != end; ++one)
+      if (newer(*one))
+        *out++ = {one->pid, one->time_us, one->sm_percent, one->memory_percent, 0, 0};
     return Return::success;
   });
 }

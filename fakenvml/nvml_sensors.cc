@@ -1,5 +1,6 @@
 // Utilisation, temperature, reasons, power, energy, field values, samples and memory.
 #include <algorithm>
+#include <cstring>
 
 #include "core/sample.h"
 #include "fakenvml/exports.h"
@@ -40,6 +41,16 @@ void put_wide(nvml::FieldValue& field, unsigned long long value) {
   field.code = Return::success;
   field.type = nvml::ValueType::ulonglong;
   field.value.ulonglong = value;
+}
+
+// What the type does not name is rubbish.
+void put(nvml::FieldValue& field, const InjectedReading& reading) {
+  field.code = static_cast<Return>(reading.code);
+  field.type = static_cast<nvml::ValueType>(reading.type);
+  std::memset(&field.value, 0xa5, sizeof field.value);
+  if (field.type == nvml::ValueType::real) field.value.real = reading.raw;
+  if (field.type == nvml::ValueType::uint) field.value.uint = reading.raw;
+  if (field.type == nvml::ValueType::ulonglong) field.value.ulonglong = reading.raw;
 }
 
 // Of the scopes (the GPU, a module, memory) there is only the first.
@@ -211,7 +222,11 @@ Return nvmlDeviceGetViolationStatus(Device device, uint policy, nvml::ViolationT
 Return nvmlDeviceGetFieldValues(Device device, int count, nvml::FieldValue* values) {
   return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (values == nullptr || count <= 0) return Return::invalid_argument;
-    for (int i = 0; i < count; ++i) fill(values[i], call.identity(), now);
+    for (int i = 0; i < count; ++i) {
+      fill(values[i], call.identity(), now);
+      if (const auto injected = call.injected(Reading::field, values[i].field))
+        put(values[i], *injected);
+    }
     return Return::success;
   });
 }

@@ -91,7 +91,13 @@ Return nvmlDeviceGetClock(Device device, ClockType type, uint id, uint* out) {
 Return nvmlDeviceGetSupportedMemoryClocks(Device device, uint* count, uint* out) {
   return on_gpu(__func__, device, [&](const Call& call) {
     if (count == nullptr) return Return::invalid_argument;
-    return give_descending(&call.identity().memory_clock_mhz, 1, count, out);
+    const GpuIdentity& identity = call.identity();
+    const uint others = identity.other_memory_clock_count, room = *count;
+    *count = 1 + others;
+    if (out == nullptr || room < *count) return Return::insufficient_size;
+    out[0] = identity.memory_clock_mhz;
+    std::copy_n(identity.other_memory_clocks_mhz, others, out + 1);
+    return Return::success;
   });
 }
 Return nvmlDeviceGetSupportedGraphicsClocks(Device device, uint memory_mhz, uint* count,

@@ -37,8 +37,10 @@ std::shared_ptr<SimClient> current_client() {
   return session().client;
 }
 
-bool matches(const CallFault& fault, std::string_view function, unsigned int gpu) {
+bool matches(const CallFault& fault, std::string_view function, unsigned int gpu, Handles handle) {
   if (fault.id == 0 || (fault.gpu != kEveryGpu && fault.gpu != gpu)) return false;
+  const auto meant = static_cast<Handles>(fault.handles);
+  if (meant != Handles::any && meant != handle) return false;
   const std::string name = get_text(fault.call);
   if (name.empty() || name.back() != '*') return name == function;
   return function.starts_with(std::string_view(name).substr(0, name.size() - 1));
@@ -66,12 +68,13 @@ void hang(SimClient& client, std::uint32_t id) {
     clock.sleep_until(clock.now() + std::chrono::milliseconds(5));
 }
 
-Return fault_of(SimClient& client, const char* function, unsigned int gpu) {
+Return fault_of(SimClient& client, const char* function, unsigned int gpu,
+                Handles handle = Handles::gpus) {
   if (client.state().call_faults.load(std::memory_order_acquire) == 0) return Return::success;
   const auto faults = client.state().faults.read();
   if (!faults) return Return::gpu_is_lost;
   for (const CallFault& fault : faults->list) {
-    if (!matches(fault, function, gpu) || !strikes(client, fault)) continue;
+    if (!matches(fault, function, gpu, handle) || !strikes(client, fault)) continue;
     if (fault.hangs == 0) return static_cast<Return>(fault.code);
     hang(client, fault.id);
   }
@@ -94,11 +97,26 @@ std::optional<std::pair<unsigned int, unsigned int>> place_of(nvml::Instance ins
                    static_cast<unsigned int>(offset % kInstancesMax));
 }
 
-std::optional<InstanceNow> Call::instance() const {
+std::optional<MigDeviceNow> Call::mig_device() const {
   if (!slot) return std::nullopt;
   const auto all = state().instances.read();
-  if (!all || *slot >= all->count) return std::nullopt;
-  return all->list[*slot];
+  if (!all || all->devices[*slot].there == 0) return std::nullopt;
+  return all->devices[*slot];
+}
+
+std::optional<InjectedReading> Call::injected(Reading what, unsigned int id,
+                                              unsigned int instance) const {
+  if (client->state().injects.load(std::memory_order_acquire) == 0) return std::nullopt;
+  const auto all = state().injected.read();
+  if (!all) return std::nullopt;
+  const InjectedReading* of_gpu = nullptr;
+  for (std::size_t i = 0; i < all->count; ++i) {
+    const InjectedReading& one = all->list[i];
+    if (one.what != what || one.id != id) continue;
+    if (one.instance == instance) return one;
+    if (one.instance == kNone) of_gpu = &one;
+  }
+  return of_gpu != nullptr ? std::optional(*of_gpu) : std::nullopt;
 }
 
 Return open_session(const char* function) try {
@@ -147,6 +165,16 @@ Return enter(const char* function, Call& call) {
   return code != Return::success ? code : fault_of(*call.client, function, kEveryGpu);
 }
 
+Return enter_gpu(const char* function, const Call& call, unsigned int gpu) {
+  const auto faults = call.client->state().faults.read();
+  if (!faults) return Return::gpu_is_lost;
+  for (const CallFault& fault : faults->list)
+    if (fault.gpu == gpu && matches(fault, function, gpu, Handles::gpus) &&
+        strikes(*call.client, fault))
+      return static_cast<Return>(fault.code);
+  return Return::success;
+}
+
 Return enter_any(const char* function, nvml::Device device, Call& call) {
   if (const Return code = enter_unfaulted(call); code != Return::success) return code;
   const std::uintptr_t offset = offset_in(handles, device);
@@ -155,7 +183,9 @@ Return enter_any(const char* function, nvml::Device device, Call& call) {
   call.gpu = static_cast<unsigned int>(offset < kGpusMax ? offset : mig / kInstancesMax);
   if (offset >= kGpusMax) call.slot = static_cast<unsigned int>(mig % kInstancesMax);
   if (call.gpu >= call.client->state().gpus) return Return::invalid_argument;
-  if (const Return code = fault_of(*call.client, function, call.gpu); code != Return::success)
+  const Handles handle = call.slot ? Handles::mig_devices : Handles::gpus;
+  if (const Return code = fault_of(*call.client, function, call.gpu, handle);
+      code != Return::success)
     return code;
   const auto now = call.state().now.read();
   return !now || now->lost != 0 ? Return::gpu_is_lost : Return::success;

@@ -16,12 +16,15 @@ namespace derate::fakenvml {
 struct Call {
   std::shared_ptr<SimClient> client;
   unsigned int gpu = kEveryGpu;
-  std::optional<unsigned int> slot = {};  // of the GPU's MIG instances, when one of them is meant
+  std::optional<unsigned int> slot = {};  // of the GPU's MIG devices, when one of them is meant
 
   const GpuIdentity& identity() const { return client->state().identity[gpu]; }
   const GpuState& state() const { return client->state().gpu[gpu]; }
-  // Empty without a slot, and when there is no instance in it (any more).
-  std::optional<InstanceNow> instance() const;
+  // Empty without a slot, and when there is no MIG device in it (any more).
+  std::optional<MigDeviceNow> mig_device() const;
+  // Empty unless a test injects one; an instance without its own has the GPU's.
+  std::optional<InjectedReading> injected(Reading what, unsigned int id,
+                                          unsigned int instance = kNone) const;
 };
 
 nvml::Return open_session(const char* function);
@@ -33,6 +36,9 @@ nvml::Return enter(const char* function, Call& call);
 nvml::Return enter(const char* function, nvml::Device device, Call& call);
 // The same for a GPU or a MIG device; not_supported by the one above for the latter.
 nvml::Return enter_any(const char* function, nvml::Device device, Call& call);
+// Once more, for a call that names its GPU by other means than a handle: what a fault of that GPU
+// says.
+nvml::Return enter_gpu(const char* function, const Call& call, unsigned int gpu);
 // The same for a GPU that is known by other means.
 nvml::Return enter_unfaulted(Call& call);
 
@@ -75,12 +81,12 @@ nvml::Return on_any(const char* function, nvml::Device device, F body) {
     return nvml::Return::unknown;
   }
 }
-// On a MIG device, with its instance.
+// On a MIG device.
 template <class F>
 nvml::Return on_mig(const char* function, nvml::Device device, F body) {
   return on_any(function, device, [&](const Call& call) {
-    const auto instance = call.instance();
-    return instance ? body(call, *instance) : nvml::Return::invalid_argument;
+    const auto mig = call.mig_device();
+    return mig ? body(call, *mig) : nvml::Return::invalid_argument;
   });
 }
 

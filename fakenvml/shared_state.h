@@ -14,7 +14,7 @@
 namespace derate::fakenvml {
 
 inline constexpr std::uint32_t kStateMagic = 0x31534644;  // "DFS1"
-inline constexpr std::uint32_t kStateVersion = 2;
+inline constexpr std::uint32_t kStateVersion = 3;
 inline constexpr unsigned int kGpusMax = 64;
 
 // A T that one process writes and any number read without a lock: a reader that saw the writer at
@@ -62,7 +62,8 @@ class SeqlockBox {
 // A number that the GPU does not give.
 inline constexpr std::uint32_t kNone = ~0u;
 
-inline constexpr std::size_t kClocksMax = 512;
+inline constexpr std::size_t kClocksMax = 3072;
+inline constexpr std::size_t kOtherClocksMax = 3;  // of memory, in addition to its own
 
 inline constexpr std::size_t kProfilesMax = 8;   // of MIG
 inline constexpr std::size_t kInstancesMax = 8;  // likewise
@@ -86,7 +87,8 @@ struct GpuIdentity {
   std::uint32_t architecture;  // nvml::kArch...
   std::uint32_t clock_count;
   std::uint32_t sm_clocks_mhz[kClocksMax];  // ascending
-  std::uint32_t memory_clock_mhz;
+  std::uint32_t memory_clock_mhz, other_memory_clock_count;
+  std::uint32_t other_memory_clocks_mhz[kOtherClocksMax];
   std::uint32_t power_lowest_mw, power_highest_mw, power_factory_mw;
   std::uint32_t slowdown_celsius;
   std::uint32_t has_instant_power, has_average_power, has_activity, has_mig;
@@ -128,34 +130,68 @@ struct GpuNow {
   double work_seconds, joules;  // in truth
 };
 
-inline constexpr std::size_t kProcessesMax = 32;
+inline constexpr std::size_t kProcessesMax = 384;
+inline constexpr std::size_t kProcessSamplesMax = 32;
 
 struct ProcessNow {
   char name[64];
   std::uint32_t pid;
-  std::uint32_t sm_percent, memory_percent;  // kNone: unknown
-  std::uint32_t gpu_instance;                // kNone: not with MIG
+  std::uint32_t gpu_instance, compute_instance;  // kNone: not with MIG
+  std::uint32_t draws;                           // 1: it draws and does not compute
   std::uint64_t memory_bytes;
 };
 
-struct GpuProcesses {
-  std::uint64_t count;
-  std::uint64_t time_us;  // when the utilisations were renewed
-  ProcessNow list[kProcessesMax];
+// What a process used of the GPU until then.
+struct ProcessSample {
+  std::uint64_t time_us;
+  std::uint32_t pid, sm_percent, memory_percent, reserved;
 };
 
-// A MIG instance, with one compute instance that fills it. GPM: seconds of busy time and of time in
-// which that was known, since the partition.
+struct GpuProcesses {
+  std::uint64_t count, sample_count;
+  ProcessNow list[kProcessesMax];
+  ProcessSample samples[kProcessSamplesMax];
+};
+
+// A GPU instance of MIG. GPM: seconds of busy time and of time in which that was known, since the
+// partition.
 struct InstanceNow {
-  char uuid[64];
   std::uint32_t id, profile;  // profile: its place in GpuIdentity::profiles
   double seconds;
   double busy[kActivityShares], known[kActivityShares];
 };
 
+// A compute instance, which NVML calls a MIG device.
+struct MigDeviceNow {
+  char uuid[64];
+  char profile[32];     // "1g.18gb", "1c.3g.71gb"
+  std::uint32_t there;  // 0: a hole in the list
+  std::uint32_t gpu_instance, compute_instance;
+  std::uint32_t slices, gpu_slices, multiprocessors;
+  std::uint64_t memory_mib;
+};
+
 struct GpuInstances {
   std::uint64_t count;
   InstanceNow list[kInstancesMax];
+  MigDeviceNow devices[kInstancesMax];
+};
+
+// A reading that a test injects in place of the simulated one.
+enum class Reading : std::uint32_t { field = 1, metric, instance_sample };
+struct InjectedReading {
+  Reading what;
+  std::uint32_t id;        // of the field or metric
+  std::uint32_t instance;  // of MIG; kNone: the GPU's
+  std::uint32_t code;      // what NVML returns for it
+  std::uint32_t type;      // of a field: nvml::ValueType
+  std::uint32_t raw;       // of a field
+  double number;           // of a metric
+};
+inline constexpr std::size_t kReadingsMax = 64;
+struct InjectedReadings {
+  std::uint64_t count;
+  InjectedReading list[kReadingsMax];
 };
 
 // What nvmlDeviceGetSamples gives: rings whose element n lies at n % size.
@@ -179,9 +215,11 @@ struct GpuState {
   SeqlockBox<GpuProcesses> processes;
   SeqlockBox<GpuSamples> samples;
   SeqlockBox<GpuInstances> instances;
+  SeqlockBox<InjectedReadings> injected;
 };
 
-// A call that goes wrong, by NVML's name of it.
+// A call that goes wrong, by NVML's name of it, for handles of that kind.
+enum class Handles : std::uint32_t { any, gpus, mig_devices };
 inline constexpr std::size_t kFaultsMax = 32;
 struct CallFault {
   char call[64];        // a name, "*", or the beginning of names and "*"
@@ -191,7 +229,7 @@ struct CallFault {
   std::uint32_t hangs;  // or it never returns
   // Some calls pass or fail by their number: the server counts them.
   std::uint32_t counted;
-  std::uint32_t reserved;
+  std::uint32_t handles;  // a Handles
 };
 struct CallFaults {
   CallFault list[kFaultsMax];
@@ -201,8 +239,9 @@ struct State {
   std::uint32_t magic, version;
   std::uint64_t size;
   std::uint32_t gpus;
-  std::int32_t pid;  // the server's
-  std::uint32_t reserved[2];
+  std::int32_t pid;                    // the server's
+  std::atomic<std::uint32_t> injects;  // 1: there are injected readings
+  std::uint32_t reserved;
   std::atomic<std::uint64_t> steps;  // of the physics: it grows while the server lives
   std::atomic<std::uint32_t> closed;
   std::atomic<std::uint32_t> call_faults;  // how many there are

@@ -64,6 +64,10 @@ struct ProfileNumbers {
 constexpr ProfileNumbers kProfileNumbers[] = {
     {1, 0, 19}, {2, 1, 14}, {3, 2, 9}, {4, 3, 5}, {7, 4, 0}};
 
+std::uint64_t mebibytes(const MigProfile& profile) {
+  return static_cast<std::uint64_t>(std::llround(profile.memory_gigabytes * 1024));
+}
+
 void describe_profiles(const SimChip& chip, GpuIdentity& out) {
   const auto profiles = mig_profiles(chip);
   for (const MigProfile& profile : profiles) {
@@ -81,7 +85,7 @@ void describe_profiles(const SimChip& chip, GpuIdentity& out) {
     facts.multiprocessors = static_cast<std::uint32_t>(profile.multiprocessors);
     facts.room = static_cast<std::uint32_t>(
         std::min(whole.slices / profile.slices, whole.memory_slices / profile.memory_slices));
-    facts.memory_mib = static_cast<std::uint64_t>(std::llround(profile.memory_gigabytes * 1024));
+    facts.memory_mib = mebibytes(profile);
   }
 }
 
@@ -198,21 +202,23 @@ void SimMachine::Gpu::sample_processes() {
     running += tenant != nullptr && !tenant->finished ? 1 : 0;
   }
   processes_ = {};
-  processes_.time_us = time_us();
   for (const Job& job : jobs) {
     const SimJob* tenant = sim.tenant(job.tenant);
-    if (tenant == nullptr || tenant->finished || processes_.count == kProcessesMax) continue;
-    ProcessNow& out = processes_.list[processes_.count++];
+    if (tenant == nullptr || tenant->finished || processes_.count == kProcessSamplesMax) continue;
+    const std::size_t at = processes_.count++;
+    ProcessNow& out = processes_.list[at];
     put_text(out.name, job.process_name);
     out.pid = static_cast<std::uint32_t>(job.pid);
     const std::optional<int> instance = sim.instance_of(job.tenant);
     out.gpu_instance = instance ? static_cast<std::uint32_t>(*instance) : kNone;
+    out.compute_instance = instance ? 0 : kNone;
     const auto slice = [&](std::optional<Fraction> share) {
-      return share && !sim.mig() ? percent_of(*share / static_cast<double>(running)) : kNone;
+      return share && !sim.mig() ? percent_of(*share / static_cast<double>(running)) : 0;
     };
-    out.sm_percent = slice(sim.sensors().gpu_utilisation());
-    out.memory_percent = slice(sim.sensors().memory_utilisation());
     out.memory_bytes = kProcessBytes;
+    processes_.samples[at] = {time_us(), out.pid, slice(sim.sensors().gpu_utilisation()),
+                              slice(sim.sensors().memory_utilisation()), 0};
+    processes_.sample_count = processes_.count;
   }
 }
 
@@ -285,11 +291,21 @@ GpuInstances SimMachine::Gpu::shown_instances() const {
   const auto profiles = mig_profiles(sim.chip());
   for (const GpuInstance& instance : sim.instances()) {
     if (out.count == kInstancesMax) break;
-    InstanceNow& now = out.list[out.count++];
-    put_text(now.uuid, instance.uuid);
+    const std::size_t at = out.count++;
+    InstanceNow& now = out.list[at];
     now.id = static_cast<std::uint32_t>(instance.id);
     for (std::size_t i = 0; i < profiles.size(); ++i)
       if (instance.profile == profiles[i].name) now.profile = static_cast<std::uint32_t>(i);
+    // One compute instance fills it.
+    const MigProfile& profile = profiles[now.profile];
+    MigDeviceNow& device = out.devices[at];
+    put_text(device.uuid, instance.uuid);
+    put_text(device.profile, instance.profile);
+    device.there = 1;
+    device.gpu_instance = now.id;
+    device.slices = device.gpu_slices = static_cast<std::uint32_t>(profile.slices);
+    device.multiprocessors = static_cast<std::uint32_t>(profile.multiprocessors);
+    device.memory_mib = mebibytes(profile);
     const PartCounters& part = *sim.part_counters(instance.id);
     now.seconds = part.seconds;
     std::copy(part.busy.begin(), part.busy.end(), now.busy);

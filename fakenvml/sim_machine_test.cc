@@ -235,7 +235,7 @@ TEST_F(SimMachineTest, APartitionEndsJobsAndNamesInstancesAnew) {
   const GpuInstances before = *state_->gpu[1].instances.read();
   ASSERT_EQ(before.count, 2u);
   EXPECT_EQ(partition(1, "3g,3g"), Return::success);
-  EXPECT_STRNE(state_->gpu[1].instances.read()->list[1].uuid, before.list[1].uuid);
+  EXPECT_STRNE(state_->gpu[1].instances.read()->devices[1].uuid, before.devices[1].uuid);
   EXPECT_EQ(state_->gpu[1].processes.read()->count, 0u);
   EXPECT_EQ(ask(Op::clear_faults), Return::success);
   EXPECT_EQ(now(1).mig, 1u);  // which is no fault

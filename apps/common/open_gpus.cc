@@ -7,138 +7,160 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <future>
 #include <thread>
 
 #include "base/suggest.h"
 #include "base/text.h"
-#include "core/gpu_id.h"
-#include "device/nvml/mig_topology.h"
+#include "device/nvml/nvml_backend.h"
+#include "device/sim/sim_device.h"
 
 namespace derate::cli {
 
 namespace {
 
-// Outlives every thread that is left behind in the driver.
-const Clock& process_clock() {
-  static const SystemClock clock;
-  return clock;
-}
+// --- the back ends -------------------------------------------------------------------------------
 
-// Each GPU on a thread of its own: one that hangs does not keep the others shut.
-Result<NvmlDevices> open_side_by_side(const std::shared_ptr<const NvmlLibrary>& library) {
-  constexpr std::chrono::seconds kDeadline(10);
-  using Opened = Result<std::unique_ptr<NvmlDevice>>;
-  std::vector<std::future<Opened>> pending;
-  const int count = TRY(count_devices(*library));
-  for (int index = 0; index < count; ++index) {
-    auto promise = std::make_shared<std::promise<Opened>>();
-    pending.push_back(promise->get_future());
-    std::thread([promise, library, index] {
-      promise->set_value(NvmlDevice::open(library, index, process_clock()));
-    }).detach();
-  }
-  NvmlDevices devices;
-  SystemClock clock;
-  const Instant end = clock.now() + kDeadline;
-  for (int index = 0; index < count; ++index) {
-    auto& answer = pending[static_cast<std::size_t>(index)];
-    const Duration left = std::max(Duration{}, end - clock.now());
-    if (answer.wait_for(left) != std::future_status::ready) {
-      devices.failed.push_back(
-          {index, {Errc::gpu_stuck, fmt::format("has not answered for {} s", kDeadline.count())}});
-      continue;
-    }
-    Opened device = answer.get();
-    if (device.ok())
-      devices.opened.push_back(*std::move(device));
-    else
-      devices.failed.push_back({index, std::move(device).error()});
-  }
-  return devices;
-}
-
-// An instance stands for its GPU: clocks and limits are the whole GPU's.
-Result<std::string> without_instances(const NvmlLibrary& library, const std::string& choice) {
-  std::string out;
-  for (const std::string_view item : split(choice, ',')) {
-    const std::string name(trim(item));
-    if (!out.empty()) out += ',';
-    out += name.starts_with("MIG-") ? TRY(gpu_of_mig_device(library, name)) : name;
-  }
-  return out;
-}
-
-Result<OpenGpus> open_on_this_thread(const std::string& choice, NvmlPatience patience) {
-  const auto library = TRY(NvmlLibrary::load());
-  NvmlDevices devices = TRY(open_side_by_side(library));
-  OpenGpus out;
-  out.driver_version = library->driver_version().value_or("");
-  for (const FailedGpu& failed : devices.failed)
-    out.notes.push_back(fmt::format("GPU {}: {}", failed.index, failed.error.message));
-  if (devices.opened.empty()) {
-    if (!devices.failed.empty()) return std::move(devices.failed.front().error);
-    return Error{Errc::not_found, "the driver is loaded but there is no NVIDIA GPU"};
-  }
+Result<FoundGpus> list_sim(SimSetup& setup, const SimCliOptions& options,
+                           const std::string& choice) {
+  setup = TRY(find_sim_setup(options));
   std::vector<GpuId> ids;
-  for (const auto& device : devices.opened) ids.push_back(device->capability().id);
-  for (const int at : TRY(select_gpus(ids, TRY(without_instances(*library, choice))))) {
-    auto& device = devices.opened[static_cast<std::size_t>(at)];
-    ClockControl* control = device.get();
-    auto source = TRY(NvmlSource::create(std::move(device), control, patience));
-    OpenGpu gpu;
-    gpu.control = source.get();
-    gpu.source = std::move(source);
-    out.gpus.push_back(std::move(gpu));
-  }
+  for (int i = 0; i < options.gpus; ++i) ids.push_back(sim_capability(*setup.chip, i).id);
+  FoundGpus out{.ids = {}, .driver_version = "simulated", .notes = {}};
+  for (const int at : TRY(select_gpus(ids, choice)))
+    out.ids.push_back(ids[static_cast<std::size_t>(at)]);
   return out;
 }
 
-}  // namespace
+OpenGpu open_sim(const SimSetup& setup, const GpuRequest& request, const GpuId& id, Clock& clock) {
+  const auto seed =
+      static_cast<std::uint64_t>(request.sim.seed) + static_cast<std::uint64_t>(id.index);
+  OpenGpu out;
+  out.sim = std::make_shared<SimGpu>(*setup.chip, SimOptions{.seed = seed});
+  if (request.workload == SimWorkload::at_once) out.sim->start(setup.workload, Duration::zero());
+  auto device = std::make_unique<SimDevice>(*out.sim, clock, id.index, seed);
+  out.control = device.get();
+  out.source = std::move(device);
+  return out;
+}
 
-Opening::Opening(std::string choice, NvmlPatience patience) {
+Backend sim_backend(const GpuRequest& request, Clock& clock) {
+  const auto setup = std::make_shared<SimSetup>();
+  return {.name = "the simulator",
+          .capabilities = {.virtual_time = true},
+          .list = [setup, sim = request.sim](
+                      const std::string& choice) { return list_sim(*setup, sim, choice); },
+          .open = [setup, request, &clock](const GpuId& id) -> Result<OpenGpu> {
+            return open_sim(*setup, request, id, clock);
+          }};
+}
+
+Backend real_backend(const GpuRequest& request, Clock&) {
+  constexpr NvmlPatience kLoopPatience{std::chrono::milliseconds(50),
+                                       std::chrono::milliseconds(500)};
+  return nvml_backend(request.patience == Patience::of_loop ? kLoopPatience : NvmlPatience{});
+}
+
+// The first that is wanted is taken.
+struct BackendRow {
+  bool (*wanted)(const GpuRequest& request);
+  Backend (*make)(const GpuRequest& request, Clock& clock);
+  // Null where no setting outlives the process.
+  Result<std::unique_ptr<ClockControl>> (*open_to_restore)(const std::string& uuid);
+};
+constexpr BackendRow kBackends[] = {
+    {[](const GpuRequest& request) { return !request.sim.chip.empty(); }, sim_backend, nullptr},
+    {[](const GpuRequest&) { return true; }, real_backend, open_nvml_to_restore},
+};
+
+Backend backend_of(const GpuRequest& request, Clock& clock) {
+  const auto row = std::find_if(std::begin(kBackends), std::end(kBackends),
+                                [&](const BackendRow& each) { return each.wanted(request); });
+  return row->make(request, clock);
+}
+
+// --- opening -------------------------------------------------------------------------------------
+
+Result<OpenGpus> open_all(const Backend& backend, const std::string& choice) {
+  FoundGpus found = TRY(backend.list(choice));
+  OpenGpus out{{}, std::move(found.driver_version), std::move(found.notes)};
+  for (const GpuId& id : found.ids) out.gpus.push_back(TRY(backend.open(id)));
+  return out;
+}
+
+OpeningPoll open_on_a_thread(Backend backend, std::string choice) {
   auto promise = std::make_shared<std::promise<Result<OpenGpus>>>();
-  outcome_ = promise->get_future();
+  const auto outcome = std::make_shared<std::future<Result<OpenGpus>>>(promise->get_future());
   // A thread inherits the mask: signals are for the program's main thread.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([promise, choice = std::move(choice), patience] {
-    promise->set_value(open_on_this_thread(choice, patience));
+  std::thread([promise, backend = std::move(backend), choice = std::move(choice)]() mutable {
+    Result<OpenGpus> opened = open_all(backend, choice);
+    backend = {};  // GPUs that were not chosen close before anybody goes on
+    promise->set_value(std::move(opened));
   }).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
-
-std::optional<Result<OpenGpus>> Opening::poll() {
-  if (outcome_.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return std::nullopt;
-  return outcome_.get();
+  return [outcome]() -> std::optional<Result<OpenGpus>> {
+    if (outcome->wait_for(std::chrono::seconds(0)) != std::future_status::ready)
+      return std::nullopt;
+    return outcome->get();
+  };
 }
 
 // Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
-Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience,
-                                const std::function<void()>& alive) {
+Result<OpenGpus> wait_for_opening(Backend backend, const GpuRequest& request) {
   constexpr std::chrono::seconds kDeadline(30);
   constexpr std::chrono::milliseconds kAliveEvery(500);
-  Opening opening(choice, patience);
+  const std::string name = backend.name;
+  const OpeningPoll poll = open_on_a_thread(std::move(backend), request.gpus);
   SystemClock clock;
   const Instant end = clock.now() + kDeadline;
   Instant next_alive = clock.now();
   while (true) {
-    if (auto outcome = opening.poll()) return *std::move(outcome);
+    if (auto outcome = poll()) return *std::move(outcome);
     if (clock.now() >= end) break;
     if (clock.now() >= next_alive) {
-      alive();
+      request.alive();
       next_alive = clock.now() + kAliveEvery;
     }
     clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
   }
   return Error{Errc::gpu_stuck,
-               fmt::format("the NVIDIA driver has not answered for {} s: a GPU may "
-                           "hang; dmesg may tell which",
-                           kDeadline.count())};
+               fmt::format("{} has not answered for {} s: a GPU may hang; dmesg may tell which",
+                           name, kDeadline.count())};
+}
+
+}  // namespace
+
+BackendCapabilities backend_capabilities(const SimCliOptions& sim) {
+  SystemClock clock;
+  return backend_of({.sim = sim}, clock).capabilities;
+}
+
+Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock) {
+  Backend backend = backend_of(request, clock);
+  if (backend.capabilities.hardware) return wait_for_opening(std::move(backend), request);
+  return open_all(backend, request.gpus);
+}
+
+Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request) {
+  if (backend_capabilities(request.sim).virtual_time)
+    opened.virtual_time = std::make_unique<FakeClock>();
+  opened.gpus = TRY(open_gpus(request, opened.clock()));
+  return {};
+}
+
+OpeningPoll begin_opening(const std::string& choice) {
+  static SystemClock clock;  // outlives a thread that is left behind
+  const GpuRequest request{.gpus = choice, .patience = Patience::of_loop};
+  return open_on_a_thread(backend_of(request, clock), choice);
 }
 
 Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid) {
-  return TRY(NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), uuid, process_clock()));
+  for (const BackendRow& row : kBackends)
+    if (row.open_to_restore != nullptr) return row.open_to_restore(uuid);
+  return Error{Errc::not_supported, uuid + ": no back end sets GPUs of this machine"};
 }
 
 Result<SimSetup> find_sim_setup(const SimCliOptions& options) {
@@ -162,24 +184,6 @@ Result<SimSetup> find_sim_setup(const SimCliOptions& options) {
   return Error{Errc::not_found,
                fmt::format("{} has no workload '{}'{}", options.data, options.workload,
                            choices(options.workload, "; there are: ", known))};
-}
-
-Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimCliOptions& options,
-                               const std::string& choice, Clock& clock) {
-  std::vector<GpuId> ids;
-  for (int i = 0; i < options.gpus; ++i) ids.push_back(sim_capability(*setup.chip, i).id);
-  OpenGpus out;
-  out.driver_version = "simulated";
-  for (const int i : TRY(select_gpus(ids, choice))) {
-    const auto seed = static_cast<std::uint64_t>(options.seed) + static_cast<std::uint64_t>(i);
-    OpenGpu gpu;
-    gpu.sim = std::make_shared<SimGpu>(*setup.chip, SimOptions{.seed = seed});
-    auto device = std::make_unique<SimDevice>(*gpu.sim, clock, i, seed);
-    gpu.control = device.get();
-    gpu.source = std::move(device);
-    out.gpus.push_back(std::move(gpu));
-  }
-  return out;
 }
 
 }  // namespace derate::cli

@@ -1,60 +1,63 @@
-// Where the concrete GPUs are made: real ones through NVML, or simulated ones.
+// Where the concrete GPUs are made: a table of back ends, and which of them a program wants.
 #pragma once
 
 #include <functional>
-#include <future>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "device/clock_control.h"
-#include "device/nvml/nvml_device.h"
-#include "device/nvml/nvml_thread.h"
-#include "device/sim/sim_device.h"
-#include "device/telemetry_source.h"
+#include "device/sim/sim_gpu.h"
 #include "govern/fleet/open_gpu.h"
 #include "options.h"
 
 namespace derate::cli {
 
-// The real GPUs that `choice` names (all when empty; a MIG instance's UUID names its GPU), in its
-// order, each on a thread of its own.
-// Errors: those of NVML; gpu_stuck when the driver does not answer; not_found when there is no GPU
-// or none of that name. `alive` is called now and then while the driver is waited for.
-Result<OpenGpus> open_nvml_gpus(
-    const std::string& choice, NvmlPatience patience = {},
-    const std::function<void()>& alive = [] {});
+// How long a caller waits for a GPU. A loop over many GPUs reads a slow one again at its next tick.
+enum class Patience : std::uint8_t { of_one, of_loop };
+// Whether a simulated GPU works as soon as it is open, or when the caller starts its work.
+enum class SimWorkload : std::uint8_t { at_once, later };
 
-// What a loop that governs many GPUs affords: a slow one is read again at the next tick.
-inline constexpr NvmlPatience kLoopPatience{std::chrono::milliseconds(50),
-                                            std::chrono::milliseconds(500)};
-
-// The same for a caller that cannot wait: begins on a thread of its own, which is left behind when
-// the driver hangs.
-class Opening {
- public:
-  Opening(std::string choice, NvmlPatience patience);
-  // The outcome once it is there.
-  std::optional<Result<OpenGpus>> poll();
-
- private:
-  std::future<Result<OpenGpus>> outcome_;
+struct GpuRequest {
+  std::string gpus;  // indices, UUIDs, bus ids, MIG instances; empty: all
+  SimCliOptions sim;
+  Patience patience = Patience::of_one;
+  SimWorkload workload = SimWorkload::at_once;
+  // Called now and then while a driver is waited for.
+  std::function<void()> alive = [] {};
 };
+
+// What the back end of these options is like.
+BackendCapabilities backend_capabilities(const SimCliOptions& sim);
+
+// The GPUs that `request` names, in its order. `clock` outlives them.
+// Errors: those of the back end; gpu_stuck when the driver does not answer for 30 s; not_found when
+// there is no GPU, or none of that name, no such chip or workload.
+Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock);
+
+// GPUs with the clock that they are read on: virtual where they keep up with any, so that they are
+// read as fast as they compute.
+struct GpusOnClock {
+  std::unique_ptr<FakeClock> virtual_time;
+  SystemClock real_time;
+  OpenGpus gpus;  // ends before its clock
+  Clock& clock() { return virtual_time ? static_cast<Clock&>(*virtual_time) : real_time; }
+};
+Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request);
+
+// The real ones for a loop that cannot wait: begins on a thread of its own, which is left behind
+// when the driver hangs.
+OpeningPoll begin_opening(const std::string& choice);
 
 // One real GPU, opened on the calling thread without a call to any other: for a process that may
 // hang.
 Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid);
 
-// Simulated GPUs with their workload not yet started. Errors: not_found for the chip or workload.
+// What the simulated GPUs of these options are. Errors: not_found for the chip or workload.
 struct SimSetup {
   const SimChip* chip = nullptr;
   Workload workload;
 };
 Result<SimSetup> find_sim_setup(const SimCliOptions& options);
-// Those that `choice` names, all when empty. Errors: as select_gpus().
-Result<OpenGpus> open_sim_gpus(const SimSetup& setup, const SimCliOptions& options,
-                               const std::string& choice, Clock& clock);
 
 }  // namespace derate::cli

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "advise_view.h"
 #include "apps/common/open_gpus.h"
@@ -52,27 +51,8 @@ Result<std::vector<Watched>> recorded(const AdviseOptions& options) {
   return out;
 }
 
-struct OpenedGpus {
-  std::unique_ptr<FakeClock> virtual_time;  // simulated GPUs are watched as fast as they compute
-  SystemClock real_time;
-  OpenGpus gpus;  // ends before its clock
-  Clock& clock() { return virtual_time ? static_cast<Clock&>(*virtual_time) : real_time; }
-};
-
-Result<void> open_gpus(OpenedGpus& opened, const AdviseOptions& options) {
-  if (options.sim.chip.empty()) {
-    opened.gpus = TRY(open_nvml_gpus(options.gpus));
-    return {};
-  }
-  const SimSetup setup = TRY(find_sim_setup(options.sim));
-  opened.virtual_time = std::make_unique<FakeClock>();
-  opened.gpus = TRY(open_sim_gpus(setup, options.sim, options.gpus, *opened.virtual_time));
-  for (OpenGpu& each : opened.gpus.gpus) each.sim->start(setup.workload, Duration::zero());
-  return {};
-}
-
 // Activity is read as often as it is renewed, processes once a second, the energy counter not.
-Result<std::vector<Watched>> watch(OpenedGpus& opened, const AdviseOptions& options) {
+Result<std::vector<Watched>> watch(GpusOnClock& opened, const AdviseOptions& options) {
   std::vector<Watched> out;
   for (const OpenGpu& each : opened.gpus.gpus) out.push_back({each.source->capability(), {}});
   Clock& clock = opened.clock();
@@ -107,8 +87,8 @@ Result<std::vector<Watched>> watch(OpenedGpus& opened, const AdviseOptions& opti
 
 Result<std::vector<Watched>> watched(const AdviseOptions& options) {
   if (!options.traces.empty()) return recorded(options);
-  OpenedGpus opened;
-  TRY(open_gpus(opened, options));
+  GpusOnClock opened;
+  TRY(open_quickly(opened, {.gpus = options.gpus, .sim = options.sim}));
   watch_signals();
   return watch(opened, options);
 }

@@ -26,7 +26,8 @@ Result<int> advise_from_history(const AdviseOptions& options) {
   request.from = TRY(moment_text("--from", options.from, now));
   request.to = TRY(moment_text("--to", options.to, now));
   // Whose clocks and which chip it is only the GPU itself can say.
-  const OpenGpus gpus = TRY(open_nvml_gpus(options.gpus));
+  SystemClock clock;
+  const OpenGpus gpus = TRY(open_gpus({.gpus = options.gpus}, clock));
   std::vector<RecommendedGpu> said;
   Progress progress("GPUs");
   const Instant begin = SystemClock().now();

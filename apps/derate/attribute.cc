@@ -127,7 +127,8 @@ class DirectFeed final : public Feed {
   static Result<std::unique_ptr<DirectFeed>> open(const AttributeOptions& options,
                                                   const Settings& settings, Clock& clock) {
     const AttributionRules how = TRY(chosen_rules(options, settings));
-    auto gpus = TRY(open_gpus(options, clock));
+    auto gpus = TRY(open_gpus(
+        {.gpus = options.gpus, .sim = options.sim, .patience = Patience::of_loop}, clock));
     auto out = std::unique_ptr<DirectFeed>(new DirectFeed(clock, std::move(gpus)));
     for (const std::string& note : out->gpus_.notes) warn("derate: {}\n", note);
     if (!options.ticks.empty()) out->ticks_ = TRY(TicksFile::create(options.ticks, out->gpus_));
@@ -148,14 +149,6 @@ class DirectFeed final : public Feed {
 
  private:
   DirectFeed(Clock& clock, OpenGpus gpus) : clock_(clock), gpus_(std::move(gpus)) {}
-
-  static Result<OpenGpus> open_gpus(const AttributeOptions& options, Clock& clock) {
-    if (options.sim.chip.empty()) return open_nvml_gpus(options.gpus, kLoopPatience);
-    const SimSetup setup = TRY(find_sim_setup(options.sim));
-    OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus, clock));
-    for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());
-    return out;
-  }
 
   // Between the ticks, as a daemon's governor does: cheap fields alone. What cannot be read is
   // watched no longer: it may hang, and the others wait.

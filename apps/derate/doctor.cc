@@ -201,7 +201,8 @@ std::string driver_remedy(Errc code) {
 }
 
 void check_gpus(Findings& out) {
-  auto gpus = open_nvml_gpus("");
+  SystemClock clock;
+  auto gpus = open_gpus({}, clock);
   if (!gpus.ok()) {
     out.push_back({.level = Level::fail,
                    .what = "driver",

@@ -184,15 +184,6 @@ EnergyAccount Measuring::account() const {
   return out;
 }
 
-Result<OpenGpus> open_gpus(const EnergyOptions& options, Clock& clock) {
-  if (options.sim.chip.empty())
-    return open_nvml_gpus(TRY(chosen_gpus(options.gpus)).value_or(""), kLoopPatience);
-  const SimSetup setup = TRY(find_sim_setup(options.sim));
-  OpenGpus out = TRY(open_sim_gpus(setup, options.sim, options.gpus.named, clock));
-  for (OpenGpu& gpu : out.gpus) gpu.sim->start(setup.workload, Duration::zero());
-  return out;
-}
-
 Result<void> report(const EnergyOptions& options, const EnergyAccount& account,
                     std::optional<TextFile>& file) {
   const std::string text =
@@ -241,7 +232,9 @@ void measure_alone(Measuring& measuring, Duration time) {
 Result<int> measure(const EnergyOptions& options) {
   const Duration time = options.time_s ? from_seconds(*options.time_s) : Duration::max();
   SystemClock clock;
-  Measuring measuring(options, TRY(open_gpus(options, clock)));
+  GpuRequest request{.sim = options.sim, .patience = Patience::of_loop};
+  request.gpus = TRY(chosen_gpus(options.gpus, options.sim)).value_or("");
+  Measuring measuring(options, TRY(open_gpus(request, clock)));
   TRY(measuring.prepare());
   std::optional<TextFile> file;
   if (!options.report.empty()) file = TRY(TextFile::create(options.report));

@@ -1,4 +1,4 @@
-// Which real GPUs a command that is started here works on.
+// Which GPUs a command that is started here works on.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,10 @@
 
 namespace derate::cli {
 
-// As open_nvml_gpus() takes it: those that were named, or that are the command's own by its
-// environment (integ/own_gpus.h). Empty: nobody has said which. Errors: those of own_gpus().
-Result<std::optional<std::string>> chosen_gpus(const GpuChoice& choice);
+// As open_gpus() takes it: the ones that were named, or that are the command's own by its
+// environment (integ/own_gpus.h), which names hardware alone. Empty: nothing says which. Errors:
+// those of own_gpus().
+Result<std::optional<std::string>> chosen_gpus(const GpuChoice& choice,
+                                               const SimCliOptions& sim = {});
 
 }  // namespace derate::cli

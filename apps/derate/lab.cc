@@ -30,7 +30,8 @@ namespace {
 
 // Errors: those of NVML; invalid_argument when `choice` names several.
 Result<RealGpu> find_real_gpu(const std::string& choice) {
-  const OpenGpus opened = TRY(open_nvml_gpus(choice));
+  SystemClock clock;
+  const OpenGpus opened = TRY(open_gpus({.gpus = choice}, clock));
   if (opened.gpus.size() != 1)
     return Error{Errc::invalid_argument, fmt::format("'{}' names {} GPUs: an experiment has one",
                                                      choice, opened.gpus.size())};

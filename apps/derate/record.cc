@@ -11,26 +11,13 @@
 namespace derate::cli {
 namespace {
 
-struct Recording {
-  OpenGpus gpus;
-  std::unique_ptr<FakeClock> virtual_time;  // a simulated GPU is recorded as fast as it computes
-  SystemClock real_time;
-  Clock& clock() { return virtual_time ? static_cast<Clock&>(*virtual_time) : real_time; }
-};
-
-Result<void> open_gpu(Recording& recording, const RecordOptions& options) {
-  if (options.sim.chip.empty()) {
-    recording.gpus = TRY(open_nvml_gpus(options.gpu));
-    if (recording.gpus.gpus.size() != 1)
-      return Error{Errc::invalid_argument, "a trace holds one GPU: name one with -i"};
-    return {};
-  }
-  if (options.seconds <= 0)
+Result<void> open_gpu(GpusOnClock& recording, const RecordOptions& options) {
+  const bool real = backend_capabilities(options.sim).hardware;
+  if (!real && options.seconds <= 0)
     return Error{Errc::invalid_argument, "a simulated GPU is recorded for a given --seconds"};
-  const SimSetup setup = TRY(find_sim_setup(options.sim));
-  recording.virtual_time = std::make_unique<FakeClock>();
-  recording.gpus = TRY(open_sim_gpus(setup, options.sim, options.gpu, *recording.virtual_time));
-  recording.gpus.gpus[0].sim->start(setup.workload, Duration::zero());
+  TRY(open_quickly(recording, {.gpus = options.gpu, .sim = options.sim}));
+  if (real && recording.gpus.gpus.size() != 1)
+    return Error{Errc::invalid_argument, "a trace holds one GPU: name one with -i"};
   return {};
 }
 
@@ -83,14 +70,14 @@ Result<Recorded> record(TelemetrySource& source, Clock& clock, TraceWriter& writ
 }  // namespace
 
 Result<int> run_verb(const RecordOptions& options) {
-  Recording recording;
+  GpusOnClock recording;
   TRY(open_gpu(recording, options));
   TelemetrySource& source = *recording.gpus.gpus[0].source;
   Clock& clock = recording.clock();
   TraceWriterOptions writer_options{.epoch = clock.now(),
                                     .start = recording.real_time.wall_now(),
                                     .interval = from_seconds(options.interval_s)};
-  if (!options.sim.chip.empty()) writer_options.tags["simulated"] = "yes";
+  if (!backend_capabilities(options.sim).hardware) writer_options.tags["simulated"] = "yes";
   if (!recording.gpus.driver_version.empty())
     writer_options.tags["driver"] = recording.gpus.driver_version;
   if (options.force) writer_options.if_exists = TraceWriterOptions::IfExists::overwrite;

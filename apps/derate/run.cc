@@ -167,7 +167,7 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
 }
 
 Result<bool> writes_to_real_gpus(const RunOptions& options) {
-  if (options.dry_run || !options.sim.chip.empty()) return false;
+  if (options.dry_run || !backend_capabilities(options.sim).hardware) return false;
   return !TRY(load_settings(options.policy.config)).dry_run;
 }
 

@@ -130,7 +130,8 @@ Result<RunBegin> request_for(const RunOptions& options) {
   out.gpus = TRY(chosen_gpus(options.gpus)).value_or("");
   if (out.gpus.find("MIG-") == std::string::npos) return out;
   std::vector<std::string> uuids;  // derated knows GPUs alone
-  for (const OpenGpu& gpu : TRY(open_nvml_gpus(out.gpus)).gpus)
+  SystemClock clock;
+  for (const OpenGpu& gpu : TRY(open_gpus({.gpus = out.gpus}, clock)).gpus)
     uuids.push_back(gpu.source->capability().id.uuid);
   out.gpus = fmt::format("{}", fmt::join(uuids, ","));
   return out;

@@ -20,19 +20,20 @@ namespace {
 // What the run's GPUs are called among those that are tuned.
 constexpr const char* kTuning = "run";
 
-Result<OpenGpus> open_gpus(RunSession& session, const Settings& settings, const RunOptions& options,
-                           GuardLink* link) {
-  if (!options.sim.chip.empty()) {
-    session.sim = TRY(find_sim_setup(options.sim));
-    return open_sim_gpus(*session.sim, options.sim, options.gpus.named, session.clock);
-  }
-  auto choice = TRY(chosen_gpus(options.gpus));
+Result<OpenGpus> open_chosen(RunSession& session, const Settings& settings,
+                             const RunOptions& options, GuardLink* link) {
+  if (!backend_capabilities(options.sim).hardware) session.sim = TRY(find_sim_setup(options.sim));
+  auto choice = TRY(chosen_gpus(options.gpus, options.sim));
   if (!choice && !settings.gpus.empty()) choice = settings.gpus;
   session.follows = !choice && !session.tuned;
+  GpuRequest request{
+      .sim = options.sim, .patience = Patience::of_loop, .workload = SimWorkload::later};
+  request.gpus = choice.value_or("");
   // Many GPUs take longer to open than the guard lets a worker be silent.
-  return open_nvml_gpus(choice.value_or(""), kLoopPatience, [link] {
+  request.alive = [link] {
     if (link != nullptr) link->beat();
-  });
+  };
+  return open_gpus(request, session.clock);
 }
 
 Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
@@ -221,7 +222,7 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
     return Error{Errc::bad_config, "governor.dry_run: tuning is nothing without a write"};
   // Told before a GPU is opened.
   if (!session.tuned) session.policy = TRY(choose_policy(options.policy, settings));
-  OpenGpus opened = TRY(open_gpus(session, settings, options, link));
+  OpenGpus opened = TRY(open_chosen(session, settings, options, link));
   session.models.emplace(files_of_models(session.log), session.clock, log_of_models(session.log));
   settings.govern = false;  // these are governed for the command alone
   session.fleet.emplace(fleet_options(session, link), settings, session.clock);

@@ -147,7 +147,7 @@ Result<Json> StatusView::look(const std::string& choice) {
         *known = gpu;
     }
   }
-  if (!all && !real_) real_ = open_nvml_gpus("");
+  if (!all && !real_) real_ = open_gpus({}, clock_);
   if (!all && !real_->ok() && gpus.empty()) return real_->error();
   if (!all && real_->ok())
     for (OpenGpu& gpu : (*real_)->gpus) {

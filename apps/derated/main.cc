@@ -67,10 +67,7 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.fleet.life = current_boot();
   out.fleet.run_folder = run_directory();
   out.fleet.audit = AuditLog(audit_file());
-  out.fleet.open = [](const std::string& choice) -> OpeningPoll {
-    auto opening = std::make_shared<Opening>(choice, kLoopPatience);
-    return [opening] { return opening->poll(); };
-  };
+  out.fleet.open = begin_opening;
   out.fleet.leases = {[&link](const std::string& uuid) { return link.lease(uuid); },
                       [&link](const std::string& uuid) { link.release(uuid); }};
   out.fleet.log = log;

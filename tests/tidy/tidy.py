@@ -23,6 +23,12 @@ MAX_TITLE_COLUMNS = 72
 COMMITS = 50
 
 
+def is_test(path):
+    """A test, or a header that only tests include."""
+    name = path.rsplit("/", 1)[-1]
+    return name.endswith("_test.cc") or (name.startswith("test_") and name.endswith(".h"))
+
+
 class Finding(NamedTuple):
     path: str
     line: int
@@ -104,7 +110,7 @@ class Layers:
             yield Finding(path, 1, "layers", "give its folder a line in tests/tidy/layers.txt")
             return
         allowed = self.may[folder] + (self.tests_may.get(folder, [])
-                                      if path.endswith("_test.cc") else [])
+                                      if is_test(path) else [])
         for line, quote, include in includes(text):
             yield from self.check_fences(path, line, include)
             if quote == "<":

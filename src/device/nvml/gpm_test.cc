@@ -8,7 +8,7 @@
 #include <future>
 #include <thread>
 
-#include "device/nvml/fake_nvml.h"
+#include "fakenvml/test_nvml.h"
 
 namespace derate {
 namespace {
@@ -17,14 +17,12 @@ using nvml::Return;
 using namespace std::chrono_literals;
 
 struct GpmTest : ::testing::Test {
-  GpmTest() : gpu(fake.add_gpu()), library(*NvmlLibrary::create(FakeNvml::functions())) {}
-  Result<std::unique_ptr<Gpm>> create() {
-    return Gpm::create(*library, reinterpret_cast<nvml::Device>(&gpu));
-  }
+  GpmTest() : gpu(fake.add_gpu()), library(*NvmlLibrary::create(StagedNvml::functions())) {}
+  Result<std::unique_ptr<Gpm>> create() { return Gpm::create(*library, gpu.handle); }
   static Instant at(Duration d) { return Instant(d); }
 
-  FakeNvml fake;
-  FakeGpu& gpu;
+  StagedNvml fake;
+  StagedGpu& gpu;
   std::shared_ptr<const NvmlLibrary> library;
 };
 
@@ -159,7 +157,7 @@ struct FragileGpm {
 };
 
 NvmlFunctions FragileGpm::functions() {
-  NvmlFunctions out = FakeNvml::functions();
+  NvmlFunctions out = StagedNvml::functions();
   out.gpm_support = [](nvml::Device, nvml::GpmSupport* support) {
     support->supported = 1;
     return call();
@@ -191,7 +189,7 @@ struct GpmTurnTest : ::testing::Test {
     return *Gpm::create(*library, device, options);
   }
 
-  FakeNvml fake;
+  StagedNvml fake;
   FragileGpm gpm;
   std::shared_ptr<const NvmlLibrary> library = *NvmlLibrary::create(FragileGpm::functions());
 };

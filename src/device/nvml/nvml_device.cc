@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
+#include <thread>
 
 #include "core/chip_facts.h"
 #include "device/nvml/nvml_calls.h"
@@ -390,15 +392,34 @@ Result<int> count_devices(const NvmlLibrary& library) {
 
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
                                  const Clock& clock) {
+  constexpr std::chrono::seconds kDeadline(10);
+  using Opened = Result<std::unique_ptr<NvmlDevice>>;
+  std::vector<std::future<Opened>> pending;
   const int count = TRY(count_devices(*library));
-  NvmlDevices devices;
   for (int index = 0; index < count; ++index) {
-    auto device = NvmlDevice::open(library, index, clock);
+    auto promise = std::make_shared<std::promise<Opened>>();
+    pending.push_back(promise->get_future());
+    std::thread([promise, library = library, index, &clock]() mutable {
+      Opened device = NvmlDevice::open(library, index, clock);
+      library.reset();  // the last of its devices closes it, and not this thread
+      promise->set_value(std::move(device));
+    }).detach();
+  }
+  NvmlDevices devices;
+  SystemClock real;
+  const Instant end = real.now() + kDeadline;
+  for (int index = 0; index < count; ++index) {
+    auto& answer = pending[static_cast<std::size_t>(index)];
+    const Duration left = std::max(Duration{}, end - real.now());
+    Opened device =
+        answer.wait_for(left) == std::future_status::ready
+            ? answer.get()
+            : Error{Errc::gpu_stuck, fmt::format("has not answered for {} s", kDeadline.count())};
     if (device.ok())
       devices.opened.push_back(*std::move(device));
     else
       devices.failed.push_back(
-          {index, std::move(device).error().with("GPU " + std::to_string(index))});
+          {index, std::move(device).error().with(fmt::format("GPU {}", index))});
   }
   return devices;
 }

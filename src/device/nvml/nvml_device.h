@@ -74,8 +74,9 @@ struct NvmlDevices {
   std::vector<FailedGpu> failed;  // the others go on without them
 };
 
-// Opens every GPU of the machine, ascending by index. Errors: query_failed when they cannot even be
-// counted.
+// Opens every GPU of the machine, each on a thread of its own, so that one that hangs costs the
+// others 10 s: it counts as failed, and its thread, which uses `clock`, is left behind. Ascending
+// by index. Errors: query_failed when they cannot even be counted.
 Result<NvmlDevices> list_devices(const std::shared_ptr<const NvmlLibrary>& library,
                                  const Clock& clock);
 

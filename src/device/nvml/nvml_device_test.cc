@@ -4,7 +4,7 @@
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
 
-#include "device/nvml/fake_nvml.h"
+#include "fakenvml/test_nvml.h"
 
 namespace derate {
 namespace {
@@ -21,7 +21,7 @@ struct NvmlDeviceTest : ::testing::Test {
   Result<std::unique_ptr<NvmlDevice>> open(const NvmlFunctions& functions) {
     return NvmlDevice::open(*NvmlLibrary::create(functions), 0, clock);
   }
-  std::unique_ptr<NvmlDevice> open() { return *open(FakeNvml::functions()); }
+  std::unique_ptr<NvmlDevice> open() { return *open(StagedNvml::functions()); }
   // A sample with every field: the second GPM window closes.
   Result<Sample> read_all(NvmlDevice& device) {
     (void)device.read({});
@@ -29,8 +29,8 @@ struct NvmlDeviceTest : ::testing::Test {
     return device.read({});
   }
 
-  FakeNvml fake;
-  FakeGpu& gpu;
+  StagedNvml fake;
+  StagedGpu& gpu;
   FakeClock clock;
 };
 
@@ -88,7 +88,7 @@ TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
 
 // Any subset of optional symbols missing still yields a GPU and a sample.
 RC_GTEST_FIXTURE_PROP(NvmlDeviceTest, OptionalSymbolsAreOptional, ()) {
-  NvmlFunctions functions = FakeNvml::functions();
+  NvmlFunctions functions = StagedNvml::functions();
   for (const NvmlSymbol& symbol : nvml_symbols())
     if (!symbol.required && *rc::gen::arbitrary<bool>()) symbol.store(functions, nullptr);
 
@@ -113,7 +113,7 @@ RC_GTEST_FIXTURE_PROP(NvmlDeviceTest, OptionalSymbolsAreOptional, ()) {
 TEST_F(NvmlDeviceTest, EachOptionalSymbolMissingAlone) {
   for (const NvmlSymbol& symbol : nvml_symbols()) {
     if (symbol.required) continue;
-    NvmlFunctions functions = FakeNvml::functions();
+    NvmlFunctions functions = StagedNvml::functions();
     symbol.store(functions, nullptr);
     const auto device = open(functions);
     ASSERT_TRUE(device.ok()) << symbol.name;
@@ -164,7 +164,7 @@ TEST_F(NvmlDeviceTest, EachCallFailingAloneAtOpen) {
     if (name == "nvmlInit_v2") continue;
     fake.failing = {{name, Return::unknown}};
     const bool needed = name == "nvmlDeviceGetHandleByIndex_v2" || name == "nvmlDeviceGetUUID";
-    EXPECT_EQ(open(FakeNvml::functions()).ok(), !needed) << name;
+    EXPECT_EQ(open(StagedNvml::functions()).ok(), !needed) << name;
   }
   EXPECT_GE(calls.size(), 16u);
 }
@@ -347,7 +347,7 @@ TEST_F(NvmlDeviceTest, OneGpuFailsAndTheOthersGoOn) {
   fake.add_gpu();
   fake.add_gpu();
   fake.failing = {{"open 1", Return::gpu_is_lost}};
-  const auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  const auto devices = *list_devices(*NvmlLibrary::create(StagedNvml::functions()), clock);
   ASSERT_EQ(devices.opened.size(), 2u);
   EXPECT_EQ(devices.opened[0]->capability().id.index, 0);
   EXPECT_EQ(devices.opened[1]->capability().id.index, 2);
@@ -362,7 +362,7 @@ TEST_F(NvmlDeviceTest, OneGpuFailsAndTheOthersGoOn) {
 TEST_F(NvmlDeviceTest, AGpuIsOpenedByItsUuidWithoutACallToAnother) {
   fake.add_gpu();
   fake.failing = {{"open 0", Return::gpu_is_lost}};
-  const auto library = *NvmlLibrary::create(FakeNvml::functions());
+  const auto library = *NvmlLibrary::create(StagedNvml::functions());
   const auto device = NvmlDevice::open_uuid(library, fake.gpus[1]->uuid, clock);
   ASSERT_TRUE(device.ok());
   EXPECT_EQ((*device)->capability().id.index, 1);
@@ -371,7 +371,7 @@ TEST_F(NvmlDeviceTest, AGpuIsOpenedByItsUuidWithoutACallToAnother) {
 
 TEST_F(NvmlDeviceTest, CountFails) {
   fake.failing = {{"nvmlDeviceGetCount_v2", Return::unknown}};
-  const auto devices = list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  const auto devices = list_devices(*NvmlLibrary::create(StagedNvml::functions()), clock);
   EXPECT_EQ(devices.error().code, Errc::query_failed);
 }
 

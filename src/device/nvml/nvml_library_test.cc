@@ -6,7 +6,7 @@
 #include <set>
 
 #include "base/exit_code.h"
-#include "device/nvml/fake_nvml.h"
+#include "fakenvml/test_nvml.h"
 
 namespace derate {
 namespace {
@@ -98,33 +98,33 @@ TEST(NvmlLibrary, AnotherLibraryLacksTheFunctions) {
 }
 
 TEST(NvmlLibrary, InitialisesAndShutsDown) {
-  FakeNvml fake;
+  StagedNvml fake;
   {
-    const auto library = NvmlLibrary::create(FakeNvml::functions());
+    const auto library = NvmlLibrary::create(StagedNvml::functions());
     ASSERT_TRUE(library.ok());
     EXPECT_EQ(fake.initialised, 1);
-    EXPECT_EQ((*library)->driver_version(), "570.124.06");
+    EXPECT_EQ((*library)->driver_version(), "570.0.0");
   }
   EXPECT_EQ(fake.initialised, 0);
 }
 
 TEST(NvmlLibrary, DriverNotLoaded) {
-  FakeNvml fake;
+  StagedNvml fake;
   fake.failing["nvmlInit_v2"] = Return::driver_not_loaded;
-  const auto library = NvmlLibrary::create(FakeNvml::functions());
+  const auto library = NvmlLibrary::create(StagedNvml::functions());
   ASSERT_FALSE(library.ok());
   EXPECT_EQ(library.error().code, Errc::driver_not_loaded);
   EXPECT_TRUE(library.error().message.starts_with("the NVIDIA driver is not loaded"));
   EXPECT_EQ(fake.initialised, 0);
 
   fake.failing["nvmlInit_v2"] = Return::lib_rm_version_mismatch;
-  EXPECT_EQ(NvmlLibrary::create(FakeNvml::functions()).error().code, Errc::driver_not_loaded);
+  EXPECT_EQ(NvmlLibrary::create(StagedNvml::functions()).error().code, Errc::driver_not_loaded);
   fake.failing["nvmlInit_v2"] = Return::no_permission;
-  EXPECT_EQ(NvmlLibrary::create(FakeNvml::functions()).error().code, Errc::no_permission);
+  EXPECT_EQ(NvmlLibrary::create(StagedNvml::functions()).error().code, Errc::no_permission);
 }
 
 TEST(NvmlLibrary, ErrorsNameTheCallAndUseNvmlsWords) {
-  NvmlFunctions functions = FakeNvml::functions();
+  NvmlFunctions functions = StagedNvml::functions();
   EXPECT_EQ(nvml_error(functions, Return::gpu_is_lost, "nvmlDeviceGetName").message,
             "nvmlDeviceGetName: GPU is lost (NVML error 15)");
   functions.error_string = nullptr;

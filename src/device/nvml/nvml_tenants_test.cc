@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "device/nvml/fake_nvml.h"
 #include "device/nvml/nvml_device.h"
+#include "fakenvml/test_nvml.h"
 
 namespace derate {
 namespace {
@@ -18,7 +18,7 @@ constexpr unsigned int kNotKnown = ~0u;
 
 struct NvmlTenantsTest : ::testing::Test {
   NvmlTenantsTest() : gpu(fake.add_gpu()) {}
-  std::unique_ptr<NvmlDevice> open(const NvmlFunctions& functions = FakeNvml::functions()) {
+  std::unique_ptr<NvmlDevice> open(const NvmlFunctions& functions = StagedNvml::functions()) {
     return *NvmlDevice::open(*NvmlLibrary::create(functions), 0, clock);
   }
   Result<Tenancy> read_after(NvmlDevice& device, Duration wait) {
@@ -37,15 +37,15 @@ struct NvmlTenantsTest : ::testing::Test {
     gpu.mig_devices.front()->attributes.compute_instance_slices = 1;
     gpu.mig_devices.front()->attributes.multiprocessors = 20;
     gpu.mig_devices.front()->name = "NVIDIA H200 MIG 1c.3g.71gb";
-    FakeMigDevice& second = gpu.add_compute(2, 1, "MIG-d");
+    StagedMigDevice& second = gpu.add_compute(2, 1, "MIG-d");
     second.attributes.compute_instance_slices = 1;
     second.attributes.multiprocessors = 20;
     gpu.add_instance(5, "2g.35gb", "MIG-b");
     gpu.add_instance(9, "1g.18gb", "MIG-a");
   }
 
-  FakeNvml fake;
-  FakeGpu& gpu;
+  StagedNvml fake;
+  StagedGpu& gpu;
   FakeClock clock;
 };
 
@@ -74,7 +74,7 @@ TEST_F(NvmlTenantsTest, TellsEveryInstanceAndTheWhole) {
 TEST_F(NvmlTenantsTest, AMigDeviceLeadsToItsGpu) {
   partition();
   fake.add_gpu().uuid = "GPU-other";
-  const auto library = *NvmlLibrary::create(FakeNvml::functions());
+  const auto library = *NvmlLibrary::create(StagedNvml::functions());
   EXPECT_EQ(*gpu_of_mig_device(*library, "MIG-d"), open()->capability().id.uuid);
   EXPECT_EQ(gpu_of_mig_device(*library, "MIG-z").error().code, Errc::not_found);
 }
@@ -149,7 +149,7 @@ TEST_F(NvmlTenantsTest, MetricsThatAreNoNumbersAreEmpty) {
 
 TEST_F(NvmlTenantsTest, WithoutCountersOfInstancesTheyHaveNone) {
   partition();
-  NvmlFunctions functions = FakeNvml::functions();
+  NvmlFunctions functions = StagedNvml::functions();
   functions.gpm_mig_sample = nullptr;
   const auto device = open(functions);
   (void)device->tenancy();
@@ -392,7 +392,7 @@ TEST_F(NvmlTenantsTest, EachCallMissingOrFailingAlone) {
   gpu.compute = {{10, 1, 2, 0}};
   for (const NvmlSymbol& symbol : nvml_symbols()) {
     if (symbol.required) continue;
-    NvmlFunctions functions = FakeNvml::functions();
+    NvmlFunctions functions = StagedNvml::functions();
     symbol.store(functions, nullptr);
     const auto device = open(functions);
     (void)device->tenancy();

@@ -7,8 +7,8 @@
 #include <condition_variable>
 #include <csignal>
 
-#include "device/nvml/fake_nvml.h"
 #include "device/nvml/nvml_device.h"
+#include "fakenvml/test_nvml.h"
 
 namespace derate {
 namespace {
@@ -216,11 +216,11 @@ TEST_F(NvmlSourceTest, CallersFromSeveralThreadsTakeTurns) {
 }
 
 TEST_F(NvmlSourceTest, CarriesAnNvmlDevice) {
-  FakeNvml fake;
+  StagedNvml fake;
   fake.add_gpu();
   FakeClock clock;
   {
-    auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+    auto devices = *list_devices(*NvmlLibrary::create(StagedNvml::functions()), clock);
     const auto source =
         *NvmlSource::create(std::move(devices.opened.front()), nullptr, {kLong, kLong});
     clock.advance(1s);
@@ -418,11 +418,11 @@ TEST_F(NvmlSourceTest, TheDestructorWaitsForACallThatIsUnderWay) {
 }
 
 TEST(NvmlSource, TellsTheTenantsOfItsGpu) {
-  FakeNvml fake;
-  FakeGpu& gpu = fake.add_gpu();
+  StagedNvml fake;
+  StagedGpu& gpu = fake.add_gpu();
   gpu.add_instance(1, "3g.71gb", "MIG-a");
   const SystemClock clock;
-  auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  auto devices = *list_devices(*NvmlLibrary::create(StagedNvml::functions()), clock);
   const auto source =
       *NvmlSource::create(std::move(devices.opened.front()), nullptr, {kLong, kLong});
   const auto tenancy = source->tenancy();
@@ -438,10 +438,10 @@ TEST_F(NvmlSourceTest, WithoutAControlWritesAreNotSupported) {
 }
 
 TEST(NvmlSource, WritesRunOnTheThreadToo) {
-  FakeNvml fake;
+  StagedNvml fake;
   fake.add_gpu();
   const SystemClock clock;
-  auto devices = *list_devices(*NvmlLibrary::create(FakeNvml::functions()), clock);
+  auto devices = *list_devices(*NvmlLibrary::create(StagedNvml::functions()), clock);
   ClockControl* control = devices.opened.front().get();
   const auto source =
       *NvmlSource::create(std::move(devices.opened.front()), control, {kLong, kLong});

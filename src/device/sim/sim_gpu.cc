@@ -25,11 +25,10 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
       sensors_(chip.sensors, options.step, options.seed ^ 0x9e3779b97f4a7c15ULL),
       random_(options.seed),
       step_s_(seconds(options.step)),
-      thermal_cap_(chip.sm_clocks.size() - 1),
-      ambient_(chip.thermal.ambient.value()),
-      temperature_(ambient_),
-      heat_decay_(std::exp(-seconds(options.step) / seconds(chip.thermal.time_constant))) {
-  power_limit_ = chip.power_limits.factory;
+      regulator_{.limit = chip.power_limits.factory, .thermal_cap = chip.sm_clocks.size() - 1},
+      heat_{.ambient = chip.thermal.ambient.value(),
+            .temperature = chip.thermal.ambient.value(),
+            .decay = std::exp(-seconds(options.step) / seconds(chip.thermal.time_constant))} {
   const double gain = 1 + options.voltage_spread * gauss_(random_);
   voltage_gain2_ = gain * gain;
   for (const Megahertz clock : chip.sm_clocks) {
@@ -42,11 +41,11 @@ SimGpu::SimGpu(const SimChip& chip, const SimOptions& options)
     idle_.push_back(point);
     voltage_.push_back(chip.voltage.at(clock));
   }
-  asked_ = granted_ = clock_ = index_of(chip.unused_clock);
-  power_ = idle_[clock_].power;
-  temperature_ += chip.thermal.kelvin_per_watt * power_.value();
-  shown_temperature_ = std::round(temperature_);
-  sensors_.begin_in(idle_[clock_], power_);
+  switch_.asked = switch_.granted = regulator_.clock = index_of(chip.unused_clock);
+  truth_.power = idle_[regulator_.clock].power;
+  heat_.temperature += chip.thermal.kelvin_per_watt * truth_.power.value();
+  heat_.shown = std::round(heat_.temperature);
+  sensors_.begin_in(idle_[regulator_.clock], truth_.power);
 }
 
 std::size_t SimGpu::index_of(Megahertz clock) const {
@@ -57,35 +56,35 @@ std::size_t SimGpu::index_of(Megahertz clock) const {
 
 // Work boosts to the top of what is allowed; without a context the GPU falls to the bottom.
 std::size_t SimGpu::wanted_clock() const {
-  const std::size_t highest = application_.value_or(chip_.sm_clocks.size() - 1);
-  const std::size_t top = locked_highest_.value_or(highest);
-  const std::size_t bottom = locked_lowest_.value_or(index_of(chip_.unused_clock));
+  const std::size_t highest = switch_.application.value_or(chip_.sm_clocks.size() - 1);
+  const std::size_t top = switch_.highest.value_or(highest);
+  const std::size_t bottom = switch_.lowest.value_or(index_of(chip_.unused_clock));
   return busy() ? top : bottom;
 }
 
 void SimGpu::retarget() {
   const std::size_t wanted = wanted_clock();
-  if (wanted == asked_) return;
-  asked_ = wanted;
-  switch_at_ = now_ + from_seconds(lognormal_seconds(chip_.latency, gauss_(random_)));
-  switching_ = true;
+  if (wanted == switch_.asked) return;
+  switch_.asked = wanted;
+  switch_.at = now_ + from_seconds(lognormal_seconds(chip_.latency, gauss_(random_)));
+  switch_.pending = true;
 }
 
 void SimGpu::lock(Megahertz lowest, Megahertz highest) {
-  locked_lowest_ = index_of(lowest);
-  locked_highest_ = index_of(highest);
+  switch_.lowest = index_of(lowest);
+  switch_.highest = index_of(highest);
   retarget();
 }
 
 void SimGpu::unlock() {
-  locked_lowest_.reset();
-  locked_highest_.reset();
+  switch_.lowest.reset();
+  switch_.highest.reset();
   retarget();
 }
 
 void SimGpu::set_application_clock(std::optional<Megahertz> highest) {
-  application_.reset();
-  if (highest) application_ = index_of(*highest);
+  switch_.application.reset();
+  if (highest) switch_.application = index_of(*highest);
   retarget();
 }
 
@@ -97,7 +96,7 @@ void SimGpu::count_running() {
       ++running_;
       only_ = &tenant;
     }
-  if (running_ != 1 || mig_) only_ = nullptr;
+  if (running_ != 1 || mig_.on) only_ = nullptr;
 }
 
 void SimGpu::start(Workload workload, Duration work) {
@@ -105,14 +104,14 @@ void SimGpu::start(Workload workload, Duration work) {
   add(std::move(workload), work);
 }
 
-SimGpu::TenantId SimGpu::add(Workload workload, Duration work, std::optional<int> instance) {
-  Tenant tenant{.id = ++last_id_};
-  for (std::size_t i = 0; instance && i < instances_.size(); ++i)
-    if (instances_[i].id == *instance) tenant.part = i;
+SimGpu::TenantId SimGpu::add(Workload workload, Duration work, std::optional<int> instance,
+                             const MakeSimWork& make) {
+  Tenant& tenant = tenants_.emplace_back(Tenant{.id = ++last_id_});
+  for (std::size_t i = 0; instance && i < mig_.instances.size(); ++i)
+    if (mig_.instances[i].id == *instance) tenant.part = i;
   tenant.job = {
       .workload = std::move(workload), .work = work, .started = now_, .energy_at_start = energy()};
-  tenant.beyond.resize(tenant.job.workload.phases.size());
-  tenants_.push_back(std::move(tenant));
+  tenant.work = make(tenant.job.workload);
   count_running();
   retarget();
   return last_id_;
@@ -136,11 +135,11 @@ const SimGpu::Tenant* SimGpu::find(TenantId id) const {
 
 bool SimGpu::waits(TenantId id) const {
   const Tenant* tenant = find(id);
-  return tenant != nullptr && tenant->running() && tenant->waits;
+  return tenant != nullptr && tenant->running() && tenant->work->waits_for_others();
 }
 
 void SimGpu::go_on(TenantId id) {
-  if (Tenant* tenant = find(id)) tenant->waits = false;
+  if (Tenant* tenant = find(id)) tenant->work->go_on();
 }
 
 const SimJob* SimGpu::tenant(TenantId id) const {
@@ -165,14 +164,13 @@ void SimGpu::advance_to(Instant now) {
 }
 
 void SimGpu::apply_pending() {
-  if (!switching_ || now_ < switch_at_) return;
-  granted_ = asked_;
-  switching_ = false;
+  if (!switch_.pending || now_ < switch_.at) return;
+  switch_.granted = switch_.asked;
+  switch_.pending = false;
 }
 
 const OperatingPoint& SimGpu::point_of(const Tenant& tenant, std::size_t clock) const {
-  if (!tenant.working()) return idle_[clock];
-  return tenant.job.workload.phases[tenant.phase].points[clock];
+  return tenant.working() ? tenant.work->at(clock) : idle_[clock];
 }
 
 // What the sensors see of the GPU in this step.
@@ -185,17 +183,16 @@ const OperatingPoint& SimGpu::point_at(std::size_t clock) {
 
 Watts SimGpu::power_of(const Tenant& tenant, std::size_t clock) const {
   const Watts tabled = point_of(tenant, clock).power;
-  if (tenant.job.workload.tabled) return tabled;
-  const Phase& phase = tenant.job.workload.phases[tenant.phase];
+  const std::optional<double> drift = tenant.work->drift();
+  if (!drift) return tabled;
   const Watts idle = idle_[clock].power;
-  const double drift = 1 + phase.power_drift_per_minute * tenant.phase_age / 60;
-  return idle + (tabled - idle) * (voltage_gain2_ * drift) + leakage_at(clock);
+  return idle + (tabled - idle) * (voltage_gain2_ * *drift) + leakage_at(clock);
 }
 
 Watts SimGpu::power_of_work(std::size_t clock) const {
   if (!busy()) return idle_[clock].power;
   if (only_ != nullptr) return power_of(*only_, clock);
-  if (mig_) return power_of_parts(clock);
+  if (mig_.on) return power_of_parts(clock);
   const Watts idle = idle_[clock].power;
   Watts sum{};
   double working = 0;
@@ -238,7 +235,7 @@ OperatingPoint nothing_running() {
 }  // namespace
 
 void SimGpu::mix(std::size_t clock) {
-  if (mig_) return mix_parts(clock);
+  if (mig_.on) return mix_parts(clock);
   const auto working = std::count_if(tenants_.begin(), tenants_.end(),
                                      [](const Tenant& tenant) { return tenant.working(); });
   if (working == 0) {
@@ -254,43 +251,42 @@ void SimGpu::mix(std::size_t clock) {
 // The regulator: the highest clock whose power fits, and now and then the next one up, so that the
 // mean meets the limit (a real H200 holds 598.3 W of 600).
 void SimGpu::regulate(std::size_t wanted) {
-  throttle_ = busy() ? 0 : throttle::kGpuIdle;
-  if (busy() && application_ && !locked_highest_ && wanted == *application_)
-    throttle_ |= throttle::kApplicationsClocksSetting;
+  regulator_.throttle = busy() ? 0 : throttle::kGpuIdle;
+  if (busy() && switch_.application && !switch_.highest && wanted == *switch_.application)
+    regulator_.throttle |= throttle::kApplicationsClocksSetting;
   std::size_t clock = wanted;
-  const Watts limit = power_limit_;
-  power_ = power_at(wanted);
-  if (power_ > limit || over_limit_ > 0) {
+  const Watts limit = regulator_.limit;
+  truth_.power = power_at(wanted);
+  if (truth_.power > limit || regulator_.over_limit > 0) {
     while (clock > 0 && power_at(clock) > limit) --clock;
-    if (clock < wanted && over_limit_ < 0) ++clock;
-    over_limit_ = std::clamp(over_limit_ + (power_at(clock) - limit).value() * step_s_, -1.0, 1.0);
-    if (clock < wanted) throttle_ |= throttle::kSwPowerCap;
+    if (clock < wanted && regulator_.over_limit < 0) ++clock;
+    regulator_.over_limit =
+        std::clamp(regulator_.over_limit + (power_at(clock) - limit).value() * step_s_, -1.0, 1.0);
+    if (clock < wanted) regulator_.throttle |= throttle::kSwPowerCap;
   }
-  if (clock > thermal_cap_) {
-    clock = thermal_cap_;
-    throttle_ |= throttle::kHwThermalSlowdown;
+  if (clock > regulator_.thermal_cap) {
+    clock = regulator_.thermal_cap;
+    regulator_.throttle |= throttle::kHwThermalSlowdown;
   }
-  if (clock != wanted) power_ = power_at(clock);
-  clock_ = clock;
+  if (clock != wanted) truth_.power = power_at(clock);
+  regulator_.clock = clock;
 }
 
 void SimGpu::heat() {
   const ThermalSpec& thermal = chip_.thermal;
-  const double settled = ambient_ + thermal.kelvin_per_watt * power_.value();
-  temperature_ = settled + (temperature_ - settled) * heat_decay_;
-  if (heat_in_-- > 0) return;
-  heat_in_ = std::max(1, static_cast<int>(kHeatEvery / options_.step)) - 1;
-  shown_temperature_ = std::round(temperature_);
-  const double above = temperature_ - thermal.reference.value();
-  leakage_ = thermal.leakage.value() * (std::exp(thermal.leakage_per_kelvin * above) - 1);
-  if (temperature_ > thermal.slowdown.value())
-    thermal_cap_ -= thermal_cap_ > 0 ? 1 : 0;
-  else if (thermal_cap_ + 1 < chip_.sm_clocks.size() && temperature_ < thermal.slowdown.value() - 2)
-    ++thermal_cap_;
+  const double settled = heat_.ambient + thermal.kelvin_per_watt * truth_.power.value();
+  heat_.temperature = settled + (heat_.temperature - settled) * heat_.decay;
+  if (heat_.due_in-- > 0) return;
+  heat_.due_in = std::max(1, static_cast<int>(kHeatEvery / options_.step)) - 1;
+  heat_.shown = std::round(heat_.temperature);
+  const double above = heat_.temperature - thermal.reference.value();
+  heat_.leakage = thermal.leakage.value() * (std::exp(thermal.leakage_per_kelvin * above) - 1);
+  if (heat_.temperature > thermal.slowdown.value())
+    regulator_.thermal_cap -= regulator_.thermal_cap > 0 ? 1 : 0;
+  else if (regulator_.thermal_cap + 1 < chip_.sm_clocks.size() &&
+           heat_.temperature < thermal.slowdown.value() - 2)
+    ++regulator_.thermal_cap;
 }
-
-// Work that sums of steps may leave over.
-constexpr double kResidue = 1e-9;
 
 Watts SimGpu::context_step(std::size_t clock) const {
   const Watts unused = Watts(chip_.idle_power.at(chip_.unused_clock));
@@ -305,7 +301,7 @@ void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
   job.above_base += Joules(draw.above_base.value() * length);
   job.alone += Joules(draw.alone.value() * length);
   if (!tenant.working()) return;
-  const OperatingPoint& point = point_of(tenant, clock_);
+  const OperatingPoint& point = point_of(tenant, regulator_.clock);
   if (chip_.sensors.process_sample) {
     const auto used = [&](const std::optional<Fraction>& of) {
       return of ? of->value() * draw.slice * length : 0;
@@ -326,19 +322,19 @@ void SimGpu::account(Tenant& tenant, const Draw& draw, double share) const {
 
 // Of the GPU's time, for each of those that work.
 double SimGpu::slice_of(double working) const {
-  return std::min(1.0, (1 + overlap_ * (working - 1)) / working);
+  return std::min(1.0, (1 + sharing_.overlap * (working - 1)) / working);
 }
 
 // The driver's sample ends: all that was done in it counts as one process's.
 void SimGpu::credit_sample() {
-  sample_ends_ += *chip_.sensors.process_sample;
+  sample_.ends += *chip_.sensors.process_sample;
   double sm = 0, memory = 0;
   for (const Tenant& tenant : tenants_) sm += tenant.sampled_sm, memory += tenant.sampled_memory;
   const double drift = chip_.sensors.process_drift;
-  sample_phase_ +=
+  sample_.phase +=
       drift < 1 ? drift * gauss_(random_) : std::uniform_real_distribution<double>(0, 1)(random_);
-  sample_phase_ -= std::floor(sample_phase_);
-  double before = sample_phase_ * sm;
+  sample_.phase -= std::floor(sample_.phase);
+  double before = sample_.phase * sm;
   SimJob* met = nullptr;
   for (Tenant& tenant : tenants_) {
     if (before >= 0 && tenant.sampled_sm > 0) met = &tenant.job;
@@ -354,16 +350,14 @@ void SimGpu::credit_sample() {
 
 void SimGpu::work(Tenant& tenant, const Draw& draw) {
   SimJob& job = tenant.job;
-  const Phase& phase = job.workload.phases[tenant.phase];
-  if (tenant.gap_left > 0 || tenant.waits) {
+  if (!tenant.work->working()) {
     account(tenant, draw, 1);
-    if (tenant.gap_left > 0) tenant.gap_left -= step_s_;
+    tenant.work->wait(step_s_);
     return;
   }
-  tenant.phase_age += step_s_;
   double done = draw.rate * step_s_, share = 1;
   const double total = seconds(job.work);
-  const bool ends = total > 0 && job.done + done >= total - kResidue;
+  const bool ends = total > 0 && job.done + done >= total - kWorkResidue;
   if (ends) {
     // The job ends inside this step: its time and energy are cut there.
     share = (total - job.done) / done;
@@ -372,28 +366,19 @@ void SimGpu::work(Tenant& tenant, const Draw& draw) {
   account(tenant, draw, share);
   if (ends)
     finish(tenant, now_ + from_seconds(step_s_ * share),
-           Joules(joules_ + power_.value() * step_s_ * share));
+           Joules(truth_.joules + truth_.power.value() * step_s_ * share));
   job.done += done;
-  work_done_ += done;
-  tenant.phase_done += done;
-  if (phase.work > Duration::zero() && tenant.phase_done >= seconds(phase.work) - kResidue) {
-    const double beyond = tenant.phase_done - seconds(phase.work);
-    tenant.beyond[tenant.phase] = std::min(beyond, seconds(phase.work));
-    tenant.gap_left = std::min(tenant.gap_left, 0.0) + seconds(phase.gap);
-    tenant.phase = (tenant.phase + 1) % job.workload.phases.size();
-    tenant.waits = job.workload.gpus > 1 && tenant.phase == 0;
-    tenant.phase_done = tenant.beyond[tenant.phase];
-    tenant.phase_age = 0;
-  }
+  truth_.work_done += done;
+  tenant.work->work(done, step_s_);
 }
 
 void SimGpu::work() {
-  if (mig_) return work_parts();
-  const Watts idle = idle_[clock_].power, step = context_step(clock_);
+  if (mig_.on) return work_parts();
+  const Watts idle = idle_[regulator_.clock].power, step = context_step(regulator_.clock);
   if (only_ != nullptr) {
-    const Watts own = power_ - board_extra_;
-    const Watts dynamic = only_->working() ? own - idle - leakage_at(clock_) : Watts(0);
-    work(*only_, {point_of(*only_, clock_).rate, own, dynamic + step, dynamic, 1});
+    const Watts own = truth_.power - sharing_.board_extra;
+    const Watts dynamic = only_->working() ? own - idle - leakage_at(regulator_.clock) : Watts(0);
+    work(*only_, {point_of(*only_, regulator_.clock).rate, own, dynamic + step, dynamic, 1});
     return;
   }
   const auto working = static_cast<double>(
@@ -403,10 +388,11 @@ void SimGpu::work() {
     if (!tenant.running()) continue;
     Draw draw{.power = idle / residents, .above_base = step / residents};
     draw.slice = slice_of(std::max(1.0, working));
-    draw.rate = point_of(tenant, clock_).rate * draw.slice;
+    draw.rate = point_of(tenant, regulator_.clock).rate * draw.slice;
     if (tenant.working()) {
-      draw.alone = (power_of(tenant, clock_) - idle - leakage_at(clock_)) * draw.slice;
-      draw.power += draw.alone + leakage_at(clock_) / working;
+      draw.alone =
+          (power_of(tenant, regulator_.clock) - idle - leakage_at(regulator_.clock)) * draw.slice;
+      draw.power += draw.alone + leakage_at(regulator_.clock) / working;
       draw.above_base += draw.alone;
     }
     work(tenant, draw);
@@ -415,16 +401,16 @@ void SimGpu::work() {
 
 void SimGpu::step() {
   apply_pending();
-  regulate(granted_);
-  const OperatingPoint& point = point_at(clock_);
+  regulate(switch_.granted);
+  const OperatingPoint& point = point_at(regulator_.clock);
   const bool was_busy = busy();
-  sensors_.step(point, power_);
+  sensors_.step(point, truth_.power);
   if (chip_.sensors.activity_window) publish_counters(point);
   if (was_busy) work();
-  joules_ += power_.value() * step_s_;
+  truth_.joules += truth_.power.value() * step_s_;
   heat();
   now_ += options_.step;
-  if (chip_.sensors.process_sample && now_ >= sample_ends_) credit_sample();
+  if (chip_.sensors.process_sample && now_ >= sample_.ends) credit_sample();
   if (was_busy && !busy()) retarget();
 }
 

@@ -5,6 +5,8 @@
 
 #include <array>
 #include <cstdint>
+#include <list>
+#include <memory>
 #include <optional>
 #include <random>
 #include <vector>
@@ -14,7 +16,7 @@
 #include "device/sim/shared_power.h"
 #include "device/sim/sim_chip.h"
 #include "device/sim/sim_sensor.h"
-#include "device/sim/sim_workload.h"
+#include "device/sim/sim_work.h"
 
 namespace derate {
 
@@ -77,25 +79,26 @@ class SimGpu {
   // With MIG: on that instance, which must be there. Instances run side by side, jobs on one by
   // time slices. A job runs there at the instance's share of its rate and of its dynamic power (its
   // share of the multiprocessors); what all draw together: shared_power.h.
-  TenantId add(Workload workload, Duration work, std::optional<int> instance);
+  TenantId add(Workload workload, Duration work, std::optional<int> instance,
+               const MakeSimWork& make = make_steps);
   void remove(TenantId id);
 
   // MIG mode with these instances; every job is removed, as a real re-partition demands it.
   void partition(std::vector<GpuInstance> instances);
   void leave_mig();
-  bool mig() const { return mig_; }
-  const std::vector<GpuInstance>& instances() const { return instances_; }
+  bool mig() const { return mig_.on; }
+  const std::vector<GpuInstance>& instances() const { return mig_.instances; }
   // Null when there is no such instance.
   const PartCounters* part_counters(int instance) const;
   const PartCounters& board_counters() const { return board_.shown; }
   std::optional<int> instance_of(TenantId id) const;
   std::vector<TenantId> tenant_ids() const;  // of those that run
-  void set_shared_power(const SharedPower& shared) { shared_ = shared; }
+  void set_shared_power(const SharedPower& shared) { sharing_.shared = shared; }
   // Jobs that work at the same time run beside each other as far as that, 0..1, as with MPS: two
   // get (1 + overlap) / 2 of their rate each instead of half.
-  void set_overlap(double overlap) { overlap_ = overlap; }
+  void set_overlap(double overlap) { sharing_.overlap = overlap; }
   // The board draws that much more from now on, whatever runs: nobody's.
-  void set_board_extra(Watts extra) { board_extra_ = extra; }
+  void set_board_extra(Watts extra) { sharing_.board_extra = extra; }
   // A job on several GPUs, after a round of its phases: it waits, the clock held and nothing
   // running, until it is told that the others are there, too.
   bool waits(TenantId id) const;
@@ -108,47 +111,39 @@ class SimGpu {
   void unlock();
   // Application clocks: the highest SM clock while nothing is locked. Empty: the chip's own.
   void set_application_clock(std::optional<Megahertz> highest);
-  bool locked() const { return locked_highest_.has_value(); }
+  bool locked() const { return switch_.highest.has_value(); }
   // Within the chip's limits; the regulator keeps to it from now on.
-  void set_power_limit(Watts limit) { power_limit_ = limit; }
-  Watts power_limit() const { return power_limit_; }
+  void set_power_limit(Watts limit) { regulator_.limit = limit; }
+  Watts power_limit() const { return regulator_.limit; }
   // The air's temperature from now on; the chip's own until it is told.
-  void set_ambient(Celsius ambient) { ambient_ = ambient.value(); }
+  void set_ambient(Celsius ambient) { heat_.ambient = ambient.value(); }
 
   Instant now() const { return now_; }
   const SimChip& chip() const { return chip_; }
   bool busy() const { return running_ > 0; }
   // The newest job, the only one after start().
   const SimJob* job() const { return tenants_.empty() ? nullptr : &tenants_.back().job; }
-  Megahertz sm_clock() const { return chip_.sm_clocks[clock_]; }
-  Watts power() const { return power_; }
-  Joules energy() const { return Joules(joules_); }
-  Celsius temperature() const { return Celsius(temperature_); }
+  Megahertz sm_clock() const { return chip_.sm_clocks[regulator_.clock]; }
+  Watts power() const { return truth_.power; }
+  Joules energy() const { return Joules(truth_.joules); }
+  Celsius temperature() const { return Celsius(heat_.temperature); }
   // As a driver shows it: whole degrees, renewed ten times a second.
-  Celsius shown_temperature() const { return Celsius(shown_temperature_); }
-  std::uint64_t throttle_reasons() const { return throttle_; }
+  Celsius shown_temperature() const { return Celsius(heat_.shown); }
+  std::uint64_t throttle_reasons() const { return regulator_.throttle; }
   const SimSensors& sensors() const { return sensors_; }
   // Work done by all jobs, in reference seconds.
-  double work_done() const { return work_done_; }
+  double work_done() const { return truth_.work_done; }
 
  private:
   struct Tenant {
     TenantId id = 0;
     std::optional<std::size_t> part = {};  // with MIG: the place of its instance
     SimJob job;
-    std::size_t phase = 0;
-    double phase_done = 0;  // reference seconds in this phase
-    double phase_age = 0;   // seconds in this phase
-    double gap_left = 0;    // seconds; below zero: what a step waited too long
-    // Of each phase, what its last step did beyond its end: it is that much shorter next time, so
-    // that phases of a few steps take the right time in the mean.
-    std::vector<double> beyond = {};
-
-    bool waits = false;                         // for the other GPUs of its job
+    std::unique_ptr<SimWork> work = {};         // of the job's workload
     double sampled_sm = 0, sampled_memory = 0;  // s, since the driver's last sample
 
     bool running() const { return !job.finished; }
-    bool working() const { return running() && gap_left <= 0 && !waits; }
+    bool working() const { return running() && work->working(); }
   };
   // Of one step, for one tenant.
   struct Draw {
@@ -174,7 +169,7 @@ class SimGpu {
   const OperatingPoint& point_of(const Tenant& tenant, std::size_t clock) const;
   const OperatingPoint& point_at(std::size_t clock);
   Watts power_of(const Tenant& tenant, std::size_t clock) const;
-  Watts power_at(std::size_t clock) const { return power_of_work(clock) + board_extra_; }
+  Watts power_at(std::size_t clock) const { return power_of_work(clock) + sharing_.board_extra; }
   Watts power_of_work(std::size_t clock) const;
   void mix(std::size_t clock);
   void regulate(std::size_t wanted);
@@ -184,7 +179,7 @@ class SimGpu {
   void account(Tenant& tenant, const Draw& draw, double share) const;
   double slice_of(double working) const;
   void credit_sample();
-  Watts leakage_at(std::size_t clock) const { return Watts(leakage_ * voltage_[clock]); }
+  Watts leakage_at(std::size_t clock) const { return Watts(heat_.leakage * voltage_[clock]); }
   Watts context_step(std::size_t clock) const;
   std::vector<double> workers() const;
   std::vector<double> alone(std::size_t clock) const;
@@ -195,6 +190,47 @@ class SimGpu {
   void count_parts();
   void publish_counters(const OperatingPoint& point);
   void finish(Tenant& tenant, Instant when, Joules energy);
+
+  // The SM clock that is requested, and when it takes effect.
+  struct Switch {
+    std::optional<std::size_t> lowest, highest;  // of the lock
+    std::optional<std::size_t> application;
+    std::size_t asked = 0;    // requested
+    std::size_t granted = 0;  // ... after the switch latency
+    Instant at{};
+    bool pending = false;
+  };
+  struct Regulator {
+    Watts limit{};
+    std::size_t clock = 0;  // as it leaves it
+    double over_limit = 0;  // J above the power limit, to be worked off
+    std::size_t thermal_cap = 0;
+    std::uint64_t throttle = 0;
+  };
+  struct Heat {
+    double ambient = 0, temperature = 0, shown = 0;  // degrees C
+    double leakage = 0;                              // W at Vmin above the reference temperature's
+    int due_in = 0;                                  // steps until the leakage is computed anew
+    double decay = 0;                                // in a step
+  };
+  struct Mig {
+    bool on = false;
+    std::vector<GpuInstance> instances;
+    std::vector<Part> parts;  // of the instances, in their order
+  };
+  struct Sharing {
+    SharedPower shared;
+    double overlap = 0;
+    Watts board_extra{};
+  };
+  struct ProcessSample {
+    Instant ends{};
+    double phase = 0;  // in turns
+  };
+  struct Truth {
+    Watts power{};
+    double joules = 0, work_done = 0;
+  };
 
   const SimChip& chip_;
   SimOptions options_;
@@ -207,41 +243,21 @@ class SimGpu {
   std::vector<double> voltage_;       // by clock, of Vmin
 
   Instant now_{};
-  std::optional<std::size_t> locked_lowest_, locked_highest_, application_;
-  Watts power_limit_{};
-  std::size_t asked_ = 0;    // where the clock is told to go
-  std::size_t granted_ = 0;  // ... after the switch latency
-  Instant switch_at_{};
-  bool switching_ = false;
-  std::size_t clock_ = 0;  // as the regulator leaves it
-  double over_limit_ = 0;  // J above the power limit, to be worked off
-  std::size_t thermal_cap_;
-  std::uint64_t throttle_ = 0;
+  Switch switch_;
+  Regulator regulator_;
+  Heat heat_;
 
-  std::vector<Tenant> tenants_;
+  std::list<Tenant> tenants_;  // whose works refer to their jobs
   TenantId last_id_ = 0;
   std::size_t running_ = 0;  // tenants whose job is not finished
   Tenant* only_ = nullptr;   // the one that runs, when one does and has the whole GPU
-  bool mig_ = false;
-  std::vector<GpuInstance> instances_;
-  std::vector<Part> parts_;  // of the instances, in their order
+  Mig mig_;
   Part board_{.share = 1};
   std::int64_t counter_steps_ = 0;
-  SharedPower shared_;
-  double overlap_ = 0;
-  Watts board_extra_{};
-  Instant sample_ends_{};
-  double sample_phase_ = 0;  // in turns
-  OperatingPoint mixed_;     // of several
-
-  Watts power_{};
-  double joules_ = 0;
-  double work_done_ = 0;
-  double ambient_;
-  double temperature_, shown_temperature_ = 0;
-  double leakage_ = 0;  // W at Vmin above the reference temperature's
-  int heat_in_ = 0;     // steps until the leakage is computed anew
-  double heat_decay_;
+  Sharing sharing_;
+  ProcessSample sample_;
+  OperatingPoint mixed_;  // of several
+  Truth truth_;
 };
 
 }  // namespace derate

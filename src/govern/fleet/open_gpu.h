@@ -1,26 +1,15 @@
-// The parts of a GPU that a program has opened: what reads it, what writes to it.
+// The GPUs that a program has opened, and how a loop that cannot wait opens them.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "device/telemetry_source.h"
+#include "device/backend.h"
 
 namespace derate {
-
-class ClockControl;
-class SimGpu;
-
-// One GPU as the programs use it.
-struct OpenGpu {
-  std::shared_ptr<SimGpu> sim;  // what `source` stands on; null for a real GPU
-  std::unique_ptr<TelemetrySource> source;
-  ClockControl* control = nullptr;
-};
 
 struct OpenGpus {
   std::vector<OpenGpu> gpus;

@@ -3,21 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/json.h"
-#include "service/records/dcgm_metrics.h"
 
 namespace derate {
 namespace {
 
 using Type = MetricType;
 using Number = std::optional<double>;
+using Rows = DcgmName::Rows;
 
 constexpr double kHertz = 1e6;  // in a megahertz
 
 Number number_of(std::uint64_t n) { return static_cast<double>(n); }
 Number flag_of(bool set) { return set ? 1 : 0; }
 Number joules_of(std::int64_t mj) { return static_cast<double>(mj) / 1000; }
+
+// Units of DCGM.
+double in_megahertz(double hertz) { return hertz / kHertz; }
+double in_percent(double share) { return share * 100; }
+double in_millijoules(double joules) { return std::floor(joules * 1000); }
+template <auto Field>
+Number activity_of(const Activity& activity) {
+  return metric_value(activity.*Field);
+}
 
 template <auto Field>
 void put_seconds(const MetricGpu& gpu, MetricSamples& out) {
@@ -147,14 +157,14 @@ constexpr Metric kGpuMetrics[] = {
      }},
     {{"derate_gpu_up", Type::gauge, "", "1 while the GPU is open and answers."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.here && !gpu.lost)); }},
+     [](const MetricGpu& gpu) { return flag_of(gpu.here && !gpu.lost); }},
     {{"derate_gpu_lost", Type::gauge, "",
       "1 while nothing can be read of the GPU, or it has gone; 0 while the service is paused."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.lost)); }},
+     [](const MetricGpu& gpu) { return flag_of(gpu.lost); }},
     {{"derate_gpu_stuck", Type::gauge, "", "1 while a driver call of the GPU does not come back."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) { out.add(flag_of(gpu.stuck)); }},
+     [](const MetricGpu& gpu) { return flag_of(gpu.stuck); }},
     {{"derate_gpu_losses", Type::counter, "", "How often the GPU was lost."},
      "",
      put_count<&GpuTotals::times_lost>},
@@ -186,24 +196,26 @@ constexpr Metric kGpuMetrics[] = {
      }},
     {{"derate_gpu_power_watts", Type::gauge, "watts", "Power that the board draws."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.sample != nullptr) out.add(metric_value(board_power(*gpu.sample)));
-     }},
+     [](const MetricGpu& gpu) {
+       return gpu.sample != nullptr ? metric_value(board_power(*gpu.sample)) : std::nullopt;
+     },
+     {{{4, Rows::power, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W)."}}}},
     {{"derate_gpu_energy_joules", Type::counter, "joules",
       "Energy that the board has used since the service began: by its counter, else by power."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.totals != nullptr) out.add(metric_value(gpu.totals->energy));
-     }},
+     [](const MetricGpu& gpu) {
+       return gpu.totals != nullptr ? metric_value(gpu.totals->energy) : std::nullopt;
+     },
+     {{{5, Rows::energy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "Total energy consumption since the service began (in mJ).", in_millijoules}}}},
     {{"derate_gpu_energy_unknown_seconds", Type::gauge, "seconds",
       "Time since the service began whose energy is not known; the counter may still tell it."},
      "",
      put_seconds<&GpuTotals::uncovered>},
     {{"derate_gpu_sm_clock_hertz", Type::gauge, "hertz", "SM clock as it is measured."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(metric_value(gpu, &Sample::sm_clock, kHertz));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::sm_clock, kHertz); },
+     {{{2, Rows::board, "DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", in_megahertz}}}},
     {{"derate_gpu_asked_sm_clock_hertz", Type::gauge, "hertz",
       "SM clock that the policy has locked, or in a dry run would have; absent: none."},
      "",
@@ -227,9 +239,9 @@ constexpr Metric kGpuMetrics[] = {
      }},
     {{"derate_gpu_memory_clock_hertz", Type::gauge, "hertz", "Memory clock as it is measured."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(metric_value(gpu, &Sample::memory_clock, kHertz));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::memory_clock, kHertz); },
+     {{{3, Rows::board, "DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).",
+        in_megahertz}}}},
     {{"derate_gpu_set_power_limit_watts", Type::gauge, "watts",
       "Power limit that the policy has set; absent: none."},
      "",
@@ -246,32 +258,54 @@ constexpr Metric kGpuMetrics[] = {
     {{"derate_gpu_utilisation_ratio", Type::gauge, "ratio",
       "Share of the time in which a kernel ran."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(metric_value(gpu, &Sample::gpu_utilisation));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::gpu_utilisation); },
+     {{{6, Rows::activity, "DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", in_percent}}}},
     {{"derate_gpu_memory_utilisation_ratio", Type::gauge, "ratio",
       "Share of the time in which memory was read or written."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(metric_value(gpu, &Sample::memory_utilisation));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::memory_utilisation); },
+     {{{7, Rows::activity, "DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).",
+        in_percent}}}},
     {{"derate_gpu_activity_ratio", Type::gauge, "ratio",
       "Share of the cycles in which that unit was busy, or of the memory's peak bandwidth."},
      "unit",
-     put_activities},
+     put_activities,
+     {{{8, Rows::activity, "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+        "Ratio of time the graphics engine is active.", nullptr, activity_of<&Activity::graphics>},
+       {9, Rows::activity, "DCGM_FI_PROF_SM_ACTIVE",
+        "Ratio of cycles an SM has at least 1 warp assigned.", nullptr, activity_of<&Activity::sm>},
+       {10, Rows::activity, "DCGM_FI_PROF_SM_OCCUPANCY",
+        "Ratio of number of warps resident on an SM.", nullptr, activity_of<&Activity::occupancy>},
+       {11, Rows::activity, "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+        "Ratio of cycles the tensor (HMMA) pipe is active.", nullptr,
+        activity_of<&Activity::tensor>},
+       {12, Rows::activity, "DCGM_FI_PROF_DRAM_ACTIVE",
+        "Ratio of cycles the device memory interface is active sending or receiving data.", nullptr,
+        activity_of<&Activity::dram>},
+       {13, Rows::activity, "DCGM_FI_PROF_PIPE_FP64_ACTIVE",
+        "Ratio of cycles the fp64 pipes are active.", nullptr, activity_of<&Activity::fp64>},
+       {14, Rows::activity, "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
+        "Ratio of cycles the fp32 pipes are active.", nullptr, activity_of<&Activity::fp32>},
+       {15, Rows::activity, "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
+        "Ratio of cycles the fp16 pipes are active.", nullptr, activity_of<&Activity::fp16>}}}},
     {{"derate_gpu_pcie_transmit_bytes_per_second", Type::gauge, "bytes_per_second",
       "Data that the GPU sends over PCIe."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) { out.add(metric_value(gpu.activity.pcie_tx)); }},
+     [](const MetricGpu& gpu) { return metric_value(gpu.activity.pcie_tx); },
+     {{{16, Rows::activity, "DCGM_FI_PROF_PCIE_TX_BYTES",
+        "The rate of data transmitted over the PCIe bus (in bytes per second).", nullptr,
+        activity_of<&Activity::pcie_tx>}}}},
     {{"derate_gpu_pcie_receive_bytes_per_second", Type::gauge, "bytes_per_second",
       "Data that the GPU receives over PCIe."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) { out.add(metric_value(gpu.activity.pcie_rx)); }},
+     [](const MetricGpu& gpu) { return metric_value(gpu.activity.pcie_rx); },
+     {{{17, Rows::activity, "DCGM_FI_PROF_PCIE_RX_BYTES",
+        "The rate of data received over the PCIe bus (in bytes per second).", nullptr,
+        activity_of<&Activity::pcie_rx>}}}},
     {{"derate_gpu_temperature_celsius", Type::gauge, "celsius", "Temperature of the GPU."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(metric_value(gpu, &Sample::temperature));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::temperature); },
+     {{{1, Rows::board, "DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C)."}}}},
     {{"derate_gpu_processes", Type::gauge, "", "Processes that hold a compute context."},
      "",
      [](const MetricGpu& gpu, MetricSamples& out) {
@@ -369,21 +403,15 @@ constexpr Metric kGpuMetrics[] = {
       "Estimated energy saved since the service began, against the highest clock. A gauge, as what "
       "is believed may be taken back."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(saved_joules(gpu, &ShareEstimate::mean));
-     }},
+     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::mean); }},
     {{"derate_gpu_saved_energy_low_joules", Type::gauge, "joules",
       "Lower end of its interval of 90 %."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(saved_joules(gpu, &ShareEstimate::low));
-     }},
+     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::low); }},
     {{"derate_gpu_saved_energy_high_joules", Type::gauge, "joules",
       "Upper end of its interval of 90 %."},
      "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(saved_joules(gpu, &ShareEstimate::high));
-     }},
+     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::high); }},
     {{"derate_gpu_saved_energy_ratio", Type::gauge, "ratio",
       "The same as a share of what the highest clock would have used."},
      "",
@@ -639,6 +667,19 @@ std::span<const Metric> service_metrics() { return kServiceMetrics; }
 std::span<const Metric> gpu_metrics() { return kGpuMetrics; }
 std::span<const Metric> tenant_metrics() { return kTenantMetrics; }
 
+std::vector<DcgmMetric> dcgm_metrics() {
+  std::vector<DcgmMetric> out;
+  for (const Metric& metric : kGpuMetrics)
+    for (const DcgmName& each : metric.dcgm) {
+      if (each.place == 0) continue;
+      const auto type = each.rows == Rows::energy ? Type::foreign_counter : Type::gauge;
+      out.push_back({{each.name, type, "", each.help}, &each, &metric});
+    }
+  std::sort(out.begin(), out.end(),
+            [](const DcgmMetric& a, const DcgmMetric& b) { return a.name->place < b.name->place; });
+  return out;
+}
+
 // --- what is told of them ------------------------------------------------------------------------
 
 namespace {
@@ -651,7 +692,10 @@ struct MetricPart {
 constexpr MetricPart kService{"service", "Of the service", ""};
 constexpr MetricPart kGpu{"gpu", "Of each GPU", "gpu, uuid, pci"};
 constexpr MetricPart kTenant{"tenant", "Of tenants", "gpu, uuid, pci"};
-constexpr MetricPart kDcgm{"dcgm", "By the names of DCGM", kDcgmLabels};
+constexpr MetricPart kDcgm{
+    "dcgm", "By the names of DCGM",
+    "gpu, UUID, device, modelName, Hostname, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
+    "hpc_job"};
 
 std::string all_labels(const MetricPart& part, const char* more) {
   std::string out = part.labels;

@@ -1,6 +1,8 @@
 // The one table of metrics: their text, docs/metrics.md and clients/metrics.json come from it.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
@@ -9,36 +11,18 @@
 #include <vector>
 
 #include "base/metric_text.h"
-#include "service/records/metrics.h"
+#include "service/records/metric_gpu.h"
 
 namespace derate {
 
-// One GPU as its metrics are read. What it points to outlives it.
-struct MetricGpu {
-  const GpuId* id = nullptr;
-  const GpuSnapshot* here = nullptr;     // null: it was open before and is not now
-  const GpuTotals* totals = nullptr;     // null: they are not kept
-  const TenantTable* tenants = nullptr;  // null: its energy is not attributed
-  const Sample* sample = nullptr;        // null: what was read last is old, or could not be read
-  Activity activity;                     // of late
-  std::optional<int> processes;          // of late
-  bool lost = false, stuck = false;
-  bool tick_is_fresh = false;  // what tenants drew in the newest tick is what they draw now
-  Instant now{};
-  MetricLabels labels;  // gpu, uuid, pci
+struct MetricsOptions {
+  MetricFormat format = MetricFormat::prometheus;
+  bool tenants = true;      // rows of tenants, too
+  bool dcgm_names = false;  // DCGM_FI_* beside our own names
+  std::string version;      // of the program
+  std::string hostname;     // for DCGM's label of that name; empty: none
+  Instant now{};            // on the clock of the snapshot: ages are told by it
 };
-// In the quantity's own unit times `scale`.
-template <class Q>
-std::optional<double> metric_value(const std::optional<Q>& quantity, double scale = 1) {
-  return quantity ? std::optional(quantity->value() * scale) : std::nullopt;
-}
-template <class Q>
-std::optional<double> metric_value(const MetricGpu& gpu, std::optional<Q> Sample::*field,
-                                   double scale = 1) {
-  return gpu.sample == nullptr ? std::nullopt : metric_value(gpu.sample->*field, scale);
-}
-
-std::vector<MetricGpu> metric_gpus(const Snapshot& snapshot, Instant now);
 
 // Where the samples of one GPU, or of the service, go. A value that is missing is no sample.
 class MetricSamples {
@@ -56,15 +40,46 @@ class MetricSamples {
 
 using ReadMetricService = void (*)(const Snapshot&, const MetricsOptions&, MetricSamples&);
 using ReadMetricGpu = void (*)(const MetricGpu&, MetricSamples&);
+// Of a metric with one sample a GPU.
+using ReadMetricValue = std::optional<double> (*)(const MetricGpu&);
+
+// A name of dcgm-exporter for the same thing, so that dashboards that were made for it work. Unlike
+// there, a tenant has the power and energy that are its own: the rows of a GPU add up to its board.
+struct DcgmName {
+  // Which rows of a GPU it has.
+  enum class Rows : std::uint8_t {
+    board,     // what is true of all of it: one row an owner, or one
+    activity,  // one row an instance that has its own, else one for all
+    power,     // the owner's own, and one row of what is nobody's
+    energy,    // the same
+  };
+  int place = 0;  // among DCGM's names in the text, from 1; 0: no name
+  Rows rows = Rows::board;
+  const char* name = "";
+  const char* help = "";
+  // Our value in DCGM's unit; null: it is in that unit.
+  double (*in_unit)(double value) = nullptr;
+  // A field of activity, which an instance has, too; null: it is the metric's own value.
+  std::optional<double> (*of_activity)(const Activity&) = nullptr;
+};
 
 struct Metric {
   MetricFamily family;
   const char* labels;  // beside those of each GPU: "reason", "tenant"; empty: none
-  std::variant<ReadMetricService, ReadMetricGpu> read;
+  std::variant<ReadMetricService, ReadMetricGpu, ReadMetricValue> read;
+  std::array<DcgmName, 8> dcgm = {};
 };
 std::span<const Metric> service_metrics();
 std::span<const Metric> gpu_metrics();
 std::span<const Metric> tenant_metrics();
+
+// DCGM's names with the metrics that have them, in their order in the text.
+struct DcgmMetric {
+  MetricFamily family;
+  const DcgmName* name = nullptr;
+  const Metric* metric = nullptr;
+};
+std::vector<DcgmMetric> dcgm_metrics();
 
 // The tables of docs/metrics.md.
 std::string metrics_markdown();

@@ -2,69 +2,183 @@
 
 #include <algorithm>
 #include <variant>
-
-#include "service/records/dcgm_metrics.h"
-#include "service/records/metric_catalogue.h"
+#include <vector>
 
 namespace derate {
 namespace {
 
-// A tick that is older, in lengths of it and at least, says nothing of now.
-constexpr int kFreshTicks = 3;
-constexpr Duration kFreshAtLeast = std::chrono::seconds(10);
+// --- DCGM's names --------------------------------------------------------------------------------
 
-const TenantTable* table_of(const Snapshot& snapshot, const std::string& uuid) {
-  for (const auto& table : snapshot.tenants)
-    if (table->id.uuid == uuid) return table.get();
-  return nullptr;
+using Rows = DcgmName::Rows;
+using Value = std::optional<double>;
+
+// What dcgm-exporter would have one row for: an instance, a pod, a job.
+struct DcgmRow {
+  MetricLabels more;                      // beside those of its GPU
+  const TenantRow* owner = nullptr;       // null: the instance has had no tenant
+  const GpuInstance* instance = nullptr;  // null: it is of the whole GPU
+  bool here = false;                      // now; it is still told what one used that has just ended
+};
+
+struct DcgmGpu {
+  const MetricGpu* gpu;
+  MetricLabels labels;
+  std::vector<DcgmRow> rows;
+};
+
+void add_owner(MetricLabels& labels, const TenantLabels& who) {
+  labels.add("container", who.container)
+      .add("namespace", who.name_space)
+      .add("pod", who.pod)
+      .add("hpc_job", who.job);
 }
 
-MetricGpu view_of(const GpuId& id, const Snapshot& snapshot, Instant now) {
-  MetricGpu out{.id = &id, .tenants = table_of(snapshot, id.uuid), .now = now};
-  out.labels.add("gpu", std::to_string(id.index)).add("uuid", id.uuid).add("pci", id.pci_bus_id);
-  if (out.tenants != nullptr)
-    out.tick_is_fresh =
-        now - out.tenants->time <= std::max(kFreshAtLeast, kFreshTicks * out.tenants->length);
+std::vector<DcgmRow> rows_of(const MetricGpu& gpu) {
+  std::vector<DcgmRow> out;
+  if (gpu.tenants == nullptr) return out;
+  const auto& owners = gpu.tenants->owners.rows;
+  const auto& instances = gpu.tenants->instances;
+  for (const TenantRow& owner : owners) {
+    const auto at = std::find_if(instances.begin(), instances.end(), [&](const GpuInstance& each) {
+      return !each.uuid.empty() && each.uuid == owner.who.instance;
+    });
+    DcgmRow row{.owner = &owner, .here = gpu.tick_is_fresh && owner.power.has_value()};
+    if (at != instances.end()) row.instance = &*at;
+    out.push_back(std::move(row));
+  }
+  for (const GpuInstance& instance : instances)
+    if (std::none_of(out.begin(), out.end(),
+                     [&](const DcgmRow& row) { return row.instance == &instance; }))
+      out.push_back({.instance = &instance, .here = gpu.tick_is_fresh});
+  for (DcgmRow& row : out) {
+    if (row.instance != nullptr)
+      row.more.add("GPU_I_PROFILE", row.instance->profile)
+          .add("GPU_I_ID", std::to_string(row.instance->id));
+    if (row.owner == nullptr) continue;
+    // One that is not there any more keeps the UUID, so that no two rows have the same labels.
+    if (row.instance == nullptr) row.more.add("GPU_I_ID", row.owner->who.instance);
+    add_owner(row.more, row.owner->who);
+  }
   return out;
 }
 
-// What is read now and then is known for as long as other readings are.
-void set_readings(MetricGpu& view, const GpuSnapshot& gpu) {
-  const Duration stale = stale_after(gpu);
-  const auto is_fresh = [&](Instant time) { return view.now - time <= stale; };
-  if (gpu.record.sample && is_fresh(gpu.record.sample->time)) view.sample = &*gpu.record.sample;
-  if (view.totals == nullptr) {
-    if (view.sample == nullptr) return;
-    view.activity = view.sample->activity;
-    view.processes = view.sample->tenants;
-    return;
+DcgmGpu dcgm_gpu(const MetricGpu& gpu, const MetricsOptions& options) {
+  const std::string number = std::to_string(gpu.id->index);
+  DcgmGpu out{&gpu, {}, {}};
+  out.labels.add("gpu", number)
+      .add("UUID", gpu.id->uuid)
+      .add("device", "nvidia" + number)
+      .add("modelName", gpu.id->name)
+      .add("Hostname", options.hostname);
+  if (options.tenants) out.rows = rows_of(gpu);
+  return out;
+}
+
+// In DCGM's unit.
+Value own_value(const DcgmMetric& metric, const MetricGpu& gpu) {
+  const Value value = std::get<ReadMetricValue>(metric.metric->read)(gpu);
+  return value && metric.name->in_unit != nullptr ? Value(metric.name->in_unit(*value)) : value;
+}
+
+void put(MetricText& text, const DcgmGpu& of, const MetricLabels& more, Value value) {
+  if (value) text.add(of.labels, more, *value);
+}
+
+void write_board(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric) {
+  const Value value = own_value(metric, *of.gpu);
+  bool any = false;
+  for (const DcgmRow& row : of.rows) {
+    if (!row.here) continue;
+    any = true;
+    put(text, of, row.more, value);
   }
-  const GpuTotals& totals = *view.totals;
-  if (totals.activity_read && is_fresh(*totals.activity_read)) view.activity = totals.activity;
-  if (totals.processes_read && is_fresh(*totals.processes_read)) view.processes = totals.processes;
+  if (!any) put(text, of, {}, value);
+}
+
+// The only one on a GPU has all of it.
+const MetricLabels& labels_of_all(const DcgmGpu& of) {
+  static const MetricLabels kNone;
+  const DcgmRow* only = nullptr;
+  for (const DcgmRow& row : of.rows) {
+    if (!row.here) continue;
+    if (only != nullptr || row.instance != nullptr) return kNone;
+    only = &row;
+  }
+  return only != nullptr ? only->more : kNone;
+}
+
+void write_activity(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric) {
+  bool any = false;
+  const auto field = metric.name->of_activity;
+  if (field != nullptr)
+    for (const DcgmRow& row : of.rows) {
+      if (!row.here || row.instance == nullptr) continue;
+      const Value value = field(row.instance->activity);
+      any = any || value;
+      put(text, of, row.more, value);
+    }
+  if (any) return;
+  put(text, of, labels_of_all(of),
+      field != nullptr ? field(of.gpu->activity) : own_value(metric, *of.gpu));
+}
+
+void write_power(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric) {
+  const TenantTable* table = of.gpu->tenants;
+  bool any = false;
+  for (const DcgmRow& row : of.rows) {
+    if (!row.here || row.owner == nullptr) continue;
+    any = true;
+    put(text, of, row.more, metric_value(row.owner->power));
+  }
+  if (!any) return put(text, of, {}, own_value(metric, *of.gpu));
+  const auto watts = [](const std::optional<Watts>& power) {
+    return power.value_or(Watts()).value();
+  };
+  put(text, of, {},
+      watts(table->unallocated_power) + watts(table->unowned_power) +
+          watts(table->owners.other_power));
+}
+
+// Where energy is attributed the row of nobody is that of attribution from the beginning: it must
+// not go back when the first owner comes.
+void write_energy(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric,
+                  const MetricsOptions& options) {
+  for (const DcgmRow& row : of.rows)
+    if (row.owner != nullptr) put(text, of, row.more, static_cast<double>(row.owner->energy_mj));
+  const TenantTable* table = options.tenants ? of.gpu->tenants : nullptr;
+  if (table != nullptr)
+    put(text, of, {},
+        static_cast<double>(table->unallocated_mj + table->unowned_mj + table->owners.other_mj));
+  else
+    put(text, of, {}, own_value(metric, *of.gpu));
+}
+
+void write_dcgm_metrics(MetricText& text, std::span<const MetricGpu> gpus,
+                        const MetricsOptions& options) {
+  std::vector<DcgmGpu> all;
+  for (const MetricGpu& gpu : gpus) all.push_back(dcgm_gpu(gpu, options));
+  for (const DcgmMetric& metric : dcgm_metrics()) {
+    text.begin(metric.family);
+    for (const DcgmGpu& of : all) {
+      switch (metric.name->rows) {
+        case Rows::board:
+          write_board(text, of, metric);
+          break;
+        case Rows::activity:
+          write_activity(text, of, metric);
+          break;
+        case Rows::power:
+          write_power(text, of, metric);
+          break;
+        case Rows::energy:
+          write_energy(text, of, metric, options);
+          break;
+      }
+    }
+  }
 }
 
 }  // namespace
-
-std::vector<MetricGpu> metric_gpus(const Snapshot& snapshot, Instant now) {
-  std::vector<MetricGpu> out;
-  for (const GpuSnapshot& gpu : snapshot.gpus) {
-    MetricGpu& view = out.emplace_back(view_of(gpu.id, snapshot, now));
-    view.here = &gpu;
-    if (gpu.totals) {
-      view.totals = &*gpu.totals;
-      view.lost = gpu.totals->lost;
-      view.stuck = gpu.totals->stuck;
-    }
-    set_readings(view, gpu);
-  }
-  for (const AwayGpu& gpu : snapshot.away) {
-    MetricGpu& view = out.emplace_back(view_of(gpu.id, snapshot, now));
-    view.totals = &gpu.totals;
-    view.lost = !snapshot.paused.value_or(false);
-  }
-  return out;
-}
 
 std::string metrics_text(const Snapshot& snapshot, const MetricsOptions& options) {
   MetricText text(options.format);
@@ -80,7 +194,10 @@ std::string metrics_text(const Snapshot& snapshot, const MetricsOptions& options
       text.begin(metric.family);
       for (const MetricGpu& gpu : gpus) {
         MetricSamples out(text, gpu.labels);
-        std::get<ReadMetricGpu>(metric.read)(gpu, out);
+        if (const auto* value = std::get_if<ReadMetricValue>(&metric.read))
+          out.add((*value)(gpu));
+        else
+          std::get<ReadMetricGpu>(metric.read)(gpu, out);
       }
     }
   };
