@@ -478,6 +478,26 @@ TEST(WorkerLeftovers, ThatCannotBeRestoredAreNoCleanEnd) {
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
 }
 
+TEST(WorkerLeftovers, AreRestoredThoughAnotherGpuCannotBe) {
+  House house(2);
+  left_by(house, "derated");
+  house.trouble(0).faults.no_permission = true;
+  Settings settings = governing();
+  settings.gpus = "1";
+  house.start(settings);
+  house.run(1s);
+  house.trouble(0).faults.no_permission = false;
+  house.trouble(1).faults.no_permission = true;
+  EXPECT_FALSE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  EXPECT_TRUE(house.sim(1).locked());
+  ASSERT_EQ(house.left().size(), 1u);
+  EXPECT_EQ(house.left()[0].uuid, house.uuid_of(1));
+  house.trouble(1).faults.no_permission = false;
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(1).locked());
+}
+
 // What is found on the GPU then is not what was found on it first.
 TEST(WorkerLeftovers, OfAGovernorThatDiedLaterAreRestoredBeforeItIsGoverned) {
   House house(1);

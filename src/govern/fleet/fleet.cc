@@ -143,11 +143,13 @@ Result<void> Fleet::restore(const char* why) {
   return restored;
 }
 
+// A GPU that cannot be restored keeps none of the others from what is left on them.
 Result<void> Fleet::finish() {
-  TRY(restore("stopped"));
-  Result<void> out;
+  Result<void> out = restore("stopped");
   for (ManagedGpu& gpu : gpus_)
-    if (auto done = leftovers_.finish(gpu); !done.ok()) out = std::move(done);
+    if (auto done = leftovers_.finish(gpu); !done.ok())
+      out = out.ok() ? std::move(done)
+                     : Error{out.error().code, out.error().message + "; " + done.error().message};
   return out;
 }
 
