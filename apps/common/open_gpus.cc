@@ -137,8 +137,10 @@ Result<OpenGpus> open_nvml_gpus(const std::string& choice, NvmlPatience patience
                            kDeadline.count())};
 }
 
-Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid) {
-  return TRY(NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), uuid, process_clock()));
+Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain) {
+  if (domain.kind != kGpuKind)
+    return Error{Errc::not_supported, "this version does not know what a " + domain.kind + " is"};
+  return TRY(NvmlDevice::open_uuid(TRY(NvmlLibrary::load()), domain.name, process_clock()));
 }
 
 Result<SimSetup> find_sim_setup(const SimCliOptions& options) {

@@ -45,7 +45,7 @@ class Opening {
 
 // One real GPU, opened on the calling thread without a call to any other: for a process that may
 // hang.
-Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid);
+Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain);
 
 // Simulated GPUs with their workload not yet started. Errors: not_found for the chip or workload.
 struct SimSetup {

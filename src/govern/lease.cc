@@ -29,8 +29,8 @@ Error lock_error(const std::string& path, int number) {
           fmt::format("cannot lock '{}': {}", path, std::strerror(number))};
 }
 
-std::string lease_path(const std::string& run_folder, const std::string& uuid) {
-  return fmt::format("{}/{}.lock", run_folder, uuid);
+std::string lease_path(const std::string& run_folder, const std::string& name) {
+  return fmt::format("{}/{}.lock", run_folder, name);
 }
 
 // --- processes -----------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ LeaseHolder holder_of(int fd) {
   return {named.name, lives(named)};
 }
 
-Error held(const std::string& uuid, int fd) {
+Error held(const std::string& name, int fd) {
   const LeaseHolder holder = holder_of(fd);
-  return {Errc::busy, fmt::format("{} is {} by {}", uuid, holder.lives ? "governed" : "held",
+  return {Errc::busy, fmt::format("{} is {} by {}", name, holder.lives ? "governed" : "held",
                                   describe(holder))};
 }
 
@@ -195,13 +195,13 @@ Result<UniqueFd> alone_in(const std::string& run_folder) {
 // old one is worth nothing then. Governors of this version see that what they locked is not there
 // any more; one of an earlier version that holds the old one keeps it.
 Result<void> replace(const std::string& run_folder, const std::string& path,
-                     const std::string& uuid) {
+                     const std::string& name) {
   const UniqueFd alone = TRY(alone_in(run_folder));
   const UniqueFd old = TRY(open_lease(path));
   if (is_private(old.get())) return {};  // somebody else was faster
   if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return lock_error(path, errno);
-    if (!strangers_hold(old.get())) return held(uuid, old.get());
+    if (!strangers_hold(old.get())) return held(name, old.get());
   }
   const std::string fresh = path + ".new";
   ::unlink(fresh.c_str());
@@ -219,55 +219,55 @@ std::string describe(const LeaseHolder& holder) {
   return fmt::format("an unknown process ({}, who is named there, is gone)", holder.name);
 }
 
-LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid) {
+LeaseHolder lease_holder(const std::string& run_folder, const std::string& name) {
   const UniqueFd file(
-      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      ::open(lease_path(run_folder, name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return holder_of(file.get());
 }
 
-bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid) {
-  return fd >= 0 && is_at(fd, lease_path(run_folder, uuid));
+bool is_lease_of(int fd, const std::string& run_folder, const std::string& name) {
+  return fd >= 0 && is_at(fd, lease_path(run_folder, name));
 }
 
-bool lease_is_held(const std::string& run_folder, const std::string& uuid) {
+bool lease_is_held(const std::string& run_folder, const std::string& name) {
   const UniqueFd file(
-      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      ::open(lease_path(run_folder, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.valid()) return errno != ENOENT;
   return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;  // given back with the descriptor
 }
 
-Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& name,
                             const std::string& owner) {
   TRY(make_folders(run_folder));
-  const std::string path = lease_path(run_folder, uuid);
+  const std::string path = lease_path(run_folder, name);
   for (int left = kMostTries; left > 0; --left) {
     UniqueFd file = TRY(open_lease(path));
     if (!is_private(file.get())) {
-      TRY(replace(run_folder, path, uuid));
+      TRY(replace(run_folder, path, name));
       continue;
     }
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return lock_error(path, errno);
-      return held(uuid, file.get());
+      return held(name, file.get());
     }
     if (!is_at(file.get(), path)) continue;  // replaced between the opening and the lock
     // The file stays when the lease ends: one that removed it could remove its successor's.
     TRY(write_holder(file.get(), path, owner));
     return file;
   }
-  return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", uuid, path)};
+  return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", name, path)};
 }
 
-Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& name,
                              const std::string& owner, Instant deadline,
                              const std::function<void()>& alive) {
   constexpr Duration kAskEvery = std::chrono::milliseconds(100);
   const Instant exited = clock.now() + kExitPatience;
   while (true) {
-    auto lease = take_lease(run_folder, uuid, owner);
+    auto lease = take_lease(run_folder, name, owner);
     if (lease.ok() || lease.error().code != Errc::busy) return lease;
     const Instant until =
-        lease_holder(run_folder, uuid).lives ? deadline : std::max(deadline, exited);
+        lease_holder(run_folder, name).lives ? deadline : std::max(deadline, exited);
     if (clock.now() >= until) return lease;
     alive();
     clock.sleep_until(std::min(until, clock.now() + kAskEvery));
