@@ -15,7 +15,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
+#include "core/process_id.h"
 
 namespace derate {
 namespace {
@@ -35,16 +37,16 @@ std::string lease_path(const std::string& run_folder, const std::string& name) {
 
 // --- processes -----------------------------------------------------------------------------------
 
-// When it was started, in the kernel's ticks: with it a number means one process. Empty: there is
-// no such process, or it has ended and nobody has waited for it.
-std::string start_of(pid_t pid) {
+// When it was started, in the kernel's ticks: with it a number means one process. 0: there is no
+// such process, or it has ended and nobody has waited for it.
+std::uint64_t start_of(std::int64_t pid) {
   const auto text = read_file(fmt::format("/proc/{}/stat", pid));
-  if (!text.ok()) return {};
+  if (!text.ok()) return 0;
   // The program's name, in brackets, may hold anything.
   const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
   constexpr std::size_t kState = 1, kStart = 20;
-  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return {};
-  return std::string(fields[kStart]);
+  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return 0;
+  return parse_number<std::uint64_t>(fields[kStart]).value_or(0);
 }
 
 // Who started it, whatever it may do since; its folder in /proc may belong to another.
@@ -64,8 +66,7 @@ std::optional<uid_t> user_of(pid_t pid) {
 
 struct Named {
   std::string name;   // empty: the holder may be between the lock and the writing
-  pid_t pid = 0;      // 0: not told
-  std::string start;  // empty: an earlier version did not tell it
+  ProcessId process;  // without a pid, or without a start as an earlier version wrote it: not known
 };
 
 Named named_in(int fd) {
@@ -73,22 +74,22 @@ Named named_in(int fd) {
   const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
   const std::string_view all(text, n > 0 ? static_cast<std::size_t>(n) : 0);
   const auto lines = split(all, '\n');
-  Named out{std::string(trim(lines[0])), 0, {}};
+  Named out{std::string(trim(lines[0])), {}};
   std::string_view pid = out.name;
   pid.remove_prefix(std::min(pid.size(), pid.rfind(' ') + 1));
   if (lines.size() > 1) {
     const auto words = split(trim(lines[1]), ' ');
     pid = words[0];
-    if (words.size() > 1) out.start = words[1];
+    if (words.size() > 1) out.process.started = parse_number<std::uint64_t>(words[1]).value_or(0);
   }
-  if (const auto number = parse_integer(pid); number && *number > 0)
-    out.pid = static_cast<pid_t>(*number);
+  if (const auto number = parse_integer(pid); number && *number > 0) out.process.pid = *number;
   return out;
 }
 
 bool lives(const Named& named) {
-  const std::string start = named.pid > 0 ? start_of(named.pid) : "";
-  return !start.empty() && (named.start.empty() || named.start == start);
+  const ProcessId& process = named.process;
+  const std::uint64_t start = process.pid > 0 ? start_of(process.pid) : 0;
+  return start != 0 && (process.started == 0 || process.started == start);
 }
 
 LeaseHolder holder_of(int fd) {
@@ -164,7 +165,7 @@ std::vector<pid_t> takers_of(const struct stat& file) {
 bool strangers_hold(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return false;
-  const pid_t named = named_in(fd).pid;
+  const std::int64_t named = named_in(fd).process.pid;
   const auto takers = takers_of(info);
   for (const pid_t taker : takers) {
     const auto user = user_of(taker);

@@ -18,7 +18,7 @@ struct LeaseHolder {
   bool lives = false;  // that process is there; else whoever holds it is not named
 };
 
-// Takes it; `owner` ("derated, pid 17") is what a second one is told.
+// Takes it; `owner` ("derated, pid 17") is named to a second governor.
 // A file that others can open (an earlier version's) is replaced first, unless a governor holds it.
 // Errors: busy names the holder; no_permission, io.
 Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& name,

@@ -17,7 +17,7 @@ bool is_near(const KnobValue& a, const KnobValue& b, double tolerance) {
 Result<void> restore_knob(KnobControl& control, const KnobInfo& knob, const JournalKnob& state) {
   if (!state.found && knob.restore == KnobInfo::Restore::configured)
     return control.reset_knob(knob);
-  if (!state.found) return {};  // it never told what it was, so nothing can be restored
+  if (!state.found) return {};  // it could not be read, so there is nothing to restore
   TRY(control.write_knob(knob, *state.found));
   return check_setting(control, knob, *state.found);
 }
