@@ -157,10 +157,12 @@ OpeningPoll begin_opening(const std::string& choice) {
   return open_on_a_thread(backend_of(request, clock), choice);
 }
 
-Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid) {
+Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain) {
+  if (domain.kind != kGpuKind)
+    return Error{Errc::not_supported, "this version does not know what a " + domain.kind + " is"};
   for (const BackendRow& row : kBackends)
-    if (row.open_to_restore != nullptr) return row.open_to_restore(uuid);
-  return Error{Errc::not_supported, uuid + ": no back end sets GPUs of this machine"};
+    if (row.open_to_restore != nullptr) return TRY(row.open_to_restore(domain.name));
+  return Error{Errc::not_supported, domain.name + ": no back end sets GPUs of this machine"};
 }
 
 Result<SimSetup> find_sim_setup(const SimCliOptions& options) {

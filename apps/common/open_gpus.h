@@ -51,7 +51,7 @@ OpeningPoll begin_opening(const std::string& choice);
 
 // One real GPU, opened on the calling thread without a call to any other: for a process that may
 // hang.
-Result<std::unique_ptr<ClockControl>> open_to_restore(const std::string& uuid);
+Result<std::unique_ptr<KnobControl>> open_to_restore(const DomainId& domain);
 
 // What the simulated GPUs of these options are. Errors: not_found for the chip or workload.
 struct SimSetup {

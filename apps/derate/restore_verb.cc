@@ -1,4 +1,4 @@
-// derate restore: puts back what governors that died have left, from their journals.
+// derate restore: restores what governors that died have left, from their journals.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -19,14 +19,15 @@ const char* outcome_text(Restored::Outcome outcome) {
 
 void print_rows(const std::vector<Restored>& rows, bool as_json) {
   Json list = Json::array();
-  for (const auto& [uuid, outcome, detail] : rows)
-    list.push_back({{"uuid", uuid}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
+  for (const auto& [domain, outcome, detail] : rows)
+    list.push_back(
+        {{"uuid", short_name(domain)}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
   if (as_json) return print_json("restore", {{"gpus", std::move(list)}});
   if (rows.empty()) print("nothing to restore: no journal is left in {}\n", journal_directory());
   if (rows.empty() && ::geteuid() != 0)
     print("Of what root's commands and derated may have left, root knows: sudo derate restore\n");
-  for (const auto& [uuid, outcome, detail] : rows)
-    print("{}: {} ({})\n", uuid, outcome_text(outcome), detail);
+  for (const auto& [domain, outcome, detail] : rows)
+    print("{}: {} ({})\n", short_name(domain), outcome_text(outcome), detail);
 }
 
 }  // namespace

@@ -157,8 +157,9 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
     });
   };
   hooks.left_over = left_by;
-  hooks.restore = [&log](const std::string& uuid) {
-    return restore_process(uuid, open_to_restore, "derate run's guard", "the worker is gone", log);
+  hooks.restore = [&log](const DomainId& domain) {
+    return restore_process(domain, open_to_restore, "derate run's guard", "the worker is gone",
+                           log);
   };
   hooks.log = log;
   SystemClock clock;

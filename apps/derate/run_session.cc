@@ -71,8 +71,8 @@ FleetOptions fleet_options(RunSession& session, GuardLink* link) {
   if (link == nullptr) return out;
   out.journal = Journal(journal_directory());
   out.audit = AuditLog(audit_file());
-  out.leases = {[link](const std::string& uuid) { return link->lease(uuid); },
-                [link](const std::string& uuid) { link->release(uuid); }};
+  out.leases = {[link](const DomainId& domain) { return link->lease(domain); },
+                [link](const DomainId& domain) { link->release(domain); }};
   return out;
 }
 

@@ -68,8 +68,8 @@ WorkerOptions worker_options(const DaemonOptions& options, const Settings& setti
   out.fleet.run_folder = run_directory();
   out.fleet.audit = AuditLog(audit_file());
   out.fleet.open = begin_opening;
-  out.fleet.leases = {[&link](const std::string& uuid) { return link.lease(uuid); },
-                      [&link](const std::string& uuid) { link.release(uuid); }};
+  out.fleet.leases = {[&link](const DomainId& domain) { return link.lease(domain); },
+                      [&link](const DomainId& domain) { link.release(domain); }};
   out.fleet.log = log;
   out.config = config_source(options.config);
   out.token_file = token_file();
@@ -291,12 +291,14 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
     hooks.log.error(all.error().message);
     return exit_code_of(all.error().code);
   }
-  for (const auto& [uuid, outcome, detail] : *all)
+  for (const auto& [domain, outcome, detail] : *all) {
+    const std::string name = short_name(domain);
     if (outcome == Restored::Outcome::restored)
-      hooks.log.info(fmt::format("{}: restored what an earlier process left: {}", uuid, detail),
-                     {{"gpu", uuid}});
+      hooks.log.info(fmt::format("{}: restored what an earlier process left: {}", name, detail),
+                     {{"gpu", name}});
     else
-      hooks.log.warning(fmt::format("{}: a journal is left: {}", uuid, detail), {{"gpu", uuid}});
+      hooks.log.warning(fmt::format("{}: a journal is left: {}", name, detail), {{"gpu", name}});
+  }
   const int code = exit_code_of(*all);
   // What a governor that lives has is its own to give back.
   return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
@@ -323,8 +325,8 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
     return run_outermost("derated", [&] { return work(options, records, link, log); });
   };
   hooks.left_over = left_by;
-  hooks.restore = [&log](const std::string& uuid) {
-    return restore_process(uuid, open_to_restore, "derated's guard", "the worker is gone", log);
+  hooks.restore = [&log](const DomainId& domain) {
+    return restore_process(domain, open_to_restore, "derated's guard", "the worker is gone", log);
   };
   hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
   bool ready = false;

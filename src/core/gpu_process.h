@@ -7,13 +7,11 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/process_id.h"
 
 namespace derate {
 
-struct ProcessFacts {
-  std::int64_t pid = 0;              // 0: no process of this machine
-  std::optional<std::uint32_t> uid;  // real user; empty: not known
-  std::uint64_t started = 0;         // clock ticks since the boot: a number is given out again
+struct ProcessFacts : ProcessId {
   std::int64_t group = 0, session = 0;
   std::vector<std::int64_t> ancestors;  // nearest first (integ/process_facts.h)
   std::string name;                     // of its program, without the folder

@@ -5,13 +5,12 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "core/gpu_settings.h"
+#include "device/knob_control.h"
 
 namespace derate {
 
-class ClockControl {
+class ClockControl : public KnobControl {
  public:
-  virtual ~ClockControl() = default;
-
   // Locks the SM clock to [lowest, highest]; both must be supported clocks.
   // Errors: invalid_argument, no_permission, not_supported, gpu_lost.
   virtual Result<void> lock_sm_clock(Megahertz lowest, Megahertz highest) = 0;
@@ -26,6 +25,12 @@ class ClockControl {
   // What can be read back, now. A setting that the GPU lacks is empty. Errors: gpu_lost,
   // query_failed.
   virtual Result<GpuSettings> settings() = 0;
+
+  // The same by the names of core/knob.h.
+  std::span<const KnobInfo> knobs() const final { return gpu_knobs(); }
+  Result<KnobValues> read_knobs() final;
+  Result<void> write_knob(const KnobInfo& knob, const KnobValue& value) final;
+  Result<void> reset_knob(const KnobInfo& knob) final;
 };
 
 }  // namespace derate

@@ -18,49 +18,18 @@ constexpr Duration kPowerCheckEvery = std::chrono::seconds(1);
 // Drivers keep whole milliwatts, some of them whole watts.
 bool same_power(Watts a, Watts b) { return std::abs((a - b).value()) < 1; }
 
-// The limit as it reads after it was set. Where it cannot be read nothing is known against it.
-Result<void> check_power(ClockControl& control, Watts wanted) {
-  const GpuSettings now = TRY(control.settings());
-  if (!now.power_limit || same_power(*now.power_limit, wanted)) return {};
-  return Error{Errc::query_failed,
-               fmt::format("the power limit was set to {:.0f} W and reads {:.0f} W: the write had "
-                           "no effect",
-                           wanted.value(), now.power_limit->value())};
+std::optional<Watts> power_of(const std::optional<KnobValue>& value) {
+  return value ? std::optional(Watts(value->highest)) : std::nullopt;
 }
 
 }  // namespace
 
-Result<void> restore_settings(ClockControl& control, JournalEntry& entry) {
-  std::optional<Error> failure;
-  const auto record_outcome = [&](Result<void> result, bool& written) {
-    if (result.ok())
-      written = false;
-    else if (!failure)
-      failure = std::move(result).error();
-    else
-      failure->message += "; " + result.error().message;
-  };
-  if (entry.clock_written) {
-    const auto& range = entry.found_lock;
-    record_outcome(
-        range ? control.lock_sm_clock(range->lowest, range->highest) : control.reset_sm_clock(),
-        entry.clock_written);
-  }
-  if (entry.power_written && entry.found.power_limit) {
-    auto result = control.set_power_limit(*entry.found.power_limit);
-    if (result.ok()) result = check_power(control, *entry.found.power_limit);
-    record_outcome(std::move(result), entry.power_written);
-  }
-  if (failure) return *std::move(failure);
-  return {};
-}
-
 Actuator::Actuator(ClockControl* control, ActuatorOptions options)
     : control_(control), options_(std::move(options)), watch_(options_.supported) {
   // An entry that was written to already is one that somebody hands on.
-  found_known_ = entry().clock_written || entry().power_written;
-  if (entry().clock_written) clock_known_ = false;
-  if (entry().power_written) power_known_ = false;
+  found_known_ = entry().any_written();
+  clock_known_ = !entry().is_written(kClockLock);
+  power_known_ = !entry().is_written(kPowerLimit);
 }
 
 Actuator::~Actuator() { (void)restore().ok(); }
@@ -117,7 +86,7 @@ std::optional<Actuation> Actuator::clock_contradicted(const Estimate& estimate) 
   }
   if (state == LockState::drifted) {
     if (options_.on_drift != DriftRule::ignore) clock_known_ = false;
-    return drifted(told + " MHz: another tool changed it", entry().clock_written, estimate.time);
+    return drifted(told + " MHz: another tool changed it", kClockLock, estimate.time);
   }
   return std::nullopt;
 }
@@ -133,11 +102,11 @@ std::optional<Actuation> Actuator::power_contradicted(const Estimate& estimate) 
   return drifted(fmt::format("power limit set to {:.0f} W, and it reads {:.0f} W: another tool "
                              "changed it",
                              in_force_.power->value(), now->power_limit->value()),
-                 entry().power_written, estimate.time);
+                 kPowerLimit, estimate.time);
 }
 
-// Another tool turned the knob that `written` is about.
-std::optional<Actuation> Actuator::drifted(const std::string& what, bool& written, Instant now) {
+// Another tool set that knob.
+std::optional<Actuation> Actuator::drifted(const std::string& what, const char* knob, Instant now) {
   ++drifts_;
   if (options_.on_drift == DriftRule::ignore) {
     ignored_ = what;
@@ -151,17 +120,16 @@ std::optional<Actuation> Actuator::drifted(const std::string& what, bool& writte
   }
   yielded_to_ = what + (fight ? ", again and again: left to it" : ": left to it");
   in_force_ = {};
-  forget(written);
+  forget(knob);
   return plain(Outcome::yielded, yielded_to_);
 }
 
 // That knob is not ours to restore.
-void Actuator::forget(bool& written) {
-  written = false;
+void Actuator::forget(const char* knob) {
+  entry().knobs[knob].written = false;
   if (!options_.journal_handle) return;
-  const bool any = entry().clock_written || entry().power_written;
   const Journal& journal = options_.journal_handle->journal;
-  (void)(any ? journal.write(entry()) : journal.remove(entry().uuid)).ok();
+  (void)(entry().any_written() ? journal.write(entry()) : journal.remove(entry().domain)).ok();
 }
 
 Actuation Actuator::failed(std::string why, Instant now) {
@@ -174,19 +142,20 @@ Actuation Actuator::failed(std::string why, Instant now) {
 // On disk before the knob is turned: no journal, no writes.
 Result<void> Actuator::look_at_found() {
   if (found_known_) return {};
-  entry().found = TRY(control_->settings());
+  const KnobValues now = TRY(control_->read_knobs());
+  for (const auto& [knob, value] : now) entry().knobs[knob].found = value;
   found_known_ = true;
   return {};
 }
 
-Result<void> Actuator::journal_found(bool& written) {
-  if (written) return {};
+Result<void> Actuator::journal_found(const char* knob) {
+  if (entry().is_written(knob)) return {};
   TRY(look_at_found());
-  written = true;
+  entry().knobs[knob].written = true;
   if (!options_.journal_handle) return {};
   auto kept = options_.journal_handle->journal.write(entry());
   if (!kept.ok()) {
-    written = false;
+    entry().knobs[knob].written = false;
     return std::move(kept).with("no journal, so nothing is written to the GPU");
   }
   return {};
@@ -194,20 +163,19 @@ Result<void> Actuator::journal_found(bool& written) {
 
 Result<void> Actuator::set_clock() {
   if (target_.clock) return control_->lock_sm_clock(*target_.clock, *target_.clock);
-  const auto& range = entry().found_lock;
-  return range ? control_->lock_sm_clock(range->lowest, range->highest)
+  const auto range = entry().found(kClockLock);
+  return range ? control_->lock_sm_clock(Megahertz(range->lowest), Megahertz(range->highest))
                : control_->reset_sm_clock();
 }
 
 Result<void> Actuator::write_clock(Instant now) {
   if (target_.clock == in_force_.clock && clock_known_) return {};
-  const bool first = !entry().clock_written;
-  TRY(journal_found(entry().clock_written));
+  const bool first = !entry().is_written(kClockLock);
+  TRY(journal_found(kClockLock));
   clock_known_ = false;  // until the device says that it is done
   auto done = set_clock();
   // A driver that refuses has not touched the clock.
-  if (!done.ok() && done.error().code == Errc::no_permission && first)
-    forget(entry().clock_written);
+  if (!done.ok() && done.error().code == Errc::no_permission && first) forget(kClockLock);
   TRY(std::move(done));
   if (target_.clock)
     watch_.locked(*target_.clock, now);
@@ -222,24 +190,23 @@ Result<void> Actuator::write_clock(Instant now) {
 Result<void> Actuator::write_power() {
   if (target_.power == in_force_.power && power_known_) return {};
   // What is there as it was found needs no write.
-  if (!entry().power_written) {
+  if (!entry().is_written(kPowerLimit)) {
     TRY(look_at_found());
-    if (!target_.power || entry().found.power_limit == target_.power) {
+    if (!target_.power || power_of(entry().found(kPowerLimit)) == target_.power) {
       in_force_.power = target_.power;
       power_known_ = true;
       return {};
     }
   }
-  const bool first = !entry().power_written;
-  TRY(journal_found(entry().power_written));
-  const auto wanted = target_.power ? target_.power : entry().found.power_limit;
+  const bool first = !entry().is_written(kPowerLimit);
+  TRY(journal_found(kPowerLimit));
+  const auto wanted = target_.power ? target_.power : power_of(entry().found(kPowerLimit));
   if (!wanted) return Error{Errc::not_supported, "the GPU does not tell its power limit"};
   power_known_ = false;
   auto done = control_->set_power_limit(*wanted);
-  if (!done.ok() && done.error().code == Errc::no_permission && first)
-    forget(entry().power_written);
+  if (!done.ok() && done.error().code == Errc::no_permission && first) forget(kPowerLimit);
   TRY(std::move(done));
-  TRY(check_power(*control_, *wanted));
+  TRY(check_setting(*control_, *find_knob(gpu_knobs(), kPowerLimit), one_value(wanted->value())));
   in_force_.power = target_.power;
   power_known_ = true;
   return {};
@@ -253,30 +220,30 @@ Actuation Actuator::write(Instant now) {
   failure_.clear();
   if (!futile_) retry_after_ = {};
   const bool released = !target_.clock && !target_.power;
-  const bool as_found =
-      before.clock == in_force_.clock && before.power != in_force_.power && !entry().power_written;
+  const bool as_found = before.clock == in_force_.clock && before.power != in_force_.power &&
+                        !entry().is_written(kPowerLimit);
   Actuation out = plain(released   ? Outcome::released
                         : as_found ? Outcome::nothing
                                    : Outcome::written);
   if (as_found) return out;
   out.before = before.clock;
   if (before.power != in_force_.power)
-    out.power_before = before.power ? before.power : entry().found.power_limit;
+    out.power_before = before.power ? before.power : power_of(entry().found(kPowerLimit));
   return out;
 }
 
 Result<void> Actuator::restore() {
   target_ = in_force_ = {};
   watch_.released();
-  if (control_ == nullptr || (!entry().clock_written && !entry().power_written)) return {};
+  if (control_ == nullptr || !entry().any_written()) return {};
   clock_known_ = power_known_ = false;
   auto restored = restore_settings(*control_, entry());
-  clock_known_ = !entry().clock_written;
-  power_known_ = !entry().power_written;
+  clock_known_ = !entry().is_written(kClockLock);
+  power_known_ = !entry().is_written(kPowerLimit);
   if (!restored.ok()) return restored;
   found_known_ = false;
   failure_.clear();
-  if (options_.journal_handle) TRY(options_.journal_handle->journal.remove(entry().uuid));
+  if (options_.journal_handle) TRY(options_.journal_handle->journal.remove(entry().domain));
   return {};
 }
 

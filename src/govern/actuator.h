@@ -12,6 +12,7 @@
 #include "core/decision.h"
 #include "core/estimate.h"
 #include "govern/clock_lock_verifier.h"
+#include "govern/restore_settings.h"
 #include "store/journal.h"
 
 namespace derate {
@@ -25,11 +26,11 @@ enum class DriftRule : std::uint8_t {
   ignore,    // count it: policies that run as published write when they write
 };
 
-// Where an actuator writes down the settings that it found. Simulated GPUs need none: they end with
+// Where an actuator records the settings that it found. Simulated GPUs need none: they end with
 // their process.
 struct JournalHandle {
   Journal journal;
-  JournalEntry entry;  // whose GPU, who writes; `found` is filled in before the first write
+  JournalEntry entry;  // whose GPU, who writes; the settings are filled in before the first write
 };
 
 struct ActuatorOptions {
@@ -81,15 +82,15 @@ class Actuator {
   std::optional<Actuation> watch(const Estimate& estimate);
   std::optional<Actuation> clock_contradicted(const Estimate& estimate);
   std::optional<Actuation> power_contradicted(const Estimate& estimate);
-  std::optional<Actuation> drifted(const std::string& what, bool& written, Instant now);
+  std::optional<Actuation> drifted(const std::string& what, const char* knob, Instant now);
   Actuation failed(std::string why, Instant now);
   Actuation plain(Actuation::Outcome outcome, const std::string& error = {}) const;
   Actuation write(Instant now);
   Result<void> write_clock(Instant now);
   Result<void> write_power();
   Result<void> look_at_found();
-  Result<void> journal_found(bool& written);
-  void forget(bool& written);
+  Result<void> journal_found(const char* knob);
+  void forget(const char* knob);
   Result<void> set_clock();
   JournalEntry& entry() {
     return options_.journal_handle ? options_.journal_handle->entry : own_entry_;
@@ -116,10 +117,5 @@ class Actuator {
   std::string yielded_to_;       // what another tool did, since we leave it to it
   std::string ignored_;  // what another tool did, which is only recorded (DriftRule::ignore)
 };
-
-// Puts back what the entry says was written, going on past a control that fails. What was restored
-// is no longer marked as written. Errors: those of the device, joined; query_failed when the power
-// limit reads otherwise afterwards.
-Result<void> restore_settings(ClockControl& control, JournalEntry& entry);
 
 }  // namespace derate

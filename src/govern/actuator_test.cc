@@ -331,7 +331,7 @@ class KeptActuator : public testing::Test {
  protected:
   JournalHandle journal_handle(const std::string& folder) const {
     JournalHandle out{Journal(folder), {}};
-    out.entry.uuid = "GPU-1";
+    out.entry.domain = gpu_domain("GPU-1");
     out.entry.life = kLife;
     out.entry.owner = "test";
     return out;
@@ -351,9 +351,9 @@ TEST_F(KeptActuator, TheJournalIsThereBeforeTheFirstWriteAndGoneAfterRestore) {
   w.control.refused_with = Errc::query_failed;
   EXPECT_EQ(w.tick(set(1100), 1530).outcome, Outcome::failed);
   ASSERT_EQ(left().size(), 1u);
-  EXPECT_TRUE(left()[0].clock_written);
-  EXPECT_FALSE(left()[0].power_written);
-  EXPECT_EQ(left()[0].found.power_limit, 300_W);
+  EXPECT_TRUE(left()[0].is_written(kClockLock));
+  EXPECT_FALSE(left()[0].is_written(kPowerLimit));
+  EXPECT_EQ(left()[0].found(kPowerLimit), one_value(300));
   EXPECT_FALSE(w.actuator->restore().ok());
   EXPECT_EQ(left().size(), 1u);  // not restored: it stays
   w.control.refuse = false;
@@ -378,7 +378,7 @@ TEST_F(KeptActuator, ALaterWriteThatIsRefusedKeepsTheJournal) {
   w.control.refuse = true;
   EXPECT_EQ(w.tick(set(1200), 1530).outcome, Outcome::failed);
   ASSERT_EQ(left().size(), 1u);
-  EXPECT_TRUE(left()[0].clock_written);
+  EXPECT_TRUE(left()[0].is_written(kClockLock));
 }
 
 TEST_F(KeptActuator, NoJournalNoWrites) {
@@ -409,7 +409,7 @@ TEST_F(KeptActuator, AnAbandonedGpuIsNotCalledAndItsSuccessorRestoresIt) {
 
 TEST_F(KeptActuator, AFoundLockIsWhatReleaseAndRestoreSet) {
   JournalHandle kept = journal_handle(folder_);
-  kept.entry.found_lock = ClockRange{1000_MHz, 1300_MHz};
+  kept.entry.knobs[kClockLock].found = KnobValue{1000, 1300};
   Watched w({.journal_handle = kept});
   w.tick(set(1100), 1530);
   w.tick(kRelease, 1530);

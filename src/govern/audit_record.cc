@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "core/knob.h"
+
 namespace derate {
 namespace {
 
@@ -10,6 +12,8 @@ using Outcome = Actuation::Outcome;
 std::string text_of(std::optional<Megahertz> clock) {
   return clock ? fmt::format("{:.0f} MHz", clock->value()) : "unlocked";
 }
+
+const char* words_of(const char* knob) { return find_knob(gpu_knobs(), knob)->words; }
 
 bool is_news(const Record& record, const std::optional<Record>& before) {
   switch (record.actuation.outcome) {
@@ -30,15 +34,16 @@ bool is_news(const Record& record, const std::optional<Record>& before) {
 }  // namespace
 
 std::optional<AuditEntry> audit_of(const Record& record, const std::optional<Record>& before,
-                                   const std::string& uuid, WallTime time) {
+                                   const DomainId& domain, WallTime time) {
   if (!is_news(record, before)) return std::nullopt;
   const Actuation& done = record.actuation;
-  AuditEntry entry{time, {}, uuid, "lock", text_of(done.before), text_of(done.locked), {}, {}};
+  AuditEntry entry{
+      time, {}, domain, words_of(kClockLock), text_of(done.before), text_of(done.locked), {}, {}};
   entry.why = describe(record.clamped.decision.reason);
   entry.error = done.error;
   if (done.outcome == Outcome::released) entry.what = "release";
   if (done.power_limit) {
-    entry.what = "power limit";
+    entry.what = words_of(kPowerLimit);
     entry.after = fmt::format("{:.0f} W", done.power_limit->value());
   }
   if (done.power_before) entry.before = fmt::format("{:.0f} W", done.power_before->value());
@@ -51,10 +56,10 @@ std::optional<AuditEntry> audit_of(const Record& record, const std::optional<Rec
   return entry;
 }
 
-AuditEntry audit_of_restore(const Result<void>& restored, const std::string& uuid,
+AuditEntry audit_of_restore(const Result<void>& restored, const DomainId& domain,
                             const std::string& why, WallTime time) {
-  AuditEntry entry{time, {}, uuid, "restore", {}, {}, why, {}};
-  if (!restored.ok() && restored.error().message.find(uuid) != std::string::npos)
+  AuditEntry entry{time, {}, domain, "restore", {}, {}, why, {}};
+  if (!restored.ok() && restored.error().message.find(short_name(domain)) != std::string::npos)
     entry.error = restored.error().message;
   return entry;
 }

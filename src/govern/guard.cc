@@ -36,7 +36,7 @@ struct GuardMessage {
   Kind kind = Kind::beat;
   std::int32_t number = 0;       // started: the child; refused: the error's code
   std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
-  std::array<char, 200> uuid{};  // lease, release, granted, refused
+  std::array<char, 200> name{};  // of the domain: lease, release, granted, refused
   std::array<char, 512> text{};  // refused: the error
 };
 
@@ -49,11 +49,11 @@ void put(std::array<char, kSize>& out, std::string_view text) {
   std::copy_n(text.data(), std::min(text.size(), kSize - 1), out.data());
 }
 
-Message message(Message::Kind kind, std::string_view uuid = {}, std::int32_t number = 0) {
+Message message(Message::Kind kind, std::string_view name = {}, std::int32_t number = 0) {
   Message out;
   out.kind = kind;
   out.number = number;
-  put(out.uuid, uuid);
+  put(out.name, name);
   return out;
 }
 
@@ -106,7 +106,7 @@ std::optional<Received> receive(int socket) {
     out.fd = UniqueFd(fd);
   }
   out.closed = n != sizeof out.message;
-  out.message.uuid.back() = '\0';
+  out.message.name.back() = '\0';
   out.message.text.back() = '\0';
   return out;
 }
@@ -159,7 +159,7 @@ class Guard {
   std::optional<Instant> killed_at_, stop_asked_;
   Instant last_beat_{};
   pid_t adopted_ = -1;
-  std::map<std::string, UniqueFd> leases_;
+  std::map<std::string, UniqueFd> leases_;  // by name
   GuardOutcome outcome_;
 };
 
@@ -222,19 +222,19 @@ void Guard::take_signals() {
 }
 
 void Guard::answer_lease(const Message& request) {
-  const std::string uuid = request.uuid.data();
+  const std::string name = request.name.data();
   auto lease =
-      take_lease(options_.run_folder, uuid, fmt::format("{}, pid {}", options_.owner, ::getpid()));
-  Message reply = message(lease.ok() ? Message::Kind::granted : Message::Kind::refused, uuid);
+      take_lease(options_.run_folder, name, fmt::format("{}, pid {}", options_.owner, ::getpid()));
+  Message reply = message(lease.ok() ? Message::Kind::granted : Message::Kind::refused, name);
   reply.request = request.request;
   if (!lease.ok()) {
     reply.number = static_cast<std::int32_t>(lease.error().code);
     put(reply.text, lease.error().message);
-    hooks_.log.debug("no lease: " + lease.error().message, {{"gpu", uuid}});
+    hooks_.log.debug("no lease: " + lease.error().message, {{"gpu", name}});
   }
   // A lease that the worker does not hear of is none.
   if (send(link_.get(), reply, lease.ok() ? lease->get() : -1) && lease.ok())
-    leases_[uuid] = *std::move(lease);
+    leases_[name] = *std::move(lease);
 }
 
 void Guard::take_messages() {
@@ -246,7 +246,7 @@ void Guard::take_messages() {
     const Message& request = received->message;
     if (request.kind == Message::Kind::ready) hooks_.ready();
     if (request.kind == Message::Kind::lease) answer_lease(request);
-    if (request.kind == Message::Kind::release) leases_.erase(request.uuid.data());
+    if (request.kind == Message::Kind::release) leases_.erase(request.name.data());
     if (request.kind == Message::Kind::started) adopted_ = request.number;
     last_beat_ = clock_.now();  // it waited while its lease was taken
   }
@@ -295,8 +295,10 @@ void Guard::restore_what_is_left() {
   // none may end half done. SIGKILL ends one that hangs.
   RestoreOutcome done =
       restore_side_by_side(left, hooks_.restore, options_.restore_time, clock_, hooks_.alive);
-  const auto list = [](const std::vector<std::string>& uuids) {
-    return uuids.empty() ? "none" : fmt::format("{}", fmt::join(uuids, ", "));
+  const auto list = [](const std::vector<DomainId>& domains) {
+    std::vector<std::string> names;
+    for (const DomainId& domain : domains) names.push_back(short_name(domain));
+    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
   };
   const std::string text = fmt::format("restored after the worker's end: {}; not restored: {}",
                                        list(done.restored), list(done.not_restored));
@@ -358,20 +360,20 @@ Result<GuardOutcome> Guard::run() {
 
 }  // namespace
 
-RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
-                                    const std::function<int(const std::string&)>& restore,
+RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains,
+                                    const std::function<int(const DomainId&)>& restore,
                                     Duration patience, Clock& clock,
                                     const std::function<void()>& alive) {
   struct Running {
-    std::string uuid;
+    DomainId domain;
     pid_t process;
   };
   RestoreOutcome out;
   std::vector<Running> running;
-  for (const std::string& uuid : uuids) {
+  for (const DomainId& domain : domains) {
     const pid_t process = ::fork();
-    if (process == 0) ::_exit(restore(uuid));
-    running.push_back({uuid, process});
+    if (process == 0) ::_exit(restore(domain));
+    running.push_back({domain, process});
   }
   const Instant kill_at = clock.now() + patience, give_up_at = kill_at + kDeathTime;
   bool killed = false;
@@ -383,7 +385,7 @@ RestoreOutcome restore_side_by_side(const std::vector<std::string>& uuids,
       if (!ended && now < give_up_at) return false;
       // One that was killed has done nothing that can be relied on; one that cannot be killed, too.
       const bool done = ended && one.process > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-      (done ? out.restored : out.not_restored).push_back(one.uuid);
+      (done ? out.restored : out.not_restored).push_back(one.domain);
       return true;
     });
     if (running.empty()) break;
@@ -423,7 +425,9 @@ void GuardLink::beat() {
 }
 
 void GuardLink::ready() { post(message(Message::Kind::ready)); }
-void GuardLink::release(const std::string& uuid) { post(message(Message::Kind::release, uuid)); }
+void GuardLink::release(const DomainId& domain) {
+  post(message(Message::Kind::release, short_name(domain)));
+}
 void GuardLink::started(pid_t child) { post(message(Message::Kind::started, {}, child)); }
 
 // Answers to leases that were given up: their descriptors, while they wait here, keep the leases.
@@ -446,43 +450,44 @@ bool GuardLink::wait(Instant end) const {
   }
 }
 
-void GuardLink::ask_for(const std::string& uuid) {
-  Message request = message(Message::Kind::lease, uuid);
+void GuardLink::ask_for(const std::string& name) {
+  Message request = message(Message::Kind::lease, name);
   request.request = ++last_request_;
   post(request);
 }
 
-Result<UniqueFd> GuardLink::lease(const std::string& uuid) {
-  if (uuid.size() >= GuardMessage{}.uuid.size())
-    return Error{Errc::invalid_argument, fmt::format("UUID '{}': allowed are {} characters", uuid,
-                                                     GuardMessage{}.uuid.size() - 1)};
+Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
+  const std::string name = short_name(domain);
+  if (name.size() >= GuardMessage{}.name.size())
+    return Error{Errc::invalid_argument, fmt::format("'{}': allowed are {} characters", name,
+                                                     GuardMessage{}.name.size() - 1)};
   const Instant end = SystemClock().now() + kReplyTime;
-  ask_for(uuid);
+  ask_for(name);
   bool lay_here = false;
   while (wait(end)) {
     send_what_waits();
     auto reply = receive(fd());
     if (!reply) continue;
-    if (reply->closed) return Error{Errc::io, uuid + ": no lease: the guard is gone"};
+    if (reply->closed) return Error{Errc::io, name + ": no lease: the guard is gone"};
     const Message& answer = reply->message;
     if (answer.request != last_request_ ||
-        answer.uuid.data() != uuid) {  // of one that was given up
-      lay_here = lay_here || (answer.uuid.data() == uuid && reply->fd.valid());
+        answer.name.data() != name) {  // of one that was given up
+      lay_here = lay_here || (answer.name.data() == name && reply->fd.valid());
       continue;
     }
     if (answer.kind == Message::Kind::refused) {
       if (!std::exchange(lay_here, false))
         return Error{static_cast<Errc>(answer.number), answer.text.data()};
-      ask_for(uuid);  // what kept it from us was our own, and is gone now
+      ask_for(name);  // what kept it from us was our own, and is gone now
       continue;
     }
-    if (is_lease_of(reply->fd.get(), run_folder_, uuid)) return std::move(reply->fd);
-    release(uuid);
-    return Error{Errc::io, uuid + ": no lease: the guard has passed another file"};
+    if (is_lease_of(reply->fd.get(), run_folder_, name)) return std::move(reply->fd);
+    release(domain);
+    return Error{Errc::io, name + ": no lease: the guard has passed another file"};
   }
   // Should the guard still come to it, it lets go again.
-  release(uuid);
-  return Error{Errc::io, uuid + ": no lease: the guard does not answer"};
+  release(domain);
+  return Error{Errc::io, name + ": no lease: the guard does not answer"};
 }
 
 bool GuardLink::guard_gone() const {

@@ -1,6 +1,7 @@
-// The process that outlives the one with the GPUs. It starts the worker, holds its leases, watches
-// its heartbeat, and when the worker is gone, however that came, has what the journal names
-// restored in processes of their own. It makes no driver call itself, so nothing can hang it.
+// The process that outlives the one with the domains (GPUs). It starts the worker, holds its
+// leases, watches its heartbeat, and when the worker is gone, however that came, has what the
+// journal names restored in processes of their own. It makes no driver call itself, so nothing can
+// hang it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,6 +15,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "core/domain.h"
 
 namespace derate {
 
@@ -34,13 +36,13 @@ class GuardLink {
   Duration beat_every() const { return beat_every_; }
   // Reports that the worker has begun its work.
   void ready();
-  // Takes a lease on the GPU, which the guard and the worker then hold together. Signals do not
+  // Takes a lease on the domain, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
-  // Errors: those of take_lease(); invalid_argument for too long a UUID; io when the guard is gone,
+  // Errors: those of take_lease(); invalid_argument for too long a name; io when the guard is gone,
   // does not answer, or passes another file.
-  Result<UniqueFd> lease(const std::string& uuid);
+  Result<UniqueFd> lease(const DomainId& domain);
   // Has the guard release its hold on the lease, too.
-  void release(const std::string& uuid);
+  void release(const DomainId& domain);
   // The worker's own child, for the guard to wait for should the worker be gone: so the worker
   // looks how it ended (WNOWAIT) and leaves the rest to whoever outlives it.
   void started(pid_t child);
@@ -54,7 +56,7 @@ class GuardLink {
  private:
   void post(const GuardMessage& what);
   bool send_what_waits();
-  void ask_for(const std::string& uuid);
+  void ask_for(const std::string& name);
   bool wait(Instant end) const;
   void drop_stale();
 
@@ -69,7 +71,7 @@ struct GuardOptions {
   std::string run_folder;  // where leases are
   std::string owner;       // "derated": with the guard's pid, what a second governor is told
   Duration silence = std::chrono::seconds(10);       // a worker that says nothing is killed
-  Duration restore_time = std::chrono::seconds(10);  // for each GPU; they are restored side by side
+  Duration restore_time = std::chrono::seconds(10);  // for each; they are restored side by side
   Duration stop_time{};  // from a stop signal to the kill; zero: as long as the worker beats
   bool ends_process =
       false;           // nothing follows but the exit: a signal that comes late changes no code
@@ -79,10 +81,10 @@ struct GuardOptions {
 struct GuardHooks {
   // In the worker's process; what it returns is its exit code.
   std::function<int(GuardLink& link)> work;
-  // The GPUs that this worker has not given back, by the journal.
-  std::function<std::vector<std::string>(pid_t worker)> left_over;
-  // In a process of its own: restores one GPU; 0 when that is done.
-  std::function<int(const std::string& uuid)> restore;
+  // The domains that this worker has not restored, by the journal.
+  std::function<std::vector<DomainId>(pid_t worker)> left_over;
+  // In a process of its own: restores one domain; 0 when that is done.
+  std::function<int(const DomainId& domain)> restore;
   // In the guard: each time around its loop, at least once a second.
   std::function<void()> alive = [] {};
   std::function<void()> ready = [] {};
@@ -91,21 +93,21 @@ struct GuardHooks {
 
 struct GuardOutcome {
   int exit_code = 0;  // the worker's, or 128 + the signal that killed it; an adopted child's own
-  bool worker_failed = false;              // it was killed, or ended without giving its GPUs back
-  bool child_lost = false;                 // it was killed before it had started a child to adopt
-  std::vector<std::string> restored = {};  // after the worker's end
-  std::vector<std::string> not_restored = {};  // they stay in the journal
+  bool worker_failed = false;               // it was killed, or ended without restoring its domains
+  bool child_lost = false;                  // it was killed before it had started a child to adopt
+  std::vector<DomainId> restored = {};      // after the worker's end
+  std::vector<DomainId> not_restored = {};  // they stay in the journal
 };
 
 struct RestoreOutcome {
-  std::vector<std::string> restored = {}, not_restored = {};
+  std::vector<DomainId> restored = {}, not_restored = {};
 };
 
-// Restores each GPU in a process of its own, all at once; one that takes longer than `patience` is
-// killed and counts as not restored; both lists sorted. `alive` is called now and then. The process
-// has one thread.
+// Restores each domain in a process of its own, all at once; one that takes longer than `patience`
+// is killed and counts as not restored; both lists sorted. `alive` is called now and then. The
+// process has one thread.
 RestoreOutcome restore_side_by_side(
-    const std::vector<std::string>& uuids, const std::function<int(const std::string&)>& restore,
+    const std::vector<DomainId>& domains, const std::function<int(const DomainId&)>& restore,
     Duration patience, Clock& clock, const std::function<void()>& alive = [] {});
 
 // Runs a guard with its worker until both are done. The process must have one thread.

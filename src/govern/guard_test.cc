@@ -33,8 +33,12 @@ class GuardTest : public testing::Test {
     options.run_folder = folder;
     options.owner = "test";
     options.silence = 500ms;
-    hooks.left_over = [](pid_t) { return std::vector<std::string>{"GPU-1", "GPU-2"}; };
-    hooks.restore = [this](const std::string& uuid) { return note("restored " + uuid); };
+    hooks.left_over = [](pid_t) {
+      return std::vector<DomainId>{gpu_domain("GPU-1"), gpu_domain("GPU-2")};
+    };
+    hooks.restore = [this](const DomainId& domain) {
+      return note("restored " + short_name(domain));
+    };
     hooks.log = Log([this](const LogRecord& record) { note(record.text); });
   }
 
@@ -71,7 +75,7 @@ class GuardTest : public testing::Test {
 };
 
 TEST_F(GuardTest, AWorkerThatEndsWellLeavesItsCode) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [](GuardLink& link) {
     link.ready();
     return 42;
@@ -95,7 +99,7 @@ TEST_F(GuardTest, EverySignalThatKillsTheWorkerIsFollowedByRestore) {
     const GuardOutcome outcome = run();
     EXPECT_EQ(outcome.exit_code, 128 + signal);
     EXPECT_TRUE(outcome.worker_failed);
-    EXPECT_EQ(outcome.restored, (std::vector<std::string>{"GPU-1", "GPU-2"}));
+    EXPECT_EQ(outcome.restored, (std::vector<DomainId>{gpu_domain("GPU-1"), gpu_domain("GPU-2")}));
     EXPECT_TRUE(noted("restored GPU-1") && noted("restored GPU-2"));
   }
 }
@@ -124,21 +128,21 @@ TEST_F(GuardTest, AStoppedWorkerIsASilentOne) {
 
 TEST_F(GuardTest, ARestorerThatHangsIsGivenUpAndTheOthersAreDone) {
   options.restore_time = 300ms;
-  hooks.restore = [this](const std::string& uuid) {
+  hooks.restore = [this](const DomainId& domain) {
     SystemClock real;
-    if (uuid == "GPU-1") real.sleep_until(real.now() + 1h);
-    return note("restored " + uuid);
+    if (domain.name == "GPU-1") real.sleep_until(real.now() + 1h);
+    return note("restored " + short_name(domain));
   };
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
   const GuardOutcome outcome = run();
-  EXPECT_EQ(outcome.restored, std::vector<std::string>{"GPU-2"});
-  EXPECT_EQ(outcome.not_restored, std::vector<std::string>{"GPU-1"});
+  EXPECT_EQ(outcome.restored, std::vector<DomainId>{gpu_domain("GPU-2")});
+  EXPECT_EQ(outcome.not_restored, std::vector<DomainId>{gpu_domain("GPU-1")});
 }
 
 TEST_F(GuardTest, ARestorerThatFailsIsToldOf) {
-  hooks.restore = [](const std::string& uuid) { return uuid == "GPU-1" ? 3 : 0; };
+  hooks.restore = [](const DomainId& domain) { return domain.name == "GPU-1" ? 3 : 0; };
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
-  EXPECT_EQ(run().not_restored, std::vector<std::string>{"GPU-1"});
+  EXPECT_EQ(run().not_restored, std::vector<DomainId>{gpu_domain("GPU-1")});
   EXPECT_TRUE(noted("not restored: GPU-1"));
 }
 
@@ -151,18 +155,18 @@ TEST_F(GuardTest, WhatAWorkerForgotIsRestoredToo) {
 }
 
 TEST_F(GuardTest, LeasesAreHeldByBothAndTheSecondGovernorIsToldWho) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [this](GuardLink& link) {
-    const auto first = link.lease("GPU-1");
+    const auto first = link.lease(gpu_domain("GPU-1"));
     if (!first.ok()) return 1;
     const auto second = take_lease(folder, "GPU-1", "second");
     if (second.ok() || second.error().code != Errc::busy) return 2;
     if (second.error().message.find("governed by test, pid") == std::string::npos) return 3;
-    const auto refused = link.lease("GPU-1");
+    const auto refused = link.lease(gpu_domain("GPU-1"));
     if (refused.ok() || refused.error().code != Errc::busy) return 4;
-    link.release("GPU-1");
-    link.release("GPU-1");
-    if (!link.lease("GPU-2").ok()) return 5;
+    link.release(gpu_domain("GPU-1"));
+    link.release(gpu_domain("GPU-1"));
+    if (!link.lease(gpu_domain("GPU-2")).ok()) return 5;
     // The worker's own descriptor still holds the first one.
     return take_lease(folder, "GPU-1", "third").ok() ? 6 : 0;
   };
@@ -172,7 +176,7 @@ TEST_F(GuardTest, LeasesAreHeldByBothAndTheSecondGovernorIsToldWho) {
 
 TEST_F(GuardTest, AWorkerWhoseGuardIsKilledIsToldAndKeepsItsLease) {
   hooks.work = [this](GuardLink& link) {
-    const auto lease = link.lease("GPU-1");
+    const auto lease = link.lease(gpu_domain("GPU-1"));
     note("working");
     const int code = beat_until(link, [] { return false; });
     note(take_lease(folder, "GPU-1", "x").ok() ? "lease lost" : "lease kept");
@@ -188,7 +192,7 @@ TEST_F(GuardTest, AWorkerWhoseGuardIsKilledIsToldAndKeepsItsLease) {
 }
 
 TEST_F(GuardTest, StopSignalsArePassedOn) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [this](GuardLink& link) {
     static volatile std::sig_atomic_t stopped;
     stopped = 0;
@@ -272,7 +276,7 @@ TEST_F(GuardTest, ACommandThatEndedBeforeItsWorkerWasKilledGivesItsCode) {
 
 TEST_F(GuardTest, ASignalThatCameWhileItRestoredDoesNotCostTheExitCode) {
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
-  hooks.restore = [](const std::string&) { return ::kill(::getppid(), SIGTERM); };
+  hooks.restore = [](const DomainId&) { return ::kill(::getppid(), SIGTERM); };
   const pid_t guard = ::fork();
   if (guard == 0) ::_exit(run().exit_code);
   int status = -1;
@@ -309,11 +313,11 @@ TEST_F(GuardTest, AWorkerKilledBeforeItsCommandHasLostIt) {
 
 TEST_F(GuardTest, WhatWouldEndAProcessDoesNotEndOneThatRestores) {
   hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
-  hooks.restore = [](const std::string&) {
+  hooks.restore = [](const DomainId&) {
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::kill(::getpid(), signal);
     return 0;
   };
-  EXPECT_EQ(run().not_restored, std::vector<std::string>{});
+  EXPECT_EQ(run().not_restored, std::vector<DomainId>{});
 }
 
 // --- the line between them -----------------------------------------------------------------------
@@ -362,7 +366,7 @@ void stop_for(pid_t process, Duration time) {
 }
 
 TEST_F(GuardTest, LeasesAreThoseThatWereAskedForWhateverSignalsCome) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   options.silence = 10s;
   hooks.work = [this](GuardLink& link) {
     hear_without_restart(SIGUSR1);
@@ -370,10 +374,10 @@ TEST_F(GuardTest, LeasesAreThoseThatWereAskedForWhateverSignalsCome) {
     for (int i = 0; i < 200; ++i) {
       const std::string uuid = "GPU-" + std::to_string(i % 7);
       if (i % 20 == 0) stop_for(::getppid(), 30ms);
-      const auto lease = link.lease(uuid);
+      const auto lease = link.lease(gpu_domain(uuid));
       if (!lease.ok()) return note(lease.error().message) + 1;
       if (file_of(*lease) != uuid + ".lock") return note(uuid + ": " + file_of(*lease)) + 2;
-      link.release(uuid);
+      link.release(gpu_domain(uuid));
     }
     return 0;
   };
@@ -382,16 +386,16 @@ TEST_F(GuardTest, LeasesAreThoseThatWereAskedForWhateverSignalsCome) {
 
 // What was asked for and given up is not taken for the answer to the next question.
 TEST_F(GuardTest, AnAnswerThatComesTooLateIsNoAnswerToAnotherQuestion) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   options.silence = 60s;
   hooks.work = [this](GuardLink& link) {
     stop_for(::getppid(), GuardLink::kReplyTime + 300ms);
-    const auto late = link.lease("GPU-1");
+    const auto late = link.lease(gpu_domain("GPU-1"));
     if (late.ok() || late.error().code != Errc::io) return 1;
-    const auto second = link.lease("GPU-2");
+    const auto second = link.lease(gpu_domain("GPU-2"));
     if (!second.ok() || file_of(*second) != "GPU-2.lock") return 2;
     // The guard has let go of what nobody waited for.
-    const auto first = link.lease("GPU-1");
+    const auto first = link.lease(gpu_domain("GPU-1"));
     if (!first.ok()) return note(first.error().message) + 3;
     return file_of(*first) == "GPU-1.lock" ? 0 : 4;
   };
@@ -400,18 +404,18 @@ TEST_F(GuardTest, AnAnswerThatComesTooLateIsNoAnswerToAnotherQuestion) {
 
 // A guard that does not read for a while is told all the same.
 TEST_F(GuardTest, WhatTheLineHasNoRoomForIsSaidLater) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.ready = [this] { note("ready"); };
   options.silence = 60s;
   hooks.work = [this](GuardLink& link) {
-    auto lease = link.lease("GPU-1");
+    auto lease = link.lease(gpu_domain("GPU-1"));
     if (!lease.ok()) return 1;
     const pid_t guard = ::getppid();
     ::kill(guard, SIGSTOP);
     for (int i = 0; i < 10'000; ++i) link.beat();
     link.ready();
     *lease = UniqueFd();
-    link.release("GPU-1");
+    link.release(gpu_domain("GPU-1"));
     const bool held = !take_lease(folder, "GPU-1", "second").ok();
     ::kill(guard, SIGCONT);
     SystemClock real;
@@ -435,9 +439,9 @@ TEST_F(GuardTest, BeatsFitIntoEverySilence) {
 }
 
 TEST_F(GuardTest, AUuidThatDoesNotFitIsRefusedAndNotCut) {
-  hooks.left_over = [](pid_t) { return std::vector<std::string>{}; };
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
   hooks.work = [](GuardLink& link) {
-    const auto lease = link.lease(std::string(200, 'x'));
+    const auto lease = link.lease(gpu_domain(std::string(200, 'x')));
     return !lease.ok() && lease.error().code == Errc::invalid_argument ? 0 : 1;
   };
   EXPECT_EQ(run().exit_code, 0);

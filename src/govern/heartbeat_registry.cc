@@ -83,7 +83,7 @@ HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
       std::find_if(sources_.begin(), sources_.end(),
                    [&](const HeartbeatSource& one) { return is_of(one, message, sender, pid); });
   if (known != sources_.end()) {
-    const bool another = known->process && process && known->process->started != process->started;
+    const bool another = known->process && process && !is_same_process(*known->process, *process);
     if (!another) return *known;
     sources_.erase(known);
   }
@@ -145,8 +145,7 @@ void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sende
                                  const ProcessFacts& process, Instant time) {
   if (message.asked.empty() && message.job.empty()) return;
   auto known = std::find_if(announcements_.begin(), announcements_.end(), [&](const auto& one) {
-    return one.uid == sender.uid && one.process.pid == process.pid &&
-           one.process.started == process.started;
+    return one.uid == sender.uid && is_same_process(one.process, process);
   });
   if (known == announcements_.end()) {
     make_room(announcements_, sender.uid);
@@ -164,8 +163,8 @@ std::optional<std::size_t> HeartbeatRegistry::steps_between(const Announcement& 
                                                             const ProcessFacts& process) {
   if (from.uid != 0 && process.uid != from.uid) return std::nullopt;
   const ProcessFacts& other = from.process;
-  if (other.pid == process.pid)
-    return other.started == process.started ? std::optional<std::size_t>(0) : std::nullopt;
+  if (is_same_process(other, process)) return std::size_t{0};
+  if (other.pid == process.pid) return std::nullopt;
   if (other.session != process.session) return std::nullopt;
   const auto steps = [](const ProcessFacts& below,
                         const ProcessFacts& above) -> std::optional<std::size_t> {
@@ -229,13 +228,12 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
     if (!named.ok()) return false;
     for (const int at : *named) meant[static_cast<std::size_t>(at)] = true;
   }
-  const auto key = [](const GpuProcessTenant& tenant) {
-    return ProcessKey{tenant.process.pid, tenant.process.started};
-  };
   // An expired source keeps the tenants of its last fresh beat; later ones do not become its own.
   const auto how_far = [&](const GpuProcessTenant& tenant) {
     if (fresh) return distance(source, tenant);
-    const bool one = std::find(source.of.begin(), source.of.end(), key(tenant)) != source.of.end();
+    const bool one = std::any_of(source.of.begin(), source.of.end(), [&](const ProcessId& of) {
+      return is_same_process(of, tenant.process);
+    });
     return one ? kItself : kStranger;
   };
   const bool named = !source.gpu.empty();
@@ -251,7 +249,7 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
   // That it has the same user says which GPU only where that user has a single one.
   const auto with_user = std::count(best_of.begin(), best_of.end(), kSameUser);
   if (!named && best == kSameUser && with_user != 1) return false;
-  std::vector<ProcessKey> of;
+  std::vector<ProcessId> of;
   bool placed = false;
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     const int wanted = named ? best_of[i] : best;
@@ -260,7 +258,7 @@ bool HeartbeatRegistry::place(HeartbeatSource& source, const GpuHeartbeat& heart
     for (std::size_t t = 0; meant[i] && wanted <= farthest && t < gpus[i].tenants.size(); ++t) {
       if (how_far(gpus[i].tenants[t]) != wanted) continue;
       on_gpu.tenants.push_back(t);
-      of.push_back(key(gpus[i].tenants[t]));
+      of.push_back(gpus[i].tenants[t].process);
     }
     const bool by_root = named && meant[i] && fresh && source.uid == 0;
     if (on_gpu.tenants.empty() && !by_root) continue;

@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/gpu_id.h"
@@ -80,8 +79,6 @@ class HeartbeatRegistry {
   std::size_t sources() const { return sources_.size(); }
 
  private:
-  using ProcessKey = std::pair<std::int64_t, std::uint64_t>;  // pid, start
-
   // A process that sends beats; one that names GPUs is one source for each.
   struct HeartbeatSource {
     std::uint32_t uid = 0;
@@ -95,7 +92,7 @@ class HeartbeatRegistry {
     std::uint64_t run = 0;             // of launches
     std::optional<Fraction> max_loss;  // until it asks for another
     Instant heard{};
-    std::vector<ProcessKey> of;  // the tenants that its last fresh beat was placed on
+    std::vector<ProcessId> of;  // the tenants that its last fresh beat was placed on
   };
   // On one GPU, a source and the tenants that it speaks of; none: root speaks of the GPU itself.
   struct GpuHeartbeat {

@@ -15,7 +15,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/number.h"
 #include "base/text.h"
+#include "core/process_id.h"
 
 namespace derate {
 namespace {
@@ -29,22 +31,22 @@ Error lock_error(const std::string& path, int number) {
           fmt::format("cannot lock '{}': {}", path, std::strerror(number))};
 }
 
-std::string lease_path(const std::string& run_folder, const std::string& uuid) {
-  return fmt::format("{}/{}.lock", run_folder, uuid);
+std::string lease_path(const std::string& run_folder, const std::string& name) {
+  return fmt::format("{}/{}.lock", run_folder, name);
 }
 
 // --- processes -----------------------------------------------------------------------------------
 
-// When it was started, in the kernel's ticks: with it a number means one process. Empty: there is
-// no such process, or it has ended and nobody has waited for it.
-std::string start_of(pid_t pid) {
+// When it was started, in the kernel's ticks: with it a number means one process. 0: there is no
+// such process, or it has ended and nobody has waited for it.
+std::uint64_t start_of(std::int64_t pid) {
   const auto text = read_file(fmt::format("/proc/{}/stat", pid));
-  if (!text.ok()) return {};
+  if (!text.ok()) return 0;
   // The program's name, in brackets, may hold anything.
   const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
   constexpr std::size_t kState = 1, kStart = 20;
-  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return {};
-  return std::string(fields[kStart]);
+  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return 0;
+  return parse_number<std::uint64_t>(fields[kStart]).value_or(0);
 }
 
 // Who started it, whatever it may do since; its folder in /proc may belong to another.
@@ -64,8 +66,7 @@ std::optional<uid_t> user_of(pid_t pid) {
 
 struct Named {
   std::string name;   // empty: the holder may be between the lock and the writing
-  pid_t pid = 0;      // 0: not told
-  std::string start;  // empty: an earlier version did not tell it
+  ProcessId process;  // without a pid, or without a start as an earlier version wrote it: not known
 };
 
 Named named_in(int fd) {
@@ -73,22 +74,22 @@ Named named_in(int fd) {
   const ssize_t n = ::pread(fd, text, sizeof text - 1, 0);
   const std::string_view all(text, n > 0 ? static_cast<std::size_t>(n) : 0);
   const auto lines = split(all, '\n');
-  Named out{std::string(trim(lines[0])), 0, {}};
+  Named out{std::string(trim(lines[0])), {}};
   std::string_view pid = out.name;
   pid.remove_prefix(std::min(pid.size(), pid.rfind(' ') + 1));
   if (lines.size() > 1) {
     const auto words = split(trim(lines[1]), ' ');
     pid = words[0];
-    if (words.size() > 1) out.start = words[1];
+    if (words.size() > 1) out.process.started = parse_number<std::uint64_t>(words[1]).value_or(0);
   }
-  if (const auto number = parse_integer(pid); number && *number > 0)
-    out.pid = static_cast<pid_t>(*number);
+  if (const auto number = parse_integer(pid); number && *number > 0) out.process.pid = *number;
   return out;
 }
 
 bool lives(const Named& named) {
-  const std::string start = named.pid > 0 ? start_of(named.pid) : "";
-  return !start.empty() && (named.start.empty() || named.start == start);
+  const ProcessId& process = named.process;
+  const std::uint64_t start = process.pid > 0 ? start_of(process.pid) : 0;
+  return start != 0 && (process.started == 0 || process.started == start);
 }
 
 LeaseHolder holder_of(int fd) {
@@ -97,9 +98,9 @@ LeaseHolder holder_of(int fd) {
   return {named.name, lives(named)};
 }
 
-Error held(const std::string& uuid, int fd) {
+Error held(const std::string& name, int fd) {
   const LeaseHolder holder = holder_of(fd);
-  return {Errc::busy, fmt::format("{} is {} by {}", uuid, holder.lives ? "governed" : "held",
+  return {Errc::busy, fmt::format("{} is {} by {}", name, holder.lives ? "governed" : "held",
                                   describe(holder))};
 }
 
@@ -164,7 +165,7 @@ std::vector<pid_t> takers_of(const struct stat& file) {
 bool strangers_hold(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return false;
-  const pid_t named = named_in(fd).pid;
+  const std::int64_t named = named_in(fd).process.pid;
   const auto takers = takers_of(info);
   for (const pid_t taker : takers) {
     const auto user = user_of(taker);
@@ -195,13 +196,13 @@ Result<UniqueFd> alone_in(const std::string& run_folder) {
 // old one is worth nothing then. Governors of this version see that what they locked is not there
 // any more; one of an earlier version that holds the old one keeps it.
 Result<void> replace(const std::string& run_folder, const std::string& path,
-                     const std::string& uuid) {
+                     const std::string& name) {
   const UniqueFd alone = TRY(alone_in(run_folder));
   const UniqueFd old = TRY(open_lease(path));
   if (is_private(old.get())) return {};  // somebody else was faster
   if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return lock_error(path, errno);
-    if (!strangers_hold(old.get())) return held(uuid, old.get());
+    if (!strangers_hold(old.get())) return held(name, old.get());
   }
   const std::string fresh = path + ".new";
   ::unlink(fresh.c_str());
@@ -219,55 +220,55 @@ std::string describe(const LeaseHolder& holder) {
   return fmt::format("an unknown process ({}, who is named there, is gone)", holder.name);
 }
 
-LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid) {
+LeaseHolder lease_holder(const std::string& run_folder, const std::string& name) {
   const UniqueFd file(
-      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      ::open(lease_path(run_folder, name).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return holder_of(file.get());
 }
 
-bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid) {
-  return fd >= 0 && is_at(fd, lease_path(run_folder, uuid));
+bool is_lease_of(int fd, const std::string& run_folder, const std::string& name) {
+  return fd >= 0 && is_at(fd, lease_path(run_folder, name));
 }
 
-bool lease_is_held(const std::string& run_folder, const std::string& uuid) {
+bool lease_is_held(const std::string& run_folder, const std::string& name) {
   const UniqueFd file(
-      ::open(lease_path(run_folder, uuid).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+      ::open(lease_path(run_folder, name).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file.valid()) return errno != ENOENT;
   return ::flock(file.get(), LOCK_SH | LOCK_NB) != 0;  // given back with the descriptor
 }
 
-Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& name,
                             const std::string& owner) {
   TRY(make_folders(run_folder));
-  const std::string path = lease_path(run_folder, uuid);
+  const std::string path = lease_path(run_folder, name);
   for (int left = kMostTries; left > 0; --left) {
     UniqueFd file = TRY(open_lease(path));
     if (!is_private(file.get())) {
-      TRY(replace(run_folder, path, uuid));
+      TRY(replace(run_folder, path, name));
       continue;
     }
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return lock_error(path, errno);
-      return held(uuid, file.get());
+      return held(name, file.get());
     }
     if (!is_at(file.get(), path)) continue;  // replaced between the opening and the lock
     // The file stays when the lease ends: one that removed it could remove its successor's.
     TRY(write_holder(file.get(), path, owner));
     return file;
   }
-  return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", uuid, path)};
+  return Error{Errc::busy, fmt::format("{}: '{}' is replaced again and again", name, path)};
 }
 
-Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& name,
                              const std::string& owner, Instant deadline,
                              const std::function<void()>& alive) {
   constexpr Duration kAskEvery = std::chrono::milliseconds(100);
   const Instant exited = clock.now() + kExitPatience;
   while (true) {
-    auto lease = take_lease(run_folder, uuid, owner);
+    auto lease = take_lease(run_folder, name, owner);
     if (lease.ok() || lease.error().code != Errc::busy) return lease;
     const Instant until =
-        lease_holder(run_folder, uuid).lives ? deadline : std::max(deadline, exited);
+        lease_holder(run_folder, name).lives ? deadline : std::max(deadline, exited);
     if (clock.now() >= until) return lease;
     alive();
     clock.sleep_until(std::min(until, clock.now() + kAskEvery));

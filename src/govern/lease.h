@@ -1,6 +1,7 @@
-// One governor a GPU, on the whole machine: an flock on RUN_DIR/UUID.lock, held for as long as any
-// process keeps the descriptor, so that it outlives no crash. Only its owner can open the file: who
-// can open a file can lock it, and keep every governor out.
+// One governor a domain, on the whole machine: an flock on RUN_DIR/NAME.lock, held for as long as
+// any process keeps the descriptor, so that it outlives no crash. NAME is a domain's short_name():
+// a GPU's UUID. Only its owner can open the file: who can open a file can lock it, and keep every
+// governor out.
 #pragma once
 
 #include <functional>
@@ -17,10 +18,10 @@ struct LeaseHolder {
   bool lives = false;  // that process is there; else whoever holds it is not named
 };
 
-// Takes the GPU; `owner` ("derated, pid 17") is what a second one is told.
+// Takes it; `owner` ("derated, pid 17") is named to a second governor.
 // A file that others can open (an earlier version's) is replaced first, unless a governor holds it.
 // Errors: busy names the holder; no_permission, io.
-Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> take_lease(const std::string& run_folder, const std::string& name,
                             const std::string& owner);
 
 // A process that was killed holds its locks until the last of its threads has ended, and one that
@@ -30,21 +31,21 @@ inline constexpr Duration kExitPatience = std::chrono::seconds(5);
 
 // The same, asked again until `deadline`, and in any case for kExitPatience while the process that
 // it names is gone. `alive` is called before each wait. Errors: those of take_lease().
-Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& uuid,
+Result<UniqueFd> await_lease(Clock& clock, const std::string& run_folder, const std::string& name,
                              const std::string& owner, Instant deadline,
                              const std::function<void()>& alive);
 
-// Whether a governor has that GPU now; also where this user may not find out.
-bool lease_is_held(const std::string& run_folder, const std::string& uuid);
+// Whether a governor has that domain now; also where this user may not find out.
+bool lease_is_held(const std::string& run_folder, const std::string& name);
 
 // Who holds it; "another process" where it is only just being taken. Of a lease that was left: who
 // held it last.
-LeaseHolder lease_holder(const std::string& run_folder, const std::string& uuid);
+LeaseHolder lease_holder(const std::string& run_folder, const std::string& name);
 
 // "derated, pid 17", or "an unknown process" and who is named in its place.
 std::string describe(const LeaseHolder& holder);
 
-// Whether that descriptor is the lease of that GPU and of no other.
-bool is_lease_of(int fd, const std::string& run_folder, const std::string& uuid);
+// Whether that descriptor is the lease of that domain and of no other.
+bool is_lease_of(int fd, const std::string& run_folder, const std::string& name);
 
 }  // namespace derate

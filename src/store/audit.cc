@@ -26,9 +26,10 @@ Error audit_error(const std::string& path) {
 }  // namespace
 
 std::string audit_line(const AuditEntry& entry) {
+  const bool is_gpu = entry.domain.kind == kGpuKind;
   Json json = {{"time_unix_seconds", seconds(entry.time.time_since_epoch())},
                {"who", entry.who},
-               {"uuid", entry.uuid},
+               {is_gpu ? "uuid" : "domain", short_name(entry.domain)},
                {"what", entry.what}};
   for (const auto& [key, text] : {std::pair("before", &entry.before),
                                   {"after", &entry.after},

@@ -1,19 +1,21 @@
-// The audit log: a line of JSON for every write to a GPU, with when, who, what, from what to what,
-// and why. Appended to, never rewritten; one older file is kept.
+// The audit log: a line of JSON for every write to a domain, with when, who, what, from what to
+// what, and why. Appended to, never rewritten; one older file is kept.
 #pragma once
 
 #include <string>
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/domain.h"
 
 namespace derate {
 
 struct AuditEntry {
   WallTime time{};
   std::string who;  // "derated, pid 17"
-  std::string uuid;
-  std::string what;    // "lock", "reset", "power limit", "restore", "yield"
+  DomainId domain;
+  std::string
+      what;  // the knob that was written ("lock", "power limit"); "release", "restore", "yield"
   std::string before;  // "1530 MHz"; empty where it is not known
   std::string after;   // empty when it failed
   std::string why;     // the decision's reason, or the request's

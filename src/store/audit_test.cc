@@ -17,7 +17,7 @@ class AuditTest : public testing::Test {
   const std::string path_ = folder_.file("state/audit.jsonl");
   AuditEntry entry_{WallTime(std::chrono::seconds(1'700'000'000)),
                     "derated, pid 17",
-                    "GPU-1",
+                    gpu_domain("GPU-1"),
                     "lock",
                     "1530 MHz",
                     "952 MHz",

@@ -1,5 +1,6 @@
 #include "store/journal.h"
 
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,19 +22,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
-
-template <class Q>
-void put(Json& json, const char* key, const std::optional<Q>& quantity) {
-  if (quantity) json[key] = quantity->value();
-}
+// 1, of 0.1.0, had the knobs of a GPU as fields of the entry.
+constexpr int kVersion = 2, kFirstVersion = 1;
+constexpr double kValueMost = 1e12;  // of a knob that has no row here
 
 // Of a JSON object: what must be there, of its type. A journal decides about hardware, so nothing
 // in it is guessed.
 struct Fields {
   const Json& json;
 
-  const Json* find(const char* key) const {
+  const Json* find(const std::string& key) const {
     const auto at = json.find(key);
     return at == json.end() ? nullptr : &*at;
   }
@@ -49,24 +47,85 @@ struct Fields {
       return Error{Errc::bad_data, std::string(key) + ": wanted true or false"};
     return at->get<bool>();
   }
-  // Within what any GPU may have; empty when the key is absent.
-  template <class Q>
-  Result<std::optional<Q>> quantity(const char* key, double highest) const {
+  // From `least` to `most`.
+  Result<double> number(const char* key, double least, double most) const {
     const Json* at = find(key);
-    if (at == nullptr) return std::optional<Q>{};
-    const double value = at->is_number() ? at->get<double>() : -1;
-    if (!(value > 0 && value <= highest))
-      return Error{Errc::bad_data, std::string(key) + ": wanted a number in (0, " +
-                                       std::to_string(static_cast<int>(highest)) + "]"};
-    return std::optional<Q>(Q(value));
+    const double value = at != nullptr && at->is_number() ? at->get<double>() : NAN;
+    if (!(value >= least && value <= most))
+      return Error{Errc::bad_data,
+                   fmt::format("{}: wanted a number from {:.0f} to {:.0f}", key, least, most)};
+    return value;
+  }
+  Result<const Json*> object(const char* key) const {
+    const Json* at = find(key);
+    if (at == nullptr || !at->is_object())
+      return Error{Errc::bad_data, std::string(key) + ": wanted an object"};
+    return at;
   }
 };
 
-constexpr double kWattsMax = 10'000, kMegahertzMax = 10'000;
+// Within what the knob's row allows.
+Result<void> check_value(const DomainId& domain, const std::string& knob, const KnobValue& value) {
+  const KnobInfo* row = find_knob(knobs_of(domain.kind), knob);
+  const double most = row != nullptr ? row->most : kValueMost;
+  const bool positive = row == nullptr || value.lowest > 0;
+  if (positive && std::abs(value.lowest) <= most && value.highest <= most &&
+      value.lowest <= value.highest)
+    return {};
+  return Error{Errc::bad_data,
+               fmt::format("{}: wanted a number in (0, {:.0f}], or a range of two", knob, most)};
+}
 
-bool is_file_name(const std::string& uuid) {
-  return !uuid.empty() && uuid.size() < 200 && uuid.front() != '.' &&
-         std::all_of(uuid.begin(), uuid.end(), [](unsigned char c) {
+// A number, or an array of two.
+Result<KnobValue> parse_value(const std::string& knob, const Json& json) {
+  if (json.is_number()) return one_value(json.get<double>());
+  if (json.is_array() && json.size() == 2 && json[0].is_number() && json[1].is_number())
+    return KnobValue{json[0].get<double>(), json[1].get<double>()};
+  return Error{Errc::bad_data, knob + ": wanted a number, or a range of two"};
+}
+
+Json json_of(const KnobValue& value) {
+  if (value.lowest == value.highest) return value.lowest;
+  return Json::array({value.lowest, value.highest});
+}
+
+Result<void> parse_knobs(const Fields& fields, JournalEntry& out) {
+  const Json* knobs = TRY(fields.object("knobs"));
+  for (const auto& [name, json] : knobs->items()) {
+    if (!json.is_object()) return Error{Errc::bad_data, name + ": wanted an object"};
+    const Fields of{json};
+    JournalKnob& knob = out.knobs[name];
+    knob.written = TRY(of.flag("written"));
+    if (const Json* found = of.find("found")) {
+      knob.found = TRY(parse_value(name, *found));
+      TRY(check_value(out.domain, name, *knob.found));
+    }
+  }
+  return {};
+}
+
+// What 0.1.0 wrote.
+Result<void> parse_first_version(const Fields& fields, JournalEntry& out) {
+  out.knobs[kClockLock].written = TRY(fields.flag("clock_written"));
+  out.knobs[kPowerLimit].written = TRY(fields.flag("power_written"));
+  const Json* settings = TRY(fields.object("found"));
+  const Fields found{*settings};
+  for (const char* knob : {kPowerLimit, kApplicationClock, kApplicationMemoryClock})
+    if (const Json* at = found.find(knob)) out.knobs[knob].found = TRY(parse_value(knob, *at));
+  const Json *lowest = found.find("locked_lowest_mhz"), *highest = found.find("locked_highest_mhz");
+  if (lowest != nullptr || highest != nullptr) {
+    const Json range = {lowest != nullptr ? *lowest : Json(),
+                        highest != nullptr ? *highest : Json()};
+    out.knobs[kClockLock].found = TRY(parse_value("locked_lowest_mhz, locked_highest_mhz", range));
+  }
+  for (const auto& [name, knob] : out.knobs)
+    if (knob.found) TRY(check_value(out.domain, name, *knob.found));
+  return {};
+}
+
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.size() < 100 && name.front() != '.' &&
+         std::all_of(name.begin(), name.end(), [](unsigned char c) {
            return std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.';
          });
 }
@@ -91,11 +150,11 @@ std::optional<std::string> foreign_file(const std::string& path) {
 Result<JournalEntry> read_entry(const std::string& path, const BootIdentity& now) {
   if (const auto why = foreign_file(path)) return Error{Errc::bad_data, *why};
   JournalEntry entry = TRY(parse_journal(TRY(read_file(path))));
-  if (fs::path(path).stem() != entry.uuid)
-    return Error{Errc::bad_data, "is about another GPU, " + entry.uuid};
+  if (fs::path(path).stem() != short_name(entry.domain))
+    return Error{Errc::bad_data, "is about another, " + to_string(entry.domain)};
   if (entry.life.boot_id != now.boot_id)
     return Error{Errc::bad_data, "is of an earlier boot: what it restores is gone already"};
-  if (entry.life.driver_load != now.driver_load)
+  if (entry.domain.kind == kGpuKind && entry.life.driver_load != now.driver_load)
     return Error{Errc::bad_data, "is of an earlier load of the driver: what it restores is gone"};
   return entry;
 }
@@ -112,25 +171,35 @@ BootIdentity current_boot() {
   return out;
 }
 
+std::optional<KnobValue> JournalEntry::found(std::string_view knob) const {
+  const auto at = knobs.find(knob);
+  return at == knobs.end() ? std::nullopt : at->second.found;
+}
+
+bool JournalEntry::is_written(std::string_view knob) const {
+  const auto at = knobs.find(knob);
+  return at != knobs.end() && at->second.written;
+}
+
+bool JournalEntry::any_written() const {
+  return std::any_of(knobs.begin(), knobs.end(),
+                     [](const auto& each) { return each.second.written; });
+}
+
 std::string journal_text(const JournalEntry& entry) {
-  Json found = Json::object();
-  put(found, "power_limit_watts", entry.found.power_limit);
-  put(found, "application_sm_clock_mhz", entry.found.application_sm_clock);
-  put(found, "application_memory_clock_mhz", entry.found.application_memory_clock);
-  if (entry.found_lock) {
-    found["locked_lowest_mhz"] = entry.found_lock->lowest.value();
-    found["locked_highest_mhz"] = entry.found_lock->highest.value();
+  Json knobs = Json::object();
+  for (const auto& [name, knob] : entry.knobs) {
+    Json& json = knobs[name] = {{"written", knob.written}};
+    if (knob.found) json["found"] = json_of(*knob.found);
   }
   const Json json = {{"version", kVersion},
-                     {"uuid", entry.uuid},
+                     {"domain", to_string(entry.domain)},
                      {"boot_id", entry.life.boot_id},
                      {"driver_load", entry.life.driver_load},
                      {"owner", entry.owner},
                      {"pid", entry.pid},
                      {"time_unix_seconds", seconds(entry.time.time_since_epoch())},
-                     {"found", std::move(found)},
-                     {"clock_written", entry.clock_written},
-                     {"power_written", entry.power_written}};
+                     {"knobs", std::move(knobs)}};
   return json_text(json, 2) + "\n";
 }
 
@@ -139,53 +208,35 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   if (!json.is_object()) return Error{Errc::bad_data, "is not whole"};
   const Fields fields{json};
   const Json* version = fields.find("version");
-  if (version == nullptr || *version != kVersion)
+  const bool first = version != nullptr && *version == kFirstVersion;
+  if (version == nullptr || (!first && *version != kVersion))
     return Error{Errc::bad_data, "is of a version that this program does not know"};
   JournalEntry out;
-  out.uuid = TRY(fields.text("uuid"));
+  const std::string name = TRY(fields.text(first ? "uuid" : "domain"));
+  out.domain = first ? gpu_domain(name) : parse_domain(name);
   out.life.boot_id = TRY(fields.text("boot_id"));
   out.life.driver_load = TRY(fields.text("driver_load"));
   out.owner = TRY(fields.text("owner"));
-  out.clock_written = TRY(fields.flag("clock_written"));
-  out.power_written = TRY(fields.flag("power_written"));
-  const Json* pid = fields.find("pid");
-  const auto number = pid != nullptr && pid->is_number_integer() ? pid->get<std::int64_t>() : -1;
-  if (number < 0 || number > std::numeric_limits<pid_t>::max())
-    return Error{Errc::bad_data, "pid: wanted the number of a process"};
-  out.pid = static_cast<pid_t>(number);
-  const Json* time = fields.find("time_unix_seconds");
-  const double when = time != nullptr && time->is_number() ? time->get<double>() : -1;
+  const double pid = TRY(fields.number("pid", 0, std::numeric_limits<pid_t>::max()));
+  if (pid != std::floor(pid)) return Error{Errc::bad_data, "pid: wanted the number of a process"};
+  out.pid = static_cast<pid_t>(pid);
   constexpr double kSecondsMax = 9e9;  // what nanoseconds in 64 bits hold
-  if (!(when >= 0 && when < kSecondsMax))
-    return Error{Errc::bad_data, "time_unix_seconds: wanted seconds since 1970"};
-  out.time = WallTime(from_seconds(when));
-
-  const Json* found = fields.find("found");
-  if (found == nullptr || !found->is_object())
-    return Error{Errc::bad_data, "found: wanted the settings"};
-  const Fields settings{*found};
-  out.found.power_limit = TRY(settings.quantity<Watts>("power_limit_watts", kWattsMax));
-  out.found.application_sm_clock =
-      TRY(settings.quantity<Megahertz>("application_sm_clock_mhz", kMegahertzMax));
-  out.found.application_memory_clock =
-      TRY(settings.quantity<Megahertz>("application_memory_clock_mhz", kMegahertzMax));
-  const auto low = TRY(settings.quantity<Megahertz>("locked_lowest_mhz", kMegahertzMax));
-  const auto high = TRY(settings.quantity<Megahertz>("locked_highest_mhz", kMegahertzMax));
-  if (low.has_value() != high.has_value() || (low && *low > *high))
-    return Error{Errc::bad_data, "locked_lowest_mhz, locked_highest_mhz: wanted a range"};
-  if (low) out.found_lock = ClockRange{*low, *high};
+  out.time = WallTime(from_seconds(TRY(fields.number("time_unix_seconds", 0, kSecondsMax))));
+  auto knobs = first ? parse_first_version(fields, out) : parse_knobs(fields, out);
+  TRY(std::move(knobs));
   return out;
 }
 
 Result<void> Journal::write(const JournalEntry& entry) const {
-  if (!is_file_name(entry.uuid))
-    return Error{Errc::invalid_argument, "UUID '" + entry.uuid + "': cannot be a file's name"};
+  if (!is_file_name(entry.domain.kind) || !is_file_name(entry.domain.name))
+    return Error{Errc::invalid_argument,
+                 "'" + to_string(entry.domain) + "': cannot be a file's name"};
   TRY(make_folders(folder_));
-  return write_file_atomically(path_of(entry.uuid), journal_text(entry));
+  return write_file_atomically(path_of(entry.domain), journal_text(entry));
 }
 
-Result<void> Journal::remove(const std::string& uuid) const {
-  const std::string path = path_of(uuid);
+Result<void> Journal::remove(const DomainId& domain) const {
+  const std::string path = path_of(domain);
   if (::unlink(path.c_str()) != 0 && errno != ENOENT)
     return system_error("cannot remove '" + path + "'");
   return {};
@@ -210,7 +261,7 @@ Result<Leftovers> Journal::read(const BootIdentity& now) const {
       out.unusable.push_back({path, entry.error().message});
   }
   std::sort(out.entries.begin(), out.entries.end(),
-            [](const JournalEntry& a, const JournalEntry& b) { return a.uuid < b.uuid; });
+            [](const JournalEntry& a, const JournalEntry& b) { return a.domain < b.domain; });
   std::sort(out.unusable.begin(), out.unusable.end(),
             [](const UnusableJournal& a, const UnusableJournal& b) { return a.path < b.path; });
   return out;

@@ -24,13 +24,15 @@ const BootIdentity kLife{"boot-1", "4711"};
 
 JournalEntry sample_entry(const std::string& uuid = "GPU-1") {
   JournalEntry entry;
-  entry.uuid = uuid;
+  entry.domain = gpu_domain(uuid);
   entry.life = kLife;
   entry.owner = "derated";
   entry.pid = 17;
   entry.time = WallTime(std::chrono::seconds(1'700'000'000));
-  entry.found = {300_W, 1530_MHz, 877_MHz};
-  entry.clock_written = true;
+  entry.knobs = {{kClockLock, {{}, true}},
+                 {kPowerLimit, {one_value(300), false}},
+                 {kApplicationClock, {one_value(1530), false}},
+                 {kApplicationMemoryClock, {one_value(877), false}}};
   return entry;
 }
 
@@ -69,15 +71,15 @@ TEST_F(JournalTest, OnlyWhatDeadWritersHadBegunIsRemoved) {
 TEST_F(JournalTest, WhatIsWrittenIsReadAndRemoved) {
   EXPECT_TRUE(journal_.read(kLife)->entries.empty());  // no folder yet
   JournalEntry first = sample_entry("GPU-b"), second = sample_entry("GPU-a");
-  second.found_lock = ClockRange{210_MHz, 1200_MHz};
-  second.power_written = true;
+  second.knobs[kClockLock].found = KnobValue{210, 1200};
+  second.knobs[kPowerLimit].written = true;
   ASSERT_TRUE(journal_.write(first).ok());
   ASSERT_TRUE(journal_.write(second).ok());
   const auto left = *journal_.read(kLife);
   EXPECT_EQ(left.entries, (std::vector<JournalEntry>{second, first}));
   EXPECT_TRUE(left.unusable.empty());
-  EXPECT_TRUE(journal_.remove("GPU-a").ok());
-  EXPECT_TRUE(journal_.remove("GPU-a").ok());
+  EXPECT_TRUE(journal_.remove(gpu_domain("GPU-a")).ok());
+  EXPECT_TRUE(journal_.remove(gpu_domain("GPU-a")).ok());
   EXPECT_EQ(journal_.read(kLife)->entries, std::vector<JournalEntry>{first});
 }
 
@@ -117,7 +119,7 @@ TEST_F(JournalTest, ForeignAndStrangeFilesAreUnusable) {
   put("notes.txt", "not a journal");
   const auto left = *journal_.read(kLife);
   ASSERT_EQ(left.entries.size(), 1u);
-  EXPECT_EQ(left.entries[0].uuid, "GPU-5");
+  EXPECT_EQ(left.entries[0].domain, gpu_domain("GPU-5"));
   EXPECT_EQ(left.unusable.size(), 4u);
 }
 
@@ -146,17 +148,18 @@ TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {
     return parse_journal(text.replace(at, std::string_view(from).size(), to));
   };
   ASSERT_TRUE(changed("300.0", "250.0").ok());
-  for (const char* bad : {"-300.0", "0", "1e9", "\"300\"", "null", "1e999"})
+  for (const char* bad : {"-300.0", "0", "1e9", "\"300\"", "null", "1e999", "[300.0]", "[3, 2]"})
     EXPECT_FALSE(changed("300.0", bad).ok()) << bad;
   EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": -1").ok());
   EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": 99999999999").ok());
-  EXPECT_FALSE(changed("\"clock_written\": true", "\"clock_written\": 1").ok());
-  EXPECT_FALSE(changed("\"version\": 1", "\"version\": 2").ok());
+  EXPECT_FALSE(changed("\"written\": true", "\"written\": 1").ok());
+  EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": 17.5").ok());
+  EXPECT_FALSE(changed("\"version\": 2", "\"version\": 3").ok());
   EXPECT_FALSE(changed("1700000000.0", "1e300").ok());
 }
 
 TEST_F(JournalTest, AUuidThatIsNoFileNameIsRefused) {
-  for (const char* uuid : {"", "../GPU-1", "a/b", ".hidden", "a b"}) {
+  for (const char* uuid : {"", "../GPU-1", "a/b", ".hidden", "a b", "a:b"}) {
     const auto written = journal_.write(sample_entry(uuid));
     ASSERT_FALSE(written.ok()) << uuid;
     EXPECT_EQ(written.error().code, Errc::invalid_argument);
@@ -170,16 +173,87 @@ TEST_F(JournalTest, WhereNothingCanBeWrittenItSaysSo) {
   EXPECT_NE(written.error().message.find("/proc/derate"), std::string::npos);
 }
 
+// As 0.1.0 wrote them: made by its program.
+constexpr const char* kOfFirstVersion = R"({
+  "version": 1,
+  "uuid": "GPU-5bd4b4ce",
+  "boot_id": "boot-1",
+  "driver_load": "4711",
+  "owner": "derated",
+  "pid": 1234,
+  "time_unix_seconds": 1761991200.5,
+  "found": {
+    "power_limit_watts": 412.5,
+    "application_sm_clock_mhz": 1830.0,
+    "application_memory_clock_mhz": 3201.0,
+    "locked_lowest_mhz": 210.0,
+    "locked_highest_mhz": 1200.0
+  },
+  "clock_written": true,
+  "power_written": true
+}
+)";
+
+TEST_F(JournalTest, OneOfTheFirstVersionIsRead) {
+  put("GPU-5bd4b4ce.json", kOfFirstVersion);
+  const auto left = *journal_.read(kLife);
+  ASSERT_EQ(left.entries.size(), 1u);
+  const JournalEntry& entry = left.entries[0];
+  EXPECT_EQ(entry.domain, gpu_domain("GPU-5bd4b4ce"));
+  EXPECT_EQ(entry.owner, "derated");
+  EXPECT_EQ(entry.pid, 1234);
+  EXPECT_EQ(entry.time, WallTime(std::chrono::milliseconds(1'761'991'200'500)));
+  const decltype(entry.knobs) knobs = {{kClockLock, {KnobValue{210, 1200}, true}},
+                                       {kPowerLimit, {one_value(412.5), true}},
+                                       {kApplicationClock, {one_value(1830), false}},
+                                       {kApplicationMemoryClock, {one_value(3201), false}}};
+  EXPECT_EQ(entry.knobs, knobs);
+  EXPECT_TRUE(journal_.write(entry).ok());  // it is handed on as one of this version
+  EXPECT_EQ(journal_.read(kLife)->entries, std::vector<JournalEntry>{entry});
+}
+
+TEST_F(JournalTest, OneOfTheFirstVersionIsCheckedAsItWasThen) {
+  const auto changed = [](const char* from, const char* to) {
+    std::string text = kOfFirstVersion;
+    const auto at = text.find(from);
+    CHECK(at != std::string::npos);
+    return parse_journal(text.replace(at, std::string_view(from).size(), to));
+  };
+  const auto lock = changed("    \"power_limit_watts\": 412.5,\n", "");
+  ASSERT_TRUE(lock.ok());
+  EXPECT_FALSE(lock->found(kPowerLimit));
+  for (const char* bad : {"-300.0", "0", "1e9", "\"300\"", "null", "[300.0]"})
+    EXPECT_FALSE(changed("412.5", bad).ok()) << bad;
+  EXPECT_FALSE(changed("    \"locked_lowest_mhz\": 210.0,\n", "").ok());
+  EXPECT_FALSE(changed("210.0", "1300.0").ok());
+  EXPECT_FALSE(changed("\"clock_written\": true", "\"clock_written\": 1").ok());
+  EXPECT_FALSE(changed("\"found\"", "\"lost\"").ok());
+}
+
+// A later version may have knobs and kinds that this one has not: they are kept as they are.
+TEST_F(JournalTest, KnobsOfALaterVersionAreKept) {
+  JournalEntry entry = sample_entry();
+  entry.knobs["fan_ratio"] = {one_value(0), true};
+  entry.domain = {"cpu", "package-0"};
+  ASSERT_TRUE(journal_.write(entry).ok());
+  EXPECT_TRUE(fs::exists(folder() + "/cpu:package-0.json"));
+  EXPECT_EQ(journal_.read(kLife)->entries, std::vector<JournalEntry>{entry});
+  // The GPUs' driver has loaded anew: that resets no other domain.
+  EXPECT_EQ(journal_.read(BootIdentity{"boot-1", "4712"})->entries, std::vector{entry});
+  EXPECT_TRUE(journal_.read(BootIdentity{"boot-2", "4711"})->entries.empty());
+}
+
 RC_GTEST_PROP(JournalProperty, TextComesBack, ()) {
   JournalEntry entry = sample_entry();
   entry.owner = *rc::gen::string<std::string>();
   for (char& c : entry.owner) c = static_cast<char>(c & 0x7f);  // owners are ASCII
-  entry.clock_written = *rc::gen::arbitrary<bool>();
-  entry.power_written = *rc::gen::arbitrary<bool>();
-  if (*rc::gen::arbitrary<bool>()) entry.found.power_limit.reset();
+  for (auto& [name, knob] : entry.knobs) knob.written = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) entry.knobs[kPowerLimit].found.reset();
+  if (*rc::gen::arbitrary<bool>()) entry.knobs.erase(kApplicationMemoryClock);
   if (*rc::gen::arbitrary<bool>())
-    entry.found.application_sm_clock = Megahertz(*rc::gen::inRange(1, 9999));
-  if (*rc::gen::arbitrary<bool>()) entry.found_lock = ClockRange{200_MHz, 1500_MHz};
+    entry.knobs[kApplicationClock].found = one_value(*rc::gen::inRange(1, 9999));
+  if (*rc::gen::arbitrary<bool>()) entry.knobs[kClockLock].found = KnobValue{200, 1500};
+  if (*rc::gen::arbitrary<bool>()) entry.domain = {"cpu", "package-1"};
   const auto back = parse_journal(journal_text(entry));
   RC_ASSERT(back.ok());
   RC_ASSERT(*back == entry);

@@ -174,8 +174,8 @@ class House {
         return open(choice);
       };
     };
-    options.fleet.leases.take = [this](const std::string& uuid) {
-      return take_lease(folder + "/run", uuid, "the worker");
+    options.fleet.leases.take = [this](const DomainId& domain) {
+      return take_lease(folder + "/run", short_name(domain), "the worker");
     };
     options.attribution = attribution;
     options.fleet.log = Log([this](const LogRecord& record) { logged.push_back(record.text); });

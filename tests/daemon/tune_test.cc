@@ -22,7 +22,7 @@ TEST(TunedWorker, FindsTheLimitOfAJobAndGivesItBack) {
   EXPECT_EQ(house.sim(0).power_limit(), Watts(tuner.best()->setting));
   EXPECT_LE(excess(tuner, house.sim(0).chip(), "GeMM"), RunTuner::kTie);
   ASSERT_EQ(house.left().size(), 1u);
-  EXPECT_TRUE(house.left()[0].power_written);
+  EXPECT_TRUE(house.left()[0].is_written(kPowerLimit));
   const auto state = parse_json(*read_file(house.folder + "/run/state.json"));
   EXPECT_EQ(state["gpus"][0]["policy"], "tune");
   EXPECT_TRUE(house.worker->fleet().give_back_tuned("job").ok());

@@ -294,21 +294,20 @@ TEST_P(LateWorker, AGpuThatHangsDoesNotHoldTheOther) {
 TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
   House house(2);
   JournalEntry entry;
-  entry.uuid = House::uuid(0);
+  entry.domain = gpu_domain(House::uuid(0));
   entry.life = house.life;
   entry.owner = "derated";
   entry.pid = 7;
-  entry.found.power_limit = 250_W;
-  entry.clock_written = entry.power_written = true;
+  entry.knobs = {{kClockLock, {{}, true}}, {kPowerLimit, {one_value(250), true}}};
   ASSERT_TRUE(house.journal().write(entry).ok());
-  entry.uuid = "GPU-gone";
+  entry.domain = gpu_domain("GPU-gone");
   ASSERT_TRUE(house.journal().write(entry).ok());
   house.sim(0).lock(135_MHz, 135_MHz);
   house.start();
   EXPECT_FALSE(house.sim(0).locked());
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
   ASSERT_EQ(house.left().size(), 1u);
-  EXPECT_EQ(house.left()[0].uuid, "GPU-gone");
+  EXPECT_EQ(house.left()[0].domain.name, "GPU-gone");
   EXPECT_TRUE(house.has_logged("GPU-gone: a journal is left of a GPU that is not here"));
 }
 
@@ -317,11 +316,11 @@ TEST(Worker, ALeftoverIsRestoredBeforeAnythingElse) {
 TEST(Worker, AJournalOfAnotherBootIsLeftWhileSomebodyGoverns) {
   House house(1);
   JournalEntry entry;
-  entry.uuid = House::uuid(0);
+  entry.domain = gpu_domain(House::uuid(0));
   entry.life = {"another boot", "load"};
   entry.owner = "derated";
   entry.pid = 7;
-  entry.clock_written = true;
+  entry.knobs[kClockLock].written = true;
   ASSERT_TRUE(house.journal().write(entry).ok());
   {
     const auto lease = take_lease(house.folder + "/run", House::uuid(0), "derated, pid 7");
@@ -350,11 +349,10 @@ TEST(Worker, WhatThePowerLimitHoldsDownSavesNothing) {
 TEST_P(LateWorker, ALeftoverThatCannotBeRestoredIsHandedOn) {
   LateHouse house(1, GetParam());
   JournalEntry entry;
-  entry.uuid = House::uuid(0);
+  entry.domain = gpu_domain(House::uuid(0));
   entry.life = house.life;
   entry.owner = "derated";
-  entry.found.power_limit = 250_W;
-  entry.power_written = true;
+  entry.knobs[kPowerLimit] = {one_value(250), true};
   ASSERT_TRUE(house.journal().write(entry).ok());
   house.trouble(0).faults.no_permission = true;
   house.start(governing());
@@ -396,12 +394,11 @@ TEST_P(LateWorker, AReloadChangesWhatTheFileSaysAndNothingElse) {
 
 JournalEntry left_by(House& house, const char* owner) {
   JournalEntry entry;
-  entry.uuid = House::uuid(0);
+  entry.domain = gpu_domain(House::uuid(0));
   entry.life = house.life;
   entry.owner = owner;
   entry.pid = 7;
-  entry.found.power_limit = 250_W;
-  entry.power_written = true;
+  entry.knobs[kPowerLimit] = {one_value(250), true};
   EXPECT_TRUE(house.journal().write(entry).ok());
   house.sim(0).set_power_limit(200_W);
   return entry;
@@ -476,6 +473,26 @@ TEST(WorkerLeftovers, ThatCannotBeRestoredAreNoCleanEnd) {
   house.trouble(0).faults.no_permission = false;
   EXPECT_TRUE(house.worker->stop().ok());
   EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+}
+
+TEST(WorkerLeftovers, AreRestoredThoughAnotherGpuCannotBe) {
+  House house(2);
+  left_by(house, "derated");
+  house.trouble(0).faults.no_permission = true;
+  Settings settings = governing();
+  settings.gpus = "1";
+  house.start(settings);
+  house.run(1s);
+  house.trouble(0).faults.no_permission = false;
+  house.trouble(1).faults.no_permission = true;
+  EXPECT_FALSE(house.worker->stop().ok());
+  EXPECT_EQ(house.sim(0).power_limit(), 250_W);
+  EXPECT_TRUE(house.sim(1).locked());
+  ASSERT_EQ(house.left().size(), 1u);
+  EXPECT_EQ(house.left()[0].domain.name, house.uuid_of(1));
+  house.trouble(1).faults.no_permission = false;
+  EXPECT_TRUE(house.worker->stop().ok());
+  EXPECT_FALSE(house.sim(1).locked());
 }
 
 // What is found on the GPU then is not what was found on it first.

@@ -1203,6 +1203,38 @@ def _(house):
 ROWS[-1].by = "next start"
 
 
+def as_of_first_version(path):
+    """Rewrites the journal as 0.1.0 would have written it."""
+    entry = json.loads(path.read_text())
+    knobs = entry.pop("knobs")
+    lock = knobs.pop("clock_lock_mhz")
+    found = {name: knob["found"] for name, knob in knobs.items() if "found" in knob}
+    path.write_text(json.dumps(entry | {
+        "version": 1, "uuid": entry.pop("domain").removeprefix("gpu:"), "found": found,
+        "clock_written": lock["written"],
+        "power_written": knobs["power_limit_watts"]["written"]}))
+
+
+@row("journal.next.old", group=G_DISK, fault="a journal of a dead derated, written by 0.1.0",
+     who="derated", when="at the next start", by="worker", limit=2, quick=True,
+     outcome="restored before anything else is written")
+def _(house):
+    leave_locked(house)
+    as_of_first_version(house.journal_dir / (house.uuids[GOVERNED] + ".json"))
+    house.config_file.write_text(CONFIG.replace("govern = true", "govern = false"))
+    since = now()
+    daemon = house.daemon()
+    out = restored(house, since, 5)
+    expect_text(daemon, "restored what an earlier process left")
+    send(daemon.pid, signal.SIGTERM)
+    expect_code(daemon, 0)
+    out.by = "next start"
+    return out
+
+
+ROWS[-1].by = "next start"
+
+
 @row("journal.next.governs", group=G_DISK, fault="a journal of a dead derated", who="derated",
      when="at the next start, which governs", by="worker", limit=2, quick=True,
      outcome="restored before anything else is written; the same settings count as found")
@@ -1259,7 +1291,7 @@ def cut(path, size):
 
 def other_gpu(path):
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
-    edit(path, uuid=uuid)
+    edit(path, domain="gpu:" + uuid)
     return path.rename(path.with_name(uuid + ".json"))
 
 

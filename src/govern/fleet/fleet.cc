@@ -15,9 +15,9 @@
 namespace derate {
 namespace {
 
-std::optional<ClockRange> found_lock(const Settings& settings) {
+std::optional<KnobValue> found_lock(const Settings& settings) {
   if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
-  return ClockRange{Megahertz(*settings.found_lowest_mhz), Megahertz(*settings.found_highest_mhz)};
+  return KnobValue{*settings.found_lowest_mhz, *settings.found_highest_mhz};
 }
 
 // Whether what is assigned now is what the GPU was governed or observed for before.
@@ -86,7 +86,7 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
       opener_(options_.open, clock) {
   add_sink([this](const GpuRecord& each) {
     const auto& [gpu, record, before] = each;
-    if (auto entry = audit_of(record, before, gpu.uuid(), clock_.wall_now()))
+    if (auto entry = audit_of(record, before, gpu.domain(), clock_.wall_now()))
       audit_.add(*std::move(entry));
   });
   add_sink([](const GpuRecord& each) {
@@ -138,16 +138,18 @@ Result<void> Fleet::restore(const char* why) {
   if (governor_ == nullptr) return {};
   auto restored = governor_->restore();
   for (const ManagedGpu& gpu : gpus_)
-    if (leases_.holds(gpu.uuid()))
-      audit_.add(audit_of_restore(restored, gpu.uuid(), why, clock_.wall_now()));
+    if (leases_.holds(gpu.domain()))
+      audit_.add(audit_of_restore(restored, gpu.domain(), why, clock_.wall_now()));
   return restored;
 }
 
+// A GPU that cannot be restored keeps none of the others from what is left on them.
 Result<void> Fleet::finish() {
-  TRY(restore("stopped"));
-  Result<void> out;
+  Result<void> out = restore("stopped");
   for (ManagedGpu& gpu : gpus_)
-    if (auto done = leftovers_.finish(gpu); !done.ok()) out = std::move(done);
+    if (auto done = leftovers_.finish(gpu); !done.ok())
+      out = out.ok() ? std::move(done)
+                     : Error{out.error().code, out.error().message + "; " + done.error().message};
   return out;
 }
 
@@ -306,12 +308,12 @@ JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
     return out;
   }
   JournalEntry entry;
-  entry.uuid = gpu.uuid();
+  entry.domain = gpu.domain();
   entry.life = options_.life;
   entry.owner = options_.owner;
   entry.pid = ::getpid();
   entry.time = clock_.wall_now();
-  entry.found_lock = found_lock(settings_);
+  entry.knobs[kClockLock].found = found_lock(settings_);
   return {*options_.journal, entry};
 }
 
@@ -333,8 +335,8 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
   GovernedGpu out = TRY(govern_assigned(gpu));
   if (options_.every_round) out.tick = {};
   if (out.control == nullptr || !options_.journal) return out;
-  if (!leases_.holds(gpu.uuid())) {
-    if (auto lease = leases_.take(gpu.uuid()); !lease.ok()) {
+  if (!leases_.holds(gpu.domain())) {
+    if (auto lease = leases_.take(gpu.domain()); !lease.ok()) {
       gpu.lease_again = clock_.now() + kLeaseEvery;
       return std::move(lease).error();
     }
@@ -373,7 +375,7 @@ Result<void> Fleet::restore_and_observe(std::size_t at, const char* why) {
   ManagedGpu& gpu = gpus_[at];
   const bool owed = governor_->unrestored(at).has_value();
   auto restored = governor_->restore(at);
-  if (owed) audit_.add(audit_of_restore(restored, gpu.uuid(), why, clock_.wall_now()));
+  if (owed) audit_.add(audit_of_restore(restored, gpu.domain(), why, clock_.wall_now()));
   if (auto left = governor_->unrestored(at)) gpu.leftover.owed = std::move(left);
   (void)governor_->replace(at, observe_gpu(*gpu.open.source, settings_));
   return restored;
@@ -389,7 +391,7 @@ Result<void> Fleet::reassign(std::size_t at, const char* why) {
 
 // A GPU that is only observed and owes nothing is free for others to govern.
 void Fleet::release_lease(const ManagedGpu& gpu) {
-  if (!gpu.governed && !gpu.leftover.owed) leases_.release(gpu.uuid());
+  if (!gpu.governed && !gpu.leftover.owed) leases_.release(gpu.domain());
 }
 
 // --- who governs what ----------------------------------------------------------------------------

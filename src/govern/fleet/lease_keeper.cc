@@ -2,14 +2,14 @@
 
 namespace derate {
 
-Result<void> LeaseKeeper::take(const std::string& uuid) {
-  if (holds(uuid) || !hooks_.take) return {};
-  held_[uuid] = TRY(hooks_.take(uuid));
+Result<void> LeaseKeeper::take(const DomainId& domain) {
+  if (holds(domain) || !hooks_.take) return {};
+  held_[domain] = TRY(hooks_.take(domain));
   return {};
 }
 
-void LeaseKeeper::release(const std::string& uuid) {
-  if (held_.erase(uuid) > 0) hooks_.release(uuid);
+void LeaseKeeper::release(const DomainId& domain) {
+  if (held_.erase(domain) > 0) hooks_.release(domain);
 }
 
 }  // namespace derate

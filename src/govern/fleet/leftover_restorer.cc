@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "govern/lease.h"
+#include "govern/restore_settings.h"
 
 namespace derate {
 
@@ -17,24 +18,25 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
   for (const UnusableJournal& bad : left->unusable) set_aside(bad);
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
-      return each->uuid() == entry.uuid;
+      return each->domain() == entry.domain;
     });
     if (gpu != gpus.end())
       restore(**gpu, entry);
-    else if (!known.contains(entry.uuid))
-      options_.log.warning(entry.uuid + ": a journal is left of a GPU that is not here: kept",
-                           {{"gpu", entry.uuid}});
+    else if (!known.contains(entry.domain.name))
+      options_.log.warning(
+          short_name(entry.domain) + ": a journal is left of a GPU that is not here: kept",
+          {{"gpu", entry.domain.name}});
   }
 }
 
 // Not one of a GPU that another governs: who does may know its boot better than we do, as where a
 // container's /proc shows another one.
 void LeftoverRestorer::set_aside(const UnusableJournal& bad) const {
-  const std::string uuid = std::filesystem::path(bad.path).stem();
-  if (!leases_.holds(uuid) && lease_is_held(options_.run_folder, uuid))
+  const std::string name = std::filesystem::path(bad.path).stem();
+  if (!leases_.holds(parse_domain(name)) && lease_is_held(options_.run_folder, name))
     return options_.log.warning(
         fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path, bad.why,
-                    describe(lease_holder(options_.run_folder, uuid))),
+                    describe(lease_holder(options_.run_folder, name))),
         {{"path", bad.path}});
   const auto aside = options_.journal.set_aside(bad.path);
   options_.log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
@@ -43,17 +45,17 @@ void LeftoverRestorer::set_aside(const UnusableJournal& bad) const {
 }
 
 void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
-  if (const auto lease = leases_.take(entry.uuid); !lease.ok())
+  if (const auto lease = leases_.take(entry.domain); !lease.ok())
     return leave_alone(gpu, lease.error());
   Leftover& leftover = gpu.leftover;
   leftover.left_alone.clear();
   leftover.look_again.reset();
   JournalEntry left = entry;
   auto restored = restore_settings(*gpu.open.control, left);
-  if (restored.ok()) restored = options_.journal.remove(entry.uuid);
+  if (restored.ok()) restored = options_.journal.remove(entry.domain);
   audit_.add({clock_.wall_now(),
               {},
-              entry.uuid,
+              entry.domain,
               "restore",
               {},
               {},
@@ -61,10 +63,10 @@ void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
               restored.ok() ? "" : restored.error().message});
   if (restored.ok())
     return options_.log.info(fmt::format("{}: restored what an earlier process left: {}, pid {}",
-                                         entry.uuid, entry.owner, entry.pid),
-                             {{"gpu", entry.uuid}, {"pid", entry.pid}});
-  options_.log.error(fmt::format("{}: not restored: {}", entry.uuid, restored.error().message),
-                     {{"gpu", entry.uuid}});
+                                         gpu.uuid(), entry.owner, entry.pid),
+                             {{"gpu", gpu.uuid()}, {"pid", entry.pid}});
+  options_.log.error(fmt::format("{}: not restored: {}", gpu.uuid(), restored.error().message),
+                     {{"gpu", gpu.uuid()}});
   leftover.failure = restored.error().message;
   leftover.owed = JournalHandle{options_.journal, entry};
 }
@@ -86,7 +88,7 @@ void LeftoverRestorer::look_again(ManagedGpu& gpu) {
     return options_.log.error(left.error().message, {{"gpu", gpu.uuid()}});
   }
   for (const JournalEntry& entry : left->entries)
-    if (entry.uuid == gpu.uuid()) return restore(gpu, entry);
+    if (entry.domain == gpu.domain()) return restore(gpu, entry);
   gpu.leftover.left_alone.clear();
   gpu.leftover.look_again.reset();
 }
@@ -98,10 +100,10 @@ void LeftoverRestorer::try_again(ManagedGpu& gpu) {
   leftover.restore_again = now + kAgain;
   JournalEntry& entry = leftover.owed->entry;
   if (!restore_settings(*gpu.open.control, entry).ok()) return;
-  if (const auto removed = options_.journal.remove(entry.uuid); !removed.ok())
-    return options_.log.error(removed.error().message, {{"gpu", entry.uuid}});
-  audit_.add({clock_.wall_now(), {}, entry.uuid, "restore", {}, {}, "tried again", {}});
-  options_.log.info(entry.uuid + ": restored at last", {{"gpu", entry.uuid}});
+  if (const auto removed = options_.journal.remove(entry.domain); !removed.ok())
+    return options_.log.error(removed.error().message, {{"gpu", gpu.uuid()}});
+  audit_.add({clock_.wall_now(), {}, entry.domain, "restore", {}, {}, "tried again", {}});
+  options_.log.info(gpu.uuid() + ": restored at last", {{"gpu", gpu.uuid()}});
   leftover.owed.reset();
   leftover.restore_again.reset();
 }

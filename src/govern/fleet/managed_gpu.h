@@ -46,6 +46,7 @@ struct ManagedGpu {
 
   const GpuId& id() const { return open.source->capability().id; }
   const std::string& uuid() const { return id().uuid; }
+  DomainId domain() const { return gpu_domain(uuid()); }
   bool tuned() const { return assigned && assigned->tuned; }
   // By which policy it is governed now; null: by none.
   const PolicyAssignment* policy() const {

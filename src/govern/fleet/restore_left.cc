@@ -7,27 +7,34 @@
 
 #include "base/exit_code.h"
 #include "config/paths.h"
-#include "device/clock_control.h"
-#include "govern/actuator.h"
+#include "device/knob_control.h"
 #include "govern/guard.h"
 #include "govern/lease.h"
+#include "govern/restore_settings.h"
 #include "store/audit.h"
 
 namespace derate {
 namespace {
 
 std::string found_text(const JournalEntry& entry) {
-  std::string out =
-      entry.clock_written ? entry.found_lock ? "lock as configured" : "clock unlocked" : "";
-  if (entry.power_written && entry.found.power_limit)
-    out += fmt::format("{}power limit {:.0f} W", out.empty() ? "" : ", ",
-                       entry.found.power_limit->value());
-  return out;
+  std::vector<std::string> out;
+  for (const auto& [name, knob] : entry.knobs) {
+    const KnobInfo* row = find_knob(knobs_of(entry.domain.kind), name);
+    if (!knob.written) continue;
+    if (row != nullptr && row->restore == KnobInfo::Restore::configured)
+      out.push_back(row->words + std::string(knob.found ? " as configured" : " reset"));
+    else if (row != nullptr && knob.found)
+      out.push_back(fmt::format("{} {:.0f} {}", row->words, knob.found->highest, row->unit));
+    else if (knob.found)
+      out.push_back(fmt::format("{} {:g}", name, knob.found->highest));
+  }
+  return fmt::format("{}", fmt::join(out, ", "));
 }
 
 Restored refused(const JournalEntry& entry, const Error& why) {
-  const bool governed = why.code == Errc::busy && lease_holder(run_directory(), entry.uuid).lives;
-  return {entry.uuid, governed ? Restored::Outcome::governed : Restored::Outcome::not_restored,
+  const bool governed =
+      why.code == Errc::busy && lease_holder(run_directory(), short_name(entry.domain)).lives;
+  return {entry.domain, governed ? Restored::Outcome::governed : Restored::Outcome::not_restored,
           why.message};
 }
 
@@ -37,41 +44,42 @@ Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& 
                                 const std::string& who, const std::string& why, const Log& log) {
   SystemClock clock;
   JournalEntry left = entry;
-  auto device = open(entry.uuid);
+  auto device = open(entry.domain);
   auto restored = device.ok() ? restore_settings(**device, left) : Result<void>(device.error());
-  AuditEntry told{clock.wall_now(), who, entry.uuid, "restore", {}, {}, why, {}};
+  AuditEntry told{clock.wall_now(), who, entry.domain, "restore", {}, {}, why, {}};
   if (!restored.ok()) told.error = restored.error().message;
   if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
-    log.error("no audit log: " + kept.error().message, {{"gpu", entry.uuid}});
+    log.error("no audit log: " + kept.error().message, {{"gpu", entry.domain.name}});
   TRY(std::move(restored));
-  return Journal(journal_directory()).remove(entry.uuid);
+  return Journal(journal_directory()).remove(entry.domain);
 }
 
-int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
+int restore_process(const DomainId& domain, const OpenToRestore& open, const std::string& who,
                     const std::string& why, const Log& log) {
   const auto left = Journal(journal_directory()).read(current_boot());
   if (!left.ok()) {
-    log.error(left.error().message, {{"gpu", uuid}});
+    log.error(left.error().message, {{"gpu", domain.name}});
     return exit_code_of(left.error().code);
   }
   for (const JournalEntry& entry : left->entries) {
-    if (entry.uuid != uuid) continue;
+    if (entry.domain != domain) continue;
     if (const auto done = restore_journalled(entry, open, who, why, log); !done.ok()) {
-      log.error(fmt::format("{}: not restored: {}", uuid, done.error().message), {{"gpu", uuid}});
+      log.error(fmt::format("{}: not restored: {}", short_name(domain), done.error().message),
+                {{"gpu", domain.name}});
       return exit_code_of(done.error().code);
     }
   }
   return exit_code::kOk;
 }
 
-std::vector<std::string> left_by(pid_t writer) {
-  std::vector<std::string> uuids;
+std::vector<DomainId> left_by(pid_t writer) {
+  std::vector<DomainId> out;
   Journal(journal_directory()).remove_unfinished();
   const auto left = Journal(journal_directory()).read(current_boot());
-  if (!left.ok()) return uuids;
+  if (!left.ok()) return out;
   for (const JournalEntry& entry : left->entries)
-    if (entry.pid == writer) uuids.push_back(entry.uuid);
-  return uuids;
+    if (entry.pid == writer) out.push_back(entry.domain);
+  return out;
 }
 
 std::map<std::string, std::string> left_by_nobody() {
@@ -79,8 +87,8 @@ std::map<std::string, std::string> left_by_nobody() {
   const auto left = Journal(journal_directory()).read(current_boot());
   if (!left.ok()) return out;
   for (const JournalEntry& entry : left->entries)
-    if (!lease_is_held(run_directory(), entry.uuid))
-      out[entry.uuid] = fmt::format("{}, pid {}", entry.owner, entry.pid);
+    if (!lease_is_held(run_directory(), short_name(entry.domain)))
+      out[short_name(entry.domain)] = fmt::format("{}, pid {}", entry.owner, entry.pid);
   return out;
 }
 
@@ -90,33 +98,33 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
   set_unusable_aside(left, request.log);
   std::vector<Restored> out;
   std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
-  std::vector<std::string> uuids;
+  std::vector<DomainId> domains;
   for (const JournalEntry& entry : left.entries) {
-    if (!entry.uuid.starts_with(request.gpus)) continue;
-    auto lease =
-        await_lease(clock, run_directory(), entry.uuid, request.who, deadline, request.alive);
+    if (!short_name(entry.domain).starts_with(request.gpus)) continue;
+    auto lease = await_lease(clock, run_directory(), short_name(entry.domain), request.who,
+                             deadline, request.alive);
     if (lease.ok()) {
       leases.push_back(*std::move(lease));
-      uuids.push_back(entry.uuid);
+      domains.push_back(entry.domain);
     } else {
       out.push_back(refused(entry, lease.error()));
     }
   }
   const RestoreOutcome done = restore_side_by_side(
-      uuids,
-      [&](const std::string& uuid) {
-        return restore_process(uuid, request.open, request.who, request.why, request.log);
+      domains,
+      [&](const DomainId& domain) {
+        return restore_process(domain, request.open, request.who, request.why, request.log);
       },
       request.patience, clock, request.alive);
   for (const JournalEntry& entry : left.entries) {
-    const auto is = [&](const std::vector<std::string>& list) {
-      return std::find(list.begin(), list.end(), entry.uuid) != list.end();
+    const auto is = [&](const std::vector<DomainId>& list) {
+      return std::find(list.begin(), list.end(), entry.domain) != list.end();
     };
     if (is(done.restored))
-      out.push_back({entry.uuid, Restored::Outcome::restored, found_text(entry)});
+      out.push_back({entry.domain, Restored::Outcome::restored, found_text(entry)});
     if (is(done.not_restored))
       out.push_back(
-          {entry.uuid, Restored::Outcome::not_restored, "its journal is kept: try again"});
+          {entry.domain, Restored::Outcome::not_restored, "its journal is kept: try again"});
   }
   return out;
 }
@@ -134,12 +142,12 @@ void set_unusable_aside(const Leftovers& left, const Log& log) {
   const Journal journal(journal_directory());
   journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
-    // Whoever governs the GPU may know its boot better than we do, as in a container whose
+    // Whoever governs the domain may know its boot better than we do, as in a container whose
     // /proc shows another one.
-    const std::string uuid = std::filesystem::path(bad.path).stem();
-    if (lease_is_held(run_directory(), uuid)) {
+    const std::string name = std::filesystem::path(bad.path).stem();
+    if (lease_is_held(run_directory(), name)) {
       log.warning(fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path,
-                              bad.why, describe(lease_holder(run_directory(), uuid))),
+                              bad.why, describe(lease_holder(run_directory(), name))),
                   {{"path", bad.path}});
       continue;
     }

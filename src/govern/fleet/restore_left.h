@@ -1,4 +1,4 @@
-// Putting back what a journal says, in a process that may hang and be killed.
+// Restoring what a journal says, in a process that may hang and be killed.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,34 @@
 
 namespace derate {
 
-class ClockControl;
+class KnobControl;
 
-// Opens one GPU for this purpose alone. May hang.
-using OpenToRestore = std::function<Result<std::unique_ptr<ClockControl>>(const std::string& uuid)>;
+// Opens one domain for this purpose alone. May hang.
+using OpenToRestore = std::function<Result<std::unique_ptr<KnobControl>>(const DomainId& domain)>;
 
-// Opens the entry's GPU, puts back what was written and removes the entry; the audit log tells.
-// Errors: those of opening the GPU and of its writes. The entry stays then.
+// Opens the entry's domain, restores what was written and removes the entry; the audit log has it.
+// Errors: those of opening the domain and of its writes. The entry stays then.
 Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
                                 const std::string& who, const std::string& why, const Log& log);
 
-// The exit code of a process that restores the GPU of that UUID; 0 also when there is nothing to
+// The exit code of a process that restores that domain; 0 also when there is nothing to
 // restore.
-int restore_process(const std::string& uuid, const OpenToRestore& open, const std::string& who,
+int restore_process(const DomainId& domain, const OpenToRestore& open, const std::string& who,
                     const std::string& why, const Log& log);
 
-// The GPUs whose entries the process `writer` has left.
-std::vector<std::string> left_by(pid_t writer);
+// The domains whose entries the process `writer` has left.
+std::vector<DomainId> left_by(pid_t writer);
 
-// By UUID who left a GPU unrestored and governs it no more: "derated, pid 17". Empty where nobody
-// did, or this user may not see.
+// By short_name() who left a domain unrestored and governs it no more: "derated, pid 17". Empty
+// where nobody did, or this user may not see.
 std::map<std::string, std::string> left_by_nobody();
 
 struct RestoreRequest {
   OpenToRestore open;
-  std::string gpus;                              // the beginning of a UUID; empty: all
+  std::string gpus;                              // the beginning of a UUID; empty: all domains
   std::string who, why;                          // for leases and the audit log
   Duration wait{};                               // for a lease that another has
-  Duration patience = std::chrono::seconds(10);  // for each GPU; they are restored side by side
+  Duration patience = std::chrono::seconds(10);  // for each; they are restored side by side
   std::function<void()> alive = [] {};           // called now and then
   Log log = {};
 };
@@ -52,15 +52,15 @@ struct RestoreRequest {
 struct Restored {
   enum class Outcome : std::uint8_t {
     restored,
-    governed,      // a governor that lives has the GPU, and restores it in the end
+    governed,      // a governor that lives has the domain, and restores it in the end
     not_restored,  // the journal is left, and nobody is known who would do it
   };
-  std::string uuid;
+  DomainId domain;
   Outcome outcome = Outcome::restored;
   std::string detail;
 };
 
-// Restores the GPUs of all journals, each under its lease and in a process of its own; unusable
+// Restores the domains of all journals, each under its lease and in a process of its own; unusable
 // journals are set aside. The process has one thread. Errors: those of reading the journals.
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock);
 

@@ -151,8 +151,7 @@ StepLook StepDetector::update(Instant now, std::span<const StepEvidence> seen) {
   std::vector<Job> jobs;
   for (const auto& of_job : by_job(seen)) {
     std::vector<Place> places;
-    for (const StepEvidence* each : of_job)
-      places.push_back({each->gpu, each->processes[0].pid, each->processes[0].started});
+    for (const StepEvidence* each : of_job) places.push_back({each->gpu, process_of(*each)});
     const auto known = std::find_if(jobs_.begin(), jobs_.end(),
                                     [&](const Job& job) { return job.places == places; });
     Job& job = jobs.emplace_back(known != jobs_.end() ? std::move(*known) : Job{.places = places});

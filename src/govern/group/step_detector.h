@@ -72,10 +72,11 @@ class StepDetector {
   // A GPU and the process on it.
   struct Place {
     std::size_t gpu = 0;
-    std::int64_t pid = 0;
-    std::uint64_t started = 0;
+    ProcessId process;
 
-    bool operator==(const Place&) const = default;
+    bool operator==(const Place& other) const {
+      return gpu == other.gpu && is_same_process(process, other.process);
+    }
   };
   struct Job {
     std::vector<Place> places;

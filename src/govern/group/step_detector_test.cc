@@ -14,7 +14,7 @@ class Ranks {
   explicit Ranks(std::size_t gpus) {
     for (std::size_t i = 0; i < gpus; ++i) {
       StepEvidence one{.gpu = i};
-      ProcessFacts process{.pid = static_cast<std::int64_t>(100 + i), .uid = 1000};
+      ProcessFacts process{{.pid = static_cast<std::int64_t>(100 + i), .uid = 1000}};
       process.group = process.session = 50;
       one.processes = {process};
       one.launches = LaunchRate{{{1, 0.5}, {2, 0.5}}, 1000, 0, {}};
@@ -182,7 +182,7 @@ TEST(StepDetector, TheNearestLauncherCounts) {
 TEST(StepDetector, OtherProcessesEndItAtOnce) {
   Ranks ranks(3);
   const auto number = ranks.look(15)[0].number;
-  ranks.seen[2].processes.push_back({.pid = 7, .uid = 1000});
+  ranks.seen[2].processes.push_back({{.pid = 7, .uid = 1000}});
   EXPECT_TRUE(ranks.look(1).empty());
   const auto rest = ranks.look(15);
   ASSERT_EQ(rest.size(), 1u);

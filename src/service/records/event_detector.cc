@@ -224,11 +224,11 @@ void EventDetector::see_answers(const GpuRecord& each, Known& known) {
 
 void EventDetector::take(const AuditEntry& entry) {
   if (entry.what != "restore") return;
-  const auto known = known_.find(entry.uuid);
+  const auto known = known_.find(entry.domain.name);
   Event event{.time = entry.time,
               .kind = entry.error.empty() ? EventKind::restored : EventKind::restore_failed,
-              .gpu = entry.uuid};
-  std::string name = entry.uuid;
+              .gpu = entry.domain.name};
+  std::string name = short_name(entry.domain);
   if (known != known_.end() && known->second.index) {
     event.gpu_index = known->second.index;
     name = fmt::format("GPU {}", *known->second.index);

@@ -301,13 +301,12 @@ void WorkloadTracker::ask_listed() {
 void WorkloadTracker::collect_listed() {
   if (!is_ready(listed_)) return;
   for (NewlyListed& one : listed_.get()) {
-    const auto pid = one.facts.pid;
-    const auto started = one.facts.started;
-    const auto [known, is_new] = known_.try_emplace(pid, Known{std::move(one.facts)});
+    const ProcessId process = one.facts;
+    const auto [known, is_new] = known_.try_emplace(process.pid, Known{std::move(one.facts)});
     // Environments that were asked for behind one that hangs are asked for anew.
     if (!is_new || !one.asked.valid() || listed_words_ != words_aside_) continue;
     known->second.environment = Known::Reading::under_way;
-    words_.push_back({pid, started, std::move(one.asked), clock_.now()});
+    words_.push_back({process, std::move(one.asked), clock_.now()});
   }
   forget_unlisted();
   ask_words();
@@ -321,10 +320,10 @@ void WorkloadTracker::ask_words() {
     if (words_.size() >= kMostWords) break;
     if (known.environment != Known::Reading::wanted) continue;
     known.environment = Known::Reading::under_way;
-    words_.push_back(
-        {pid, known.facts.started,
-         words_aside_->post([pid = pid, asked = options_.readers.asked] { return asked(pid); }),
-         clock_.now()});
+    words_.push_back({known.facts, words_aside_->post([pid = pid, asked = options_.readers.asked] {
+                        return asked(pid);
+                      }),
+                      clock_.now()});
   }
   collect_words();
 }
@@ -332,8 +331,9 @@ void WorkloadTracker::ask_words() {
 void WorkloadTracker::collect_words() {
   const Instant now = clock_.now();
   const auto of = [&](const Word& word) -> Known* {
-    const auto at = known_.find(word.pid);
-    return at != known_.end() && at->second.facts.started == word.started ? &at->second : nullptr;
+    const auto at = known_.find(word.process.pid);
+    const bool is_it = at != known_.end() && is_same_process(at->second.facts, word.process);
+    return is_it ? &at->second : nullptr;
   };
   for (; !words_.empty() && is_ready(words_.front().asked); words_.pop_front()) {
     std::string said = words_.front().asked.get();

@@ -123,8 +123,7 @@ class WorkloadTracker {
     std::string logged;  // a word that is not understood
   };
   struct Word {
-    std::int64_t pid = 0;
-    std::uint64_t started = 0;
+    ProcessId process;
     std::future<std::string> asked;
     Instant since{};  // when its turn began
   };

@@ -1,0 +1,194 @@
+// A domain that no product code knows, with two knobs that can be read: what it takes is this file,
+// and its journal, guard and restorers are those of every domain. Real processes, really killed.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/test_folder.h"
+#include "base/text.h"
+#include "config/paths.h"
+#include "device/knob_control.h"
+#include "govern/fleet/restore_left.h"
+#include "govern/guard.h"
+#include "govern/lease.h"
+
+namespace derate {
+namespace {
+
+using namespace std::chrono_literals;
+
+const DomainId kDomain{"made-up", "0"};
+constexpr auto kFound = KnobInfo::Restore::found;
+constexpr std::array kKnobs{
+    KnobInfo{"valve_ratio", "valve", "", true, kFound, 1, 0.001},
+    KnobInfo{"pump_hertz", "pump", "Hz", true, kFound, 1e4, 0.5},
+};
+
+// Its settings are files, which outlive every process.
+class Plant final : public KnobControl {
+ public:
+  explicit Plant(std::string folder) : folder_(std::move(folder)) {}
+
+  std::span<const KnobInfo> knobs() const override { return kKnobs; }
+  Result<KnobValues> read_knobs() override {
+    KnobValues out;
+    for (const KnobInfo& knob : kKnobs)
+      out[knob.name] = one_value(*parse_double(*read_file(path(knob))));
+    return out;
+  }
+  Result<void> write_knob(const KnobInfo& knob, const KnobValue& value) override {
+    if (std::filesystem::exists(folder_ + "/hangs"))
+      while (true) ::pause();
+    return write_file_atomically(path(knob), std::to_string(value.highest));
+  }
+  Result<void> reset_knob(const KnobInfo&) override { return Error{Errc::not_supported, "none"}; }
+
+ private:
+  std::string path(const KnobInfo& knob) const { return folder_ + "/" + knob.name; }
+
+  std::string folder_;
+};
+
+class MadeUpDomain : public testing::Test {
+ protected:
+  // Where the worker is killed: before each of its steps, and after the last.
+  static constexpr int kSteps = 8;
+
+  MadeUpDomain() {
+    ::setenv("DERATE_RUN_DIR", home.file("run").c_str(), 1);
+    ::setenv("DERATE_STATE_DIR", home.file("state").c_str(), 1);
+    std::filesystem::create_directories(plant_folder);
+    for (const KnobInfo& knob : kKnobs)
+      EXPECT_TRUE(plant.write_knob(knob, found.at(knob.name)).ok());
+    options.run_folder = run_directory();
+    options.owner = "test";
+    options.restore_time = 500ms;
+    hooks.left_over = left_by;
+    hooks.restore = [this](const DomainId& domain) {
+      return restore_process(domain, open, "the guard", "the worker is gone", {});
+    };
+  }
+  ~MadeUpDomain() override {
+    ::unsetenv("DERATE_RUN_DIR");
+    ::unsetenv("DERATE_STATE_DIR");
+  }
+
+  // Writes both knobs and restores them, as every governor does; killed before step `last`.
+  int work(GuardLink& link, int last, const std::function<void()>& die) {
+    int step = 0;
+    const auto next = [&] {
+      if (step++ == last) die();
+    };
+    next();
+    const auto lease = link.lease(kDomain);
+    if (!lease.ok()) return 1;
+    const Journal journal(journal_directory());
+    JournalEntry entry;
+    entry.domain = kDomain;
+    entry.life = current_boot();
+    entry.owner = "test";
+    entry.pid = ::getpid();
+    const KnobValues now = *plant.read_knobs();
+    for (const auto& [knob, value] : now) entry.knobs[knob].found = value;
+    for (const KnobInfo& knob : kKnobs) {
+      next();
+      entry.knobs[knob.name].written = true;
+      if (!journal.write(entry).ok()) return 2;
+      next();
+      if (!plant.write_knob(knob, one_value(0.25)).ok()) return 3;
+    }
+    for (const KnobInfo& knob : kKnobs) {
+      next();
+      if (!plant.write_knob(knob, *entry.found(knob.name)).ok()) return 4;
+    }
+    next();
+    return journal.remove(kDomain).ok() ? 0 : 5;
+  }
+  void expect_as_found(const std::string& by) {
+    EXPECT_EQ(*plant.read_knobs(), found);
+    EXPECT_TRUE(Journal(journal_directory()).read(current_boot())->entries.empty());
+    EXPECT_TRUE(take_lease(run_directory(), short_name(kDomain), "a later governor").ok());
+    if (by.empty()) return;
+    const std::string audit = *read_file(audit_file());
+    EXPECT_NE(audit.find(R"("domain":"made-up:0")"), std::string::npos) << audit;
+    EXPECT_NE(audit.find(by), std::string::npos) << audit;
+  }
+  std::vector<Restored> ask_to_restore() {
+    RestoreRequest request{.open = open, .gpus = {}, .who = "derate restore", .why = "asked to"};
+    return *restore_left(request, clock);
+  }
+
+  const Folder home;
+  const std::string plant_folder = home.file("plant");
+  const KnobValues found{{"valve_ratio", one_value(0.75)}, {"pump_hertz", one_value(50)}};
+  Plant plant{plant_folder};
+  const OpenToRestore open =
+      [this](const DomainId& domain) -> Result<std::unique_ptr<KnobControl>> {
+    if (domain != kDomain) return Error{Errc::not_found, "no such plant"};
+    return std::make_unique<Plant>(plant_folder);
+  };
+  GuardOptions options;
+  GuardHooks hooks;
+  SystemClock clock;
+};
+
+TEST_F(MadeUpDomain, IsRestoredByTheGuardWhereverTheWorkerIsKilled) {
+  for (int step = 0; step <= kSteps; ++step) {
+    SCOPED_TRACE(step);
+    hooks.work = [&](GuardLink& link) {
+      return work(link, step, [] { ::kill(::getpid(), SIGKILL); });
+    };
+    const GuardOutcome outcome = *run_guarded(options, hooks, clock);
+    EXPECT_EQ(outcome.exit_code, step < kSteps ? 128 + SIGKILL : 0);
+    const bool journalled = step >= 2 && step < kSteps;
+    EXPECT_EQ(outcome.restored, journalled ? std::vector{kDomain} : std::vector<DomainId>{});
+    expect_as_found(journalled ? "the guard" : "");
+  }
+}
+
+TEST_F(MadeUpDomain, IsRestoredByWhoComesNextWhereTheGuardIsKilledToo) {
+  for (int step = 0; step < kSteps; ++step) {
+    SCOPED_TRACE(step);
+    hooks.work = [&](GuardLink& link) {
+      return work(link, step, [] {
+        ::kill(::getppid(), SIGKILL);
+        ::kill(::getpid(), SIGKILL);
+      });
+    };
+    const pid_t guard = ::fork();
+    if (guard == 0) ::_exit(run_guarded(options, hooks, clock)->exit_code);
+    ::waitpid(guard, nullptr, 0);
+    RestoreRequest request{.open = open, .gpus = {}, .who = "derate restore", .why = "asked to"};
+    request.wait = 5s;  // the worker may still be dying
+    const auto rows = *restore_left(request, clock);
+    EXPECT_EQ(rows.size(), step >= 2 ? 1u : 0u);
+    EXPECT_EQ(exit_code_of(rows), 0);
+    expect_as_found(step >= 2 ? "derate restore" : "");
+  }
+}
+
+TEST_F(MadeUpDomain, IsLeftInItsJournalWhereItsRestorerHangs) {
+  hooks.work = [&](GuardLink& link) {
+    return work(link, 4, [&] {
+      std::ofstream(plant_folder + "/hangs") << "";
+      ::kill(::getpid(), SIGKILL);
+    });
+  };
+  EXPECT_EQ(run_guarded(options, hooks, clock)->not_restored, std::vector{kDomain});
+  EXPECT_NE(*plant.read_knobs(), found);
+  std::filesystem::remove(plant_folder + "/hangs");
+  const auto rows = ask_to_restore();
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].domain, kDomain);
+  EXPECT_EQ(rows[0].detail, "pump_hertz 50, valve_ratio 0.75");
+  expect_as_found("derate restore");
+}
+
+}  // namespace
+}  // namespace derate
