@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/progress.h"
 
 namespace derate {
 
@@ -20,9 +21,10 @@ struct BeatMessage {
   // What its environment says, for a daemon that may not read that (docs/heartbeats.md).
   std::string asked = {};  // DERATE_DELTA: a word of at most kLongestAsked bytes, good or not
   std::string job = {};    // the number of its batch job
-  // Of a count of launches (Beat::unsteadiness); no text says it.
-  std::optional<double> unsteadiness = {};
-  std::uint64_t run = 0;  // of a count of launches (model/launch_phases.h)
+  // Of a count of launches, as in Progress; no text says these.
+  ProgressSource source = ProgressSource::heartbeats;
+  double rate_uncertainty = 0;
+  std::uint64_t run = 0;  // as in LaunchState
 
   // Of how its work goes, not only of what its environment says.
   bool is_beat() const { return done || !phase.empty() || max_loss; }

@@ -108,11 +108,11 @@ Instant Governor::next_due() const {
 
 // Whether a count of launches has grown of late.
 bool Governor::launching(GpuControlState& state, Instant now) const {
-  const std::optional<Beat>& beat = state.work.beat;
-  const bool launches = beat && beat->unsteadiness;
-  const std::optional<Beat>& last = state.last_launches;
-  if (launches && (!last || last->source != beat->source || last->done < beat->done))
-    state.last_launches = beat;
+  const std::optional<Progress>& progress = state.work.progress;
+  const bool launches = source_of(progress) == ProgressSource::launches;
+  const std::optional<Progress>& last = state.last_launches;
+  if (launches && (!last || last->run != progress->run || last->done < progress->done))
+    state.last_launches = progress;
   return launches && now - state.last_launches->time < options_.rules.idle_after;
 }
 

@@ -85,8 +85,8 @@ class Governor {
     std::optional<Celsius> hot_above;  // the thermal rule's limit
     bool hot = false;
     std::optional<Instant> idle_since;
-    std::optional<Beat> last_launches;  // when their count grew last
-    Fraction busy{0};                   // at its last tick
+    std::optional<Progress> last_launches;  // when their count grew last
+    Fraction busy{0};                       // at its last tick
     WorkStatus work;
     std::optional<Instant> next;
     Saving saving;  // as last asked of the policy

@@ -71,7 +71,7 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
 bool HeartbeatRegistry::is_of(const HeartbeatSource& source, const BeatMessage& message,
                               const Sender& sender, std::int64_t pid) {
   return source.uid == sender.uid && source.pid == pid && source.gpu == message.gpu &&
-         source.launches == message.unsteadiness.has_value();
+         source.kind == message.source;
 }
 
 HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
@@ -92,7 +92,7 @@ HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
   made.uid = sender.uid;
   made.pid = pid;
   made.gpu = message.gpu;
-  made.launches = message.unsteadiness.has_value();
+  made.kind = message.source;
   made.heard = time;
   sources_.push_back(std::move(made));
   return sources_.back();
@@ -115,19 +115,23 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
 
 void HeartbeatRegistry::count(HeartbeatSource& source, const BeatMessage& message, Instant time) {
   const bool another_run = std::exchange(source.run, message.run) != message.run;
-  const bool another_unit = source.launches && (another_run || source.phase != message.phase);
-  const bool anew = !source.beat || another_unit || *message.done < source.beat->done;
+  const bool another_unit = source.of_launches() && (another_run || source.phase != message.phase);
+  const std::optional<Progress> before = source.progress;
+  const bool anew = !before || another_unit || *message.done < before->done;
   // A stepped time of day must not turn the order of two beats around.
-  if (source.beat) time = std::max(time, source.beat->time);
-  if (!anew) source.interval = std::max(source.interval / 2, time - source.beat->time);
-  const std::uint64_t number = anew ? ++last_source_ : source.beat->source;
-  source.beat = Beat{number, *message.done, time, message.unsteadiness};
+  if (before) time = std::max(time, before->time);
+  if (!anew) source.interval = std::max(source.interval / 2, time - before->time);
+  source.progress = Progress{.source = source.kind,
+                             .run = anew ? ++last_run_ : before->run,
+                             .done = *message.done,
+                             .time = time,
+                             .rate_uncertainty = message.rate_uncertainty};
 }
 
 void HeartbeatRegistry::add_launches(const BeatMessage& message, const Sender& sender,
                                      const std::optional<ProcessFacts>& process, Instant time) {
   const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
-  if (!own || !message.done || !message.unsteadiness) return;
+  if (!own || !message.done || message.source != ProgressSource::launches) return;
   HeartbeatSource& source = source_for(message, sender, process, time);
   source.process = process;
   count(source, message, time);
@@ -276,7 +280,7 @@ void HeartbeatRegistry::drop_launches_of_speakers(std::vector<GpuHeartbeat>& hea
   std::set<std::size_t> speakers;
   bool of_all = false;  // root speaks of the GPU itself
   for (const GpuHeartbeat& each : heartbeats) {
-    if (!each.counts || each.source->launches) continue;
+    if (!each.counts || each.source->of_launches()) continue;
     speakers.insert(each.tenants.begin(), each.tenants.end());
     of_all = of_all || each.tenants.empty();
   }
@@ -284,7 +288,7 @@ void HeartbeatRegistry::drop_launches_of_speakers(std::vector<GpuHeartbeat>& hea
   std::erase_if(heartbeats, [&](const GpuHeartbeat& each) {
     const auto& tenants = each.tenants;
     const bool all_speak = !tenants.empty() && std::all_of(tenants.begin(), tenants.end(), speaks);
-    return each.source->launches && (of_all || all_speak);
+    return each.source->of_launches() && (of_all || all_speak);
   });
 }
 
@@ -295,7 +299,7 @@ const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
   // The nearest, and of equally near ones the first that spoke.
   const auto nearer = [](const GpuHeartbeat* a, const GpuHeartbeat& b) {
     return a == nullptr || b.distance < a->distance ||
-           (b.distance == a->distance && b.source->beat->source < a->source->beat->source);
+           (b.distance == a->distance && b.source->progress->run < a->source->progress->run);
   };
   const GpuHeartbeat* nearest = nullptr;
   std::size_t counting = 0;
@@ -342,7 +346,7 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
       stricter(from_beats[tenant], heartbeat.source->max_loss);
     if (heartbeat.tenants.empty() && heartbeat.source->max_loss)
       promises.push_back(promise_of({}, heartbeat.source->max_loss, {{}, rules.max_delta}));
-    if (heartbeat.fresh && !heartbeat.source->launches) phases.insert(heartbeat.source->phase);
+    if (heartbeat.fresh && !heartbeat.source->of_launches()) phases.insert(heartbeat.source->phase);
   }
   for (std::size_t t = 0; t < gpu.tenants.size(); ++t) {
     promises.push_back(promise_of(gpu.tenants[t].process, from_beats[t], rules));
@@ -357,9 +361,9 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
   out.status.name = joined(names);
   if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
     const HeartbeatSource& source = *lead->source;
-    out.status.beat = source.beat;
+    out.status.progress = source.progress;
     // What launches tell apart lies within what an application names.
-    if (!source.launches && !source.phase.empty()) phases = {};
+    if (!source.of_launches() && !source.phase.empty()) phases = {};
     phases.insert(source.phase);
   }
   out.status.phase = joined(phases);
@@ -375,11 +379,11 @@ std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
     HeartbeatSource& source = sources_[i];
     const Duration patience = this->patience(source);
     const bool fresh = now - source.heard <= patience;
-    const bool counts = source.beat && now - source.beat->time <= patience;
+    const bool counts = source.progress && now - source.progress->time <= patience;
     const bool keeps = fresh || (source.max_loss && !source.of.empty());
     const bool placed = keeps && place(source, {&source, {}, 0, fresh, counts}, gpus, heartbeats);
     if (!placed && !fresh) gone.push_back(i);
-    if (!placed && fresh && !source.launches) ++counts_.unplaced;
+    if (!placed && fresh && !source.of_launches()) ++counts_.unplaced;
   }
   std::vector<GpuWork> out;
   for (std::size_t i = 0; i < gpus.size(); ++i) {

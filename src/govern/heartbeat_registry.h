@@ -59,8 +59,8 @@ class HeartbeatRegistry {
   void add(const BeatMessage& message, const Sender& sender,
            const std::optional<ProcessFacts>& process, Instant time);
   // How far the process of that number is by what it launches, as add() of a message that has
-  // `done`, `unsteadiness`, and a phase that is another unit of work. The process's own beats come
-  // before it.
+  // `done`, launches as its source, and a phase that is another unit of work. The process's own
+  // beats come before it.
   void add_launches(const BeatMessage& message, const Sender& sender,
                     const std::optional<ProcessFacts>& process, Instant time);
   // It launches nothing any more, or what does not count its work.
@@ -87,9 +87,10 @@ class HeartbeatRegistry {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
     std::string gpu;
-    bool launches = false;  // counted by them
+    ProgressSource kind = ProgressSource::heartbeats;
+    bool of_launches() const { return kind == ProgressSource::launches; }
     std::optional<ProcessFacts> process;
-    std::optional<Beat> beat;
+    std::optional<Progress> progress;
     Duration interval{};               // between beats, the longest of late
     std::string phase;                 // until it names another
     std::uint64_t run = 0;             // of launches
@@ -141,7 +142,7 @@ class HeartbeatRegistry {
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;
   BeatCounts counts_;
-  std::uint64_t last_source_ = 0;
+  std::uint64_t last_run_ = 0;
 };
 
 }  // namespace derate

@@ -206,8 +206,13 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
   }
   each.seen = {};
   if (!LaunchPhases::counts_work(*state)) return;
-  const std::uint64_t source = *each.part * kMostRuns + state->run;
-  each.seen.beat = Beat{source, state->done, each.gpu.now(), state->unsteadiness};
+  const std::uint64_t run = *each.part * kMostRuns + state->run;
+  each.seen.progress = Progress{.source = ProgressSource::launches,
+                                .unit = state->phase,
+                                .run = run,
+                                .done = state->done,
+                                .time = each.gpu.now(),
+                                .rate_uncertainty = state->unsteadiness};
   if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);
 }
 
@@ -227,10 +232,11 @@ void Session::report_work() {
         if (spec_.in_step) work.step_group = kJobInStep;
         work.may_wait = !spec_.in_step;
       }
-      if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
+      if (beats)
+        work.progress = Progress{.run = *each.part, .done = job.done, .time = each.gpu.now()};
       if (!launches_.empty()) {
         see_launches(each, job);
-        work.beat = each.seen.beat;
+        work.progress = each.seen.progress;
         work.phase = each.seen.phase;
       }
     }

@@ -93,20 +93,21 @@ double Readings::independent_share() const {
   return std::clamp((of_mean - 1.0 / kBlock) / (1 - 1.0 / kBlock), 0.0, 1.0);
 }
 
-std::optional<double> BeatRate::rate(const std::optional<Beat>& beat, Instant since) {
-  if (!beat) {
+std::optional<double> ProgressRate::rate(const std::optional<Progress>& progress, Instant since) {
+  if (!progress) {
     last_.reset();
     interval_ = {};
     return std::nullopt;
   }
-  const std::optional<Beat> before = last_;
-  if (before && before->source == beat->source && before->time == beat->time) return std::nullopt;
-  last_ = beat;
-  if (before) interval_ = before->source == beat->source ? beat->time - before->time : Duration{};
-  const bool follows = before && before->source == beat->source && before->time >= since &&
-                       beat->time > before->time && beat->done > before->done;
+  const std::optional<Progress> before = last_;
+  const bool same_run = before && before->run == progress->run;
+  if (same_run && before->time == progress->time) return std::nullopt;
+  last_ = progress;
+  if (before) interval_ = same_run ? progress->time - before->time : Duration{};
+  const bool follows = same_run && before->time >= since && progress->time > before->time &&
+                       progress->done > before->done;
   if (!follows) return std::nullopt;
-  return (beat->done - before->done) / seconds(beat->time - before->time);
+  return (progress->done - before->done) / seconds(progress->time - before->time);
 }
 
 }  // namespace derate

@@ -62,17 +62,17 @@ class Readings {
 };
 
 // The rate of work between two beats, while the clock is one.
-class BeatRate {
+class ProgressRate {
  public:
   // Empty when there is nothing new. `since`: from when on the clock has been what it is.
-  std::optional<double> rate(const std::optional<Beat>& beat, Instant since);
+  std::optional<double> rate(const std::optional<Progress>& beat, Instant since);
   // As it was told last.
-  const std::optional<Beat>& last() const { return last_; }
+  const std::optional<Progress>& last() const { return last_; }
   // Between the last two of a source; zero: there were no two yet.
   Duration interval() const { return interval_; }
 
  private:
-  std::optional<Beat> last_;
+  std::optional<Progress> last_;
   Duration interval_{};
 };
 

@@ -165,7 +165,7 @@ class Assure final : public Policy {
   SignalValues newest_;
   std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
   bool jumped_ = false;            // against what was read before at the same clock
-  BeatRate beats_;
+  ProgressRate beats_;
   std::optional<double> beat_;  // a reading of them
   bool hears_ = false;          // there are beats, and they come often enough to learn by
   bool told_ = false;           // ... by what is launched, which also tells the phase:

@@ -32,10 +32,10 @@ std::function<Instant()> clock_of_readings(const Clock& clock, BackgroundWorker:
 
 // The first phase has no name: most work has only one.
 BeatMessage message_of(const LaunchProgress& progress, std::string gpu) {
-  BeatMessage out{.gpu = std::move(gpu), .unsteadiness = 0};
+  BeatMessage out{.gpu = std::move(gpu), .source = ProgressSource::launches};
   if (!progress.state) return out;
   out.done = progress.state->done;
-  out.unsteadiness = progress.state->unsteadiness;
+  out.rate_uncertainty = progress.state->unsteadiness;
   out.run = progress.state->run;
   if (progress.state->phase > 1) out.phase = fmt::format("kernels {}", progress.state->phase);
   return out;
@@ -139,7 +139,7 @@ void WorkloadTracker::hear(BeatMessage message, const BeatServer::Sender& sender
 
 void WorkloadTracker::believe(const Heard& heard, const std::optional<ProcessFacts>& process) {
   const HeartbeatRegistry::Sender sender{heard.sender.uid, heard.sender.pid};
-  if (!heard.message.unsteadiness)
+  if (heard.message.source != ProgressSource::launches)
     registry_.add(heard.message, sender, process, heard.sender.time);
   else if (heard.message.done)
     registry_.add_launches(heard.message, sender, process, heard.sender.time);

@@ -129,7 +129,7 @@ class WorkloadTracker {
     Instant since{};  // when its turn began
   };
   struct Heard {
-    BeatMessage message;  // of what it launches, where it has an unsteadiness
+    BeatMessage message;
     BeatServer::Sender sender;
     std::int64_t pid = 0;  // of whom it is
   };
