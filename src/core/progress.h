@@ -1,5 +1,5 @@
 // How far the work on a GPU is, as a count that somebody reports. Where nobody does, the GPU's
-// counters stand for progress (policy/progress_signals.h).
+// counters stand for progress (signal/counters.h).
 #pragma once
 
 #include <cstdint>

@@ -68,33 +68,17 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
-bool HeartbeatRegistry::is_of(const HeartbeatSource& source, const BeatMessage& message,
-                              const Sender& sender, std::int64_t pid) {
-  return source.uid == sender.uid && source.pid == pid && source.gpu == message.gpu &&
-         source.kind == message.source;
-}
-
 HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
-    const BeatMessage& message, const Sender& sender, const std::optional<ProcessFacts>& process,
-    Instant time) {
-  // A sender that is gone already and names no process is the same as the user's last such one.
-  const std::int64_t pid = message.pid != 0 ? message.pid : process ? sender.pid : 0;
-  const auto known =
-      std::find_if(sources_.begin(), sources_.end(),
-                   [&](const HeartbeatSource& one) { return is_of(one, message, sender, pid); });
+    SourceKey key, const std::optional<ProcessFacts>& process, Instant time) {
+  const auto known = std::find(sources_.begin(), sources_.end(), key);
   if (known != sources_.end()) {
     const bool another = known->process && process && known->process->started != process->started;
     if (!another) return *known;
     sources_.erase(known);
   }
-  make_room(sources_, sender.uid);
-  HeartbeatSource made;
-  made.uid = sender.uid;
-  made.pid = pid;
-  made.gpu = message.gpu;
-  made.kind = message.source;
-  made.heard = time;
-  sources_.push_back(std::move(made));
+  make_room(sources_, key.uid);
+  sources_.push_back({std::move(key)});
+  sources_.back().heard = time;
   return sources_.back();
 }
 
@@ -102,47 +86,33 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
                             const std::optional<ProcessFacts>& process, Instant time) {
   ++counts_.heard;
   const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
-  const auto believed = own ? process : std::nullopt;
-  if (believed) announce(message, sender, *believed, time);
+  const auto accepted = own ? process : std::nullopt;
+  if (accepted) announce(message, sender, *accepted, time);
   if (!message.is_beat()) return;
-  HeartbeatSource& source = source_for(message, sender, believed, time);
-  if (believed) source.process = believed;
-  if (message.done) count(source, message, time);
+  // A sender that is gone already and names no process is the same as the user's last such one.
+  const std::int64_t pid = message.pid != 0 ? message.pid : accepted ? sender.pid : 0;
+  HeartbeatSource& source = source_for({sender.uid, pid, message.gpu}, accepted, time);
+  if (accepted) source.process = accepted;
+  if (message.done) source.count.add(progress_of(message, time), runs_);
   source.heard = time;
   if (!message.phase.empty()) source.phase = message.phase;
   if (message.max_loss) source.max_loss = message.max_loss;
 }
 
-void HeartbeatRegistry::count(HeartbeatSource& source, const BeatMessage& message, Instant time) {
-  const bool another_run = std::exchange(source.run, message.run) != message.run;
-  const bool another_unit = source.of_launches() && (another_run || source.phase != message.phase);
-  const std::optional<Progress> before = source.progress;
-  const bool anew = !before || another_unit || *message.done < before->done;
-  // A stepped time of day must not turn the order of two beats around.
-  if (before) time = std::max(time, before->time);
-  if (!anew) source.interval = std::max(source.interval / 2, time - before->time);
-  source.progress = Progress{.source = source.kind,
-                             .run = anew ? ++last_run_ : before->run,
-                             .done = *message.done,
-                             .time = time,
-                             .rate_uncertainty = message.rate_uncertainty};
-}
-
-void HeartbeatRegistry::add_launches(const BeatMessage& message, const Sender& sender,
-                                     const std::optional<ProcessFacts>& process, Instant time) {
-  const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
-  if (!own || !message.done || message.source != ProgressSource::launches) return;
-  HeartbeatSource& source = source_for(message, sender, process, time);
+void HeartbeatRegistry::add_launches(const LaunchProgress& progress,
+                                     const std::optional<ProcessFacts>& process) {
+  SourceKey key{progress.uid, progress.pid, progress.gpu, ProgressSource::launches};
+  if (!progress.state) {
+    std::erase(sources_, key);
+    return;
+  }
+  const bool own = process && (progress.uid == 0 || process->uid == progress.uid);
+  if (!own) return;
+  HeartbeatSource& source = source_for(std::move(key), process, progress.time);
   source.process = process;
-  count(source, message, time);
-  source.heard = time;
-  source.phase = message.phase;
-}
-
-void HeartbeatRegistry::end_launches(const BeatMessage& message, const Sender& sender) {
-  std::erase_if(sources_, [&](const HeartbeatSource& one) {
-    return is_of(one, message, sender, sender.pid);
-  });
+  source.count.add(progress_of(*progress.state, progress.time), runs_);
+  source.heard = progress.time;
+  source.phase = launch_phase_name(progress.state->phase);
 }
 
 void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
@@ -198,10 +168,6 @@ HeartbeatRegistry::Announced HeartbeatRegistry::announced(const ProcessFacts& pr
     take(out.job, job_from, one.content.job, *steps);
   }
   return out;
-}
-
-Duration HeartbeatRegistry::patience(const HeartbeatSource& source) {
-  return std::max(kStale, 5 * std::min(source.interval, kLongestInterval));
 }
 
 int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessTenant& tenant) {
@@ -299,7 +265,8 @@ const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
   // The nearest, and of equally near ones the first that spoke.
   const auto nearer = [](const GpuHeartbeat* a, const GpuHeartbeat& b) {
     return a == nullptr || b.distance < a->distance ||
-           (b.distance == a->distance && b.source->progress->run < a->source->progress->run);
+           (b.distance == a->distance &&
+            b.source->count.last()->run < a->source->count.last()->run);
   };
   const GpuHeartbeat* nearest = nullptr;
   std::size_t counting = 0;
@@ -361,7 +328,7 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
   out.status.name = joined(names);
   if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
     const HeartbeatSource& source = *lead->source;
-    out.status.progress = source.progress;
+    out.status.progress = source.count.last();
     // What launches tell apart lies within what an application names.
     if (!source.of_launches() && !source.phase.empty()) phases = {};
     phases.insert(source.phase);
@@ -377,9 +344,8 @@ std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
   std::vector<std::size_t> gone;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     HeartbeatSource& source = sources_[i];
-    const Duration patience = this->patience(source);
-    const bool fresh = now - source.heard <= patience;
-    const bool counts = source.progress && now - source.progress->time <= patience;
+    const bool fresh = now - source.heard <= source.count.patience();
+    const bool counts = source.count.holds(now);
     const bool keeps = fresh || (source.max_loss && !source.of.empty());
     const bool placed = keeps && place(source, {&source, {}, 0, fresh, counts}, gpus, heartbeats);
     if (!placed && !fresh) gone.push_back(i);

@@ -332,17 +332,16 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
 
 // What `who` launches on a GPU, as the tracker counts it.
 struct Launches : Heartbeats {
-  void launch(const ProcessFacts& who, const char* gpu, double done, const char* phase = "") {
-    registry.add_launches({.done = done,
-                           .phase = phase,
+  void launch(const ProcessFacts& who, const char* gpu, std::optional<LaunchState> state) {
+    registry.add_launches({.pid = who.pid,
+                           .uid = who.uid.value_or(0),
                            .gpu = gpu,
-                           .source = ProgressSource::launches,
-                           .rate_uncertainty = 0.004},
-                          {who.uid.value_or(0), who.pid}, who, now);
+                           .time = now,
+                           .state = std::move(state)},
+                          who);
   }
-  void launch_nothing(const ProcessFacts& who, const char* gpu) {
-    registry.end_launches({.gpu = gpu, .source = ProgressSource::launches},
-                          {who.uid.value_or(0), who.pid});
+  void launch(const ProcessFacts& who, const char* gpu, double done, int phase = 1) {
+    launch(who, gpu, LaunchState{.phase = phase, .done = done, .unsteadiness = 0.004});
   }
 };
 
@@ -355,7 +354,7 @@ TEST(HeartbeatRegistry, LaunchesCountWorkThatSaysNothingOfItself) {
   EXPECT_EQ(progress->done, 500);
   EXPECT_EQ(progress->rate_uncertainty, 0.004);
   EXPECT_FALSE(beats.done(0));
-  beats.launch_nothing(process(17), "GPU-b");
+  beats.launch(process(17), "GPU-b", std::nullopt);
   EXPECT_FALSE(beats.done(1));
 }
 
@@ -365,11 +364,11 @@ TEST(HeartbeatRegistry, WhatAProcessSaysComesBeforeWhatItLaunches) {
   beats.launch(process(17), "GPU-a", 500);
   beats.say(process(17), "done=3 phase=eval");
   beats.now += 1s;
-  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  beats.launch(process(17), "GPU-a", 600, 2);
   EXPECT_EQ(beats.done(0), 3);
   EXPECT_EQ(beats.at(0).status.phase, "eval");
   beats.now += 9500ms;  // it has fallen silent, and launches
-  beats.launch(process(17), "GPU-a", 700, "kernels 2");
+  beats.launch(process(17), "GPU-a", 700, 2);
   EXPECT_EQ(beats.done(0), 700);
 }
 
@@ -377,7 +376,7 @@ TEST(HeartbeatRegistry, APhaseThatAnApplicationNamesIsKeptBesideThatOfItsLaunche
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.say(process(17), "phase=eval");
-  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  beats.launch(process(17), "GPU-a", 600, 2);
   EXPECT_EQ(beats.done(0), 600);
   EXPECT_EQ(beats.at(0).status.phase, "eval+kernels 2");
 }
@@ -389,7 +388,7 @@ TEST(HeartbeatRegistry, AnotherPhaseOfLaunchesIsAnotherUnit) {
   const auto first = beats.at(0).status.progress->run;
   beats.launch(process(17), "GPU-a", 600);
   EXPECT_EQ(beats.at(0).status.progress->run, first);
-  beats.launch(process(17), "GPU-a", 9000, "kernels 2");
+  beats.launch(process(17), "GPU-a", 9000, 2);
   EXPECT_NE(beats.at(0).status.progress->run, first);
 }
 
@@ -398,8 +397,7 @@ TEST(HeartbeatRegistry, AnotherRunOfLaunchesIsAnotherUnit) {
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   const auto count = [&](double done, std::uint64_t run) {
-    beats.registry.add_launches({.done = done, .source = ProgressSource::launches, .run = run},
-                                {1000, 17}, process(17), beats.now);
+    beats.launch(process(17), "", LaunchState{.phase = 1, .done = done, .run = run});
     return beats.at(0).status.progress->run;
   };
   const auto first = count(500, 1);

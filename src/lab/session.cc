@@ -1,7 +1,5 @@
 #include "lab/session.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <random>
 
@@ -9,6 +7,7 @@
 #include "govern/envelope_rule.h"
 #include "lab/models_in_memory.h"
 #include "policy/registry/registry.h"
+#include "signal/launches.h"
 
 namespace derate {
 namespace {
@@ -206,14 +205,9 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
   }
   each.seen = {};
   if (!LaunchPhases::counts_work(*state)) return;
-  const std::uint64_t run = *each.part * kMostRuns + state->run;
-  each.seen.progress = Progress{.source = ProgressSource::launches,
-                                .unit = state->phase,
-                                .run = run,
-                                .done = state->done,
-                                .time = each.gpu.now(),
-                                .rate_uncertainty = state->unsteadiness};
-  if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);
+  each.seen.progress = progress_of(*state, each.gpu.now());
+  each.seen.progress->run += *each.part * kMostRuns;
+  each.seen.phase = launch_phase_name(state->phase);
 }
 
 // What the work that runs says of itself, each of its GPUs for its own part.

@@ -48,15 +48,15 @@ class Rig {
         if (std::exchange(told_, kernels) == kernels) {
           done_ += 0.2 * performance * 1000 * kernels;
           beat_ = Progress{.source = ProgressSource::launches,
-                           .run = source_,
+                           .run = run_,
                            .done = done_,
                            .time = now_,
                            .rate_uncertainty = 0.001};
         } else {
-          ++source_;
+          ++run_;
         }
         estimate.work.progress = beat_;
-        estimate.work.phase = beat_ && beat_->source == source_ ? phase_name() : said_;
+        estimate.work.phase = beat_ && beat_->run == run_ ? phase_name() : said_;
         said_ = estimate.work.phase;
         estimate.launching = true;
       } else if (beats_) {
@@ -116,7 +116,7 @@ class Rig {
   bool beats_ = false;
   std::optional<Progress> beat_;
   int told_ = 0;
-  std::uint64_t source_ = 1;
+  std::uint64_t run_ = 1;
   std::string said_;
   double done_ = 0;
   Megahertz clock_{952};

@@ -131,7 +131,8 @@ class WorkloadTracker {
   struct Heard {
     BeatMessage message;
     BeatServer::Sender sender;
-    std::int64_t pid = 0;  // of whom it is
+    std::int64_t pid = 0;                         // of whom it is
+    std::optional<LaunchProgress> launches = {};  // that are reported in place of the message
   };
   using Facts = std::map<std::int64_t, ProcessFacts>;
   struct NewlyListed {
@@ -140,7 +141,7 @@ class WorkloadTracker {
   };
   using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
 
-  void hear(BeatMessage message, const BeatServer::Sender& sender);
+  void hear(Heard heard);
   void believe(const Heard& heard, const std::optional<ProcessFacts>& process);
   void collect_launches(std::span<const Gpu> gpus);
   void collect(std::span<const Gpu> gpus);

@@ -21,10 +21,6 @@ struct BeatMessage {
   // What its environment says, for a daemon that may not read that (docs/heartbeats.md).
   std::string asked = {};  // DERATE_DELTA: a word of at most kLongestAsked bytes, good or not
   std::string job = {};    // the number of its batch job
-  // Of a count of launches, as in Progress; no text says these.
-  ProgressSource source = ProgressSource::heartbeats;
-  double rate_uncertainty = 0;
-  std::uint64_t run = 0;  // as in LaunchState
 
   // Of how its work goes, not only of what its environment says.
   bool is_beat() const { return done || !phase.empty() || max_loss; }
@@ -42,5 +38,8 @@ Result<BeatMessage> parse_beat(std::string_view line);
 
 // As parse_beat() reads it.
 std::string format_beat(const BeatMessage& message);
+
+// Of a message that has `done`.
+Progress progress_of(const BeatMessage& message, Instant time);
 
 }  // namespace derate
