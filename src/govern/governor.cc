@@ -134,6 +134,9 @@ Estimate Governor::estimate(GpuControlState& state, const Reading& reading) cons
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
   out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
   out.power = sample.power_instant ? sample.power_instant : out.power_usage;
+  out.origins = reading.origins;
+  if (!sample.power_usage) out.origins[Field::power_usage] = reading.origins[Field::power_average];
+  if (!sample.power_instant) out.origins[Field::power_instant] = out.origins[Field::power_usage];
   if (reading.fresh) out.energy = sample.energy;
   out.throttle_reasons = sample.throttle_reasons;
   out.activity = sample.activity;

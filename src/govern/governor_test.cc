@@ -308,8 +308,8 @@ TEST_F(RulesTest, AGpuWhoseLaunchesGrowIsNotIdle) {
   }
   for (int i = 0; i < 12; ++i) tick();  // they grow no more
   EXPECT_TRUE(tick().estimate.idle);
-  progress.source =
-      ProgressSource::heartbeats;  // steps that an application counts may be of its CPU
+  // Steps that an application counts may be of its CPU.
+  progress.source = ProgressSource::heartbeats;
   for (int i = 0; i < 5; ++i) {
     progress.done += 1;
     progress.time = clock_.now();
