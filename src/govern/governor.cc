@@ -21,7 +21,7 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   if (!limit && capability.slowdown_temperature)
     limit = *capability.slowdown_temperature - kThermalMargin;
   const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
-  Sampler sampler(*gpu.source, clock_, options_.sampling);
+  Sampler sampler(*gpu.source, clock_, options_.sampling, gpu.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
   return std::unique_ptr<GpuControlState>(new GpuControlState{
