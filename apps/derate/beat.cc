@@ -13,9 +13,9 @@
 #include "beats.h"
 #include "command_options.h"
 #include "config/paths.h"
-#include "govern/beat_message.h"
 #include "govern/job_classes.h"
 #include "service/work/beat_socket.h"
+#include "signal/heartbeats.h"
 #include "terminal/output.h"
 
 namespace derate::cli {

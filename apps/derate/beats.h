@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "govern/beat_message.h"
+#include "signal/heartbeats.h"
 
 namespace derate::cli {
 

@@ -35,6 +35,9 @@ struct Estimate {
   // Sum of the GPU utilisations of all governed GPUs of this loop (1 = one GPU fully busy): the
   // published GEEPAFS asks whether any GPU is busy.
   Fraction node_gpu_utilisation{0};
+  // When each field was last read, in this tick or before: power's is that of power_instant,
+  // whichever field it was taken from.
+  FieldOrigins origins = {};
   WorkStatus work;
 
   bool operator==(const Estimate&) const = default;

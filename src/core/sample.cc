@@ -14,6 +14,58 @@ const char* to_string(SampleSource source) {
   return "unknown";
 }
 
+namespace {
+
+template <class T>
+bool is_there(const std::optional<T>& value) {
+  return value.has_value();
+}
+bool is_there(const Activity& activity) { return activity != Activity{}; }
+
+struct FieldRow {
+  bool (*has)(const Sample&);
+  bool (*same)(const Sample&, const Sample&);
+  void (*copy)(const Sample& from, Sample& to);
+};
+
+template <auto... members>
+constexpr FieldRow row() {
+  return {[](const Sample& sample) { return (is_there(sample.*members) || ...); },
+          [](const Sample& a, const Sample& b) { return ((a.*members == b.*members) && ...); },
+          [](const Sample& from, Sample& to) { ((to.*members = from.*members), ...); }};
+}
+
+// By Field.
+constexpr std::array<FieldRow, kFields> kFieldRows = {
+    row<&Sample::gpu_utilisation, &Sample::memory_utilisation>(),
+    row<&Sample::sm_clock>(),
+    row<&Sample::memory_clock>(),
+    row<&Sample::power_usage>(),
+    row<&Sample::power_instant>(),
+    row<&Sample::power_average>(),
+    row<&Sample::energy>(),
+    row<&Sample::temperature>(),
+    row<&Sample::throttle_reasons>(),
+    row<&Sample::activity>(),
+    row<&Sample::tenants>(),
+};
+
+const FieldRow& row_of(Field field) { return kFieldRows[static_cast<std::size_t>(field)]; }
+
+}  // namespace
+
+bool has(const Sample& sample, Field field) { return row_of(field).has(sample); }
+
+bool same(const Sample& a, const Sample& b, Field field) { return row_of(field).same(a, b); }
+
+void copy(const Sample& from, Field field, Sample& to) { row_of(field).copy(from, to); }
+
+FieldRead read_of(const Sample& sample, Field field) {
+  for (const FieldRead& read : sample.read_apart)
+    if (read.field == field) return read;
+  return {field, sample.time, to_string(sample.source)};
+}
+
 std::span<const ActivityShare> activity_shares() {
   static constexpr ActivityShare kShares[] = {{"graphics", &Activity::graphics},
                                               {"sm", &Activity::sm},

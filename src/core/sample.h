@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "core/field.h"
 
 namespace derate {
 
@@ -60,9 +61,17 @@ struct Sample {
   std::optional<std::uint64_t> throttle_reasons;  // throttle:: bits
   Activity activity;
   std::optional<int> tenants;  // processes that hold a compute context; read at 1 Hz
+  std::vector<FieldRead> read_apart;
 
   bool operator==(const Sample&) const = default;
 };
+
+// Field by field, by one table (sample.cc).
+bool has(const Sample& sample, Field field);
+bool same(const Sample& a, const Sample& b, Field field);
+void copy(const Sample& from, Field field, Sample& to);
+// When and by whom the field was read.
+FieldRead read_of(const Sample& sample, Field field);
 
 // What to read: the expensive fields (an energy read costs 3 ms, GPM 1.5 ms, a list of processes up
 // to 38 us and more with their number on an H200) only when due.

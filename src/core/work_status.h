@@ -7,24 +7,12 @@
 #include <string>
 
 #include "base/units.h"
+#include "core/progress.h"
 
 namespace derate {
 
-// Work done, as its application counts it: steps, tokens, requests; or as it is counted by what the
-// application launches.
-struct Beat {
-  std::uint64_t source = 0;  // another number, another application or a count begun anew
-  double done = 0;           // since the source began; never falls
-  Instant time{};            // when that was so, on the governor's clock
-  // Of launches: how far windows of this work are from its kernels' usual shares, on average
-  // (model/launch_phases.h). Empty: the application itself says how far it is.
-  std::optional<double> unsteadiness = {};
-
-  bool operator==(const Beat&) const = default;
-};
-
 struct WorkStatus {
-  std::optional<Beat> beat;
+  std::optional<Progress> progress;  // empty: nobody counts it
   std::string phase;                 // as the application names it; empty: it does not
   std::string name;                  // of the work: process or job; empty: not known
   std::optional<Fraction> max_loss;  // promised to the strictest tenant; empty: the policy's own

@@ -15,11 +15,11 @@ Estimator::Estimator(const SafetyRules& rules, const Capability& capability)
 
 // Whether a count of launches has grown of late.
 bool Estimator::launching(const WorkStatus& work, Instant now) {
-  const std::optional<Beat>& beat = work.beat;
-  const bool launches = beat && beat->unsteadiness;
-  const std::optional<Beat>& last = last_launches_;
-  if (launches && (!last || last->source != beat->source || last->done < beat->done))
-    last_launches_ = beat;
+  const std::optional<Progress>& progress = work.progress;
+  const bool launches = source_of(progress) == ProgressSource::launches;
+  const std::optional<Progress>& last = last_launches_;
+  if (launches && (!last || last->run != progress->run || last->done < progress->done))
+    last_launches_ = progress;
   return launches && now - last_launches_->time < rules_.idle_after;
 }
 
@@ -59,6 +59,9 @@ Estimate Estimator::estimate(const Reading& reading, const WorkStatus& work,
   // A trace may hold field 185 only: on Hopper it is what nvmlDeviceGetPowerUsage returns.
   out.power_usage = sample.power_usage ? sample.power_usage : sample.power_average;
   out.power = sample.power_instant ? sample.power_instant : out.power_usage;
+  out.origins = reading.origins;
+  if (!sample.power_usage) out.origins[Field::power_usage] = reading.origins[Field::power_average];
+  if (!sample.power_instant) out.origins[Field::power_instant] = out.origins[Field::power_usage];
   if (reading.fresh) out.energy = sample.energy;
   out.throttle_reasons = sample.throttle_reasons;
   out.activity = sample.activity;

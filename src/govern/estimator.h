@@ -26,7 +26,7 @@ class Estimator {
   std::optional<Celsius> hot_above_;  // the thermal rule's limit
   bool hot_ = false;
   std::optional<Instant> idle_since_;
-  std::optional<Beat> last_launches_;  // when their count grew last
+  std::optional<Progress> last_launches_;  // when their count grew last
 };
 
 }  // namespace derate

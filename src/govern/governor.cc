@@ -14,7 +14,7 @@ std::unique_ptr<Governor::GpuControlState> Governor::make_state(GovernedGpu gpu)
   const Capability& capability = gpu.source->capability();
   const DriftRule on_drift = gpu.as_published ? DriftRule::ignore : gpu.on_drift;
   PolicySeat seat{std::move(gpu.policy)};
-  Sampler sampler(*gpu.source, clock_, options_.sampling);
+  Sampler sampler(*gpu.source, clock_, options_.sampling, seat.policy->needs());
   Safety safety(options_.rules, gpu.envelope, gpu.as_published);
   Actuator actuator(gpu.control, {capability.sm_clocks, on_drift, std::move(gpu.journal_handle)});
   const Schedule schedule{gpu.tick};

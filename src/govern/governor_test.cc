@@ -311,20 +311,25 @@ TEST_F(RulesTest, ParksAfterASecondWithoutAKernelAndWakesAtOnce) {
 TEST_F(RulesTest, AGpuWhoseLaunchesGrowIsNotIdle) {
   start(false);
   gpu_.sample.gpu_utilisation = percent(0);
-  Beat beat{.source = 1, .done = 100, .time = clock_.now(), .unsteadiness = 0.01};
+  Progress progress{.source = ProgressSource::launches,
+                    .run = 1,
+                    .done = 100,
+                    .time = clock_.now(),
+                    .rate_uncertainty = 0.01};
   for (int i = 0; i < 20; ++i) {
-    beat.done += 50;
-    beat.time = clock_.now();
-    governor_->set_work(0, {.beat = beat});
+    progress.done += 50;
+    progress.time = clock_.now();
+    governor_->set_work(0, {.progress = progress});
     EXPECT_FALSE(tick().estimate.idle) << i;
   }
   for (int i = 0; i < 12; ++i) tick();  // they grow no more
   EXPECT_TRUE(tick().estimate.idle);
-  beat.unsteadiness.reset();  // steps that an application counts may be of its CPU
+  // Steps that an application counts may be of its CPU.
+  progress.source = ProgressSource::heartbeats;
   for (int i = 0; i < 5; ++i) {
-    beat.done += 1;
-    beat.time = clock_.now();
-    governor_->set_work(0, {.beat = beat});
+    progress.done += 1;
+    progress.time = clock_.now();
+    governor_->set_work(0, {.progress = progress});
     EXPECT_TRUE(tick().estimate.idle);
   }
 }

@@ -68,33 +68,17 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
-bool HeartbeatRegistry::is_of(const HeartbeatSource& source, const BeatMessage& message,
-                              const Sender& sender, std::int64_t pid) {
-  return source.uid == sender.uid && source.pid == pid && source.gpu == message.gpu &&
-         source.launches == message.unsteadiness.has_value();
-}
-
 HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
-    const BeatMessage& message, const Sender& sender, const std::optional<ProcessFacts>& process,
-    Instant time) {
-  // A sender that is gone already and names no process is the same as the user's last such one.
-  const std::int64_t pid = message.pid != 0 ? message.pid : process ? sender.pid : 0;
-  const auto known =
-      std::find_if(sources_.begin(), sources_.end(),
-                   [&](const HeartbeatSource& one) { return is_of(one, message, sender, pid); });
+    SourceKey key, const std::optional<ProcessFacts>& process, Instant time) {
+  const auto known = std::find(sources_.begin(), sources_.end(), key);
   if (known != sources_.end()) {
     const bool another = known->process && process && !is_same_process(*known->process, *process);
     if (!another) return *known;
     sources_.erase(known);
   }
-  make_room(sources_, sender.uid);
-  HeartbeatSource made;
-  made.uid = sender.uid;
-  made.pid = pid;
-  made.gpu = message.gpu;
-  made.launches = message.unsteadiness.has_value();
-  made.heard = time;
-  sources_.push_back(std::move(made));
+  make_room(sources_, key.uid);
+  sources_.push_back({std::move(key)});
+  sources_.back().heard = time;
   return sources_.back();
 }
 
@@ -102,43 +86,33 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
                             const std::optional<ProcessFacts>& process, Instant time) {
   ++counts_.heard;
   const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
-  const auto believed = own ? process : std::nullopt;
-  if (believed) announce(message, sender, *believed, time);
+  const auto accepted = own ? process : std::nullopt;
+  if (accepted) announce(message, sender, *accepted, time);
   if (!message.is_beat()) return;
-  HeartbeatSource& source = source_for(message, sender, believed, time);
-  if (believed) source.process = believed;
-  if (message.done) count(source, message, time);
+  // A sender that is gone already and names no process is the same as the user's last such one.
+  const std::int64_t pid = message.pid != 0 ? message.pid : accepted ? sender.pid : 0;
+  HeartbeatSource& source = source_for({sender.uid, pid, message.gpu}, accepted, time);
+  if (accepted) source.process = accepted;
+  if (message.done) source.count.add(progress_of(message, time), runs_);
   source.heard = time;
   if (!message.phase.empty()) source.phase = message.phase;
   if (message.max_loss) source.max_loss = message.max_loss;
 }
 
-void HeartbeatRegistry::count(HeartbeatSource& source, const BeatMessage& message, Instant time) {
-  const bool another_run = std::exchange(source.run, message.run) != message.run;
-  const bool another_unit = source.launches && (another_run || source.phase != message.phase);
-  const bool anew = !source.beat || another_unit || *message.done < source.beat->done;
-  // A stepped time of day must not turn the order of two beats around.
-  if (source.beat) time = std::max(time, source.beat->time);
-  if (!anew) source.interval = std::max(source.interval / 2, time - source.beat->time);
-  const std::uint64_t number = anew ? ++last_source_ : source.beat->source;
-  source.beat = Beat{number, *message.done, time, message.unsteadiness};
-}
-
-void HeartbeatRegistry::add_launches(const BeatMessage& message, const Sender& sender,
-                                     const std::optional<ProcessFacts>& process, Instant time) {
-  const bool own = process && (sender.uid == 0 || process->uid == sender.uid);
-  if (!own || !message.done || !message.unsteadiness) return;
-  HeartbeatSource& source = source_for(message, sender, process, time);
+void HeartbeatRegistry::add_launches(const LaunchProgress& progress,
+                                     const std::optional<ProcessFacts>& process) {
+  SourceKey key{progress.uid, progress.pid, progress.gpu, ProgressSource::launches};
+  if (!progress.state) {
+    std::erase(sources_, key);
+    return;
+  }
+  const bool own = process && (progress.uid == 0 || process->uid == progress.uid);
+  if (!own) return;
+  HeartbeatSource& source = source_for(std::move(key), process, progress.time);
   source.process = process;
-  count(source, message, time);
-  source.heard = time;
-  source.phase = message.phase;
-}
-
-void HeartbeatRegistry::end_launches(const BeatMessage& message, const Sender& sender) {
-  std::erase_if(sources_, [&](const HeartbeatSource& one) {
-    return is_of(one, message, sender, sender.pid);
-  });
+  source.count.add(progress_of(*progress.state, progress.time), runs_);
+  source.heard = progress.time;
+  source.phase = launch_phase_name(progress.state->phase);
 }
 
 void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
@@ -193,10 +167,6 @@ HeartbeatRegistry::Announced HeartbeatRegistry::announced(const ProcessFacts& pr
     take(out.job, job_from, one.content.job, *steps);
   }
   return out;
-}
-
-Duration HeartbeatRegistry::patience(const HeartbeatSource& source) {
-  return std::max(kStale, 5 * std::min(source.interval, kLongestInterval));
 }
 
 int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessTenant& tenant) {
@@ -274,7 +244,7 @@ void HeartbeatRegistry::drop_launches_of_speakers(std::vector<GpuHeartbeat>& hea
   std::set<std::size_t> speakers;
   bool of_all = false;  // root speaks of the GPU itself
   for (const GpuHeartbeat& each : heartbeats) {
-    if (!each.counts || each.source->launches) continue;
+    if (!each.counts || each.source->of_launches()) continue;
     speakers.insert(each.tenants.begin(), each.tenants.end());
     of_all = of_all || each.tenants.empty();
   }
@@ -282,7 +252,7 @@ void HeartbeatRegistry::drop_launches_of_speakers(std::vector<GpuHeartbeat>& hea
   std::erase_if(heartbeats, [&](const GpuHeartbeat& each) {
     const auto& tenants = each.tenants;
     const bool all_speak = !tenants.empty() && std::all_of(tenants.begin(), tenants.end(), speaks);
-    return each.source->launches && (of_all || all_speak);
+    return each.source->of_launches() && (of_all || all_speak);
   });
 }
 
@@ -293,7 +263,8 @@ const HeartbeatRegistry::GpuHeartbeat* HeartbeatRegistry::leading(
   // The nearest, and of equally near ones the first that spoke.
   const auto nearer = [](const GpuHeartbeat* a, const GpuHeartbeat& b) {
     return a == nullptr || b.distance < a->distance ||
-           (b.distance == a->distance && b.source->beat->source < a->source->beat->source);
+           (b.distance == a->distance &&
+            b.source->count.last()->run < a->source->count.last()->run);
   };
   const GpuHeartbeat* nearest = nullptr;
   std::size_t counting = 0;
@@ -340,7 +311,7 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
       stricter(from_beats[tenant], heartbeat.source->max_loss);
     if (heartbeat.tenants.empty() && heartbeat.source->max_loss)
       promises.push_back(promise_of({}, heartbeat.source->max_loss, {{}, rules.max_delta}));
-    if (heartbeat.fresh && !heartbeat.source->launches) phases.insert(heartbeat.source->phase);
+    if (heartbeat.fresh && !heartbeat.source->of_launches()) phases.insert(heartbeat.source->phase);
   }
   for (std::size_t t = 0; t < gpu.tenants.size(); ++t) {
     promises.push_back(promise_of(gpu.tenants[t].process, from_beats[t], rules));
@@ -355,9 +326,9 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
   out.status.name = joined(names);
   if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
     const HeartbeatSource& source = *lead->source;
-    out.status.beat = source.beat;
+    out.status.progress = source.count.last();
     // What launches tell apart lies within what an application names.
-    if (!source.launches && !source.phase.empty()) phases = {};
+    if (!source.of_launches() && !source.phase.empty()) phases = {};
     phases.insert(source.phase);
   }
   out.status.phase = joined(phases);
@@ -371,13 +342,12 @@ std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
   std::vector<std::size_t> gone;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     HeartbeatSource& source = sources_[i];
-    const Duration patience = this->patience(source);
-    const bool fresh = now - source.heard <= patience;
-    const bool counts = source.beat && now - source.beat->time <= patience;
+    const bool fresh = now - source.heard <= source.count.patience();
+    const bool counts = source.count.holds(now);
     const bool keeps = fresh || (source.max_loss && !source.of.empty());
     const bool placed = keeps && place(source, {&source, {}, 0, fresh, counts}, gpus, heartbeats);
     if (!placed && !fresh) gone.push_back(i);
-    if (!placed && fresh && !source.launches) ++counts_.unplaced;
+    if (!placed && fresh && !source.of_launches()) ++counts_.unplaced;
   }
   std::vector<GpuWork> out;
   for (std::size_t i = 0; i < gpus.size(); ++i) {

@@ -11,8 +11,10 @@
 #include "core/gpu_id.h"
 #include "core/gpu_process.h"
 #include "core/work_status.h"
-#include "govern/beat_message.h"
 #include "govern/job_classes.h"
+#include "signal/heartbeats.h"
+#include "signal/launches.h"
+#include "signal/progress_count.h"
 
 namespace derate {
 
@@ -36,10 +38,6 @@ struct BeatCounts {
 
 class HeartbeatRegistry {
  public:
-  // A count expires when it is older than this and than five of its intervals, ...
-  static constexpr Duration kStale = std::chrono::seconds(10);
-  // ... which are taken to be no longer than this.
-  static constexpr Duration kLongestInterval = std::chrono::minutes(2);
   static constexpr std::size_t kMostSources = 256, kMostOfAUser = 64;
   static constexpr double kPerSecond = 200, kAtOnce = 400;  // messages of one user
   // A count stands for a shared GPU when its process leads by this share of the SMs' time.
@@ -57,13 +55,9 @@ class HeartbeatRegistry {
   // `process`: of `message.pid`, else of the sender; empty when it is gone already.
   void add(const BeatMessage& message, const Sender& sender,
            const std::optional<ProcessFacts>& process, Instant time);
-  // How far the process of that number is by what it launches, as add() of a message that has
-  // `done`, `unsteadiness`, and a phase that is another unit of work. The process's own beats come
-  // before it.
-  void add_launches(const BeatMessage& message, const Sender& sender,
-                    const std::optional<ProcessFacts>& process, Instant time);
-  // It launches nothing any more, or what does not count its work.
-  void end_launches(const BeatMessage& message, const Sender& sender);
+  // How far a process is by what it launches, where that counts its work: without a state it does
+  // so no more. The process's own beats come before it.
+  void add_launches(const LaunchProgress& progress, const std::optional<ProcessFacts>& process);
   // The work of each GPU, in their order. Drops sources that have expired.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
@@ -79,20 +73,22 @@ class HeartbeatRegistry {
   std::size_t sources() const { return sources_.size(); }
 
  private:
-  // A process that sends beats; one that names GPUs is one source for each.
-  struct HeartbeatSource {
+  struct SourceKey {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
     std::string gpu;
-    bool launches = false;  // counted by them
+    ProgressSource kind = ProgressSource::heartbeats;
+    bool operator==(const SourceKey&) const = default;
+  };
+  // A process that sends beats, or launches; one that names GPUs is one source for each.
+  struct HeartbeatSource : SourceKey {
     std::optional<ProcessFacts> process;
-    std::optional<Beat> beat;
-    Duration interval{};               // between beats, the longest of late
+    ProgressCount count;
     std::string phase;                 // until it names another
-    std::uint64_t run = 0;             // of launches
     std::optional<Fraction> max_loss;  // until it asks for another
     Instant heard{};
     std::vector<ProcessId> of;  // the tenants that its last fresh beat was placed on
+    bool of_launches() const { return kind == ProgressSource::launches; }
   };
   // On one GPU, a source and the tenants that it speaks of; none: root speaks of the GPU itself.
   struct GpuHeartbeat {
@@ -114,16 +110,12 @@ class HeartbeatRegistry {
     Instant since{};
   };
 
-  HeartbeatSource& source_for(const BeatMessage& message, const Sender& sender,
-                              const std::optional<ProcessFacts>& process, Instant time);
-  static bool is_of(const HeartbeatSource& source, const BeatMessage& message, const Sender& sender,
-                    std::int64_t pid);
-  void count(HeartbeatSource& source, const BeatMessage& message, Instant time);
+  HeartbeatSource& source_for(SourceKey key, const std::optional<ProcessFacts>& process,
+                              Instant time);
   void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
                 Instant time);
   static std::optional<std::size_t> steps_between(const Announcement& from,
                                                   const ProcessFacts& process);
-  static Duration patience(const HeartbeatSource& source);
   static bool place(HeartbeatSource& source, const GpuHeartbeat& heartbeat,
                     std::span<const GpuTenants> gpus,
                     std::vector<std::vector<GpuHeartbeat>>& heartbeats);
@@ -138,7 +130,7 @@ class HeartbeatRegistry {
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;
   BeatCounts counts_;
-  std::uint64_t last_source_ = 0;
+  std::uint64_t runs_ = 0;  // of all counts
 };
 
 }  // namespace derate

@@ -46,8 +46,8 @@ struct Heartbeats {
   }
   GpuWork at(std::size_t gpu) { return registry.status(gpus, rules, now)[gpu]; }
   std::optional<double> done(std::size_t gpu) {
-    const auto beat = at(gpu).status.beat;
-    return beat ? std::optional(beat->done) : std::nullopt;
+    const auto progress = at(gpu).status.progress;
+    return progress ? std::optional(progress->done) : std::nullopt;
   }
 };
 
@@ -179,9 +179,9 @@ TEST(HeartbeatRegistry, WhoIsGoneAlreadySpeaksOfTheUsersOnlyGpu) {
   Heartbeats beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.say_and_go(kAnn, 50, "done=1");
-  const auto first = beats.at(0).status.beat;
+  const auto first = beats.at(0).status.progress;
   beats.say_and_go(kAnn, 51, "done=2");
-  const auto second = beats.at(0).status.beat;
+  const auto second = beats.at(0).status.progress;
   ASSERT_TRUE(first && second);
   EXPECT_EQ(first->source, second->source);
   beats.gpus[1].tenants = {tenant(process(18))};
@@ -192,18 +192,18 @@ TEST(HeartbeatRegistry, ACountBegunAnewIsAnotherSource) {
   Heartbeats beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.say(process(17), "done=5");
-  const auto first = beats.at(0).status.beat->source;
+  const auto first = beats.at(0).status.progress->run;
   beats.say(process(17), "done=6");
-  EXPECT_EQ(beats.at(0).status.beat->source, first);
+  EXPECT_EQ(beats.at(0).status.progress->run, first);
   beats.say(process(17), "done=2");
-  const auto second = beats.at(0).status.beat->source;
+  const auto second = beats.at(0).status.progress->run;
   EXPECT_NE(second, first);
   // The number was given to another process.
   ProcessFacts later = process(17);
   later.started = 99;
   beats.gpus[0].tenants = {tenant(later)};
   beats.say(later, "done=3");
-  EXPECT_NE(beats.at(0).status.beat->source, second);
+  EXPECT_NE(beats.at(0).status.progress->run, second);
   EXPECT_EQ(beats.registry.sources(), 1u);
 }
 
@@ -320,7 +320,7 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
       if (work[i].status.max_loss) RC_ASSERT(*work[i].status.max_loss <= beats.rules.max_delta);
       RC_ASSERT(work[i].status == again[i].status);
       RC_ASSERT(work[i].promise_from == again[i].promise_from);
-      if (work[i].status.beat) RC_ASSERT(beats.now - work[i].status.beat->time <= 600s);
+      if (work[i].status.progress) RC_ASSERT(beats.now - work[i].status.progress->time <= 600s);
     }
   }
   beats.gpus[0].tenants.clear();
@@ -332,12 +332,16 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
 
 // What `who` launches on a GPU, as the tracker counts it.
 struct Launches : Heartbeats {
-  void launch(const ProcessFacts& who, const char* gpu, double done, const char* phase = "") {
-    registry.add_launches({.done = done, .phase = phase, .gpu = gpu, .unsteadiness = 0.004},
-                          {who.uid.value_or(0), who.pid}, who, now);
+  void launch(const ProcessFacts& who, const char* gpu, std::optional<LaunchState> state) {
+    registry.add_launches({.pid = who.pid,
+                           .uid = who.uid.value_or(0),
+                           .gpu = gpu,
+                           .time = now,
+                           .state = std::move(state)},
+                          who);
   }
-  void launch_nothing(const ProcessFacts& who, const char* gpu) {
-    registry.end_launches({.gpu = gpu, .unsteadiness = 0}, {who.uid.value_or(0), who.pid});
+  void launch(const ProcessFacts& who, const char* gpu, double done, int phase = 1) {
+    launch(who, gpu, LaunchState{.phase = phase, .done = done, .unsteadiness = 0.004});
   }
 };
 
@@ -345,12 +349,12 @@ TEST(HeartbeatRegistry, LaunchesCountWorkThatSaysNothingOfItself) {
   Launches beats;
   beats.gpus[1].tenants = {tenant(process(17))};
   beats.launch(process(17), "GPU-b", 500);
-  const auto beat = beats.at(1).status.beat;
-  ASSERT_TRUE(beat);
-  EXPECT_EQ(beat->done, 500);
-  EXPECT_EQ(beat->unsteadiness, 0.004);
+  const auto progress = beats.at(1).status.progress;
+  ASSERT_TRUE(progress);
+  EXPECT_EQ(progress->done, 500);
+  EXPECT_EQ(progress->rate_uncertainty, 0.004);
   EXPECT_FALSE(beats.done(0));
-  beats.launch_nothing(process(17), "GPU-b");
+  beats.launch(process(17), "GPU-b", std::nullopt);
   EXPECT_FALSE(beats.done(1));
 }
 
@@ -360,11 +364,11 @@ TEST(HeartbeatRegistry, WhatAProcessSaysComesBeforeWhatItLaunches) {
   beats.launch(process(17), "GPU-a", 500);
   beats.say(process(17), "done=3 phase=eval");
   beats.now += 1s;
-  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  beats.launch(process(17), "GPU-a", 600, 2);
   EXPECT_EQ(beats.done(0), 3);
   EXPECT_EQ(beats.at(0).status.phase, "eval");
   beats.now += 9500ms;  // it has fallen silent, and launches
-  beats.launch(process(17), "GPU-a", 700, "kernels 2");
+  beats.launch(process(17), "GPU-a", 700, 2);
   EXPECT_EQ(beats.done(0), 700);
 }
 
@@ -372,7 +376,7 @@ TEST(HeartbeatRegistry, APhaseThatAnApplicationNamesIsKeptBesideThatOfItsLaunche
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.say(process(17), "phase=eval");
-  beats.launch(process(17), "GPU-a", 600, "kernels 2");
+  beats.launch(process(17), "GPU-a", 600, 2);
   EXPECT_EQ(beats.done(0), 600);
   EXPECT_EQ(beats.at(0).status.phase, "eval+kernels 2");
 }
@@ -381,11 +385,11 @@ TEST(HeartbeatRegistry, AnotherPhaseOfLaunchesIsAnotherUnit) {
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   beats.launch(process(17), "GPU-a", 500);
-  const auto first = beats.at(0).status.beat->source;
+  const auto first = beats.at(0).status.progress->run;
   beats.launch(process(17), "GPU-a", 600);
-  EXPECT_EQ(beats.at(0).status.beat->source, first);
-  beats.launch(process(17), "GPU-a", 9000, "kernels 2");
-  EXPECT_NE(beats.at(0).status.beat->source, first);
+  EXPECT_EQ(beats.at(0).status.progress->run, first);
+  beats.launch(process(17), "GPU-a", 9000, 2);
+  EXPECT_NE(beats.at(0).status.progress->run, first);
 }
 
 // Launches of some windows are not in the count: the rate across them would be too low.
@@ -393,9 +397,8 @@ TEST(HeartbeatRegistry, AnotherRunOfLaunchesIsAnotherUnit) {
   Launches beats;
   beats.gpus[0].tenants = {tenant(process(17))};
   const auto count = [&](double done, std::uint64_t run) {
-    beats.registry.add_launches({.done = done, .unsteadiness = 0.004, .run = run}, {1000, 17},
-                                process(17), beats.now);
-    return beats.at(0).status.beat->source;
+    beats.launch(process(17), "", LaunchState{.phase = 1, .done = done, .run = run});
+    return beats.at(0).status.progress->run;
   };
   const auto first = count(500, 1);
   EXPECT_EQ(count(600, 1), first);

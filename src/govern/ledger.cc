@@ -17,11 +17,11 @@ void Ledger::add_time(Duration held) {
     expected_seconds_ += s * last_expected_->value();
     expected_time_ += s;
   }
-  if (last_beat_ && last_beat_->unsteadiness) {
+  const ProgressSource source = source_of(last_progress_);
+  if (source == ProgressSource::heartbeats) heartbeats_ += held;
+  if (source == ProgressSource::launches) {
     launches_ += held;
-    unsteadiness_seconds_ += s * *last_beat_->unsteadiness;
-  } else if (last_beat_) {
-    heartbeats_ += held;
+    unsteadiness_seconds_ += s * last_progress_->rate_uncertainty;
   }
   if (last_in_step_) in_step_ += held;
   if (last_straggles_) straggled_ += held;
@@ -65,7 +65,7 @@ void Ledger::add(const Record& record) {
   last_locked_ = record.actuation.locked;
   last_expected_ = record.decision.expected_performance;
   const WorkStatus& work = record.estimate.work;
-  last_beat_ = work.beat;
+  last_progress_ = work.progress;
   last_in_step_ = work.step_group.has_value();
   last_straggles_ = last_in_step_ && !work.straggles.empty();
   if (last_straggles_) straggled_why_ = work.straggles;

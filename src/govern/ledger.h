@@ -21,7 +21,7 @@ struct GpuFigures {
   std::map<Megahertz, Duration> clocks, asked_clocks;  // time by clock
   Duration released{}, capped{}, thermal{};
   Duration heartbeats{}, launches{};          // while they told how far the work was
-  std::optional<double> launch_unsteadiness;  // Beat::unsteadiness, on average
+  std::optional<double> launch_unsteadiness;  // Progress::rate_uncertainty, on average
   Duration in_step{}, straggled{};            // as one of a unit (govern/group); slower than those
   std::string straggled_why;                  // the last time
   std::optional<Saving> saving;
@@ -86,7 +86,7 @@ class Ledger {
   std::optional<Megahertz> last_locked_;
   std::optional<Fraction> last_expected_;
   std::uint64_t last_throttle_ = 0;
-  std::optional<Beat> last_beat_;
+  std::optional<Progress> last_progress_;
   bool last_in_step_ = false, last_straggles_ = false;
   std::string straggled_why_;
 };

@@ -49,12 +49,12 @@ Json sample_json(const Sample& sample, Instant start) {
 
 Json work_json(const WorkStatus& work, Instant start) {
   Json json = Json::object();
-  if (work.beat)
-    json["beat"] = {{"source", work.beat->source},
-                    {"done", work.beat->done},
-                    {"t_s", rounded(seconds(work.beat->time - start), 1e-6)}};
-  if (work.beat && work.beat->unsteadiness)
-    json["beat"]["unsteadiness_ratio"] = rounded(*work.beat->unsteadiness, 1e-6);
+  if (const auto& progress = work.progress)
+    json["beat"] = {{"source", progress->run},
+                    {"done", progress->done},
+                    {"t_s", rounded(seconds(progress->time - start), 1e-6)}};
+  if (source_of(work.progress) == ProgressSource::launches)
+    json["beat"]["unsteadiness_ratio"] = rounded(work.progress->rate_uncertainty, 1e-6);
   if (!work.phase.empty()) json["phase"] = work.phase;
   if (!work.name.empty()) json["name"] = work.name;
   put(json, "max_loss_ratio", work.max_loss, 1e-4);

@@ -33,7 +33,11 @@ Record full_record() {
   record.sample = sample;
   record.estimate.freshness = Freshness::fresh;
   record.estimate.requested_clock = 1395_MHz;
-  record.estimate.work.beat = Beat{3, 1200, Instant(11s + 500ms), 0.004};
+  record.estimate.work.progress = Progress{.source = ProgressSource::launches,
+                                           .run = 3,
+                                           .done = 1200,
+                                           .time = Instant(11s + 500ms),
+                                           .rate_uncertainty = 0.004};
   record.estimate.work.phase = "prefill";
   record.estimate.work.name = "train.py";
   record.estimate.work.max_loss = Fraction(0.05);

@@ -8,16 +8,9 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
-#include "model/launch_phases.h"
+#include "signal/launches.h"
 
 namespace derate {
-
-struct GpuLaunches {
-  std::string uuid;      // as NVML writes it: "GPU-..."; of a MIG instance, its 16 bytes so written
-  LaunchCounts kernels;  // by kernel; 0: all that had no room
-  std::uint64_t collectives = 0;  // launches of them, as far as kernels' names tell
-  std::uint64_t waits = 0, copies = 0;
-};
 
 class LaunchPage {
  public:

@@ -1,7 +1,5 @@
 #include "lab/session.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <random>
 
@@ -9,6 +7,7 @@
 #include "govern/envelope_rule.h"
 #include "lab/models_in_memory.h"
 #include "policy/registry/registry.h"
+#include "signal/launches.h"
 
 namespace derate {
 namespace {
@@ -206,9 +205,9 @@ void Session::see_launches(SessionGpu& each, const SimJob& job) {
   }
   each.seen = {};
   if (!LaunchPhases::counts_work(*state)) return;
-  const std::uint64_t source = *each.part * kMostRuns + state->run;
-  each.seen.beat = Beat{source, state->done, each.gpu.now(), state->unsteadiness};
-  if (state->phase > 1) each.seen.phase = fmt::format("kernels {}", state->phase);
+  each.seen.progress = progress_of(*state, each.gpu.now());
+  each.seen.progress->run += *each.part * kMostRuns;
+  each.seen.phase = launch_phase_name(state->phase);
 }
 
 // What the work that runs says of itself, each of its GPUs for its own part.
@@ -227,10 +226,11 @@ void Session::report_work() {
         if (spec_.in_step) work.step_group = kJobInStep;
         work.may_wait = !spec_.in_step;
       }
-      if (beats) work.beat = Beat{*each.part, job.done, each.gpu.now()};
+      if (beats)
+        work.progress = Progress{.run = *each.part, .done = job.done, .time = each.gpu.now()};
       if (!launches_.empty()) {
         see_launches(each, job);
-        work.beat = each.seen.beat;
+        work.progress = each.seen.progress;
         work.phase = each.seen.phase;
       }
     }

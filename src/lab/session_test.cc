@@ -80,10 +80,11 @@ TEST(Session, WorkThatSaysHowFarItIs) {
   spec.heartbeat_every = 1s;
   ASSERT_TRUE(run_session(spec).ok());
   ASSERT_GT(heard.size(), 100u);
-  EXPECT_FALSE(heard.front().beat);
-  std::vector<Beat> beats;
+  EXPECT_FALSE(heard.front().progress);
+  std::vector<Progress> beats;
   for (const WorkStatus& work : heard)
-    if (work.beat && (beats.empty() || work.beat != beats.back())) beats.push_back(*work.beat);
+    if (work.progress && (beats.empty() || work.progress != beats.back()))
+      beats.push_back(*work.progress);
   ASSERT_GE(beats.size(), 10u);
   for (std::size_t i = 1; i < beats.size(); ++i) {
     EXPECT_NEAR(seconds(beats[i].time - beats[i - 1].time), 1, 0.2);

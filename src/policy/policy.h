@@ -24,6 +24,9 @@ class Policy {
   virtual ~Policy() = default;
   // Called once a tick. `envelope` is what is allowed now; it may be narrower than at creation.
   virtual Decision decide(const Estimate& estimate, const Envelope& envelope) = 0;
+  // The fields that it reads, and how old they may be: the sampler reads them as often as that. The
+  // list is the same for the life of the policy.
+  virtual std::span<const FieldNeed> needs() const { return {}; }
   // What comes next is work that the policy has not seen the beginning of: the GPU was governed by
   // another one meanwhile, or this one governed others. For policies that hold a clock because they
   // know what they asked for.

@@ -1,9 +1,19 @@
 #include "telemetry/sampler.h"
 
+#include <algorithm>
+
 namespace derate {
 
-Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options)
-    : source_(source), clock_(clock), options_(options) {}
+Sampler::Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options,
+                 std::span<const FieldNeed> needs)
+    : source_(source), clock_(clock), options_(options) {
+  const auto as_often = [](Duration& every, Duration within) { every = std::min(every, within); };
+  for (const auto& [field, within] : needs) {
+    if (field == Field::energy) as_often(options_.energy_every, within);
+    if (field == Field::activity) as_often(options_.activity_every, within);
+    if (field == Field::tenants) as_often(options_.processes_every, within);
+  }
+}
 
 // The schedule keeps its phase when a tick comes late, and skips what was missed. A tick that comes
 // a little early is on time: loop and schedule often have the same period.
@@ -33,6 +43,19 @@ void Sampler::start(ReadDepth depth) {
   source_.start_reading(plan);
 }
 
+// A value that is the same as before may have been read anew by its sensor: nobody can tell.
+void Sampler::note_origins(const Sample& sample) {
+  for (std::size_t i = 0; i < kFields; ++i) {
+    const auto field = static_cast<Field>(i);
+    if (!has(sample, field)) continue;
+    const FieldRead read = read_of(sample, field);
+    auto& origin = origins_[field];
+    const bool renewed = !origin || !same(sample, last_, field);
+    origin = FieldOrigin{read.taken, renewed ? read.taken : origin->renewed, read.source};
+    copy(sample, field, last_);
+  }
+}
+
 Reading Sampler::sample(ReadDepth depth) {
   if (!started_) start(depth);
   const ReadPlan plan = *started_;
@@ -40,12 +63,14 @@ Reading Sampler::sample(ReadDepth depth) {
   Reading reading;
   auto sample = source_.read(plan);
   if (sample.ok()) {
+    note_origins(*sample);
     newest_ = *sample;
     reading.fresh = *std::move(sample);
   } else {
     reading.failure = std::move(sample).error();
   }
   reading.newest = newest_;
+  reading.origins = origins_;
   if (newest_) reading.age = clock_.now() - newest_->time;
   return reading;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "base/clock.h"
 #include "core/sample.h"
@@ -33,12 +34,15 @@ struct Reading {
   std::optional<Sample> fresh;   // read just now
   std::optional<Sample> newest;  // the last good one, `fresh` or older
   Duration age{};                // of `newest`
+  FieldOrigins origins;          // of each field, as it was last read
   std::optional<Error> failure;  // why there is no fresh one
 };
 
 class Sampler {
  public:
-  Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options = {});
+  // Fields that are needed more often than the options say are read as often as that.
+  Sampler(TelemetrySource& source, Clock& clock, const SamplerOptions& options = {},
+          std::span<const FieldNeed> needs = {});
   // Begins the read that the next sample() finishes; a caller with many GPUs starts them all first.
   void start(ReadDepth depth = ReadDepth::due);
   // The next read that comes a step of the counter after its last reading has the counter, too.
@@ -48,6 +52,7 @@ class Sampler {
 
  private:
   bool due(Instant& next, Duration every, Instant now) const;
+  void note_origins(const Sample& sample);
 
   TelemetrySource& source_;
   Clock& clock_;
@@ -58,6 +63,8 @@ class Sampler {
   bool counter_wanted_ = false;
   std::optional<ReadPlan> started_;
   std::optional<Sample> newest_;
+  Sample last_;  // each field as it was last read
+  FieldOrigins origins_;
 };
 
 }  // namespace derate

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <functional>
 #include <vector>
 
 namespace derate {
@@ -21,6 +22,7 @@ class FakeSource final : public TelemetrySource {
     Sample sample;
     sample.time = clock_.now() - age;
     sample.power_usage = Watts(static_cast<double>(plans.size()));
+    if (extra) extra(sample);
     return sample;
   }
   Result<std::vector<GpuProcess>> processes() override { return std::vector<GpuProcess>{}; }
@@ -28,6 +30,7 @@ class FakeSource final : public TelemetrySource {
   std::vector<ReadPlan> plans;
   bool broken = false;
   Duration age{};
+  std::function<void(Sample&)> extra;
 
  private:
   Clock& clock_;
@@ -151,6 +154,50 @@ TEST_F(SamplerTest, AFailureKeepsTheNewestAndTellsItsAge) {
     EXPECT_EQ(bad.age, age);
     EXPECT_EQ(bad.failure->message, "the reading failed");
   }
+}
+
+TEST_F(SamplerTest, WhatIsNeededMoreOftenIsReadMoreOften) {
+  constexpr FieldNeed kNeeds[] = {
+      {Field::energy, 300ms}, {Field::activity, 5s}, {Field::tenants}, {Field::sm_clock, 1ms}};
+  Sampler sampler(source_, clock_, {}, kNeeds);
+  Reads reads;
+  for (const int at : every(100, 1000)) {
+    clock_.sleep_until(Instant(std::chrono::milliseconds(at)));
+    (void)sampler.sample();
+    if (source_.plans.back().energy) reads.energy.push_back(at);
+    if (source_.plans.back().activity) reads.activity.push_back(at);
+    if (source_.plans.back().processes) reads.processes.push_back(at);
+  }
+  EXPECT_EQ(reads.energy, every(300, 1000));
+  EXPECT_EQ(reads.activity, every(200, 1000));  // as without the policy
+  EXPECT_EQ(reads.processes, (std::vector{0, 900}));
+}
+
+// Of a field that is read seldom the last origin stays; of one whose value stays the renewal does.
+TEST_F(SamplerTest, EachFieldHasItsOrigin) {
+  const Reading first = sampler_.sample();
+  EXPECT_EQ(first.origins[Field::power_usage], (FieldOrigin{Instant{}, Instant{}, "simulated"}));
+  EXPECT_FALSE(first.origins[Field::energy]);
+  source_.extra = [](Sample& sample) {
+    sample.energy = Joules(7);
+    sample.temperature = Celsius(50);
+    sample.activity.dram = Fraction(0.5);
+    sample.read_apart = {{Field::activity, sample.time - 40ms, "gpm"}};
+  };
+  clock_.advance(1s);
+  (void)sampler_.sample();
+  clock_.advance(1s);
+  source_.extra = [](Sample& sample) { sample.temperature = Celsius(50); };
+  const Reading last = sampler_.sample();
+  const Instant t1(1s), t2(2s);
+  EXPECT_EQ(last.origins[Field::power_usage], (FieldOrigin{t2, t2, "simulated"}));
+  EXPECT_EQ(last.origins[Field::temperature], (FieldOrigin{t2, t1, "simulated"}));
+  EXPECT_EQ(last.origins[Field::energy], (FieldOrigin{t1, t1, "simulated"}));
+  EXPECT_EQ(last.origins[Field::activity], (FieldOrigin{t1 - 40ms, t1 - 40ms, "gpm"}));
+  EXPECT_EQ(last.origins.age(Field::activity, t2), 1040ms);
+  EXPECT_FALSE(last.origins.age(Field::tenants, t2));
+  source_.broken = true;
+  EXPECT_EQ(sampler_.sample().origins, last.origins);
 }
 
 // A source may hand out what it read earlier: the age is the sample's, not the call's.

@@ -19,7 +19,7 @@ namespace derate {
 struct RunSight {
   Instant time{};
   // How far the job last said it is, in any unit: steps, epochs and parts of them.
-  std::optional<Beat> work;
+  std::optional<Progress> work;
   // Of all of its GPUs, up to `time`, from any beginning: the counter, and power since it was read.
   std::optional<Joules> energy;
   // All of its GPUs have the setting that was asked for last.

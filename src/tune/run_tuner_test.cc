@@ -38,7 +38,7 @@ struct ToyJob {
   Instant now{};
   double done = 0, joules = 0, setting = 0, wanted = 0;
   Instant wanted_at{}, pause_at{}, paused_until{};
-  std::vector<Beat> said;
+  std::vector<Progress> said;
   RunOrder order;
 
   void step(Duration by) {
@@ -59,7 +59,7 @@ struct ToyJob {
   }
   RunSight sight() {
     RunSight out{.time = now, .in_force = setting == wanted};
-    for (const Beat& each : said)
+    for (const Progress& each : said)
       if (each.time + late <= now) out.work = each;
     if (std::uniform_real_distribution<>()(random) >= lost) out.energy = Joules(joules);
     return out;
@@ -189,10 +189,11 @@ RC_GTEST_PROP(RunTuner, StandsWhateverIsReported, ()) {
     now += std::chrono::milliseconds(*rc::gen::element(1, 100, 5000, 400'000));
     RunSight sight{.time = now, .in_force = *rc::gen::arbitrary<bool>()};
     if (*rc::gen::arbitrary<bool>())
-      sight.work = Beat{static_cast<std::uint64_t>(*rc::gen::inRange(1, 3)),
-                        *rc::gen::element(0.0, 1.0, 2.0, 1e-300, 1e300, -5.0, NAN, INFINITY) +
-                            *rc::gen::inRange(0, 50),
-                        now + std::chrono::seconds(*rc::gen::inRange(-100, 100))};
+      sight.work =
+          Progress{.run = static_cast<std::uint64_t>(*rc::gen::inRange(1, 3)),
+                   .done = *rc::gen::element(0.0, 1.0, 2.0, 1e-300, 1e300, -5.0, NAN, INFINITY) +
+                           *rc::gen::inRange(0, 50),
+                   .time = now + std::chrono::seconds(*rc::gen::inRange(-100, 100))};
     if (*rc::gen::arbitrary<bool>()) sight.energy = Joules(*rc::gen::inRange(-10, 1000) * 10.0);
     const RunOrder order = tuner.next(sight);
     const auto& all = tuner.options().search.settings;

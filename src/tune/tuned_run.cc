@@ -59,9 +59,9 @@ void TunedRun::add_record(std::size_t gpu, const Record& record) {
     its.news = true;
   }
   // A job counts once, on whichever of its GPUs it is heard.
-  const auto& beat = record.estimate.work.beat;
-  if (beat && (!beat_ || beat->source != beat_->source || beat->time > beat_->time))
-    if (!beat_ || gpu == 0 || beat->source == beat_->source) beat_ = beat;
+  const auto& progress = record.estimate.work.progress;
+  if (progress && (!heard_ || progress->run != heard_->run || progress->time > heard_->time))
+    if (!heard_ || gpu == 0 || progress->run == heard_->run) heard_ = progress;
 }
 
 // Of all GPUs, once each has been read since it was last summed up.

@@ -36,14 +36,14 @@ class TunedRun {
   // force, and that is not seen here.
   void add_record(std::size_t gpu, const Record& record);
   // How far the job is, from one who knows; from then on the beats of records count no more.
-  void report_work(const Beat& beat) { reported_ = beat; }
+  void report_work(const Progress& progress) { reported_ = progress; }
   // After the records of a round; without any of its GPUs nothing happens.
   void round(Instant now);
 
   const RunOrder& order() const { return order_->order; }
   Knob knob() const { return order_->knob; }
   const RunTuner& tuner() const { return tuner_; }
-  std::optional<Beat> work() const { return reported_ ? reported_ : beat_; }
+  std::optional<Progress> work() const { return reported_ ? reported_ : heard_; }
   std::size_t gpus() const { return gpus_.size(); }
 
  private:
@@ -58,7 +58,7 @@ class TunedRun {
   RunTuner tuner_;
   std::shared_ptr<StandingOrder> order_;
   std::vector<Gpu> gpus_;
-  std::optional<Beat> reported_, beat_;
+  std::optional<Progress> reported_, heard_;
   bool news_ = false;  // since the last round
 };
 

@@ -70,18 +70,19 @@ std::optional<Joules> SpanMaker::energy_at(Instant time) const {
 }
 
 std::optional<WorkSpan> SpanMaker::add(Instant now, std::optional<Joules> energy,
-                                       const std::optional<Beat>& work) {
+                                       const std::optional<Progress>& work) {
   if (energy && (points_.empty() || points_.back().time < now)) points_.push_back({now, *energy});
   while (points_.size() > 2 && points_[1].time < now - kKept) points_.pop_front();
   if (!work || !std::isfinite(work->done)) return std::nullopt;
   const Instant reported = std::min(work->time, now);  // a clock that is ahead
-  const bool same = last_ && last_->source == work->source && last_->done <= work->done;
+  const bool same = last_ && last_->run == work->run && last_->done <= work->done;
   if (same && (last_->done == work->done || reported <= last_->time)) return std::nullopt;
   const auto at = energy_at(reported);
   if (!at) return std::nullopt;
   std::optional<WorkSpan> out;
   if (same) out = WorkSpan{last_->time, reported, work->done - last_->done, *at - energy_at_last_};
-  last_ = Beat{work->source, work->done, reported};
+  last_ = work;
+  last_->time = reported;
   energy_at_last_ = *at;
   return out;
 }

@@ -33,7 +33,7 @@ class SpanMaker {
   // the newest report. Gives the span that it ends; empty when it says nothing new, is the first of
   // its source, or the joules up to it are not known yet.
   std::optional<WorkSpan> add(Instant now, std::optional<Joules> energy,
-                              const std::optional<Beat>& work);
+                              const std::optional<Progress>& work);
   // The instant of the newest report that was used.
   std::optional<Instant> last_report() const;
 
@@ -45,7 +45,7 @@ class SpanMaker {
   std::optional<Joules> energy_at(Instant time) const;
 
   std::deque<Point> points_;
-  std::optional<Beat> last_;
+  std::optional<Progress> last_;
   Joules energy_at_last_{};
 };
 

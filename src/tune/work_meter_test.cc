@@ -26,8 +26,8 @@ RC_GTEST_PROP(SpanMaker, SpansOfSteadyWorkAreItsRateAndPower, ()) {
     std::optional<Joules> energy;
     if (*rc::gen::inRange(0, 4) > 0) energy = Joules(250 * now);
     if (*rc::gen::inRange(0, 3) > 0) reported = std::max(reported, now - 0.005);
-    std::optional<Beat> work;
-    if (reported >= 0) work = Beat{1, 7 * reported, at(reported)};
+    std::optional<Progress> work;
+    if (reported >= 0) work = Progress{.run = 1, .done = 7 * reported, .time = at(reported)};
     const auto span = maker.add(at(now), energy, work);
     if (!span) continue;
     RC_ASSERT(std::abs(span->work / seconds(span->time()) - 7) < 1e-6);
@@ -40,7 +40,9 @@ RC_GTEST_PROP(SpanMaker, SpansOfSteadyWorkAreItsRateAndPower, ()) {
 TEST(SpanMaker, BeginsAnewWithAnotherSourceAndWithACountThatFalls) {
   SpanMaker maker;
   const auto add = [&](double time, std::uint64_t source, double done) {
-    return maker.add(at(time), Joules(time), Beat{source, done, at(time)}).has_value();
+    return maker
+        .add(at(time), Joules(time), Progress{.run = source, .done = done, .time = at(time)})
+        .has_value();
   };
   EXPECT_FALSE(add(1, 1, 10));
   EXPECT_TRUE(add(2, 1, 20));
@@ -53,8 +55,8 @@ TEST(SpanMaker, BeginsAnewWithAnotherSourceAndWithACountThatFalls) {
 
 TEST(SpanMaker, WaitsForTheJoulesUpToAReport) {
   SpanMaker maker;
-  (void)maker.add(at(0), Joules(0), Beat{1, 0, at(0)});
-  const Beat report{1, 5, at(1)};
+  (void)maker.add(at(0), Joules(0), Progress{.run = 1, .done = 0, .time = at(0)});
+  const Progress report{.run = 1, .done = 5, .time = at(1)};
   EXPECT_FALSE(maker.add(at(1.1), {}, report));
   const auto span = maker.add(at(2), Joules(200), report);
   ASSERT_TRUE(span);

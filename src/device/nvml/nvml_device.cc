@@ -241,10 +241,12 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
   // First GPM, whose window is timed, last the energy counter, which takes milliseconds.
   if (plan.activity && gpm_ != nullptr) {
     auto activity = gpm_->read(sample.time);
-    if (activity.ok())
+    if (activity.ok()) {
       sample.activity = *activity;
-    else
+      if (has(sample, Field::activity)) sample.read_apart = {{Field::activity, now, "gpm"}};
+    } else {
       calls.fail(activity.error());
+    }
   }
 
   nvml::Utilization utilisation{};

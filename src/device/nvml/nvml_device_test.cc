@@ -73,6 +73,8 @@ TEST_F(NvmlDeviceTest, ReadsEverySensor) {
   EXPECT_EQ(sample.temperature, Celsius(61));
   EXPECT_EQ(sample.throttle_reasons, throttle::kSwPowerCap);
   EXPECT_EQ(sample.activity.sm, percent(90));
+  EXPECT_EQ(read_of(sample, Field::activity), (FieldRead{Field::activity, sample.time, "gpm"}));
+  EXPECT_EQ(read_of(sample, Field::energy), (FieldRead{Field::energy, sample.time, "nvml"}));
 }
 
 TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
@@ -126,6 +128,10 @@ TEST_F(NvmlDeviceTest, EachOptionalSymbolMissingAlone) {
 TEST_F(NvmlDeviceTest, EachCallFailingAlone) {
   const auto device = open();
   const Sample whole = *read_all(*device);
+  const auto no_activity = [](Sample& s) {
+    s.activity = {};
+    s.read_apart = {};
+  };
   const std::map<std::string, void (*)(Sample&)> emptied{
       {"nvmlDeviceGetUtilizationRates",
        [](Sample& s) { s.gpu_utilisation = s.memory_utilisation = std::nullopt; }},
@@ -136,8 +142,8 @@ TEST_F(NvmlDeviceTest, EachCallFailingAlone) {
       {"nvmlDeviceGetTemperature", [](Sample& s) { s.temperature.reset(); }},
       {"nvmlDeviceGetCurrentClocksEventReasons", [](Sample& s) { s.throttle_reasons.reset(); }},
       {"nvmlDeviceGetTotalEnergyConsumption", [](Sample& s) { s.energy.reset(); }},
-      {"nvmlGpmSampleGet", [](Sample& s) { s.activity = {}; }},
-      {"nvmlGpmMetricsGet", [](Sample& s) { s.activity = {}; }},
+      {"nvmlGpmSampleGet", no_activity},
+      {"nvmlGpmMetricsGet", no_activity},
   };
   for (const Return code : {Return::not_supported, Return::no_permission, Return::unknown}) {
     for (const auto& [call, empty] : emptied) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/check.h"
 
 namespace derate {
@@ -29,8 +31,14 @@ Result<Sample> ReplayDevice::read(const ReadPlan& plan) {
   for (; next_ < trace_.samples.size(); ++next_) {
     const Sample& reached = trace_.samples[next_];
     if (reached.time.time_since_epoch() > elapsed) break;
-    if (reached.energy) energy_ = reached.energy;
-    if (reached.tenants) tenants_ = reached.tenants;
+    if (reached.energy) {
+      energy_ = reached.energy;
+      energy_time_ = reached.time;
+    }
+    if (reached.tenants) {
+      tenants_ = reached.tenants;
+      tenants_time_ = reached.time;
+    }
     if (reached.activity == Activity{}) continue;
     activity_ = reached.activity;
     activity_time_ = reached.time;
@@ -41,6 +49,12 @@ Result<Sample> ReplayDevice::read(const ReadPlan& plan) {
   sample.tenants = plan.processes ? tenants_ : std::nullopt;
   sample.activity = plan.activity && current ? activity_ : Activity{};
   sample.source = SampleSource::replayed;
+  for (const auto& [field, row] :
+       {std::pair(Field::energy, energy_time_), std::pair(Field::tenants, tenants_time_),
+        std::pair(Field::activity, activity_time_)})
+    if (row != sample.time && has(sample, field))
+      sample.read_apart.push_back(
+          {field, start_ + row.time_since_epoch(), to_string(SampleSource::replayed)});
   sample.time = start_ + sample.time.time_since_epoch();
   return sample;
 }

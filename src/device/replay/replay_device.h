@@ -39,7 +39,7 @@ class ReplayDevice final : public TelemetrySource {
   std::optional<Joules> energy_;
   std::optional<int> tenants_;
   Activity activity_;
-  Instant activity_time_{};
+  Instant energy_time_{}, tenants_time_{}, activity_time_{};  // of their rows
 };
 
 }  // namespace derate

@@ -84,6 +84,9 @@ TEST_F(ReplayDeviceTest, KeepsTheEnergyCounterAndActivityForItsWindow) {
   clock_.advance(100ms);
   EXPECT_EQ(read().energy, 7_J);
   EXPECT_EQ(read().activity.sm, Fraction(0.5));  // 50 ms old
+  EXPECT_EQ(read_of(read(), Field::energy).taken, Instant(100s));
+  EXPECT_EQ(read_of(read(), Field::activity).taken, Instant(100s + 50ms));
+  EXPECT_EQ(read_of(read(), Field::sm_clock).taken, Instant(100s + 100ms));
   clock_.advance(900ms);
   EXPECT_EQ(read().energy, 7_J);
   EXPECT_EQ(read().activity, Activity{});  // 950 ms old

@@ -665,7 +665,7 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
   return done;
 }
 
-Result<void> Fleet::report_work(const std::string& name, const Beat& done) {
+Result<void> Fleet::report_work(const std::string& name, const Progress& done) {
   const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
   if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
   assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run->report_work(done);

@@ -143,7 +143,7 @@ class Fleet : public TunedGpus {
   // TunedGpus: a tuning wins over the configuration and commands.
   Result<void> take_for_tuning(const std::string& name, const TuningPlan& plan) override;
   Result<void> give_back_tuned(const std::string& name) override;
-  Result<void> report_work(const std::string& name, const Beat& done) override;
+  Result<void> report_work(const std::string& name, const Progress& done) override;
   std::optional<TuningState> tuning(const std::string& name) const override;
   // The run itself; null when there is none of that name, any more.
   const TunedRun* tuned(const std::string& name) const;

@@ -61,7 +61,7 @@ class TunedGpus {
   // Errors: not_found; those of restoring: what is left is tried again as ever.
   virtual Result<void> give_back_tuned(const std::string& name) = 0;
   // Errors: not_found.
-  virtual Result<void> report_work(const std::string& name, const Beat& done) = 0;
+  virtual Result<void> report_work(const std::string& name, const Progress& done) = 0;
   // Empty when there is none of that name, any more: an operator's `release` ends it.
   virtual std::optional<TuningState> tuning(const std::string& name) const = 0;
 };

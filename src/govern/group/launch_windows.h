@@ -17,17 +17,9 @@
 #include <vector>
 
 #include "base/units.h"
-#include "model/launch_phases.h"
+#include "signal/launches.h"
 
 namespace derate {
-
-// Over a window of some seconds.
-struct LaunchRate {
-  KernelMix mix;
-  double per_second = 0;
-  std::uint64_t collectives = 0;  // since the process began
-  Instant time{};                 // the window's end
-};
 
 class LaunchWindows {
  public:

@@ -99,7 +99,7 @@ std::optional<Estimate> estimate_of(StepUnit& unit, std::span<const StepReading>
   const bool was_known = is_known(unit.means);
   add(unit.means, fresh);
   const bool is_told = was_known && std::any_of(fresh.begin(), fresh.end(), [&](const auto& each) {
-                         return each.gpu == unit.pace && each.estimate->work.beat;
+                         return each.gpu == unit.pace && each.estimate->work.progress;
                        });
   unit.pace = slowest(unit.means, unit.pace, is_told);
   auto pace = std::find_if(fresh.begin(), fresh.end(),

@@ -67,7 +67,8 @@ class Unit {
   // Each of them tells how far it is, by what it launches.
   void count_work() {
     for (Estimate& each : estimates)
-      each.work.beat = Beat{.source = 1, .done = 5, .unsteadiness = 0.01};
+      each.work.progress = Progress{
+          .source = ProgressSource::launches, .run = 1, .done = 5, .rate_uncertainty = 0.01};
   }
 
   Instant now{};
@@ -169,7 +170,7 @@ TEST(StepUnit, ACountOfWorkIsNotLeftForALittle) {
   gpus.run(200);
   EXPECT_EQ(gpus.unit.pace, pace);
   EXPECT_EQ(gpus.policy.begun, 0);
-  for (Estimate& each : gpus.estimates) each.work.beat.reset();
+  for (Estimate& each : gpus.estimates) each.work.progress.reset();
   gpus.run(1);
   EXPECT_EQ(gpus.unit.pace, other);
   EXPECT_EQ(gpus.policy.begun, 1);

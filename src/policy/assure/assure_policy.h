@@ -36,6 +36,7 @@ class Assure final : public Policy {
   // What was learned is kept however governing ends.
   ~Assure() override { leave_phase(); }
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
   void begin_anew() override;
   std::optional<Saving> saving() const override;
@@ -43,6 +44,9 @@ class Assure final : public Policy {
                                  const Envelope& envelope) const override;
 
  private:
+  static constexpr FieldNeed kNeeds[] = {
+      {Field::utilisation},      {Field::sm_clock}, {Field::power_instant}, {Field::energy},
+      {Field::throttle_reasons}, {Field::activity}, {Field::tenants}};
   // Relative sd: a level known so well is not looked at any longer.
   static constexpr double kEnough = 0.006;
   static constexpr int kFewest = 3, kMostInBatch = 25;  // readings
@@ -165,7 +169,7 @@ class Assure final : public Policy {
   SignalValues newest_;
   std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
   bool jumped_ = false;            // against what was read before at the same clock
-  BeatRate beats_;
+  ProgressRate beats_;
   std::optional<double> beat_;  // a reading of them
   bool hears_ = false;          // there are beats, and they come often enough to learn by
   bool told_ = false;           // ... by what is launched, which also tells the phase:

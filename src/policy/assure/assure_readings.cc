@@ -79,11 +79,11 @@ bool Assure::rising(const Estimate& estimate) {
 
 // What the work says, or what it launches.
 void Assure::hear(const Estimate& estimate) {
-  const std::optional<Beat>& beat = estimate.work.beat;
-  const bool fresh = beat && estimate.time - beat->time <= kSeldom;
-  told_ = fresh && beat->unsteadiness;
-  if (beat != beats_.last()) over_beat_ = std::exchange(since_beat_, {});
-  beat_ = beats_.rate(beat, told_ ? clock_since_ : held_since_);
+  const std::optional<Progress>& progress = estimate.work.progress;
+  const bool fresh = progress && estimate.time - progress->time <= kSeldom;
+  told_ = fresh && progress->source == ProgressSource::launches;
+  if (progress != beats_.last()) over_beat_ = std::exchange(since_beat_, {});
+  beat_ = beats_.rate(progress, told_ ? clock_since_ : held_since_);
   hears_ = fresh && beats_.interval() <= kSeldom;
 }
 

@@ -47,18 +47,23 @@ class Rig {
         // Told a tick after it has begun, by a count of its own.
         if (std::exchange(told_, kernels) == kernels) {
           done_ += 0.2 * performance * 1000 * kernels;
-          beat_ = Beat{source_, done_, now_, 0.001};
+          beat_ = Progress{.source = ProgressSource::launches,
+                           .run = run_,
+                           .done = done_,
+                           .time = now_,
+                           .rate_uncertainty = 0.001};
         } else {
-          ++source_;
+          ++run_;
         }
-        estimate.work.beat = beat_;
-        estimate.work.phase = beat_ && beat_->source == source_ ? phase_name() : said_;
+        estimate.work.progress = beat_;
+        estimate.work.phase = beat_ && beat_->run == run_ ? phase_name() : said_;
         said_ = estimate.work.phase;
         estimate.launching = true;
       } else if (beats_) {
         done_ += 0.2 * performance;
-        if (!beat_ || now_ - beat_->time >= beat_every) beat_ = Beat{1, done_, now_};
-        estimate.work.beat = beat_;
+        if (!beat_ || now_ - beat_->time >= beat_every)
+          beat_ = Progress{.run = 1, .done = done_, .time = now_};
+        estimate.work.progress = beat_;
       }
       last_ = policy_->decide(estimate, envelope_);
       if (last_.kind == Decision::Kind::set) {
@@ -109,9 +114,9 @@ class Rig {
   }
 
   bool beats_ = false;
-  std::optional<Beat> beat_;
+  std::optional<Progress> beat_;
   int told_ = 0;
-  std::uint64_t source_ = 1;
+  std::uint64_t run_ = 1;
   std::string said_;
   double done_ = 0;
   Megahertz clock_{952};

@@ -1,7 +1,8 @@
 // Notices that work has become other work: readings that jump or drift.
 #pragma once
 
-#include "policy/progress_signals.h"
+#include "signal/counters.h"
+#include "signal/readings.h"
 
 namespace derate {
 

@@ -10,7 +10,9 @@
 #include "model/curve_priors.h"
 #include "model/power_curve.h"
 #include "policy/assure/spending.h"
-#include "policy/progress_signals.h"
+#include "signal/counters.h"
+#include "signal/progress_count.h"
+#include "signal/readings.h"
 
 namespace derate {
 

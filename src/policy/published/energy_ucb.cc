@@ -45,6 +45,7 @@ class EnergyUcb final : public Policy {
  public:
   explicit EnergyUcb(UcbPlan plan) : plan_(std::move(plan)) {}
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.power)
       return Decision::hold({"no reading of utilisation or power", {}});
@@ -67,6 +68,8 @@ class EnergyUcb final : public Policy {
   }
 
  private:
+  static constexpr FieldNeed kNeeds[] = {{Field::utilisation}, {Field::power_instant}};
+
   const Arm& top() const { return plan_.arms.back(); }
 
   // The published reward, - energy of a step x core / uncore utilisation; the ratio stands for the

@@ -138,6 +138,7 @@ class Geepafs final : public Policy {
     start_probe();
   }
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation || !estimate.memory_utilisation || !estimate.sm_clock ||
         !estimate.power_usage)
@@ -151,6 +152,9 @@ class Geepafs final : public Policy {
   }
 
  private:
+  static constexpr FieldNeed kNeeds[] = {
+      {Field::utilisation}, {Field::sm_clock}, {Field::power_usage}};
+
   int readings_a_probe() const { return static_cast<int>(plan_.probes.size()) * plan_.repetitions; }
 
   // Up then down: f1 f2 f3 f4 f4 f3 f2 f1.

@@ -26,6 +26,7 @@ class GpuActivity final : public Policy {
  public:
   GpuActivity(Megahertz efficient, double phi) : efficient_(efficient), phi_(phi) {}
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     remember(estimate);
     if (parked(estimate))
@@ -44,17 +45,18 @@ class GpuActivity final : public Policy {
   }
 
  private:
+  static constexpr FieldNeed kNeeds[] = {{Field::activity, kForgetAfter}, {Field::utilisation}};
+
   struct Range {
     Megahertz bottom, top;
   };
 
   void remember(const Estimate& estimate) {
-    if (estimate.activity.sm) {
+    const auto age = estimate.origins.age(Field::activity, estimate.time);
+    if (estimate.activity.sm)
       activity_ = estimate.activity.sm;
-      read_at_ = estimate.time;
-    } else if (estimate.time - read_at_ > kForgetAfter) {
+    else if (!age || *age > kForgetAfter)
       activity_.reset();
-    }
   }
 
   // Only where phi does not ask for performance.
@@ -84,7 +86,6 @@ class GpuActivity final : public Policy {
   Megahertz efficient_;
   double phi_;
   std::optional<Fraction> activity_;
-  Instant read_at_{};
   int idle_ticks_ = 0;
 };
 

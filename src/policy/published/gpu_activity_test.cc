@@ -15,6 +15,7 @@ Estimate busy(double activity, double utilisation) {
   Estimate estimate;
   estimate.freshness = Freshness::fresh;
   estimate.activity.sm = Fraction(activity);
+  estimate.origins[Field::activity] = FieldOrigin{};
   estimate.gpu_utilisation = Fraction(utilisation);
   return estimate;
 }

@@ -51,6 +51,7 @@ class SweetSpot final : public Policy {
   SweetSpot(Plan plan, std::unique_ptr<Policy> delegate)
       : plan_(std::move(plan)), delegate_(std::move(delegate)) {}
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     count(estimate);
     judge(estimate);
@@ -61,14 +62,19 @@ class SweetSpot final : public Policy {
   }
 
  private:
+  // Its own and those of its delegates.
+  static constexpr FieldNeed kNeeds[] = {{Field::tenants, kForgetSpeedAfter},
+                                         {Field::utilisation},
+                                         {Field::sm_clock},
+                                         {Field::power_usage}};
+
   // Tenants are counted in few ticks only.
   void count(const Estimate& estimate) {
-    if (estimate.tenants) {
+    const auto age = estimate.origins.age(Field::tenants, estimate.time);
+    if (estimate.tenants)
       tenants_ = estimate.tenants;
-      counted_at_ = estimate.time;
-    } else if (estimate.time - counted_at_ > kForgetSpeedAfter) {
+    else if (!age || *age > kForgetSpeedAfter)
       tenants_.reset();
-    }
   }
 
   // The cap comes and goes when the conditions have disagreed with it for `dwell` on end.
@@ -97,7 +103,6 @@ class SweetSpot final : public Policy {
   Plan plan_;
   std::unique_ptr<Policy> delegate_;
   std::optional<int> tenants_;
-  Instant counted_at_{};
   bool capped_ = false;
   std::optional<Instant> disagree_since_;
 };

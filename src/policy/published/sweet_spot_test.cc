@@ -26,6 +26,8 @@ class SweetSpotRig {
     Estimate estimate = test_reading(1530, gpu_pct, 50, 200);
     estimate.time = now_;
     if (ticks_++ % 5 == 0) estimate.tenants = tenants;
+    if (estimate.tenants) origins_[Field::tenants] = FieldOrigin{now_, now_, "test"};
+    estimate.origins = origins_;
     now_ += 200ms;
     return policy_->decide(estimate, envelope_);
   }
@@ -40,6 +42,7 @@ class SweetSpotRig {
   std::unique_ptr<Policy> policy_;
   Envelope envelope_;
   Instant now_{};
+  FieldOrigins origins_;
   int ticks_ = 0;
 };
 

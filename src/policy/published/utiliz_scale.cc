@@ -16,6 +16,7 @@ class UtilizScale final : public Policy {
  public:
   UtilizScale(Megahertz efficient_clock, int ticks) : floor_(efficient_clock), ticks_(ticks) {}
 
+  std::span<const FieldNeed> needs() const override { return kNeeds; }
   Decision decide(const Estimate& estimate, const Envelope& envelope) override {
     if (!estimate.gpu_utilisation) return Decision::hold({"no utilisation reading", {}});
     const int tick = tick_;
@@ -34,6 +35,8 @@ class UtilizScale final : public Policy {
   }
 
  private:
+  static constexpr FieldNeed kNeeds[] = {{Field::utilisation}};
+
   Megahertz floor_;
   int ticks_;
   int tick_ = 0;

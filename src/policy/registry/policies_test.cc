@@ -132,6 +132,50 @@ RC_GTEST_PROP(EveryPolicy, StaysInsideTheEnvelopeOfTheTick, (unsigned seed)) {
   }
 }
 
+// As though the fields that it does not say it needs could not be read.
+Estimate with_needs_only(Estimate estimate, const Policy& policy) {
+  const auto needs = policy.needs();
+  const auto drop = [&](Field field, auto&... members) {
+    const bool needed = std::any_of(needs.begin(), needs.end(),
+                                    [&](const FieldNeed& need) { return need.field == field; });
+    if (needed) return;
+    ((members = {}), ...);
+    estimate.origins[field].reset();
+  };
+  drop(Field::utilisation, estimate.gpu_utilisation, estimate.memory_utilisation);
+  drop(Field::sm_clock, estimate.sm_clock);
+  drop(Field::power_usage, estimate.power_usage);
+  drop(Field::power_instant, estimate.power);
+  drop(Field::energy, estimate.energy);
+  drop(Field::throttle_reasons, estimate.throttle_reasons);
+  drop(Field::activity, estimate.activity);
+  drop(Field::tenants, estimate.tenants);
+  return estimate;
+}
+
+RC_GTEST_PROP(EveryPolicy, ReadsTheFieldsThatItSaysItNeeds, (unsigned seed)) {
+  for (const PolicyInfo& info : policies()) {
+    std::mt19937_64 random(seed);
+    const TestChip& chip = kTestChips[seed % 3];
+    const Envelope envelope = test_envelope(chip);
+    auto policy = *make_test_policy(info.name, chip), other = *make_test_policy(info.name, chip);
+    FieldOrigins origins;
+    for (int tick = 0; tick < 150; ++tick) {
+      Estimate estimate = random_estimate(random);
+      estimate.time = Instant(tick * std::chrono::milliseconds(200));
+      if (random() % 2 == 0) estimate.activity.dram = percent(static_cast<double>(random() % 101));
+      if (random() % 2 == 0) estimate.activity.sm = percent(static_cast<double>(random() % 101));
+      if (random() % 5 == 0) estimate.energy = Joules(300 * tick);
+      if (estimate.activity.sm) origins[Field::activity] = FieldOrigin{estimate.time};
+      if (estimate.tenants) origins[Field::tenants] = FieldOrigin{estimate.time};
+      estimate.origins = origins;
+      const Decision decision = policy->decide(estimate, envelope);
+      if (decision != other->decide(with_needs_only(estimate, *other), envelope))
+        RC_FAIL(info.name);
+    }
+  }
+}
+
 // --- One by one ----------------------------------------------------------------------------------
 
 TEST(MaxFreq, AsksForTheTopOfTheEnvelopeOfTheTick) {

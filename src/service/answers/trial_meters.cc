@@ -179,8 +179,9 @@ void TrialMeters::set_work_done(std::int64_t trial, double done) {
 void TrialMeters::report_work(std::int64_t trial, WorkUnit unit, double done) {
   const auto at = meters_.find(trial);
   if (at == meters_.end() || !at->second.knob) return;
-  const Beat beat{static_cast<std::uint64_t>(unit), done, clock_.now()};
-  (void)options_.gpus->report_work(name_of(trial), beat).ok();
+  const Progress progress{
+      .run = static_cast<std::uint64_t>(unit), .done = done, .time = clock_.now()};
+  (void)options_.gpus->report_work(name_of(trial), progress).ok();
 }
 
 std::string TrialMeters::knob_text(std::int64_t trial) const {

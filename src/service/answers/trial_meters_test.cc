@@ -25,8 +25,8 @@ struct FakeTunedGpus final : TunedGpus {
     if (tuned.erase(name) == 0) return Error{Errc::not_found, name};
     return {};
   }
-  Result<void> report_work(const std::string&, const Beat& beat) override {
-    told.push_back(beat.done);
+  Result<void> report_work(const std::string&, const Progress& progress) override {
+    told.push_back(progress.done);
     return {};
   }
   std::optional<TuningState> tuning(const std::string& name) const override {

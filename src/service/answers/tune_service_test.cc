@@ -29,7 +29,7 @@ struct Hands final : TunedGpus {
     said.emplace_back("end");
     return {};
   }
-  Result<void> report_work(const std::string&, const Beat& done) override {
+  Result<void> report_work(const std::string&, const Progress& done) override {
     const auto unit = static_cast<WorkUnit>(done.source);
     said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
                    std::to_string(static_cast<int>(done.done)));

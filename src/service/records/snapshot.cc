@@ -79,7 +79,7 @@ void put(Json& json, const char* key, const std::optional<Q>& quantity) {
   if (quantity) json[key] = quantity->value();
 }
 
-// What is known of the work. A beat's age is that at the record's time.
+// What is known of the work. The age of its progress is that at the record's time.
 void put_work(Json& json, const Record& record) {
   const WorkStatus& work = record.estimate.work;
   if (!work.name.empty()) json["work"] = work.name;
@@ -90,19 +90,19 @@ void put_work(Json& json, const Record& record) {
   if (work.step_group) json["step_group"] = *work.step_group;
   if (record.pace) json["step_pace_gpu"] = *record.pace;
   if (!work.straggles.empty()) json["straggles"] = work.straggles;
-  if (!work.beat) return;
-  if (work.beat->unsteadiness) json["launch_unsteadiness_ratio"] = *work.beat->unsteadiness;
-  json["beat_done"] = work.beat->done;
-  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - work.beat->time));
+  if (!work.progress) return;
+  const Progress& progress = *work.progress;
+  if (progress.source == ProgressSource::launches)
+    json["launch_unsteadiness_ratio"] = progress.rate_uncertainty;
+  json["beat_done"] = progress.done;
+  json["beat_age_seconds"] = std::max(0.0, seconds(record.time - progress.time));
 }
 
 // What the policy takes for progress; null: it asks for none.
 const char* progress_signal(const GpuSnapshot& gpu) {
   const auto policy = find_policy(gpu.policy);
   if (!policy.ok() || !(*policy)->hears_beats) return nullptr;
-  const auto& beat = gpu.record.estimate.work.beat;
-  if (!beat) return "counters";
-  return beat->unsteadiness ? "kernel launches" : "heartbeats";
+  return to_string(source_of(gpu.record.estimate.work.progress));
 }
 
 // Who says it, in whose name, why, and when that ends, as seen at the record's time.

@@ -9,8 +9,8 @@
 
 #include "base/safe_path.h"
 #include "base/unix_address.h"
-#include "govern/beat_message.h"
 #include "service/transport/datagram_socket.h"
+#include "signal/heartbeats.h"
 
 namespace derate {
 

@@ -12,7 +12,7 @@
 
 #include "base/test_as_user.h"
 #include "base/test_folder.h"
-#include "govern/beat_message.h"
+#include "signal/heartbeats.h"
 
 namespace derate {
 namespace {

@@ -40,17 +40,6 @@ void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Ins
   processes_.push_back({.pid = pid, .uid = uid, .page = std::move(page), .counted = now});
 }
 
-// Empty: a window only begins, nothing was launched, or it is another program's count.
-std::optional<LaunchRate> LaunchReader::rate(OnGpu& gpu, Instant end, const GpuLaunches& counted) {
-  const auto before = std::exchange(gpu.counted, std::pair(end, counted.kernels));
-  if (!before) return std::nullopt;
-  const auto launched = launches_between(before->second, counted.kernels);
-  const double launches = launched ? total_launches(*launched) : 0;
-  if (launches <= 0) return std::nullopt;
-  return LaunchRate{mix_of(*launched), launches / seconds(end - before->first), counted.collectives,
-                    end};
-}
-
 void LaunchReader::read(Process& process, Instant now, std::optional<Instant> window_end,
                         LaunchNews& out) {
   const auto counts = process.page.read();
@@ -60,20 +49,21 @@ void LaunchReader::read(Process& process, Instant now, std::optional<Instant> wi
   process.launches = launches;
   for (const GpuLaunches& gpu : *counts) {
     auto at = std::find_if(process.gpus.begin(), process.gpus.end(),
-                           [&](const OnGpu& each) { return each.uuid == gpu.uuid; });
+                           [&](const auto& each) { return each.first == gpu.uuid; });
     if (at == process.gpus.end()) {
       if (process.gpus.size() >= kMostGpus) continue;
-      process.gpus.push_back({gpu.uuid, {}, false, {}});
-      at = process.gpus.end() - 1;
+      at = process.gpus.insert(at, {gpu.uuid, {}});
     }
-    if (auto launched = window_end ? rate(*at, *window_end, gpu) : std::nullopt)
+    LaunchCount& count = at->second;
+    if (auto launched = window_end ? count.end_window(*window_end, gpu) : std::nullopt)
       out.rates.push_back({process.pid, gpu.uuid, *std::move(launched)});
-    const auto state = at->phases.add(now, gpu.kernels);
-    if (!state && at->phases.is_known()) continue;  // the window goes on, or lay between two phases
-    const bool counts_work = state && LaunchPhases::counts_work(*state);
-    if (!std::exchange(at->told, counts_work) && !counts_work) continue;
-    out.progress.push_back({process.pid, process.uid, gpu.uuid, counts->size() == 1, now,
-                            counts_work ? state : std::nullopt});
+    auto progress = count.add(now, gpu.kernels);
+    if (!progress) continue;
+    progress->pid = process.pid;
+    progress->uid = process.uid;
+    progress->gpu = gpu.uuid;
+    progress->only_gpu = counts->size() == 1;
+    out.progress.push_back(*std::move(progress));
   }
 }
 
@@ -90,7 +80,7 @@ std::map<std::uint32_t, std::deque<LaunchReader::Process*>> LaunchReader::by_use
 void LaunchReader::forget_windows() {
   for (Process& process : processes_)
     if (process.reading != readings_)
-      for (OnGpu& gpu : process.gpus) gpu.counted.reset();
+      for (auto& [uuid, count] : process.gpus) count.forget_window();
 }
 
 LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {

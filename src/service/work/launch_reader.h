@@ -1,4 +1,4 @@
-// Reads what processes launch and says how far each is (model/launch_phases.h). Reading a page may
+// Reads what processes launch and reports how far each is (signal/launches.h). Reading a page may
 // wait for memory that was swapped out, and judging what a process writes there costs time that it
 // may choose: LaunchReader is for a thread beside the loop, LaunchTracker is the loop's.
 #pragma once
@@ -18,22 +18,10 @@
 
 #include "base/background_worker.h"
 #include "base/units.h"
-#include "govern/group/step_detector.h"
 #include "integ/launch_page.h"
-#include "model/launch_phases.h"
+#include "signal/launches.h"
 
 namespace derate {
-
-// A process on a GPU at the end of a window.
-struct LaunchProgress {
-  std::int64_t pid = 0;
-  std::uint32_t uid = 0;
-  std::string gpu;        // UUID
-  bool only_gpu = false;  // that the process launches on
-  Instant time{};
-  // Empty: it launches nothing, or what does not count its work.
-  std::optional<LaunchState> state;
-};
 
 // What a process launches on a GPU, over the last seconds: windows of all processes end together.
 struct ProcessLaunches {
@@ -66,20 +54,14 @@ class LaunchReader {
   std::size_t processes() const { return processes_.size(); }
 
  private:
-  struct OnGpu {
-    std::string uuid;
-    LaunchPhases phases;
-    bool told = false;                                        // of its work, in the last progress
-    std::optional<std::pair<Instant, LaunchCounts>> counted;  // where its window begins
-  };
   struct Process {
     std::int64_t pid = 0;
     std::uint32_t uid = 0;
     LaunchPage page;
-    std::vector<OnGpu> gpus;
-    std::uint64_t launches = 0;  // of all GPUs, when last read
-    Instant counted{};           // when they last grew
-    std::uint64_t reading = 0;   // in which it was read last
+    std::vector<std::pair<std::string, LaunchCount>> gpus;  // by UUID
+    std::uint64_t launches = 0;                             // of all GPUs, when last read
+    Instant counted{};                                      // when they last grew
+    std::uint64_t reading = 0;                              // in which it was read last
   };
   void make_room(std::uint32_t uid);
   // The processes of each user, those that were read longest ago first.
@@ -87,7 +69,6 @@ class LaunchReader {
   void forget_windows();
   // `window_end`: of all rates; empty, their windows go on.
   void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
-  static std::optional<LaunchRate> rate(OnGpu& gpu, Instant end, const GpuLaunches& counted);
 
   std::vector<Process> processes_;
   Instant window_ends_{};

@@ -30,17 +30,6 @@ std::function<Instant()> clock_of_readings(const Clock& clock, BackgroundWorker:
   return [] { return SystemClock().now(); };
 }
 
-// The first phase has no name: most work has only one.
-BeatMessage message_of(const LaunchProgress& progress, std::string gpu) {
-  BeatMessage out{.gpu = std::move(gpu), .unsteadiness = 0};
-  if (!progress.state) return out;
-  out.done = progress.state->done;
-  out.unsteadiness = progress.state->unsteadiness;
-  out.run = progress.state->run;
-  if (progress.state->phase > 1) out.phase = fmt::format("kernels {}", progress.state->phase);
-  return out;
-}
-
 }  // namespace
 
 WorkloadTracker::WorkloadTracker(Clock& clock, Options options)
@@ -122,29 +111,25 @@ void WorkloadTracker::on_message(std::string_view text, const BeatServer::Sender
   if (!registry_.admit(sender.uid, clock_.now())) return;
   auto message = parse_beat(text);
   if (!message.ok()) return registry_.count_malformed();
-  hear(*std::move(message), sender);
+  const std::int64_t pid = message->pid != 0 ? message->pid : sender.pid;
+  hear({*std::move(message), sender, pid});
 }
 
-void WorkloadTracker::hear(BeatMessage message, const BeatServer::Sender& sender) {
-  const std::int64_t pid = message.pid != 0 ? message.pid : sender.pid;
-  const auto known = known_.find(pid);
+void WorkloadTracker::hear(Heard heard) {
+  const auto known = known_.find(heard.pid);
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
-                                 [&](const Heard& one) { return one.pid == pid; });
-  if (known != known_.end() && !waits)
-    return believe({std::move(message), sender, pid}, known->second.facts);
+                                 [&](const Heard& one) { return one.pid == heard.pid; });
+  if (known != known_.end() && !waits) return believe(heard, known->second.facts);
   if (waiting_.size() >= kMostWaiting) return registry_.count_too_many();
-  waiting_.push_back({std::move(message), sender, pid});
+  waiting_.push_back(std::move(heard));
   ask_senders();
 }
 
 void WorkloadTracker::believe(const Heard& heard, const std::optional<ProcessFacts>& process) {
-  const HeartbeatRegistry::Sender sender{heard.sender.uid, heard.sender.pid};
-  if (!heard.message.unsteadiness)
-    registry_.add(heard.message, sender, process, heard.sender.time);
-  else if (heard.message.done)
-    registry_.add_launches(heard.message, sender, process, heard.sender.time);
+  if (heard.launches)
+    registry_.add_launches(*heard.launches, process);
   else
-    registry_.end_launches(heard.message, sender);
+    registry_.add(heard.message, {heard.sender.uid, heard.sender.pid}, process, heard.sender.time);
   news_ = true;
 }
 
@@ -164,13 +149,13 @@ void WorkloadTracker::collect_launches(std::span<const Gpu> gpus) {
     return again || now - old.rate.time > kRateExpires;
   });
   std::move(news.rates.begin(), news.rates.end(), std::back_inserter(rates_));
-  for (const LaunchProgress& each : news.progress) {
+  for (LaunchProgress& each : news.progress) {
     const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
       return gpu.source->capability().id.uuid == each.gpu;
     });
     if (!known && !each.only_gpu) continue;
-    hear(message_of(each, known ? each.gpu : ""),
-         {static_cast<pid_t>(each.pid), each.uid, each.time});
+    if (!known) each.gpu.clear();
+    hear({{}, {static_cast<pid_t>(each.pid), each.uid, each.time}, each.pid, std::move(each)});
   }
 }
 

@@ -128,9 +128,10 @@ class WorkloadTracker {
     Instant since{};  // when its turn began
   };
   struct Heard {
-    BeatMessage message;  // of what it launches, where it has an unsteadiness
+    BeatMessage message;
     BeatServer::Sender sender;
-    std::int64_t pid = 0;  // of whom it is
+    std::int64_t pid = 0;                         // of whom it is
+    std::optional<LaunchProgress> launches = {};  // that are reported in place of the message
   };
   using Facts = std::map<std::int64_t, ProcessFacts>;
   struct NewlyListed {
@@ -139,7 +140,7 @@ class WorkloadTracker {
   };
   using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
 
-  void hear(BeatMessage message, const BeatServer::Sender& sender);
+  void hear(Heard heard);
   void believe(const Heard& heard, const std::optional<ProcessFacts>& process);
   void collect_launches(std::span<const Gpu> gpus);
   void collect(std::span<const Gpu> gpus);

@@ -1,4 +1,4 @@
-#include "govern/beat_message.h"
+#include "signal/heartbeats.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

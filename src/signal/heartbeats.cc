@@ -1,4 +1,4 @@
-#include "govern/beat_message.h"
+#include "signal/heartbeats.h"
 
 #include <fmt/format.h>
 
@@ -92,6 +92,10 @@ std::string format_beat(const BeatMessage& message) {
   if (!message.gpu.empty()) put("gpu", message.gpu);
   if (message.pid != 0) put("pid", fmt::format("{}", message.pid));
   return out;
+}
+
+Progress progress_of(const BeatMessage& message, Instant time) {
+  return {.source = ProgressSource::heartbeats, .done = *message.done, .time = time};
 }
 
 }  // namespace derate

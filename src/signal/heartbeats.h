@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "base/units.h"
+#include "core/progress.h"
 
 namespace derate {
 
@@ -20,9 +21,6 @@ struct BeatMessage {
   // What its environment says, for a daemon that may not read that (docs/heartbeats.md).
   std::string asked = {};  // DERATE_DELTA: a word of at most kLongestAsked bytes, good or not
   std::string job = {};    // the number of its batch job
-  // Of a count of launches (Beat::unsteadiness); no text says it.
-  std::optional<double> unsteadiness = {};
-  std::uint64_t run = 0;  // of a count of launches (model/launch_phases.h)
 
   // Of how its work goes, not only of what its environment says.
   bool is_beat() const { return done || !phase.empty() || max_loss; }
@@ -40,5 +38,8 @@ Result<BeatMessage> parse_beat(std::string_view line);
 
 // As parse_beat() reads it.
 std::string format_beat(const BeatMessage& message);
+
+// Of a message that has `done`.
+Progress progress_of(const BeatMessage& message, Instant time);
 
 }  // namespace derate
