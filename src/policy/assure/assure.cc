@@ -46,8 +46,6 @@ constexpr Duration kNewJobAfter = std::chrono::seconds(2);
 constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
 constexpr double kTicksToTell = 3;  // until launches of a program that has begun are counted
 constexpr Duration kGap = std::chrono::milliseconds(200);
-constexpr Duration kRestAfter =
-    std::chrono::seconds(20);                             // without a change: phases are long again
 constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 // Relative sd of the highest clock's rate of work against what it was: halves of a run of steady
@@ -109,8 +107,7 @@ void Assure::begin(const Estimate& estimate) {
     peak_ = peak_power_ = 0;
   }
   drop_readings();
-  cusum_ = {};
-  watch_.clear();
+  watch_.begin(estimate.time);
   energy_.reset();
   utilisation_still_ = activity_still_ = {};
   asked_ = {};
@@ -119,9 +116,7 @@ void Assure::begin(const Estimate& estimate) {
   const double unseen = (unread ? kTicksToTell : 1) * options_.tick + seconds(kWakeUp);
   slack_s_ =
       estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
-  alarms_ = {estimate.time};
   least_slacks_ = {slack_s_};
-  restless_ = mixed_ = false;
   late_beats_ = LateBeats::none;
   told_phase_ = estimate.work.phase;
   by_name_ = false;
@@ -253,14 +248,14 @@ std::optional<Fraction> Assure::expected() const {
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const int count = look_.clock.count();
   const bool there = count >= kFewest;
-  if (!phase_ && there && !mixed_ && resume(estimate)) {
+  if (!phase_ && there && !watch_.mixed && resume(estimate)) {
     flush();
     stage_ = Stage::steady;
     return steady(estimate, envelope);
   }
-  const Duration longest = (mixed_ ? kMixedBatch : options_.reference) + beats_wait();
-  const bool known = !mixed_ && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
-  const bool spent = alarms_.size() > 1 && probed_ >= budget(estimate.time);
+  const Duration longest = (watch_.mixed ? kMixedBatch : options_.reference) + beats_wait();
+  const bool known = !watch_.mixed && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
+  const bool spent = watch_.alarms.size() > 1 && probed_ >= budget(estimate.time);
   const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,
@@ -280,7 +275,7 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   phase_->referred += estimate.time - since_;
   flush();
   since_ = estimate.time;
-  const bool may_look = first && !mixed_ && !restless_ && !come_within(2, kFollowed) &&
+  const bool may_look = first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
                         may_probe(estimate.time) && saves_up_ && !phase_->signals.empty() &&
                         slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
                         lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
@@ -305,8 +300,9 @@ Decision Assure::look(const Estimate& estimate, const Envelope& envelope) {
 
 Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   const bool batch =
-      mixed_ ? estimate.time - held_since_ >= kMixedBatch && look_.clock.count() >= kFewest
-             : enough(kBatchEnough) || (look_.clock.count() >= kMostInBatch && !awaits_beat());
+      watch_.mixed
+          ? estimate.time - held_since_ >= kMixedBatch && look_.clock.count() >= kFewest
+          : enough(kBatchEnough) || (look_.clock.count() >= kMostInBatch && !awaits_beat());
   if (batch) flush();
   if (refresh_pays(estimate, envelope)) {
     stage_ = Stage::reference;
@@ -359,7 +355,7 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   }
   // One clock for all: it changes when more is known, not when the work does.
   const bool may_be_known = !seen && others_known_;
-  if (restless_ && !known_.empty() && (may_be_known || !may_probe(estimate.time)))
+  if (watch_.restless && !known_.empty() && (may_be_known || !may_probe(estimate.time)))
     return recognise_longer(envelope);
   if (may_be_known && may)
     return Decision::hold({"the work has changed; watching {0:.0f} MHz", {held_.value()}});
@@ -389,11 +385,11 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
     alarm(estimate, before);
     by_name_ = true;
   }
-  if (restless_ && estimate.time - alarms_.back() > kRestAfter) restless_ = mixed_ = false;
+  watch_.rest(estimate.time);
   count_measured();
   take(estimate);
   learn_power(estimate);
-  if (stage_ == Stage::steady ? changed(estimate) : jumped_) {
+  if (stage_ == Stage::steady ? changed(estimate) : watch_.jumped) {
     alarm(estimate, estimate.work.phase);
     by_name_ = false;
   } else if (begins_to_speak())

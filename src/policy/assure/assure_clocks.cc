@@ -34,7 +34,7 @@ double Assure::spare() const {
 // it; empty: none does, or not all of them are known.
 std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
   const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
-  if (!exact || restless_ || !saves_up_ || options_.dry_run) return std::nullopt;
+  if (!exact || watch_.restless || !saves_up_ || options_.dry_run) return std::nullopt;
   const std::vector<MixPart> parts = mix_of_late();
   const bool present = !parts.empty() && parts.front().phase == &*phase_;
   if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
@@ -77,7 +77,7 @@ double Assure::of_each_tenant(double lower_bound, double x) const {
 // Whether knowing the highest clock's readings better would let the clock go lower, and that saves
 // more than the visit costs. Work lasts about as long again as it has lasted.
 bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
-  if (asked_ <= envelope.lowest() || asked_ >= envelope.highest() || restless_) return false;
+  if (asked_ <= envelope.lowest() || asked_ >= envelope.highest() || watch_.restless) return false;
   if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
   const Duration age = phase_->lasted + (estimate.time - phase_->began);
   if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
@@ -135,7 +135,7 @@ std::vector<Prospect> Assure::prospects_of_mixture(const Envelope& envelope) con
 
 // What is sure of the work at that clock.
 double Assure::sure_at(Megahertz clock) const {
-  if (restless_)
+  if (watch_.restless)
     for (const Prospect& one : prospects_)
       if (one.clock >= clock) return one.lower_bound;
   return lower_bound(position(clock));
@@ -153,7 +153,7 @@ std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelop
 }
 
 std::vector<Prospect> Assure::prospects(const Envelope& envelope) const {
-  return restless_ ? prospects_of_mixture(envelope) : prospects_of(*phase_, envelope);
+  return watch_.restless ? prospects_of_mixture(envelope) : prospects_of(*phase_, envelope);
 }
 
 Prospect Assure::best(const Envelope& envelope, double promised) {

@@ -41,12 +41,12 @@ std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
                                        const Envelope& envelope) const {
   if (!phase_ || !last_) return {};
   std::vector<Prospect> mixture;
-  if (restless_) mixture = prospects_of_mixture(envelope);
+  if (watch_.restless) mixture = prospects_of_mixture(envelope);
   std::vector<Forecast> out;
   for (const double delta : deltas) {
     const double promised = std::log(1 - delta);
     const Megahertz clock =
-        restless_ ? best_of(mixture, promised).clock : will_hold(promised, envelope);
+        watch_.restless ? best_of(mixture, promised).clock : will_hold(promised, envelope);
     out.push_back(forecast_at(clock, delta));
   }
   return out;

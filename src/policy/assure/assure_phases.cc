@@ -11,10 +11,6 @@ constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not
 constexpr double kOfTwo = 3;                             // strain
 constexpr Duration kDoubtFor = std::chrono::seconds(20);
 constexpr std::size_t kMostPhases = 32;
-// Alarms that follow each other, a job's start being one, so closely on average: phases too short
-// to follow, whose mixture is governed; and too short to be told apart, which are one phase.
-constexpr std::size_t kRestless = 3, kMixed = 6;
-constexpr double kWindowsFollowed = 6;  // ... of the counters, if that is longer
 // Spent to learn phases that take turns, at most: s, and the share of a job's time.
 constexpr double kProbed = 3.6, kProbedShare = 0.005;
 constexpr double kProbedTold = 6;   // ... where launches tell the phases: their readings are exact
@@ -68,7 +64,7 @@ bool Assure::is_well_known(const WorkPhase& phase) const {
 // Phases take turns, and of one of them nothing is known, or little: it is seen best where this one
 // was.
 bool Assure::awaits_another(Instant now) const {
-  if (mixed_ || !come_within(2, kFollowed) || !may_probe(now)) return false;
+  if (watch_.mixed || !watch_.phases_take_turns() || !may_probe(now)) return false;
   double unknown = unknown_recent_.at(now), all = unknown;
   const auto add = [&](const WorkPhase& phase) {
     const double work = phase.recent.at(now);
@@ -98,9 +94,9 @@ void Assure::leave_phase() {
   // Work is not faster at a low clock: such a phase was made of two.
   const bool sane = phase_->plausible(0.3) && phase_->strain() < kOfTwo;
   const bool learned = !phase_->signals.empty() && sane && last_;
-  if (!learned || mixed_) settle(*phase_);
-  if (learned && !mixed_) {
-    const bool lasting = phase_->returned || restless_ || *last_ - phase_->began > kNewPhase;
+  if (!learned || watch_.mixed) settle(*phase_);
+  if (learned && !watch_.mixed) {
+    const bool lasting = phase_->returned || watch_.restless || *last_ - phase_->began > kNewPhase;
     if (options_.models != nullptr && phase_->name.empty() && lasting)
       phase_->id = options_.models->keep(to_model(*phase_, options_.chip));
     if (known_.size() >= kMostPhases) {
@@ -134,7 +130,7 @@ std::size_t Assure::known_by_readings(const Estimate& estimate) const {
   double highest = 0;
   for (std::size_t i = known_.size(); i-- > 0;) {
     const auto& doubted = known_[i].doubted;
-    if (doubted && !restless_ && estimate.time - *doubted < kDoubtFor) continue;
+    if (doubted && !watch_.restless && estimate.time - *doubted < kDoubtFor) continue;
     if (!named(known_[i]) || !fits(known_[i], seen)) continue;
     const double costs = -known_[i].performance(0.3).mean;
     if (found < known_.size() && costs <= highest) continue;
@@ -163,9 +159,9 @@ bool Assure::resume(const Estimate& estimate) {
   phase_->spent.add(std::exchange(pending_, {}));
   phase_->returned = true;
   look_.signals[static_cast<std::size_t>(Signal::beat)] = phase_->beats;
-  probing_ = !restless_;  // the present clock was another phase's
+  probing_ = !watch_.restless;  // the present clock was another phase's
   be_known();
-  cusum_ = {};
+  watch_.innovations = {};
   return true;
 }
 
@@ -175,7 +171,7 @@ void Assure::keep_visit(const std::string& left) {
   in_look_.resize(in_look_.size() - std::min(in_look_.size(), doubted));
   look_.clear();
   for (const ReadingTick& tick : in_look_) look_.add(tick, options_.highest);
-  const bool new_one = stage_ == Stage::reference && !phase_ && !mixed_;
+  const bool new_one = stage_ == Stage::reference && !phase_ && !watch_.mixed;
   const int fewest = told_ ? kFewestTold : kFewest;
   if (new_one && static_cast<int>(in_look_.size()) >= fewest && look_.x < kAtReference) {
     phase_ = make_phase(look_, options_.highest, priors_);
@@ -185,14 +181,7 @@ void Assure::keep_visit(const std::string& left) {
     phase_->returned = true;  // however short it was
     be_known();
   }
-  if (phase_ && restless_ && stage_ != Stage::recognise && !in_look_.empty()) flush();
-}
-
-// Whether the last alarms follow each other by less than that on average.
-bool Assure::come_within(std::size_t alarms, double apart) const {
-  if (alarms_.size() < alarms) return false;
-  const Duration span = alarms_.back() - alarms_[alarms_.size() - alarms];
-  return seconds(span) < apart * static_cast<double>(alarms - 1);
+  if (phase_ && watch_.restless && stage_ != Stage::recognise && !in_look_.empty()) flush();
 }
 
 // The first beats after the phase was learned by counters: it is learned anew, by them. The work is
@@ -205,7 +194,6 @@ bool Assure::begins_to_speak() const {
 void Assure::learn_by_beats(const Estimate& estimate) {
   late_beats_ = LateBeats::awaited;
   leave_phase();
-  cusum_ = {};
   energy_.reset();
   drop_readings();
   watch_.clear();
@@ -219,13 +207,13 @@ void Assure::alarm(const Estimate& estimate, const std::string& left) {
   least_slacks_.push_back(slack_s_);
   if (least_slacks_.size() > kVisits) least_slacks_.pop_front();
   // What did not show what it should, without a jump, was taken for another.
-  if (phase_ && phase_->returned && !jumped_ && !restless_) phase_->doubted = estimate.time;
+  if (phase_ && phase_->returned && !watch_.jumped && !watch_.restless)
+    phase_->doubted = estimate.time;
   const std::size_t others = known_.size();
   leave_phase();
-  others_known_ = jumped_ ? others > 0 : !known_.empty();
+  others_known_ = watch_.jumped ? others > 0 : !known_.empty();
   const auto [time, sum] = std::exchange(unknown_, {});
   if (time > 0) unknown_recent_.add(estimate.time, std::exp(-sum / time) * time);
-  cusum_ = {};
   energy_.reset();
   drop_readings();
   watch_.clear();
@@ -233,12 +221,10 @@ void Assure::alarm(const Estimate& estimate, const std::string& left) {
   activity_still_.moved();
   // Two readings raise an alarm: the work changed before the first of them. A window of launches
   // lay in the new phase.
-  held_since_ = estimate.time - (restless_ || told_ ? from_seconds(options_.tick) : Duration{});
-  alarms_.push_back(estimate.time);
-  if (alarms_.size() > kMixed) alarms_.erase(alarms_.begin());
-  restless_ = come_within(kRestless, std::max(kFollowed, kWindowsFollowed * seconds(window_)));
-  mixed_ = come_within(kMixed, kToldApart);
-  stage_ = mixed_ ? Stage::reference : Stage::recognise;
+  held_since_ =
+      estimate.time - (watch_.restless || told_ ? from_seconds(options_.tick) : Duration{});
+  watch_.alarm(estimate.time, window_);
+  stage_ = watch_.mixed ? Stage::reference : Stage::recognise;
   since_ = estimate.time;
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "policy/assure/change_watch.h"
 #include "policy/assure/standstill.h"
+#include "policy/assure/watch.h"
 #include "policy/assure/work_phase.h"
 #include "policy/policy.h"
 
@@ -51,9 +51,6 @@ class Assure final : public Policy {
   static constexpr Duration kShortestJob = std::chrono::seconds(30);
   static constexpr double kLookShare = 0.2;
   static constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
-  // Phases that change more often than that are governed as one mixture; than that, s, as one
-  // phase.
-  static constexpr double kFollowed = 4.5, kToldApart = 0.8;
   // Of the work of late: a phase with less does not belong to the mixture.
   static constexpr double kLeastOfMixture = 0.05;
   static constexpr double kOneClock =
@@ -98,7 +95,6 @@ class Assure final : public Policy {
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
   bool is_well_known(const WorkPhase& phase) const;
-  bool come_within(std::size_t alarms, double apart) const;
   bool begins_to_speak() const;
   bool awaits_beat() const;
   // Until two beats have come, however they fall.
@@ -164,7 +160,6 @@ class Assure final : public Policy {
   ReadingBatch look_;
   SignalValues newest_;
   std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
-  bool jumped_ = false;            // against what was read before at the same clock
   BeatRate beats_;
   std::optional<double> beat_;  // a reading of them
   bool hears_ = false;          // there are beats, and they come often enough to learn by
@@ -176,8 +171,7 @@ class Assure final : public Policy {
   enum class LateBeats { none, awaited, missed } late_beats_ = LateBeats::none;
   Standstill utilisation_still_, activity_still_;
   bool stood_ = false;  // at the last tick: no counter told anything
-  std::array<Cusum, kSignals> cusum_{};
-  ChangeWatch watch_;
+  PhaseWatch watch_;
   struct EnergyReading {
     Instant time{};
     Joules energy{};
@@ -193,10 +187,7 @@ class Assure final : public Policy {
   // turns with it.
   std::optional<double> shared_;
   std::vector<WorkPhase> known_;  // other phases, the newest last
-  std::vector<Instant> alarms_;
-  bool others_known_ = false;  // than the one left last
-  bool restless_ = false;      // phases too short to follow: one clock for their mixture
-  bool mixed_ = false;         // ... to be told apart: their mixture is one phase
+  bool others_known_ = false;     // than the one left last
   // Of work that no phase stands for yet, since the last alarm: its time, and that times x.
   struct Unknown {
     double time = 0, x = 0;

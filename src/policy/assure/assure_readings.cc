@@ -7,15 +7,11 @@
 namespace derate {
 namespace {
 
-constexpr double kForm = 0.015;  // what a quadratic leaves of a reading, relative, at most
 constexpr Duration kAfterWindow = std::chrono::milliseconds(150);
 // Of two readings at one clock: logs of power, shares of memory.
 constexpr double kPartedPower = 0.1, kPartedMemory = 0.25;
 constexpr double kPowerReading = 0.03;  // relative sd of a few readings' mean
 constexpr double kWobble = 0.5;
-// Relative sd of one reading of beats, at least: where in a step it begins and ends, and waits that
-// fall into some windows, are no other work.
-constexpr double kBeatEdge = 0.03;
 // Beats that come less often are no signal: a clock would be held for long to learn what it costs.
 constexpr Duration kSeldom = std::chrono::milliseconds(2500);
 
@@ -51,7 +47,7 @@ void Assure::follow_clock(const Estimate& estimate) {
   utilisation_still_.moved();
   activity_still_.moved();
   drop_readings();
-  watch_.clear();
+  watch_.jumps.clear();
   energy_.reset();
 }
 
@@ -93,7 +89,7 @@ ReadingTick Assure::read(const Estimate& estimate, bool of_this_phase) {
     const bool utilisation = static_cast<Signal>(i) == Signal::memory;
     if ((utilisation ? utilisation_still_ : activity_still_).stands()) newest_[i].reset();
   }
-  jumped_ = !mixed_ && !told_ && watch_.add(estimate, newest_);
+  watch_.jumped = !watch_.mixed && !told_ && watch_.jumps.add(estimate, newest_);
   // Work that speaks for itself is not judged by counters; that it changes they show all the same.
   if (phase_ && speaks(*phase_)) newest_ = {};
   if (hears_) newest_[static_cast<std::size_t>(Signal::beat)] = beat_;
@@ -110,19 +106,19 @@ ReadingTick Assure::read(const Estimate& estimate, bool of_this_phase) {
 
 void Assure::take(const Estimate& estimate) {
   newest_ = {};
-  jumped_ = false;
+  watch_.jumped = false;
   if (!estimate.sm_clock) return;
   const bool stand = counters_stand(estimate) && !hears_;
   if (stand && !stood_) drop_readings();  // the last of it stood already
   stood_ = stand;
   // What rises after it rested is other work.
   const bool rested = look_.clock.count() >= kFewest;
-  const bool starting = stage_ == Stage::reference && !phase_ && !mixed_ && !rested;
+  const bool starting = stage_ == Stage::reference && !phase_ && !watch_.mixed && !rested;
   if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
     window_ = estimate.time - began_;
     held_since_ = std::max(held_since_, estimate.time - window_);  // a clock may have come later
     drop_readings();
-    watch_.clear();
+    watch_.jumps.clear();
     return;
   }
   const Duration settled = std::min(window_ + kAfterWindow, options_.settle);
@@ -130,13 +126,13 @@ void Assure::take(const Estimate& estimate) {
   // A window of launches is of its phase from the beginning.
   if (!counters_settled && !(told_ && estimate.time - clock_since_ >= settled)) return;
   if (stand) {
-    jumped_ = !mixed_ && watch_.add_power(estimate);
+    watch_.jumped = !watch_.mixed && watch_.jumps.add_power(estimate);
     return;
   }
   ReadingTick tick = read(estimate, counters_settled);
   if (other_work(tick)) drop_readings();
   held_back_.push_back(std::move(tick));
-  for (; held_back_.size() > (restless_ ? doubtful() : 0); held_back_.pop_front()) {
+  for (; held_back_.size() > (watch_.restless ? doubtful() : 0); held_back_.pop_front()) {
     look_.add(held_back_.front(), options_.highest);
     in_look_.push_back(held_back_.front());
   }
@@ -215,7 +211,7 @@ void Assure::drop_readings() {
 // Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
   prospects_.clear();
-  if (mixed_ || counters_fit(*phase_, look_)) {
+  if (watch_.mixed || counters_fit(*phase_, look_)) {
     learn(*phase_, look_, last_.value_or(Instant{}));
     // A visit to a phase that speaks may be too short for the energy counter.
     const bool metered =
@@ -229,28 +225,15 @@ void Assure::flush() {
 
 // Innovations that drift: another phase.
 bool Assure::changed(const Estimate& estimate) {
-  if (!phase_ || mixed_) return false;
-  if (jumped_) return true;
+  if (!phase_ || watch_.mixed) return false;
+  if (watch_.jumped) return true;
   if (estimate.work.phase != phase_->name) return true;
   // What was learned by beats says nothing of counters.
   if (speaks(*phase_) && !hears_) {
     late_beats_ = LateBeats::none;
     return true;
   }
-  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
-    const auto i = static_cast<std::size_t>(phase_->signals[k]);
-    if (!newest_[i] || phase_->curve.level_sd(k) > 1) continue;
-    const Belief belief = phase_->curve.reading(k, look_.x);
-    const double expected = std::exp(belief.mean), off = *newest_[i] - expected;
-    // A counter that rests against its end has no noise, until it moves by one.
-    const double step = step_of(phase_->signals[k]);
-    const double edge = phase_->signals[k] == Signal::beat ? kBeatEdge * expected : step / 2;
-    const double noise = std::max(look_.signals[i].variance(step), edge * edge);
-    // What the curve's form leaves of this clock stays, however long it is looked at.
-    const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);
-    if (cusum_[i].add(beyond / std::sqrt(noise + std::pow(expected * belief.sd, 2)))) return true;
-  }
-  return false;
+  return watch_.drifts(*phase_, look_, newest_);
 }
 
 }  // namespace derate
