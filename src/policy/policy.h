@@ -16,6 +16,7 @@
 #include "core/model_cache.h"
 #include "core/param_spec.h"
 #include "core/saving.h"
+#include "policy/work_account.h"
 
 namespace derate {
 
@@ -47,6 +48,10 @@ struct PolicySetup {
   std::string chip = {};         // "V100-SXM2", as in core/chip_facts.h; empty: not known
   ModelCache* models = nullptr;  // outlives the policy; null: nothing is kept from job to job
   bool dry_run = false;          // what it asks for is not done: it tells what would be saved
+  // Of the work that the policy will govern. It may be another policy's as well, of another domain
+  // of that work, which then counts under another number.
+  std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>();
+  std::size_t domain = 0;
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.

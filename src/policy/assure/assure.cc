@@ -43,15 +43,9 @@ constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 constexpr Duration kNewJobAfter = std::chrono::seconds(2);
-constexpr Duration kWakeUp = std::chrono::milliseconds(50);  // sensors and switch, of a new job
-constexpr double kTicksToTell = 3;  // until launches of a program that has begun are counted
 constexpr Duration kGap = std::chrono::milliseconds(200);
 constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothing is known of
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
-// Relative sd of the highest clock's rate of work against what it was: halves of a run of steady
-// work differed by up to 0.1 % on an H200, some kernels' by more (docs/progress.md).
-constexpr double kRateDrift = 0.002;
-constexpr double kCertain = 0.1;  // relative sd: a rate known less well measures nothing
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
@@ -78,15 +72,16 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   options.dry_run = setup.dry_run;
   options.chip = setup.chip;
   options.models = setup.models;
-  return std::make_unique<Assure>(options);
+  return std::make_unique<Assure>(options, Account{.work = setup.account, .domain = setup.domain});
 }
 
 }  // namespace
 
-Assure::Assure(const AssureOptions& options)
+Assure::Assure(const AssureOptions& options, Account account)
     : options_(options),
       z_(normal_quantile(options.confidence)),
-      priors_(curve_priors(options.prior)) {
+      priors_(curve_priors(options.prior)),
+      account_(std::move(account)) {
   priors_.overstated = options.overstated;
   recall();
 }
@@ -94,7 +89,7 @@ Assure::Assure(const AssureOptions& options)
 void Assure::begin(const Estimate& estimate) {
   leave_phase();
   for (WorkPhase& phase : known_) settle(phase);
-  pending_.clear();
+  account_.pending.clear();
   // Beats count in one job's own units.
   std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
   name_priors(estimate.work.name);
@@ -111,18 +106,12 @@ void Assure::begin(const Estimate& estimate) {
   energy_.reset();
   utilisation_still_ = activity_still_ = {};
   asked_ = {};
-  // The first kernels ran before they were seen, at the clock at which the GPU was parked.
-  const bool unread = estimate.launching && *estimate.gpu_utilisation <= Fraction(0);
-  const double unseen = (unread ? kTicksToTell : 1) * options_.tick + seconds(kWakeUp);
-  slack_s_ =
-      estimate.sm_clock ? std::min(0.0, *estimate.sm_clock / options_.highest - 1) * unseen : 0;
-  least_slacks_ = {slack_s_};
+  account_.begin(estimate, options_);
   late_beats_ = LateBeats::none;
   told_phase_ = estimate.work.phase;
   by_name_ = false;
   unknown_ = {};
   unknown_recent_ = {};
-  probed_ = {};
   held_back_.clear();
 }
 
@@ -137,7 +126,7 @@ bool Assure::idle(const Estimate& estimate) {
   if (*estimate.gpu_utilisation <= Fraction(0) && !estimate.launching) {
     if (!idle_since_) idle_since_ = estimate.time;
     // Perhaps another job comes: what this one saved is not for that one to spend.
-    if (estimate.time - *idle_since_ >= kGap) slack_s_ = std::min(slack_s_, 0.0);
+    if (estimate.time - *idle_since_ >= kGap) account_.work->forfeit();
     if (estimate.time - *idle_since_ > kNewJobAfter) {
       leave_phase();
       anew_ = false;
@@ -151,7 +140,7 @@ bool Assure::idle(const Estimate& estimate) {
 }
 
 void Assure::settle(WorkPhase& phase) {
-  settled_ += phase.saving(options_.dry_run);
+  account_.settled += phase.saving(options_.dry_run);
   phase.spent.clear();
 }
 
@@ -159,64 +148,41 @@ void Assure::settle(WorkPhase& phase) {
 void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
-  const Spent spent{since, *estimate.power * since};
-  Spending& to = phase_ ? phase_->spent : pending_;
-  // Where the power limit holds the clock below the lock, or about there, it would at the highest
-  // clock, too.
-  const bool limited = (estimate.throttle_reasons.value_or(0) & throttle::kSwPowerCap) != 0;
-  const bool capped = limited && *estimate.sm_clock < asked_ * 0.995;
-  // What is read in a dry run is then not of the highest clock, and no curve tells of less.
-  if (limited && options_.dry_run) return;
-  const bool about_there = phase_ && phase_->limit_allows(position(*estimate.sm_clock));
-  const bool unsaved = idle_since_ || asked_ <= Megahertz(0) ||
-                       asked_ >= options_.highest * 0.995 || capped || about_there;
-  if (unsaved)
-    to.add_unsaved(spent);
-  else
-    // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve tells of
-    // it.
-    to.add(position(std::max(options_.dry_run ? asked_ : *estimate.sm_clock, envelope.lowest())),
-           spent);
+  Spending& to = phase_ ? phase_->spent : account_.pending;
+  const bool about_there = phase_ && phase_->limit_allows(options_.position(*estimate.sm_clock));
+  derate::count_spending(to, estimate,
+                         {.time = since,
+                          .asked = asked_,
+                          .lowest = envelope.lowest(),
+                          .unsaved = idle_since_ || about_there},
+                         options_);
   if (to.time() > kSettleAfter && phase_) settle(*phase_);
 }
 
 std::optional<Saving> Assure::saving() const {
-  Saving out = settled_;
+  Saving out = account_.settled;
   for (const WorkPhase& phase : known_) out += phase.saving(options_.dry_run);
   if (phase_) out += phase_->saving(options_.dry_run);
   return out;
 }
 
 void Assure::keep_account(const Estimate& estimate) {
-  delta_ = options_.delta;
-  if (estimate.work.max_loss) delta_ = std::clamp(estimate.work.max_loss->value(), 0.0, 0.5);
-  saves_up_ = !estimate.work.every_phase && !estimate.work.may_wait;
+  account_.take_promise(estimate.work, options_.delta);
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
-  const double x = position(*estimate.sm_clock);
+  const double x = options_.position(*estimate.sm_clock);
   const bool known = stage_ != Stage::recognise && phase_;
-  counted_ = std::exp(known ? lower_bound(x) : -x);
-  since_beat_.time += seconds(since);
-  since_beat_.work += counted_ * seconds(since);
-  slack_s_ += (counted_ - (1 - delta_)) * seconds(since);
-  slack_s_ = std::min(slack_s_, kMostSaved);
-  if (probing_ || stage_ == Stage::reference) probed_ += since;
-  if (!least_slacks_.empty()) least_slacks_.back() = std::min(least_slacks_.back(), slack_s_);
+  account_.count(std::exp(known ? lower_bound(x) : -x), since);
+  if (probing_ || stage_ == Stage::reference) account_.probed += since;
   count_work(known, x, seconds(since));
 }
 
-// What beats measured takes the place of what was counted on: of that only what the highest clock
-// gives is not sure. Under the power limit that changes as the chip warms. The curve's own level
-// would not do: it gives way a little where the form of the curve does not fit.
+// Under the power limit the rate at the highest clock changes as the chip warms. The curve's own
+// level would not do for it: it gives way a little where the form of the curve does not fit.
 void Assure::count_measured() {
   const bool speaks_alone = phase_ && speaks(*phase_) && tenants_ <= 1;
   if (!beat_ || !speaks_alone || stage_ == Stage::recognise || phase_->reference_capped) return;
-  const Belief reference = phase_->reference_rate.rate();
-  if (!(reference.sd <= kCertain)) return;
-  const double sd = std::hypot(reference.sd, kRateDrift);
-  const double measured = std::exp(std::log(*beat_) - reference.mean - z_ * sd);
-  slack_s_ += std::min(1.0, measured) * over_beat_.time - over_beat_.work;
-  slack_s_ = std::min(slack_s_, kMostSaved);
+  account_.count_measured(*beat_, phase_->reference_rate.rate(), z_);
 }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
@@ -242,7 +208,7 @@ Decision Assure::hold(Reason reason) const {
 // Performance at the clock that was asked for, relative to the highest.
 std::optional<Fraction> Assure::expected() const {
   if (!phase_) return std::nullopt;
-  return Fraction(std::min(1.0, std::exp(phase_->performance(position(asked_)).mean)));
+  return Fraction(std::min(1.0, std::exp(phase_->performance(options_.position(asked_)).mean)));
 }
 
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
@@ -255,7 +221,8 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   }
   const Duration longest = (watch_.mixed ? kMixedBatch : options_.reference) + beats_wait();
   const bool known = !watch_.mixed && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
-  const bool spent = watch_.alarms.size() > 1 && probed_ >= budget(estimate.time);
+  const bool spent =
+      watch_.alarms.size() > 1 && account_.probed >= account_.budget(estimate.time - began_, told_);
   const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
   if (!there || (!known && !over))
     return ask(envelope.highest(), true,
@@ -269,16 +236,17 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
     if (late_beats_ == LateBeats::awaited && !speaks(*phase_)) late_beats_ = LateBeats::missed;
     phase_->name = estimate.work.phase;
     phase_->began = since_;
-    phase_->spent.add(std::exchange(pending_, {}));
+    phase_->spent.add(std::exchange(account_.pending, {}));
     be_known();
   }
   phase_->referred += estimate.time - since_;
   flush();
   since_ = estimate.time;
-  const bool may_look = first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
-                        may_probe(estimate.time) && saves_up_ && !phase_->signals.empty() &&
-                        slack_s_ >= -0.2 * delta_ * seconds(kShortestJob) &&
-                        lower_bound(position(envelope.lowest())) < std::log(1 - delta_);
+  const bool may_look =
+      first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
+      may_probe(estimate.time) && account_.saves_up && !phase_->signals.empty() &&
+      account_.may_look() &&
+      lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
   stage_ = may_look ? Stage::look : Stage::steady;
   return may_look ? look(estimate, envelope) : steady(estimate, envelope);
 }
@@ -325,17 +293,18 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   if (asked_ >= envelope.highest() && awaits_another(estimate.time))
     return ask(envelope.highest(), true,
                {"waiting at {0:.0f} MHz for a phase that is not known", {asked_.value()}});
-  const Belief belief = phase_->performance(position(wanted));
-  return ask(wanted, false,
-             {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
-              "{3:.2f} s",
-              {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, slack_s_}});
+  const Belief belief = phase_->performance(options_.position(wanted));
+  return ask(
+      wanted, false,
+      {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
+       "{3:.2f} s",
+       {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, account_.work->saved_s()}});
 }
 
 // Nothing that is known fits, or not yet.
 Decision Assure::recognise_longer(const Envelope& envelope) {
   const Megahertz safe =
-      envelope.clamp(options_.highest * std::clamp(1 - delta_ - earned(), 0.0, 1.0));
+      envelope.clamp(options_.highest * std::clamp(1 - account_.delta - earned(), 0.0, 1.0));
   if (from_seconds(unknown_s_) <= kSafeAfter || std::abs(safe / asked_ - 1) < kOneClock)
     return hold({"phases take turns; holding {0:.0f} MHz", {asked_.value()}});
   return ask(safe, false,
@@ -345,7 +314,7 @@ Decision Assure::recognise_longer(const Envelope& envelope) {
 // Other work than before: what it is shows at the present clock, if that may last so long.
 Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   const double at_stake = (1 - held_ / options_.highest) * seconds(window_ + from_seconds(0.6));
-  const bool may = slack_s_ + kLookShare * delta_ * seconds(kShortestJob) > at_stake;
+  const bool may = account_.may_lose(at_stake);
   const bool seen = by_name_ || look_.clock.count() + static_cast<int>(held_back_.size()) >= 2;
   if (seen && resume(estimate)) {
     if (by_name_) count_late(estimate);

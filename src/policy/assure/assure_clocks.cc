@@ -8,9 +8,6 @@
 namespace derate {
 namespace {
 
-constexpr double kHorizon = 15;  // s over which what was earned or lost is made even
-constexpr double kMostEarned = 0.15;
-constexpr double kMostSpent = 0.3;  // of performance, by one of phases that take turns
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
 constexpr double kReferenceShare = 0.02;
@@ -18,23 +15,11 @@ constexpr double kWorthRefresh = 0.001;  // of performance
 
 }  // namespace
 
-double Assure::earned() const {
-  // A dry run runs at full speed: it would not have earned what it seems to.
-  if (!saves_up_ || options_.dry_run) return 0;
-  return std::clamp(slack_s_ / kHorizon, -delta_, kMostEarned);
-}
-
-// What was saved and not needed, over some visits of phases that take turns.
-double Assure::spare() const {
-  const double least = *std::min_element(least_slacks_.begin(), least_slacks_.end());
-  return slack_s_ < 0 ? slack_s_ : std::max(0.0, least);
-}
-
 // The log of performance that this phase is best given of what all may lose that take turns with
 // it; empty: none does, or not all of them are known.
 std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
   const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
-  if (!exact || watch_.restless || !saves_up_ || options_.dry_run) return std::nullopt;
+  if (!exact || watch_.restless || !account_.saves_up || options_.dry_run) return std::nullopt;
   const std::vector<MixPart> parts = mix_of_late();
   const bool present = !parts.empty() && parts.front().phase == &*phase_;
   if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
@@ -47,8 +32,7 @@ std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
       one.energy.push_back(watts * std::exp(at.energy));
     }
   }
-  const double earned = std::clamp(spare() / kHorizon, -delta_, kMostEarned);
-  const std::size_t clock = share_loss(costs, 1 / (1 - delta_ - earned)).front();
+  const std::size_t clock = share_loss(costs, 1 / (1 - account_.delta - account_.spare())).front();
   return -std::log(costs.front().time[clock]);
 }
 
@@ -56,11 +40,10 @@ std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
 // left of the visit.
 double Assure::promised(const Envelope& envelope) {
   if (prospects_.empty()) shared_ = share_of_loss(envelope);
-  if (!shared_) return std::log(1 - delta_ - earned());
+  if (!shared_) return account_.promised(earned());
   const Duration visit = phase_->lasted / std::max(1, phase_->visits);
   const Duration left = visit - (*last_ - phase_->began);
-  const double most = slack_s_ / std::max(1.0, seconds(left));
-  return std::max(*shared_, std::log(1 - delta_ - std::clamp(most, -delta_, kMostSpent)));
+  return account_.promised_of(*shared_, left);
 }
 
 // The least log of performance that is sure enough at x; of unknown work what the clocks say.
@@ -82,7 +65,8 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
   const Duration age = phase_->lasted + (estimate.time - phase_->began);
   if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
     return false;
-  const double x = position(asked_), sd = phase_->assuring().performance(x, phase_->reference_x).sd;
+  const double x = options_.position(asked_),
+               sd = phase_->assuring().performance(x, phase_->reference_x).sd;
   double after = sd;
   for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
     const double least = phase_->assuring().sd_with_level(k, x);
@@ -91,7 +75,7 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
   }
   const double better = z_ * (sd - after);
   if (better <= kWorthRefresh) return false;
-  const double promised = std::log(1 - delta_ - earned());
+  const double promised = account_.promised(earned());
   const double now = best(envelope, promised).energy;
   const double then = best(envelope, promised - better).energy;
   return (seconds(age) + seconds(kShortestJob)) * (now - then) > -now * visit();
@@ -124,7 +108,7 @@ std::vector<Prospect> Assure::prospects_of_mixture(const Envelope& envelope) con
   const std::vector<MixPart> parts = mix_of_late();
   std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
-    const double x = position(clock);
+    const double x = options_.position(clock);
     Prospect one = prospect_of_mixture(parts, unknown_recent_.at(*last_), x, z_);
     one.lower_bound = of_each_tenant(one.lower_bound, x);
     one.clock = clock;
@@ -138,14 +122,14 @@ double Assure::sure_at(Megahertz clock) const {
   if (watch_.restless)
     for (const Prospect& one : prospects_)
       if (one.clock >= clock) return one.lower_bound;
-  return lower_bound(position(clock));
+  return lower_bound(options_.position(clock));
 }
 
 std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelope& envelope) const {
   const PhaseOutlook outlook(phase);
   std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
-    const double x = position(clock);
+    const double x = options_.position(clock);
     out.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
                    phase.power.relative(x).mean - outlook.performance(x).mean});
   }
@@ -167,7 +151,7 @@ Prospect Assure::best(const Envelope& envelope, double promised) {
 // The lowest clock that one look at may cost: the more it differs, the more it tells.
 Megahertz Assure::probe_clock(const Envelope& envelope) const {
   const double time = seconds(window_ + std::chrono::milliseconds(800));
-  const double may_cost = kLookShare * delta_ * seconds(kShortestJob);
+  const double may_cost = kLookShare * account_.delta * seconds(kShortestJob);
   for (const Megahertz clock : envelope.clocks())
     if ((1 - clock / envelope.highest()) * time <= may_cost) return clock;
   return envelope.highest();

@@ -54,7 +54,8 @@ std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
 
 Forecast Assure::forecast_at(Megahertz clock, double delta) const {
   // Above what the power limit lets be held there is nothing.
-  const double x = std::max(position(clock), phase_->reference_capped ? phase_->reference_x : 0.0);
+  const double x =
+      std::max(options_.position(clock), phase_->reference_capped ? phase_->reference_x : 0.0);
   const auto energy = [&](double at) { return energy_of(*phase_, at); };
   const auto performance = [&](double at) { return phase_->performance(at); };
   return {.delta = delta,
@@ -72,7 +73,7 @@ Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
     const Megahertz next = best_of(prospects_of(learned, envelope), promised).clock;
     if (next >= clock) break;
     clock = next;
-    learned = well_read(std::move(learned), position(clock));
+    learned = well_read(std::move(learned), options_.position(clock));
   }
   return clock;
 }

@@ -11,12 +11,7 @@ constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not
 constexpr double kOfTwo = 3;                             // strain
 constexpr Duration kDoubtFor = std::chrono::seconds(20);
 constexpr std::size_t kMostPhases = 32;
-// Spent to learn phases that take turns, at most: s, and the share of a job's time.
-constexpr double kProbed = 3.6, kProbedShare = 0.005;
-constexpr double kProbedTold = 6;   // ... where launches tell the phases: their readings are exact
-constexpr int kFewestTold = 2;      // readings
-constexpr double kToldAfter = 1.5;  // ticks after a phase began launches tell it, on average
-constexpr std::size_t kVisits = 3;  // over which what nobody spent was spare
+constexpr int kFewestTold = 2;  // readings
 
 }  // namespace
 
@@ -43,17 +38,12 @@ void Assure::be_known() {
   const auto [time, sum] = std::exchange(unknown_, {});
   if (time <= 0) return;
   const double x = sum / time;
-  slack_s_ = std::min(slack_s_ + (std::exp(lower_bound(x)) - std::exp(-x)) * time, kMostSaved);
+  account_.work->credit((std::exp(lower_bound(x)) - std::exp(-x)) * time);
   phase_->recent.add(*last_, std::exp(phase_->performance(x).mean) * time);
 }
 
-// For work in phases to be learned at the highest clock, of a job's time so far.
-Duration Assure::budget(Instant now) const {
-  return from_seconds((told_ ? kProbedTold : kProbed) + kProbedShare * seconds(now - began_));
-}
-
 bool Assure::may_probe(Instant now) const {
-  return probed_ + window_ + std::chrono::milliseconds(600) < budget(now);
+  return account_.may_probe(now - began_, told_, window_);
 }
 
 // Whether it is known what the phase does at the highest clock.
@@ -140,12 +130,9 @@ std::size_t Assure::known_by_readings(const Estimate& estimate) const {
   return found;
 }
 
-// When launches tell that another phase has begun, it has gone on for a window or two, in which the
-// work was counted as the phase before.
 void Assure::count_late(const Estimate& estimate) {
   if (!estimate.sm_clock) return;
-  const double in_truth = std::exp(lower_bound(position(*estimate.sm_clock)));
-  slack_s_ += (in_truth - counted_) * kToldAfter * options_.tick;
+  account_.count_late(std::exp(lower_bound(options_.position(*estimate.sm_clock))), options_.tick);
 }
 
 // Takes up a phase that was known before.
@@ -156,7 +143,7 @@ bool Assure::resume(const Estimate& estimate) {
   prospects_.clear();
   known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(found));
   phase_->began = estimate.time;
-  phase_->spent.add(std::exchange(pending_, {}));
+  phase_->spent.add(std::exchange(account_.pending, {}));
   phase_->returned = true;
   look_.signals[static_cast<std::size_t>(Signal::beat)] = phase_->beats;
   probing_ = !watch_.restless;  // the present clock was another phase's
@@ -204,8 +191,7 @@ void Assure::learn_by_beats(const Estimate& estimate) {
 
 void Assure::alarm(const Estimate& estimate, const std::string& left) {
   keep_visit(left);
-  least_slacks_.push_back(slack_s_);
-  if (least_slacks_.size() > kVisits) least_slacks_.pop_front();
+  account_.work->end_visit();
   // What did not show what it should, without a jump, was taken for another.
   if (phase_ && phase_->returned && !watch_.jumped && !watch_.restless)
     phase_->doubted = estimate.time;

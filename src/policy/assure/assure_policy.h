@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/assure/account.h"
+#include "policy/assure/assure_options.h"
 #include "policy/assure/standstill.h"
 #include "policy/assure/watch.h"
 #include "policy/assure/work_phase.h"
@@ -16,21 +18,9 @@
 
 namespace derate {
 
-// As the parameters of the same names (docs/policies/assure.md).
-struct AssureOptions {
-  Megahertz highest{};
-  double delta = 0, confidence = 0, tick = 0, overstated = 0;
-  Duration settle{}, reference{};
-  std::string prior;  // a chip of the rows; empty: all
-  bool leave_out = false;
-  bool dry_run = false;
-  std::string chip;
-  ModelCache* models = nullptr;
-};
-
 class Assure final : public Policy {
  public:
-  explicit Assure(const AssureOptions& options);
+  Assure(const AssureOptions& options, Account account);
   Assure(const Assure&) = delete;
   Assure& operator=(const Assure&) = delete;
   // What was learned is kept however governing ends.
@@ -46,11 +36,6 @@ class Assure final : public Policy {
   // Relative sd: a level known so well is not looked at any longer.
   static constexpr double kEnough = 0.006;
   static constexpr int kFewest = 3, kMostInBatch = 25;  // readings
-  // The shortest job whose promise is judged, and the share of what it may lose that one look at a
-  // low clock may cost.
-  static constexpr Duration kShortestJob = std::chrono::seconds(30);
-  static constexpr double kLookShare = 0.2;
-  static constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
   // Of the work of late: a phase with less does not belong to the mixture.
   static constexpr double kLeastOfMixture = 0.05;
   static constexpr double kOneClock =
@@ -91,7 +76,6 @@ class Assure final : public Policy {
   void keep_visit(const std::string& left);
   void count_work(bool known, double x, double time);
   void be_known();
-  Duration budget(Instant now) const;
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
   bool is_well_known(const WorkPhase& phase) const;
@@ -104,11 +88,7 @@ class Assure final : public Policy {
   void name_priors(const std::string& work);
 
   // What goes out.
-  double position(Megahertz clock) const {
-    return std::max(0.0, std::log(options_.highest / clock));
-  }
-  double earned() const;
-  double spare() const;
+  double earned() const { return account_.earned(options_.dry_run); }
   double promised(const Envelope& envelope);
   std::optional<double> share_of_loss(const Envelope& envelope) const;
   double of_each_tenant(double lower_bound, double x) const;
@@ -137,9 +117,8 @@ class Assure final : public Policy {
   double z_;
   CurvePriors priors_;
   std::string left_out_;
-  double delta_ = 0;
-  bool saves_up_ = true;  // what one phase earns another may spend
-  int tenants_ = 1;       // as counted last
+  Account account_;
+  int tenants_ = 1;  // as counted last
 
   Stage stage_ = Stage::reference;
   Instant since_{};  // in this stage
@@ -194,20 +173,9 @@ class Assure final : public Policy {
   } unknown_;
   double unknown_s_ = 0;       // since something was known last
   RecentWork unknown_recent_;  // that none stood for in the end
-  Duration probed_{};
   // While phases are short, what was read last may be of the next one already.
   std::deque<ReadingTick> held_back_;
   std::vector<ReadingTick> in_look_;  // what look_ was made of
-  double slack_s_ = 0;                // seconds of work done beyond what was promised, at least
-  std::deque<double> least_slacks_;   // of this visit of a phase and the two before
-  double counted_ = 1;                // performance, as slack_s_ counted the last tick
-  // What it counted, s: of how much time, and the work done in it.
-  struct Counted {
-    double time = 0, work = 0;
-  } since_beat_, over_beat_;  // the last; from the one before to that
-
-  Saving settled_;    // of phases that are closed
-  Spending pending_;  // of which phase, the next tells
 };
 
 }  // namespace derate

@@ -78,7 +78,7 @@ void Assure::hear(const Estimate& estimate) {
   const std::optional<Beat>& beat = estimate.work.beat;
   const bool fresh = beat && estimate.time - beat->time <= kSeldom;
   told_ = fresh && beat->unsteadiness;
-  if (beat != beats_.last()) over_beat_ = std::exchange(since_beat_, {});
+  if (beat != beats_.last()) account_.hear_beat();
   beat_ = beats_.rate(beat, told_ ? clock_since_ : held_since_);
   hears_ = fresh && beats_.interval() <= kSeldom;
 }
@@ -170,7 +170,7 @@ std::size_t Assure::doubtful() const {
 void Assure::learn_power(const Estimate& estimate) {
   if (estimate.energy) energy_counter_ = true;
   if (!phase_ || !estimate.energy || estimate.time - held_since_ < window_) return;
-  const double x = position(held_);
+  const double x = options_.position(held_);
   if (energy_) {
     const double span = seconds(estimate.time - energy_->time);
     if (span < 1) return;
