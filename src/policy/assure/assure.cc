@@ -48,14 +48,6 @@ constexpr Duration kSafeAfter = std::chrono::seconds(2);  // of work that nothin
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kSettleAfter = std::chrono::hours(1);  // what is believed then, stays
 
-// Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
-// 26.2.23, error below 4.5e-4.
-double normal_quantile(double p) {
-  const double t = std::sqrt(-2 * std::log(1 - p));
-  return t - (2.515517 + 0.802853 * t + 0.010328 * t * t) /
-                 (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
-}
-
 Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
   const auto number = [&](const char* name) { return *setup.params.number(name); };
   AssureOptions options;
@@ -78,21 +70,13 @@ Result<std::unique_ptr<Policy>> create_assure(const PolicySetup& setup) {
 }  // namespace
 
 Assure::Assure(const AssureOptions& options, Account account)
-    : options_(options),
-      z_(normal_quantile(options.confidence)),
-      priors_(curve_priors(options.prior)),
-      account_(std::move(account)) {
-  priors_.overstated = options.overstated;
-  recall();
-}
+    : options_(options), account_(std::move(account)), belief_(options) {}
 
 void Assure::begin(const Estimate& estimate) {
   leave_phase();
-  for (WorkPhase& phase : known_) settle(phase);
+  for (WorkPhase& phase : belief_.known) settle(phase, options_.dry_run, account_.settled);
   account_.pending.clear();
-  // Beats count in one job's own units.
-  std::erase_if(known_, [](const WorkPhase& phase) { return speaks(phase); });
-  name_priors(estimate.work.name);
+  belief_.begin(estimate.work.name, options_);
   stage_ = Stage::reference;
   since_ = held_since_ = estimate.time;
   // In the midst of work no readings rise that tell the sensors' window: what is known of it stays.
@@ -110,8 +94,6 @@ void Assure::begin(const Estimate& estimate) {
   late_beats_ = LateBeats::none;
   told_phase_ = estimate.work.phase;
   by_name_ = false;
-  unknown_ = {};
-  unknown_recent_ = {};
   held_back_.clear();
 }
 
@@ -139,30 +121,27 @@ bool Assure::idle(const Estimate& estimate) {
   return false;
 }
 
-void Assure::settle(WorkPhase& phase) {
-  account_.settled += phase.saving(options_.dry_run);
-  phase.spent.clear();
-}
-
 // Each tick stands for the time since the one before.
 void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) {
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock || !estimate.power) return;
-  Spending& to = phase_ ? phase_->spent : account_.pending;
-  const bool about_there = phase_ && phase_->limit_allows(options_.position(*estimate.sm_clock));
+  Spending& to = belief_.phase ? belief_.phase->spent : account_.pending;
+  const bool about_there =
+      belief_.phase && belief_.phase->limit_allows(options_.position(*estimate.sm_clock));
   derate::count_spending(to, estimate,
                          {.time = since,
                           .asked = asked_,
                           .lowest = envelope.lowest(),
                           .unsaved = idle_since_ || about_there},
                          options_);
-  if (to.time() > kSettleAfter && phase_) settle(*phase_);
+  if (to.time() > kSettleAfter && belief_.phase)
+    settle(*belief_.phase, options_.dry_run, account_.settled);
 }
 
 std::optional<Saving> Assure::saving() const {
   Saving out = account_.settled;
-  for (const WorkPhase& phase : known_) out += phase.saving(options_.dry_run);
-  if (phase_) out += phase_->saving(options_.dry_run);
+  for (const WorkPhase& phase : belief_.known) out += phase.saving(options_.dry_run);
+  if (belief_.phase) out += belief_.phase->saving(options_.dry_run);
   return out;
 }
 
@@ -171,18 +150,19 @@ void Assure::keep_account(const Estimate& estimate) {
   const Duration since = last_ ? estimate.time - *last_ : Duration{};
   if (since > std::chrono::seconds(2) || !estimate.sm_clock) return;
   const double x = options_.position(*estimate.sm_clock);
-  const bool known = stage_ != Stage::recognise && phase_;
-  account_.count(std::exp(known ? lower_bound(x) : -x), since);
+  const bool known = stage_ != Stage::recognise && belief_.phase;
+  account_.count(std::exp(known ? belief_.lower_bound(x) : -x), since);
   if (probing_ || stage_ == Stage::reference) account_.probed += since;
-  count_work(known, x, seconds(since));
+  belief_.count_work(known, x, seconds(since), *last_);
 }
 
 // Under the power limit the rate at the highest clock changes as the chip warms. The curve's own
 // level would not do for it: it gives way a little where the form of the curve does not fit.
 void Assure::count_measured() {
-  const bool speaks_alone = phase_ && speaks(*phase_) && tenants_ <= 1;
-  if (!beat_ || !speaks_alone || stage_ == Stage::recognise || phase_->reference_capped) return;
-  account_.count_measured(*beat_, phase_->reference_rate.rate(), z_);
+  const bool speaks_alone = belief_.phase && speaks(*belief_.phase) && belief_.tenants <= 1;
+  if (!beat_ || !speaks_alone || stage_ == Stage::recognise || belief_.phase->reference_capped)
+    return;
+  account_.count_measured(*beat_, belief_.phase->reference_rate.rate(), belief_.z);
 }
 
 Decision Assure::ask(Megahertz clock, bool probing, Reason reason) {
@@ -207,20 +187,23 @@ Decision Assure::hold(Reason reason) const {
 
 // Performance at the clock that was asked for, relative to the highest.
 std::optional<Fraction> Assure::expected() const {
-  if (!phase_) return std::nullopt;
-  return Fraction(std::min(1.0, std::exp(phase_->performance(options_.position(asked_)).mean)));
+  if (!belief_.phase) return std::nullopt;
+  return Fraction(
+      std::min(1.0, std::exp(belief_.phase->performance(options_.position(asked_)).mean)));
 }
 
 Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
   const int count = look_.clock.count();
   const bool there = count >= kFewest;
-  if (!phase_ && there && !watch_.mixed && resume(estimate)) {
+  if (!belief_.phase && there && !watch_.mixed && resume(estimate)) {
     flush();
     stage_ = Stage::steady;
     return steady(estimate, envelope);
   }
   const Duration longest = (watch_.mixed ? kMixedBatch : options_.reference) + beats_wait();
-  const bool known = !watch_.mixed && enough(hears_ ? 0.002 : phase_ ? kEnough : kFirstEnough);
+  const bool known = !watch_.mixed && enough(hears_          ? 0.002
+                                             : belief_.phase ? kEnough
+                                                             : kFirstEnough);
   const bool spent =
       watch_.alarms.size() > 1 && account_.probed >= account_.budget(estimate.time - began_, told_);
   const bool over = spent || estimate.time - since_ >= std::max(longest, window_ + kLeastReference);
@@ -228,25 +211,23 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
     return ask(envelope.highest(), true,
                {"learning what {0:.0f} MHz gives: {1:.0f} readings",
                 {envelope.highest().value(), static_cast<double>(count)}});
-  const bool first = !phase_;
+  const bool first = !belief_.phase;
   if (first) {
-    phase_ = make_phase(look_, options_.highest, priors_);
-    unknown_recent_ = {};  // probably it
+    belief_.make(look_, options_.highest, estimate.work.phase, since_);
     prospects_.clear();
-    if (late_beats_ == LateBeats::awaited && !speaks(*phase_)) late_beats_ = LateBeats::missed;
-    phase_->name = estimate.work.phase;
-    phase_->began = since_;
-    phase_->spent.add(std::exchange(account_.pending, {}));
+    if (late_beats_ == LateBeats::awaited && !speaks(*belief_.phase))
+      late_beats_ = LateBeats::missed;
+    belief_.phase->spent.add(std::exchange(account_.pending, {}));
     be_known();
   }
-  phase_->referred += estimate.time - since_;
+  belief_.phase->referred += estimate.time - since_;
   flush();
   since_ = estimate.time;
   const bool may_look =
       first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
-      may_probe(estimate.time) && account_.saves_up && !phase_->signals.empty() &&
+      may_probe(estimate.time) && account_.saves_up && !belief_.phase->signals.empty() &&
       account_.may_look() &&
-      lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
+      belief_.lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
   stage_ = may_look ? Stage::look : Stage::steady;
   return may_look ? look(estimate, envelope) : steady(estimate, envelope);
 }
@@ -293,19 +274,18 @@ Decision Assure::steady(const Estimate& estimate, const Envelope& envelope) {
   if (asked_ >= envelope.highest() && awaits_another(estimate.time))
     return ask(envelope.highest(), true,
                {"waiting at {0:.0f} MHz for a phase that is not known", {asked_.value()}});
-  const Belief belief = phase_->performance(options_.position(wanted));
-  return ask(
-      wanted, false,
-      {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
-       "{3:.2f} s",
-       {wanted.value(), 100 * std::exp(belief.mean), 100 * belief.sd, account_.work->saved_s()}});
+  const Belief at = belief_.phase->performance(options_.position(wanted));
+  return ask(wanted, false,
+             {"{0:.0f} MHz: performance {1:.1f} % of the highest clock's, +- {2:.1f}; earned "
+              "{3:.2f} s",
+              {wanted.value(), 100 * std::exp(at.mean), 100 * at.sd, account_.work->saved_s()}});
 }
 
 // Nothing that is known fits, or not yet.
 Decision Assure::recognise_longer(const Envelope& envelope) {
   const Megahertz safe =
       envelope.clamp(options_.highest * std::clamp(1 - account_.delta - earned(), 0.0, 1.0));
-  if (from_seconds(unknown_s_) <= kSafeAfter || std::abs(safe / asked_ - 1) < kOneClock)
+  if (from_seconds(belief_.unknown_s) <= kSafeAfter || std::abs(safe / asked_ - 1) < kOneClock)
     return hold({"phases take turns; holding {0:.0f} MHz", {asked_.value()}});
   return ask(safe, false,
              {"no known phase fits: {0:.0f} MHz is safe for any work", {safe.value()}});
@@ -323,8 +303,8 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
     return steady(estimate, envelope);
   }
   // One clock for all: it changes when more is known, not when the work does.
-  const bool may_be_known = !seen && others_known_;
-  if (watch_.restless && !known_.empty() && (may_be_known || !may_probe(estimate.time)))
+  const bool may_be_known = !seen && belief_.others_known;
+  if (watch_.restless && !belief_.known.empty() && (may_be_known || !may_probe(estimate.time)))
     return recognise_longer(envelope);
   if (may_be_known && may)
     return Decision::hold({"the work has changed; watching {0:.0f} MHz", {held_.value()}});
@@ -341,7 +321,7 @@ Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
     last_ = estimate.time;
     return Decision::hold({"no work", {}});
   }
-  if (estimate.tenants && *estimate.tenants != std::exchange(tenants_, *estimate.tenants))
+  if (estimate.tenants && *estimate.tenants != std::exchange(belief_.tenants, *estimate.tenants))
     prospects_.clear();
   keep_account(estimate);
   count_spending(estimate, envelope);

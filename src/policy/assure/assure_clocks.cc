@@ -18,11 +18,11 @@ constexpr double kWorthRefresh = 0.001;  // of performance
 // The log of performance that this phase is best given of what all may lose that take turns with
 // it; empty: none does, or not all of them are known.
 std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
-  const bool exact = told_ && speaks(*phase_) && tenants_ <= 1;
+  const bool exact = told_ && speaks(*belief_.phase) && belief_.tenants <= 1;
   if (!exact || watch_.restless || !account_.saves_up || options_.dry_run) return std::nullopt;
-  const std::vector<MixPart> parts = mix_of_late();
-  const bool present = !parts.empty() && parts.front().phase == &*phase_;
-  if (parts.size() < 2 || !present || phase_->visits == 0) return std::nullopt;
+  const std::vector<MixPart> parts = belief_.mix_of_late(*last_);
+  const bool present = !parts.empty() && parts.front().phase == &*belief_.phase;
+  if (parts.size() < 2 || !present || belief_.phase->visits == 0) return std::nullopt;
   std::vector<PhaseCosts> costs;
   for (const auto& [phase, work] : parts) {
     const double watts = std::exp(phase->power.power(0).mean);
@@ -41,20 +41,9 @@ std::optional<double> Assure::share_of_loss(const Envelope& envelope) const {
 double Assure::promised(const Envelope& envelope) {
   if (prospects_.empty()) shared_ = share_of_loss(envelope);
   if (!shared_) return account_.promised(earned());
-  const Duration visit = phase_->lasted / std::max(1, phase_->visits);
-  const Duration left = visit - (*last_ - phase_->began);
+  const Duration visit = belief_.phase->lasted / std::max(1, belief_.phase->visits);
+  const Duration left = visit - (*last_ - belief_.phase->began);
   return account_.promised_of(*shared_, left);
-}
-
-// The least log of performance that is sure enough at x; of unknown work what the clocks say.
-double Assure::lower_bound(double x) const {
-  return phase_ ? of_each_tenant(phase_->lower_bound(x, z_), x) : std::min(0.0, -x);
-}
-
-// Counters show what all tenants do together, and one that shows little may lose what the clock
-// does; what one says of its own progress is not the others'.
-double Assure::of_each_tenant(double lower_bound, double x) const {
-  return tenants_ > 1 ? std::min(0.0, phase_->reference_x - x) : lower_bound;
 }
 
 // Whether knowing the highest clock's readings better would let the clock go lower, and that saves
@@ -62,18 +51,18 @@ double Assure::of_each_tenant(double lower_bound, double x) const {
 bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
   if (asked_ <= envelope.lowest() || asked_ >= envelope.highest() || watch_.restless) return false;
   if (estimate.time - held_since_ < window_ + kLookBeforeRefresh) return false;
-  const Duration age = phase_->lasted + (estimate.time - phase_->began);
-  if (phase_->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
+  const Duration age = belief_.phase->lasted + (estimate.time - belief_.phase->began);
+  if (belief_.phase->referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
     return false;
   const double x = options_.position(asked_),
-               sd = phase_->assuring().performance(x, phase_->reference_x).sd;
+               sd = belief_.phase->assuring().performance(x, belief_.phase->reference_x).sd;
   double after = sd;
-  for (std::size_t k = 0; k < phase_->signals.size(); ++k) {
-    const double least = phase_->assuring().sd_with_level(k, x);
-    const double known = std::pow(phase_->assuring().level_sd(k) / kEnough, 2);
+  for (std::size_t k = 0; k < belief_.phase->signals.size(); ++k) {
+    const double least = belief_.phase->assuring().sd_with_level(k, x);
+    const double known = std::pow(belief_.phase->assuring().level_sd(k) / kEnough, 2);
     after = std::min(after, std::sqrt(least * least + (sd * sd - least * least) / (1 + known)));
   }
-  const double better = z_ * (sd - after);
+  const double better = belief_.z * (sd - after);
   if (better <= kWorthRefresh) return false;
   const double promised = account_.promised(earned());
   const double now = best(envelope, promised).energy;
@@ -84,33 +73,21 @@ bool Assure::refresh_pays(const Estimate& estimate, const Envelope& envelope) {
 // How long a visit to the highest clock takes until its readings are known, s.
 double Assure::visit() const {
   double readings = kFewest;
-  for (const Signal signal : phase_->signals) {
+  for (const Signal signal : belief_.phase->signals) {
     const Readings& seen = look_.signals[static_cast<std::size_t>(signal)];
     if (seen.count() > 0) readings = std::max(readings, readings_needed(look_, signal, kEnough));
   }
   return seconds(window_) + std::min(readings * options_.tick, seconds(options_.reference));
 }
 
-// The phases that have had a share of the work of late, each with what it has done.
-std::vector<MixPart> Assure::mix_of_late() const {
-  const Instant now = *last_;
-  std::vector<MixPart> parts;
-  double all = unknown_recent_.at(now);
-  if (phase_) parts.push_back({&*phase_, phase_->recent.at(now)});
-  for (const WorkPhase& phase : known_) parts.push_back({&phase, phase.recent.at(now)});
-  for (const MixPart& part : parts) all += part.work;
-  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastOfMixture * all; });
-  return parts;
-}
-
 // One clock for all of them.
 std::vector<Prospect> Assure::prospects_of_mixture(const Envelope& envelope) const {
-  const std::vector<MixPart> parts = mix_of_late();
+  const std::vector<MixPart> parts = belief_.mix_of_late(*last_);
   std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
     const double x = options_.position(clock);
-    Prospect one = prospect_of_mixture(parts, unknown_recent_.at(*last_), x, z_);
-    one.lower_bound = of_each_tenant(one.lower_bound, x);
+    Prospect one = prospect_of_mixture(parts, belief_.unknown_recent.at(*last_), x, belief_.z);
+    one.lower_bound = belief_.of_each_tenant(one.lower_bound, x);
     one.clock = clock;
     out.push_back(one);
   }
@@ -122,7 +99,7 @@ double Assure::sure_at(Megahertz clock) const {
   if (watch_.restless)
     for (const Prospect& one : prospects_)
       if (one.clock >= clock) return one.lower_bound;
-  return lower_bound(options_.position(clock));
+  return belief_.lower_bound(options_.position(clock));
 }
 
 std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelope& envelope) const {
@@ -130,14 +107,14 @@ std::vector<Prospect> Assure::prospects_of(const WorkPhase& phase, const Envelop
   std::vector<Prospect> out;
   for (const Megahertz clock : envelope.clocks()) {
     const double x = options_.position(clock);
-    out.push_back({clock, of_each_tenant(outlook.lower_bound(x, z_), x),
+    out.push_back({clock, belief_.of_each_tenant(outlook.lower_bound(x, belief_.z), x),
                    phase.power.relative(x).mean - outlook.performance(x).mean});
   }
   return out;
 }
 
 std::vector<Prospect> Assure::prospects(const Envelope& envelope) const {
-  return watch_.restless ? prospects_of_mixture(envelope) : prospects_of(*phase_, envelope);
+  return watch_.restless ? prospects_of_mixture(envelope) : prospects_of(*belief_.phase, envelope);
 }
 
 Prospect Assure::best(const Envelope& envelope, double promised) {

@@ -39,7 +39,7 @@ Belief held_about(double x, const Curve& curve) {
 
 std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
                                        const Envelope& envelope) const {
-  if (!phase_ || !last_) return {};
+  if (!belief_.phase || !last_) return {};
   std::vector<Prospect> mixture;
   if (watch_.restless) mixture = prospects_of_mixture(envelope);
   std::vector<Forecast> out;
@@ -54,10 +54,10 @@ std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
 
 Forecast Assure::forecast_at(Megahertz clock, double delta) const {
   // Above what the power limit lets be held there is nothing.
-  const double x =
-      std::max(options_.position(clock), phase_->reference_capped ? phase_->reference_x : 0.0);
-  const auto energy = [&](double at) { return energy_of(*phase_, at); };
-  const auto performance = [&](double at) { return phase_->performance(at); };
+  const double x = std::max(options_.position(clock),
+                            belief_.phase->reference_capped ? belief_.phase->reference_x : 0.0);
+  const auto energy = [&](double at) { return energy_of(*belief_.phase, at); };
+  const auto performance = [&](double at) { return belief_.phase->performance(at); };
   return {.delta = delta,
           .clock = clock,
           .saving = below_one(held_about(x, energy)),
@@ -67,7 +67,7 @@ Forecast Assure::forecast_at(Megahertz clock, double delta) const {
 // The clock at which it comes to rest: what is read at one that keeps the promise tells whether a
 // lower one does.
 Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
-  WorkPhase learned = well_read(*phase_, phase_->reference_x);
+  WorkPhase learned = well_read(*belief_.phase, belief_.phase->reference_x);
   Megahertz clock = envelope.highest();
   for (int step = 0; step < kSteps; ++step) {
     const Megahertz next = best_of(prospects_of(learned, envelope), promised).clock;

@@ -11,6 +11,7 @@
 
 #include "policy/assure/account.h"
 #include "policy/assure/assure_options.h"
+#include "policy/assure/belief.h"
 #include "policy/assure/standstill.h"
 #include "policy/assure/watch.h"
 #include "policy/assure/work_phase.h"
@@ -33,11 +34,7 @@ class Assure final : public Policy {
                                  const Envelope& envelope) const override;
 
  private:
-  // Relative sd: a level known so well is not looked at any longer.
-  static constexpr double kEnough = 0.006;
   static constexpr int kFewest = 3, kMostInBatch = 25;  // readings
-  // Of the work of late: a phase with less does not belong to the mixture.
-  static constexpr double kLeastOfMixture = 0.05;
   static constexpr double kOneClock =
       0.03;  // the clock held is one while it stays within this share
 
@@ -52,7 +49,6 @@ class Assure final : public Policy {
   void count_measured();
   void count_late(const Estimate& estimate);
   void count_spending(const Estimate& estimate, const Envelope& envelope);
-  void settle(WorkPhase& phase);
   void follow_clock(const Estimate& estimate);
   bool rising(const Estimate& estimate);
   bool counters_stand(const Estimate& estimate);
@@ -68,33 +64,25 @@ class Assure final : public Policy {
   void drop_readings();
 
   // Phases.
-  void recall();
   void leave_phase();
   bool resume(const Estimate& estimate);
-  std::size_t known_by_name(const Estimate& estimate) const;
   std::size_t known_by_readings(const Estimate& estimate) const;
   void keep_visit(const std::string& left);
-  void count_work(bool known, double x, double time);
   void be_known();
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
-  bool is_well_known(const WorkPhase& phase) const;
   bool begins_to_speak() const;
   bool awaits_beat() const;
   // Until two beats have come, however they fall.
   Duration beats_wait() const { return hears_ ? 2 * beats_.interval() : Duration{}; }
   void learn_by_beats(const Estimate& estimate);
   void alarm(const Estimate& estimate, const std::string& left);
-  void name_priors(const std::string& work);
 
   // What goes out.
   double earned() const { return account_.earned(options_.dry_run); }
   double promised(const Envelope& envelope);
   std::optional<double> share_of_loss(const Envelope& envelope) const;
-  double of_each_tenant(double lower_bound, double x) const;
-  double lower_bound(double x) const;
   bool refresh_pays(const Estimate& estimate, const Envelope& envelope);
-  std::vector<MixPart> mix_of_late() const;
   std::vector<Prospect> prospects(const Envelope& envelope) const;
   std::vector<Prospect> prospects_of(const WorkPhase& phase, const Envelope& envelope) const;
   std::vector<Prospect> prospects_of_mixture(const Envelope& envelope) const;
@@ -114,11 +102,7 @@ class Assure final : public Policy {
   std::optional<Fraction> expected() const;
 
   AssureOptions options_;
-  double z_;
-  CurvePriors priors_;
-  std::string left_out_;
   Account account_;
-  int tenants_ = 1;  // as counted last
 
   Stage stage_ = Stage::reference;
   Instant since_{};  // in this stage
@@ -158,21 +142,13 @@ class Assure final : public Policy {
   std::optional<EnergyReading> energy_;
   bool energy_counter_ = false;
 
-  std::optional<WorkPhase> phase_;
+  WorkBelief belief_;
   // Of the envelope's clocks in their order, by what is known of the phase; empty: that has
   // changed.
   std::vector<Prospect> prospects_;
   // With them: the log of performance that it is best to keep in this phase, where others take
   // turns with it.
   std::optional<double> shared_;
-  std::vector<WorkPhase> known_;  // other phases, the newest last
-  bool others_known_ = false;     // than the one left last
-  // Of work that no phase stands for yet, since the last alarm: its time, and that times x.
-  struct Unknown {
-    double time = 0, x = 0;
-  } unknown_;
-  double unknown_s_ = 0;       // since something was known last
-  RecentWork unknown_recent_;  // that none stood for in the end
   // While phases are short, what was read last may be of the next one already.
   std::deque<ReadingTick> held_back_;
   std::vector<ReadingTick> in_look_;  // what look_ was made of

@@ -91,7 +91,7 @@ ReadingTick Assure::read(const Estimate& estimate, bool of_this_phase) {
   }
   watch_.jumped = !watch_.mixed && !told_ && watch_.jumps.add(estimate, newest_);
   // Work that speaks for itself is not judged by counters; that it changes they show all the same.
-  if (phase_ && speaks(*phase_)) newest_ = {};
+  if (belief_.phase && speaks(*belief_.phase)) newest_ = {};
   if (hears_) newest_[static_cast<std::size_t>(Signal::beat)] = beat_;
   ReadingTick tick{.signals = newest_, .clock = estimate.sm_clock->value(), .heard = hears_};
   if (of_this_phase && *estimate.gpu_utilisation > Fraction(0))
@@ -113,7 +113,7 @@ void Assure::take(const Estimate& estimate) {
   stood_ = stand;
   // What rises after it rested is other work.
   const bool rested = look_.clock.count() >= kFewest;
-  const bool starting = stage_ == Stage::reference && !phase_ && !watch_.mixed && !rested;
+  const bool starting = stage_ == Stage::reference && !belief_.phase && !watch_.mixed && !rested;
   if (starting && estimate.time - began_ < options_.settle && rising(estimate)) {
     window_ = estimate.time - began_;
     held_since_ = std::max(held_since_, estimate.time - window_);  // a clock may have come later
@@ -146,7 +146,7 @@ bool Assure::other_work(const ReadingTick& tick) {
                               : !in_look_.empty() ? &in_look_.back()
                                                   : nullptr;
   const bool few = in_look_.size() + held_back_.size() < kFewest;
-  if (stage_ != Stage::reference || phase_ || since_ == parted_ || before == nullptr || !few)
+  if (stage_ != Stage::reference || belief_.phase || since_ == parted_ || before == nullptr || !few)
     return false;
   bool apart = tick.power && before->power &&
                std::abs(std::log(*tick.power / *before->power)) > kPartedPower;
@@ -169,7 +169,7 @@ std::size_t Assure::doubtful() const {
 // readings.
 void Assure::learn_power(const Estimate& estimate) {
   if (estimate.energy) energy_counter_ = true;
-  if (!phase_ || !estimate.energy || estimate.time - held_since_ < window_) return;
+  if (!belief_.phase || !estimate.energy || estimate.time - held_since_ < window_) return;
   const double x = options_.position(held_);
   if (energy_) {
     const double span = seconds(estimate.time - energy_->time);
@@ -177,16 +177,16 @@ void Assure::learn_power(const Estimate& estimate) {
     // The counter moves every 0.1 s.
     const Watts mean = (*estimate.energy - energy_->energy) / from_seconds(span);
     const double variance = 0.003 * 0.003 + 0.1 * 0.1 / 3 / (span * span);
-    phase_->power.observe(x, mean, variance);
+    belief_.phase->power.observe(x, mean, variance);
     prospects_.clear();
-    meter(*phase_, estimate.time, x, mean, variance);
+    meter(*belief_.phase, estimate.time, x, mean, variance);
   }
   energy_ = {estimate.time, *estimate.energy};
 }
 
 // Work that speaks is not known before it has spoken of the present clock: twice.
 bool Assure::awaits_beat() const {
-  return (phase_ ? speaks(*phase_) : hears_) &&
+  return (belief_.phase ? speaks(*belief_.phase) : hears_) &&
          look_.signals[static_cast<std::size_t>(Signal::beat)].count() == 0;
 }
 
@@ -198,7 +198,8 @@ bool Assure::enough(double relative_sd) const {
     return readings.count() == 0 || relative_variance(look_, signal) <= relative_sd * relative_sd;
   };
   const std::vector<Signal> signals =
-      phase_ ? phase_->signals : informative_signals(look_, options_.highest, priors_);
+      belief_.phase ? belief_.phase->signals
+                    : informative_signals(look_, options_.highest, belief_.priors);
   return std::all_of(signals.begin(), signals.end(), known);
 }
 
@@ -211,13 +212,15 @@ void Assure::drop_readings() {
 // Readings that may be another phase's already teach nothing: the watch will tell.
 void Assure::flush() {
   prospects_.clear();
-  if (watch_.mixed || counters_fit(*phase_, look_)) {
-    learn(*phase_, look_, last_.value_or(Instant{}));
+  if (watch_.mixed || counters_fit(*belief_.phase, look_)) {
+    learn(*belief_.phase, look_, last_.value_or(Instant{}));
     // A visit to a phase that speaks may be too short for the energy counter.
     const bool metered =
-        energy_counter_ && (!speaks(*phase_) || phase_->power.power(look_.x).sd <= kPowerReading);
+        energy_counter_ &&
+        (!speaks(*belief_.phase) || belief_.phase->power.power(look_.x).sd <= kPowerReading);
     if (!metered && look_.power.count() > 0)
-      phase_->power.observe(look_.x, Watts(look_.power.mean()), kPowerReading * kPowerReading);
+      belief_.phase->power.observe(look_.x, Watts(look_.power.mean()),
+                                   kPowerReading * kPowerReading);
   }
   look_.clear();
   in_look_.clear();
@@ -225,15 +228,15 @@ void Assure::flush() {
 
 // Innovations that drift: another phase.
 bool Assure::changed(const Estimate& estimate) {
-  if (!phase_ || watch_.mixed) return false;
+  if (!belief_.phase || watch_.mixed) return false;
   if (watch_.jumped) return true;
-  if (estimate.work.phase != phase_->name) return true;
+  if (estimate.work.phase != belief_.phase->name) return true;
   // What was learned by beats says nothing of counters.
-  if (speaks(*phase_) && !hears_) {
+  if (speaks(*belief_.phase) && !hears_) {
     late_beats_ = LateBeats::none;
     return true;
   }
-  return watch_.drifts(*phase_, look_, newest_);
+  return watch_.drifts(*belief_.phase, look_, newest_);
 }
 
 }  // namespace derate
