@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr double kHighest = 1530;
-const AssureOptions kOptions{.highest = Megahertz(kHighest), .delta = 0.1, .tick = 0.2};
+constexpr double kTopMhz = 1530;
+const AssureOptions kAccountOptions{.highest = Megahertz(kTopMhz), .delta = 0.1, .tick = 0.2};
 
 Account account_of(double delta, double saved_s = 0) {
   Account out{.work = std::make_shared<WorkAccount>()};
@@ -20,7 +20,7 @@ Account account_of(double delta, double saved_s = 0) {
   return out;
 }
 
-Estimate at_clock(double mhz, double watts = 200) {
+Estimate estimate_at(double mhz, double watts = 200) {
   Estimate out;
   out.sm_clock = Megahertz(mhz);
   out.gpu_utilisation = Fraction(1);
@@ -70,12 +70,12 @@ TEST(AssureAccount, MeasuredWorkTakesThePlaceOfWhatWasCounted) {
 
 TEST(AssureAccount, AJobsFirstKernelsRanAtTheClockAtWhichTheGpuWasParked) {
   Account account = account_of(0.1);
-  account.begin(at_clock(kHighest / 2), kOptions);
+  account.begin(estimate_at(kTopMhz / 2), kAccountOptions);
   EXPECT_NEAR(account.work->saved_s(), -0.5 * 0.25, 1e-12);
-  Estimate unread = at_clock(kHighest / 2);
+  Estimate unread = estimate_at(kTopMhz / 2);
   unread.gpu_utilisation = Fraction(0);
   unread.launching = true;
-  account.begin(unread, kOptions);
+  account.begin(unread, kAccountOptions);
   EXPECT_NEAR(account.work->saved_s(), -0.5 * 0.65, 1e-12);
 }
 
@@ -92,14 +92,14 @@ TEST(AssureAccount, ProbingIsBoundedByAShareOfTheJob) {
 TEST(AssureAccount, OnlyALowerClockSaves) {
   const auto ratio = [](double x) { return Belief{0.5 * x, 0}; };
   const auto saved = [&](double asked, double held, bool capped) {
-    Estimate estimate = at_clock(held);
+    Estimate estimate = estimate_at(held);
     if (capped) estimate.throttle_reasons = throttle::kSwPowerCap;
     Spending to;
-    count_spending(to, estimate, {1s, Megahertz(asked), Megahertz(900), false}, kOptions);
+    count_spending(to, estimate, {1s, Megahertz(asked), Megahertz(900), false}, kAccountOptions);
     const Saving out = to.saving(ratio, ratio);
     return (out.energy_at_highest - out.energy).value();
   };
-  EXPECT_EQ(saved(kHighest, kHighest, false), 0);
+  EXPECT_EQ(saved(kTopMhz, kTopMhz, false), 0);
   EXPECT_GT(saved(1000, 1000, false), 0);
   EXPECT_EQ(saved(1200, 1000, true), 0);
   EXPECT_EQ(saved(1000, 500, false), saved(1000, 900, false));  // below the envelope

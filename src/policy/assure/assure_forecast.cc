@@ -1,12 +1,11 @@
+#include "policy/assure/assure_forecast.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "policy/assure/assure_policy.h"
 
 namespace derate {
 namespace {
 
-constexpr int kSteps = 12;
 constexpr double kHeld = 0.008;  // sd of x, of the clock held in the mean
 
 // A share 1 - exp(log), and where it lies.
@@ -35,47 +34,32 @@ Belief held_about(double x, const Curve& curve) {
   return {there.mean, std::hypot(there.sd, slope)};
 }
 
-}  // namespace
-
-std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
-                                       const Envelope& envelope) const {
-  if (!belief_.phase || !last_) return {};
-  std::vector<Prospect> mixture;
-  if (watch_.restless) mixture = prospects_of_mixture(envelope);
-  std::vector<Forecast> out;
-  for (const double delta : deltas) {
-    const double promised = std::log(1 - delta);
-    const Megahertz clock =
-        watch_.restless ? best_of(mixture, promised).clock : will_hold(promised, envelope);
-    out.push_back(forecast_at(clock, delta));
-  }
-  return out;
-}
-
-Forecast Assure::forecast_at(Megahertz clock, double delta) const {
+Forecast forecast_at(Megahertz clock, double delta, const Outlook& outlook) {
+  const WorkPhase& phase = *outlook.belief.phase;
   // Above what the power limit lets be held there is nothing.
-  const double x = std::max(options_.position(clock),
-                            belief_.phase->reference_capped ? belief_.phase->reference_x : 0.0);
-  const auto energy = [&](double at) { return energy_of(*belief_.phase, at); };
-  const auto performance = [&](double at) { return belief_.phase->performance(at); };
+  const double x =
+      std::max(outlook.options.position(clock), phase.reference_capped ? phase.reference_x : 0.0);
+  const auto energy = [&](double at) { return energy_of(phase, at); };
+  const auto performance = [&](double at) { return phase.performance(at); };
   return {.delta = delta,
           .clock = clock,
           .saving = below_one(held_about(x, energy)),
           .loss = below_one(held_about(x, performance))};
 }
 
-// The clock at which it comes to rest: what is read at one that keeps the promise tells whether a
-// lower one does.
-Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
-  WorkPhase learned = well_read(*belief_.phase, belief_.phase->reference_x);
-  Megahertz clock = envelope.highest();
-  for (int step = 0; step < kSteps; ++step) {
-    const Megahertz next = best_of(prospects_of(learned, envelope), promised).clock;
-    if (next >= clock) break;
-    clock = next;
-    learned = well_read(std::move(learned), options_.position(clock));
+}  // namespace
+
+std::vector<Forecast> forecasts(std::span<const double> deltas, const Outlook& outlook) {
+  std::vector<Prospect> mixture;
+  if (outlook.restless) mixture = prospects_of_mixture(outlook);
+  std::vector<Forecast> out;
+  for (const double delta : deltas) {
+    const double promised = std::log(1 - delta);
+    const Megahertz clock =
+        outlook.restless ? best_of(mixture, promised).clock : will_hold(promised, outlook);
+    out.push_back(forecast_at(clock, delta, outlook));
   }
-  return clock;
+  return out;
 }
 
 }  // namespace derate

@@ -10,13 +10,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-Instant at(double s) { return Instant{} + from_seconds(s); }
+Instant alarm_at(double s) { return Instant{} + from_seconds(s); }
 
 // Alarms at even distances, of which the job's start is one.
 PhaseWatch after_alarms(int count, double apart) {
   PhaseWatch watch;
-  watch.begin(at(0));
-  for (int i = 1; i <= count; ++i) watch.alarm(at(i * apart), 500ms);
+  watch.begin(alarm_at(0));
+  for (int i = 1; i <= count; ++i) watch.alarm(alarm_at(i * apart), 500ms);
   return watch;
 }
 
@@ -31,37 +31,36 @@ RC_GTEST_PROP(PhaseWatch, ShortPhasesAreAMixtureAndShorterOnesAreOne, ()) {
 
 TEST(PhaseWatch, WhatTheCountersWindowCannotFollowIsAMixture) {
   PhaseWatch watch;
-  watch.begin(at(0));
-  for (const double s : {6.0, 12.0, 18.0}) watch.alarm(at(s), 2s);
+  watch.begin(alarm_at(0));
+  for (const double s : {6.0, 12.0, 18.0}) watch.alarm(alarm_at(s), 2s);
   EXPECT_TRUE(watch.restless);
   EXPECT_FALSE(watch.mixed);
 }
 
 TEST(PhaseWatch, AWhileWithoutAnAlarmEndsTheMixture) {
   PhaseWatch watch = after_alarms(6, 0.5);
-  watch.rest(at(3 + 20));
+  watch.rest(alarm_at(3 + 20));
   EXPECT_TRUE(watch.mixed);
-  watch.rest(at(3 + 20.1));
+  watch.rest(alarm_at(3 + 20.1));
   EXPECT_FALSE(watch.restless || watch.mixed);
 }
 
 TEST(PhaseWatch, ANewJobHasNoAlarmsButItsStart) {
   PhaseWatch watch = after_alarms(6, 0.5);
-  watch.begin(at(9));
-  EXPECT_EQ(watch.alarms, std::vector{at(9)});
+  watch.begin(alarm_at(9));
+  EXPECT_EQ(watch.alarms, std::vector{alarm_at(9)});
   EXPECT_FALSE(watch.restless || watch.mixed || watch.phases_take_turns());
 }
 
 class Drift : public ::testing::Test {
  protected:
-  Drift() {
-    for (int i = 0; i < 20; ++i) put(look_, i);
-    phase_ = make_phase(look_, Megahertz(1980), curve_priors("H200"));
-    learn(phase_, look_, {});
-  }
+  Drift() { learn(phase_, look_, {}); }
   static double noise(int i) { return 1 + 0.002 * std::sin(i * i); }
-  static void put(ReadingBatch& look, int i) {
-    look.signals[static_cast<std::size_t>(Signal::dram)].add(0.5 * noise(i));
+  static ReadingBatch read() {
+    ReadingBatch out;
+    for (int i = 0; i < 20; ++i)
+      out.signals[static_cast<std::size_t>(Signal::dram)].add(0.5 * noise(i));
+    return out;
   }
   // Readings of so much more until the watch tells; 200: it does not.
   int until_drift(double factor) {
@@ -72,8 +71,8 @@ class Drift : public ::testing::Test {
     }
     return 200;
   }
-  ReadingBatch look_;
-  WorkPhase phase_;
+  ReadingBatch look_ = read();
+  WorkPhase phase_ = make_phase(look_, Megahertz(1980), curve_priors("H200"));
   PhaseWatch watch_;
 };
 
