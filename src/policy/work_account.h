@@ -1,6 +1,6 @@
-// What a work that was promised throughput has done beyond the promise. The account belongs to the
-// work and is no policy's own: each domain that the work runs on (the GPU's clock today) spends
-// from it what its own knob costs.
+// The account of a work that was promised throughput: what it has done beyond the promise. It
+// belongs to the work and not to a policy: each domain that the work runs on (the GPU's clock
+// today) spends from it what its own knob costs.
 #pragma once
 
 #include <cstddef>

@@ -91,7 +91,7 @@ void count_spending(Spending& to, const Estimate& estimate, const SpentTick& tic
   if (limited && options.dry_run) return;
   const bool highest = tick.asked <= Megahertz(0) || tick.asked >= options.highest * 0.995;
   if (tick.unsaved || highest || capped) return to.add_unsaved(spent);
-  // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve tells of it.
+  // A clock below the envelope is the GPU's own doing, as while it wakes up: no curve covers it.
   const Megahertz clock = options.dry_run ? tick.asked : *estimate.sm_clock;
   to.add(options.position(std::max(clock, tick.lowest)), spent);
 }

@@ -1,5 +1,5 @@
-// What `assure` spends of its work's account, and what it counts for it: what the clock leaves of
-// the work's performance, what was spent to learn, and what energy was saved.
+// The part of the work's account that `assure` spends: the performance that its clock leaves, the
+// time spent to learn, and the energy that was saved.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace derate {
 inline constexpr Duration kShortestJob = std::chrono::seconds(30);
 inline constexpr double kLookShare = 0.2;
 
-// A tick's energy: how long the tick was, and the clock that was asked for; whether it saves
-// nothing, as the power limit would have held the clock there, too, or as there was no work.
+// A tick's energy: how long the tick was, and the clock that was requested. `unsaved`: without
+// work, or where the power limit would have held that clock, too, nothing is saved.
 struct SpentTick {
   Duration time{};
   Megahertz asked{}, lowest{};
@@ -63,7 +63,7 @@ struct Account {
   double promised_of(double share, Duration left) const;
 
   // For work in phases to be learned at the highest clock, of a job's time so far. `told`: launches
-  // tell the phases, so that their readings are exact.
+  // name the phases, so that their readings are exact.
   Duration budget(Duration age, bool told) const;
   bool may_probe(Duration age, bool told, Duration window) const;
   // Whether a first look at a low clock, or work that is not known at a low one, costs no more than

@@ -1,4 +1,4 @@
-// What would come of other promises, by what `assure` believes of the work.
+// The outcome of other promises, by what `assure` has learned of the work.
 #pragma once
 
 #include <span>

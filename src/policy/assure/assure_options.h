@@ -1,5 +1,5 @@
-// What `assure` is made with: the parameters of the same names (docs/policies/assure.md), and what
-// the GPU and whoever made it add to them.
+// The options of `assure`: the parameters of the same names (docs/policies/assure.md), and what the
+// GPU and the maker of the policy add to them.
 #pragma once
 
 #include <algorithm>

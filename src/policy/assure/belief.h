@@ -1,5 +1,5 @@
-// What is believed of the work: the phase that it is in, the others that it was in before, and how
-// much was done of which no phase can tell.
+// The estimate of the work: the phase that it is in, the others that it was in before, and how much
+// of it was done before any phase was known.
 #pragma once
 
 #include <optional>
@@ -88,7 +88,7 @@ struct WorkBelief {
   void leave(const PhaseLeft& how, const AssureOptions& options, Saving& settled);
 };
 
-// Of all that the phase has spent so far: what is believed now, stays.
+// Adds the saving of all that the phase has spent so far to `to`: its present estimate is final.
 void settle(WorkPhase& phase, bool dry_run, Saving& to);
 
 }  // namespace derate

@@ -1,4 +1,4 @@
-// Which clock is best, by what is believed of the work and what is promised of it.
+// Chooses the best clock for what is estimated of the work and promised of it.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace derate {
 
-// What clocks are judged by.
+// The basis on which clocks are judged.
 struct Outlook {
   const WorkBelief& belief;  // a phase is known
   const AssureOptions& options;
@@ -28,12 +28,12 @@ std::vector<Prospect> prospects_of_mixture(const Outlook& outlook);
 // for a second of work at the reference.
 std::optional<double> share_of_loss(const Outlook& outlook, double longest);
 
-// The clock at which the present phase comes to rest: what is read at one that keeps the promise
-// tells whether a lower one does.
+// The clock at which the present phase comes to rest: readings at one that keeps the promise
+// show whether a lower one does.
 Megahertz will_hold(double promised, const Outlook& outlook);
 
 // The lowest clock at which a look of so long costs no more than `may_cost`, s: the more it
-// differs, the more it tells.
+// differs, the more it teaches.
 Megahertz probe_clock(const Envelope& envelope, double time_s, double may_cost);
 
 // A visit to the highest clock: how long it takes until its readings are known, and for how long

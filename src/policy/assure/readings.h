@@ -1,5 +1,5 @@
-// What comes in of the work: the clock that the GPU has, what its counters and its power show at
-// it, and what the work says of its own progress.
+// Readings of the work: the clock that the GPU has, what its counters and its power show at it, and
+// what the work says of its own progress.
 #pragma once
 
 #include <deque>
@@ -41,7 +41,7 @@ struct SensorWindow {
   Duration power_settled(Duration settle) const;
 };
 
-// What was read while the clock was one and the work, too.
+// Readings since the clock or the work changed last.
 struct Gathered {
   ReadingBatch look;
   std::vector<ReadingTick> ticks;     // what `look` was made of
@@ -60,12 +60,12 @@ struct Gathered {
   void drop();  // and what was held back
 };
 
-// What the work says of its progress, or what is counted of its launches.
+// Progress as the work reports it, or as it is counted of its launches.
 struct Voice {
   BeatRate beats;
   std::optional<double> beat;  // a reading of them
   bool hears = false;          // there are beats, and they come often enough to learn by
-  bool told = false;           // ... by what is launched, which also tells the phase:
+  bool told = false;           // ... by what is launched, which also names the phase:
   std::string phase;
   // Beats that began after a phase was learned by counters: it is learned anew by them, once;
   // missed: that gave no phase that speaks.
@@ -73,7 +73,7 @@ struct Voice {
 
   // Whether there is a beat that was not there before.
   bool hear(const Estimate& estimate, const HeldClock& held);
-  // The phase that launches told before, where they tell another now.
+  // The phase that launches named before, where they name another now.
   std::optional<std::string> leaves(const Estimate& estimate);
   // Until two beats have come, however they fall.
   Duration wait() const { return hears ? 2 * beats.interval() : Duration{}; }
@@ -83,11 +83,11 @@ struct Voice {
 struct Counters {
   SignalValues newest;
   Standstill utilisation, activity;
-  bool stood = false;  // at the last tick: no counter told anything
+  bool stood = false;  // at the last tick: no counter showed anything
 
   // The clock or the work is another: what is as before is of before.
   void moved();
-  // Whether no counter tells anything; `began`: that is so for the first time.
+  // Whether no counter shows anything; `began`: that is so for the first time.
   struct Standing {
     bool stands = false, began = false;
   };
@@ -129,11 +129,11 @@ struct WorkReadings {
   // The tick's readings. `of_this_phase`: GPU utilisation is of this phase alone; `speaks`: of a
   // phase that says how far it is, whose counters do not count.
   ReadingTick tick(const Estimate& estimate, Duration settle, bool of_this_phase, bool speaks);
-  // How many of the newest may be of the next phase, before an alarm tells.
+  // How many of the newest may be of the next phase when an alarm is raised.
   std::size_t doubtful(double tick_s) const;
   // Of work that speaks nothing is known before it has spoken of the present clock: twice.
   bool awaits_beat(const std::optional<WorkPhase>& phase) const;
-  // Whether the mean of each of those signals is known so well; where none tells anything, more
+  // Whether the mean of each of those signals is known so well; where none shows anything, more
   // readings would not either.
   bool enough(std::span<const Signal> signals, double relative_sd) const;
 };

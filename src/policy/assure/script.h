@@ -1,4 +1,4 @@
-// What `assure` is doing with the clock, since when, and what it requested last.
+// The stage that `assure` is in, since when, and the clock that it requested last.
 #pragma once
 
 #include <optional>

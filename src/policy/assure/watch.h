@@ -19,7 +19,7 @@ struct PhaseWatch {
   bool jumped = false;  // the newest readings, against what was read before at the same clock
   std::vector<Instant> alarms;
   bool restless = false;  // phases too short to follow: one clock for their mixture
-  bool mixed = false;     // ... to be told apart: their mixture is one phase
+  bool mixed = false;     // ... to be held apart: their mixture is one phase
 
   // Other work begins, or the same is judged anew.
   void begin(Instant now);

@@ -62,7 +62,7 @@ class Drift : public ::testing::Test {
       out.signals[static_cast<std::size_t>(Signal::dram)].add(0.5 * noise(i));
     return out;
   }
-  // Readings of so much more until the watch tells; 200: it does not.
+  // Readings of so much more until the watch notices; 200: it does not.
   int until_drift(double factor) {
     for (int i = 0; i < 200; ++i) {
       SignalValues newest;
