@@ -31,9 +31,9 @@ void Account::begin(const Estimate& estimate, const AssureOptions& options) {
 }
 
 void Account::take_promise(const WorkStatus& status, double own_delta) {
-  delta = own_delta;
-  if (status.max_loss) delta = std::clamp(status.max_loss->value(), 0.0, 0.5);
-  saves_up = !status.every_phase && !status.may_wait;
+  const auto promise = throughput_promise(status);
+  delta = promise ? std::clamp(max_loss(*promise).value(), 0.0, 0.5) : own_delta;
+  saves_up = !(promise && promise->every_phase) && !status.may_wait;
 }
 
 void Account::count(double performance, Duration time) {

@@ -43,7 +43,7 @@ TEST(AssureAccount, WhatWasEarnedMayBeSpentUnlessEachPhaseHasItsPromise) {
   EXPECT_GT(account.earned(false), 0);
   EXPECT_LT(account.promised(account.earned(false)), std::log(0.9));
   EXPECT_EQ(account.earned(true), 0);
-  account.take_promise({.every_phase = true}, 0.1);
+  account.take_promise({.promises = {throughput(Fraction(0.1), "rule", true)}}, 0.2);
   EXPECT_EQ(account.earned(false), 0);
   EXPECT_EQ(account.promised(0), std::log(0.9));
 }

@@ -200,7 +200,7 @@ TEST(Assure, LooksSeldomOnceItKnows) {
 // earned, where that may be spent.
 TEST(Assure, WorkThatChangesIsNoticed) {
   Rig saves, strict, waits;
-  strict.work.every_phase = true;
+  strict.work.promises = {throughput(Fraction(0.1), "rule", true)};
   waits.work.may_wait = true;
   for (Rig* rig : {&saves, &strict, &waits}) {
     rig->run(60s, flat, 0.6);
@@ -305,8 +305,8 @@ TEST(Assure, HeartbeatsThatComeTooSeldomToLearnByChangeNothing) {
 TEST(Assure, ThePromiseIsTheWorksOwnWhereItHasOne) {
   const auto half = [](double share) { return 0.5 + 0.5 * share; };
   Rig strict, loose;
-  strict.work.max_loss = Fraction(0.03);
-  loose.work.max_loss = Fraction(0.3);
+  strict.work.promises = {throughput(Fraction(0.03))};
+  loose.work.promises = {throughput(Fraction(0.3))};
   EXPECT_GE(strict.run(120s, half, 0.6), 0.97);
   EXPECT_LT(loose.run(120s, half, 0.6), 0.85);
 }
