@@ -247,7 +247,7 @@ std::span<const Record> Governor::tick(ReadDepth depth) {
 std::vector<Forecast> Governor::forecast(std::size_t at, std::span<const double> deltas) const {
   const StepUnit* unit = unit_of(at);
   const GovernedGpu& gpu = gpus_[unit != nullptr ? unit->leader : at]->gpu;
-  return gpu.policy->forecast(deltas, gpu.envelope);
+  return forecasts(*gpu.policy, deltas, gpu.envelope);
 }
 
 void Governor::read_counter_next(std::size_t at) { gpus_[at]->sampler.want_counter(); }

@@ -59,7 +59,7 @@ class Governor {
   // envelope alone counts.
   void bound(std::size_t at, std::optional<Megahertz> highest) { gpus_[at]->safety.bound(highest); }
 
-  // What the policy of the GPU at `at` says would come of other promises (Policy::forecast).
+  // What the policy of the GPU at `at` says would come of other promises (policy/policy.h).
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
 
   // One more GPU, numbered after the others.

@@ -31,13 +31,19 @@ class Policy {
   virtual void begin_anew() {}
   // Of all work so far, as it is believed now; empty for a policy that has no curves to tell it by.
   virtual std::optional<Saving> saving() const { return std::nullopt; }
-  // One for each delta, of the work as it is known now; none where that is not known, or by a
-  // policy that has no curves.
-  virtual std::vector<Forecast> forecast(std::span<const double> /*deltas*/,
-                                         const Envelope& /*envelope*/) const {
-    return {};
+  // Of the work as it is known now, by the envelope's clocks upwards; none where that is not known,
+  // or by a policy that has no curves.
+  virtual std::vector<ForecastPoint> forecast(const Envelope& /*envelope*/) const { return {}; }
+  // The clock at which it would come to rest under another delta; where nothing is known empty.
+  virtual std::optional<Megahertz> would_hold(double /*delta*/,
+                                              const Envelope& /*envelope*/) const {
+    return std::nullopt;
   }
 };
+
+// One for each delta: the points at which the policy would come to rest.
+std::vector<Forecast> forecasts(const Policy& policy, std::span<const double> deltas,
+                                const Envelope& envelope);
 
 // What a policy is made from.
 struct PolicySetup {

@@ -37,7 +37,7 @@ struct Account {
   } since_beat, over_beat;  // the last; from the one before to that
   Duration probed{};        // at clocks to learn from
   Saving settled;           // of phases that are closed
-  Spending pending;         // of which phase, the next tells
+  Spending pending;         // of a phase that is not known yet
 
   // A job begins: its first kernels ran before they were seen, at the clock at which the GPU was
   // parked.

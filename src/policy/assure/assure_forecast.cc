@@ -34,31 +34,25 @@ Belief held_about(double x, const Curve& curve) {
   return {there.mean, std::hypot(there.sd, slope)};
 }
 
-Forecast forecast_at(Megahertz clock, double delta, const Outlook& outlook) {
+ForecastPoint point_at(Megahertz clock, const Outlook& outlook) {
   const WorkPhase& phase = *outlook.belief.phase;
   // Above what the power limit lets be held there is nothing.
   const double x =
       std::max(outlook.options.position(clock), phase.reference_capped ? phase.reference_x : 0.0);
   const auto energy = [&](double at) { return energy_of(phase, at); };
   const auto performance = [&](double at) { return phase.performance(at); };
-  return {.delta = delta,
-          .clock = clock,
+  return {.clock = clock,
+          .power = Watts(std::exp(phase.power.power(x).mean)),
           .saving = below_one(held_about(x, energy)),
-          .loss = below_one(held_about(x, performance))};
+          .loss = below_one(held_about(x, performance)),
+          .least = Fraction(std::exp(outlook.belief.lower_bound(x)))};
 }
 
 }  // namespace
 
-std::vector<Forecast> forecasts(std::span<const double> deltas, const Outlook& outlook) {
-  std::vector<Prospect> mixture;
-  if (outlook.restless) mixture = prospects_of_mixture(outlook);
-  std::vector<Forecast> out;
-  for (const double delta : deltas) {
-    const double promised = std::log(1 - delta);
-    const Megahertz clock =
-        outlook.restless ? best_of(mixture, promised).clock : will_hold(promised, outlook);
-    out.push_back(forecast_at(clock, delta, outlook));
-  }
+std::vector<ForecastPoint> forecast_points(const Outlook& outlook) {
+  std::vector<ForecastPoint> out;
+  for (const Megahertz clock : outlook.envelope.clocks()) out.push_back(point_at(clock, outlook));
   return out;
 }
 

@@ -1,7 +1,6 @@
-// The outcome of other promises, by what `assure` has learned of the work.
+// The outcome of other clocks, by what `assure` has learned of the work.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "core/forecast.h"
@@ -9,7 +8,7 @@
 
 namespace derate {
 
-// One for each delta.
-std::vector<Forecast> forecasts(std::span<const double> deltas, const Outlook& outlook);
+// By the envelope's clocks upwards.
+std::vector<ForecastPoint> forecast_points(const Outlook& outlook);
 
 }  // namespace derate

@@ -81,10 +81,17 @@ std::optional<Saving> Assure::saving() const {
   return out;
 }
 
-std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
-                                       const Envelope& envelope) const {
+std::vector<ForecastPoint> Assure::forecast(const Envelope& envelope) const {
   if (!belief_.phase || !script_.last) return {};
-  return forecasts(deltas, outlook(envelope));
+  return forecast_points(outlook(envelope));
+}
+
+std::optional<Megahertz> Assure::would_hold(double delta, const Envelope& envelope) const {
+  if (!belief_.phase || !script_.last) return std::nullopt;
+  const double promised = std::log(1 - delta);
+  const Outlook now = outlook(envelope);
+  return watch_.restless ? best_of(prospects_of_mixture(now), promised).clock
+                         : will_hold(promised, now);
 }
 
 void Assure::keep_account(const Estimate& estimate) {

@@ -28,8 +28,8 @@ class Assure final : public Policy {
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
   void begin_anew() override;
   std::optional<Saving> saving() const override;
-  std::vector<Forecast> forecast(std::span<const double> deltas,
-                                 const Envelope& envelope) const override;
+  std::vector<ForecastPoint> forecast(const Envelope& envelope) const override;
+  std::optional<Megahertz> would_hold(double delta, const Envelope& envelope) const override;
 
  private:
   using Stage = Script::Stage;
