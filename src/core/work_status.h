@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "core/progress.h"
+#include "core/promise.h"
 
 namespace derate {
 
@@ -15,8 +17,7 @@ struct WorkStatus {
   std::optional<Progress> progress;  // empty: nobody counts it
   std::string phase;                 // as the application names it; empty: it does not
   std::string name;                  // of the work: process or job; empty: not known
-  std::optional<Fraction> max_loss;  // promised to the strictest tenant; empty: the policy's own
-  bool every_phase = false;          // the promise holds in each phase, nothing is saved up
+  std::vector<Promise> promises;  // to its tenants; none of a kind: the policy's own
   // GPUs with the same number wait for each other (govern/group); empty: the GPU works alone.
   std::optional<std::uint64_t> step_group = {};
   // Others work on the same job, and it is not known whether they wait for each other: what this
@@ -26,5 +27,10 @@ struct WorkStatus {
 
   bool operator==(const WorkStatus&) const = default;
 };
+
+// What the strictest of its tenants was promised of throughput.
+inline std::optional<Promise> throughput_promise(const WorkStatus& work) {
+  return strictest(work.promises, kThroughput);
+}
 
 }  // namespace derate

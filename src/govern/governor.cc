@@ -126,7 +126,7 @@ std::span<const Record> Governor::tick(ReadDepth depth) {
 
 std::vector<Forecast> Governor::forecast(std::size_t at, std::span<const double> deltas) const {
   const GpuControlState& leader = *gpus_[groups_.leader_of(at)];
-  return leader.seat.policy->forecast(deltas, leader.gpu.envelope);
+  return forecasts(*leader.seat.policy, deltas, leader.gpu.envelope);
 }
 
 void Governor::read_counter_next(std::size_t at) { gpus_[at]->sampler.want_counter(); }

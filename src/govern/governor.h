@@ -65,7 +65,7 @@ class Governor {
   // Groups of its GPUs: one more rule holds from the next tick on.
   Groups& groups() { return groups_; }
 
-  // What the policy of the GPU at `at` says would come of other promises (Policy::forecast).
+  // What the policy of the GPU at `at` says would come of other promises (policy/policy.h).
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
 
   // One more GPU, numbered after the others.

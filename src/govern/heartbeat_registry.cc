@@ -318,11 +318,8 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
     names.insert(gpu.tenants[t].process.name);
   }
   GpuWork out;
-  if (const auto promise = strictest(promises, gpu.policy_delta)) {
-    out.status.max_loss = promise->max_loss;
-    out.status.every_phase = promise->every_phase;
-    out.promise_from = promise->from;
-  }
+  out.status.promises = promises_to(promises, gpu.policy_delta);
+  if (const auto promise = throughput_promise(out.status)) out.promise_from = promise->origin;
   out.status.name = joined(names);
   if (const GpuHeartbeat* lead = leading(gpu, heartbeats)) {
     const HeartbeatSource& source = *lead->source;

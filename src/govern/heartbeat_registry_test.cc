@@ -127,7 +127,7 @@ TEST(HeartbeatRegistry, AForeignUserIsNotBelieved) {
   // Bob's process claims to be Ann's; the kernel says whose it is.
   beats.registry.add(*parse_beat("done=5 pid=17"), {kBob, 99}, process(17), beats.now);
   EXPECT_EQ(beats.done(0), std::nullopt);
-  EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);
+  EXPECT_EQ(throughput_promise(beats.at(0).status), std::nullopt);
   EXPECT_EQ(beats.registry.counts().unplaced, 3u);
   ProcessFacts hidden = process(17);
   hidden.uid.reset();
@@ -144,8 +144,8 @@ TEST(HeartbeatRegistry, RootSpeaksOfAnyGpuThatItNames) {
   beats.say(process(9, 0), "done=7 gpu=1 max_loss=0.02");
   EXPECT_EQ(beats.done(0), 6);
   EXPECT_EQ(beats.done(1), 7);
-  EXPECT_EQ(beats.at(0).status.max_loss, Fraction(0.02));
-  EXPECT_EQ(beats.at(1).status.max_loss, Fraction(0.02));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(0).status)), Fraction(0.02));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(1).status)), Fraction(0.02));
 }
 
 TEST(HeartbeatRegistry, KinAreBelievedNearestFirst) {
@@ -216,11 +216,11 @@ TEST(HeartbeatRegistry, WhoFallsSilentIsForgottenButItsPromiseIsKept) {
   beats.now += 1s;
   EXPECT_EQ(beats.done(0), std::nullopt);
   EXPECT_EQ(beats.at(0).status.phase, "");
-  EXPECT_EQ(beats.at(0).status.max_loss, Fraction(0.02));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(0).status)), Fraction(0.02));
   // ... of its process, not of the next.
   ProcessFacts next = process(18);
   beats.gpus[0].tenants = {tenant(next)};
-  EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);
+  EXPECT_EQ(throughput_promise(beats.at(0).status), std::nullopt);
   EXPECT_EQ(beats.registry.sources(), 0u);
 }
 
@@ -244,7 +244,7 @@ TEST(HeartbeatRegistry, SeveralCountsAreNotAdded) {
   beats.say(a, "done=5 phase=x max_loss=0.2");
   beats.say(b, "done=7 phase=y max_loss=0.1");
   EXPECT_EQ(beats.done(0), 5);
-  EXPECT_EQ(beats.at(0).status.max_loss, Fraction(0.1));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(0).status)), Fraction(0.1));
   beats.gpus[0].tenants = {tenant(a, 0.52), tenant(b, 0.48)};
   EXPECT_EQ(beats.done(0), std::nullopt);
   EXPECT_EQ(beats.at(0).status.phase, "x+y");
@@ -267,12 +267,12 @@ TEST(HeartbeatRegistry, TenantsWithoutAPromiseHaveThePolicysOwn) {
   Heartbeats beats;
   beats.gpus[0].policy_delta = Fraction(0.1);
   beats.gpus[0].tenants = {tenant(process(17))};
-  EXPECT_EQ(beats.at(0).status.max_loss, std::nullopt);
+  EXPECT_EQ(throughput_promise(beats.at(0).status), std::nullopt);
   beats.say(process(17), "max_loss=0.25");
-  EXPECT_EQ(beats.at(0).status.max_loss, Fraction(0.25));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(0).status)), Fraction(0.25));
   EXPECT_EQ(beats.at(0).promise_from, "beat");
   beats.gpus[0].tenants.push_back(tenant(process(18, kBob)));
-  EXPECT_EQ(beats.at(0).status.max_loss, Fraction(0.1));
+  EXPECT_EQ(max_loss(*throughput_promise(beats.at(0).status)), Fraction(0.1));
   EXPECT_EQ(beats.at(0).promise_from, "policy");
 }
 
@@ -317,7 +317,8 @@ RC_GTEST_PROP(HeartbeatRegistryProperty, NothingLooserThanMaxDeltaAndNoGrowth, (
     for (GpuTenants& gpu : beats.gpus) std::reverse(gpu.tenants.begin(), gpu.tenants.end());
     const auto again = beats.registry.status(beats.gpus, beats.rules, beats.now);
     for (std::size_t i = 0; i < work.size(); ++i) {
-      if (work[i].status.max_loss) RC_ASSERT(*work[i].status.max_loss <= beats.rules.max_delta);
+      for (const Promise& one : work[i].status.promises)
+        RC_ASSERT(max_loss(one) <= beats.rules.max_delta);
       RC_ASSERT(work[i].status == again[i].status);
       RC_ASSERT(work[i].promise_from == again[i].promise_from);
       if (work[i].status.progress) RC_ASSERT(beats.now - work[i].status.progress->time <= 600s);

@@ -4,6 +4,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "base/text.h"
 #include "core/job_class.h"
@@ -53,39 +54,38 @@ std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fra
                                   const PromiseRules& rules) {
   std::optional<Promise> out;
   const JobRule* rule = matching_rule(process, rules.rules);
-  if (rule != nullptr) out = Promise{rule->delta, rule->every_phase, rule->name};
+  if (rule != nullptr) out = throughput(rule->delta, rule->name, rule->every_phase);
   std::optional<Promise> own;
   if (!process.asked.empty())
     if (const auto asked = parse_asked_loss(process.asked); asked.ok())
-      own = Promise{asked->delta, asked->every_phase, "DERATE_DELTA"};
-  if (from_beat && (!own || *from_beat < own->max_loss))
-    own = Promise{*from_beat, own && own->every_phase, "beat"};
+      own = throughput(asked->delta, "DERATE_DELTA", asked->every_phase);
+  if (from_beat && (!own || *from_beat < max_loss(*own)))
+    own = throughput(*from_beat, "beat", own && own->every_phase);
   if (own) {
     // A rule that looks at each phase goes on doing so.
     own->every_phase = own->every_phase || (out && out->every_phase);
     out = std::move(own);
   }
-  if (out) out->max_loss = std::clamp(out->max_loss, Fraction(0), rules.max_delta);
+  if (!out) return out;
+  out->values[0] = std::clamp(max_loss(*out), Fraction(0), rules.max_delta).value();
+  if (process.uid) out->owner = fmt::format("uid:{}", *process.uid);
   return out;
 }
 
-std::optional<Promise> strictest(std::span<const std::optional<Promise>> tenants,
+std::vector<Promise> promises_to(std::span<const std::optional<Promise>> tenants,
                                  std::optional<Fraction> policy_delta) {
-  std::optional<Promise> out;
-  bool some_without = false, every_phase = false;
-  for (const auto& one : tenants) {
-    some_without = some_without || !one;
-    if (!one) continue;
-    every_phase = every_phase || one->every_phase;
-    // Of equal ones the first by name, so that their order does not matter.
-    if (!out || one->max_loss < out->max_loss ||
-        (one->max_loss == out->max_loss && one->from < out->from))
-      out = one;
-  }
-  if (!out) return out;
-  if (some_without && policy_delta && *policy_delta < out->max_loss)
-    out = Promise{*policy_delta, false, "policy"};
-  out->every_phase = every_phase;
+  std::vector<Promise> out;
+  for (const auto& one : tenants)
+    if (one) out.push_back(*one);
+  const bool some_without = out.size() < tenants.size();
+  const auto key = [](const Promise& of) {
+    return std::tie(of.values, of.origin, of.owner, of.every_phase);
+  };
+  std::sort(out.begin(), out.end(),
+            [&](const Promise& a, const Promise& b) { return key(a) < key(b); });
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  if (!out.empty() && some_without && policy_delta && *policy_delta < max_loss(out.front()))
+    out.insert(out.begin(), throughput(*policy_delta, "policy"));
   return out;
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "core/gpu_process.h"
+#include "core/promise.h"
 
 namespace derate {
 
@@ -29,14 +30,6 @@ struct JobRule {
 struct PromiseRules {
   std::vector<JobRule> rules;  // the first that matches holds
   Fraction max_delta{0.3};     // nobody may ask for more loss
-};
-
-struct Promise {
-  Fraction max_loss{0};
-  bool every_phase = false;
-  std::string from;  // the rule's name, "DERATE_DELTA" or "beat"
-
-  bool operator==(const Promise&) const = default;
 };
 
 // What DERATE_DELTA asks for: a number in [0, 0.5] or a class.
@@ -58,9 +51,10 @@ const JobRule* matching_rule(const ProcessFacts& process, std::span<const JobRul
 std::optional<Promise> promise_of(const ProcessFacts& process, std::optional<Fraction> from_beat,
                                   const PromiseRules& rules);
 
-// Of all tenants of a GPU, in any order; an empty one has the policy's own delta, which counts
-// beside promises. Empty: no tenant was promised anything.
-std::optional<Promise> strictest(std::span<const std::optional<Promise>> tenants,
+// Of all tenants of a GPU, in any order: each promise once, the strictest first. A tenant without
+// one has the policy's own delta, which is another promise where it is stricter than all of them.
+// Empty: no tenant was promised anything.
+std::vector<Promise> promises_to(std::span<const std::optional<Promise>> tenants,
                                  std::optional<Fraction> policy_delta);
 
 }  // namespace derate

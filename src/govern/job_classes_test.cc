@@ -71,7 +71,7 @@ TEST(JobClasses, AProcessMayTightenFreelyAndLoosenUpToMaxDelta) {
   rules.rules = {rule("mine", "", 0.1)};
   rules.rules[0].every_phase = true;
   const auto loss = [&](const char* asked, std::optional<Fraction> told) {
-    return promise_of(process("x", 1, asked), told, rules)->max_loss;
+    return max_loss(*promise_of(process("x", 1, asked), told, rules));
   };
   EXPECT_EQ(loss("", {}), Fraction(0.1));
   EXPECT_EQ(loss("0.01", {}), Fraction(0.01));
@@ -82,7 +82,7 @@ TEST(JobClasses, AProcessMayTightenFreelyAndLoosenUpToMaxDelta) {
   EXPECT_EQ(loss("0.15", Fraction(0.02)), Fraction(0.02));
   EXPECT_EQ(loss("0.02", Fraction(0.15)), Fraction(0.02));
   EXPECT_TRUE(promise_of(process("x", 1, "0.15"), {}, rules)->every_phase);
-  EXPECT_EQ(promise_of(process("x", 1, "0.15"), Fraction(0.01), rules)->from, "beat");
+  EXPECT_EQ(promise_of(process("x", 1, "0.15"), Fraction(0.01), rules)->origin, "beat");
 }
 
 TEST(JobClasses, AskingIsSaidPlainly) {
@@ -146,24 +146,27 @@ RC_GTEST_PROP(PromiseProperty, TheStrictestWinsWhateverTheOrder, ()) {
   for (int i = *rc::gen::inRange(0, 5); i > 0; --i) tenants.push_back(any_promise(rules));
   const std::optional<Fraction> own =
       *rc::gen::arbitrary<bool>() ? std::optional(Fraction(*a_loss())) : std::nullopt;
-  const auto all = strictest(tenants, own);
+  const auto of_all = [&](const auto& each) {
+    return strictest(promises_to(each, own), kThroughput);
+  };
+  const auto all = of_all(tenants);
   const bool some = std::any_of(tenants.begin(), tenants.end(), [](auto& t) { return !!t; });
   RC_ASSERT(all.has_value() == some);
   if (!all) return;
-  RC_ASSERT(all->max_loss <= rules.max_delta);
+  RC_ASSERT(max_loss(*all) <= rules.max_delta);
   for (const auto& one : tenants) {
-    if (one) RC_ASSERT(all->max_loss <= one->max_loss);
+    if (one) RC_ASSERT(max_loss(*all) <= max_loss(*one));
     if (one && one->every_phase) RC_ASSERT(all->every_phase);
-    if (!one && own) RC_ASSERT(all->max_loss <= *own);
+    if (!one && own) RC_ASSERT(max_loss(*all) <= *own);
   }
   auto other_order = tenants;
   std::rotate(other_order.begin(), other_order.begin() + 1, other_order.end());
-  RC_ASSERT(strictest(other_order, own) == all);
+  RC_ASSERT(of_all(other_order) == all);
   std::reverse(other_order.begin(), other_order.end());
-  RC_ASSERT(strictest(other_order, own) == all);
+  RC_ASSERT(of_all(other_order) == all);
   // One more tenant never loosens it.
   tenants.push_back(any_promise(rules));
-  RC_ASSERT(strictest(tenants, own)->max_loss <= all->max_loss);
+  RC_ASSERT(max_loss(*of_all(tenants)) <= max_loss(*all));
 }
 
 }  // namespace

@@ -57,10 +57,11 @@ Json work_json(const WorkStatus& work, Instant start) {
     json["beat"]["unsteadiness_ratio"] = rounded(work.progress->rate_uncertainty, 1e-6);
   if (!work.phase.empty()) json["phase"] = work.phase;
   if (!work.name.empty()) json["name"] = work.name;
-  put(json, "max_loss_ratio", work.max_loss, 1e-4);
+  const auto promise = throughput_promise(work);
+  if (promise) json["max_loss_ratio"] = rounded(max_loss(*promise).value(), 1e-4);
   if (work.step_group) json["step_group"] = *work.step_group;
   if (!work.straggles.empty()) json["straggles"] = work.straggles;
-  if (work.every_phase) json["every_phase"] = true;
+  if (promise && promise->every_phase) json["every_phase"] = true;
   if (work.may_wait) json["may_wait"] = true;
   return json;
 }

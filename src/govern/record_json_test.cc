@@ -40,8 +40,7 @@ Record full_record() {
                                            .rate_uncertainty = 0.004};
   record.estimate.work.phase = "prefill";
   record.estimate.work.name = "train.py";
-  record.estimate.work.max_loss = Fraction(0.05);
-  record.estimate.work.every_phase = true;
+  record.estimate.work.promises = {throughput(Fraction(0.05), "rule", true)};
   record.estimate.work.may_wait = true;
   record.estimate.work.step_group = 4;
   record.pace = 3;

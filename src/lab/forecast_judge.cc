@@ -83,7 +83,7 @@ class ForecastWorld {
     }
   }
   std::vector<Forecast> forecast(std::span<const double> deltas) const {
-    return policy_->forecast(deltas, *envelope_);
+    return forecasts(*policy_, deltas, *envelope_);
   }
 
   // By applications that are alike, of all that was read since the start.

@@ -16,6 +16,7 @@
 #include "core/model_cache.h"
 #include "core/param_spec.h"
 #include "core/saving.h"
+#include "policy/work_account.h"
 
 namespace derate {
 
@@ -33,13 +34,19 @@ class Policy {
   virtual void begin_anew() {}
   // Of all work so far, as it is believed now; empty for a policy that has no curves to tell it by.
   virtual std::optional<Saving> saving() const { return std::nullopt; }
-  // One for each delta, of the work as it is known now; none where that is not known, or by a
-  // policy that has no curves.
-  virtual std::vector<Forecast> forecast(std::span<const double> /*deltas*/,
-                                         const Envelope& /*envelope*/) const {
-    return {};
+  // Of the work as it is known now, by the envelope's clocks upwards; none where that is not known,
+  // or by a policy that has no curves.
+  virtual std::vector<ForecastPoint> forecast(const Envelope& /*envelope*/) const { return {}; }
+  // The clock at which it would come to rest under another delta; where nothing is known empty.
+  virtual std::optional<Megahertz> would_hold(double /*delta*/,
+                                              const Envelope& /*envelope*/) const {
+    return std::nullopt;
   }
 };
+
+// One for each delta: the points at which the policy would come to rest.
+std::vector<Forecast> forecasts(const Policy& policy, std::span<const double> deltas,
+                                const Envelope& envelope);
 
 // What a policy is made from.
 struct PolicySetup {
@@ -50,6 +57,10 @@ struct PolicySetup {
   std::string chip = {};         // "V100-SXM2", as in core/chip_facts.h; empty: not known
   ModelCache* models = nullptr;  // outlives the policy; null: nothing is kept from job to job
   bool dry_run = false;          // what it asks for is not done: it tells what would be saved
+  // Of the work that the policy will govern. It may be another policy's as well, of another domain
+  // of that work, which then counts under another number.
+  std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>();
+  std::size_t domain = 0;
 };
 
 // One row of the registry: it drives `derate policy list|show`, help, config checks and docs.

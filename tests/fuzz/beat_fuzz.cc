@@ -34,7 +34,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     registry.add(*message, {uid, 7}, process, now);
     CHECK(registry.sources() <= HeartbeatRegistry::kMostSources);
     for (const GpuWork& work : registry.status(gpus, rules, now))
-      CHECK(!work.status.max_loss || *work.status.max_loss <= rules.max_delta);
+      for (const Promise& one : work.status.promises) CHECK(max_loss(one) <= rules.max_delta);
   }
   return 0;
 }

@@ -112,7 +112,7 @@ class Fleet : public TunedGpus {
   // The bounds of GPUs' knobs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
-  // What would come of other promises to the work on the GPU at `at` (Policy::forecast); none while
+  // What would come of other promises to the work on the GPU at `at` (policy/policy.h); none while
   // it is only observed.
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;
   // Sentences: which GPUs could not be governed with these settings, and why. What only shows when

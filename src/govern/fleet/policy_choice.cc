@@ -121,8 +121,9 @@ std::optional<double> promised_performance(const ChosenPolicy& policy) {
 
 std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work) {
   const auto own = promised_performance(policy);
-  if (!own || policy.info->as_published || !work.max_loss) return own;
-  return 1 - work.max_loss->value();
+  const auto promise = throughput_promise(work);
+  if (!own || policy.info->as_published || !promise) return own;
+  return 1 - max_loss(*promise).value();
 }
 
 std::optional<Fraction> policy_delta(const ChosenPolicy& policy) {

@@ -81,13 +81,13 @@ void count_drawn(StepUnit& unit, std::span<const StepReading> readings, const Es
   }
 }
 
-void take_strictest(WorkStatus& work, std::span<const StepReading> readings) {
-  for (const StepReading& reading : readings) {
-    const WorkStatus& other = reading.estimate->work;
-    if (other.max_loss && (!work.max_loss || *other.max_loss < *work.max_loss))
-      work.max_loss = other.max_loss;
-    work.every_phase |= other.every_phase;
-  }
+// What was promised on any of the GPUs was promised of the work on all of them.
+void take_promises(WorkStatus& work, std::span<const StepReading> readings) {
+  std::vector<Promise> all;
+  for (const StepReading& reading : readings)
+    for (const Promise& one : reading.estimate->work.promises)
+      if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(one);
+  work.promises = std::move(all);
 }
 
 // Of the GPU that sets the pace. Empty: no reading is fresh.
@@ -107,7 +107,7 @@ std::optional<Estimate> estimate_of(StepUnit& unit, std::span<const StepReading>
   if (pace == fresh.end()) pace = fresh.begin();
   unit.pace = pace->gpu;
   Estimate out = *pace->estimate;
-  take_strictest(out.work, readings);
+  take_promises(out.work, readings);
   count_energy(unit, out);
   return out;
 }

@@ -195,12 +195,13 @@ TEST(StepUnit, WhereWaitingLooksLikeWorkItIsTheLowestClock) {
 
 TEST(StepUnit, ThePromiseIsTheStrictest) {
   Unit gpus(3);
-  gpus.estimates[0].work.max_loss = Fraction(0.1);
-  gpus.estimates[2].work.max_loss = Fraction(0.05);
-  gpus.estimates[1].work.every_phase = true;
+  gpus.estimates[0].work.promises = {throughput(Fraction(0.1))};
+  gpus.estimates[1].work.promises = {throughput(Fraction(0.2), "rule", true)};
+  gpus.estimates[2].work.promises = {throughput(Fraction(0.05))};
   gpus.tick();
-  EXPECT_EQ(gpus.policy.seen.work.max_loss, Fraction(0.05));
-  EXPECT_TRUE(gpus.policy.seen.work.every_phase);
+  const auto promise = throughput_promise(gpus.policy.seen.work);
+  EXPECT_EQ(max_loss(*promise), Fraction(0.05));
+  EXPECT_TRUE(promise->every_phase);
 }
 
 TEST(StepUnit, NoneIsFasterThanOneThatIsHot) {

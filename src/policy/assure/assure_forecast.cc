@@ -1,12 +1,11 @@
+#include "policy/assure/assure_forecast.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "policy/assure/assure_policy.h"
 
 namespace derate {
 namespace {
 
-constexpr int kSteps = 12;
 constexpr double kHeld = 0.008;  // sd of x, of the clock held in the mean
 
 // A share 1 - exp(log), and where it lies.
@@ -35,46 +34,26 @@ Belief held_about(double x, const Curve& curve) {
   return {there.mean, std::hypot(there.sd, slope)};
 }
 
+ForecastPoint point_at(Megahertz clock, const Outlook& outlook) {
+  const WorkPhase& phase = *outlook.belief.phase;
+  // Above what the power limit lets be held there is nothing.
+  const double x =
+      std::max(outlook.options.position(clock), phase.reference_capped ? phase.reference_x : 0.0);
+  const auto energy = [&](double at) { return energy_of(phase, at); };
+  const auto performance = [&](double at) { return phase.performance(at); };
+  return {.clock = clock,
+          .power = Watts(std::exp(phase.power.power(x).mean)),
+          .saving = below_one(held_about(x, energy)),
+          .loss = below_one(held_about(x, performance)),
+          .least = Fraction(std::exp(outlook.belief.lower_bound(x)))};
+}
+
 }  // namespace
 
-std::vector<Forecast> Assure::forecast(std::span<const double> deltas,
-                                       const Envelope& envelope) const {
-  if (!phase_ || !last_) return {};
-  std::vector<Prospect> mixture;
-  if (restless_) mixture = prospects_of_mixture(envelope);
-  std::vector<Forecast> out;
-  for (const double delta : deltas) {
-    const double promised = std::log(1 - delta);
-    const Megahertz clock =
-        restless_ ? best_of(mixture, promised).clock : will_hold(promised, envelope);
-    out.push_back(forecast_at(clock, delta));
-  }
+std::vector<ForecastPoint> forecast_points(const Outlook& outlook) {
+  std::vector<ForecastPoint> out;
+  for (const Megahertz clock : outlook.envelope.clocks()) out.push_back(point_at(clock, outlook));
   return out;
-}
-
-Forecast Assure::forecast_at(Megahertz clock, double delta) const {
-  // Above what the power limit lets be held there is nothing.
-  const double x = std::max(position(clock), phase_->reference_capped ? phase_->reference_x : 0.0);
-  const auto energy = [&](double at) { return energy_of(*phase_, at); };
-  const auto performance = [&](double at) { return phase_->performance(at); };
-  return {.delta = delta,
-          .clock = clock,
-          .saving = below_one(held_about(x, energy)),
-          .loss = below_one(held_about(x, performance))};
-}
-
-// The clock at which it comes to rest: what is read at one that keeps the promise tells whether a
-// lower one does.
-Megahertz Assure::will_hold(double promised, const Envelope& envelope) const {
-  WorkPhase learned = well_read(*phase_, phase_->reference_x);
-  Megahertz clock = envelope.highest();
-  for (int step = 0; step < kSteps; ++step) {
-    const Megahertz next = best_of(prospects_of(learned, envelope), promised).clock;
-    if (next >= clock) break;
-    clock = next;
-    learned = well_read(std::move(learned), position(clock));
-  }
-  return clock;
 }
 
 }  // namespace derate

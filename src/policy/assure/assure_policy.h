@@ -1,36 +1,25 @@
-// The policy `assure`, in parts: what it reads (assure_readings.cc), which phase of the work it is
-// (assure_phases.cc), what the clocks promise (assure_clocks.cc), what would come of another
-// promise (assure_forecast.cc), and what it does (assure.cc).
+// The policy `assure`, put together: readings come in (readings.h), tell which phase of which work
+// this is (belief.h) and when it has become another (watch.h); by the promise and what was earned
+// (account.h) a clock is chosen (chooser.h), as the stage of the script wants (script.h).
 #pragma once
 
-#include <array>
-#include <cmath>
-#include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "policy/assure/change_watch.h"
-#include "policy/assure/standstill.h"
-#include "policy/assure/work_phase.h"
+#include "policy/assure/account.h"
+#include "policy/assure/belief.h"
+#include "policy/assure/chooser.h"
+#include "policy/assure/readings.h"
+#include "policy/assure/script.h"
+#include "policy/assure/watch.h"
 #include "policy/policy.h"
 
 namespace derate {
 
-// As the parameters of the same names (docs/policies/assure.md).
-struct AssureOptions {
-  Megahertz highest{};
-  double delta = 0, confidence = 0, tick = 0, overstated = 0;
-  Duration settle{}, reference{};
-  std::string prior;  // a chip of the rows; empty: all
-  bool leave_out = false;
-  bool dry_run = false;
-  std::string chip;
-  ModelCache* models = nullptr;
-};
-
 class Assure final : public Policy {
  public:
-  explicit Assure(const AssureOptions& options);
+  Assure(const AssureOptions& options, Account account);
   Assure(const Assure&) = delete;
   Assure& operator=(const Assure&) = delete;
   // What was learned is kept however governing ends.
@@ -40,99 +29,44 @@ class Assure final : public Policy {
   Decision decide(const Estimate& estimate, const Envelope& envelope) override;
   void begin_anew() override;
   std::optional<Saving> saving() const override;
-  std::vector<Forecast> forecast(std::span<const double> deltas,
-                                 const Envelope& envelope) const override;
+  std::vector<ForecastPoint> forecast(const Envelope& envelope) const override;
+  std::optional<Megahertz> would_hold(double delta, const Envelope& envelope) const override;
 
  private:
   static constexpr FieldNeed kNeeds[] = {
       {Field::utilisation},      {Field::sm_clock}, {Field::power_instant}, {Field::energy},
       {Field::throttle_reasons}, {Field::activity}, {Field::tenants}};
-  // Relative sd: a level known so well is not looked at any longer.
-  static constexpr double kEnough = 0.006;
-  static constexpr int kFewest = 3, kMostInBatch = 25;  // readings
-  // The shortest job whose promise is judged, and the share of what it may lose that one look at a
-  // low clock may cost.
-  static constexpr Duration kShortestJob = std::chrono::seconds(30);
-  static constexpr double kLookShare = 0.2;
-  static constexpr double kMostSaved = 1.5;  // s of work done beyond what was promised
-  // Phases that change more often than that are governed as one mixture; than that, s, as one
-  // phase.
-  static constexpr double kFollowed = 4.5, kToldApart = 0.8;
-  // Of the work of late: a phase with less does not belong to the mixture.
-  static constexpr double kLeastOfMixture = 0.05;
-  static constexpr double kOneClock =
-      0.03;  // the clock held is one while it stays within this share
+  using Stage = Script::Stage;
 
-  // What it does with the clock: the highest, to know what is promised; a low one, to know what it
-  // costs; the one it holds best; and the present one, to find out which work this is.
-  enum class Stage { reference, look, steady, recognise };
-
-  // What comes in.
-  bool idle(const Estimate& estimate);
+  // A tick: whether there is work, what it did since the last, and what is read of it.
+  bool is_at_work(const Estimate& estimate);
   void begin(const Estimate& estimate);
   void keep_account(const Estimate& estimate);
-  void count_measured();
-  void count_late(const Estimate& estimate);
   void count_spending(const Estimate& estimate, const Envelope& envelope);
-  void settle(WorkPhase& phase);
+  void count_measured();
   void follow_clock(const Estimate& estimate);
-  bool rising(const Estimate& estimate);
-  bool counters_stand(const Estimate& estimate);
-  void hear(const Estimate& estimate);
-  ReadingTick read(const Estimate& estimate, bool of_this_phase);
   void take(const Estimate& estimate);
-  bool other_work(const ReadingTick& tick);
-  std::size_t doubtful() const;
+  bool is_of_other_work(const ReadingTick& tick);
   void learn_power(const Estimate& estimate);
-  bool changed(const Estimate& estimate);
-  void flush();
+  bool has_changed(const Estimate& estimate);
   bool enough(double relative_sd) const;
-  void drop_readings();
+  void flush();
 
   // Phases.
-  void recall();
+  void find_phase(const Estimate& estimate);
   void leave_phase();
-  bool resume(const Estimate& estimate);
-  std::size_t known_by_name(const Estimate& estimate) const;
-  std::size_t known_by_readings(const Estimate& estimate) const;
-  void keep_visit(const std::string& left);
-  void count_work(bool known, double x, double time);
   void be_known();
-  Duration budget(Instant now) const;
+  bool resume(const Estimate& estimate);
+  void keep_visit(const std::string& left);
+  void alarm(const Estimate& estimate, const std::string& left);
+  bool begins_to_speak() const;
+  void learn_by_beats(const Estimate& estimate);
   bool may_probe(Instant now) const;
   bool awaits_another(Instant now) const;
-  bool is_well_known(const WorkPhase& phase) const;
-  bool come_within(std::size_t alarms, double apart) const;
-  bool begins_to_speak() const;
-  bool awaits_beat() const;
-  // Until two beats have come, however they fall.
-  Duration beats_wait() const { return hears_ ? 2 * beats_.interval() : Duration{}; }
-  void learn_by_beats(const Estimate& estimate);
-  void alarm(const Estimate& estimate, const std::string& left);
-  void name_priors(const std::string& work);
 
-  // What goes out.
-  double position(Megahertz clock) const {
-    return std::max(0.0, std::log(options_.highest / clock));
-  }
-  double earned() const;
-  double spare() const;
-  double promised(const Envelope& envelope);
-  std::optional<double> share_of_loss(const Envelope& envelope) const;
-  double of_each_tenant(double lower_bound, double x) const;
-  double lower_bound(double x) const;
-  bool refresh_pays(const Estimate& estimate, const Envelope& envelope);
-  std::vector<MixPart> mix_of_late() const;
-  std::vector<Prospect> prospects(const Envelope& envelope) const;
-  std::vector<Prospect> prospects_of(const WorkPhase& phase, const Envelope& envelope) const;
-  std::vector<Prospect> prospects_of_mixture(const Envelope& envelope) const;
-  Forecast forecast_at(Megahertz clock, double delta) const;
-  Megahertz will_hold(double promised, const Envelope& envelope) const;
-  double sure_at(Megahertz clock) const;
-  Prospect best(const Envelope& envelope, double promised);
-  double visit() const;
-  Megahertz probe_clock(const Envelope& envelope) const;
+  // Stages.
   Decision refer(const Estimate& estimate, const Envelope& envelope);
+  void make_phase(const Estimate& estimate);
   Decision look(const Estimate& estimate, const Envelope& envelope);
   Decision steady(const Estimate& estimate, const Envelope& envelope);
   Decision recognise(const Estimate& estimate, const Envelope& envelope);
@@ -140,87 +74,19 @@ class Assure final : public Policy {
   Decision ask(Megahertz clock, bool probing, Reason reason);
   Decision hold(Reason reason) const;
   std::optional<Fraction> expected() const;
+  double promised(const Outlook& outlook);
+  bool refresh_pays(const Estimate& estimate, const Outlook& outlook);
+  Outlook outlook(const Envelope& envelope) const {
+    return {belief_, options_, envelope, *script_.last, watch_.restless};
+  }
 
   AssureOptions options_;
-  double z_;
-  CurvePriors priors_;
-  std::string left_out_;
-  double delta_ = 0;
-  bool saves_up_ = true;  // what one phase earns another may spend
-  int tenants_ = 1;       // as counted last
-
-  Stage stage_ = Stage::reference;
-  Instant since_{};  // in this stage
-  std::optional<Instant> idle_since_, last_;
-  bool anew_ = false;  // the next work is begun with in its midst
-  Instant began_{};
-  Megahertz asked_{};
-  Instant asked_at_{};
-  bool probing_ = false;  // asked_ is a clock to learn from
-
-  // The clock that the GPU has, and what was read while it had it.
-  Megahertz held_{};
-  Instant held_since_{};   // with the work as it is
-  Instant clock_since_{};  // with whatever work
-  // Of the counters and of power, as seen at the job's start, while the readings rise.
-  Duration window_{}, power_window_{};
-  double peak_ = 0, peak_power_ = 0;
-  ReadingBatch look_;
-  SignalValues newest_;
-  std::optional<Instant> parted_;  // the visit at which readings of two phases were parted
-  bool jumped_ = false;            // against what was read before at the same clock
-  ProgressRate beats_;
-  std::optional<double> beat_;  // a reading of them
-  bool hears_ = false;          // there are beats, and they come often enough to learn by
-  bool told_ = false;           // ... by what is launched, which also tells the phase:
-  std::string told_phase_;
-  bool by_name_ = false;  // a phase is taken up by what launches tell, not by what is read
-  // Beats that began after a phase was learned by counters: it is learned anew by them, once;
-  // missed: that gave no phase that speaks.
-  enum class LateBeats { none, awaited, missed } late_beats_ = LateBeats::none;
-  Standstill utilisation_still_, activity_still_;
-  bool stood_ = false;  // at the last tick: no counter told anything
-  std::array<Cusum, kSignals> cusum_{};
-  ChangeWatch watch_;
-  struct EnergyReading {
-    Instant time{};
-    Joules energy{};
-  };
-  std::optional<EnergyReading> energy_;
-  bool energy_counter_ = false;
-
-  std::optional<WorkPhase> phase_;
-  // Of the envelope's clocks in their order, by what is known of the phase; empty: that has
-  // changed.
-  std::vector<Prospect> prospects_;
-  // With them: the log of performance that it is best to keep in this phase, where others take
-  // turns with it.
-  std::optional<double> shared_;
-  std::vector<WorkPhase> known_;  // other phases, the newest last
-  std::vector<Instant> alarms_;
-  bool others_known_ = false;  // than the one left last
-  bool restless_ = false;      // phases too short to follow: one clock for their mixture
-  bool mixed_ = false;         // ... to be told apart: their mixture is one phase
-  // Of work that no phase stands for yet, since the last alarm: its time, and that times x.
-  struct Unknown {
-    double time = 0, x = 0;
-  } unknown_;
-  double unknown_s_ = 0;       // since something was known last
-  RecentWork unknown_recent_;  // that none stood for in the end
-  Duration probed_{};
-  // While phases are short, what was read last may be of the next one already.
-  std::deque<ReadingTick> held_back_;
-  std::vector<ReadingTick> in_look_;  // what look_ was made of
-  double slack_s_ = 0;                // seconds of work done beyond what was promised, at least
-  std::deque<double> least_slacks_;   // of this visit of a phase and the two before
-  double counted_ = 1;                // performance, as slack_s_ counted the last tick
-  // What it counted, s: of how much time, and the work done in it.
-  struct Counted {
-    double time = 0, work = 0;
-  } since_beat_, over_beat_;  // the last; from the one before to that
-
-  Saving settled_;    // of phases that are closed
-  Spending pending_;  // of which phase, the next tells
+  Script script_;
+  WorkReadings readings_;
+  WorkBelief belief_;
+  PhaseWatch watch_;
+  Account account_;
+  Chooser chooser_;
 };
 
 }  // namespace derate

@@ -76,8 +76,9 @@ class Rig {
     return done / ticks;
   }
   std::vector<Forecast> forecast(std::vector<double> deltas) const {
-    return policy_->forecast(deltas, envelope_);
+    return forecasts(*policy_, deltas, envelope_);
   }
+  std::vector<ForecastPoint> points() const { return policy_->forecast(envelope_); }
   // From now on the work says exactly how far it is.
   void beat(bool on = true) { beats_ = on; }
   Duration beat_every{};
@@ -164,6 +165,26 @@ RC_GTEST_PROP(Assure, ForecastsAreInOrder, ()) {
   }
 }
 
+// A point for each clock: the lower it is the less power it takes, and no performance is worse than
+// what is sure of it.
+RC_GTEST_PROP(Assure, ForecastsAPointForEachClock, ()) {
+  const double fixed = *rc::gen::inRange(0, 100) / 100.0;
+  Rig rig;
+  RC_ASSERT(rig.points().empty());
+  rig.run(
+      40s, [&](double share) { return fixed + (1 - fixed) * share; }, 0.5);
+  const auto points = rig.points();
+  RC_ASSERT(points.front().clock == rig.lowest() && points.back().clock == rig.highest());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const ForecastPoint& one = points[i];
+    if (i > 0) RC_ASSERT(one.clock > points[i - 1].clock);
+    RC_ASSERT(one.power > Watts(0));
+    RC_ASSERT(one.least <= Fraction(1));
+    RC_ASSERT(one.least.value() <= std::min(1.0, one.performance().value()) + 0.01);
+  }
+  RC_ASSERT(points.front().power < points.back().power);
+}
+
 // What it said of another promise is what another that was promised that comes to.
 TEST(Assure, AForecastComesTrue) {
   for (const double delta : {0.03, 0.05, 0.2}) {
@@ -205,7 +226,7 @@ TEST(Assure, LooksSeldomOnceItKnows) {
 // earned, where that may be spent.
 TEST(Assure, WorkThatChangesIsNoticed) {
   Rig saves, strict, waits;
-  strict.work.every_phase = true;
+  strict.work.promises = {throughput(Fraction(0.1), "rule", true)};
   waits.work.may_wait = true;
   for (Rig* rig : {&saves, &strict, &waits}) {
     rig->run(60s, flat, 0.6);
@@ -310,8 +331,8 @@ TEST(Assure, HeartbeatsThatComeTooSeldomToLearnByChangeNothing) {
 TEST(Assure, ThePromiseIsTheWorksOwnWhereItHasOne) {
   const auto half = [](double share) { return 0.5 + 0.5 * share; };
   Rig strict, loose;
-  strict.work.max_loss = Fraction(0.03);
-  loose.work.max_loss = Fraction(0.3);
+  strict.work.promises = {throughput(Fraction(0.03))};
+  loose.work.promises = {throughput(Fraction(0.3))};
   EXPECT_GE(strict.run(120s, half, 0.6), 0.97);
   EXPECT_LT(loose.run(120s, half, 0.6), 0.85);
 }

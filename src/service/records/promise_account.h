@@ -24,7 +24,7 @@ JudgedPerformance judged_performance(const ManagedGpu& gpu, const Record& record
 // nothing.
 class PromiseAccount {
  public:
-  static constexpr double kMostSaved = 1.5;    // s: assure's own (policy/assure_policy.h)
+  static constexpr double kMostSaved = 1.5;    // s: as WorkAccount::kMostSaved
   static constexpr double kMostMissing = 0.6;  // s: a hundredth of a minute
   static constexpr Duration kKeptFor = std::chrono::minutes(1);
 

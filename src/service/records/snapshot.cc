@@ -84,8 +84,9 @@ void put_work(Json& json, const Record& record) {
   const WorkStatus& work = record.estimate.work;
   if (!work.name.empty()) json["work"] = work.name;
   if (!work.phase.empty()) json["phase"] = work.phase;
-  put(json, "max_loss_ratio", work.max_loss);
-  if (work.every_phase) json["every_phase"] = true;
+  const auto promise = throughput_promise(work);
+  if (promise) json["max_loss_ratio"] = max_loss(*promise).value();
+  if (promise && promise->every_phase) json["every_phase"] = true;
   if (work.may_wait) json["may_wait"] = true;
   if (work.step_group) json["step_group"] = *work.step_group;
   if (record.pace) json["step_pace_gpu"] = *record.pace;

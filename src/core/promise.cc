@@ -1,0 +1,36 @@
+#include "core/promise.h"
+
+#include <tuple>
+#include <utility>
+
+namespace derate {
+
+const PromiseKind kThroughput{
+    "throughput", [](const Promise& a, const Promise& b) { return max_loss(a) < max_loss(b); }};
+
+Promise throughput(Fraction max_loss, std::string origin, bool every_phase) {
+  Promise out;
+  out.values[0] = max_loss.value();
+  out.origin = std::move(origin);
+  out.every_phase = every_phase;
+  return out;
+}
+
+std::optional<Promise> strictest(std::span<const Promise> promises, const PromiseKind& kind) {
+  const Promise* least = nullptr;
+  bool every_phase = false;
+  for (const Promise& one : promises) {
+    if (one.kind != &kind) continue;
+    every_phase = every_phase || one.every_phase;
+    if (least == nullptr || kind.is_stricter(one, *least) ||
+        (!kind.is_stricter(*least, one) &&
+         std::tie(one.origin, one.owner) < std::tie(least->origin, least->owner)))
+      least = &one;
+  }
+  if (least == nullptr) return std::nullopt;
+  Promise out = *least;
+  out.every_phase = every_phase;
+  return out;
+}
+
+}  // namespace derate

@@ -1,0 +1,170 @@
+#include "policy/assure/belief.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace derate {
+namespace {
+
+constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
+constexpr double kOfTwo = 3;                             // strain
+constexpr Duration kDoubtFor = std::chrono::seconds(20);
+constexpr std::size_t kMostPhases = 32;
+
+// Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
+// 26.2.23, error below 4.5e-4.
+double normal_quantile(double p) {
+  const double t = std::sqrt(-2 * std::log(1 - p));
+  return t - (2.515517 + 0.802853 * t + 0.010328 * t * t) /
+                 (1 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t);
+}
+
+// Whether it is known what the phase does at the highest clock.
+bool is_well_known(const WorkPhase& phase) {
+  return !speaks(phase) || phase.reference_rate.rate().sd <= kEnough;
+}
+
+}  // namespace
+
+void settle(WorkPhase& phase, bool dry_run, Saving& to) {
+  to += phase.saving(dry_run);
+  phase.spent.clear();
+}
+
+WorkBelief::WorkBelief(const AssureOptions& options)
+    : z(normal_quantile(options.confidence)), priors(curve_priors(options.prior)) {
+  priors.overstated = options.overstated;
+  if (options.models == nullptr) return;
+  for (const PhaseModel& model : options.models->recall(options.chip))
+    if (auto one = from_model(model, priors); one && known.size() < kMostPhases)
+      known.insert(known.begin(), *std::move(one));
+}
+
+void WorkBelief::begin(const std::string& work, const AssureOptions& options) {
+  std::erase_if(known, [](const WorkPhase& each) { return speaks(each); });
+  unknown = {};
+  unknown_recent = {};
+  if (!options.leave_out || work == left_out) return;
+  left_out = work;
+  priors = curve_priors(options.prior, work);
+  priors.overstated = options.overstated;
+}
+
+double WorkBelief::lower_bound(double x) const {
+  return phase ? of_each_tenant(phase->lower_bound(x, z), x) : std::min(0.0, -x);
+}
+
+double WorkBelief::of_each_tenant(double lower_bound, double x) const {
+  return tenants > 1 ? std::min(0.0, phase->reference_x - x) : lower_bound;
+}
+
+std::vector<MixPart> WorkBelief::mix_of_late(Instant now) const {
+  std::vector<MixPart> parts;
+  double all = unknown_recent.at(now);
+  if (phase) parts.push_back({&*phase, phase->recent.at(now)});
+  for (const WorkPhase& each : known) parts.push_back({&each, each.recent.at(now)});
+  for (const MixPart& part : parts) all += part.work;
+  std::erase_if(parts, [&](const MixPart& part) { return part.work < kLeastOfMixture * all; });
+  return parts;
+}
+
+bool WorkBelief::knows_too_little(Instant now, bool told) const {
+  double little = unknown_recent.at(now), all = little;
+  const auto add = [&](const WorkPhase& each) {
+    const double work = each.recent.at(now);
+    all += work;
+    if (told && !is_well_known(each)) little += work;
+  };
+  if (phase) add(*phase);
+  for (const WorkPhase& each : known) add(each);
+  return little > kLeastOfMixture * all;
+}
+
+void WorkBelief::count_work(bool is_known, double x, double time, Instant now) {
+  unknown_s = is_known ? 0 : unknown_s + time;
+  if (!is_known) {
+    unknown.time += time;
+    unknown.x += x * time;
+    return;
+  }
+  phase->recent.add(now, std::exp(phase->performance(x).mean) * time);
+}
+
+std::optional<double> WorkBelief::be_known(Instant now) {
+  const auto [time, sum] = std::exchange(unknown, {});
+  if (time <= 0) return std::nullopt;
+  const double x = sum / time;
+  phase->recent.add(now, std::exp(phase->performance(x).mean) * time);
+  return (std::exp(lower_bound(x)) - std::exp(-x)) * time;
+}
+
+void WorkBelief::stay_unknown(Instant now) {
+  const auto [time, sum] = std::exchange(unknown, {});
+  if (time > 0) unknown_recent.add(now, std::exp(-sum / time) * time);
+}
+
+void WorkBelief::make(const ReadingBatch& reference, Megahertz highest, const std::string& name,
+                      Instant began) {
+  phase = make_phase(reference, highest, priors);
+  phase->name = name;
+  phase->began = began;
+  unknown_recent = {};  // probably it
+}
+
+std::size_t WorkBelief::find_by_name(const std::string& name) const {
+  const auto found = std::find_if(known.rbegin(), known.rend(), [&](const WorkPhase& each) {
+    return speaks(each) && each.name == name;
+  });
+  return found == known.rend() ? known.size() : static_cast<std::size_t>(known.rend() - found) - 1;
+}
+
+std::size_t WorkBelief::find_by_readings(const ReadingBatch& seen, const PhaseSeen& by) const {
+  const auto named = [&](const WorkPhase& each) {
+    const bool by_the_same = speaks(each) ? by.hears : !by.awaits_beats;
+    return each.name == by.name && by_the_same;
+  };
+  std::size_t found = known.size();
+  double highest = 0;
+  for (std::size_t i = known.size(); i-- > 0;) {
+    const auto& doubted = known[i].doubted;
+    if (doubted && !by.restless && by.now - *doubted < kDoubtFor) continue;
+    if (!named(known[i]) || !fits(known[i], seen)) continue;
+    const double costs = -known[i].performance(0.3).mean;
+    if (found < known.size() && costs <= highest) continue;
+    found = i;
+    highest = costs;
+  }
+  return found;
+}
+
+void WorkBelief::take_up(std::size_t at, Instant now) {
+  phase = std::move(known[at]);
+  known.erase(known.begin() + static_cast<std::ptrdiff_t>(at));
+  phase->began = now;
+  phase->returned = true;
+}
+
+void WorkBelief::leave(const PhaseLeft& how, const AssureOptions& options, Saving& settled) {
+  if (!phase) return;
+  phase->beats = how.beats;
+  if (how.now) phase->lasted += *how.now - phase->began;
+  ++phase->visits;
+  // Work is not faster at a low clock: such a phase was made of two.
+  const bool sane = phase->plausible(0.3) && phase->strain() < kOfTwo;
+  const bool learned = !phase->signals.empty() && sane && how.now;
+  if (!learned || how.mixed) settle(*phase, options.dry_run, settled);
+  if (learned && !how.mixed) {
+    const bool lasting = phase->returned || how.restless || *how.now - phase->began > kNewPhase;
+    if (options.models != nullptr && phase->name.empty() && lasting)
+      phase->id = options.models->keep(to_model(*phase, options.chip));
+    if (known.size() >= kMostPhases) {
+      settle(known.front(), options.dry_run, settled);
+      known.erase(known.begin());
+    }
+    known.push_back(*std::move(phase));
+  }
+  phase.reset();
+}
+
+}  // namespace derate

@@ -1,0 +1,141 @@
+// Readings of the work: the clock that the GPU has, what its counters and its power show at it, and
+// what the work says of its own progress.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policy/assure/assure_options.h"
+#include "policy/assure/standstill.h"
+#include "policy/assure/work_phase.h"
+
+namespace derate {
+
+inline constexpr int kFewest = 3, kMostInBatch = 25;  // readings
+// The clock held is one while it stays within this share.
+inline constexpr double kOneClock = 0.03;
+
+// The clock that the GPU has.
+struct HeldClock {
+  Megahertz clock{};
+  Instant since{};        // with the work as it is
+  Instant clock_since{};  // with whatever work
+
+  // Whether it is another now. The clock really held counts, not the one requested, and whatever
+  // moved it; `ours`: it may be the last request that does.
+  bool follow(const Estimate& estimate, bool ours);
+};
+
+// How long a change of the clock takes to show in the counters and in power, as seen at the job's
+// start, while the readings rise. Work that is slow to start makes it seem longer: the safe side.
+struct SensorWindow {
+  Instant began{};
+  Duration counters{}, power{};
+  double peak = 0, peak_power = 0;
+
+  void begin(Instant now, Duration settle);
+  bool rises(const Estimate& estimate);
+  Duration counters_settled(Duration settle) const;
+  Duration power_settled(Duration settle) const;
+};
+
+// Readings since the clock or the work changed last.
+struct Gathered {
+  ReadingBatch look;
+  std::vector<ReadingTick> ticks;     // what `look` was made of
+  std::deque<ReadingTick> held_back;  // the newest, where they may be of the next phase already
+
+  void take(const ReadingTick& tick, std::size_t most_held_back, Megahertz highest);
+  // Takes what may be of the next phase out again.
+  void take_back(std::size_t doubtful, Megahertz highest);
+  ReadingBatch all(Megahertz highest) const;
+  Readings& beats() { return look.signals[static_cast<std::size_t>(Signal::beat)]; }
+  const Readings& beats() const { return look.signals[static_cast<std::size_t>(Signal::beat)]; }
+  bool has_few() const { return look.clock.count() < kFewest; }
+  // Whether it differs so much from the one before that the two are no one phase's.
+  bool parts_from_last(const ReadingTick& tick) const;
+  void clear();
+  void drop();  // and what was held back
+};
+
+// Progress as the work reports it, or as it is counted of its launches.
+struct Voice {
+  ProgressRate beats;
+  std::optional<double> beat;  // a reading of them
+  bool hears = false;          // there are beats, and they come often enough to learn by
+  bool told = false;           // ... by what is launched, which also names the phase:
+  std::string phase;
+  // Beats that began after a phase was learned by counters: it is learned anew by them, once;
+  // missed: that gave no phase that speaks.
+  enum class Late { none, awaited, missed } late = Late::none;
+
+  // Whether there is a beat that was not there before.
+  bool hear(const Estimate& estimate, const HeldClock& held);
+  // The phase that launches named before, where they name another now.
+  std::optional<std::string> leaves(const Estimate& estimate);
+  // Until two beats have come, however they fall.
+  Duration wait() const { return hears ? 2 * beats.interval() : Duration{}; }
+};
+
+// The counters, and whether they stand still.
+struct Counters {
+  SignalValues newest;
+  Standstill utilisation, activity;
+  bool stood = false;  // at the last tick: no counter showed anything
+
+  // The clock or the work is another: what is as before is of before.
+  void moved();
+  // Whether no counter shows anything; `began`: that is so for the first time.
+  struct Standing {
+    bool stands = false, began = false;
+  };
+  Standing stand(const Estimate& estimate, bool hears);
+  // What they show, without those that stand still.
+  void read(const Estimate& estimate, Megahertz highest);
+};
+
+// Means of the power from the energy counter, over a second at least.
+struct EnergyMeter {
+  struct Reading {
+    Instant time{};
+    Joules energy{};
+  };
+  std::optional<Reading> last;
+  bool counter = false;  // the GPU has one
+
+  struct Mean {
+    Watts power;
+    double variance;  // relative
+  };
+  // Empty: there is none yet.
+  std::optional<Mean> mean(Instant now, Joules energy);
+};
+
+struct WorkReadings {
+  HeldClock held;
+  SensorWindow window;
+  Gathered gathered;
+  Voice voice;
+  Counters counters;
+  EnergyMeter meter;
+  std::optional<Instant> parted;  // the visit at which readings of two phases were parted
+
+  // Of the work's `name`: a new job, or in the midst of one.
+  void begin(const Estimate& estimate, Duration settle, bool in_its_midst);
+  // The clock or the work is another.
+  void clear();
+  // The tick's readings. `of_this_phase`: GPU utilisation is of this phase alone; `speaks`: of a
+  // phase that says how far it is, whose counters do not count.
+  ReadingTick tick(const Estimate& estimate, Duration settle, bool of_this_phase, bool speaks);
+  // How many of the newest may be of the next phase when an alarm is raised.
+  std::size_t doubtful(double tick_s) const;
+  // Of work that speaks nothing is known before it has spoken of the present clock: twice.
+  bool awaits_beat(const std::optional<WorkPhase>& phase) const;
+  // Whether the mean of each of those signals is known so well; where none shows anything, more
+  // readings would not either.
+  bool enough(std::span<const Signal> signals, double relative_sd) const;
+};
+
+}  // namespace derate
