@@ -12,20 +12,18 @@ FleetService::~FleetService() = default;
 
 FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                            std::optional<AuditLog> audit)
-    : clock_(clock),
-      fleet_(fleet),
-      audit_(std::move(audit), "derated", log),
-      commands_(clock, operators, std::move(log)) {
-  add<PolicySet>();
-  add<PolicyConfirm>();
-  add<Release>();
-  add<Pause>();
-  add<Resume>();
+    : clock_(clock), fleet_(fleet), audit_(std::move(audit), "derated", std::move(log)) {
+  add<PolicySet>(operators);
+  add<PolicyConfirm>(operators);
+  add<Release>(operators);
+  add<Pause>(operators);
+  add<Resume>(operators);
 }
 
 template <class Request>
-void FleetService::add() {
-  commands_.add<Request>([this](const Request& request, const std::string& who) {
+void FleetService::add(CommandRouter& operators) {
+  operators.add<Request>([this](const Request& request, const Peer& peer) {
+    const std::string who = caller_name(peer);
     auto answer = obey(request, who);
     audit_.add({.time = clock_.wall_now(),
                 .what = Request::kOperation,
