@@ -296,7 +296,7 @@ void Worker::take_settings() {
   answers_.energy.windows().set_max_gap(held_for(settings));
   records_.totals.set_max_gap(held_for(settings));
   answers_.tune.rules(tune_rules(settings));
-  answers_.runs.rules(run_rules(settings));
+  answers_.runs.rules(request_rules(origins::run, settings));
   answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
   records_.history.rules(settings);
 }

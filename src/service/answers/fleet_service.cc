@@ -79,11 +79,13 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
     const ManagedGpu& gpu = fleet_.gpus()[at];
-    outcomes.push_back({gpu.id(), request.confirm_within_seconds
-                                      ? fleet_.assign(at, tried(wanted, gpu.policy(), request.set),
-                                                      who, AssignmentSource::unconfirmed,
-                                                      from_seconds(*request.confirm_within_seconds))
-                                      : fleet_.assign(at, wanted, who)});
+    Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
+    if (request.confirm_within_seconds) {
+      wish.origin = origins::unconfirmed;
+      wish.until = clock_.now() + from_seconds(*request.confirm_within_seconds);
+      wish.policy = tried(wanted, gpu.policy(), request.set);
+    }
+    outcomes.push_back({gpu.id(), fleet_.assign(at, std::move(wish))});
   }
   return outcomes_json(outcomes);
 }
