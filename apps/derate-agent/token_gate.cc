@@ -24,16 +24,26 @@ bool Allowance::take(Instant now) {
 bool TokenGate::may_ask(std::string_view authorization, Instant now) {
   const std::lock_guard lock(mutex_);
   const auto known = known_.find(mark_of(authorization));
-  return known != known_.end() ? known->second.take(now) : unknown_.take(now);
+  if (known == known_.end()) return unknown_.take(now);
+  known->second.used = ++uses_;
+  return known->second.allowance.take(now);
+}
+
+void TokenGate::make_place() {
+  if (known_.size() < kMostKnown) return;
+  known_.erase(std::min_element(known_.begin(), known_.end(), [](const auto& a, const auto& b) {
+    return a.second.used < b.second.used;
+  }));
 }
 
 // Only an answer that looked at the token says anything of it.
 void TokenGate::heard(std::string_view authorization, int status) {
   const std::lock_guard lock(mutex_);
-  if (status == 401)
-    known_.erase(mark_of(authorization));
-  else if (status < 500 && status != 429 && known_.size() < kMostKnown)
-    known_.try_emplace(mark_of(authorization), kOfKnown);
+  const std::size_t mark = mark_of(authorization);
+  if (status == 401) known_.erase(mark);
+  if (status == 401 || status >= 500 || status == 429 || known_.contains(mark)) return;
+  make_place();
+  known_[mark].used = ++uses_;
 }
 
 }  // namespace derate::agent

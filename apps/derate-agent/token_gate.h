@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -21,13 +22,15 @@ class Allowance {
   Instant last_ = Instant::min();
 };
 
-// From any thread. It keeps no token, only which ones derated has taken: by a hash, with which
-// nobody is let in, as derated looks at the token each time.
+// From any thread. It keeps no token, only hashes of those that derated has accepted. A hash lets
+// nobody in: derated checks the token of every request.
 class TokenGate {
  public:
-  // Requests a second of each token that derated has taken, and of all others together. derated
+  // Requests a second of each token that derated has accepted, and of all others together. derated
   // allows the user of this process 200.
   static constexpr double kOfKnown = 100, kOfUnknown = 10;
+  // One more displaces the one that has not been used for longest: a token that was revoked is
+  // never used again, and would keep its place forever.
   static constexpr std::size_t kMostKnown = 64;
 
   bool may_ask(std::string_view authorization, Instant now);
@@ -35,8 +38,15 @@ class TokenGate {
   void heard(std::string_view authorization, int status);
 
  private:
+  struct Known {
+    Allowance allowance{kOfKnown};
+    std::uint64_t used = 0;  // the number of the request that was its last
+  };
+  void make_place();
+
   std::mutex mutex_;
-  std::map<std::size_t, Allowance> known_;
+  std::map<std::size_t, Known> known_;
+  std::uint64_t uses_ = 0;
   Allowance unknown_{kOfUnknown};
 };
 

@@ -58,15 +58,34 @@ TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
   EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
 }
 
-TEST(TokenGate, KeepsAFewOnly) {
+int asked_at_once(TokenGate& gate, const std::string& authorization, Instant now) {
+  int out = 0;
+  for (int i = 0; i < 1000; ++i) out += gate.may_ask(authorization, now) ? 1 : 0;
+  return out;
+}
+
+// The newest has a place; the one that was not used for longest is a stranger again.
+TEST(TokenGate, KeepsThoseThatWereUsedLast) {
   TokenGate gate;
   FakeClock clock;
-  for (std::size_t i = 0; i <= TokenGate::kMostKnown; ++i)
+  for (std::size_t i = 0; i < TokenGate::kMostKnown; ++i)
     gate.heard("Bearer " + std::to_string(i), 200);
-  int asked = 0;
-  const std::string last = "Bearer " + std::to_string(TokenGate::kMostKnown);
-  for (int i = 0; i < 1000; ++i) asked += gate.may_ask(last, clock.now()) ? 1 : 0;
-  EXPECT_EQ(asked, TokenGate::kOfUnknown);
+  EXPECT_TRUE(gate.may_ask("Bearer 0", clock.now()));
+  gate.heard("Bearer new", 200);
+  EXPECT_EQ(asked_at_once(gate, "Bearer new", clock.now()), TokenGate::kOfKnown);
+  EXPECT_EQ(asked_at_once(gate, "Bearer 0", clock.now()), TokenGate::kOfKnown - 1);
+  EXPECT_EQ(asked_at_once(gate, "Bearer 1", clock.now()), TokenGate::kOfUnknown);
+}
+
+// Each rotation revokes a token that is never used again.
+TEST(TokenGate, ATokenIsKnownAfterAnyNumberOfRotations) {
+  TokenGate gate;
+  FakeClock clock;
+  for (std::size_t i = 0; i < 3 * TokenGate::kMostKnown; ++i) {
+    const std::string token = "Bearer " + std::to_string(i);
+    gate.heard(token, 200);
+    ASSERT_EQ(asked_at_once(gate, token, clock.now()), TokenGate::kOfKnown) << i;
+  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include "gpu_groups.h"
 #include "policy/registry/modes.h"
 #include "policy/registry/registry.h"
-#include "service/answers/fleet_service.h"
+#include "service/answers/request_queue.h"
 #include "service/http/api_call.h"
 #include "service/transport/control_socket.h"
 #include "service/transport/daemon_call.h"
@@ -33,9 +33,9 @@ std::string operators_socket() {
 
 Result<std::string> ask_operators(const AnyRequest& request) {
   const auto api = find_api();
-  if (api.ok()) return TRY(api_call(*api, request, FleetService::kPatience)).body;
+  if (api.ok()) return TRY(api_call(*api, request, RequestQueue::kPatience)).body;
   if (api.error().code != Errc::not_found) return api.error();
-  auto line = control_call(operators_socket(), request_text(request), FleetService::kPatience);
+  auto line = control_call(operators_socket(), request_text(request), RequestQueue::kPatience);
   if (!line.ok() && line.error().code == Errc::not_found)
     return Error{Errc::not_found, "derated is not running (" + line.error().message + ")"};
   return line;

@@ -18,6 +18,7 @@
 #include "govern/records_file.h"
 #include "gpu_choice.h"
 #include "service/answers/energy_service.h"
+#include "service/answers/request_lines.h"
 #include "service/transport/listen.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
@@ -75,6 +76,7 @@ class Measuring {
   SystemClock clock_;
   OpenGpus gpus_;
   CommandRouter clients_;
+  RequestLines lines_{clients_};
   EnergyService service_;
   std::unique_ptr<ControlServer> programs_;  // null: none can be heard
   std::optional<TextFile> log_file_;
@@ -135,10 +137,10 @@ void Measuring::read(bool exact) {
 
 // Who begins or ends a window has the counter read for it at once.
 void Measuring::serve() {
-  clients_.serve(*programs_);
+  lines_.serve(*programs_);
   if (!service_.take_wanted().empty()) read(true);
   service_.settle();
-  clients_.answer_late(*programs_);
+  lines_.answer_late(*programs_);
 }
 
 void Measuring::begin() {

@@ -86,7 +86,9 @@ Result<void> check_restored(const RunSession& session) {
 }
 
 Result<void> govern(RunSession& session, std::size_t at) {
-  TRY(session.fleet->assign(at, {session.policy, session.dry_run}, kRunOwner));
+  TRY(session.fleet->assign(at, {.origin = origins::command,
+                                 .who = kRunOwner,
+                                 .policy = PolicyAssignment{session.policy, session.dry_run}}));
   session.ledgers[at].emplace(session.gpus()[at].envelope->highest());
   session.not_governed[at].clear();
   return {};

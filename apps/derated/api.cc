@@ -19,15 +19,13 @@
 namespace derate::cli {
 namespace {
 
-using Where = ApiServer::Where;
-
 void add_what_is_known(ApiServer& api, const SnapshotBoard& board) {
-  api.add<StatusRead>(Where::at_once, [&board](const StatusRead& request, const Peer& peer) {
+  api.add<StatusRead>([&board](const StatusRead& request, const Peer& peer) {
     auto out = status_answer(*board.latest(), request.gpus);
     if (out.ok() && peer.role) (*out)["role"] = to_string(*peer.role);
     return out;
   });
-  api.add<AttributionRead>(Where::at_once, [&board](const AttributionRead& request, const Peer&) {
+  api.add<AttributionRead>([&board](const AttributionRead& request, const Peer&) {
     return attribution_page(*board.latest(), request.after);
   });
 }
@@ -46,15 +44,21 @@ std::vector<GpuId> known_gpus(const SnapshotBoard& board) {
   return out;
 }
 
-// Each reads the history's file, on the thread for that.
+// Each reads the history's file, on the thread for that, which may go on when the worker and its
+// clock are gone: a job has the request, the time, the names of the GPUs and a share of the record
+// of failures.
 void add_history(ApiServer& api, const ApiParts& parts) {
   const auto add = [&]<class Request>(const Request&, auto answer) {
-    api.add<Request>(Where::beside, [answer, file = history_file(), &worker = parts.worker,
-                                     &clock = parts.clock](const Request& request, const Peer&) {
-      auto out = answer(file, request, clock.wall_now(), known_gpus(worker.board()));
-      if (!out.ok()) worker.history().read_failed(out.error());
-      return out;
-    });
+    api.add_reading<Request>(
+        [answer, file = history_file(), failures = parts.worker.history().failures(),
+         &board = parts.worker.board(), &clock = parts.clock](const Request& request) {
+          return
+              [answer, file, failures, request, now = clock.wall_now(), gpus = known_gpus(board)] {
+                auto out = answer(file, request, now, gpus);
+                if (!out.ok()) failures->add(out.error());
+                return out;
+              };
+        });
   };
   add(HistoryRead{}, answer_history);
   add(SavingsRead{}, answer_savings);
@@ -151,18 +155,13 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
   options.admit = [&worker = parts.worker](const HttpRequest& request, const Peer& peer) {
     return admit(request, peer, worker.roles(), worker.tokens());
   };
-  auto out = std::make_unique<ApiServer>(parts.clock, std::move(options));
+  auto out = std::make_unique<ApiServer>(parts.clock, parts.worker.desk(), std::move(options));
   add_what_is_known(*out, parts.worker.board());
   add_history(*out, parts);
   add_monitoring(*out, parts);
   out->add_stream(
       "/v1/events", "text/event-stream",
       [parts](const HttpRequest& request, const Peer&) { return event_reply(request, parts); });
-  for (CommandRouter* router : {&parts.worker.operators(), &parts.worker.clients()})
-    router->send_late(ApiServer::kFirstNumber,
-                      [api = out.get()](std::uint64_t number, const std::string& text) {
-                        api->answer(number, text);
-                      });
   TRY(out->listen(TRY(listen_unix(api_socket(), 0666))));
   return out;
 }

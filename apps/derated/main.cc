@@ -151,10 +151,6 @@ struct Parts {
 
 void serve_commands(const Parts& parts) { parts.worker.operators().serve(parts.commands); }
 
-void serve_http(const Parts& parts) {
-  parts.api->serve(parts.worker.operators(), parts.worker.clients());
-}
-
 void serve_beats(const Parts& parts) {
   parts.beats->serve([&](std::string_view text, const BeatServer::Sender& sender) {
     parts.worker.on_message(text, sender);
@@ -175,7 +171,7 @@ void do_round(Parts& parts) {
   if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
   // Answers that a round has settled, and callers that wait for another one.
   if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
-  if (parts.api != nullptr) serve_http(parts);
+  if (parts.api != nullptr) parts.api->serve();
   // A round that takes longer than its period is due again at once, before any socket.
   if (parts.beats != nullptr) serve_beats(parts);
   if (parts.launches != nullptr) serve_launches(parts);
@@ -226,7 +222,7 @@ Result<void> add_sources(Parts& parts) {
                             [&] { parts.worker.clients().serve(*parts.programs); }));
   if (parts.api != nullptr)
     TRY(loop.add_descriptor(parts.api->fd(), Priority::socket, [&parts] {
-      serve_http(parts);
+      parts.api->serve();
       parts.next_round.set(parts.worker.next_due());
     }));
   return {};
@@ -260,7 +256,6 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   TRY(std::move(parts.outcome));
   worker.refuse_commands();
   worker.operators().answer_late(*commands);
-  if (api != nullptr) api->refuse_all({Errc::busy, "derated ends"});
   if (link.guard_gone()) log.error("the guard is gone: giving everything back");
   link.beat();  // giving back begins with all the time that the guard allows
   auto restored = worker.stop();

@@ -74,89 +74,102 @@ TuneGpu tune_gpu(const Capability& capability) {
 
 }  // namespace
 
+Worker::Records::Records(const WorkerOptions& options, const Settings& settings, Clock& clock)
+    : state(clock, "derated", options.fleet.log, options.state_file),
+      history(clock, history_options(options)),
+      events(clock, event_options(options, history)),
+      detector(clock, [this](Event event) { events.add(std::move(event)); }),
+      totals(held_for(settings)),
+      tenants(options.tenant_rows),
+      daemon(clock) {}
+
+Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settings& settings)
+    : fleet(all.clock_, all.fleet_, all.desk_.operators, all.log_, options.fleet.audit),
+      tokens(all.clock_, all.callers_.tokens, all.desk_.operators, options.fleet.audit, all.log_),
+      config(all.clock_, all.desk_.operators,
+             {.source = options.config,
+              .in_force = [&all]() -> const Settings& { return all.fleet_.settings(); },
+              .reload = [&all](const Settings& changed) { all.reload(changed); },
+              .ungovernable =
+                  [&all](const Settings& wanted) { return all.fleet_.ungovernable_under(wanted); },
+              .audit = options.fleet.audit,
+              .log = all.log_}),
+      energy(all.clock_, all.desk_.clients, held_for(settings)),
+      tune(all.clock_, all.desk_.clients, energy,
+           {.file = options.tune_file,
+            .rules = tune_rules(settings),
+            .log = all.log_,
+            .works_on = std::bind_front(&WorkloadTracker::works_on, &all.work_.tracker),
+            .gpus = &all.fleet_,
+            .where = options.stores}),
+      runs(all.clock_, all.desk_.clients, all.fleet_,
+           {.users = std::bind_front(&WorkloadTracker::users_of, &all.work_.tracker),
+            .below = std::bind_front(&WorkloadTracker::works_below, &all.work_.tracker)},
+           all.log_),
+      forecasts(all.clock_, all.fleet_, all.desk_.clients),
+      advice(all.clock_, all.fleet_, all.desk_.clients),
+      attribution(all.clock_,
+                  attribution_options(options, all.records_.history, all.records_.tenants),
+                  std::nullopt) {
+  attribution.jobs(std::bind_front(&WorkloadTracker::job_of, &all.work_.tracker));
+  all.desk_.clients.add<AttributionRead>(
+      [&board = all.records_.board](const AttributionRead& request, const Peer&) {
+        return attribution_page(*board.latest(), request.after);
+      });
+}
+
 Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
     : log_(options.fleet.log),
       clock_(clock),
-      state_(clock, "derated", log_, options.state_file),
-      history_(clock, history_options(options)),
-      events_(clock, event_options(options, history_)),
-      detector_(clock, [this](Event event) { events_.add(std::move(event)); }),
+      records_(options, settings, clock),
       models_(
           options.models, clock,
           [log = log_](const Error& error) { log.warning("models of work: " + error.message); },
           options.stores),
-      fleet_(with_parts(options.fleet, models_, detector_), settings, clock),
-      commands_(clock, fleet_, operators_, log_, options.fleet.audit),
-      roles_(settings, log_),
-      tokens_(options.token_file, clock, log_),
-      token_service_(clock, tokens_, commands_.commands(), operators_, options.fleet.audit, log_),
-      config_(clock, commands_.commands(), operators_,
-              {.source = options.config,
-               .in_force = [this]() -> const Settings& { return fleet_.settings(); },
-               .reload = [this](const Settings& changed) { reload(changed); },
-               .ungovernable =
-                   [this](const Settings& wanted) { return fleet_.ungovernable_under(wanted); },
-               .audit = options.fleet.audit,
-               .log = log_}),
-      work_(clock, logging_to(options, options.tracker)),
-      energy_(clock, clients_, held_for(settings)),
-      tune_(clock, clients_, energy_,
-            {.file = options.tune_file,
-             .rules = tune_rules(settings),
-             .log = log_,
-             .works_on = [this](const std::string& gpu,
-                                std::uint32_t uid) { return work_.works_on(gpu, uid); },
-             .gpus = &fleet_,
-             .where = options.stores}),
-      runs_(clock, clients_, fleet_,
-            {.users = [this](const std::string& gpu) { return work_.users_of(gpu); },
-             .below = [this](const std::string& gpu,
-                             std::int64_t pid) { return work_.works_below(gpu, pid); }},
-            log_),
-      forecasts_(clock, fleet_, clients_),
-      advice_(clock, fleet_, clients_),
-      totals_(held_for(settings)),
-      tenant_rows_(options.tenant_rows),
-      daemon_(clock),
-      attribution_(clock, attribution_options(options, history_, tenant_rows_), std::nullopt),
+      fleet_(with_parts(options.fleet, models_, records_.detector), settings, clock),
+      desk_(clock, log_),
+      callers_{{settings, log_}, {options.token_file, clock, log_, options.stores}},
+      work_{{clock, logging_to(options, options.tracker)}},
+      answers_(*this, options, settings),
       attributes_(options.attribution.name != nullptr) {
-  attribution_.jobs([this](std::int64_t pid) { return work_.job_of(pid); });
-  clients_.add<AttributionRead>([this](const AttributionRead& request, const Peer&) {
-    return attribution_page(*board_.latest(), request.after);
-  });
+  add_sinks(std::move(options.sinks));
+  take_settings();
+  fleet_.begin_opening();
+}
+
+void Worker::add_sinks(std::vector<RecordSink> others) {
   fleet_.add_sink([this](const GpuRecord& each) {
     if (!each.record.sample) return;
-    energy_.take(each.gpu.uuid(), *each.record.sample);
-    attribution_.watch(each.gpu.uuid(), *each.record.sample);
+    answers_.energy.take(each.gpu.uuid(), *each.record.sample);
+    answers_.attribution.watch(each.gpu.uuid(), *each.record.sample);
   });
   fleet_.add_sink([this](const GpuRecord& each) {
     // What a dry run would save was not saved.
     const PolicyAssignment* by = each.gpu.policy();
     const bool dry_run = by != nullptr && by->dry_run;
-    if (each.record.saving && !dry_run) attribution_.saved(each.gpu.uuid(), *each.record.saving);
-    totals_.take(each);
-    advice_.take(each);
-    detector_.take(each);
-    history_.take(each);
+    if (each.record.saving && !dry_run)
+      answers_.attribution.saved(each.gpu.uuid(), *each.record.saving);
+    records_.totals.take(each);
+    answers_.advice.take(each);
+    records_.detector.take(each);
+    records_.history.take(each);
   });
-  for (RecordSink& sink : options.sinks) fleet_.add_sink(std::move(sink));
-  take_settings();
-  fleet_.begin_opening();
+  for (RecordSink& sink : others) fleet_.add_sink(std::move(sink));
 }
 
 Instant Worker::next_due() {
-  if (!commands_.queue().empty()) return clock_.now();
+  if (desk_.queue.has_for_round()) return clock_.now();
   return std::min(fleet_.next_due(), clock_.now() + kLongestWait);
 }
 
 // state.json is new before the answers come: who asked wants to see it there.
 void Worker::obey() {
-  if (!commands_.drain()) return;
+  if (!desk_.queue.do_round()) return;
   take_changes();
   tell_pauses();
   take_snapshot(Figures::counted_anew);
-  state_.publish(*board_.latest());
-  commands_.answer();
+  records_.state.publish(*records_.board.latest());
+  desk_.queue.answer_round();
 }
 
 Result<void> Worker::step() {
@@ -169,11 +182,12 @@ Result<void> Worker::step() {
   tell_pauses();
   if (fleet_.is_open()) round();
   attribute();
-  energy_.settle();
-  tune_.step();
-  if (!events_.is_numbered())
-    if (const auto last = history_.last_event()) events_.number_after(*last);
-  history_.step();
+  answers_.tokens.step();
+  answers_.energy.settle();
+  answers_.tune.step();
+  if (!records_.events.is_numbered())
+    if (const auto last = records_.history.last_event()) records_.events.number_after(*last);
+  records_.history.step();
   show();
   return {};
 }
@@ -181,56 +195,57 @@ Result<void> Worker::step() {
 // Once a second, as a snapshot copies all that is known. While the GPUs are being opened it has
 // none of them, and says that the loop goes on.
 void Worker::show() {
-  const bool has_gpus = commands_.paused() || fleet_.is_open();
-  if (has_gpus && !state_.due()) return;
+  const bool has_gpus = answers_.fleet.paused() || fleet_.is_open();
+  if (has_gpus && !records_.state.due()) return;
   take_snapshot(has_gpus ? Figures::counted_anew : Figures::as_before);
-  if (has_gpus) state_.publish(*board_.latest());
+  if (has_gpus) records_.state.publish(*records_.board.latest());
 }
 
 void Worker::round() {
   const bool began = !fleet_.gpus().empty() && fleet_.gpus().front().last;
   const Duration late = clock_.now() - fleet_.next_due();
-  fleet_.set_work(steps_.with_steps(work_.update(work_gpus()), clock_.now(), work_, fleet_.gpus()));
-  runs_.step();
-  for (const std::string& uuid : energy_.take_wanted()) fleet_.read_counter_next(uuid);
-  for (const std::string& uuid : history_.take_wanted()) fleet_.read_counter_next(uuid);
-  if (fleet_.tick() > 0 && began) lateness_.add(std::max(Duration{}, late));
-  work_.begin_listing(work_gpus());
+  fleet_.set_work(work_.steps.with_steps(work_.tracker.update(work_gpus()), clock_.now(),
+                                         work_.tracker, fleet_.gpus()));
+  answers_.runs.step();
+  for (const std::string& uuid : answers_.energy.take_wanted()) fleet_.read_counter_next(uuid);
+  for (const std::string& uuid : records_.history.take_wanted()) fleet_.read_counter_next(uuid);
+  if (fleet_.tick() > 0 && began) records_.lateness.add(std::max(Duration{}, late));
+  work_.tracker.begin_listing(work_gpus());
   fleet_.maintain();
 }
 
 // Which GPUs are open now, to whoever measures.
 void Worker::take_changes() {
-  if (std::exchange(seen_, fleet_.changes()) == fleet_.changes()) return;
+  if (std::exchange(course_.changes, fleet_.changes()) == fleet_.changes()) return;
   if (!fleet_.is_open()) {
     // What was begun of the sources that are closed is not asked of those that come next.
-    (void)work_.update({});
-    attribution_.step({});
-    tune_.release_gpus();
-    runs_.closed();
-    detector_.closed();
-    history_.closed();
+    (void)work_.tracker.update({});
+    answers_.attribution.step({});
+    answers_.tune.release_gpus();
+    answers_.runs.closed();
+    records_.detector.closed();
+    records_.history.closed();
   }
   std::vector<TuneGpu> gpus;
   for (const ManagedGpu& gpu : fleet_.gpus())
     gpus.push_back(tune_gpu(gpu.open.source->capability()));
-  energy_.here(fleet_.ids());
-  tune_.here(std::move(gpus));
+  answers_.energy.here(fleet_.ids());
+  answers_.tune.here(std::move(gpus));
 }
 
 void Worker::tell(EventKind kind, std::string message, EventFields fields) {
-  events_.add({.kind = kind, .message = std::move(message), .fields = std::move(fields)});
+  records_.events.add({.kind = kind, .message = std::move(message), .fields = std::move(fields)});
 }
 
 void Worker::tell_pauses() {
-  if (commands_.paused() && !std::exchange(paused_, true))
+  if (answers_.fleet.paused() && !std::exchange(course_.paused, true))
     tell(EventKind::paused, "derated is paused: all GPUs are given back",
-         {{"who", commands_.paused_by()}});
-  if (commands_.paused() || !fleet_.is_open()) return;
+         {{"who", answers_.fleet.paused_by()}});
+  if (answers_.fleet.paused() || !fleet_.is_open()) return;
   EventFields fields{{"gpus", std::to_string(fleet_.gpus().size())}};
-  if (!std::exchange(started_, true))
+  if (!std::exchange(course_.started, true))
     tell(EventKind::started, "derated has its GPUs", std::move(fields));
-  else if (std::exchange(paused_, false))
+  else if (std::exchange(course_.paused, false))
     tell(EventKind::resumed, "derated has its GPUs again", std::move(fields));
 }
 
@@ -247,41 +262,43 @@ std::vector<WorkloadTracker::Gpu> Worker::work_gpus() const {
 void Worker::attribute() {
   std::vector<AttributionService::Gpu> gpus;
   for (const ManagedGpu& gpu : fleet_.gpus()) gpus.push_back({gpu.open.source.get(), gpu.opening});
-  attribution_.step(gpus);
+  answers_.attribution.step(gpus);
 }
 
 void Worker::take_snapshot(Figures loop) {
-  Snapshot now{.beats = work_.beats(), .time = clock_.now(), .paused = commands_.paused()};
+  Snapshot now{
+      .beats = work_.tracker.beats(), .time = clock_.now(), .paused = answers_.fleet.paused()};
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now()));
     if (!known) continue;
-    known->totals = totals_.of(gpu.uuid());
+    known->totals = records_.totals.of(gpu.uuid());
     now.gpus.push_back(*std::move(known));
   }
-  for (const auto& [uuid, row] : totals_.rows())
+  for (const auto& [uuid, row] : records_.totals.rows())
     if (fleet_.find(uuid) == nullptr) now.away.push_back({row.id, row.meter.totals()});
-  now.loop = loop == Figures::counted_anew ? lateness_.figures() : board_.latest()->loop;
-  now.attributes = attribution_.enabled();
-  now.attribution = attribution_.pictures();
-  tenant_rows_.take(now.attribution, clock_.now());
-  now.tenants = tenant_rows_.tables();
-  now.daemon = daemon_.figures();
-  now.history = history_.figures();
-  board_.publish(std::move(now));
+  now.loop =
+      loop == Figures::counted_anew ? records_.lateness.figures() : records_.board.latest()->loop;
+  now.attributes = answers_.attribution.enabled();
+  now.attribution = answers_.attribution.pictures();
+  records_.tenants.take(now.attribution, clock_.now());
+  now.tenants = records_.tenants.tables();
+  now.daemon = records_.daemon.figures();
+  now.history = records_.history.figures();
+  records_.board.publish(std::move(now));
 }
 
 void Worker::take_settings() {
   const Settings& settings = fleet_.settings();
-  roles_.take(settings);
+  callers_.roles.take(settings);
   dcgm_names_ = settings.metrics_dcgm_names;
-  work_.rules(settings);
-  work_.list_every(from_seconds(settings.processes_every_s));
-  energy_.windows().set_max_gap(held_for(settings));
-  totals_.set_max_gap(held_for(settings));
-  tune_.rules(tune_rules(settings));
-  runs_.rules(run_rules(settings));
-  attribution_.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
-  history_.rules(settings);
+  work_.tracker.rules(settings);
+  work_.tracker.list_every(from_seconds(settings.processes_every_s));
+  answers_.energy.windows().set_max_gap(held_for(settings));
+  records_.totals.set_max_gap(held_for(settings));
+  answers_.tune.rules(tune_rules(settings));
+  answers_.runs.rules(request_rules(origins::run, settings));
+  answers_.attribution.rules(attributes_ ? attribution_service_rules(settings) : std::nullopt);
+  records_.history.rules(settings);
 }
 
 void Worker::reload(const Settings& settings) {
@@ -294,28 +311,29 @@ void Worker::reload(const Settings& settings) {
 }
 
 Result<std::string> Worker::reload_files() {
-  tokens_.load();
-  return config_.reload();
+  callers_.tokens.load();
+  return answers_.config.reload();
 }
 
 // The GPUs come before what the services have left to write.
 Worker::~Worker() {
-  if (!stopped_) (void)fleet_.finish().ok();
+  if (!course_.stopped) (void)fleet_.finish().ok();
 }
 
 void Worker::refuse_commands() {
-  commands_.queue().refuse({Errc::busy, "derated ends"});
-  commands_.answer();
+  const Error why{Errc::busy, "derated ends"};
+  answers_.tokens.refuse(why);
+  desk_.queue.refuse(why);
 }
 
 Result<void> Worker::stop() {
-  stopped_ = true;
+  course_.stopped = true;
   auto restored = fleet_.finish();  // the GPUs come first
   EventFields fields;
   if (!restored.ok()) fields.emplace_back("not_restored", restored.error().message);
   tell(EventKind::stopped, "derated ends", std::move(fields));
-  attribution_.stop();
-  history_.stop();
+  answers_.attribution.stop();
+  records_.history.stop();
   return restored;
 }
 

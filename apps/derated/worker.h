@@ -16,11 +16,11 @@
 #include "service/answers/advice_service.h"
 #include "service/answers/attribution_service.h"
 #include "service/answers/caller_role.h"
-#include "service/answers/command_router.h"
 #include "service/answers/config_service.h"
 #include "service/answers/energy_service.h"
 #include "service/answers/fleet_service.h"
 #include "service/answers/forecast_service.h"
+#include "service/answers/request_desk.h"
 #include "service/answers/run_service.h"
 #include "service/answers/token_book.h"
 #include "service/answers/token_service.h"
@@ -30,7 +30,6 @@
 #include "service/records/history_service.h"
 #include "service/records/snapshot.h"
 #include "service/records/state_file.h"
-#include "service/transport/control_socket.h"
 #include "service/work/beat_socket.h"
 #include "service/work/launch_socket.h"
 #include "service/work/step_watch.h"
@@ -77,28 +76,28 @@ class Worker {
   Result<std::string> reload_files();
   // What came to the beat socket (docs/heartbeats.md).
   void on_message(std::string_view text, const BeatServer::Sender& sender) {
-    work_.on_message(text, sender);
+    work_.tracker.on_message(text, sender);
   }
   // What came to the socket of launches (docs/progress.md).
   void on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
-    work_.on_launches(std::move(page), sender);
+    work_.tracker.on_launches(std::move(page), sender);
   }
-  // What operators ask over the control socket (docs/control.md): done by the next step().
-  CommandRouter& operators() { return operators_; }
-  // What programs ask over the client socket (docs/energy.md).
-  CommandRouter& clients() { return clients_; }
+  // What operators ask over the control socket (docs/control.md), and programs over the client
+  // socket (docs/energy.md).
+  RequestLines& operators() { return desk_.operator_lines; }
+  RequestLines& clients() { return desk_.client_lines; }
+  RequestDesk& desk() { return desk_; }
   Fleet& fleet() { return fleet_; }
-  // Who may do what, and the tokens by which callers are believed: for any thread.
-  const CallerRoles& roles() const { return roles_; }
-  const TokenBook& tokens() const { return tokens_; }
+  // Who may do what, and the tokens that are accepted: for any thread.
+  const CallerRoles& roles() const { return callers_.roles; }
+  const TokenBook& tokens() const { return callers_.tokens; }
   // Metrics have dcgm-exporter's names, too; for any thread.
   bool dcgm_names() const { return dcgm_names_; }
   // What has happened; for any thread to read.
-  EventLog& events() { return events_; }
-  // Its read_failed() is for any thread.
-  HistoryService& history() { return history_; }
+  EventLog& events() { return records_.events; }
+  HistoryService& history() { return records_.history; }
   // What is known now, of the last round; for any thread.
-  const SnapshotBoard& board() const { return board_; }
+  const SnapshotBoard& board() const { return records_.board; }
   ~Worker();  // as stop(), where that was not called
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -109,6 +108,51 @@ class Worker {
   Result<void> stop();
 
  private:
+  // What is known and what has happened. Each stands on those above it: events go to the history,
+  // and what is detected to the events.
+  struct Records {
+    Records(const WorkerOptions& options, const Settings& settings, Clock& clock);
+    StateFile state;
+    HistoryService history;
+    EventLog events;
+    EventDetector detector;
+    GpuTotalsTable totals;
+    TenantRows tenants;
+    DaemonMeter daemon;
+    Lateness lateness;
+    SnapshotBoard board;
+  };
+  // Who may ask for what.
+  struct Callers {
+    CallerRoles roles;
+    TokenBook tokens;
+  };
+  // Who works on the GPUs, and which of them go in step.
+  struct Work {
+    WorkloadTracker tracker;
+    StepWatch steps = {};
+  };
+  // What answers requests: each adds its operations to the desk, and refers to the parts of `all`
+  // that stand before it.
+  struct Answers {
+    Answers(Worker& all, const WorkerOptions& options, const Settings& settings);
+    FleetService fleet;
+    TokenService tokens;
+    ConfigService config;
+    EnergyService energy;
+    TuneService tune;
+    RunService runs;
+    ForecastService forecasts;
+    AdviceService advice;
+    AttributionService attribution;
+  };
+  // What has become of it.
+  struct Course {
+    bool stopped = false, started = false, paused = false;
+    std::uint64_t changes = 0;  // of the fleet, that are taken in
+  };
+
+  void add_sinks(std::vector<RecordSink> others);
   void obey();
   void round();
   void take_changes();
@@ -121,37 +165,20 @@ class Worker {
   void show();
   void take_snapshot(Figures loop);
 
+  // In this order: the records and the models outlive the fleet, whose audit entries and policies
+  // refer to them; the desk outlives what answers, and all of it outlives the answers.
   Log log_;
   Clock& clock_;
-  StateFile state_;
-  HistoryService history_;
-  EventLog events_;  // and it outlive the fleet
-  EventDetector detector_;
-  ModelCacheProvider models_;  // outlives the fleet's policies
+  Records records_;
+  ModelCacheProvider models_;
   Fleet fleet_;
-  CommandRouter operators_{Role::admin}, clients_{Role::user};
-  FleetService commands_;
-  CallerRoles roles_;
-  TokenBook tokens_;
-  TokenService token_service_;
-  ConfigService config_;
+  RequestDesk desk_;
+  Callers callers_;
   std::atomic<bool> dcgm_names_{false};
-  Lateness lateness_;
-  SnapshotBoard board_;
-  WorkloadTracker work_;
-  StepWatch steps_;
-  EnergyService energy_;
-  TuneService tune_;
-  RunService runs_;
-  ForecastService forecasts_;
-  AdviceService advice_;
-  GpuTotalsTable totals_;
-  TenantRows tenant_rows_;
-  DaemonMeter daemon_;
-  AttributionService attribution_;
-  bool attributes_ = false;
-  bool stopped_ = false, started_ = false, paused_ = false;
-  std::uint64_t seen_ = 0;  // of the fleet's changes
+  Work work_;
+  Answers answers_;
+  bool attributes_ = false;  // there is a namer of tenants
+  Course course_;
 };
 
 }  // namespace derate::cli

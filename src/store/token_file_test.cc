@@ -31,12 +31,12 @@ RC_GTEST_PROP(TokenFile, ReadsWhatItWrites, ()) {
   std::vector<TokenRecord> tokens;
   for (int i = *rc::gen::inRange(0, 4); i > 0; --i)
     tokens.push_back({*rc::gen::element<std::string>("a", "grafana"),
-                      *rc::gen::element<std::string>("reader", "operator"), "derate_\"\n", "uid 0",
-                      some_time(), some_time()});
+                      *rc::gen::element<std::string>("reader", "operator"),
+                      token_hash("derate_\"\n"), "uid 0", some_time(), some_time()});
   const std::string file = home.folder.file("state") + "/tokens.json";  // a first start: no folder
-  RC_ASSERT(read_tokens(file)->empty());
+  RC_ASSERT(read_tokens(file)->tokens.empty());
   RC_ASSERT(write_tokens(file, tokens).ok());
-  RC_ASSERT(*read_tokens(file) == tokens);
+  RC_ASSERT(read_tokens(file)->tokens == tokens && !read_tokens(file)->had_secrets);
   struct stat found {};
   RC_ASSERT(::stat(file.c_str(), &found) == 0 && (found.st_mode & 07777) == 0600);
 }
@@ -75,15 +75,42 @@ TEST(TokenFile, WhatIsMalformedIsRefusedWhole) {
     EXPECT_FALSE(read_tokens(home.file).ok()) << size;
   }
   for (const char* text :
-       {"[]", "{}", R"({"schema":"derate/tokens/2","tokens":[]})",
-        R"({"schema":"derate/tokens/1","tokens":{}})",
-        R"({"schema":"derate/tokens/1","tokens":[{"name":"a"}]})",
-        R"({"schema":"derate/tokens/1","tokens":[],"more":1})",
-        R"({"schema":"derate/tokens/1","tokens":[{"name":"a","role":"user","secret":"s",)"
-        R"("created_by":"","created_unix_seconds":1e300,"expires_unix_seconds":0}]})"}) {
+       {"[]", "{}", R"({"schema":"derate/tokens/3","tokens":[]})",
+        R"({"schema":"derate/tokens/2","tokens":{}})",
+        R"({"schema":"derate/tokens/2","tokens":[{"name":"a"}]})",
+        R"({"schema":"derate/tokens/2","tokens":[],"more":1})",
+        R"({"schema":"derate/tokens/2","tokens":[{"name":"a","role":"user","sha256":"s",)"
+        R"("created_by":"","created_unix_seconds":1e300,"expires_unix_seconds":0}]})",
+        R"({"schema":"derate/tokens/2","tokens":[{"name":"a","role":"user","secret":"s",)"
+        R"("created_by":"","created_unix_seconds":1,"expires_unix_seconds":0}]})",
+        R"({"schema":"derate/tokens/1","tokens":[{"name":"a","role":"user","sha256":"s",)"
+        R"("created_by":"","created_unix_seconds":1,"expires_unix_seconds":0}]})"}) {
     home.write(text);
     EXPECT_EQ(read_tokens(home.file).error().code, Errc::bad_data) << text;
   }
+}
+
+// FIPS 180-2, appendix B.1.
+TEST(TokenFile, AHashIsSha256) {
+  EXPECT_EQ(token_hash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+TEST(TokenFile, HasNoSecret) {
+  const Home home;
+  ASSERT_TRUE(write_tokens(home.file, {{"a", "user", token_hash("derate_s"), "", {}, {}}}).ok());
+  EXPECT_EQ(read_file(home.file)->find("derate_s"), std::string::npos);
+}
+
+TEST(TokenFile, ReadsTheSecretsOfDerate01) {
+  const Home home;
+  home.write(R"({"schema":"derate/tokens/1","tokens":[{"name":"a","role":"user",)"
+             R"("secret":"derate_s","created_by":"uid 0","created_unix_seconds":1,)"
+             R"("expires_unix_seconds":2}]})");
+  const auto read = read_tokens(home.file);
+  ASSERT_TRUE(read.ok()) << home.error();
+  EXPECT_TRUE(read->had_secrets);
+  ASSERT_EQ(read->tokens.size(), 1u);
+  EXPECT_EQ(read->tokens[0].hash, token_hash("derate_s"));
 }
 
 }  // namespace

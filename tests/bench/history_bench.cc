@@ -35,8 +35,7 @@ struct Recorded {
     gpu.open.source = std::move(device);
     const PolicyInfo& info = **find_policy("assure");
     const PolicyAssignment policy{{&info, *policy_params(info, {})}, false};
-    gpu.assigned =
-        Assignment{.source = AssignmentSource::command, .who = "uid 0", .policy = policy};
+    gpu.assigned = Assignment{.origin = origins::command, .who = "uid 0", .policy = policy};
     gpu.governed = true;
     const Settings settings;
     std::vector<GovernedGpu> governed;

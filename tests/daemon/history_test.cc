@@ -310,7 +310,7 @@ TEST(DaemonHistory, AFileThatIsBrokenInUseIsSetAsideWhenAReaderMeetsIt) {
   }
   const auto look = [&] {
     const auto read = read_history(house.history_file, {.to = house.clock.wall_now()});
-    if (!read.ok()) house.worker->history().read_failed(read.error());
+    if (!read.ok()) house.worker->history().failures()->add(read.error());
     return read.ok();
   };
   EXPECT_FALSE(look());

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "service/answers/energy_service.h"
+#include "service/answers/request_lines.h"
 
 namespace {
 
@@ -36,19 +37,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   FakeClock clock;
   CommandRouter clients;
+  RequestLines lines(clients);
   EnergyService service(clock, clients);
   service.here({{0, "GPU-a", "", "A"}, {1, "GPU-b", "", "B"}});
   std::uint64_t connection = 0;
   std::size_t waiting = 0;
   for (const std::string_view line : split(text, '\n')) {
     connection = connection % 2 + 1;
-    const auto answer = clients.handle(line, {7, 1000, connection});
+    const auto answer = lines.handle(line, {7, 1000, connection});
     if (answer)
       check_answer(*answer);
     else
       ++waiting;
     tick(service, clock, std::chrono::milliseconds(line.size() * 20));
-    for (const auto& [to, late] : clients.take_late()) {
+    for (const auto& [to, late] : lines.take_late()) {
       check_answer(late);
       --waiting;
     }
@@ -56,8 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   // Who waits is answered in the end.
   tick(service, clock, EnergyService::kPatience);
-  CHECK(clients.take_late().size() == waiting);
-  for (const std::uint64_t gone : {1, 2}) clients.closed({7, 1000, gone});
+  CHECK(lines.take_late().size() == waiting);
+  for (const std::uint64_t gone : {1, 2}) lines.closed({7, 1000, gone});
   CHECK(service.windows().size() == 0);
   return 0;
 }

@@ -1,6 +1,5 @@
-// Which policy or tuning each GPU is assigned, by source (configuration, command, unconfirmed, run,
-// tuning); unconfirmed is a command that ends by itself unless it is confirmed in time. Where
-// several sources assign one, the last in the order of AssignmentSource wins.
+// What each GPU is assigned: the requests from outside that are in force or wait, one of each
+// origin (origin.h), and what becomes of another.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +10,11 @@
 #include <vector>
 
 #include "base/units.h"
+#include "govern/fleet/origin.h"
 #include "govern/fleet/policy_choice.h"
 #include "tune/tuned_run.h"
 
 namespace derate {
-
-enum class AssignmentSource : std::uint8_t { configuration, command, unconfirmed, run, tuning };
-const char* to_string(AssignmentSource source);
 
 // A policy, and how it is carried out.
 struct PolicyAssignment {
@@ -33,12 +30,12 @@ struct TunedPlace {
   bool operator==(const TunedPlace&) const = default;
 };
 
-// The assignment of one source for one GPU. With neither a policy nor a run the GPU is only
+// A request for a GPU, whatever its origin. With neither a policy nor a run the GPU is only
 // observed.
 struct Assignment {
-  AssignmentSource source = AssignmentSource::configuration;
+  RequestOrigin origin = origins::configuration;
   std::string who;  // the user, the job
-  std::string why;
+  std::string why = origin->why;
   std::optional<Instant> until = {};  // when it ends; empty: when it is withdrawn
   std::optional<PolicyAssignment> policy = {};
   std::optional<TunedPlace> tuned = {};
@@ -46,30 +43,39 @@ struct Assignment {
   bool governs() const { return policy || tuned; }
 };
 
+// What becomes of a request for a GPU of which `first` is the assignment that wins; null: none
+// does.
+enum class Verdict : std::uint8_t { governs, waits, refused };
+Verdict decide(const Assignment& request, const Assignment* first);
+
+// Why a user may not have that policy where operators have assigned `by` (of_operators()); null:
+// they have assigned nothing. Empty: the user may. Errors: no_permission.
+Result<void> beyond_operators(const PolicyAssignment& wanted, const Assignment* by);
+
 class Assignments {
  public:
-  // Replaces the assignment that its source had made for the GPU.
+  // Replaces the assignment that its origin had made for the GPU.
   void put(const std::string& uuid, Assignment assignment);
-  void withdraw(const std::string& uuid, AssignmentSource source);
-  void withdraw(AssignmentSource source);  // of all GPUs
+  void withdraw(const std::string& uuid, RequestOrigin origin);
+  void withdraw(RequestOrigin origin);  // of all GPUs
 
-  // The assignment of that source; null: it has made none.
-  const Assignment* find(const std::string& uuid, AssignmentSource source) const;
+  // The assignment of that origin; null: it has made none.
+  const Assignment* find(const std::string& uuid, RequestOrigin origin) const;
   // The assignment that wins at that time; null: there is none.
   const Assignment* winner(const std::string& uuid, Instant now) const;
-  // The same of what operators have said: by configuration, command or unconfirmed command.
+  // The same of what operators ask for: by configuration, command or unconfirmed command.
   const Assignment* of_operators(const std::string& uuid, Instant now) const;
-  // UUIDs of the GPUs that the source has assigned in the name of `who`.
-  std::vector<std::string> gpus_of(AssignmentSource source, const std::string& who) const;
+  // UUIDs of the GPUs that the origin has assigned in the name of `who`.
+  std::vector<std::string> gpus_of(RequestOrigin origin, const std::string& who) const;
   // Each job that is tuned, once.
   std::vector<std::shared_ptr<TunedRun>> tuned_runs() const;
 
  private:
-  // Of those up to `last`, or of all.
-  const Assignment* last_of(const std::string& uuid, Instant now,
-                            std::optional<AssignmentSource> last) const;
+  // Of those whose origin is wanted.
+  template <class Wanted>
+  const Assignment* highest(const std::string& uuid, Instant now, Wanted wanted) const;
 
-  std::map<std::string, std::map<AssignmentSource, Assignment>> assignments_;  // by UUID
+  std::map<std::string, std::map<RequestOrigin, Assignment>> assignments_;  // by UUID
 };
 
 }  // namespace derate

@@ -8,14 +8,13 @@ namespace derate {
 namespace {
 
 using namespace std::chrono_literals;
-using Source = AssignmentSource;
 
 constexpr Instant kNow{};
 const std::string kGpu = "GPU-0";
 
-Assignment policy_by(Source source, const std::string& who, const char* policy) {
+Assignment policy_by(RequestOrigin origin, const std::string& who, const char* policy) {
   return {
-      .source = source, .who = who, .policy = PolicyAssignment{{*find_policy(policy), {}}, false}};
+      .origin = origin, .who = who, .policy = PolicyAssignment{{*find_policy(policy), {}}, false}};
 }
 
 std::string winner_of(const Assignments& all, Instant now = kNow) {
@@ -26,10 +25,10 @@ std::string winner_of(const Assignments& all, Instant now = kNow) {
 TEST(Assignments, ALaterSourceComesBeforeAnEarlierOne) {
   Assignments all;
   EXPECT_EQ(winner_of(all), "nobody");
-  all.put(kGpu, policy_by(Source::command, "root", "geepafs"));
-  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
+  all.put(kGpu, policy_by(origins::command, "root", "geepafs"));
+  all.put(kGpu, policy_by(origins::configuration, "the configuration", "assure"));
   EXPECT_EQ(winner_of(all), "root");
-  all.withdraw(kGpu, Source::command);
+  all.withdraw(kGpu, origins::command);
   EXPECT_EQ(winner_of(all), "the configuration");
   EXPECT_EQ(all.winner("GPU-1", kNow), nullptr);
 }
@@ -37,19 +36,19 @@ TEST(Assignments, ALaterSourceComesBeforeAnEarlierOne) {
 // Released by command: observed, whatever the configuration says.
 TEST(Assignments, WhoSaysThatAGpuIsObservedSaysSomething) {
   Assignments all;
-  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
-  all.put(kGpu, {.source = Source::command, .who = "root"});
+  all.put(kGpu, policy_by(origins::configuration, "the configuration", "assure"));
+  all.put(kGpu, {.origin = origins::command, .who = "root"});
   EXPECT_EQ(winner_of(all), "root");
   EXPECT_FALSE(all.winner(kGpu, kNow)->governs());
-  all.withdraw(Source::configuration);
-  EXPECT_EQ(all.find(kGpu, Source::configuration), nullptr);
+  all.withdraw(origins::configuration);
+  EXPECT_EQ(all.find(kGpu, origins::configuration), nullptr);
   EXPECT_EQ(winner_of(all), "root");
 }
 
 TEST(Assignments, WhatHasAnEndIsSaidUntilThen) {
   Assignments all;
-  all.put(kGpu, policy_by(Source::configuration, "the configuration", "assure"));
-  Assignment window = policy_by(Source::command, "a maintenance window", "max-freq");
+  all.put(kGpu, policy_by(origins::configuration, "the configuration", "assure"));
+  Assignment window = policy_by(origins::command, "a maintenance window", "max-freq");
   window.until = kNow + 1h;
   all.put(kGpu, window);
   EXPECT_EQ(winner_of(all, kNow + 59min), "a maintenance window");
@@ -59,18 +58,19 @@ TEST(Assignments, WhatHasAnEndIsSaidUntilThen) {
 TEST(Assignments, TheGpusOfAJobAreFoundByItsName) {
   Assignments all;
   for (const char* gpu : {"GPU-1", "GPU-0"})
-    all.put(gpu, {.source = Source::tuning, .who = "trial 7"});
-  all.put("GPU-2", {.source = Source::tuning, .who = "trial 8"});
-  all.put("GPU-3", {.source = Source::command, .who = "trial 7"});
-  EXPECT_EQ(all.gpus_of(Source::tuning, "trial 7"), (std::vector<std::string>{"GPU-0", "GPU-1"}));
+    all.put(gpu, {.origin = origins::tuning, .who = "trial 7"});
+  all.put("GPU-2", {.origin = origins::tuning, .who = "trial 8"});
+  all.put("GPU-3", {.origin = origins::command, .who = "trial 7"});
+  EXPECT_EQ(all.gpus_of(origins::tuning, "trial 7"), (std::vector<std::string>{"GPU-0", "GPU-1"}));
 }
 
-// A new source is a number in the order, and who says something in its name: a cluster's scheduler
-// here, which comes before all there are.
-TEST(Assignments, ANewSourceNeedsNoOtherCode) {
-  constexpr auto kScheduler = static_cast<Source>(100);
+// A new origin is a row: a cluster's scheduler here, which comes before all there are
+// (another_origin_test.cc has one between them).
+TEST(Assignments, ANewOriginNeedsNoOtherCode) {
+  constexpr static OriginRow kRow{"scheduler", "a job of the scheduler", 100};
+  constexpr RequestOrigin kScheduler{kRow};
   Assignments all;
-  all.put(kGpu, policy_by(Source::command, "root", "geepafs"));
+  all.put(kGpu, policy_by(origins::command, "root", "geepafs"));
   Assignment lease = policy_by(kScheduler, "Slurm job 17", "efficient-fix");
   lease.until = kNow + 1min;
   all.put(kGpu, lease);

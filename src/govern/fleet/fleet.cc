@@ -61,6 +61,15 @@ Error trouble_of(const ManagedGpu& gpu) {
           fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message)};
 }
 
+// Why a request is refused while the assignment `first` has the GPU.
+std::string refusal_of(const ManagedGpu& gpu, const Assignment& first) {
+  if (first.tuned)
+    return fmt::format("GPU {} is tuned for '{}'; `derate release` ends that", gpu.id().index,
+                       first.who);
+  return fmt::format("GPU {} is governed for the run of {}: what is tried would not be seen",
+                     gpu.id().index, first.who);
+}
+
 // "GPU 1 is governed by assure", or that it is observed.
 std::string sentence_of(const ManagedGpu& gpu, const char* how, const Result<void>& restored) {
   std::string out = gpu.governed
@@ -397,16 +406,14 @@ void Fleet::release_lease(const ManagedGpu& gpu) {
 // --- who governs what ----------------------------------------------------------------------------
 
 void Fleet::configure() {
-  assignments_.withdraw(AssignmentSource::configuration);
+  assignments_.withdraw(origins::configuration);
   const auto policy = choose_policy({}, settings_);
   const ConfiguredGpus named = configured_gpus(ids(), settings_.gpus);
   unknown_gpus_ = settings_.govern ? named.unknown : "";
   if (!settings_.govern || !policy.ok()) return;
   for (const int at : named.here)
     assignments_.put(gpus_[static_cast<std::size_t>(at)].uuid(),
-                     {.source = AssignmentSource::configuration,
-                      .who = "",
-                      .policy = PolicyAssignment{*policy, settings_.dry_run}});
+                     {.who = "", .policy = PolicyAssignment{*policy, settings_.dry_run}});
 }
 
 void Fleet::log_unknown_gpus() const {
@@ -417,7 +424,7 @@ void Fleet::log_unknown_gpus() const {
 std::optional<ChosenPolicy> Fleet::policy_under(const Settings& settings, const std::string& uuid,
                                                 bool named) const {
   const Assignment* const first = assignments_.winner(uuid, clock_.now());
-  if (first != nullptr && first->source != AssignmentSource::configuration) {
+  if (first != nullptr && first->origin != origins::configuration) {
     if (!first->policy) return std::nullopt;
     return first->policy->policy;
   }
@@ -492,33 +499,23 @@ std::vector<Forecast> Fleet::forecast(std::size_t at, std::span<const double> de
   return gpus_[at].governed ? governor_->forecast(at, deltas) : std::vector<Forecast>{};
 }
 
-Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy, std::string who,
-                                  AssignmentSource source, std::optional<Duration> lasts) {
+Result<std::string> Fleet::assign(std::size_t at, Assignment request) {
   ManagedGpu& gpu = gpus_[at];
-  if (gpu.tuned())
-    return Error{Errc::busy, fmt::format("GPU {} is tuned for '{}'; `derate release` ends that",
-                                         gpu.id().index, gpu.assigned->who)};
   const Assignments before = assignments_;
-  assignments_.put(gpu.uuid(),
-                   {.source = source,
-                    .who = std::move(who),
-                    .why = source == AssignmentSource::run ? "derate run" : "policy set",
-                    .until = lasts ? std::optional(clock_.now() + *lasts) : std::nullopt,
-                    .policy = policy});
   // What is commanded for good takes the place of what was tried.
-  if (source == AssignmentSource::command)
-    assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  if (request.origin == origins::command) assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
   const Assignment* const first = assignments_.winner(gpu.uuid(), clock_.now());
-  if (first->source > source) {
-    if (!lasts)
-      return fmt::format("GPU {} will be governed by {} when the run of {} has ended",
-                         gpu.id().index, policy.policy.info->name, first->who);
-    Error busy{Errc::busy, fmt::format("GPU {} is governed for the run of {}: what is tried would "
-                                       "not be seen",
-                                       gpu.id().index, first->who)};
+  const Verdict verdict = decide(request, first);
+  if (verdict == Verdict::refused) {
+    Error busy{Errc::busy, refusal_of(gpu, *first)};
     assignments_ = before;
     return busy;
   }
+  const std::string first_of = first == nullptr ? "" : first->who;
+  assignments_.put(gpu.uuid(), request);
+  if (verdict == Verdict::waits)
+    return fmt::format("GPU {} will be governed by {} when the run of {} has ended", gpu.id().index,
+                       request.policy->policy.info->name, first_of);
   const auto restored = reassign(at, "another policy comes");
   if (!gpu.governed) {
     const Error why = trouble_of(gpu);
@@ -532,8 +529,7 @@ Result<std::string> Fleet::assign(std::size_t at, const PolicyAssignment& policy
 // --- what is tried -------------------------------------------------------------------------------
 
 const Assignment* Fleet::unconfirmed(std::size_t at) const {
-  const Assignment* const found =
-      assignments_.find(gpus_[at].uuid(), AssignmentSource::unconfirmed);
+  const Assignment* const found = assignments_.find(gpus_[at].uuid(), origins::unconfirmed);
   return found != nullptr && clock_.now() < *found->until ? found : nullptr;
 }
 
@@ -546,11 +542,11 @@ Result<std::string> Fleet::confirm(std::size_t at, std::string who) {
   const Assignment* const tried = unconfirmed(at);
   if (tried == nullptr) return nothing_tried(gpu);
   Assignment confirmed = *tried;
-  confirmed.source = AssignmentSource::command;
+  confirmed.origin = origins::command;
   confirmed.who = std::move(who);
   confirmed.until.reset();
-  const bool is_on = gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed;
-  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  const bool is_on = gpu.assigned && gpu.assigned->origin == origins::unconfirmed;
+  assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
   assignments_.put(gpu.uuid(), confirmed);
   const char* const name = confirmed.policy->policy.info->name;
   if (!is_on)
@@ -564,18 +560,18 @@ Result<std::string> Fleet::confirm(std::size_t at, std::string who) {
 Result<std::string> Fleet::revert(std::size_t at) {
   ManagedGpu& gpu = gpus_[at];
   if (unconfirmed(at) == nullptr) return nothing_tried(gpu);
-  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
+  assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
   Result<void> restored;
-  if (gpu.assigned && gpu.assigned->source == AssignmentSource::unconfirmed)
+  if (gpu.assigned && gpu.assigned->origin == origins::unconfirmed)
     restored = reassign(at, "what was tried is not kept");
   if (gpu.trouble) return trouble_of(gpu);
   return sentence_of(gpu, "is again governed by", restored);
 }
 
 Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, const char* why) {
-  const Assignment* const run = assignments_.find(uuid, AssignmentSource::run);
+  const Assignment* const run = assignments_.find(uuid, origins::run);
   if (run == nullptr || run->who != who) return {};
-  assignments_.withdraw(uuid, AssignmentSource::run);
+  assignments_.withdraw(uuid, origins::run);
   const ManagedGpu* const gpu = find(uuid);
   if (gpu == nullptr || gpu->tuned()) return {};
   return reassign(static_cast<std::size_t>(gpu - gpus_.data()), why);
@@ -584,9 +580,9 @@ Result<void> Fleet::end_run(const std::string& uuid, const std::string& who, con
 Result<std::string> Fleet::release(std::size_t at, std::string who) {
   ManagedGpu& gpu = gpus_[at];
   assignments_.put(gpu.uuid(),
-                   {.source = AssignmentSource::command, .who = std::move(who), .why = "released"});
-  assignments_.withdraw(gpu.uuid(), AssignmentSource::unconfirmed);
-  assignments_.withdraw(gpu.uuid(), AssignmentSource::run);
+                   {.origin = origins::command, .who = std::move(who), .why = "released"});
+  assignments_.withdraw(gpu.uuid(), origins::unconfirmed);
+  assignments_.withdraw(gpu.uuid(), origins::run);
   const auto given = gpu.tuned() ? give_back_tuned(gpu.assigned->who) : Result<void>{};
   auto restored = reassign(at, "released");
   if (!given.ok()) restored = given;
@@ -613,7 +609,7 @@ Result<std::vector<std::size_t>> Fleet::free_gpus(const TuningPlan& plan) const 
 }
 
 Result<void> Fleet::take_for_tuning(const std::string& name, const TuningPlan& plan) {
-  if (name.empty() || !assignments_.gpus_of(AssignmentSource::tuning, name).empty())
+  if (name.empty() || !assignments_.gpus_of(origins::tuning, name).empty())
     return Error{Errc::invalid_argument,
                  fmt::format("tuning '{}': allowed is a name that none has", name)};
   if (plan.gpus.empty()) return Error{Errc::invalid_argument, "tuning: of no GPU"};
@@ -623,7 +619,7 @@ Result<void> Fleet::take_for_tuning(const std::string& name, const TuningPlan& p
   const auto places = TRY(free_gpus(plan));
   auto done = begin_tuning(name, plan, places);
   if (done.ok()) return {};
-  for (const std::string& uuid : plan.gpus) assignments_.withdraw(uuid, AssignmentSource::tuning);
+  for (const std::string& uuid : plan.gpus) assignments_.withdraw(uuid, origins::tuning);
   for (const std::size_t at : places) (void)reassign(at, "it is not tuned").ok();
   return done;
 }
@@ -638,10 +634,8 @@ Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan
   const auto run = TRY(make_tuned_run(plan, gpus, settings_));
   for (std::size_t i = 0; i < places.size(); ++i) {
     ManagedGpu& gpu = gpus_[places[i]];
-    assignments_.put(gpu.uuid(), {.source = AssignmentSource::tuning,
-                                  .who = name,
-                                  .why = "tuned for a job",
-                                  .tuned = TunedPlace{run, i}});
+    assignments_.put(gpu.uuid(),
+                     {.origin = origins::tuning, .who = name, .tuned = TunedPlace{run, i}});
     (void)governor_->replace(places[i], take_control(gpu));
     if (!gpu.governed) return trouble_of(gpu);
     options_.log.info(fmt::format("GPU {} is tuned for '{}'", gpu.id().index, name),
@@ -651,11 +645,11 @@ Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan
 }
 
 Result<void> Fleet::give_back_tuned(const std::string& name) {
-  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  const auto uuids = assignments_.gpus_of(origins::tuning, name);
   if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
   Result<void> done;
   for (const std::string& uuid : uuids) {
-    assignments_.withdraw(uuid, AssignmentSource::tuning);
+    assignments_.withdraw(uuid, origins::tuning);
     const ManagedGpu* gpu = find(uuid);
     if (gpu == nullptr) continue;
     auto restored = reassign(static_cast<std::size_t>(gpu - gpus_.data()), "its tuning has ended");
@@ -666,9 +660,9 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
 }
 
 Result<void> Fleet::report_work(const std::string& name, const Progress& done) {
-  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  const auto uuids = assignments_.gpus_of(origins::tuning, name);
   if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
-  assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run->report_work(done);
+  assignments_.find(uuids.front(), origins::tuning)->tuned->run->report_work(done);
   return {};
 }
 
@@ -678,9 +672,9 @@ std::optional<TuningState> Fleet::tuning(const std::string& name) const {
 }
 
 const TunedRun* Fleet::tuned(const std::string& name) const {
-  const auto uuids = assignments_.gpus_of(AssignmentSource::tuning, name);
+  const auto uuids = assignments_.gpus_of(origins::tuning, name);
   if (uuids.empty()) return nullptr;
-  return assignments_.find(uuids.front(), AssignmentSource::tuning)->tuned->run.get();
+  return assignments_.find(uuids.front(), origins::tuning)->tuned->run.get();
 }
 
 }  // namespace derate

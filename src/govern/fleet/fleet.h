@@ -120,13 +120,11 @@ class Fleet : public TunedGpus {
   std::vector<std::string> ungovernable_under(const Settings& settings) const;
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
-  // A policy by command or for a run; it outlives a pause, a reload and a lost GPU. The sentence
-  // that tells what was done; where it fails the GPU is governed as before. Errors: busy,
-  // invalid_argument. One that is unconfirmed ends after `lasts`, and what was assigned before
-  // comes back; a run that governs is not disturbed by one: busy.
-  Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, std::string who,
-                             AssignmentSource source = AssignmentSource::command,
-                             std::optional<Duration> lasts = {});
+  // A request for the GPU at `at` to be governed by a policy; it outlives a pause, a reload and a
+  // lost GPU. A sentence that says what was done; where it fails the GPU is governed as before.
+  // Errors: busy where decide() refuses it, invalid_argument. One that has an end is followed by
+  // what was assigned before.
+  Result<std::string> assign(std::size_t at, Assignment request);
   // What is assigned unconfirmed and has not ended; null: nothing is.
   const Assignment* unconfirmed(std::size_t at) const;
   // It becomes a command's, and goes on. Errors: not_found: nothing is assigned so.

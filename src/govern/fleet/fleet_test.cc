@@ -79,6 +79,14 @@ class FleetOfTwo : public testing::Test {
     const PolicyInfo& info = **find_policy(name);
     return {{&info, *policy_params(info, {})}, false};
   }
+  Result<std::string> assign(std::size_t at, const PolicyAssignment& policy, const char* who,
+                             RequestOrigin origin = origins::command,
+                             std::optional<Duration> lasts = {}) {
+    return fleet->assign(at, {.origin = origin,
+                              .who = who,
+                              .until = lasts ? std::optional(clock.now() + *lasts) : std::nullopt,
+                              .policy = policy});
+  }
   std::string governed(std::size_t at) const { return fleet->gpus()[at].policy_name(); }
 
   FakeClock clock;
@@ -95,7 +103,7 @@ TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
   open(settings);
   EXPECT_EQ(governed(0), "efficient-fix");
   EXPECT_EQ(governed(1), "");
-  EXPECT_EQ(*fleet->assign(1, policy("max-freq"), "root"), "GPU 1 is governed by max-freq");
+  EXPECT_EQ(*assign(1, policy("max-freq"), "root"), "GPU 1 is governed by max-freq");
   EXPECT_EQ(fleet->gpus()[1].assigned->who, "root");
   run(2s);
   EXPECT_TRUE(gpus.sim(1).locked());
@@ -116,7 +124,7 @@ TEST_F(FleetOfTwo, WhatIsNotConfirmedInTimeEnds) {
   settings.policy = "efficient-fix";
   open(settings);
   const auto try_it = [&](std::size_t at) {
-    return fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s);
+    return assign(at, policy("max-freq"), "ann", origins::unconfirmed, 30s);
   };
   ASSERT_TRUE(try_it(0).ok());
   ASSERT_TRUE(try_it(1).ok());
@@ -126,7 +134,7 @@ TEST_F(FleetOfTwo, WhatIsNotConfirmedInTimeEnds) {
   run(2s);
   EXPECT_EQ(governed(0), "efficient-fix");
   EXPECT_EQ(governed(1), "max-freq");
-  EXPECT_EQ(fleet->gpus()[1].assigned->source, AssignmentSource::command);
+  EXPECT_EQ(fleet->gpus()[1].assigned->origin, origins::command);
   EXPECT_EQ(fleet->gpus()[1].assigned->who, "ben");
   for (const std::size_t at : {0, 1})
     EXPECT_EQ(fleet->confirm(at, "ben").error().code, Errc::not_found) << at;
@@ -140,8 +148,7 @@ TEST_F(FleetOfTwo, WhatIsRevertedEndsAtOnce) {
   settings.policy = "efficient-fix";
   open(settings);
   for (const std::size_t at : {0, 1})
-    ASSERT_TRUE(
-        fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+    ASSERT_TRUE(assign(at, policy("max-freq"), "ann", origins::unconfirmed, 30s).ok());
   run(2s);
   EXPECT_EQ(*fleet->revert(0), "GPU 0 is again governed by efficient-fix");
   EXPECT_EQ(*fleet->revert(1), "GPU 1 is observed");
@@ -156,23 +163,21 @@ TEST_F(FleetOfTwo, WhatIsTriedAndIsTheSameEnds) {
   settings.policy = "efficient-fix";
   open(settings);
   run(2s);
-  ASSERT_TRUE(
-      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 10s).ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "ann", origins::unconfirmed, 10s).ok());
   run(9s);
-  EXPECT_EQ(fleet->gpus()[0].assigned->source, AssignmentSource::unconfirmed);
+  EXPECT_EQ(fleet->gpus()[0].assigned->origin, origins::unconfirmed);
   run(2s);
   EXPECT_EQ(governed(0), "efficient-fix");
-  EXPECT_EQ(fleet->gpus()[0].assigned->source, AssignmentSource::configuration);
+  EXPECT_EQ(fleet->gpus()[0].assigned->origin, origins::configuration);
   EXPECT_EQ(fleet->unconfirmed(0), nullptr);
 }
 
 TEST_F(FleetOfTwo, ACommandThatFailsLeavesWhatIsTried) {
   open();
-  ASSERT_TRUE(
-      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "ann", origins::unconfirmed, 30s).ok());
   PolicyAssignment bad = policy("utiliz-scale");
   bad.policy.params.set("interval", {1e-3});  // shorter than two of its ticks
-  ASSERT_FALSE(fleet->assign(0, bad, "ben").ok());
+  ASSERT_FALSE(assign(0, bad, "ben").ok());
   EXPECT_EQ(governed(0), "efficient-fix");
   ASSERT_NE(fleet->unconfirmed(0), nullptr);
   run(31s);
@@ -182,9 +187,8 @@ TEST_F(FleetOfTwo, ACommandThatFailsLeavesWhatIsTried) {
 // Its end might come before the run's: nobody would have seen it.
 TEST_F(FleetOfTwo, NothingIsTriedWhileARunGoverns) {
   open();
-  ASSERT_TRUE(fleet->assign(0, policy("max-freq"), "run 1", AssignmentSource::run).ok());
-  const auto tried =
-      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s);
+  ASSERT_TRUE(assign(0, policy("max-freq"), "run 1", origins::run).ok());
+  const auto tried = assign(0, policy("efficient-fix"), "ann", origins::unconfirmed, 30s);
   EXPECT_EQ(tried.error().code, Errc::busy);
   EXPECT_EQ(governed(0), "max-freq");
   EXPECT_EQ(fleet->unconfirmed(0), nullptr);
@@ -193,9 +197,8 @@ TEST_F(FleetOfTwo, NothingIsTriedWhileARunGoverns) {
 // It may be longer than what is tried, and then there is nothing to come back to but the run.
 TEST_F(FleetOfTwo, WhatIsTriedEndsUnderARun) {
   open();
-  ASSERT_TRUE(
-      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
-  ASSERT_TRUE(fleet->assign(0, policy("max-freq"), "run 1", AssignmentSource::run).ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "ann", origins::unconfirmed, 30s).ok());
+  ASSERT_TRUE(assign(0, policy("max-freq"), "run 1", origins::run).ok());
   EXPECT_EQ(*fleet->confirm(0, "ann"),
             "GPU 0 will be governed by efficient-fix when the run of run 1 has ended");
   EXPECT_EQ(governed(0), "max-freq");
@@ -206,8 +209,7 @@ TEST_F(FleetOfTwo, WhatIsTriedEndsUnderARun) {
 TEST_F(FleetOfTwo, WhatIsTriedOutlivesAPauseAndAReload) {
   Settings settings;
   open(settings);
-  ASSERT_TRUE(
-      fleet->assign(0, policy("efficient-fix"), "ann", AssignmentSource::unconfirmed, 30s).ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "ann", origins::unconfirmed, 30s).ok());
   run(2s);
   settings.govern = true;
   settings.policy = "max-freq";
@@ -225,9 +227,8 @@ TEST_F(FleetOfTwo, WhatIsTriedOutlivesAPauseAndAReload) {
 TEST_F(FleetOfTwo, ACommandOrAReleaseTakesThePlaceOfWhatWasTried) {
   open();
   for (const std::size_t at : {0, 1})
-    ASSERT_TRUE(
-        fleet->assign(at, policy("max-freq"), "ann", AssignmentSource::unconfirmed, 30s).ok());
-  ASSERT_TRUE(fleet->assign(0, policy("efficient-fix"), "ann").ok());
+    ASSERT_TRUE(assign(at, policy("max-freq"), "ann", origins::unconfirmed, 30s).ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "ann").ok());
   ASSERT_TRUE(fleet->release(1, "ann").ok());
   for (int i = 0; i < 2; ++i, run(31s)) {
     EXPECT_EQ(governed(0), "efficient-fix");
@@ -267,7 +268,7 @@ TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
 
 TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
   open();
-  ASSERT_TRUE(fleet->assign(0, policy("efficient-fix"), "root").ok());
+  ASSERT_TRUE(assign(0, policy("efficient-fix"), "root").ok());
   run(2s);
   const std::uint64_t opening = fleet->gpus()[0].opening;
   gpus.faults(0).gpu_lost = true;
@@ -280,7 +281,7 @@ TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
 // A new sink is a function: here one that counts what each GPU was told to do.
 TEST_F(FleetOfTwo, ANewSinkSeesEachRecordWithItsGpuAndTheOneBefore) {
   open();
-  ASSERT_TRUE(fleet->assign(1, policy("efficient-fix"), "root").ok());
+  ASSERT_TRUE(assign(1, policy("efficient-fix"), "root").ok());
   std::map<std::string, int> records;
   bool in_order = true;
   fleet->add_sink([&](const GpuRecord& each) {
@@ -296,8 +297,7 @@ TEST_F(FleetOfTwo, ANewSinkSeesEachRecordWithItsGpuAndTheOneBefore) {
 // All bounds hold, whatever governs; when they have ended the policy has its envelope again.
 TEST_F(FleetOfTwo, TheLowestBoundCounts) {
   open();
-  for (const std::size_t at : {0u, 1u})
-    ASSERT_TRUE(fleet->assign(at, policy("max-freq"), "root").ok());
+  for (const std::size_t at : {0u, 1u}) ASSERT_TRUE(assign(at, policy("max-freq"), "root").ok());
   run(3s);
   const std::string& gpu = fleet->gpus()[0].uuid();
   fleet->bounds().put(gpu, {.source = "budget", .who = "rack 3", .most = 1300});
@@ -321,7 +321,7 @@ TEST_F(FleetOfTwo, TheLowestBoundCounts) {
 TEST_F(FleetOfTwo, NothingIsLeftSetWhenItIsClosed) {
   open();
   for (const std::size_t at : {0u, 1u})
-    ASSERT_TRUE(fleet->assign(at, policy("efficient-fix"), "root").ok());
+    ASSERT_TRUE(assign(at, policy("efficient-fix"), "root").ok());
   run(2s);
   EXPECT_TRUE(gpus.sim(0).locked());
   ASSERT_TRUE(fleet->restore("paused").ok());

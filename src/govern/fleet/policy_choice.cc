@@ -126,6 +126,11 @@ std::optional<double> promised_performance(const ChosenPolicy& policy, const Wor
   return 1 - max_loss(*promise).value();
 }
 
+double most_loss(const ChosenPolicy& policy) {
+  if (policy.info->promise == PolicyInfo::Promise::no_loss) return 0;
+  return 1 - promised_performance(policy).value_or(0);
+}
+
 std::optional<Fraction> policy_delta(const ChosenPolicy& policy) {
   const auto own = promised_performance(policy);
   if (!own) return std::nullopt;

@@ -53,6 +53,10 @@ std::optional<double> promised_performance(const ChosenPolicy& policy);
 // The same for this work: what its tenants were promised comes before the policy's own delta, but
 // where a policy is run as published.
 std::optional<double> promised_performance(const ChosenPolicy& policy, const WorkStatus& work);
+// The most performance that the policy may lose; 1: it bounds no loss.
+double most_loss(const ChosenPolicy& policy);
+// 1 - (1 - 0.3) is a little more than 0.3.
+inline constexpr double kLossRounding = 1e-9;
 // The policy's own delta; empty where it promises nothing.
 std::optional<Fraction> policy_delta(const ChosenPolicy& policy);
 

@@ -44,6 +44,23 @@ std::optional<Role> caller_role(uid_t uid, std::span<const gid_t> groups, const 
   return std::nullopt;
 }
 
+Result<void> check_role(const Operation& operation, const Peer& peer, Role granted) {
+  const Role role = peer.role.value_or(granted);
+  const char* const wanted = to_string(operation.role);
+  if (!may(role, operation) && peer.role)
+    return Error{Errc::no_permission, fmt::format("{} wants the role {}, {} has {}", operation.name,
+                                                  wanted, caller_name(peer), to_string(role))};
+  if (!may(role, operation))
+    return Error{Errc::no_permission,
+                 fmt::format("command '{}': wants the role {}, callers of this socket have {}",
+                             operation.name, wanted, to_string(role))};
+  // The kernel alone says whose a thing is.
+  if (operation.changes == Changes::own && !peer.token.empty())
+    return Error{Errc::no_permission,
+                 fmt::format("{} is for users of this machine, not for tokens", operation.name)};
+  return {};
+}
+
 CallerRoles::CallerRoles(const Settings& settings, Log log, NameFiles files)
     : log_(std::move(log)), files_(std::move(files)) {
   take(settings);

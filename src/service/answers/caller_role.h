@@ -13,6 +13,7 @@
 
 #include "api/operations.h"
 #include "base/log.h"
+#include "base/result.h"
 #include "config/settings.h"
 #include "integ/user_rule.h"
 #include "service/transport/client_connection.h"
@@ -40,6 +41,10 @@ RoleRules role_rules(const Settings& settings, const NameFiles& files = {});
 // whatever else it is, groups too: it carries what others say, and must not lend them its own
 // rights. Of the others each has the highest role whose rule lets it in.
 std::optional<Role> caller_role(uid_t uid, std::span<const gid_t> groups, const RoleRules& rules);
+
+// Whether the caller may ask for the operation: the one place that judges it. `granted`: the role
+// of callers of its socket who have none of their own. Errors: no_permission.
+Result<void> check_role(const Operation& operation, const Peer& peer, Role granted);
 
 // The rules in force, for every thread.
 class CallerRoles {

@@ -1,24 +1,32 @@
-// What callers ask over a socket (api/operations.h): finds who answers each operation, checks what
-// the table says of it, and brings answers that take a round or more to who waits for them.
+// Who answers each operation (api/operations.h), and where answers go that take a round or more.
+// Requests and answers are values: who carries their text is no matter of the router's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <limits>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "api/operations.h"
-#include "service/transport/control_socket.h"
+#include "service/transport/client_connection.h"
 
 namespace derate {
 
-// The line that answers: ok and the answer's fields, or what was wrong, its exit code and the word
-// for its kind (word_of()).
-std::string answer_text(const Result<nlohmann::ordered_json>& answer);
+// A request whose caller may make it (check_role()), read once.
+struct Asked {
+  const Operation* operation = nullptr;
+  AnyRequest request;
+  Peer peer;
+};
+
+// The whole answer: ok and its fields, or what was wrong, its exit code and the word for its kind
+// (word_of()).
+nlohmann::ordered_json whole_answer(const Result<nlohmann::ordered_json>& answer);
 
 class CommandRouter {
  public:
@@ -29,7 +37,7 @@ class CommandRouter {
   // `granted`: what callers of the socket may do who have no role of their own.
   explicit CommandRouter(Role granted = Role::user);
   ~CommandRouter();
-  Role granted_to(const Peer& peer) const { return peer.role.value_or(granted_); }
+  Role granted() const { return granted_; }
   CommandRouter(const CommandRouter&) = delete;
   CommandRouter& operator=(const CommandRouter&) = delete;
 
@@ -37,59 +45,44 @@ class CommandRouter {
   // one. What it refers to outlives the router, or its last request.
   template <class Request, class Handler>
   void add(Handler handler) {
-    add(operation<Request>(), Typed<Request, Handler>{std::move(handler)});
+    handlers_.push_back({&operation<Request>(), Typed<Request, Handler>{std::move(handler)}});
   }
-  // The same of an operation that the table does not have; it outlives the router.
-  void add(const Operation& operation,
-           std::function<Answer(const Json& request, const Peer& peer)> handler);
   // A connection has ended: what it opened goes.
   void on_closed(std::function<void(const Peer&)> hook) { hooks_.push_back(std::move(hook)); }
   // Somebody answers that operation.
   bool has(const Operation& operation) const;
-  // Answers to connections with numbers of at least `from` go there as soon as they are known, and
-  // not to a server's.
-  void send_late(std::uint64_t from,
-                 std::function<void(std::uint64_t connection, std::string text)> to);
-  // The answer to the request that the connection waits for.
-  void later(std::uint64_t connection, const Result<Json>& answer);
+  // That there is nobody who answers what was called so.
+  Error unknown(const std::string& name) const;
 
-  // A request, answered with a line of JSON; empty: later. One that is too long, or has more keys
-  // or levels than JsonLimits, is refused before it costs anything.
-  std::optional<std::string> handle(std::string_view text, const Peer& peer);
+  Answer handle(const Asked& asked) const;
   void closed(const Peer& peer) const;
-  // Takes in what has come, and gives the answers that are due.
-  void serve(ControlServer& server);
-  // Gives the answers that are due.
-  void answer_late(ControlServer& server);
-  // Answers that have come since, by connection: for who serves by other means.
-  std::vector<std::pair<std::uint64_t, std::string>> take_late() {
-    return std::exchange(late_, {});
-  }
+
+  // Late answers to connections with numbers of at least `from` go there; of several that begin
+  // below a number, the nearest has it.
+  using Receiver = std::function<void(std::uint64_t connection, const Result<Json>& answer)>;
+  void send_late(std::uint64_t from, Receiver to);
+  // The answer to the request that the connection waits for.
+  void later(std::uint64_t connection, const Result<Json>& answer) const;
 
  private:
   // Out, which is Answer, is a parameter because Json is no complete type here.
   template <class Request, class Handler, class Out = Answer>
   struct Typed {
-    Out operator()(const Json& json, const Peer& peer) const {
-      const auto request = request_of<Request>(json);
-      if (!request.ok()) return Out(request.error());
-      return handler(*request, peer);
+    Out operator()(const Asked& asked) const {
+      return handler(std::get<Request>(asked.request), asked.peer);
     }
     Handler handler;
   };
   struct Handled {
     const Operation* operation;
-    std::function<Answer(const Json& request, const Peer& peer)> handler;
+    std::function<Answer(const Asked& asked)> handler;
   };
-  Result<const Handled*> find(const Json& request, std::size_t bytes, Role granted) const;
-  Error unknown(const std::string& name, Role granted) const;
+  const Handled* find(const Operation& operation) const;
 
   Role granted_;
   std::vector<Handled> handlers_;
   std::vector<std::function<void(const Peer&)>> hooks_;
-  std::vector<std::pair<std::uint64_t, std::string>> late_;
-  std::uint64_t elsewhere_from_ = std::numeric_limits<std::uint64_t>::max();
-  std::function<void(std::uint64_t, std::string)> elsewhere_;
+  std::map<std::uint64_t, Receiver> receivers_;  // by the first number
 };
 
 }  // namespace derate

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "base/json_fields.h"
+#include "service/answers/request_lines.h"
 
 namespace derate {
 namespace {
 
 Json ask(CommandRouter& router, const Json& request) {
-  return parse_json(router.handle(json_text(request), {7, 1000, 1}).value_or("null"));
+  RequestLines lines(router);
+  return parse_json(lines.handle(json_text(request), {7, 1000, 1}).value_or("null"));
 }
 
 TEST(CommandRouter, HandsTheStructOfARequestAndWhoAsks) {
@@ -42,36 +43,21 @@ TEST(CommandRouter, ARequestLongerThanItsOperationAllowsIsRefused) {
             "invalid_argument");
 }
 
-// What a new operation takes: a struct, its fields, its row and its handler.
-struct Blink {
-  int times = 1;
-};
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, Blink> {
-  visit(required_field("times", "how often").within(1, 9), m.times);
-}
-
-TEST(CommandRouter, ANewOperationNeedsNoOtherCode) {
-  const Operation row{.name = "blink",
-                      .role = Role::user,
-                      .changes = Changes::nothing,
-                      .what = "lets a lamp blink",
-                      .verb = "",
-                      .fields = json_fields::describe_fields<Blink>(),
-                      .answer = {},
-                      .errors = {},
-                      .longest = 100};
+TEST(CommandRouter, AnAnswerThatComesLaterGoesToWhoServesItsConnection) {
   CommandRouter router;
-  router.add(row, [](const Json& json, const Peer&) -> CommandRouter::Answer {
-    Json fields = json;
-    fields.erase("command");
-    const auto blink = json_fields::message_of<Blink>(fields, json_fields::Unknown::refused);
-    if (!blink.ok()) return CommandRouter::Answer(blink.error());
-    return Result<Json>(Json{{"blinked", blink->times}});
+  RequestLines lines(router);
+  std::vector<std::uint64_t> others;
+  router.send_late(100, [&](std::uint64_t connection, const Result<Json>& answer) {
+    others.push_back(connection);
+    EXPECT_EQ((*answer)["message"], "done");
   });
-  EXPECT_EQ(ask(router, {{"command", "blink"}, {"times", 3}})["blinked"], 3);
-  EXPECT_EQ(ask(router, {{"command", "blink"}, {"times", 10}})["error"],
-            "times 10: wanted a number from 1 to 9");
+  for (const std::uint64_t connection : {1, 99, 100, 101})
+    router.later(connection, Json{{"message", "done"}});
+  const auto late = lines.take_late();
+  ASSERT_EQ(late.size(), 2u);
+  EXPECT_EQ(late[1].first, 99u);
+  EXPECT_EQ(late[1].second, R"({"ok":true,"message":"done"})");
+  EXPECT_EQ(others, (std::vector<std::uint64_t>{100, 101}));
 }
 
 }  // namespace

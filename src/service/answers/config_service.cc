@@ -92,15 +92,12 @@ struct ConfigService::Edited {
   Settings settings;
 };
 
-ConfigService::ConfigService(Clock& clock, QueuedCommands& commands, CommandRouter& router,
-                             ConfigServiceOptions options)
+ConfigService::ConfigService(Clock& clock, CommandRouter& router, ConfigServiceOptions options)
     : clock_(clock), options_(std::move(options)), audit_(options_.audit, "derated", options_.log) {
-  router.add<ConfigShow>(
-      [this](const ConfigShow&, const Peer&) { return CommandRouter::Answer(show()); });
-  router.add<ConfigDiff>(
-      [this](const ConfigDiff&, const Peer&) { return CommandRouter::Answer(diff()); });
-  commands.add<ConfigSet>(
-      [this](const ConfigSet& request, const std::string& who) { return set(request, who); });
+  router.add<ConfigShow>([this](const auto&, const Peer&) { return show(); });
+  router.add<ConfigDiff>([this](const auto&, const Peer&) { return diff(); });
+  router.add<ConfigSet>(
+      [this](const auto& request, const Peer& peer) { return set(request, caller_name(peer)); });
 }
 
 std::string ConfigService::set_file() const {

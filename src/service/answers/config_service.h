@@ -16,7 +16,6 @@
 #include "config/settings.h"
 #include "govern/fleet/audit_trail.h"
 #include "service/answers/command_router.h"
-#include "service/answers/queued_commands.h"
 
 namespace derate {
 
@@ -36,10 +35,8 @@ class ConfigService {
   // How often a reader of config-diff may have the files read.
   static constexpr Duration kReadEvery = std::chrono::seconds(1);
 
-  // Adds its operations to `router`: what readers ask is answered at once, what admins ask is done
-  // with `commands`. All outlive it.
-  ConfigService(Clock& clock, QueuedCommands& commands, CommandRouter& router,
-                ConfigServiceOptions options);
+  // Adds its operations to `router`. Both outlive it.
+  ConfigService(Clock& clock, CommandRouter& router, ConfigServiceOptions options);
   ConfigService(const ConfigService&) = delete;
   ConfigService& operator=(const ConfigService&) = delete;
 

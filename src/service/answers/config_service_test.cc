@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "config/setting_list.h"
 #include "govern/fleet/policy_choice.h"
+#include "service/answers/request_desk.h"
 
 namespace derate {
 namespace {
@@ -32,7 +33,7 @@ struct Daemon {
   ConfigService& service() {
     if (!made)
       made.emplace(
-          clock, commands, router,
+          clock, desk.operators,
           ConfigServiceOptions{.source = config_source(file),
                                .in_force = [this]() -> const Settings& { return settings; },
                                .reload = [this](const Settings& now) { reload(now); },
@@ -42,11 +43,12 @@ struct Daemon {
   }
   Json ask(const Json& request) {
     (void)service();
-    auto answer = router.handle(json_text(request), Peer{.pid = 7, .uid = 3, .connection = 1});
+    RequestLines& lines = desk.operator_lines;
+    auto answer = lines.handle(json_text(request), Peer{.pid = 7, .uid = 3, .connection = 1});
     if (!answer) {
-      commands.drain();
-      commands.answer();
-      answer = router.take_late().at(0).second;
+      desk.queue.do_round();
+      desk.queue.answer_round();
+      answer = lines.take_late().at(0).second;
     }
     return parse_json(*answer);
   }
@@ -74,8 +76,7 @@ struct Daemon {
     ++reloads;
   };
   std::function<std::vector<std::string>(const Settings&)> ungovernable = {};
-  CommandRouter router{Role::admin};
-  QueuedCommands commands{clock, router, {}};
+  RequestDesk desk{clock, {}};
   std::optional<ConfigService> made;
 };
 
@@ -270,7 +271,7 @@ TEST(ConfigService, DiffTellsWhatAReloadWouldChange) {
 TEST(ConfigService, WithoutFilesThereIsNothingToSet) {
   Daemon daemon;
   daemon.made.emplace(
-      daemon.clock, daemon.commands, daemon.router,
+      daemon.clock, daemon.desk.operators,
       ConfigServiceOptions{.source = {},
                            .in_force = [&]() -> const Settings& { return daemon.settings; },
                            .reload = daemon.reload});

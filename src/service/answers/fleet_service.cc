@@ -12,20 +12,18 @@ FleetService::~FleetService() = default;
 
 FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                            std::optional<AuditLog> audit)
-    : clock_(clock),
-      fleet_(fleet),
-      audit_(std::move(audit), "derated", log),
-      commands_(clock, operators, std::move(log)) {
-  add<PolicySet>();
-  add<PolicyConfirm>();
-  add<Release>();
-  add<Pause>();
-  add<Resume>();
+    : clock_(clock), fleet_(fleet), audit_(std::move(audit), "derated", std::move(log)) {
+  add<PolicySet>(operators);
+  add<PolicyConfirm>(operators);
+  add<Release>(operators);
+  add<Pause>(operators);
+  add<Resume>(operators);
 }
 
 template <class Request>
-void FleetService::add() {
-  commands_.add<Request>([this](const Request& request, const std::string& who) {
+void FleetService::add(CommandRouter& operators) {
+  operators.add<Request>([this](const Request& request, const Peer& peer) {
+    const std::string who = caller_name(peer);
     auto answer = obey(request, who);
     audit_.add({.time = clock_.wall_now(),
                 .what = Request::kOperation,
@@ -81,11 +79,13 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
     const ManagedGpu& gpu = fleet_.gpus()[at];
-    outcomes.push_back({gpu.id(), request.confirm_within_seconds
-                                      ? fleet_.assign(at, tried(wanted, gpu.policy(), request.set),
-                                                      who, AssignmentSource::unconfirmed,
-                                                      from_seconds(*request.confirm_within_seconds))
-                                      : fleet_.assign(at, wanted, who)});
+    Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
+    if (request.confirm_within_seconds) {
+      wish.origin = origins::unconfirmed;
+      wish.until = clock_.now() + from_seconds(*request.confirm_within_seconds);
+      wish.policy = tried(wanted, gpu.policy(), request.set);
+    }
+    outcomes.push_back({gpu.id(), fleet_.assign(at, std::move(wish))});
   }
   return outcomes_json(outcomes);
 }

@@ -9,39 +9,29 @@
 #include "base/log.h"
 #include "govern/fleet/audit_trail.h"
 #include "govern/fleet/fleet.h"
-#include "service/answers/queued_commands.h"
+#include "service/answers/command_router.h"
 
 namespace derate {
 
 class FleetService {
  public:
   using Json = nlohmann::ordered_json;
-  static constexpr Duration kPatience = QueuedCommands::kPatience;
 
-  // Adds its commands to `operators`; they are done by drain(). All outlive it. `log`: who asked
-  // for what, which the audit log keeps, too.
+  // Adds its commands to `operators`. All outlive it. The audit log has the caller of each.
   FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                std::optional<AuditLog> audit = {});
   ~FleetService();
   FleetService(const FleetService&) = delete;
   FleetService& operator=(const FleetService&) = delete;
 
-  // At the begin of a round: does what has been asked. Whether there was anything.
-  bool drain() { return commands_.drain(); }
-  // Gives the answers of what was done.
-  void answer() { commands_.answer(); }
-
   // The GPUs are closed for others to change them, until they are to be opened again.
   bool paused() const { return paused_; }
   // Who paused it last; empty: nobody has.
   const std::string& paused_by() const { return paused_by_; }
-  CommandQueue& queue() { return commands_.queue(); }
-  // For what others do in the same order.
-  QueuedCommands& commands() { return commands_; }
 
  private:
   template <class Request>
-  void add();
+  void add(CommandRouter& operators);
   Result<std::vector<int>> chosen(const std::string& gpus) const;
   Result<std::vector<int>> chosen_on_trial(const std::string& gpus) const;
   Result<Json> obey(const PolicySet& request, const std::string& who);
@@ -53,7 +43,6 @@ class FleetService {
   Clock& clock_;
   Fleet& fleet_;
   AuditTrail audit_;
-  QueuedCommands commands_;
   bool paused_ = false;
   std::string paused_by_;
 };

@@ -1,7 +1,6 @@
 #include "service/answers/run_service.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -18,32 +17,13 @@ std::string name_of(const Peer& peer) {
   return fmt::format("uid {}, pid {}, run {}", peer.uid, peer.pid, peer.connection);
 }
 
-// Rounding: 1 - (1 - 0.3) is a little more than 0.3.
-constexpr double kRounding = 1e-9;
-
 // An operator's parameters, with the loss that a run asks for.
 ParamValues with_delta(ParamValues operators, const ParamValues& run) {
   if (const auto delta = run.number("delta")) operators.set("delta", {*delta});
   return operators;
 }
 
-// The loss that the policy may take; 1: it bounds none.
-double loss_of(const ChosenPolicy& policy) {
-  if (policy.info->promise == PolicyInfo::Promise::no_loss) return 0;
-  return 1 - promised_performance(policy).value_or(0);
-}
-
 }  // namespace
-
-RunRules run_rules(const Settings& settings) {
-  RunRules out{.users = user_rule(settings.run_users),
-               .said = settings.run_users,
-               .policies = {},
-               .max_delta = Fraction(settings.max_delta)};
-  for (const std::string_view each : split(settings.run_policies, ','))
-    if (const auto name = trim(each); !name.empty()) out.policies.emplace(name);
-  return out;
-}
 
 RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)
     : clock_(clock), fleet_(fleet), works_(std::move(works)), log_(std::move(log)) {
@@ -74,7 +54,7 @@ void RunService::step(Run& run, Place& place) {
     if (place.state != Place::State::governed || *unknown > kUnknownPatience)
       against = Error{Errc::busy, "a process works there of which it is not known whose it is"};
   if (place.state == Place::State::governed) {
-    const Assignment* const ours = fleet_.assignments().find(place.id.uuid, AssignmentSource::run);
+    const Assignment* const ours = fleet_.assignments().find(place.id.uuid, origins::run);
     if (ours == nullptr || ours->who != run.name)
       return end(run, place, "an operator has ended it");
     if (works_.users(place.id.uuid).uids.contains(run.uid)) place.worked = clock_.now();
@@ -95,7 +75,7 @@ std::string RunService::waits_for(const Run& run, const Place& place) const {
   const auto before = given_back_.find(place.id.uuid);
   if (before != given_back_.end() && clock_.now() - before->second < kBetweenRuns)
     return "another run there has just ended";
-  const Assignment* const ran = fleet_.assignments().find(place.id.uuid, AssignmentSource::run);
+  const Assignment* const ran = fleet_.assignments().find(place.id.uuid, origins::run);
   if (ran != nullptr) return fmt::format("the run of {} governs it", ran->who);
   if (!run.named && !works_.below(place.id.uuid, run.pid))
     return "no process of the command works there (-i names GPUs)";
@@ -119,7 +99,8 @@ void RunService::govern(Run& run, Place& place) {
   PolicyAssignment wanted = run.wanted;
   if (by != nullptr && by->policy && by->policy->policy.info == wanted.policy.info)
     wanted.policy.params = with_delta(by->policy->policy.params, wanted.policy.params);
-  const auto done = fleet_.assign(at, wanted, run.name, AssignmentSource::run);
+  const auto done =
+      fleet_.assign(at, {.origin = origins::run, .who = run.name, .policy = wanted});
   if (!done.ok()) return end(run, place, done.error().message);
   const ManagedGpu& gpu = fleet_.gpus()[at];
   place.state = Place::State::governed;
@@ -159,7 +140,7 @@ void RunService::forget(std::uint64_t connection) {
 
 void RunService::take(const GpuRecord& record) {
   const auto& by = record.gpu.assigned;
-  if (!by || by->source != AssignmentSource::run) return;
+  if (!by || by->origin != origins::run) return;
   for (auto& [connection, run] : runs_)
     for (Place& place : run.places)
       if (by->who == run.name && place.ledger && place.id.uuid == record.gpu.uuid()) {
@@ -184,49 +165,13 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
   const Assignment* const by = fleet_.assignments().of_operators(gpu.uuid(), clock_.now());
   if (by == nullptr && gpu.trouble)
     return refused(Errc::busy, "the configuration is not applied there: " + gpu.trouble->message);
-  if (by == nullptr) return std::nullopt;
-  if (!by->policy)
-    return refused(Errc::no_permission,
-                   "an operator has released it (`derate policy set` ends it)");
-  if (by->policy->dry_run && !run.wanted.dry_run)
-    return refused(Errc::no_permission, "an operator has it governed without a write (dry run)");
-  if (loss_of(by->policy->policy) >= 1)
-    return refused(Errc::no_permission,
-                   fmt::format("it is governed by {}, which promises nothing that a run could keep",
-                               by->policy->policy.info->name));
-  const double allowed = loss_of(by->policy->policy), wanted = loss_of(run.wanted.policy);
-  if (wanted > allowed + kRounding)
-    return refused(Errc::no_permission,
-                   fmt::format("{} may lose {:.4g} %, and it is governed by {}, which may lose "
-                               "{:.4g} %: allowed is less",
-                               run.wanted.policy.info->name, 100 * wanted,
-                               by->policy->policy.info->name, 100 * allowed));
+  if (const auto allowed = beyond_operators(run.wanted, by); !allowed.ok()) return allowed.error();
   return std::nullopt;
 }
 
 // Those of now: a reload may have changed them since the run began.
 Result<void> RunService::check_rules(const Run& run) const {
-  const std::string name = run.wanted.policy.info->name;
-  if (!rules_.users.allows(run.uid, run.groups))
-    return Error{Errc::no_permission,
-                 fmt::format("user {} may not have GPUs governed: [run] users is '{}'{}", run.uid,
-                             rules_.said,
-                             rules_.users.group ? ", whose members may (`sudo usermod -aG`, and a "
-                                                  "new login)"
-                                                : "")};
-  if (!rules_.policies.contains(name))
-    return Error{Errc::no_permission,
-                 fmt::format("policy {}: user {} may choose from {} ([run] policies)", name,
-                             run.uid, fmt::join(rules_.policies, ", "))};
-  const double loss = loss_of(run.wanted.policy);
-  if (loss > rules_.max_delta.value() + kRounding)
-    return Error{Errc::no_permission,
-                 fmt::format("{} may lose {:.4g} % of performance: allowed are {:.4g} % ([promise] "
-                             "max_delta)",
-                             name, 100 * loss, 100 * rules_.max_delta.value())};
-  if (fleet_.settings().dry_run && !run.wanted.dry_run)
-    return Error{Errc::no_permission, "derated is to write nothing ([governor] dry_run)"};
-  return {};
+  return check_request(rules_, run.uid, run.groups, run.wanted);
 }
 
 Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::uint32_t uid) const {

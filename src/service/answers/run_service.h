@@ -7,7 +7,6 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -15,20 +14,11 @@
 #include "base/log.h"
 #include "govern/fleet/fleet.h"
 #include "govern/ledger.h"
-#include "integ/user_rule.h"
 #include "service/answers/command_router.h"
+#include "service/answers/request_rules.h"
 #include "service/work/workload_tracker.h"
 
 namespace derate {
-
-// What operators allow such runs.
-struct RunRules {
-  UserRule users;
-  std::string said;                // the setting, for refusals
-  std::set<std::string> policies;  // by name
-  Fraction max_delta{0.3};         // the most that may be lost
-};
-RunRules run_rules(const Settings& settings);
 
 class RunService {
  public:
@@ -51,7 +41,7 @@ class RunService {
   RunService(const RunService&) = delete;
   RunService& operator=(const RunService&) = delete;
 
-  void rules(RunRules rules) { rules_ = std::move(rules); }
+  void rules(RequestRules rules) { rules_ = std::move(rules); }
   // Once a round: governs GPUs where the work of their run has begun, and gives back those where
   // something stands against it now.
   void step();
@@ -100,7 +90,7 @@ class RunService {
   Fleet& fleet_;
   Works works_;
   Log log_;
-  RunRules rules_;
+  RequestRules rules_;
   std::map<std::uint64_t, Run> runs_;          // by connection
   std::map<std::string, Instant> given_back_;  // by UUID: when the last run there ended
 };

@@ -24,8 +24,11 @@ using Letters = std::array<char, TokenBook::kLength>;
 
 }  // namespace
 
-TokenBook::TokenBook(std::string path, Clock& clock, Log log)
-    : path_(std::move(path)), clock_(clock), log_(std::move(log)) {
+TokenBook::TokenBook(std::string path, Clock& clock, Log log, Where where)
+    : path_(std::move(path)),
+      clock_(clock),
+      log_(std::move(log)),
+      writer_(std::make_unique<std::string>(path_), where) {
   load();
 }
 
@@ -35,10 +38,19 @@ void TokenBook::load() {
   const std::string told = broken_ ? broken_->message : "";
   broken_ = read.ok() ? std::nullopt : std::optional(read.error());
   if (broken_ && broken_->message != told)
-    log_.error("no token is believed: " + broken_->message, {{"path", path_}});
-  if (!broken_ && !told.empty()) log_.info("tokens are believed again", {{"path", path_}});
+    log_.error("no token is accepted: " + broken_->message, {{"path", path_}});
+  if (!broken_ && !told.empty()) log_.info("tokens are accepted again", {{"path", path_}});
+  auto now = std::make_shared<const Tokens>(read.ok() ? std::move(read->tokens) : Tokens{});
+  // Where this fails the file stays as it is, and the next start tries again.
+  if (read.ok() && read->had_secrets) (void)write(now);
   const std::lock_guard lock(mutex_);
-  tokens_ = std::make_shared<const Tokens>(read.ok() ? *std::move(read) : Tokens{});
+  tokens_ = std::move(now);
+}
+
+std::future<Result<void>> TokenBook::write(std::shared_ptr<const Tokens> tokens) {
+  return writer_.post([tokens = std::move(tokens)](const std::string& path) {
+    return write_tokens(path, *tokens);
+  });
 }
 
 std::shared_ptr<const TokenBook::Tokens> TokenBook::tokens() const {
@@ -49,11 +61,11 @@ std::shared_ptr<const TokenBook::Tokens> TokenBook::tokens() const {
 Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
   Letters given{};
   std::copy_n(secret.begin(), std::min(secret.size(), given.size()), given.begin());
+  const std::string hash = token_hash({given.data(), given.size()});
   const auto all = tokens();
   const TokenRecord* found = nullptr;
   for (const TokenRecord& each : *all)
-    if (is_same_secret(each.secret, {given.data(), given.size()}) && secret.size() == kLength)
-      found = &each;
+    if (is_same_secret(each.hash, hash) && secret.size() == kLength) found = &each;
   const auto role = found == nullptr ? std::nullopt : role_named(found->role);
   if (role && !expired(*found)) return Holder{found->name, *role};
   ++wrong_;
@@ -63,16 +75,27 @@ Result<TokenBook::Holder> TokenBook::check(std::string_view secret) const {
   return Error{Errc::no_permission, "no such token"};
 }
 
-Result<void> TokenBook::keep(Tokens tokens) {
-  TRY(write_tokens(path_, tokens));
-  const std::lock_guard lock(mutex_);
-  tokens_ = std::make_shared<const Tokens>(std::move(tokens));
+std::optional<Result<void>> TokenBook::poll(Duration patience) {
+  if (!change_ || change_->written.wait_for(patience) != std::future_status::ready)
+    return std::nullopt;
+  auto written = change_->written.get();
+  if (written.ok() && !broken_) {
+    const std::lock_guard lock(mutex_);
+    tokens_ = std::move(change_->tokens);
+  }
+  change_.reset();
+  return written;
+}
+
+Result<void> TokenBook::check_change() const {
+  if (broken_) return *broken_;
+  if (change_) return Error{Errc::busy, "another change of the tokens is being written"};
   return {};
 }
 
-Result<TokenRecord> TokenBook::create(const std::string& name, std::string_view role,
-                                      Duration lifetime, const std::string& by) {
-  if (broken_) return *broken_;
+Result<TokenBook::NewToken> TokenBook::create(const std::string& name, std::string_view role,
+                                              Duration lifetime, const std::string& by) {
+  TRY(check_change());
   if (path_.empty()) return Error{Errc::not_supported, "no tokens are kept here"};
   TRY(check_job_name(name));
   if (!role_named(role))
@@ -87,20 +110,24 @@ Result<TokenRecord> TokenBook::create(const std::string& name, std::string_view 
   if (all.size() >= kMost)
     return Error{Errc::busy, fmt::format("there are {} tokens: revoke some first", kMost)};
   const WallTime now = clock_.wall_now();
-  const std::string secret = TRY(random_secret(TokenBook::kPrefix));
-  TokenRecord out{name, std::string(role), secret, by, now, now + lifetime};
-  all.push_back(out);
+  NewToken out;
+  out.secret = TRY(random_secret(TokenBook::kPrefix));
+  out.token = {name, std::string(role), token_hash(out.secret), by, now, now + lifetime};
+  all.push_back(out.token);
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  TRY(keep(std::move(all)));
+  const auto wanted = std::make_shared<const Tokens>(std::move(all));
+  change_ = Change{wanted, write(wanted)};
   return out;
 }
 
 Result<void> TokenBook::revoke(const std::string& name) {
-  if (broken_) return *broken_;
+  TRY(check_change());
   Tokens all = *tokens();
   if (std::erase_if(all, [&](const TokenRecord& each) { return each.name == name; }) == 0)
     return Error{Errc::not_found, fmt::format("there is no token '{}'", name)};
-  return keep(std::move(all));
+  const auto wanted = std::make_shared<const Tokens>(std::move(all));
+  change_ = Change{wanted, write(wanted)};
+  return {};
 }
 
 Result<std::vector<TokenRecord>> TokenBook::list() const {

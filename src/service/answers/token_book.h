@@ -1,10 +1,12 @@
-// The tokens by which derate-agent's callers are believed: each allows what a role may, until it
-// expires. Never an admin's: a token passes through the hands of other programs, and who can set
-// the configuration or create tokens could keep that right when the token is revoked.
+// The tokens of derate-agent's callers: each allows what a role may, until it expires. None has the
+// role admin: a token passes through other programs, and a caller who can set the configuration or
+// create tokens could keep that right when the token is revoked. A change is written by another
+// thread, and holds when it is on disk.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +19,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/secret.h"
+#include "store/store_writer.h"
 #include "store/token_file.h"
 
 namespace derate {
@@ -27,14 +30,15 @@ class TokenBook {
   // Of 256 bits in base64url, with the prefix.
   static constexpr std::size_t kLength = kPrefix.size() + kSecretLetters;
   static constexpr std::size_t kMost = 256;
+  using Where = BackgroundWorker::Where;
 
-  // Of the file, which is made with the first token. One that is refused is logged, and none is
-  // believed until it is mended. An empty path: there are no tokens. `clock` outlives it.
-  TokenBook(std::string path, Clock& clock, Log log);
+  // Of the file, which is made with the first token. One that is refused is logged, and no token is
+  // accepted until it is mended. An empty path: there are no tokens. `clock` outlives it.
+  TokenBook(std::string path, Clock& clock, Log log, Where where = Where::on_a_thread);
   TokenBook(const TokenBook&) = delete;
   TokenBook& operator=(const TokenBook&) = delete;
 
-  // Reads the file anew.
+  // Reads the file anew. One of Derate 0.1 is written anew, without its secrets.
   void load();
 
   struct Holder {
@@ -44,23 +48,38 @@ class TokenBook {
   // Who has that secret; from any thread. It takes as long whatever the secret is. Errors:
   // no_permission; whoever asks for strangers slows down those that are wrong.
   Result<Holder> check(std::string_view secret) const;
-  // How many were not believed.
+  // How many were refused.
   std::uint64_t wrong() const { return wrong_; }
 
-  // The secret, which is told this once. Errors: invalid_argument for the name or role, or a name
-  // that is there; busy when there are kMost; those of the file: nothing is changed then.
-  Result<TokenRecord> create(const std::string& name, std::string_view role, Duration lifetime,
-                             const std::string& by);
-  // Errors: not_found; those of the file: it is believed as before then.
+  // --- changes, one after the other: each holds when poll() says so
+
+  struct NewToken {
+    TokenRecord token;
+    std::string secret;  // which is kept nowhere
+  };
+  // Errors: invalid_argument for the name or role, or a name that is there; busy when there are
+  // kMost, or a change is under way.
+  Result<NewToken> create(const std::string& name, std::string_view role, Duration lifetime,
+                          const std::string& by);
+  // Errors: not_found; busy as above.
   Result<void> revoke(const std::string& name);
+  // Whether the change that was begun has been written, after `patience` at most. Empty: not yet,
+  // or none is under way. Errors: those of the file, and then nothing has changed.
+  std::optional<Result<void>> poll(Duration patience = {});
+
   // By name. Errors: those of the file.
   Result<std::vector<TokenRecord>> list() const;
   bool expired(const TokenRecord& token) const { return clock_.wall_now() >= token.expires; }
 
  private:
   using Tokens = std::vector<TokenRecord>;
+  struct Change {
+    std::shared_ptr<const Tokens> tokens;
+    std::future<Result<void>> written;
+  };
   std::shared_ptr<const Tokens> tokens() const;
-  Result<void> keep(Tokens tokens);
+  Result<void> check_change() const;
+  std::future<Result<void>> write(std::shared_ptr<const Tokens> tokens);
 
   std::string path_;
   Clock& clock_;
@@ -68,7 +87,9 @@ class TokenBook {
   std::optional<Error> broken_;  // what is wrong with the file
   mutable std::mutex mutex_;     // of tokens_
   std::shared_ptr<const Tokens> tokens_ = std::make_shared<const Tokens>();
+  std::optional<Change> change_;
   mutable std::atomic<std::uint64_t> wrong_{0};
+  StoreWriter<std::string> writer_;  // of the file with that path
 };
 
 }  // namespace derate

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/test_folder.h"
+#include "service/answers/request_lines.h"
 #include "store/tune_store.h"
 #include "tune/trial_rows.h"
 
@@ -45,6 +46,7 @@ struct Hands final : TunedGpus {
 TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
   FakeClock clock;
   CommandRouter clients;
+  RequestLines lines{clients};
   EnergyService energy(clock, clients);
   Hands hands;
   const Folder folder;
@@ -55,7 +57,7 @@ TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
     energy.here({id});
     desk.here({{id, "V100", Watts(300)}});
     const auto ask = [&](const Json& request, std::uint32_t uid) {
-      return parse_json(*clients.handle(json_text(request), {7, uid, 1}));
+      return parse_json(*lines.handle(json_text(request), {7, uid, 1}));
     };
     const Json mine = {{"command", "tune-trial-begin"}, {"model", "lm"}};
     // A user's limit is left alone, unless everybody may have it turned.
@@ -96,6 +98,7 @@ TEST(TuneService, AKnobIsHandedOverForTheTimeOfATrial) {
 struct Place {
   FakeClock clock;
   CommandRouter clients;
+  RequestLines lines{clients};
   EnergyService energy{clock, clients};
   Hands hands;
   std::set<std::pair<std::string, std::uint32_t>> working;
@@ -125,7 +128,7 @@ struct Place {
             .gpus = &hands};
   }
   Json ask(const Json& request, std::uint32_t uid) {
-    return parse_json(*clients.handle(json_text(request), {7, uid, uid}));
+    return parse_json(*lines.handle(json_text(request), {7, uid, uid}));
   }
   Json begin(std::uint32_t uid, const char* gpus = "0") {
     return ask({{"command", "tune-trial-begin"}, {"gpus", gpus}}, uid);
@@ -282,7 +285,7 @@ TEST(TuneDeskPages, RequestsAreSmall) {
            std::string(blanks, ' ');
   };
   const auto said = [&](const std::string& text) {
-    return parse_json(*place.clients.handle(text, {7, 0, 1}));
+    return parse_json(*place.lines.handle(text, {7, 0, 1}));
   };
   EXPECT_EQ(said(spec(5000))["ok"], true);
   EXPECT_EQ(said(spec(9000))["code"], "invalid_argument");
@@ -357,6 +360,7 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
   const Log log([&](const LogRecord& record) { logged.push_back(record.text); });
   const auto names = [&](const char* more) {
     CommandRouter clients;
+    RequestLines lines{clients};
     EnergyService energy(clock, clients);
     TuneService desk(clock, clients, energy, {.file = file, .log = log, .where = kAtOnce});
     for (std::string name = "a"; name <= "c" && *more != 0; ++name[0]) {
@@ -364,7 +368,7 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
       const Json spec = {
           {"name", name}, {"batch_sizes", {8}}, {"default", 8}, {"target", 1}, {"max_epochs", 2}};
       const Json request = {{"command", "tune-job-create"}, {"spec", spec}};
-      EXPECT_TRUE(parse_json(*clients.handle(json_text(request), {7, 0, 1}))["ok"]);
+      EXPECT_TRUE(parse_json(*lines.handle(json_text(request), {7, 0, 1}))["ok"]);
       for (int round = 0; round < 3; ++round) desk.step();
     }
     std::string out;
@@ -380,6 +384,7 @@ TEST(TuneService, WhatCouldNotBeWrittenIsWrittenLater) {
 TEST(TuneService, EpochsBetweenStepsAreNoCountOfTheWork) {
   FakeClock clock;
   CommandRouter clients;
+  RequestLines lines{clients};
   EnergyService energy(clock, clients);
   Hands hands;
   TuneService desk(clock, clients, energy, {.rules = {.everyone = true}, .gpus = &hands});
@@ -387,7 +392,7 @@ TEST(TuneService, EpochsBetweenStepsAreNoCountOfTheWork) {
   energy.here({id});
   desk.here({{id, "V100", Watts(300)}});
   const auto ask = [&](const Json& request) {
-    return parse_json(*clients.handle(json_text(request), {7, 1234, 1}));
+    return parse_json(*lines.handle(json_text(request), {7, 1234, 1}));
   };
   const Json trial = ask({{"command", "tune-trial-begin"}});
   const Json reports = {{{"epoch", 0.5}},

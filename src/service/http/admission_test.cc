@@ -35,7 +35,7 @@ struct Gate {
   Folder folder;
   FakeClock clock;
   CallerRoles roles{Settings{}, {}};
-  TokenBook tokens{folder.file("tokens.json"), clock, {}};
+  TokenBook tokens{folder.file("tokens.json"), clock, {}, TokenBook::Where::at_once};
 };
 
 TEST(Admission, IsByTheUserWithoutAToken) {
@@ -51,8 +51,10 @@ TEST(Admission, IsByTheTokenWhereThereIsOne) {
   Gate gate;
   const std::string ops =
       gate.tokens.create("ops", "operator", std::chrono::hours(1), "uid 0")->secret;
+  ASSERT_TRUE(gate.tokens.poll().has_value());
   const std::string reader =
       gate.tokens.create("look", "reader", std::chrono::hours(1), "uid 0")->secret;
+  ASSERT_TRUE(gate.tokens.poll().has_value());
   for (const uid_t uid : {uid_t{0}, kStranger, kAgent}) {
     EXPECT_EQ(gate.ask({.uid = uid}, Gate::bearer(ops)), "operator token ops");
     EXPECT_EQ(gate.ask({.uid = uid}, Gate::bearer(reader, "bEARER")), "reader token look");

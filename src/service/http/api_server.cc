@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/json_limits.h"
 #include "base/suggest.h"
+#include "service/answers/caller_role.h"
 
 namespace derate {
 namespace {
@@ -24,16 +25,8 @@ HttpResponse json_response(int status, std::string text) {
 }
 
 HttpResponse response_of(const Result<Json>& answer) {
-  if (!answer.ok()) return json_response(http_status(answer.error().code), answer_text(answer));
-  Json whole = {{"ok", true}};
-  whole.update(*answer);
+  const Json whole = whole_answer(answer);
   return json_response(http_status(whole), json_text(whole));
-}
-
-// Of a line that a router has made. Almost all begin in one way, and need not be read.
-HttpResponse response_of_line(const std::string& text) {
-  constexpr std::string_view kGood = R"({"ok":true)";
-  return json_response(text.starts_with(kGood) ? 200 : http_status(parse_json(text)), text);
 }
 
 // The fields of a request, from its query or its body.
@@ -54,6 +47,15 @@ Result<Json> fields_of(const Operation& operation, const HttpRequest& request) {
   if (!out.is_object()) return Error{Errc::invalid_argument, "the body: wanted a JSON object"};
   if (out.contains("command"))
     return Error{Errc::invalid_argument, "'command': the path names the operation"};
+  return out;
+}
+
+// The request as a value, after its caller was found to have the role for it.
+Result<Asked> asked_of(const Operation& operation, const HttpRequest& request, const Peer& peer) {
+  TRY(check_role(operation, peer, Role::reader));
+  const Json fields = TRY(fields_of(operation, request));
+  Asked out{.operation = &operation, .request = {}, .peer = peer};
+  out.request = TRY(request_named(operation.name, fields));
   return out;
 }
 
@@ -80,12 +82,18 @@ Json index_json(const std::vector<std::string>& pages) {
 
 }  // namespace
 
-ApiServer::ApiServer(Clock& clock, Options options)
+ApiServer::ApiServer(Clock& clock, RequestDesk& desk, Options options)
     : clock_(clock),
+      desk_(desk),
       options_(std::move(options)),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       reader_(options_.reading) {
   CHECK(wake_.valid());
+  const auto answer = [this](std::uint64_t number, const Result<Json>& what) {
+    if (server_ != nullptr) server_->answer(number - kFirstNumber, response_of(what));
+  };
+  desk_.operators.send_late(kFirstNumber, answer);
+  desk_.clients.send_late(kFirstNumber, answer);
   add_page("/v1", HttpKind::control, [this](const HttpRequest&, const Peer&) -> HttpReply {
     std::vector<std::string> pages;
     for (const auto& [path, page] : pages_) pages.push_back(path);
@@ -97,6 +105,8 @@ ApiServer::ApiServer(Clock& clock, Options options)
 }
 
 ApiServer::~ApiServer() {
+  for (CommandRouter* router : {&desk_.operators, &desk_.clients})
+    router->send_late(kFirstNumber, [](std::uint64_t, const Result<Json>&) {});
   const std::lock_guard lock(link_->mutex);
   link_->server = nullptr;
 }
@@ -161,60 +171,40 @@ HttpReply ApiServer::handle(const Operation& operation, const HttpRequest& reque
   const bool reads = operation.changes == Changes::nothing;
   if (reads ? !is_read(request) : request.method != "POST")
     return wrong_method(http_method(operation));
-  const Role role = peer.role.value_or(Role::reader);
-  if (!may(role, operation))
-    return response_of(
-        Error{Errc::no_permission,
-              fmt::format("{} wants the role {}, {} has {}", operation.name,
-                          to_string(operation.role), caller_name(peer), to_string(role))});
-  // What belongs to a user is told by the kernel alone.
-  if (operation.changes == Changes::own && !peer.token.empty())
-    return response_of(
-        Error{Errc::no_permission,
-              fmt::format("{} is for users of this machine, not for tokens", operation.name)});
-  const auto fields = fields_of(operation, request);
-  if (!fields.ok()) return response_of(fields.error());
+  auto asked = asked_of(operation, request, peer);
+  if (!asked.ok()) return response_of(asked.error());
   const auto local = local_.find(std::string_view(operation.name));
-  if (local == local_.end()) return wait_for_loop(operation, *fields, peer);
-  if (local->second.where == Where::beside)
-    return read_beside(operation, local->second.answer, *fields, peer);
-  return response_of(local->second.answer(*fields, peer));
+  return local != local_.end() ? local->second(*asked) : wait_for_loop(*std::move(asked));
 }
 
-HttpReply ApiServer::read_beside(const Operation& operation, const Local& local,
-                                 const Json& request, const Peer& peer) {
+HttpReply ApiServer::reply_of(const Result<Json>& answer) { return response_of(answer); }
+
+HttpReply ApiServer::read(const Asked& asked, const std::function<Job()>& begin) {
+  const uid_t uid = asked.peer.uid;
   {
     const std::lock_guard lock(link_->mutex);
     std::size_t all = 0;
-    for (const auto& [uid, count] : link_->reading) all += count;
-    std::size_t& own = link_->reading[peer.uid];
+    for (const auto& [each, count] : link_->reading) all += count;
+    std::size_t& own = link_->reading[uid];
     if (all >= kMostReading || own >= kMostReadingOfOneUser)
       return response_of(
-          Error{Errc::busy, fmt::format("{}: too many are being read", operation.name)});
+          Error{Errc::busy, fmt::format("{}: too many are being read", asked.operation->name)});
     ++own;
   }
-  reader_.post([link = link_, local, request, peer] {
-    HttpResponse response = response_of(local(request, peer));
+  reader_.post([link = link_, job = begin(), uid, number = asked.peer.connection] {
+    HttpResponse response = response_of(job());
     const std::lock_guard lock(link->mutex);
-    if (--link->reading[peer.uid] == 0) link->reading.erase(peer.uid);
-    if (link->server != nullptr) link->server->answer(peer.connection, std::move(response));
+    if (--link->reading[uid] == 0) link->reading.erase(uid);
+    if (link->server != nullptr) link->server->answer(number, std::move(response));
   });
   return HttpLater{};
 }
 
-HttpReply ApiServer::wait_for_loop(const Operation& operation, const Json& request,
-                                   const Peer& peer) {
-  Json line = {{"command", operation.name}};
-  line.update(request);
-  {
-    const std::lock_guard lock(mutex_);
-    const auto own = std::count_if(waiting_.begin(), waiting_.end(),
-                                   [&](const Waiting& each) { return each.peer.uid == peer.uid; });
-    if (waiting_.size() >= kMostWaiting || own >= static_cast<std::ptrdiff_t>(kMostOfOneUser))
-      return response_of(
-          Error{Errc::busy, fmt::format("{}: too many requests wait", operation.name)});
-    waiting_.push_back({peer, &operation, json_text(line)});
-  }
+HttpReply ApiServer::wait_for_loop(Asked asked) {
+  asked.peer.connection += kFirstNumber;
+  CommandRouter& router = desk_.router_of(*asked.operation);
+  const auto put = desk_.queue.put(std::move(asked), router, RequestQueue::Door::http);
+  if (!put.ok()) return response_of(put.error());
   const std::uint64_t one = 1;
   (void)!::write(wake_.get(), &one, sizeof one);
   return HttpLater{};
@@ -222,40 +212,13 @@ HttpReply ApiServer::wait_for_loop(const Operation& operation, const Json& reque
 
 // --- on the loop's thread ------------------------------------------------------------------------
 
-std::optional<ApiServer::Waiting> ApiServer::take() {
-  const std::lock_guard lock(mutex_);
-  if (waiting_.empty()) return std::nullopt;
-  Waiting out = std::move(waiting_.front());
-  waiting_.pop_front();
-  return out;
-}
-
-void ApiServer::serve(CommandRouter& operators, CommandRouter& clients) {
+void ApiServer::serve() {
   std::uint64_t count = 0;
   (void)!::read(wake_.get(), &count, sizeof count);
   budget_.begin(clock_.now());
-  while (budget_.is_left(clock_.now())) {
-    const auto waiting = take();
-    if (!waiting) break;
-    serve(*waiting, operators, clients);
+  while (budget_.is_left(clock_.now()) && desk_.queue.serve_one()) {
   }
   budget_.end(clock_.now());
-}
-
-void ApiServer::serve(const Waiting& waiting, CommandRouter& operators, CommandRouter& clients) {
-  Peer peer = waiting.peer;
-  peer.connection += kFirstNumber;
-  CommandRouter& router = operators.has(*waiting.operation) ? operators : clients;
-  if (const auto answer = router.handle(waiting.text, peer)) this->answer(peer.connection, *answer);
-}
-
-void ApiServer::answer(std::uint64_t number, const std::string& text) {
-  if (server_ != nullptr) server_->answer(number - kFirstNumber, response_of_line(text));
-}
-
-void ApiServer::refuse_all(const Error& why) {
-  while (const auto waiting = take())
-    if (server_ != nullptr) server_->answer(waiting->peer.connection, response_of(why));
 }
 
 void ApiServer::wake_streams() {

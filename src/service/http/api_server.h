@@ -1,9 +1,8 @@
 // The operations of the table over HTTP on a unix socket, and pages beside them. What is known
 // already is answered on the server's thread, what reads files on one of its own, and what concerns
-// the loop by the loop, in a bounded queue and share of its time.
+// the loop by the loop: the request waits, as a value, in the daemon's one queue.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,14 +10,13 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
-#include <vector>
 
 #include "api/http_operation.h"
 #include "base/background_worker.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "service/answers/command_router.h"
+#include "service/answers/request_desk.h"
 #include "service/http/http_server.h"
 #include "service/transport/client_turns.h"
 
@@ -28,8 +26,7 @@ class ApiServer {
  public:
   using Json = nlohmann::ordered_json;
 
-  // Requests that wait for the loop, and for files: of all, and of one user. More are refused, 503.
-  static constexpr std::size_t kMostWaiting = 128, kMostOfOneUser = 16;
+  // Requests that wait for files: of all, and of one user. More are refused, 503.
   static constexpr std::size_t kMostReading = 16, kMostReadingOfOneUser = 4;
   // Numbers of requests in the routers begin here, so that none is that of a socket's connection.
   static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;
@@ -43,20 +40,30 @@ class ApiServer {
     BackgroundWorker::Where reading = BackgroundWorker::Where::on_a_thread;
   };
 
-  // `clock` outlives it.
-  ApiServer(Clock& clock, Options options);
+  // Both outlive it.
+  ApiServer(Clock& clock, RequestDesk& desk, Options options);
   ~ApiServer();
   ApiServer(const ApiServer&) = delete;
   ApiServer& operator=(const ApiServer&) = delete;
 
   // --- before listen(): who answers what; operations that are not named here are the loop's
 
-  enum class Where : std::uint8_t { at_once, beside };
-  // handler(const Request&, const Peer&) gives a Result<Json>; `at_once`: on the server's thread,
-  // so it must not wait; `beside`: on the one for files.
+  // At once, on the server's thread: handler(const Request&, const Peer&) gives a Result<Json> and
+  // waits for nothing.
   template <class Request, class Handler>
-  void add(Where where, Handler handler) {
-    local_[Request::kOperation] = {where, Typed<Request, Handler>{std::move(handler)}};
+  void add(Handler handler) {
+    local_[Request::kOperation] = [handler = std::move(handler)](const Asked& asked) {
+      return reply_of(handler(std::get<Request>(asked.request), asked.peer));
+    };
+  }
+  // On the thread for files, which may outlive the server and all else: begin(const Request&), on
+  // the server's thread, gives a Job of values and of what it owns a share of, and nothing else.
+  using Job = std::function<Result<Json>()>;
+  template <class Request, class Begin>
+  void add_reading(Begin begin) {
+    local_[Request::kOperation] = [this, begin = std::move(begin)](const Asked& asked) {
+      return read(asked, [&] { return begin(std::get<Request>(asked.request)); });
+    };
   }
   using Page = std::function<HttpReply(const HttpRequest&, const Peer&)>;
   // GET of that path, for whoever may read.
@@ -71,40 +78,19 @@ class ApiServer {
 
   // Can be read from (poll) when there is something to serve.
   int fd() const { return wake_.get(); }
-  // Answers what waits for the loop, within RoundBudget; what is left is the next call's.
-  void serve(CommandRouter& operators, CommandRouter& clients);
-  // The answer that a router has later.
-  void answer(std::uint64_t number, const std::string& text);
-  // What still waits is answered: the loop ends.
-  void refuse_all(const Error& why);
+  // Answers what waits for the loop, but not for the begin of a round, within RoundBudget; what is
+  // left is the next call's.
+  void serve();
 
   // From any thread: streams may have something new.
   void wake_streams();
   HttpServer::Figures figures() const;
 
  private:
-  using Local = std::function<Result<Json>(const Json& request, const Peer& peer)>;
-  template <class Request, class Handler, class Out = Result<Json>>
-  struct Typed {
-    Out operator()(const Json& json, const Peer& peer) const {
-      const auto request = request_of<Request>(json);
-      if (!request.ok()) return Out(request.error());
-      return handler(*request, peer);
-    }
-    Handler handler;
-  };
-  struct LocalAnswer {
-    Where where = Where::at_once;
-    Local answer;
-  };
+  using Local = std::function<HttpReply(const Asked& asked)>;
   struct PageOf {
     HttpKind kind = HttpKind::control;
     Page page;
-  };
-  struct Waiting {
-    Peer peer;
-    const Operation* operation = nullptr;
-    std::string text;
   };
   // What outlives the server where reading hangs.
   struct Link {
@@ -113,25 +99,22 @@ class ApiServer {
     std::map<uid_t, std::size_t> reading;  // by user
   };
 
+  static HttpReply reply_of(const Result<Json>& answer);
   HttpKind kind_of(const HttpRequest& head) const;
   HttpReply handle(const HttpCall& call);
   HttpReply handle(const Operation& operation, const HttpRequest& request, const Peer& peer);
-  HttpReply read_beside(const Operation& operation, const Local& local, const Json& request,
-                        const Peer& peer);
-  HttpReply wait_for_loop(const Operation& operation, const Json& request, const Peer& peer);
+  HttpReply read(const Asked& asked, const std::function<Job()>& begin);
+  HttpReply wait_for_loop(Asked asked);
   const Page* stream_of(const HttpRequest& request) const;
-  std::optional<Waiting> take();
-  void serve(const Waiting& waiting, CommandRouter& operators, CommandRouter& clients);
 
   Clock& clock_;
+  RequestDesk& desk_;
   Options options_;
-  std::map<std::string, LocalAnswer, std::less<>> local_;
+  std::map<std::string, Local, std::less<>> local_;
   std::map<std::string, PageOf, std::less<>> pages_;
   std::map<std::pair<std::string, std::string>, Page> streams_;  // by path and content type
   UniqueFd wake_;
   RoundBudget budget_;
-  std::mutex mutex_;
-  std::deque<Waiting> waiting_;
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
   BackgroundWorker reader_;
   std::unique_ptr<HttpServer> server_;  // the last, so that its thread ends first

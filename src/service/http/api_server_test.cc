@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 
 #include "base/json.h"
@@ -24,22 +25,21 @@ class ApiServerTest : public testing::Test {
       out.token = token;
       return out;
     };
-    api = std::make_unique<ApiServer>(clock, std::move(options));
-    api->add<StatusRead>(ApiServer::Where::at_once, [](const StatusRead& request, const Peer&) {
+    api = std::make_unique<ApiServer>(clock, desk, std::move(options));
+    api->add<StatusRead>([](const StatusRead& request, const Peer&) {
       return Result<Json>(Json{{"gpus", Json::array()}, {"asked", request.gpus}});
     });
-    api->add<AttributionRead>(ApiServer::Where::beside,
-                              [this](const AttributionRead&, const Peer&) -> Result<Json> {
-                                may_read.wait();
-                                return Error{Errc::not_found, "no GPU"};
-                              });
+    api->add_reading<AttributionRead>([this](const AttributionRead&) {
+      return [may_read = may_read, count = reads]() -> Result<Json> {
+        may_read.wait();
+        ++*count;
+        return Error{Errc::not_found, "no GPU"};
+      };
+    });
     api->add_page("/hello", HttpKind::health, [](const HttpRequest&, const Peer&) -> HttpReply {
       return HttpResponse{.content_type = "text/plain", .body = "hello\n"};
     });
-    operators.send_late(ApiServer::kFirstNumber, [this](std::uint64_t number, std::string text) {
-      api->answer(number, text);
-    });
-    operators.add<PolicySet>([this](const PolicySet& request, const Peer& peer) {
+    desk.operators.add<PolicySet>([this](const PolicySet& request, const Peer& peer) {
       asked.push_back(request.policy + " by " + caller_name(peer));
       late = peer.connection;
       return request.dry_run ? CommandRouter::Answer()
@@ -56,12 +56,17 @@ class ApiServerTest : public testing::Test {
       return http_call(at, {.method = method, .target = target, .body = body}, kPatience);
     });
   }
+  // What the loop does.
+  void serve() {
+    api->serve();
+    desk.queue.do_round();
+    desk.queue.answer_round();
+  }
   // The answer's status and body, after the loop has served it.
   std::pair<int, Json> ask(const std::string& method, const std::string& target,
                            const std::string& body = {}) {
     auto answer = begin(method, target, body);
-    while (answer.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready)
-      api->serve(operators, clients);
+    while (answer.wait_for(std::chrono::milliseconds(2)) != std::future_status::ready) serve();
     const auto response = answer.get();
     if (!response.ok()) return {0, response.error().message};
     return {response->status, parse_json(response->body)};
@@ -69,7 +74,8 @@ class ApiServerTest : public testing::Test {
 
   Folder folder;
   SystemClock clock;
-  CommandRouter operators{Role::admin}, clients{Role::user};
+  RequestDesk desk{clock, {}};
+  std::shared_ptr<std::atomic<int>> reads = std::make_shared<std::atomic<int>>(0);
   std::promise<void> reading;
   std::shared_future<void> may_read = reading.get_future().share();
   std::vector<std::string> asked;
@@ -124,8 +130,8 @@ TEST_F(ApiServerTest, TheLoopDoesWhatItIsAskedForInTheNameOfTheCaller) {
 TEST_F(ApiServerTest, AnAnswerMayComeLater) {
   listen(Role::operates);
   auto answer = begin("POST", "/v1/policy-set", R"({"policy": "assure", "dry_run": true})");
-  while (late == 0) api->serve(operators, clients);
-  operators.later(late, Json{{"message", "done"}});
+  while (late == 0) serve();
+  desk.operators.later(late, Json{{"message", "done"}});
   const auto response = answer.get();
   ASSERT_TRUE(response.ok());
   EXPECT_EQ(response->status, 200);
@@ -173,7 +179,7 @@ TEST_F(ApiServerTest, FilesAreReadBesideAndInABoundedNumber) {
 TEST_F(ApiServerTest, ALoopThatDoesNotServeHasABoundedQueue) {
   listen(Role::operates);
   std::vector<std::future<Result<HttpResponse>>> all;
-  for (std::size_t i = 0; i < ApiServer::kMostOfOneUser + 3; ++i)
+  for (std::size_t i = 0; i < RequestQueue::kMostOfOneUser + 3; ++i)
     all.push_back(begin("POST", "/v1/policy-set", R"({"policy": "assure"})"));
   std::size_t refused = 0;
   while (refused < 3) {
@@ -181,8 +187,24 @@ TEST_F(ApiServerTest, ALoopThatDoesNotServeHasABoundedQueue) {
     for (auto& each : all) refused += is_ready(each) ? 1 : 0;
   }
   EXPECT_EQ(refused, 3u);
-  api->refuse_all({Errc::busy, "derated ends"});
+  desk.queue.refuse({Errc::busy, "derated ends"});
   for (auto& each : all) EXPECT_EQ(each.get()->status, 503);
+}
+
+// What is being read when the server goes is read on, by values of its own.
+TEST_F(ApiServerTest, GoesWhileFilesAreRead) {
+  listen(Role::reader);
+  std::vector<std::future<Result<HttpResponse>>> all;
+  for (std::size_t i = 0; i < ApiServer::kMostReadingOfOneUser; ++i)
+    all.push_back(begin("GET", "/v1/attribution"));
+  while (api->figures().requests < all.size()) {
+  }
+  api.reset();
+  for (auto& each : all) EXPECT_FALSE(each.get().ok());
+  reading.set_value();
+  for (int i = 0; i < 5000 && *reads < static_cast<int>(all.size()); ++i)
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
+  EXPECT_EQ(*reads, static_cast<int>(all.size()));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ std::optional<double> value_of(const std::optional<Q>& quantity) {
 HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time) {
   HistoryDecision out{.time = time, .gpu = gpu.uuid(), .policy = gpu.policy_name()};
   if (gpu.assigned) {
-    out.source = to_string(gpu.assigned->source);
+    out.source = to_string(gpu.assigned->origin);
     out.who = gpu.assigned->who;
   }
   if (record.bounded_above) out.bound = bound_text(*record.bounded_above);
@@ -48,7 +48,7 @@ DecisionWatch::Key DecisionWatch::key_of(const GpuRecord& each) {
   Key out{.policy = gpu.policy_name()};
   if (gpu.assigned) {
     out.who = gpu.assigned->who;
-    out.source = gpu.assigned->source;
+    out.source = gpu.assigned->origin;
   }
   if (const auto& bound = each.record.bounded_above) {
     out.bounded_by = bound->source;

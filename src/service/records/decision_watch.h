@@ -34,7 +34,7 @@ class DecisionWatch {
   struct Key {
     std::string policy, who, bounded_by;
     const char* reason = "";
-    std::optional<AssignmentSource> source;
+    std::optional<RequestOrigin> source;
     Clamped::Rule rule = Clamped::Rule::none;
     std::optional<Megahertz> asked;
     std::optional<double> bound;

@@ -31,7 +31,7 @@ bool EventDetector::is_told(const std::optional<Governing>& told, const ManagedG
   const std::string trouble = trouble_of(gpu);
   if (policy.empty())
     return told ? told->policy.empty() && told->trouble == trouble : trouble.empty();
-  return told && told->policy == policy && told->by->source == gpu.assigned->source &&
+  return told && told->policy == policy && told->by->origin == gpu.assigned->origin &&
          told->by->who == gpu.assigned->who && told->by->policy == gpu.assigned->policy &&
          told->by->tuned == gpu.assigned->tuned;
 }
@@ -70,7 +70,7 @@ void EventDetector::see_governing(const GpuRecord& each, Known& known) {
   add_text(fields, "policy", now.policy);
   fields.emplace_back("from", from);
   if (now.by) {
-    fields.emplace_back("source", to_string(now.by->source));
+    fields.emplace_back("source", to_string(now.by->origin));
     add_text(fields, "who", now.by->who);
   }
   known.promise = {};

@@ -171,20 +171,23 @@ void HistoryService::collect() {
   figures_.failing = failed;
 }
 
-void HistoryService::read_failed(const Error& error) {
+void HistoryFailures::add(const Error& error) {
   if (error.code != Errc::bad_data && error.code != Errc::io) return;
   const std::lock_guard lock(mutex_);
-  read_error_ = error;
-  ++failed_reads_;
+  seen_.newest = error;
+  ++seen_.count;
+}
+
+HistoryFailures::Seen HistoryFailures::take() {
+  const std::lock_guard lock(mutex_);
+  Seen out = seen_;
+  seen_.newest.reset();
+  return out;
 }
 
 void HistoryService::look_again() {
-  std::optional<Error> error;
-  {
-    const std::lock_guard lock(mutex_);
-    error = std::exchange(read_error_, std::nullopt);
-    figures_.failed_reads = failed_reads_;
-  }
+  const auto [error, count] = failures_->take();
+  figures_.failed_reads = count;
   if (!error || (looked_ && clock_.now() - *looked_ < kLookEvery)) return;
   looked_ = clock_.now();
   options_.log.error("the history cannot be read: " + error->message);

@@ -22,6 +22,23 @@
 
 namespace derate {
 
+// What readers of the file could not read. For any thread; who reads on a thread that may outlive
+// the service has a share of it.
+class HistoryFailures {
+ public:
+  // One that is the file's fault; others do not count.
+  void add(const Error& error);
+  struct Seen {
+    std::optional<Error> newest;  // since the last time
+    std::uint64_t count = 0;      // of all
+  };
+  Seen take();
+
+ private:
+  std::mutex mutex_;
+  Seen seen_;
+};
+
 class HistoryService {
  public:
   struct Options {
@@ -65,9 +82,9 @@ class HistoryService {
   std::optional<std::int64_t> last_event();
   // Empty: nothing is kept.
   std::optional<HistoryFigures> figures() const;
-  // From any thread: who asked could not read the file. Where that is its fault the writer looks at
-  // it again, which sets a broken one aside.
-  void read_failed(const Error& error);
+  // For who reads the file: after a failure the writer looks at it again, which sets a broken one
+  // aside.
+  std::shared_ptr<HistoryFailures> failures() const { return failures_; }
 
  private:
   struct Written {
@@ -96,9 +113,7 @@ class HistoryService {
   std::future<Result<std::int64_t>> numbering_;
   std::optional<std::int64_t> last_event_;
   HistoryFigures figures_;
-  std::mutex mutex_;                 // of what follows
-  std::optional<Error> read_error_;  // the newest that is not looked into
-  std::uint64_t failed_reads_ = 0;
+  std::shared_ptr<HistoryFailures> failures_ = std::make_shared<HistoryFailures>();
   std::unique_ptr<StoreWriter<HistoryStore>> writer_;  // null: nothing is kept
 };
 

@@ -28,7 +28,7 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
   else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
     out.trouble = gpu.leftover.left_alone;
   if (const auto& by = gpu.assigned)
-    out.assigned = GpuSnapshot::Assigned{by->source, by->who, by->why, by->until};
+    out.assigned = GpuSnapshot::Assigned{by->origin, by->who, by->why, by->until};
   out.bounds = std::move(bounds);
   return out;
 }

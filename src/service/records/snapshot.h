@@ -37,7 +37,7 @@ struct GpuSnapshot {
   std::string trouble;  // why it is not governed, or not restored; empty: nothing
   // Who says what it is governed by; empty: nobody.
   struct Assigned {
-    AssignmentSource by = AssignmentSource::configuration;
+    RequestOrigin by = origins::configuration;
     std::string who, why;
     std::optional<Instant> until;
   };

@@ -43,7 +43,7 @@ TEST(Snapshot, TellsWhoAssignsAndWhoBounds) {
   EXPECT_FALSE(gpu_json(gpu(0, "assure")).contains("assigned"));
   GpuSnapshot one = gpu(0, "assure");
   one.record.time = Instant(std::chrono::seconds(10));
-  one.assigned = GpuSnapshot::Assigned{AssignmentSource::command, "uid 7", "policy set",
+  one.assigned = GpuSnapshot::Assigned{origins::command, "uid 7", "policy set",
                                        Instant(std::chrono::seconds(15))};
   one.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .most = 900});
   const Json json = gpu_json(one);

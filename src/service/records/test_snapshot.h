@@ -82,7 +82,7 @@ inline GpuSnapshot full_gpu(int index) {
   out.highest_clock = Megahertz(1980);
   out.factory_power_limit = Watts(700);
   out.promise = 0.9;
-  out.assigned = GpuSnapshot::Assigned{AssignmentSource::command, "uid 7", "policy set", {}};
+  out.assigned = GpuSnapshot::Assigned{origins::command, "uid 7", "policy set", {}};
   out.bounds.push_back({.source = "budget", .who = "rack 3", .why = "", .most = 1800});
   out.totals = full_totals(*out.record.sample);
   return out;

@@ -1,0 +1,35 @@
+// Which users may have GPUs governed, and by what: the one table, a row for each origin whose
+// requests come from users. What operators may ask is the role of each operation
+// (api/operations.cc).
+#pragma once
+
+#include <sys/types.h>
+
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "config/settings.h"
+#include "govern/fleet/assignments.h"
+#include "integ/user_rule.h"
+
+namespace derate {
+
+struct RequestRules {
+  std::string section = {};  // of the configuration that has the two settings, for refusals
+  UserRule users = {};
+  std::string users_text = {};          // the setting
+  std::set<std::string> policies = {};  // by name
+  Fraction max_delta{0.3};              // the most that may be lost
+  bool dry_run = false;                 // nothing may be written
+};
+// Of an origin that is in the table.
+RequestRules request_rules(RequestOrigin origin, const Settings& settings);
+
+// Whether the user may have a GPU governed so. What operators have set there comes besides
+// (beyond_operators()). Errors: no_permission.
+Result<void> check_request(const RequestRules& rules, uid_t uid, std::span<const gid_t> groups,
+                           const PolicyAssignment& wanted);
+
+}  // namespace derate
