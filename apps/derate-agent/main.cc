@@ -6,14 +6,12 @@
 #include <sys/socket.h>
 #include <systemd/sd-daemon.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -31,6 +29,7 @@
 #include "service/loop/event_loop.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
+#include "terminal/program_options.h"
 
 namespace derate::agent {
 namespace {
@@ -157,64 +156,54 @@ Result<void> push(const CommandLine& line, const Log& log) {
   return run_until_stopped(*loop, clock);
 }
 
+ProgramUsage usage_of(CommandLine& line) {
+  return {
+      .name = "derate-agent",
+      .version = DERATE_VERSION,
+      .summary =
+          "Serves derated's metrics, health and operations over HTTP on a loopback address, or "
+          "pushes its metrics to a receiver of OpenTelemetry; see derate-agent(8).",
+      .footer =
+          "Examples:\n"
+          "  derate-agent                                   # as the service runs it\n"
+          "  derate-agent --listen '[::1]:9410'\n"
+          "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
+          "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
+          "  curl http://127.0.0.1:9410/metrics\n"
+          "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/v1/gpu-list\n\n"
+          "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n",
+      .options = {
+          {"-l,--listen", "ADDRESS:PORT",
+           "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6", &line.listen},
+          {"--allow-host", "NAME",
+           "A name that a proxy before this one is asked by; may come again", &line.hosts},
+          {"--socket", "FILE",
+           "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder",
+           &line.socket},
+          {"--page", "",
+           "Serve the page for the user who starts it, at an address that is good once; see "
+           "`derate ui`",
+           &line.page},
+          {"--open", "", "Open that address in the browser, too", &line.open},
+          {.names = "--otlp",
+           .type = "URL",
+           .what = "Serve nothing; push metrics to http://HOST[:PORT][/PATH] by OTLP/HTTP; "
+                   "without URL where $OTEL_EXPORTER_OTLP_ENDPOINT says, or "
+                   "http://localhost:4318",
+           .target = &line.otlp,
+           .excludes = {"--listen", "--allow-host", "--page"}},
+          {.names = "--otlp-interval",
+           .type = "SECONDS",
+           .what = "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60",
+           .target = &line.otlp_interval_s,
+           .needs = "--otlp"},
+      }};
+}
+
 int main_of(int argc, char** argv) {
-  CLI::App app{
-      "Serves derated's metrics, health and operations over HTTP on a loopback address, or pushes "
-      "its metrics to a receiver of OpenTelemetry; see derate-agent(8).",
-      "derate-agent"};
   CommandLine line;
-  app.set_version_flag("--version", std::string("derate-agent ") + DERATE_VERSION);
-  CLI::Option* listen =
-      app.add_option("-l,--listen", line.listen,
-                     "A loopback address and port (" + line.listen + "); [::1]:9410 for IPv6")
-          ->type_name("ADDRESS:PORT");
-  CLI::Option* hosts =
-      app.add_option("--allow-host", line.hosts,
-                     "A name that a proxy before this one is asked by; may come again")
-          ->type_name("NAME")
-          ->allow_extra_args(false);
-  app.add_option("--socket", line.socket,
-                 "derated's socket; default: $DERATE_API_SOCKET, else api.sock of the run folder")
-      ->type_name("FILE");
-  CLI::Option* page = app.add_flag(
-      "--page", line.page,
-      "Serve the page for the user who starts it, at an address that is good once; see "
-      "`derate ui`");
-  app.add_flag("--open", line.open, "Open that address in the browser, too");
-  CLI::Option* otlp =
-      app.add_option("--otlp", line.otlp,
-                     "Serve nothing; push metrics to http://HOST[:PORT][/PATH] by OTLP/HTTP; "
-                     "without URL where $OTEL_EXPORTER_OTLP_ENDPOINT says, or "
-                     "http://localhost:4318")
-          ->type_name("URL")
-          ->expected(0, 1)
-          ->excludes(listen)
-          ->excludes(hosts)
-          ->excludes(page);
-  app.add_option("--otlp-interval", line.otlp_interval_s,
-                 "Seconds from push to push; default: $OTEL_METRIC_EXPORT_INTERVAL, else 60")
-      ->type_name("SECONDS")
-      ->needs(otlp);
-  app.footer(
-      "Examples:\n"
-      "  derate-agent                                   # as the service runs it\n"
-      "  derate-agent --listen '[::1]:9410'\n"
-      "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
-      "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
-      "  curl http://127.0.0.1:9410/metrics\n"
-      "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/v1/gpu-list\n\n"
-      "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream help, complaint;
-    const int code = app.exit(error, help, complaint);
-    write_text(stdout, help.str());
-    write_text(stderr, complaint.str());
-    return code == 0 ? exit_code::kOk : exit_code::kUsage;
-  }
+  if (const auto end = read_options(usage_of(line), argc, argv)) return *end;
   const Log log = program_log("derate-agent", journald_writer("derate-agent", journald_socket()));
-  if (otlp->count() > 0 && !line.otlp) line.otlp = "";
   const auto done = line.otlp ? push(line, log) : serve(line, log);
   if (done.ok()) return exit_code::kOk;
   log.error(done.error().message);

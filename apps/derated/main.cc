@@ -5,13 +5,11 @@
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "api.h"
@@ -32,7 +30,7 @@
 #include "service/transport/signals.h"
 #include "service/work/beat_socket.h"
 #include "service/work/launch_socket.h"
-#include "terminal/output.h"
+#include "terminal/program_options.h"
 #include "worker.h"
 
 namespace derate::cli {
@@ -348,36 +346,34 @@ void raise_file_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+ProgramUsage usage_of(DaemonOptions& options, bool& check) {
+  constexpr std::pair kSeconds{0.5, 600.0};
+  return {.name = "derated",
+          .version = DERATE_VERSION,
+          .summary = "Governs or observes the GPUs of this machine; see derated(8).",
+          .footer =
+              "Examples:\n  derated --check-config\n  derated --config ./derate.toml\n\n"
+              "Signals: SIGTERM and SIGINT give everything back and end it, SIGHUP reloads the\n"
+              "configuration. `derate status` and `derate top` show what it does.\n",
+          .options = {
+              {"-c,--config", "FILE",
+               "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml",
+               &options.config},
+              {"--records", "FILE",
+               "Write every tick of every GPU as a line of JSON; it grows without end",
+               &options.records},
+              {"--check-config", "", "Check the configuration and exit", &check},
+              {"--silence", "FLOAT", "Seconds of silence after which the guard kills the worker",
+               &options.silence_s, kSeconds},
+              {"--restore-time", "FLOAT", "Seconds the guard gives a GPU's restoring",
+               &options.restore_s, kSeconds},
+          }};
+}
+
 int main_of(int argc, char** argv) {
-  CLI::App app{"Governs or observes the GPUs of this machine; see derated(8).", "derated"};
   DaemonOptions options;
   bool check = false;
-  app.set_version_flag("--version", std::string("derated ") + DERATE_VERSION);
-  app.add_option("-c,--config", options.config,
-                 "Configuration file; default: $DERATE_CONFIG, else /etc/derate/derate.toml")
-      ->type_name("FILE");
-  app.add_option("--records", options.records,
-                 "Write every tick of every GPU as a line of JSON; it grows without end")
-      ->type_name("FILE");
-  app.add_flag("--check-config", check, "Check the configuration and exit");
-  app.add_option("--silence", options.silence_s,
-                 "Seconds of silence after which the guard kills the worker")
-      ->check(CLI::Range(0.5, 600.0));
-  app.add_option("--restore-time", options.restore_s, "Seconds the guard gives a GPU's restoring")
-      ->check(CLI::Range(0.5, 600.0));
-  app.footer(
-      "Examples:\n  derated --check-config\n  derated --config ./derate.toml\n\n"
-      "Signals: SIGTERM and SIGINT give everything back and end it, SIGHUP reloads the\n"
-      "configuration. `derate status` and `derate top` show what it does.\n");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream help, complaint;
-    const int code = app.exit(error, help, complaint);
-    write_text(stdout, help.str());
-    write_text(stderr, complaint.str());
-    return code == 0 ? exit_code::kOk : exit_code::kUsage;
-  }
+  if (const auto end = read_options(usage_of(options, check), argc, argv)) return *end;
   const Log log = program_log("derated", journald_writer("derated", journald_socket()));
   if (check) {
     const auto settings = load_settings(options.config);

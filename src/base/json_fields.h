@@ -15,8 +15,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <concepts>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <set>
@@ -79,8 +79,6 @@ constexpr bool kIsVector<std::vector<T>> = true;
 template <class T>
 concept Message = std::is_class_v<T> && !std::is_same_v<T, std::string> &&
                   !std::is_same_v<T, NamedTexts> && !kIsOptional<T> && !kIsVector<T>;
-template <class T>
-concept Number = std::is_arithmetic_v<T> && !std::is_same_v<T, bool>;
 
 // --- writing -------------------------------------------------------------------------------------
 
@@ -118,15 +116,29 @@ bool is_empty(const T& value) {
     return false;
 }
 
+// A field is handled by one function a type, which is not inlined: one copy a field and message
+// took the compiler a minute.
+inline void note_default(std::set<std::string_view>& out, const JsonField& field,
+                         const std::string& value) {
+  if (!value.empty()) out.insert(field.key);
+}
+template <class T>
+void note_default(std::set<std::string_view>&, const JsonField&, const T&) {}
+
+template <class T>
+[[gnu::noinline]] void write_field(Json& out, const JsonField& field, const T& value,
+                                   const std::set<std::string_view>& always) {
+  if (field.required || field.nullable || !is_empty(value) || always.contains(field.key))
+    out[field.key] = json_of(value);
+}
+
 // The texts that are read as something else than empty where they are absent.
 template <class M>
 std::set<std::string_view> texts_with_default() {
   std::set<std::string_view> out;
   const M absent{};
-  visit_fields(absent, [&](const JsonField& field, const auto& value) {
-    if constexpr (std::is_same_v<decltype(value), const std::string&>)
-      if (!value.empty()) out.insert(field.key);
-  });
+  visit_fields(absent,
+               [&](const JsonField& field, const auto& value) { note_default(out, field, value); });
   return out;
 }
 
@@ -135,8 +147,7 @@ Json object_of(const M& message) {
   static const auto kWritten = texts_with_default<M>();
   Json out = Json::object();
   visit_fields(message, [&](const JsonField& field, const auto& value) {
-    if (field.required || field.nullable || !is_empty(value) || kWritten.contains(field.key))
-      out[field.key] = json_of(value);
+    write_field(out, field, value, kWritten);
   });
   return out;
 }
@@ -148,58 +159,14 @@ enum class Unknown : std::uint8_t { refused, left_out };
 template <class M>
 Result<M> message_of(const Json& json, Unknown unknown);
 
-inline Error wanted(const char* key, const Json& value, const std::string& what) {
-  constexpr std::size_t kShown = 40;
-  std::string shown = json_text(value);
-  if (shown.size() > kShown) shown = shown.substr(0, kShown) + "...";
-  return {Errc::invalid_argument, fmt::format("{} {}: wanted {}", key, shown, what)};
-}
+Error wanted(const char* key, const Json& value, const std::string& what);
 
-template <Number T>
-Result<void> check_range(const JsonField& field, const Json& json, T value) {
-  const auto number = static_cast<double>(value);
-  if (!field.checked || (number >= field.lowest && number <= field.highest)) return {};
-  return wanted(field.key, json, describe_range(field.lowest, field.highest));
-}
-
-inline Result<void> read(const JsonField& field, const Json& json, std::string& out, Unknown) {
-  if (!json.is_string()) return wanted(field.key, json, "a text");
-  out = json.get<std::string>();
-  return {};
-}
-inline Result<void> read(const JsonField& field, const Json& json, bool& out, Unknown) {
-  if (!json.is_boolean()) return wanted(field.key, json, "true or false");
-  out = json.get<bool>();
-  return {};
-}
-inline Result<void> read(const JsonField& field, const Json& json, std::int64_t& out, Unknown) {
-  const bool large = json.is_number_unsigned() &&
-                     json.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max();
-  if (!json.is_number_integer() || large) return wanted(field.key, json, "an integer");
-  out = json.get<std::int64_t>();
-  return check_range(field, json, out);
-}
-inline Result<void> read(const JsonField& field, const Json& json, int& out, Unknown unknown) {
-  std::int64_t value = 0;
-  TRY(read(field, json, value, unknown));
-  if (value != static_cast<int>(value)) return wanted(field.key, json, "an integer of 32 bits");
-  out = static_cast<int>(value);
-  return {};
-}
-inline Result<void> read(const JsonField& field, const Json& json, double& out, Unknown) {
-  if (!json.is_number()) return wanted(field.key, json, "a number");
-  out = json.get<double>();
-  return check_range(field, json, out);
-}
-inline Result<void> read(const JsonField& field, const Json& json, NamedTexts& out, Unknown) {
-  if (!json.is_object()) return wanted(field.key, json, "an object of texts");
-  out.all.clear();
-  for (const auto& [name, text] : json.items()) {
-    if (!text.is_string()) return wanted(field.key, json, "an object of texts");
-    out.all.emplace_back(name, text.get<std::string>());
-  }
-  return {};
-}
+Result<void> read(const JsonField& field, const Json& json, std::string& out, Unknown);
+Result<void> read(const JsonField& field, const Json& json, bool& out, Unknown);
+Result<void> read(const JsonField& field, const Json& json, std::int64_t& out, Unknown);
+Result<void> read(const JsonField& field, const Json& json, int& out, Unknown unknown);
+Result<void> read(const JsonField& field, const Json& json, double& out, Unknown);
+Result<void> read(const JsonField& field, const Json& json, NamedTexts& out, Unknown);
 template <Message M>
 Result<void> read(const JsonField& field, const Json& json, M& out, Unknown unknown) {
   out = TRY(message_of<M>(json, unknown).with(field.key));
@@ -222,28 +189,33 @@ Result<void> read(const JsonField& field, const Json& json, std::vector<T>& out,
   return {};
 }
 
+// An object that is being read, field by field, until one is wrong.
+struct Reading {
+  const Json& json;
+  Unknown unknown;
+  Result<void> good = {};
+  std::vector<std::string> known = {};
+
+  // The value of the next field; null where it is absent, or where it is not read any more.
+  const Json* find(const JsonField& field);
+  // Whether all went well, also that there is no other field.
+  Result<void> end();
+};
+
+template <class T>
+[[gnu::noinline]] void read_field(Reading& reading, const JsonField& field, T& out) {
+  if (const Json* value = reading.find(field))
+    reading.good = read(field, *value, out, reading.unknown);
+}
+
 template <class M>
 Result<M> message_of(const Json& json, Unknown unknown) {
   if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   M out;
-  Result<void> good;
-  std::vector<std::string> known;
-  visit_fields(out, [&](const JsonField& field, auto& value) {
-    known.push_back(field.key);
-    if (!good.ok()) return;
-    const auto at = json.find(field.key);
-    if (at != json.end())
-      good = read(field, *at, value, unknown);
-    else if (field.required)
-      good = Error{Errc::invalid_argument, fmt::format("{}: is missing", field.key)};
-  });
-  TRY(std::move(good));
-  if (unknown == Unknown::left_out) return out;
-  for (const auto& [key, value] : json.items())
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      return Error{Errc::invalid_argument,
-                   fmt::format("unknown field '{}'; there are {}", key,
-                               known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")))};
+  Reading reading{.json = json, .unknown = unknown};
+  visit_fields(out,
+               [&](const JsonField& field, auto& value) { read_field(reading, field, value); });
+  TRY(reading.end());
   return out;
 }
 
@@ -278,20 +250,26 @@ void describe_type(FieldInfo& out, const T& absent) {
   }
 }
 
+template <class T>
+[[gnu::noinline]] void describe_field(std::vector<FieldInfo>& out, const JsonField& field,
+                                      const T& absent) {
+  FieldInfo info{.key = field.key, .what = field.what, .unit = field.unit};
+  info.required = field.required;
+  info.nullable = field.nullable;
+  describe_type(info, absent);
+  if (field.required) info.absent.clear();
+  const bool number = info.type == FieldType::integer || info.type == FieldType::number;
+  if (number && field.lowest > -1e300) info.lowest = field.lowest;
+  if (number && field.highest < 1e300) info.highest = field.highest;
+  out.push_back(std::move(info));
+}
+
 template <class M>
 std::vector<FieldInfo> describe_fields() {
   std::vector<FieldInfo> out;
   const M absent{};
   visit_fields(absent, [&](const JsonField& field, const auto& value) {
-    FieldInfo info{.key = field.key, .what = field.what, .unit = field.unit};
-    info.required = field.required;
-    info.nullable = field.nullable;
-    describe_type(info, value);
-    if (field.required) info.absent.clear();
-    const bool number = info.type == FieldType::integer || info.type == FieldType::number;
-    if (number && field.lowest > -1e300) info.lowest = field.lowest;
-    if (number && field.highest < 1e300) info.highest = field.highest;
-    out.push_back(std::move(info));
+    describe_field(out, field, value);
   });
   return out;
 }

@@ -11,6 +11,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -239,7 +242,34 @@ def parse_arguments(arguments):
     parser.add_argument("--case", help="only the case of this name")
     parser.add_argument("--list", action="store_true", help="only print the cases' names")
     parser.add_argument("--timeout-factor", type=float, default=1, help="for slow builds")
+    parser.add_argument("--jobs", type=int, default=1, help="cases at a time")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="each case's result, as XML")
     return parser.parse_args(arguments)
+
+
+def write_junit(path, results):
+    """As googletest writes it: one testcase a case, of the file's suite."""
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", name="cases")
+    for case, outcome, details, seconds in results:
+        one = ElementTree.SubElement(suite, "testcase", classname="", time=f"{seconds:.3f}",
+                                     name=case.name.partition(".")[2])
+        if outcome != "passed":
+            kind = "skipped" if outcome == "skipped" else "failure"
+            text = "\n".join(details)
+            # XML has no control characters.
+            ElementTree.SubElement(one, kind).text = re.sub(r"[^\t\n\x20-\ufffd]", "?", text)
+    ElementTree.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def run_all(cases, variables, data, options):
+    """(case, outcome, details, seconds) of each, in order, as soon as it is known."""
+    def run_one(case):
+        begin = time.monotonic()
+        outcome, details = run_case(case, variables, data, options.timeout_factor)
+        return case, outcome, details, time.monotonic() - begin
+    with ThreadPoolExecutor(options.jobs) as pool:
+        yield from pool.map(run_one, cases)
 
 
 def main(arguments):
@@ -259,13 +289,17 @@ def main(arguments):
             raise BadCase(f"no binary at {options.derate}: build it, then name it with --derate")
         variables = dict(pair.split("=", 1) for pair in options.set)
         variables |= {"DERATE": str(Path(options.derate).resolve()), "REPO": str(REPO)}
-        for case in cases:
-            outcome, details = run_case(case, variables, data, options.timeout_factor)
+        results = []
+        for result in run_all(cases, variables, data, options):
+            results.append(result)
+            case, outcome, details, _ = result
             counts[outcome] += 1
-            reason = f": {details.pop()}" if outcome == "skipped" else ""
+            reason = f": {details[0]}" if outcome == "skipped" else ""
             print(f"{case.name}: {outcome}{reason}", flush=True)
-            for detail in details:
+            for detail in details if outcome == "failed" else []:
                 print(f"    {detail}")
+        if options.junit:
+            write_junit(options.junit, results)
     except (BadCase, ValueError, re.error, OSError) as error:
         print(f"run_cases.py: {error}", file=sys.stderr)
         return 1

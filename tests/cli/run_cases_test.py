@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import run_cases
@@ -111,6 +112,21 @@ class RunCases(unittest.TestCase):
             status, out = self.run_text(text)
             self.assertEqual(status, 1, text)
             self.assertIn(why, out)
+
+    def test_some_at_a_time_in_order_and_as_junit(self):
+        begin = time.monotonic()
+        junit = self.folder / "t.xml"
+        status, out = self.run_text("NAME a\nRUN sleep 1\nNAME b\nNEEDS data\nRUN true\n"
+                                    "NAME c\nRUN sleep 1; printf '\\001'\nEXPECT x\n",
+                                    "--jobs", "2", "--junit", str(junit))
+        self.assertLess(time.monotonic() - begin, 1.9)
+        self.assertEqual(status, 1)
+        self.assertRegex(out, "t.a: passed\nt.b: skipped: .*\nt.c: failed\n")
+        cases = list(ElementTree.parse(junit).getroot().iter("testcase"))
+        self.assertEqual([case.get("name") for case in cases], ["a", "b", "c"])
+        self.assertEqual([[child.tag for child in case] for case in cases],
+                         [[], ["skipped"], ["failure"]])
+        self.assertIn("no line of stdout matches x", cases[2].findtext("failure"))
 
     def test_list_and_choose(self):
         text = "NAME a b\nRUN true\nNAME c\nRUN false\n"

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import service_machine as service  # noqa: E402
 from energy_test import wait_for  # noqa: E402
 from fake_derated import METRICS, TOKEN, FakeDerated  # noqa: E402
-from service_machine import ROOT, Flood, ask, raw, slow  # noqa: E402
+from service_machine import ROOT, ask, raw, slow  # noqa: E402
 
 BEARER = {"Authorization": "Bearer " + TOKEN}
 EVENTS = {**BEARER, "Accept": "text/event-stream"}
@@ -198,50 +198,6 @@ class WhenDeratedFails(Agent):
         answer = self.get("/v1", **BEARER)
         self.assertEqual(answer.status, 502, answer)
         self.assertIn(str(OTHER), answer.body)
-
-
-class Floods(Agent):
-    def test_who_tries_tokens_takes_nothing_from_who_has_one(self):
-        self.assertEqual(self.get("/v1", **BEARER).status, 200)
-        before = self.derated.count("/v1/x")
-        flood = Flood(self.port, lambda i: ("/v1/x", {"Authorization": f"Bearer try{i}"}),
-                      seconds=3, most=5000)
-        while any(thread.is_alive() for thread in flood.threads):
-            self.assertEqual(self.get("/v1", **BEARER).status, 200)
-            time.sleep(0.05)
-        counts = flood.wait()
-        self.assertGreater(counts.get(429, 0), 0, counts)
-        self.assertLessEqual(self.derated.count("/v1/x") - before, 10 + 10 * 4 * slow())
-
-    def test_connections_that_say_nothing_or_read_nothing(self):
-        self.derated.metrics = METRICS + "# x\n" * 250000  # 1 MB
-        wait_for(lambda: len(self.get("/metrics").body) > 1000000, "a large page")
-        kinds = (b"", b"GET /metrics HTTP/1.1\r\nHost: ", b"GET /v1 HTTP/1.1\r\n",
-                 b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5,
-                 b"POST /v1/x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\n"
-                 b"Content-Length: 60000\r\n\r\n" + b"x" * 50000)
-        for text in kinds:
-            held = service.open_to(self.port, 500, text)
-            time.sleep(0.5)
-            self.assertEqual(self.get("/livez").status, 200, text[:40])
-            for connection in held:
-                connection.close()
-            # Until then their places are taken, which the next 500 would find.
-            wait_for(lambda: len(service.descriptors(self.process.pid)) < 40, "closed connections")
-        if slow() == 1:  # a sanitizer has more
-            self.assertLess(service.memory_mib(self.process.pid)[1], 160)
-
-    def test_ten_thousand_requests(self):
-        flood = Flood(self.port, lambda i: ("/metrics", {}), seconds=4, most=10000)
-        answered = 0
-        while any(thread.is_alive() for thread in flood.threads):
-            answered += self.get("/readyz").status == 200
-            time.sleep(0.05)
-        counts = flood.wait()
-        print("a flood of /metrics:", counts, file=sys.stderr)
-        self.assertGreater(answered, 0)
-        self.assertEqual(set(counts) - {200, 429, 503, 0}, set())
-        self.assertLess(self.derated.count("/metrics"), 10 * slow())
 
 
 class TheProcess(Agent):

@@ -1,9 +1,9 @@
 #include "device/nvml/gpm.h"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <mutex>
 #include <utility>
 
@@ -36,28 +36,41 @@ constexpr Traffic kTraffic[] = {
 constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
 
 // GPM of libnvidia-ml keeps state that all GPUs share, without a lock: nvmlGpmSampleGet of one GPU
-// beside nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers
+// during nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers
 // take turns. The library is loaded once in a process however often it is opened, which is why the
-// turn has static storage.
-std::timed_mutex gpm_turn;
+// turn has static storage. It is no std::timed_mutex: the thread sanitizer of g++ 12 does not know
+// how that one locks.
+struct {
+  std::mutex mutex;
+  std::condition_variable given_back;
+  bool is_taken = false;
+  bool is_hung = false;  // the call that has the turn has outlasted the patience of another
+} gpm_turn;
 constexpr Duration kOpeningPatience = std::chrono::seconds(1);
-std::atomic<bool> is_hung = false;  // who has the turn has outlasted somebody's patience
 
 class Turn {
  public:
   // Waits for a call that runs, and not for one that hangs.
-  explicit Turn(Duration patience) : held_(gpm_turn, is_hung ? Duration(0) : patience) {
-    if (!held_) is_hung = true;
+  explicit Turn(Duration patience) {
+    std::unique_lock<std::mutex> lock(gpm_turn.mutex);
+    is_mine_ = gpm_turn.given_back.wait_for(lock, gpm_turn.is_hung ? Duration(0) : patience,
+                                            [] { return !gpm_turn.is_taken; });
+    (is_mine_ ? gpm_turn.is_taken : gpm_turn.is_hung) = true;
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
   ~Turn() {
-    if (held_) is_hung = false;
+    if (!is_mine_) return;
+    {
+      const std::lock_guard<std::mutex> lock(gpm_turn.mutex);
+      gpm_turn.is_taken = gpm_turn.is_hung = false;
+    }
+    gpm_turn.given_back.notify_one();
   }
-  bool is_mine() const { return held_.owns_lock(); }
+  bool is_mine() const { return is_mine_; }
 
  private:
-  std::unique_lock<std::timed_mutex> held_;
+  bool is_mine_ = false;
 };
 
 std::optional<double> value_of(const nvml::GpmMetric& metric) {
