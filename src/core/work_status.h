@@ -17,7 +17,7 @@ struct WorkStatus {
   std::optional<Progress> progress;  // empty: nobody counts it
   std::string phase;                 // as the application names it; empty: it does not
   std::string name;                  // of the work: process or job; empty: not known
-  std::vector<Promise> promises;  // to its tenants; none of a kind: the policy's own
+  std::vector<Promise> promises;     // to its tenants; none of a kind: the policy's own
   // GPUs with the same number wait for each other (govern/group); empty: the GPU works alone.
   std::optional<std::uint64_t> step_group = {};
   // Others work on the same job, and it is not known whether they wait for each other: what this

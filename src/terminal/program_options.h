@@ -17,7 +17,7 @@ using OptionTarget = std::variant<bool*, std::string*, std::vector<std::string>*
                                   std::optional<std::string>*, double*, std::optional<double>*>;
 
 struct ProgramOption {
-  std::string names;  // "-l,--listen"; the long one, which errors are told by, is the last
+  std::string names;  // "-l,--listen"; the last one, the long one, stands in errors
   std::string type;   // of its value, for the help; a flag has none
   std::string what;
   OptionTarget target;

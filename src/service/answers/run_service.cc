@@ -99,8 +99,7 @@ void RunService::govern(Run& run, Place& place) {
   PolicyAssignment wanted = run.wanted;
   if (by != nullptr && by->policy && by->policy->policy.info == wanted.policy.info)
     wanted.policy.params = with_delta(by->policy->policy.params, wanted.policy.params);
-  const auto done =
-      fleet_.assign(at, {.origin = origins::run, .who = run.name, .policy = wanted});
+  const auto done = fleet_.assign(at, {.origin = origins::run, .who = run.name, .policy = wanted});
   if (!done.ok()) return end(run, place, done.error().message);
   const ManagedGpu& gpu = fleet_.gpus()[at];
   place.state = Place::State::governed;

@@ -1,4 +1,4 @@
-#include "service/records/metric_catalogue.h"
+#include "service/metrics/metric_catalogue.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "service/records/metrics.h"
+#include "service/metrics/metrics.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "base/test_comma_locale.h"
 #include "base/test_exposition.h"
 #include "base/test_page.h"
-#include "service/records/metric_catalogue.h"
+#include "service/metrics/metric_catalogue.h"
 #include "service/records/test_snapshot.h"
 
 namespace derate {

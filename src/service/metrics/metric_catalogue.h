@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/metric_text.h"
-#include "service/records/metric_gpu.h"
+#include "service/metrics/metric_gpu.h"
 
 namespace derate {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "service/records/metric_catalogue.h"
+#include "service/metrics/metric_catalogue.h"
 
 namespace derate {
 

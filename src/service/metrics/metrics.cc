@@ -1,4 +1,4 @@
-#include "service/records/metrics.h"
+#include "service/metrics/metrics.h"
 
 #include <algorithm>
 #include <variant>

@@ -1,4 +1,4 @@
-#include "service/records/metric_gpu.h"
+#include "service/metrics/metric_gpu.h"
 
 #include <algorithm>
 
