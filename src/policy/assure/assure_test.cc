@@ -25,7 +25,7 @@ class Rig {
  public:
   explicit Rig(const std::vector<std::string>& params = {}, double noise_points = 1,
                ModelCache* models = nullptr)
-      : policy_(*make_test_policy("assure", kV100, params, models)),
+      : policy_(*make_test_policy("assure", kV100, params, models, account)),
         envelope_(test_envelope(kV100)),
         noise_(0, noise_points) {}
 
@@ -65,6 +65,7 @@ class Rig {
           beat_ = Progress{.run = 1, .done = done_, .time = now_};
         estimate.work.progress = beat_;
       }
+      if (package < 1) account->count(1, package, 0.9, 0.2);
       last_ = policy_->decide(estimate, envelope_);
       if (last_.kind == Decision::Kind::set) {
         clock_ = last_.clock;
@@ -82,6 +83,9 @@ class Rig {
   // From now on the work says exactly how far it is.
   void beat(bool on = true) { beats_ = on; }
   Duration beat_every{};
+  // Performance that another domain of the work leaves it, of its part of the same account.
+  std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>();
+  double package = 1;
   // Of the work, by what it launches: another number, another phase; 0: nothing is seen of that.
   int kernels = 0;
   WorkStatus work;
@@ -335,6 +339,16 @@ TEST(Assure, ThePromiseIsTheWorksOwnWhereItHasOne) {
   loose.work.promises = {throughput(Fraction(0.3))};
   EXPECT_GE(strict.run(120s, half, 0.6), 0.97);
   EXPECT_LT(loose.run(120s, half, 0.6), 0.85);
+}
+
+// A package's uncore and the GPU's clock have one delta: both together keep it.
+TEST(Assure, DomainsOfOneWorkShareThePromise) {
+  const auto half = [](double share) { return 0.5 + 0.5 * share; };
+  Rig alone, together;
+  together.package = 0.95;
+  alone.run(120s, half, 0.6);
+  EXPECT_GE(together.run(300s, half, 0.6) * 0.95, 0.895);
+  EXPECT_GT(together.clock(), alone.clock());
 }
 
 class TestCache final : public ModelCache {

@@ -1,6 +1,8 @@
 // What the policies' tests share: the clocks of three chips, and readings of a GPU at work.
 #pragma once
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/envelope.h"
@@ -39,13 +41,15 @@ inline Envelope test_envelope(const TestChip& chip) {
 
 inline Result<std::unique_ptr<Policy>> make_test_policy(
     const char* name, const TestChip& chip, const std::vector<std::string>& assignments = {},
-    ModelCache* models = nullptr) {
+    ModelCache* models = nullptr,
+    std::shared_ptr<WorkAccount> account = std::make_shared<WorkAccount>()) {
   const PolicyInfo* info = TRY(find_policy(name));
   // Not inside the braces below: a TRY that leaves there leaks what the braces already hold.
   const ParamValues params = TRY(policy_params(*info, assignments));
   PolicySetup setup{test_envelope(chip), Megahertz(chip.efficient_mhz), params, kTestLimits};
   setup.chip = chip.chip;
   setup.models = models;
+  setup.account = std::move(account);
   return info->create(setup);
 }
 
