@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""A derated that finds what an older one has kept: the databases of the last version without a
-history, API and events (tests/fixtures/state-before-history: 150 s of two simulated H200 under
-assure, one of them at work, and a tuning job).
+"""A derated that finds what an older one has kept:
+
+- tests/fixtures/state-before-history: the databases of a version without a history, API and
+  events, after 150 s of two simulated H200 under assure, one of them at work, and a tuning job;
+- tests/fixtures/state-0.1.0: journal, history, usage, models, tokens and configuration of 0.1.0,
+  100 s after the start of two such GPUs, as SIGKILL of guard and worker left them. Its answers for
+  the same time are beside them: bill.json and history.json.
 
     upgrade_test.py BUILD [SLOWNESS]
 """
@@ -88,6 +92,56 @@ class Upgrade(service.Machine):
         self.assertEqual(aside, [], self.errors())
         audit = (self.state / "audit.jsonl").read_text()
         self.assertTrue(audit.startswith((KEPT / "audit.jsonl").read_text()), "the audit log")
+
+
+class UpgradeFrom010(service.Machine):
+    KEPT = ROOT / "tests/fixtures/state-0.1.0"
+    BILL = ("--from", "2026-11-26T22:20", "--to", "2026-11-26T22:28")
+    HISTORY = ("--from", "2026-11-26T22:25", "--to", "2026-11-26T22:28", "--points", "30")
+
+    def setUp(self):
+        super().setUp()
+        os.environ["TZ"] = "UTC"
+        self.state = self.folder / "s"
+        shutil.copytree(self.KEPT, self.state)
+        (self.state / "tokens.json").chmod(0o600)
+        shutil.move(self.state / "derate.toml", self.folder / "derate.toml")
+
+    def derate(self, *arguments):
+        done = subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments], text=True,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def check_answers(self):
+        was = json.loads((self.KEPT / "bill.json").read_text())
+        self.assertGreater(was["total"]["energy_joules"], 30000)
+        self.assertEqual(self.derate("bill", *self.BILL, "--by", "gpu", "--json"), was)
+        history = json.loads((self.KEPT / "history.json").read_text())
+        self.assertEqual(len(history["series"]), 2)
+        self.assertEqual(self.derate("history", *self.HISTORY, "--json"), history)
+
+    def test_nothing_is_lost(self):
+        self.check_answers()
+        self.start("derate", "sim", "serve", "--chip", "H200", "--gpus", "2")
+        wait_for(lambda: subprocess.run(
+            [str(service.energy_test.BUILD / "derate"), "sim", "show"],
+            capture_output=True).returncode == 0, "simulated GPUs")
+        daemon = self.start("derated")
+        wait_for(self.is_ready, "derated is ready")
+        secret = (self.KEPT / "token.secret").read_text().strip()
+        _, port = self.agent()
+        with_token = {"Authorization": f"Bearer {secret}"}
+        wait_for(lambda: ask(port, "/v1/status", **with_token).status == 200, "the token")
+        self.assertEqual(ask(port, "/v1/status", Authorization="Bearer no").status, 401)
+        tokens = self.state / "tokens.json"
+        wait_for(lambda: secret not in tokens.read_text(), "tokens without their secrets")
+        daemon.terminate()
+        self.assertEqual(daemon.wait(20), 0)
+        self.check_answers()
+        # The journal is of another boot: nothing of it may be applied, and it is not thrown away.
+        self.assertEqual(list((self.state / "journal").glob("*.json")), [])
+        self.assertIn("another boot", self.errors())
 
 
 if __name__ == "__main__":
