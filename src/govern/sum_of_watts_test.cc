@@ -90,14 +90,14 @@ struct Rack {
   std::optional<Governor> governor;
 };
 
-constexpr Watts kCap{420};
+constexpr Watts kMostTogether{420};
 
 TEST(SumOfWatts, IsKeptToAndUsed) {
   for (const char* policy : {"max-freq", "assure"}) {
     SCOPED_TRACE(policy);
     Rack free(policy), capped(policy);
     capped.governor->groups().add(
-        std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kCap));
+        std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kMostTogether));
     Watts most_free, most_capped;
     for (int i = 0; i < 600; ++i) {
       free.tick();
@@ -106,9 +106,9 @@ TEST(SumOfWatts, IsKeptToAndUsed) {
       most_free = std::max(most_free, free.drawn_by_the_first_two());
       most_capped = std::max(most_capped, capped.drawn_by_the_first_two());
     }
-    EXPECT_GT(most_free, kCap * 1.1);
-    EXPECT_LE(most_capped, kCap * 1.01);  // its sensors are a little off
-    EXPECT_GT(most_capped, kCap * 0.9);
+    EXPECT_GT(most_free, kMostTogether * 1.1);
+    EXPECT_LE(most_capped, kMostTogether * 1.01);  // its sensors are a little off
+    EXPECT_GT(most_capped, kMostTogether * 0.9);
   }
 }
 
@@ -116,7 +116,8 @@ TEST(SumOfWatts, IsKeptToAndUsed) {
 // on with the one that waits for it.
 TEST(SumOfWatts, OverlapsWithAUnitInStep) {
   Rack rack("assure");
-  rack.governor->groups().add(std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kCap));
+  rack.governor->groups().add(
+      std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kMostTogether));
   for (int i = 0; i < 300; ++i) {
     const auto records = rack.tick();
     ASSERT_EQ(records.size(), 3u);
@@ -136,7 +137,8 @@ TEST(SumOfWatts, OverlapsWithAUnitInStep) {
 // Bounds from outside hold with those of the rule.
 TEST(SumOfWatts, IsOneBoundAmongOthers) {
   Rack rack("assure");
-  rack.governor->groups().add(std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kCap));
+  rack.governor->groups().add(
+      std::make_unique<SumOfWatts>(std::vector<std::size_t>{0, 1}, kMostTogether));
   rack.governor->bound(1, {{.source = "annotation", .least = 1500, .most = 961}});
   for (int i = 0; i < 100; ++i) rack.tick();
   const auto records = rack.tick();
