@@ -55,7 +55,8 @@ struct ToyJob {
     now += by;
     if (!reports) return;
     const double full = std::floor(done / unit) * unit;
-    if (said.empty() || full > said.back().done) said.push_back({source, full, now});
+    if (said.empty() || full > said.back().done)
+      said.push_back({.run = source, .done = full, .time = now});
   }
   RunSight sight() {
     RunSight out{.time = now, .in_force = setting == wanted};
