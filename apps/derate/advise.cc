@@ -61,7 +61,7 @@ Result<std::vector<Watched>> watch(GpusOnClock& opened, const AdviseOptions& opt
                  length = from_seconds(options.seconds);
   Instant next_second = begin;
   std::string last_error = "no reading";
-  Progress progress("watched");
+  ProgressLine progress("watched");
   for (Instant next = begin; next - begin < length && stop_signal() == 0; next += interval) {
     if (!clock.sleep_until(next)) break;
     const Instant now = clock.now();

@@ -29,7 +29,7 @@ Result<int> advise_from_history(const AdviseOptions& options) {
   SystemClock clock;
   const OpenGpus gpus = TRY(open_gpus({.gpus = options.gpus}, clock));
   std::vector<RecommendedGpu> said;
-  Progress progress("GPUs");
+  ProgressLine progress("GPUs");
   const Instant begin = SystemClock().now();
   for (const OpenGpu& each : gpus.gpus) {
     const Capability& capability = each.source->capability();

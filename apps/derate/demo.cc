@@ -212,7 +212,7 @@ Result<int> run_verb(const DemoOptions& options) {
   Json document = {{"parts", Json::array()}};
   Duration simulated{}, elapsed{};
   for (const Part& part : parts) {
-    Progress progress(part.spec.chip->name);
+    ProgressLine progress(part.spec.chip->name);
     const Instant begin = clock.now();
     const Comparison comparison =
         TRY(compare(part.spec, clock, [&](std::size_t done, std::size_t all) {

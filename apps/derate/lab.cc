@@ -194,7 +194,7 @@ Result<int> run_verb(const LabRunOptions& options) {
   if (gpu) TRY(keep_note(store, results_of(options), "gpu", gpu->name, "of another GPU"));
   watch_signals();
   SystemClock clock;
-  Progress progress(experiment.name);
+  ProgressLine progress(experiment.name);
   const Instant begin = clock.now();
   std::optional<std::size_t> before;
   const RunHooks hooks{[&](std::size_t done, std::size_t all) {

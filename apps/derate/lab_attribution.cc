@@ -30,7 +30,7 @@ Result<int> run_verb(const LabAttributionOptions& options) {
   const AttributionBench bench = TRY(bench_of(options));
   watch_signals();
   SystemClock clock;
-  Progress progress("runs");
+  ProgressLine progress("runs");
   const Instant begin = clock.now();
   const BenchHooks hooks{
       [&](std::size_t done, std::size_t all) { progress.show(done, all, clock.now() - begin); },

@@ -36,7 +36,7 @@ Result<Recorded> record(TelemetrySource& source, Clock& clock, TraceWriter& writ
   // The expensive fields keep their own pace: energy and processes at 1 Hz, activity as often as it
   // is renewed.
   Instant next_second = begin, next_activity = begin;
-  Progress progress("recorded");
+  ProgressLine progress("recorded");
   for (Instant next = begin; next < end && stop_signal() == 0; next += interval) {
     if (!clock.sleep_until(next)) break;
     const Instant now = clock.now();

@@ -54,7 +54,7 @@ Result<Reply> wait_for_end(fakenvml::SimClient& client, double work_s, bool beat
   const Instant began = clock.now();
   Instant next_beat = began;
   EnvironmentSender environment;
-  Progress progress("s of work");
+  ProgressLine progress("s of work");
   while (true) {
     const Reply reply = TRY(ask_sim(client, request));
     if (reply.finished != 0 || stop_signal() != 0) {

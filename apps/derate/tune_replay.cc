@@ -404,7 +404,7 @@ Result<int> run_verb(const TuneReplayOptions& options) {
   how.noise = options.noise;
   SystemClock clock;
   const Instant begin = clock.now();
-  Progress progress("replays");
+  ProgressLine progress("replays");
   std::size_t done = 0;
   for (ReplayedJob& job : jobs) {
     job.policies = policies;

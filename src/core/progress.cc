@@ -1,17 +1,12 @@
 #include "core/progress.h"
 
+#include <cstddef>
+
 namespace derate {
 
 const char* to_string(ProgressSource source) {
-  switch (source) {
-    case ProgressSource::counters:
-      return "counters";
-    case ProgressSource::heartbeats:
-      return "heartbeats";
-    case ProgressSource::launches:
-      return "kernel launches";
-  }
-  return "unknown";
+  constexpr const char* kNames[] = {"counters", "heartbeats", "kernel launches"};
+  return kNames[static_cast<std::size_t>(source)];
 }
 
 }  // namespace derate

@@ -67,10 +67,10 @@ struct Grid {
   }
 };
 
-using Progress = std::function<void(std::size_t, std::size_t)>;
+using OnProgress = std::function<void(std::size_t, std::size_t)>;
 
 Result<std::vector<SimJobResult>> run_all(const Grid& grid, unsigned threads, Clock& clock,
-                                          const Progress& progress) {
+                                          const OnProgress& progress) {
   std::vector<SimJobResult> results(grid.size());
   std::atomic<std::size_t> next{0}, done{0};
   std::mutex mutex;
@@ -153,7 +153,7 @@ PolicyFigures policy_figures(const Grid& grid, const std::vector<SimJobResult>& 
 
 }  // namespace
 
-Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const Progress& progress) {
+Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const OnProgress& progress) {
   if (spec.workloads.empty())
     return Error{Errc::not_found, std::string("no workloads for ") + spec.chip->name};
   const Instant begin = clock.now();

@@ -214,7 +214,7 @@ std::string duration_text(Duration time) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-void Progress::show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before) {
+void ProgressLine::show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before) {
   if (!is_terminal(STDERR_FILENO) || all == 0) return;
   std::string left;
   if (done > before && elapsed > std::chrono::seconds(1)) {
@@ -227,7 +227,7 @@ void Progress::show(std::size_t done, std::size_t all, Duration elapsed, std::si
   shown_ = true;
 }
 
-void Progress::clear() {
+void ProgressLine::clear() {
   if (shown_) write_raw(stderr, "\r\033[K");
   shown_ = false;
 }

@@ -69,9 +69,9 @@ std::string worst_text(double loss, const std::string& app);
 std::string csv_cell(const std::string& text);
 
 // "12 of 80 jobs, 3 s left", rewritten in place; silent when standard error is no terminal.
-class Progress {
+class ProgressLine {
  public:
-  explicit Progress(std::string what) : what_(std::move(what)) {}
+  explicit ProgressLine(std::string what) : what_(std::move(what)) {}
   // `before`: how much was done before the time began to count.
   void show(std::size_t done, std::size_t all, Duration elapsed, std::size_t before = 0);
   void clear();

@@ -44,12 +44,12 @@ std::vector<Known> follow(const LaunchRecording& recording) {
 
 // Launches a step in windows of 2 s of one phase: mean and relative standard deviation. The first
 // seconds are warm-up.
-struct Progress {
+struct PhaseRate {
   double mean = 0, sd = 0;
   int windows = 0;
 };
 
-Progress progress_of(const std::vector<Known>& known, int phase) {
+PhaseRate progress_of(const std::vector<Known>& known, int phase) {
   std::vector<double> ratios;
   std::optional<Known> begin;
   for (const Known& at : known) {
@@ -59,7 +59,7 @@ Progress progress_of(const std::vector<Known>& known, int phase) {
     ratios.push_back((at.state.done - begin->state.done) / (at.steps - begin->steps));
     begin = at;
   }
-  Progress out;
+  PhaseRate out;
   ratios.erase(ratios.begin(), ratios.begin() + std::min<std::size_t>(2, ratios.size()));
   for (const double ratio : ratios) out.mean += ratio / static_cast<double>(ratios.size());
   for (const double ratio : ratios) out.sd += (ratio - out.mean) * (ratio - out.mean);
@@ -75,7 +75,7 @@ TEST(H200Launches, CountTheProgressOfProgramsThatSayNothing) {
     ASSERT_FALSE(known.empty()) << name;
     const LaunchState& last = known.back().state;
     EXPECT_LT(last.unsteadiness, LaunchPhases::kSteady) << name;
-    const Progress progress = progress_of(known, last.phase);
+    const PhaseRate progress = progress_of(known, last.phase);
     fmt::print(
         "{:9} phase {}: {:.2f} launches a step, sd {:.2f} % in {} windows of 2 s, mixes "
         "{:.3f} apart\n",

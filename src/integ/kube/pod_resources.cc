@@ -15,7 +15,7 @@ constexpr std::size_t kMostDevices = 65536;
 // How a field travels (protobuf.dev/programming-guides/encoding); groups are of old, not here.
 enum class Wire : std::uint8_t { varint = 0, eight_bytes = 1, length = 2, four_bytes = 5 };
 
-struct Field {
+struct WireField {
   std::uint64_t number = 0;
   Wire wire = Wire::varint;
   std::string_view bytes;  // of Wire::length
@@ -44,9 +44,9 @@ Result<std::string_view> take_bytes(std::string_view& rest, std::uint64_t size) 
   return out;
 }
 
-Result<Field> take_field(std::string_view& rest) {
+Result<WireField> take_field(std::string_view& rest) {
   const std::uint64_t tag = TRY(take_varint(rest));
-  Field out;
+  WireField out;
   out.number = tag >> 3;
   out.wire = static_cast<Wire>(tag & 7);
   if (out.number == 0) return bad("a field of number 0");
@@ -75,7 +75,7 @@ Result<std::vector<std::vector<std::string_view>>> fields_of(std::string_view me
                                                              std::size_t most) {
   std::vector<std::vector<std::string_view>> out(most + 1);
   while (!message.empty()) {
-    const Field field = TRY(take_field(message));
+    const WireField field = TRY(take_field(message));
     if (field.wire == Wire::length && field.number <= most)
       out[field.number].push_back(field.bytes);
   }
