@@ -14,7 +14,7 @@ using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> environment_variable(const char* name);
 
 struct OwnGpus {
-  std::string choice;    // as open_nvml_gpus() takes it
+  std::string choice;    // as open_gpus() takes it
   std::string variable;  // that says so
 };
 

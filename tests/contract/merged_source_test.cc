@@ -37,20 +37,27 @@ class MergedSource final : public TelemetrySource {
   }
   const Capability& capability() const override { return capability_; }
   Result<std::vector<GpuProcess>> processes() override { return main_->processes(); }
-  Result<Tenancy> tenancy() override { return main_->tenancy(); }
+  Result<Tenancy> tenancy() override {
+    Tenancy out = TRY(main_->tenancy());
+    merge_into(out.board);
+    return out;
+  }
   Result<Sample> read(const ReadPlan& plan) override {
     Sample sample = TRY(main_->read(plan));
-    if (!plan.activity) return sample;
+    if (plan.activity) merge_into(sample);
+    return sample;
+  }
+
+ private:
+  void merge_into(Sample& sample) {
     for (FieldSource* other : others_) {
       const auto fields = other->newest();
       if (!fields || sample.time - fields->taken > kOldest) continue;
       for (const ActivityShare& share : activity_shares())
         if (auto& to = sample.activity.*(share.member); !to) to = fields->activity.*(share.member);
     }
-    return sample;
   }
 
- private:
   std::unique_ptr<TelemetrySource> main_;
   std::vector<FieldSource*> others_;
   Capability capability_;
