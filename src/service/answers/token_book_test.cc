@@ -33,7 +33,7 @@ Result<TokenBook::NewToken> create(TokenBook& book, const std::string& name, std
                                    Duration lifetime = kWeek) {
   auto made = TRY(book.create(name, role, lifetime, "uid 0"));
   const auto written = book.poll(20s);
-  TRY(*written);
+  if (!written->ok()) return written->error();
   return made;
 }
 Result<void> revoke(TokenBook& book, const std::string& name) {
