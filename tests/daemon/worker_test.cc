@@ -67,7 +67,7 @@ TEST(Worker, GovernsByConfigurationAndGivesBack) {
   EXPECT_FALSE(house.sim(0).locked());
   EXPECT_TRUE(house.sim(1).locked());
   ASSERT_EQ(house.left().size(), 1u);
-  EXPECT_EQ(house.left()[0].uuid, House::uuid(1));
+  EXPECT_EQ(house.left()[0].domain.name, House::uuid(1));
   EXPECT_TRUE(house.worker->stop().ok());
   EXPECT_FALSE(house.sim(1).locked());
   EXPECT_TRUE(house.left().empty());
