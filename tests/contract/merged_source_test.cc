@@ -1,6 +1,6 @@
 // The seam for a second source of fields: one that merges into a GPU's sample and never writes, as
 // DCGM will be. In this file alone, on a simulated GPU; it keeps the contract of every back end.
-#include <algorithm>
+#include <utility>
 
 #include "contract.h"
 #include "device/backend.h"
@@ -39,7 +39,7 @@ class MergedSource final : public TelemetrySource {
   Result<std::vector<GpuProcess>> processes() override { return main_->processes(); }
   Result<Tenancy> tenancy() override {
     Tenancy out = TRY(main_->tenancy());
-    merge_into(out.board);
+    if (std::exchange(surveyed_, true)) merge_into(out.board);  // the first covers no time
     return out;
   }
   Result<Sample> read(const ReadPlan& plan) override {
@@ -61,6 +61,7 @@ class MergedSource final : public TelemetrySource {
   std::unique_ptr<TelemetrySource> main_;
   std::vector<FieldSource*> others_;
   Capability capability_;
+  bool surveyed_ = false;
 };
 
 // What a profiling library reads on a GPU without GPM: two shares, every half second.
