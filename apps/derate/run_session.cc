@@ -155,7 +155,8 @@ void report_simulated_work(RunSession& session) {
   if (!session.tuned || !session.sim) return;
   double done = 0;
   for (const ManagedGpu& gpu : session.gpus()) done += gpu.open.sim->work_done();
-  (void)session.fleet->report_work(kTuning, {.run = 1, .done = done, .time = session.clock.now()}).ok();
+  (void)session.fleet->report_work(kTuning, {.run = 1, .done = done, .time = session.clock.now()})
+      .ok();
 }
 
 GpuSummary summary_of(RunSession& session, std::size_t at) {

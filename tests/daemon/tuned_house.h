@@ -27,7 +27,9 @@ struct TunedHouse : House {
   void run_job(Duration time) {
     for (const Instant end = clock.now() + time; clock.now() < end;) {
       if (clock.now() >= next_report) {
-        (void)worker->fleet().report_work("job", {1, sim(0).work_done(), clock.now()}).ok();
+        (void)worker->fleet()
+            .report_work("job", {.run = 1, .done = sim(0).work_done(), .time = clock.now()})
+            .ok();
         next_report = clock.now() + std::chrono::seconds(1);
       }
       (void)round();
