@@ -26,10 +26,11 @@ Error audit_error(const std::string& path) {
 }  // namespace
 
 std::string audit_line(const AuditEntry& entry) {
-  const bool is_gpu = entry.domain.kind == kGpuKind;
+  // Of commands and tokens the UUID is empty, as it always was.
+  const bool is_gpu = entry.domain.kind == kGpuKind || entry.domain == DomainId{};
   Json json = {{"time_unix_seconds", seconds(entry.time.time_since_epoch())},
                {"who", entry.who},
-               {is_gpu ? "uuid" : "domain", short_name(entry.domain)},
+               {is_gpu ? "uuid" : "domain", is_gpu ? entry.domain.name : to_string(entry.domain)},
                {"what", entry.what}};
   for (const auto& [key, text] : {std::pair("before", &entry.before),
                                   {"after", &entry.after},

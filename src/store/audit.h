@@ -13,7 +13,7 @@ namespace derate {
 struct AuditEntry {
   WallTime time{};
   std::string who;  // "derated, pid 17"
-  DomainId domain;
+  DomainId domain;  // empty: it is about none, as a token
   std::string
       what;  // the knob that was written ("lock", "power limit"); "release", "restore", "yield"
   std::string before;  // "1530 MHz"; empty where it is not known

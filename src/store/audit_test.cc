@@ -38,6 +38,15 @@ TEST_F(AuditTest, EachEntryIsALineOfItsOwn) {
   EXPECT_FALSE(json.contains("error"));
 }
 
+TEST_F(AuditTest, WhatItIsAbout) {
+  entry_.domain = {};  // a command, a token
+  EXPECT_EQ(parse_json(audit_line(entry_))["uuid"], "");
+  EXPECT_FALSE(parse_json(audit_line(entry_)).contains("domain"));
+  entry_.domain = {"cpu", "package-0"};
+  EXPECT_EQ(parse_json(audit_line(entry_))["domain"], "cpu:package-0");
+  EXPECT_FALSE(parse_json(audit_line(entry_)).contains("uuid"));
+}
+
 TEST_F(AuditTest, ItDoesNotGrowForEver) {
   const AuditLog log(path_, 1000);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(log.append(entry_).ok());
