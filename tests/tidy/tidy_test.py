@@ -120,7 +120,7 @@ class LayerRules(unittest.TestCase):
                 ("src/govern/a.cc", '"telemetry/sampler.h"'),
                 ("src/govern/a_test.cc", '"device/sim/sim_gpu.h"'),
                 ("src/lab/a.cc", '"device/sim/sim_gpu.h"'),
-                ("apps/derate/a.cc", '"device/nvml/nvml_device.h"'),
+                ("apps/common/a.cc", '"device/nvml/nvml_device.h"'),
                 ("fakenvml/a.cc", '"device/nvml/nvml_abi.h"'),
                 ("tests/fuzz/a.cc", '"govern/governor.h"')]:
             self.assertEqual(self.check(path, include), [], (path, include))
