@@ -42,7 +42,7 @@ def asked_in_python():
 
 def asked_in_c():
     """Commands that stand in the header, each with the fields that its function writes or reads."""
-    text = (CLIENTS / "c" / "derate_client.h").read_text(encoding="utf-8")
+    text = (CLIENTS.parent / "src/wire/derate_client.h").read_text(encoding="utf-8")
     for body in re.split(r"\n}\n", text):
         commands = re.findall(r'\\"command\\":\\"([a-z-]+)\\"', body)
         commands += re.findall(r'"((?:tune|window)-[a-z-]+)"', body)

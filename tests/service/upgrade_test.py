@@ -106,6 +106,9 @@ class UpgradeFrom010(service.Machine):
         shutil.copytree(self.KEPT, self.state)
         (self.state / "tokens.json").chmod(0o600)
         shutil.move(self.state / "derate.toml", self.folder / "derate.toml")
+        for path in (self.state / "journal").iterdir():
+            journal = json.loads(path.read_text())
+            path.write_text(json.dumps(journal | {"boot_id": "of another boot"}))
 
     def derate(self, *arguments):
         done = subprocess.run([str(service.energy_test.BUILD / "derate"), *arguments], text=True,
@@ -113,10 +116,13 @@ class UpgradeFrom010(service.Machine):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
 
-    def check_answers(self):
+    def check_answers(self, leave_out=()):
         was = json.loads((self.KEPT / "bill.json").read_text())
         self.assertGreater(was["total"]["energy_joules"], 30000)
-        self.assertEqual(self.derate("bill", *self.BILL, "--by", "gpu", "--json"), was)
+        bill = self.derate("bill", *self.BILL, "--by", "gpu", "--json")
+        for key in leave_out:
+            was[key] = bill[key]
+        self.assertEqual(bill, was)
         history = json.loads((self.KEPT / "history.json").read_text())
         self.assertEqual(len(history["series"]), 2)
         self.assertEqual(self.derate("history", *self.HISTORY, "--json"), history)
@@ -138,10 +144,11 @@ class UpgradeFrom010(service.Machine):
         wait_for(lambda: secret not in tokens.read_text(), "tokens without their secrets")
         daemon.terminate()
         self.assertEqual(daemon.wait(20), 0)
-        self.check_answers()
+        # The next daemon writes down the seconds that the kill has lost, as 0.1.0 did.
+        self.check_answers(leave_out=("last_unix_seconds", "lost_seconds", "losses"))
         # The journal is of another boot: nothing of it may be applied, and it is not thrown away.
         self.assertEqual(list((self.state / "journal").glob("*.json")), [])
-        self.assertIn("another boot", self.errors())
+        self.assertIn("is of an earlier boot", self.errors())
 
 
 if __name__ == "__main__":

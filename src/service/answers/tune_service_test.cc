@@ -31,7 +31,7 @@ struct Hands final : TunedGpus {
     return {};
   }
   Result<void> report_work(const std::string&, const Progress& done) override {
-    const auto unit = static_cast<WorkUnit>(done.source);
+    const auto unit = static_cast<WorkUnit>(done.run);
     said.push_back((unit == WorkUnit::steps ? "steps " : "epochs ") +
                    std::to_string(static_cast<int>(done.done)));
     return {};
