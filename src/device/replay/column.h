@@ -35,22 +35,29 @@ void put_count(int value, std::string& out);
 bool take_count(std::string_view cell, std::optional<int>& value);
 }  // namespace detail
 
-// A column of a quantity. `Field` is a lambda without captures that gives the field's optional in a
-// Sample, const or not: [](auto& s) -> auto& { return s.sm_clock; }.
-template <class Field>
-constexpr Column number_column(const char* name, double scale, int decimals, const char* meaning,
-                               Field) {
+// The field that a pointer to a member of Sample or of its Activity names.
+template <auto kField, class S>
+auto& field_of(S& sample) {
+  if constexpr (requires { sample.*kField; })
+    return sample.*kField;
+  else
+    return sample.activity.*kField;
+}
+
+// A column of a quantity.
+template <auto kField>
+constexpr Column number_column(const char* name, double scale, int decimals, const char* meaning) {
   return {name,
           meaning,
           "a number of at most 15 digits",
           scale,
           decimals,
           [](const Column& column, const Sample& sample, std::string& out) {
-            const auto& field = Field{}(sample);
+            const auto& field = field_of<kField>(sample);
             if (field) detail::put_number(column, field->value(), out);
           },
           [](const Column& column, std::string_view cell, Sample& sample) {
-            auto& field = Field{}(sample);
+            auto& field = field_of<kField>(sample);
             field.reset();
             std::optional<double> value;
             if (!detail::take_number(column, cell, value)) return false;
@@ -61,36 +68,36 @@ constexpr Column number_column(const char* name, double scale, int decimals, con
 }
 
 // A column of 64 bits: written in hex, read in hex or decimal.
-template <class Field>
-constexpr Column bits_column(const char* name, const char* meaning, Field) {
+template <auto kField>
+constexpr Column bits_column(const char* name, const char* meaning) {
   return {name,
           meaning,
           "a whole number of 64 bits, decimal or as 0x...",
           1,
           0,
           [](const Column&, const Sample& sample, std::string& out) {
-            const auto& field = Field{}(sample);
+            const auto& field = field_of<kField>(sample);
             if (field) detail::put_bits(*field, out);
           },
           [](const Column&, std::string_view cell, Sample& sample) {
-            return detail::take_bits(cell, Field{}(sample));
+            return detail::take_bits(cell, field_of<kField>(sample));
           }};
 }
 
 // A column of a count.
-template <class Field>
-constexpr Column count_column(const char* name, const char* meaning, Field) {
+template <auto kField>
+constexpr Column count_column(const char* name, const char* meaning) {
   return {name,
           meaning,
           "a whole number from 0 to 1000000",
           1,
           0,
           [](const Column&, const Sample& sample, std::string& out) {
-            const auto& field = Field{}(sample);
+            const auto& field = field_of<kField>(sample);
             if (field) detail::put_count(*field, out);
           },
           [](const Column&, std::string_view cell, Sample& sample) {
-            return detail::take_count(cell, Field{}(sample));
+            return detail::take_count(cell, field_of<kField>(sample));
           }};
 }
 

@@ -37,56 +37,29 @@ std::optional<Duration> unix_time(std::string_view text) {
   return std::chrono::seconds(*whole_seconds) + Duration(*parse_integer(fraction));
 }
 
+using S = Sample;
+using A = Activity;
 constexpr Column kCsvColumns[] = {
-    number_column(
-        "p_avg_mw", 1000, 0, "field 185, mW", [](auto& s) -> auto& { return s.power_average; }),
-    number_column(
-        "p_inst_mw", 1000, 0, "field 186, mW", [](auto& s) -> auto& { return s.power_instant; }),
-    number_column(
-        "energy_mj", 1000, 0, "energy counter, mJ", [](auto& s) -> auto& { return s.energy; }),
-    number_column(
-        "util_gpu", 100, 4, "GPU utilisation, %",
-        [](auto& s) -> auto& { return s.gpu_utilisation; }),
-    number_column(
-        "util_mem", 100, 4, "memory utilisation, %",
-        [](auto& s) -> auto& { return s.memory_utilisation; }),
-    number_column(
-        "sm_mhz", 1, 3, "SM clock, MHz", [](auto& s) -> auto& { return s.sm_clock; }),
-    number_column(
-        "mem_mhz", 1, 3, "memory clock, MHz", [](auto& s) -> auto& { return s.memory_clock; }),
-    number_column(
-        "temp_c", 1, 3, "temperature, degrees Celsius",
-        [](auto& s) -> auto& { return s.temperature; }),
-    bits_column(
-        "reasons", "throttle reasons, NVML's bits",
-        [](auto& s) -> auto& { return s.throttle_reasons; }),
-    number_column(
-        "gpm_gr", 100, 4, "GPM graphics, %", [](auto& s) -> auto& { return s.activity.graphics; }),
-    number_column(
-        "gpm_sm", 100, 4, "GPM SM, %", [](auto& s) -> auto& { return s.activity.sm; }),
-    number_column(
-        "gpm_occ", 100, 4, "GPM occupancy, %",
-        [](auto& s) -> auto& { return s.activity.occupancy; }),
-    number_column(
-        "gpm_int", 100, 4, "GPM integer, %", [](auto& s) -> auto& { return s.activity.integer; }),
-    number_column(
-        "gpm_tensor", 100, 4, "GPM any tensor, %",
-        [](auto& s) -> auto& { return s.activity.tensor; }),
-    number_column(
-        "gpm_dram", 100, 4, "GPM DRAM bandwidth, %",
-        [](auto& s) -> auto& { return s.activity.dram; }),
-    number_column(
-        "gpm_fp64", 100, 4, "GPM FP64, %", [](auto& s) -> auto& { return s.activity.fp64; }),
-    number_column(
-        "gpm_fp32", 100, 4, "GPM FP32, %", [](auto& s) -> auto& { return s.activity.fp32; }),
-    number_column(
-        "gpm_fp16", 100, 4, "GPM FP16, %", [](auto& s) -> auto& { return s.activity.fp16; }),
-    number_column(
-        "gpm_pcie_tx", 1 / kBytesPerMib, 4, "GPM PCIe sent, MiB/s",
-        [](auto& s) -> auto& { return s.activity.pcie_tx; }),
-    number_column(
-        "gpm_pcie_rx", 1 / kBytesPerMib, 4, "GPM PCIe received, MiB/s",
-        [](auto& s) -> auto& { return s.activity.pcie_rx; }),
+    number_column<&S::power_average>("p_avg_mw", 1000, 0, "field 185, mW"),
+    number_column<&S::power_instant>("p_inst_mw", 1000, 0, "field 186, mW"),
+    number_column<&S::energy>("energy_mj", 1000, 0, "energy counter, mJ"),
+    number_column<&S::gpu_utilisation>("util_gpu", 100, 4, "GPU utilisation, %"),
+    number_column<&S::memory_utilisation>("util_mem", 100, 4, "memory utilisation, %"),
+    number_column<&S::sm_clock>("sm_mhz", 1, 3, "SM clock, MHz"),
+    number_column<&S::memory_clock>("mem_mhz", 1, 3, "memory clock, MHz"),
+    number_column<&S::temperature>("temp_c", 1, 3, "temperature, degrees Celsius"),
+    bits_column<&S::throttle_reasons>("reasons", "throttle reasons, NVML's bits"),
+    number_column<&A::graphics>("gpm_gr", 100, 4, "GPM graphics, %"),
+    number_column<&A::sm>("gpm_sm", 100, 4, "GPM SM, %"),
+    number_column<&A::occupancy>("gpm_occ", 100, 4, "GPM occupancy, %"),
+    number_column<&A::integer>("gpm_int", 100, 4, "GPM integer, %"),
+    number_column<&A::tensor>("gpm_tensor", 100, 4, "GPM any tensor, %"),
+    number_column<&A::dram>("gpm_dram", 100, 4, "GPM DRAM bandwidth, %"),
+    number_column<&A::fp64>("gpm_fp64", 100, 4, "GPM FP64, %"),
+    number_column<&A::fp32>("gpm_fp32", 100, 4, "GPM FP32, %"),
+    number_column<&A::fp16>("gpm_fp16", 100, 4, "GPM FP16, %"),
+    number_column<&A::pcie_tx>("gpm_pcie_tx", 1 / kBytesPerMib, 4, "GPM PCIe sent, MiB/s"),
+    number_column<&A::pcie_rx>("gpm_pcie_rx", 1 / kBytesPerMib, 4, "GPM PCIe received, MiB/s"),
 };
 
 bool is_gpm(const Column& column) { return std::string_view(column.name).starts_with("gpm_"); }

@@ -13,71 +13,36 @@ namespace {
 
 using std::chrono::microseconds;
 
+using S = Sample;
+using A = Activity;
 constexpr Column kColumns[] = {
-    number_column(
-        "power_usage_mw", 1000, 0, "board power, nvmlDeviceGetPowerUsage",
-        [](auto& s) -> auto& { return s.power_usage; }),
-    number_column(
-        "power_instant_mw", 1000, 0, "board power, field 186 (newest 20 ms)",
-        [](auto& s) -> auto& { return s.power_instant; }),
-    number_column(
-        "power_average_mw", 1000, 0, "board power, field 185 (mean of 1 s)",
-        [](auto& s) -> auto& { return s.power_average; }),
-    number_column(
-        "energy_mj", 1000, 0, "energy counter since the driver was loaded",
-        [](auto& s) -> auto& { return s.energy; }),
-    number_column(
-        "sm_clock_mhz", 1, 3, "SM clock", [](auto& s) -> auto& { return s.sm_clock; }),
-    number_column(
-        "memory_clock_mhz", 1, 3, "memory clock", [](auto& s) -> auto& { return s.memory_clock; }),
-    number_column(
-        "gpu_util_pct", 100, 4, "time with at least one kernel running",
-        [](auto& s) -> auto& { return s.gpu_utilisation; }),
-    number_column(
-        "memory_util_pct", 100, 4, "time with memory traffic",
-        [](auto& s) -> auto& { return s.memory_utilisation; }),
-    number_column(
-        "temperature_c", 1, 3, "GPU temperature, degrees Celsius",
-        [](auto& s) -> auto& { return s.temperature; }),
-    bits_column(
-        "throttle_bits", "NVML's clock event (throttle) reasons",
-        [](auto& s) -> auto& { return s.throttle_reasons; }),
-    number_column(
-        "graphics_pct", 100, 4, "GPM: graphics or compute engine busy",
-        [](auto& s) -> auto& { return s.activity.graphics; }),
-    number_column(
-        "sm_pct", 100, 4, "GPM: SM cycles with a warp",
-        [](auto& s) -> auto& { return s.activity.sm; }),
-    number_column(
-        "occupancy_pct", 100, 4, "GPM: warps resident, of those possible",
-        [](auto& s) -> auto& { return s.activity.occupancy; }),
-    number_column(
-        "integer_pct", 100, 4, "GPM: integer pipe busy",
-        [](auto& s) -> auto& { return s.activity.integer; }),
-    number_column(
-        "tensor_pct", 100, 4, "GPM: any tensor pipe busy",
-        [](auto& s) -> auto& { return s.activity.tensor; }),
-    number_column(
-        "dram_pct", 100, 4, "GPM: DRAM bandwidth, of its peak",
-        [](auto& s) -> auto& { return s.activity.dram; }),
-    number_column(
-        "fp64_pct", 100, 4, "GPM: FP64 pipe busy",
-        [](auto& s) -> auto& { return s.activity.fp64; }),
-    number_column(
-        "fp32_pct", 100, 4, "GPM: FP32 pipe busy",
-        [](auto& s) -> auto& { return s.activity.fp32; }),
-    number_column(
-        "fp16_pct", 100, 4, "GPM: FP16 pipe busy",
-        [](auto& s) -> auto& { return s.activity.fp16; }),
-    number_column(
-        "pcie_tx_bytes_per_s", 1, 0, "GPM: PCIe traffic sent by the GPU",
-        [](auto& s) -> auto& { return s.activity.pcie_tx; }),
-    number_column(
-        "pcie_rx_bytes_per_s", 1, 0, "GPM: PCIe traffic received by the GPU",
-        [](auto& s) -> auto& { return s.activity.pcie_rx; }),
-    count_column(
-        "tenants", "processes that hold a compute context",
-        [](auto& s) -> auto& { return s.tenants; }),
+    number_column<&S::power_usage>("power_usage_mw", 1000, 0,
+                                   "board power, nvmlDeviceGetPowerUsage"),
+    number_column<&S::power_instant>("power_instant_mw", 1000, 0,
+                                     "board power, field 186 (newest 20 ms)"),
+    number_column<&S::power_average>("power_average_mw", 1000, 0,
+                                     "board power, field 185 (mean of 1 s)"),
+    number_column<&S::energy>("energy_mj", 1000, 0, "energy counter since the driver was loaded"),
+    number_column<&S::sm_clock>("sm_clock_mhz", 1, 3, "SM clock"),
+    number_column<&S::memory_clock>("memory_clock_mhz", 1, 3, "memory clock"),
+    number_column<&S::gpu_utilisation>("gpu_util_pct", 100, 4,
+                                       "time with at least one kernel running"),
+    number_column<&S::memory_utilisation>("memory_util_pct", 100, 4, "time with memory traffic"),
+    number_column<&S::temperature>("temperature_c", 1, 3, "GPU temperature, degrees Celsius"),
+    bits_column<&S::throttle_reasons>("throttle_bits", "NVML's clock event (throttle) reasons"),
+    number_column<&A::graphics>("graphics_pct", 100, 4, "GPM: graphics or compute engine busy"),
+    number_column<&A::sm>("sm_pct", 100, 4, "GPM: SM cycles with a warp"),
+    number_column<&A::occupancy>("occupancy_pct", 100, 4, "GPM: warps resident, of those possible"),
+    number_column<&A::integer>("integer_pct", 100, 4, "GPM: integer pipe busy"),
+    number_column<&A::tensor>("tensor_pct", 100, 4, "GPM: any tensor pipe busy"),
+    number_column<&A::dram>("dram_pct", 100, 4, "GPM: DRAM bandwidth, of its peak"),
+    number_column<&A::fp64>("fp64_pct", 100, 4, "GPM: FP64 pipe busy"),
+    number_column<&A::fp32>("fp32_pct", 100, 4, "GPM: FP32 pipe busy"),
+    number_column<&A::fp16>("fp16_pct", 100, 4, "GPM: FP16 pipe busy"),
+    number_column<&A::pcie_tx>("pcie_tx_bytes_per_s", 1, 0, "GPM: PCIe traffic sent by the GPU"),
+    number_column<&A::pcie_rx>("pcie_rx_bytes_per_s", 1, 0,
+                               "GPM: PCIe traffic received by the GPU"),
+    count_column<&S::tenants>("tenants", "processes that hold a compute context"),
 };
 
 constexpr double kHighestClock = 100'000;  // MHz
