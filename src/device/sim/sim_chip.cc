@@ -24,138 +24,30 @@ std::vector<Megahertz> clocks_every(double low, double step, int count) {
 }
 
 constexpr Duration kUtilisationPeriod = milliseconds(167);
-const char* const kSensorPaper =
+constexpr const char* kSensorPaper =
     "'Part-time power measurements' (SC'23/24, arXiv 2312.02741): update period and window";
-const char* const kLatencySource =
+constexpr const char* kLatencySource =
     "GEEPAFS paper: about 25 ms; the lognormal spread with p99 150 ms is assumed";
 
 // Square roots of the fitted (V/Vmin)^2.
-const ClockCurve& volta_voltage() {
-  static const ClockCurve curve = {{952, 1.0},     {1012, 1.0213}, {1080, 1.0488}, {1140, 1.0812},
-                                   {1207, 1.1274}, {1275, 1.1675}, {1335, 1.2087}, {1402, 1.2641},
-                                   {1462, 1.3081}, {1530, 1.3539}};
-  return curve;
-}
-
-SimChip v100() {
-  return {.name = "V100-SXM2",
-          .product = "Tesla V100-SXM2-16GB",
-          .architecture = Architecture::volta,
-          .sm_clocks = clocks_every(135, 7.5, 187),
-          .memory_clock = 877_MHz,
-          .power_limits = {150_W, 300_W, 300_W},
-          .flat_voltage_end = 952_MHz,
-          .voltage = volta_voltage(),
-          .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
-          .memory_roof = MemoryRoof{900_MHz, 1.75},
-          .unused_clock = 135_MHz,
-          .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
-          .latency = {milliseconds(20), milliseconds(150)},
-          .sensors = {.utilisation = {milliseconds(100), milliseconds(20), 0.5},
-                      .usage = {milliseconds(20), milliseconds(10), 0.5_W},
-                      .energy_refresh = milliseconds(20)},
-          .provenance = {
-              {"clocks", "GEEPAFS dvfs.c: 135..1530 MHz in 187 steps of 7.5", false},
-              {"voltage", "fitted to GPU-DVFS-Dataset (22 applications x 13 clocks)", false},
-              {"memory roof", "fitted to GPU-DVFS-Dataset below 900 MHz", false},
-              {"memory roof below 757 MHz", "the same curve, at most as much as the clock", true},
-              {"idle power", "GEEPAFS paper: servers idle at 39 W, 48 to 67 W with the clock held",
-               false},
-              {"thermal",
-               "0.10 K/W in the range of an A100's 0.097; time constant, leakage assumed", true},
-              {"switch latency", kLatencySource, true},
-              {"power sensor", kSensorPaper, false},
-              {"utilisation window",
-               "GEEPAFS: its mean loss of 5.8 % rules out windows as long as its probes", true},
-              {"utilisation noise", "0.5 points, assumed", true},
-          }};
-}
-
-SimChip v100_maxq() {
-  return {
-      .name = "V100-MaxQ",
-      .product = "Tesla V100-MaxQ",
-      .architecture = Architecture::volta,
-      .sm_clocks = clocks_every(135, 7.5, 175),
-      .memory_clock = 810_MHz,
-      .power_limits = {100_W, 163_W, 163_W},
-      .flat_voltage_end = 855_MHz,
-      .voltage = volta_voltage(),
-      .idle_power = {{135, 42.9}, {855, 48.3}, {1050, 52.4}, {1245, 58.6}, {1440, 67.5}},
-      .memory_roof = MemoryRoof{900_MHz, 1.75},
-      .kin = Kin{"V100-SXM2", 877.0 / 810},
-      .unused_clock = 135_MHz,
-      .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
-      .latency = {milliseconds(20), milliseconds(150)},
-      .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
-                  .usage = {milliseconds(20), milliseconds(10), 0.5_W},
-                  .energy_refresh = milliseconds(20)},
-      .provenance = {
-          {"clocks, power limit", "GEEPAFS dvfs.c: 135..1440 MHz in 175 steps of 7.5, 163 W",
-           false},
-          {"efficient clock", "GEEPAFS dvfs.c: 855 MHz", false},
-          {"idle power", "GEEPAFS demo log: idle GPUs by held clock, 42.9 to 67.5 W", false},
-          {"product name, lowest power limit", "assumed", true},
-          {"voltage, memory roof, thermal, sensors", "assumed: the V100 SXM2's, same silicon",
-           true},
-          {"workloads", "assumed: the V100 SXM2's, memory slower by 877/810; held to 163 W", true},
-          {"switch latency", kLatencySource, true},
-      }};
-}
-
-SimChip a100() {
-  return {
-      .name = "A100-SXM4",
-      .product = "NVIDIA A100-SXM4-80GB",
-      .architecture = Architecture::ampere,
-      .sm_clocks = clocks_every(210, 15, 81),
-      .memory_clock = 1593_MHz,
-      .power_limits = {100_W, 500_W, 500_W},
-      .flat_voltage_end = 1110_MHz,
-      // Of 743.75 mV, in the card's own 6.25 mV steps; each supported clock is met.
-      .voltage = {{1110, 1.0},
-                  {1125, 1.0168},
-                  {1140, 1.0168},
-                  {1155, 1.0252},
-                  {1200, 1.0504},
-                  {1215, 1.0672},
-                  {1245, 1.0840},
-                  {1260, 1.1008},
-                  {1275, 1.1008},
-                  {1290, 1.1261},
-                  {1305, 1.1261},
-                  {1320, 1.1513},
-                  {1365, 1.1765},
-                  {1380, 1.2017},
-                  {1410, 1.2353}},
-      .idle_power = {{210, 60.3},
-                     {600, 61.2},
-                     {1035, 64.5},
-                     {1110, 65.1},
-                     {1200, 68.4},
-                     {1305, 73.6},
-                     {1410, 82.3}},
-      .unused_clock = 210_MHz,
-      .thermal = {0.097, std::chrono::seconds(25), 20_degC, 92_degC, 50_degC, 15_W, 0.015},
-      .latency = {milliseconds(20), milliseconds(150)},
-      .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
-                  .usage = {milliseconds(100), milliseconds(25), 1.0_W},
-                  .energy_refresh = milliseconds(100)},
-      .provenance = {
-          {"clocks", "NVML: 210..1410 MHz in steps of 15", false},
-          {"power limit",
-           "the card of the public counters ran to 476 W: 500 W; a retail one has 400", false},
-          {"voltage, idle power", "energaizer-ispass26-artifact: measured on an A100 SXM4", false},
-          {"thermal", "33 degC at 135 W, 66 at 476 W: 0.097 K/W; time constant, leakage assumed",
-           true},
-          {"switch latency", kLatencySource, true},
-          {"power sensor", "25 ms seen of every 100 ms (arXiv 2312.02741)", false},
-          {"utilisation noise", "0.5 points, assumed", true},
-      }};
-}
+constexpr ClockPoint kVoltaVoltage[] = {
+    {952, 1.0},     {1012, 1.0213}, {1080, 1.0488}, {1140, 1.0812}, {1207, 1.1274},
+    {1275, 1.1675}, {1335, 1.2087}, {1402, 1.2641}, {1462, 1.3081}, {1530, 1.3539}};
+// Of 743.75 mV, in the card's own 6.25 mV steps; each supported clock is met.
+constexpr ClockPoint kA100Voltage[] = {
+    {1110, 1.0},    {1125, 1.0168}, {1140, 1.0168}, {1155, 1.0252}, {1200, 1.0504},
+    {1215, 1.0672}, {1245, 1.0840}, {1260, 1.1008}, {1275, 1.1008}, {1290, 1.1261},
+    {1305, 1.1261}, {1320, 1.1513}, {1365, 1.1765}, {1380, 1.2017}, {1410, 1.2353}};
+constexpr ClockPoint kA100Idle[] = {{210, 60.3},  {600, 61.2},  {1035, 64.5}, {1110, 65.1},
+                                    {1200, 68.4}, {1305, 73.6}, {1410, 82.3}};
+// The H100's curve between the H200's own two ends.
+constexpr ClockPoint kH200Idle[] = {{345, 80},   {1005, 82},  {1110, 83},  {1200, 87}, {1410, 101},
+                                    {1530, 110}, {1680, 118}, {1890, 127}, {1980, 127}};
+constexpr ClockPoint kH100Idle[] = {{510, 72.1}, {1005, 74.3}, {1200, 77.9}, {1410, 90},
+                                    {1530, 101}, {1680, 109},  {1890, 120}};
 
 // Of steady kernels on an H200 whose clock nothing moved (docs/sensors.md).
-const char* const kHopperNoise =
+constexpr const char* kHopperNoise =
     "own H200: field 186 0.9 %, 185 0.13 %, GPM 0.5 %, 4 of 1200 DRAM shares 19 to 51 % off, "
     "utilisation none";
 
@@ -171,109 +63,172 @@ SensorSpec hopper_sensors(Duration instant_window) {
           .activity_glitches = 4.0 / 1200};
 }
 
-SimChip h200() {
-  return {
-      .name = "H200",
-      .product = "NVIDIA H200",
-      .architecture = Architecture::hopper,
-      .sm_clocks = clocks_every(345, 15, 110),
-      .memory_clock = 3201_MHz,
-      .power_limits = {200_W, 700_W, 700_W},
-      .flat_voltage_end = 1005_MHz,
-      .voltage = {{1005, 1.0}, {1410, 1.26}, {1980, 1.50}},
-      // The H100's curve between the H200's own two ends.
-      .idle_power = {{345, 80},
-                     {1005, 82},
-                     {1110, 83},
-                     {1200, 87},
-                     {1410, 101},
-                     {1530, 110},
-                     {1680, 118},
-                     {1890, 127},
-                     {1980, 127}},
-      .unused_clock = 345_MHz,
-      .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
-      .latency = {milliseconds(15), milliseconds(150)},
-      .sensors = hopper_sensors(milliseconds(20)),
-      .provenance = {
-          {"clocks", "NVML on an H200: 345..1980 MHz in steps of 15", false},
-          {"voltage up to 1410 MHz", "inferred from a DGEMM sweep (arXiv 2607.00819's repository)",
-           true},
-          {"voltage above 1410 MHz", "the board was at its limit there; as an H100's STMV power",
-           true},
-          {"idle power", "own H200: 80 W at 345 MHz, 127 W at 1980; between them the H100's shape",
-           true},
-          {"thermal", "assumed", true},
-          {"switch latency", kLatencySource, true},
-          {"sensors",
-           "own H200: fields published every 100 ms, 185 a 1 s boxcar, utilisation 200 ms", false},
-          {"sensor noise", kHopperNoise, false},
-      }};
-}
+constexpr Provenance kV100Sources[] = {
+    {"clocks", "GEEPAFS dvfs.c: 135..1530 MHz in 187 steps of 7.5"},
+    {"voltage", "fitted to GPU-DVFS-Dataset (22 applications x 13 clocks)"},
+    {"memory roof", "fitted to GPU-DVFS-Dataset below 900 MHz"},
+    {"memory roof below 757 MHz", "the same curve, at most as much as the clock", true},
+    {"idle power", "GEEPAFS paper: servers idle at 39 W, 48 to 67 W with the clock held"},
+    {"thermal", "0.10 K/W in the range of an A100's 0.097; time constant, leakage assumed", true},
+    {"switch latency", kLatencySource, true},
+    {"power sensor", kSensorPaper},
+    {"utilisation window",
+     "GEEPAFS: its mean loss of 5.8 % rules out windows as long as its probes", true},
+    {"utilisation noise", "0.5 points, assumed", true},
+};
+constexpr Provenance kA100Sources[] = {
+    {"clocks", "NVML: 210..1410 MHz in steps of 15"},
+    {"power limit", "the card of the public counters ran to 476 W: 500 W; a retail one has 400"},
+    {"voltage, idle power", "energaizer-ispass26-artifact: measured on an A100 SXM4"},
+    {"thermal", "33 degC at 135 W, 66 at 476 W: 0.097 K/W; time constant, leakage assumed", true},
+    {"switch latency", kLatencySource, true},
+    {"power sensor", "25 ms seen of every 100 ms (arXiv 2312.02741)"},
+    {"utilisation noise", "0.5 points, assumed", true},
+};
+constexpr Provenance kH200Sources[] = {
+    {"clocks", "NVML on an H200: 345..1980 MHz in steps of 15"},
+    {"voltage up to 1410 MHz", "inferred from a DGEMM sweep (arXiv 2607.00819's repository)", true},
+    {"voltage above 1410 MHz", "the board was at its limit there; as an H100's STMV power", true},
+    {"idle power", "own H200: 80 W at 345 MHz, 127 W at 1980; between them the H100's shape", true},
+    {"thermal", "assumed", true},
+    {"switch latency", kLatencySource, true},
+    {"sensors", "own H200: fields published every 100 ms, 185 a 1 s boxcar, utilisation 200 ms"},
+    {"sensor noise", kHopperNoise},
+};
+constexpr Provenance kV100MaxQSources[] = {
+    {"clocks, power limit", "GEEPAFS dvfs.c: 135..1440 MHz in 175 steps of 7.5, 163 W"},
+    {"efficient clock", "GEEPAFS dvfs.c: 855 MHz"},
+    {"idle power", "GEEPAFS demo log: idle GPUs by held clock, 42.9 to 67.5 W"},
+    {"product name, lowest power limit", "assumed", true},
+    {"voltage, memory roof, thermal, sensors", "assumed: the V100 SXM2's, same silicon", true},
+    {"workloads", "assumed: the V100 SXM2's, memory slower by 877/810; held to 163 W", true},
+    {"switch latency", kLatencySource, true},
+};
+constexpr Provenance kH100Sources[] = {
+    {"clocks, power limit", "NVIDIA: 345..1980 MHz in steps of 15, 700 W"},
+    {"idle power", "energaizer-ispass26-artifact: measured by held clock, 510 to 1890 MHz"},
+    {"efficient clock", "inferred: idle power rises from about 1110 MHz", true},
+    {"voltage", "inferred from five clocks of STMV on a 94 GB H100, power within 5 %", true},
+    {"workloads", "assumed: the H200's, memory slower by 4.8/3.35; STMV is its own", true},
+    {"power sensor", kSensorPaper},
+    {"utilisation, GPM, sensor noise, thermal", "assumed: the H200's", true},
+    {"switch latency", kLatencySource, true},
+};
+constexpr Provenance kRtx4070Sources[] = {
+    {"highest clock", "the GEEPAFS fork's logs: 2700 MHz; 2475 was the most reached"},
+    {"other clocks", "assumed: steps of 15 from 210, memory 8001 MHz", true},
+    {"power limit", "the fork's report: 80 W, which its logs cross; fixed, assumed", true},
+    {"efficient clock, voltage, idle power, thermal", "assumed", true},
+    {"sensors", "the fork's logs: utilisation each second, power about twice a second"},
+    {"switch latency", kLatencySource, true},
+};
 
-SimChip h100() {
-  return {
-      .name = "H100-SXM5",
-      .product = "NVIDIA H100 80GB HBM3",
-      .architecture = Architecture::hopper,
-      .sm_clocks = clocks_every(345, 15, 110),
-      .memory_clock = 2619_MHz,
-      .power_limits = {200_W, 700_W, 700_W},
-      .flat_voltage_end = 1110_MHz,
-      .voltage = {{1110, 1.0}, {1980, 1.50}},
-      .idle_power = {{510, 72.1},
-                     {1005, 74.3},
-                     {1200, 77.9},
-                     {1410, 90},
-                     {1530, 101},
-                     {1680, 109},
-                     {1890, 120}},
-      // NVIDIA's data sheets: 4.8 against 3.35 TB/s.
-      .kin = Kin{"H200", 4.8 / 3.35},
-      .unused_clock = 345_MHz,
-      .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
-      .latency = {milliseconds(15), milliseconds(150)},
-      .sensors = hopper_sensors(milliseconds(25)),
-      .provenance = {
-          {"clocks, power limit", "NVIDIA: 345..1980 MHz in steps of 15, 700 W", false},
-          {"idle power", "energaizer-ispass26-artifact: measured by held clock, 510 to 1890 MHz",
-           false},
-          {"efficient clock", "inferred: idle power rises from about 1110 MHz", true},
-          {"voltage", "inferred from five clocks of STMV on a 94 GB H100, power within 5 %", true},
-          {"workloads", "assumed: the H200's, memory slower by 4.8/3.35; STMV is its own", true},
-          {"power sensor", kSensorPaper, false},
-          {"utilisation, GPM, sensor noise, thermal", "assumed: the H200's", true},
-          {"switch latency", kLatencySource, true},
-      }};
+// Tables in functions: names of tests are made of them, before main.
+std::span<const SimChip> measured_chips() {
+  static const SimChip kChips[] = {
+      {.name = "V100-SXM2",
+       .product = "Tesla V100-SXM2-16GB",
+       .architecture = Architecture::volta,
+       .sm_clocks = clocks_every(135, 7.5, 187),
+       .memory_clock = 877_MHz,
+       .power_limits = {150_W, 300_W, 300_W},
+       .flat_voltage_end = 952_MHz,
+       .voltage = kVoltaVoltage,
+       .idle_power = {{135, 39}, {952, 48}, {1530, 67}},
+       .memory_roof = MemoryRoof{900_MHz, 1.75},
+       .unused_clock = 135_MHz,
+       .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+       .latency = {milliseconds(20), milliseconds(150)},
+       .sensors = {.utilisation = {milliseconds(100), milliseconds(20), 0.5},
+                   .usage = {milliseconds(20), milliseconds(10), 0.5_W},
+                   .energy_refresh = milliseconds(20)},
+       .provenance = kV100Sources},
+      {.name = "A100-SXM4",
+       .product = "NVIDIA A100-SXM4-80GB",
+       .architecture = Architecture::ampere,
+       .sm_clocks = clocks_every(210, 15, 81),
+       .memory_clock = 1593_MHz,
+       .power_limits = {100_W, 500_W, 500_W},
+       .flat_voltage_end = 1110_MHz,
+       .voltage = kA100Voltage,
+       .idle_power = kA100Idle,
+       .unused_clock = 210_MHz,
+       .thermal = {0.097, std::chrono::seconds(25), 20_degC, 92_degC, 50_degC, 15_W, 0.015},
+       .latency = {milliseconds(20), milliseconds(150)},
+       .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+                   .usage = {milliseconds(100), milliseconds(25), 1.0_W},
+                   .energy_refresh = milliseconds(100)},
+       .provenance = kA100Sources},
+      {.name = "H200",
+       .product = "NVIDIA H200",
+       .architecture = Architecture::hopper,
+       .sm_clocks = clocks_every(345, 15, 110),
+       .memory_clock = 3201_MHz,
+       .power_limits = {200_W, 700_W, 700_W},
+       .flat_voltage_end = 1005_MHz,
+       .voltage = {{1005, 1.0}, {1410, 1.26}, {1980, 1.50}},
+       .idle_power = kH200Idle,
+       .unused_clock = 345_MHz,
+       .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+       .latency = {milliseconds(15), milliseconds(150)},
+       .sensors = hopper_sensors(milliseconds(20)),
+       .provenance = kH200Sources}};
+  return kChips;
 }
-
-SimChip rtx4070_laptop() {
-  return {
-      .name = "RTX4070-Laptop",
-      .product = "NVIDIA GeForce RTX 4070 Laptop GPU",
-      .architecture = Architecture::ada,
-      .sm_clocks = clocks_every(210, 15, 167),
-      .memory_clock = 8001_MHz,
-      .power_limits = {80_W, 80_W, 80_W},
-      .power_limit_fixed = true,
-      .flat_voltage_end = 1500_MHz,
-      .voltage = {{1500, 1.0}, {2700, 1.50}},
-      .idle_power = {{210, 8}, {1500, 12}, {2700, 22}},
-      .unused_clock = 210_MHz,
-      .thermal = {0.55, std::chrono::seconds(20), 35_degC, 87_degC, 50_degC, 3_W, 0.015},
-      .latency = {milliseconds(20), milliseconds(150)},
-      .sensors = {.utilisation = {std::chrono::seconds(1), std::chrono::seconds(1), 0.5},
-                  .usage = {milliseconds(500), std::chrono::seconds(1), 0.5_W},
-                  .energy_refresh = milliseconds(100)},
-      .provenance = {
-          {"highest clock", "the GEEPAFS fork's logs: 2700 MHz; 2475 was the most reached", false},
-          {"other clocks", "assumed: steps of 15 from 210, memory 8001 MHz", true},
-          {"power limit", "the fork's report: 80 W, which its logs cross; fixed, assumed", true},
-          {"efficient clock, voltage, idle power, thermal", "assumed", true},
-          {"sensors", "the fork's logs: utilisation each second, power about twice a second",
-           false},
-          {"switch latency", kLatencySource, true},
-      }};
+std::span<const SimChip> inferred_chips() {
+  static const SimChip kChips[] = {
+      {.name = "V100-MaxQ",
+       .product = "Tesla V100-MaxQ",
+       .architecture = Architecture::volta,
+       .sm_clocks = clocks_every(135, 7.5, 175),
+       .memory_clock = 810_MHz,
+       .power_limits = {100_W, 163_W, 163_W},
+       .flat_voltage_end = 855_MHz,
+       .voltage = kVoltaVoltage,
+       .idle_power = {{135, 42.9}, {855, 48.3}, {1050, 52.4}, {1245, 58.6}, {1440, 67.5}},
+       .memory_roof = MemoryRoof{900_MHz, 1.75},
+       .kin = Kin{"V100-SXM2", 877.0 / 810},
+       .unused_clock = 135_MHz,
+       .thermal = {0.10, std::chrono::seconds(25), 30_degC, 87_degC, 50_degC, 8_W, 0.015},
+       .latency = {milliseconds(20), milliseconds(150)},
+       .sensors = {.utilisation = {kUtilisationPeriod, kUtilisationPeriod, 0.5},
+                   .usage = {milliseconds(20), milliseconds(10), 0.5_W},
+                   .energy_refresh = milliseconds(20)},
+       .provenance = kV100MaxQSources},
+      {.name = "H100-SXM5",
+       .product = "NVIDIA H100 80GB HBM3",
+       .architecture = Architecture::hopper,
+       .sm_clocks = clocks_every(345, 15, 110),
+       .memory_clock = 2619_MHz,
+       .power_limits = {200_W, 700_W, 700_W},
+       .flat_voltage_end = 1110_MHz,
+       .voltage = {{1110, 1.0}, {1980, 1.50}},
+       .idle_power = kH100Idle,
+       // NVIDIA's data sheets: 4.8 against 3.35 TB/s.
+       .kin = Kin{"H200", 4.8 / 3.35},
+       .unused_clock = 345_MHz,
+       .thermal = {0.06, std::chrono::seconds(30), 30_degC, 87_degC, 50_degC, 20_W, 0.015},
+       .latency = {milliseconds(15), milliseconds(150)},
+       .sensors = hopper_sensors(milliseconds(25)),
+       .provenance = kH100Sources},
+      {.name = "RTX4070-Laptop",
+       .product = "NVIDIA GeForce RTX 4070 Laptop GPU",
+       .architecture = Architecture::ada,
+       .sm_clocks = clocks_every(210, 15, 167),
+       .memory_clock = 8001_MHz,
+       .power_limits = {80_W, 80_W, 80_W},
+       .power_limit_fixed = true,
+       .flat_voltage_end = 1500_MHz,
+       .voltage = {{1500, 1.0}, {2700, 1.50}},
+       .idle_power = {{210, 8}, {1500, 12}, {2700, 22}},
+       .unused_clock = 210_MHz,
+       .thermal = {0.55, std::chrono::seconds(20), 35_degC, 87_degC, 50_degC, 3_W, 0.015},
+       .latency = {milliseconds(20), milliseconds(150)},
+       .sensors = {.utilisation = {std::chrono::seconds(1), std::chrono::seconds(1), 0.5},
+                   .usage = {milliseconds(500), std::chrono::seconds(1), 0.5_W},
+                   .energy_refresh = milliseconds(100)},
+       .provenance = kRtx4070Sources}};
+  return kChips;
 }
 
 }  // namespace
@@ -294,9 +249,12 @@ double MemoryRoof::slowdown(Megahertz clock) const {
 }
 
 std::span<const SimChip> sim_chips() {
-  static const std::vector<SimChip> chips = {v100(),      a100(), h200(),
-                                             v100_maxq(), h100(), rtx4070_laptop()};
-  return chips;
+  static const std::vector<SimChip> all = [] {
+    std::vector<SimChip> out(measured_chips().begin(), measured_chips().end());
+    out.insert(out.end(), inferred_chips().begin(), inferred_chips().end());
+    return out;
+  }();
+  return all;
 }
 
 Result<const SimChip*> find_sim_chip(std::string_view name) {

@@ -15,13 +15,16 @@
 namespace derate {
 
 // A value given at some clocks, linear between them and constant outside.
+using ClockPoint = std::pair<double, double>;  // MHz, value
 class ClockCurve {
  public:
-  ClockCurve(std::initializer_list<std::pair<double, double>> points) : points_(points) {}
+  ClockCurve(std::initializer_list<ClockPoint> points) : points_(points) {}
+  template <std::size_t kCount>
+  ClockCurve(const ClockPoint (&points)[kCount]) : points_(points, points + kCount) {}
   double at(Megahertz clock) const;
 
  private:
-  std::vector<std::pair<double, double>> points_;  // MHz ascending
+  std::vector<ClockPoint> points_;  // ascending
 };
 
 // A utilisation counter: every `refresh` the mean of the last `window`, with Gaussian noise of
@@ -107,7 +110,7 @@ struct Kin {
 struct Provenance {
   const char* what;
   const char* source;
-  bool assumed;
+  bool assumed = false;
 };
 
 struct SimChip {
@@ -127,7 +130,7 @@ struct SimChip {
   ThermalSpec thermal;
   LatencySpec latency;
   SensorSpec sensors;
-  std::vector<Provenance> provenance;
+  std::span<const Provenance> provenance;
 };
 
 // The catalogue.
