@@ -25,7 +25,7 @@ namespace {
 using nvml::Return;
 namespace metric = nvml::gpm_metric;
 
-// In the order of the sums (sim_machine_gpu.cc).
+// In the order of the sums: activity_shares().
 constexpr unsigned int kMetrics[kActivityShares] = {
     metric::kGraphics, metric::kSm,   metric::kOccupancy, metric::kInteger, metric::kTensor,
     metric::kDram,     metric::kFp64, metric::kFp32,      metric::kFp16,

@@ -100,7 +100,7 @@ struct GpuIdentity {
   ProfileFacts profiles[kProfilesMax];
 };
 
-inline constexpr int kActivityShares = 9;  // in the order of activity_metrics() (sim_machine.cc)
+inline constexpr int kActivityShares = 9;  // in the order of activity_shares()
 
 // Sensors and settings now.
 struct GpuNow {

@@ -18,13 +18,6 @@ constexpr Duration kPowerSampleEvery = std::chrono::milliseconds(20);  // measur
 constexpr std::uint64_t kProcessBytes = 1ull << 30;                    // assumed: each the same
 constexpr std::uint32_t kAbsurd = 4'000'000'000u;
 
-// In this order they lie in GpuNow::sums; gpm.cc has NVML's numbers for them.
-constexpr std::optional<Fraction> Activity::*kActivity[kActivityShares] = {
-    &Activity::graphics, &Activity::sm,     &Activity::occupancy,
-    &Activity::integer,  &Activity::tensor, &Activity::dram,
-    &Activity::fp64,     &Activity::fp32,   &Activity::fp16,
-};
-
 std::uint32_t rounded(double value) {
   return static_cast<std::uint32_t>(std::llround(std::max(0.0, value)));
 }
@@ -187,8 +180,8 @@ void SimMachine::Gpu::sample_activity() {
   if (sensors.activity_window() == last_window_) return;
   last_window_ = sensors.activity_window();
   ++sums_.windows;
-  for (int i = 0; i < kActivityShares; ++i)
-    if (const auto share = sensors.activity().*kActivity[i]) {
+  for (std::size_t i = 0; i < activity_shares().size(); ++i)
+    if (const auto share = sensors.activity().*activity_shares()[i].member) {
       sums_.sums[i] += share->value();
       ++sums_.known[i];
     }

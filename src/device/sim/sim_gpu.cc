@@ -206,11 +206,6 @@ Watts SimGpu::power_of_work(std::size_t clock) const {
 
 namespace {
 
-constexpr std::optional<Fraction> Activity::*kShares[] = {
-    &Activity::graphics, &Activity::sm,     &Activity::occupancy,
-    &Activity::integer,  &Activity::tensor, &Activity::dram,
-    &Activity::fp64,     &Activity::fp32,   &Activity::fp16};
-
 // A sum in which one unknown makes the whole unknown.
 void add_share(std::optional<Fraction>& sum, std::optional<Fraction> one, double weight) {
   if (!sum || !one)
@@ -222,13 +217,14 @@ void add_share(std::optional<Fraction>& sum, std::optional<Fraction> one, double
 void add_point(OperatingPoint& sum, const OperatingPoint& one, double weight) {
   add_share(sum.gpu_utilisation, one.gpu_utilisation, weight);
   add_share(sum.memory_utilisation, one.memory_utilisation, weight);
-  for (const auto share : kShares) add_share(sum.activity.*share, one.activity.*share, weight);
+  for (const auto& [name, share] : activity_shares())
+    add_share(sum.activity.*share, one.activity.*share, weight);
 }
 
 OperatingPoint nothing_running() {
   OperatingPoint point;
   point.gpu_utilisation = point.memory_utilisation = Fraction(0);
-  for (const auto share : kShares) point.activity.*share = Fraction(0);
+  for (const auto& [name, share] : activity_shares()) point.activity.*share = Fraction(0);
   return point;
 }
 

@@ -8,12 +8,6 @@
 namespace derate {
 namespace {
 
-constexpr std::optional<Fraction> Activity::*kShareFields[] = {
-    &Activity::graphics, &Activity::sm,     &Activity::occupancy,
-    &Activity::integer,  &Activity::tensor, &Activity::dram,
-    &Activity::fp64,     &Activity::fp32,   &Activity::fp16,
-};
-
 // Streams of noise that belong to no schedule.
 constexpr std::uint64_t kGlitchStream = 1000, kWanderStream = 1100, kActivityStream = 1200;
 
@@ -84,8 +78,8 @@ SimSensors::SimSensors(const SensorSpec& spec, Duration step, std::uint64_t seed
   for (const Schedule* each : {&utilisation_, &usage_, &instant_, &average_})
     longest = std::max(longest, each->every + each->window);
   history_.resize(std::bit_ceil(static_cast<std::size_t>(longest + frozen_) + 1));
-  activity_sums_.assign(std::size(kShareFields), 0);
-  activity_counts_.assign(std::size(kShareFields), 0);
+  activity_sums_.assign(activity_shares().size(), 0);
+  activity_counts_.assign(activity_shares().size(), 0);
 }
 
 // Each counter has a phase of its own: nothing ties its refresh to a governor's tick.
@@ -211,8 +205,9 @@ SimSensors::Shown SimSensors::shown() const {
 }
 
 void SimSensors::accumulate_activity(const Activity& activity) {
-  for (std::size_t i = 0; i < std::size(kShareFields); ++i) {
-    const auto& share = activity.*kShareFields[i];
+  const std::span<const ActivityShare> shares = activity_shares();
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const auto& share = activity.*shares[i].member;
     if (!share) continue;
     ++activity_counts_[i];
     activity_sums_[i] += share->value();
@@ -239,8 +234,8 @@ void SimSensors::publish_activity() {
   ++activity_window_;
   const bool stands = seen_now() < now_;
   const double dram = glitch();
-  for (std::size_t i = 0; i < std::size(kShareFields); ++i) {
-    auto& share = activity_shown_.*kShareFields[i];
+  for (std::size_t i = 0; i < activity_shares().size(); ++i) {
+    auto& share = activity_shown_.*activity_shares()[i].member;
     if (!stands) {
       share.reset();
       if (activity_counts_[i] >= activity_.every) {
@@ -249,7 +244,7 @@ void SimSensors::publish_activity() {
         mean *= gain_at(now_, stream);
         if (spec_.activity_noise > 0)
           mean *= 1 + spec_.activity_noise * gauss(seed_, stream, activity_window_);
-        if (kShareFields[i] == &Activity::dram) mean *= dram;
+        if (activity_shares()[i].member == &Activity::dram) mean *= dram;
         share = Fraction(std::clamp(mean, 0.0, 1.0));
       }
     }
