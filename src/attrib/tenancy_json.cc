@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <concepts>
 #include <cstdint>
 #include <utility>
 
@@ -11,19 +12,22 @@
 namespace derate {
 namespace {
 
-// The fields of each struct are listed once, for both directions. A visitor has
-// value(key, field) for what JSON knows, and list(key, fields, each) for lists.
+template <class T, class What>
+concept Of = std::same_as<std::remove_const_t<T>, What>;
 
-template <class A, class V>
-void visit_activity(A& activity, V&& visitor) {
+using Board = std::pair<GpuId, BoardFacts>;
+
+// The fields of each struct are listed once, for both directions. A visitor has
+// value(key, field) for what JSON knows, and list(key, fields) for lists.
+
+void visit(Of<Activity> auto& activity, auto& visitor) {
   for (const ActivityShare& share : activity_shares())
     visitor.value(share.name, activity.*share.member);
   visitor.value("pcie_tx_bytes_per_second", activity.pcie_tx);
   visitor.value("pcie_rx_bytes_per_second", activity.pcie_rx);
 }
 
-template <class S, class V>
-void visit_sample(S& sample, V&& visitor) {
+void visit(Of<Sample> auto& sample, auto& visitor) {
   visitor.value("time_ns", sample.time);
   visitor.value("energy_joules", sample.energy);
   visitor.value("power_usage_watts", sample.power_usage);
@@ -35,11 +39,10 @@ void visit_sample(S& sample, V&& visitor) {
   visitor.value("memory_clock_mhz", sample.memory_clock);
   visitor.value("temperature_celsius", sample.temperature);
   visitor.value("throttle_reasons", sample.throttle_reasons);
-  visit_activity(sample.activity, visitor);
+  visit(sample.activity, visitor);
 }
 
-template <class I, class V>
-void visit_instance(I& instance, V&& visitor) {
+void visit(Of<GpuInstance> auto& instance, auto& visitor) {
   visitor.value("id", instance.id);
   visitor.value("uuid", instance.uuid);
   visitor.value("profile", instance.profile);
@@ -47,11 +50,10 @@ void visit_instance(I& instance, V&& visitor) {
   visitor.value("memory_slices", instance.memory_slices);
   visitor.value("multiprocessors", instance.multiprocessors);
   visitor.value("memory_bytes", instance.memory_bytes);
-  visit_activity(instance.activity, visitor);
+  visit(instance.activity, visitor);
 }
 
-template <class P, class V>
-void visit_process(P& process, V&& visitor) {
+void visit(Of<GpuProcess> auto& process, auto& visitor) {
   visitor.value("pid", process.pid);
   visitor.value("name", process.name);
   visitor.value("memory_bytes", process.memory_bytes);
@@ -60,21 +62,17 @@ void visit_process(P& process, V&& visitor) {
   visitor.value("gpu_instance", process.gpu_instance);
 }
 
-template <class T, class V>
-void visit_tenancy(T& tenancy, V&& visitor) {
-  visit_sample(tenancy.board, visitor);
+void visit(Of<Tenancy> auto& tenancy, auto& visitor) {
+  visit(tenancy.board, visitor);
   visitor.value("mig", tenancy.mig);
   visitor.value("slices", tenancy.slices);
   visitor.value("memory_slices", tenancy.memory_slices);
   visitor.value("multiprocessors", tenancy.multiprocessors);
-  visitor.list("instances", tenancy.instances,
-               [](auto& each, auto& inner) { visit_instance(each, inner); });
-  visitor.list("processes", tenancy.processes,
-               [](auto& each, auto& inner) { visit_process(each, inner); });
+  visitor.list("instances", tenancy.instances);
+  visitor.list("processes", tenancy.processes);
 }
 
-template <class N, class V>
-void visit_name(N& name, V&& visitor) {
+void visit(Of<NamedTenant> auto& name, auto& visitor) {
   visitor.value("key", name.key);
   visitor.value("pid", name.labels.pid);
   visitor.value("process", name.labels.process);
@@ -86,23 +84,20 @@ void visit_name(N& name, V&& visitor) {
   visitor.value("instance", name.labels.instance);
 }
 
-template <class N, class V>
-void visit_names(N& names, V&& visitor) {
-  const auto each = [](auto& one, auto& inner) { visit_name(one, inner); };
-  visitor.list("instances", names.instances, each);
-  visitor.list("processes", names.processes, each);
+void visit(Of<TenantNames> auto& names, auto& visitor) {
+  visitor.list("instances", names.instances);
+  visitor.list("processes", names.processes);
 }
 
-template <class W, class V>
-void visit_watched(W& watched, V&& visitor) {
+void visit(Of<ClockSummary> auto& watched, auto& visitor) {
   visitor.value("readings", watched.readings);
   visitor.value("clocks", watched.clocks);
   visitor.value("clock_sum_mhz", watched.clock_mhz);
   visitor.value("capped", watched.capped);
 }
 
-template <class I, class F, class V>
-void visit_board(I& id, F& facts, V&& visitor) {
+void visit(Of<Board> auto& board, auto& visitor) {
+  auto& [id, facts] = board;
   visitor.value("index", id.index);
   visitor.value("uuid", id.uuid);
   visitor.value("pci_bus_id", id.pci_bus_id);
@@ -135,22 +130,22 @@ struct Writer {
     else
       json[key] = *field;
   }
-  template <class T, class Each>
-  void list(const char* key, const std::vector<T>& fields, Each each) {
+  template <class T>
+  void list(const char* key, const std::vector<T>& fields) {
     Json out = Json::array();
     for (const T& one : fields) {
       Writer inner;
-      each(one, inner);
+      visit(one, inner);
       out.push_back(std::move(inner.json));
     }
     if (!out.empty()) json[key] = std::move(out);
   }
 };
 
-template <class Visit>
-Json written(Visit visit) {
+template <class T>
+Json written(const T& what) {
   Writer out;
-  visit(out);
+  visit(what, out);
   return std::move(out.json);
 }
 
@@ -164,15 +159,15 @@ struct Reader {
     if (at == json.end() || at->is_null()) return;
     if (!read(*at, field) && bad.empty()) bad = key;
   }
-  template <class T, class Each>
-  void list(const char* key, std::vector<T>& fields, Each each) {
+  template <class T>
+  void list(const char* key, std::vector<T>& fields) {
     const auto at = json.find(key);
     if (at == json.end()) return;
     if (!at->is_array() && bad.empty()) bad = key;
     if (!bad.empty()) return;
     for (const Json& one : *at) {
       Reader inner{one, one.is_object() ? "" : key};
-      if (inner.bad.empty()) each(fields.emplace_back(), inner);
+      if (inner.bad.empty()) visit(fields.emplace_back(), inner);
       if (bad.empty()) bad = inner.bad;
     }
   }
@@ -219,9 +214,8 @@ struct Reader {
   }
 };
 
-// `visit`: puts its fields to a visitor.
-template <class T, class Visit>
-Result<T> read_as(const Json& json, const char* what, Visit visit) {
+template <class T>
+Result<T> read_as(const Json& json, const char* what) {
   T out;
   Reader reader{json, json.is_object() ? "" : what};
   if (reader.bad.empty()) visit(out, reader);
@@ -231,47 +225,23 @@ Result<T> read_as(const Json& json, const char* what, Visit visit) {
 
 }  // namespace
 
-Json tenancy_json(const Tenancy& tenancy) {
-  return written([&](Writer& out) { visit_tenancy(tenancy, out); });
-}
+Json tenancy_json(const Tenancy& tenancy) { return written(tenancy); }
+Json names_json(const TenantNames& names) { return written(names); }
+Json watched_json(const ClockSummary& watched) { return written(watched); }
+Json board_json(const GpuId& id, const BoardFacts& facts) { return written(Board(id, facts)); }
 
-Result<Tenancy> tenancy_of(const Json& json) {
-  return read_as<Tenancy>(json, "tenancy",
-                          [](Tenancy& out, Reader& reader) { visit_tenancy(out, reader); });
-}
-
-Json names_json(const TenantNames& names) {
-  return written([&](Writer& out) { visit_names(names, out); });
-}
-
-Result<TenantNames> names_of(const Json& json) {
-  return read_as<TenantNames>(json, "names",
-                              [](TenantNames& out, Reader& reader) { visit_names(out, reader); });
-}
-
-Json watched_json(const ClockSummary& watched) {
-  return written([&](Writer& out) { visit_watched(watched, out); });
-}
+Result<Tenancy> tenancy_of(const Json& json) { return read_as<Tenancy>(json, "tenancy"); }
+Result<TenantNames> names_of(const Json& json) { return read_as<TenantNames>(json, "names"); }
+Result<Board> board_of(const Json& json) { return read_as<Board>(json, "gpu"); }
 
 Result<ClockSummary> watched_of(const Json& json) {
-  const ClockSummary out = TRY(read_as<ClockSummary>(
-      json, "watched", [](ClockSummary& to, Reader& reader) { visit_watched(to, reader); }));
+  const ClockSummary out = TRY(read_as<ClockSummary>(json, "watched"));
   const auto counts = [&](int part) { return part >= 0 && part <= out.readings; };
   constexpr int kMost = GpuAttribution::kMostWatched;
   if (out.readings <= kMost && counts(out.clocks) && counts(out.capped)) return out;
   return Error{Errc::bad_data, fmt::format("'watched': allowed are 0 to {} readings, and clocks "
                                            "and capped up to as many",
                                            kMost)};
-}
-
-Json board_json(const GpuId& id, const BoardFacts& facts) {
-  return written([&](Writer& out) { visit_board(id, facts, out); });
-}
-
-Result<std::pair<GpuId, BoardFacts>> board_of(const Json& json) {
-  using Board = std::pair<GpuId, BoardFacts>;
-  return read_as<Board>(
-      json, "gpu", [](Board& out, Reader& reader) { visit_board(out.first, out.second, reader); });
 }
 
 }  // namespace derate
