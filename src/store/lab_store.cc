@@ -161,33 +161,26 @@ struct LabStore::Database {
 
   void add(const SessionKey& key, const std::vector<JobRecord>& jobs) {
     SQLite::Transaction all(sqlite);
-    SQLite::Statement session(
-        sqlite, "INSERT INTO session (chip, cell, policy, repetition) VALUES (?, ?, ?, ?)");
-    RowBinder{session}.all(key.chip, key.cell, key.policy, key.repetition);
-    session.exec();
+    execute(sqlite, "INSERT INTO session (chip, cell, policy, repetition) VALUES (?, ?, ?, ?)",
+            key.chip, key.cell, key.policy, key.repetition);
     const std::int64_t id = sqlite.getLastInsertRowid();
     for (std::size_t i = 0; i < jobs.size(); ++i) add(id, static_cast<int>(i), jobs[i]);
     all.commit();
   }
 
   void add(std::int64_t session, int position, const JobRecord& job) {
-    SQLite::Statement row(sqlite,
-                          "INSERT INTO job (session, position, app, error, time_seconds, work, "
-                          "energy_joules, sensed_energy_joules, probing_seconds, clock_changes, "
-                          "policy_cpu_seconds, start_celsius, mean_clock_mhz, activity, work_unit) "
-                          "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-    RowBinder{row}.all(session, position, job.app, job.error, seconds(job.time), job.work,
-                       job.energy.value(), number_of(job.sensed_energy), seconds(job.probing),
-                       job.clock_changes, seconds(job.policy_cpu),
-                       number_of(job.temperature_at_start), number_of(job.mean_clock),
-                       activity_text(job.activity), job.work_unit);
-    row.exec();
-    SQLite::Statement trace(sqlite, "INSERT INTO trace (job, ticks, remarks) VALUES (?, ?, ?)");
-    RowBinder bind{trace};
-    bind.value(std::int64_t{sqlite.getLastInsertRowid()});
-    bind.blob(packed(job.ticks));
-    bind.value(remarks_text(job.remarks));
-    trace.exec();
+    execute(sqlite,
+            "INSERT INTO job (session, position, app, error, time_seconds, work, energy_joules, "
+            "sensed_energy_joules, probing_seconds, clock_changes, policy_cpu_seconds, "
+            "start_celsius, mean_clock_mhz, activity, work_unit) VALUES "
+            "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            session, position, job.app, job.error, seconds(job.time), job.work, job.energy.value(),
+            number_of(job.sensed_energy), seconds(job.probing), job.clock_changes,
+            seconds(job.policy_cpu), number_of(job.temperature_at_start), number_of(job.mean_clock),
+            activity_text(job.activity), job.work_unit);
+    execute(sqlite, "INSERT INTO trace (job, ticks, remarks) VALUES (?, ?, ?)",
+            std::int64_t{sqlite.getLastInsertRowid()}, Blob{packed(job.ticks)},
+            remarks_text(job.remarks));
   }
 };
 
@@ -229,10 +222,8 @@ Result<std::string> LabStore::note(const std::string& key) const {
 
 Result<void> LabStore::set_note(const std::string& key, const std::string& value) {
   return database_->guarded([&] {
-    SQLite::Statement row(database_->sqlite,
-                          "INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)");
-    RowBinder{row}.all(key, value);
-    row.exec();
+    execute(database_->sqlite, "INSERT OR REPLACE INTO note (key, value) VALUES (?, ?)", key,
+            value);
   });
 }
 

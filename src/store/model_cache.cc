@@ -66,9 +66,7 @@ std::vector<double> unpacked(const SQLite::Column& blob) {
 
 std::size_t covariances(std::size_t coefficients) { return coefficients * (coefficients + 1) / 2; }
 
-std::string belief_blob(const BeliefModel& belief) {
-  return packed({&belief.mean, &belief.covariance});
-}
+Blob belief_blob(const BeliefModel& belief) { return {packed({&belief.mean, &belief.covariance})}; }
 
 // n means and n (n + 1) / 2 covariances: their sum tells n. What it does not fit is not sound.
 BeliefModel belief_of(const SQLite::Column& blob) {
@@ -159,25 +157,23 @@ struct Models {
 
   // Under its id, or a new one where it has none or the id is another chip's.
   std::int64_t put(const PhaseModel& model, WallTime kept) {
-    SQLite::Statement row(
-        sqlite, fmt::format("INSERT INTO model ({}, form) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT "
-                            "(id) DO UPDATE SET form = excluded.form, "
-                            "kept_unix_nanoseconds = excluded.kept_unix_nanoseconds, "
-                            "signals = excluded.signals, saturated = excluded.saturated, "
-                            "numbers = excluded.numbers, progress = excluded.progress, "
-                            "with_power = excluded.with_power, power_curve = excluded.power_curve "
-                            "WHERE chip = excluded.chip",
-                            kColumns));
     const std::vector<double> numbers{model.highest.value(), model.reference_x,
                                       model.gpu_utilisation};
-    RowBinder bind{row};
-    bind.all(model.id != 0 ? std::optional(model.id) : std::nullopt, model.chip, kept,
-             signals_text(model.signals), model.saturated);
-    for (const std::string& blob : {packed({&numbers}), belief_blob(model.progress),
-                                    belief_blob(model.with_power), belief_blob(model.power_curve)})
-      bind.blob(blob);
-    bind.value(kModelForm);
-    if (row.exec() > 0) return model.id != 0 ? model.id : sqlite.getLastInsertRowid();
+    const int changed = execute(
+        sqlite,
+        fmt::format("INSERT INTO model ({}, form) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO "
+                    "UPDATE SET form = excluded.form, "
+                    "kept_unix_nanoseconds = excluded.kept_unix_nanoseconds, "
+                    "signals = excluded.signals, saturated = excluded.saturated, "
+                    "numbers = excluded.numbers, progress = excluded.progress, "
+                    "with_power = excluded.with_power, power_curve = excluded.power_curve "
+                    "WHERE chip = excluded.chip",
+                    kColumns),
+        model.id != 0 ? std::optional(model.id) : std::nullopt, model.chip, kept,
+        signals_text(model.signals), model.saturated, Blob{packed({&numbers})},
+        belief_blob(model.progress), belief_blob(model.with_power), belief_blob(model.power_curve),
+        kModelForm);
+    if (changed > 0) return model.id != 0 ? model.id : sqlite.getLastInsertRowid();
     PhaseModel fresh = model;
     fresh.id = 0;
     return put(fresh, kept);
@@ -186,15 +182,13 @@ struct Models {
   // Of this form, and of all others together. What has a time that is yet to come, as after a clock
   // that was wrong, is the first to go.
   void drop_old(const std::string& chip, WallTime now) {
-    for (const char* of : {"form = ?2", "form <> ?2"}) {
-      SQLite::Statement many(
-          sqlite, fmt::format("DELETE FROM model WHERE id IN (SELECT id FROM model WHERE chip = ?1 "
-                              "AND {} ORDER BY iif(kept_unix_nanoseconds > ?3, 0, "
-                              "kept_unix_nanoseconds) DESC, id DESC LIMIT -1 OFFSET ?4)",
-                              of));
-      RowBinder{many}.all(chip, kModelForm, now, std::int64_t{SqliteModelCache::kMostOfAChip});
-      many.exec();
-    }
+    for (const char* of : {"form = ?2", "form <> ?2"})
+      execute(sqlite,
+              fmt::format("DELETE FROM model WHERE id IN (SELECT id FROM model WHERE chip = ?1 "
+                          "AND {} ORDER BY iif(kept_unix_nanoseconds > ?3, 0, "
+                          "kept_unix_nanoseconds) DESC, id DESC LIMIT -1 OFFSET ?4)",
+                          of),
+              chip, kModelForm, now, std::int64_t{SqliteModelCache::kMostOfAChip});
   }
 };
 
@@ -287,11 +281,8 @@ Result<void> SqliteModelCache::forget(const std::vector<std::int64_t>& ids) {
   TRY(all());
   const std::int64_t missing = TRY(file_->attempt(Use::look, [&](SQLite::Database& sqlite) {
     SQLite::Transaction together(sqlite, SQLite::TransactionBehavior::IMMEDIATE);
-    for (const std::int64_t id : ids) {
-      SQLite::Statement row(sqlite, "DELETE FROM model WHERE id = ?");
-      row.bind(1, id);
-      if (row.exec() == 0) return id;
-    }
+    for (const std::int64_t id : ids)
+      if (execute(sqlite, "DELETE FROM model WHERE id = ?", id) == 0) return id;
     together.commit();
     return std::int64_t{0};
   }));

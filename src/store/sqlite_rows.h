@@ -18,6 +18,11 @@ inline constexpr const char* kLabelColumns =
     "pid, process, user, container, name_space, pod, job, instance";
 inline constexpr std::int64_t kNoPid = -1;  // in a UNIQUE, where NULLs are never equal
 
+// Bytes that are no text.
+struct Blob {
+  std::string bytes;
+};
+
 struct RowBinder {
   SQLite::Statement& row;
   int at = 0;  // parameters bound so far
@@ -44,8 +49,18 @@ struct RowBinder {
     else
       row.bind(++at);
   }
-  void blob(const std::string& each) { row.bind(++at, each.data(), static_cast<int>(each.size())); }
+  void value(const Blob& each) {
+    row.bind(++at, each.bytes.data(), static_cast<int>(each.bytes.size()));
+  }
 };
+
+// Runs a statement once, with these parameters: how many rows it has changed.
+template <class... T>
+int execute(SQLite::Database& sqlite, const std::string& statement, const T&... values) {
+  SQLite::Statement row(sqlite, statement);
+  RowBinder{row}.all(values...);
+  return row.exec();
+}
 
 struct RowReader {
   SQLite::Statement& row;

@@ -143,18 +143,13 @@ struct StoredTuneRows {
   }
 
   void put(const TuneJobRow& row, const std::vector<std::int64_t>& gone) {
-    SQLite::Statement statement(
-        sqlite,
-        "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
-        "CONFLICT (name) DO UPDATE SET uid = excluded.uid, spec = excluded.spec, "
-        "created_unix_nanoseconds = excluded.created_unix_nanoseconds");
-    RowBinder{statement}.all(row.name, row.uid, row.spec, row.created);
-    statement.exec();
-    for (const std::int64_t id : gone) {
-      SQLite::Statement trial(sqlite, "DELETE FROM trial WHERE id = ? AND job = ?");
-      RowBinder{trial}.all(id, row.name);
-      trial.exec();
-    }
+    execute(sqlite,
+            "INSERT INTO job (name, uid, spec, created_unix_nanoseconds) VALUES (?,?,?,?) ON "
+            "CONFLICT (name) DO UPDATE SET uid = excluded.uid, spec = excluded.spec, "
+            "created_unix_nanoseconds = excluded.created_unix_nanoseconds",
+            row.name, row.uid, row.spec, row.created);
+    for (const std::int64_t id : gone)
+      execute(sqlite, "DELETE FROM trial WHERE id = ? AND job = ?", id, row.name);
   }
 
   void put(const TuneTrialRow& row) {
@@ -180,9 +175,7 @@ struct StoredTuneRows {
     kept.executeStep();
     auto before = static_cast<std::size_t>(kept.getColumn(0).getInt());
     if (before > 0 && (row.ended || before > row.marks.size())) {
-      SQLite::Statement old(sqlite, "DELETE FROM mark WHERE trial = ?");
-      old.bind(1, row.id);
-      old.exec();
+      execute(sqlite, "DELETE FROM mark WHERE trial = ?", row.id);
       before = 0;
     }
     SQLite::Statement mark(
@@ -227,33 +220,21 @@ struct StoredTuneRows {
 
   void put(const TuneProfileRow& profile) {
     const TuneProfileKey& key = profile.key;
-    SQLite::Statement old(sqlite,
-                          "DELETE FROM reading WHERE chip = ? AND model = ? AND knob = ? "
-                          "AND batch_size = ?");
-    RowBinder{old}.all(key.chip, key.model, key.knob, key.batch_size);
-    old.exec();
-    for (const TuneReadingRow& reading : profile.readings) {
-      SQLite::Statement row(sqlite,
-                            "INSERT OR REPLACE INTO reading (chip, model, knob, batch_size, "
-                            "setting, rate, power_watts, kept_unix_nanoseconds) VALUES "
-                            "(?,?,?,?,?,?,?,?)");
-      RowBinder{row}.all(key.chip, key.model, key.knob, key.batch_size, reading.setting,
-                         reading.rate, reading.power_watts, profile.kept);
-      row.exec();
-    }
+    execute(sqlite,
+            "DELETE FROM reading WHERE chip = ? AND model = ? AND knob = ? AND batch_size = ?",
+            key.chip, key.model, key.knob, key.batch_size);
+    for (const TuneReadingRow& reading : profile.readings)
+      execute(sqlite,
+              "INSERT OR REPLACE INTO reading (chip, model, knob, batch_size, setting, rate, "
+              "power_watts, kept_unix_nanoseconds) VALUES (?,?,?,?,?,?,?,?)",
+              key.chip, key.model, key.knob, key.batch_size, reading.setting, reading.rate,
+              reading.power_watts, profile.kept);
     // Names of models are their users' to choose: the number is bounded.
-    SQLite::Statement many(sqlite,
-                           "DELETE FROM reading WHERE (chip, model, knob, batch_size, setting) IN "
-                           "(SELECT chip, model, knob, batch_size, setting FROM reading ORDER BY "
-                           "kept_unix_nanoseconds DESC LIMIT -1 OFFSET ?)");
-    many.bind(1, TuneStore::kMostReadings);
-    many.exec();
-  }
-
-  void remove(const std::string& job) {
-    SQLite::Statement row(sqlite, "DELETE FROM job WHERE name = ?");
-    row.bind(1, job);
-    row.exec();
+    execute(sqlite,
+            "DELETE FROM reading WHERE (chip, model, knob, batch_size, setting) IN "
+            "(SELECT chip, model, knob, batch_size, setting FROM reading ORDER BY "
+            "kept_unix_nanoseconds DESC LIMIT -1 OFFSET ?)",
+            TuneStore::kMostReadings);
   }
 
   void write(const TuneChanges& changes) {
@@ -264,7 +245,8 @@ struct StoredTuneRows {
         if (problem.getErrorCode() != SQLITE_CONSTRAINT) throw;
       }
     };
-    for (const std::string& job : changes.removed) remove(job);
+    for (const std::string& job : changes.removed)
+      execute(sqlite, "DELETE FROM job WHERE name = ?", job);
     for (const TuneChanges::Job& job : changes.jobs) put(job.row, job.gone);
     for (const TuneTrialRow& row : changes.trials) unless_jobless([&] { put(row); });
     for (const TuneProfileRow& profile : changes.profiles) put(profile);

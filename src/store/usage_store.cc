@@ -109,13 +109,6 @@ std::int64_t milliseconds(Duration time) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
 }
 
-void bind(RowBinder& out, const UsageRow& row) { out.all(row.gpu, row.key, row.labels); }
-
-void bind(RowBinder& out, const UsageSums& sums) {
-  out.all(sums.base_mj, sums.context_mj, sums.dynamic_mj, sums.sigma_mj, sums.unsure_mj,
-          sums.time_ms, sums.prior_mj);
-}
-
 // " AND gpu IN (?, ?)"; nothing for all.
 std::string among(const std::vector<std::string>& gpus) {
   std::string out;
@@ -281,56 +274,46 @@ struct Accounts {
         sqlite,
         "SELECT id FROM tenant WHERE gpu = ? AND key = ? AND pid = ? AND process = ? AND user = ? "
         "AND container = ? AND name_space = ? AND pod = ? AND job = ? AND instance = ?");
-    RowBinder to_known{known};
-    bind(to_known, row);
+    RowBinder{known}.all(row.gpu, row.key, row.labels);
     if (known.executeStep()) return known.getColumn(0).getInt64();
-    SQLite::Statement fresh(sqlite, fmt::format("INSERT INTO tenant (gpu, key, {}) VALUES "
-                                                "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                                kLabelColumns));
-    RowBinder to_fresh{fresh};
-    bind(to_fresh, row);
-    fresh.exec();
+    execute(sqlite,
+            fmt::format("INSERT INTO tenant (gpu, key, {}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        kLabelColumns),
+            row.gpu, row.key, row.labels);
     return sqlite.getLastInsertRowid();
   }
 
   // Something was added to that bucket. Late for a minute that is a quarter already, as when the
   // time of day was set back, it joins that.
   void touch(std::int64_t bucket, std::int64_t now_run_s) {
-    SQLite::Statement row(
-        sqlite,
-        "INSERT INTO bucket VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET written_run_seconds = "
-        "max(written_run_seconds, excluded.written_run_seconds)");
-    RowBinder{row}.all(bucket, kMinute, now_run_s);
-    row.exec();
+    execute(sqlite,
+            "INSERT INTO bucket VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET written_run_seconds = "
+            "max(written_run_seconds, excluded.written_run_seconds)",
+            bucket, kMinute, now_run_s);
   }
 
   template <class Owner>
   void add(const char* table, WallTime bucket, const Owner& owner, const UsageSavings& savings) {
-    for (const auto& [method, sums] : savings) {
-      SQLite::Statement one(
-          sqlite, fmt::format("INSERT INTO {} VALUES (?, ?, ?, ?, ?, ?) {}", table, kAddSaving));
-      RowBinder{one}.all(unix_seconds(bucket), owner, method, sums.energy_mj, sums.at_highest_mj,
-                         sums.sd_mj);
-      one.exec();
-    }
+    for (const auto& [method, sums] : savings)
+      execute(sqlite, fmt::format("INSERT INTO {} VALUES (?, ?, ?, ?, ?, ?) {}", table, kAddSaving),
+              unix_seconds(bucket), owner, method, sums.energy_mj, sums.at_highest_mj, sums.sd_mj);
   }
 
   void add(const UsageRow& row) {
     const std::int64_t tenant = id_of(row);
-    SQLite::Statement one(
-        sqlite, fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage));
-    bind(RowBinder{one}.all(unix_seconds(row.bucket), tenant), row.sums);
-    one.exec();
-    add("usage_saving", row.bucket, tenant, row.sums.savings);
+    const UsageSums& sums = row.sums;
+    execute(sqlite,
+            fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage),
+            unix_seconds(row.bucket), tenant, sums.base_mj, sums.context_mj, sums.dynamic_mj,
+            sums.sigma_mj, sums.unsure_mj, sums.time_ms, sums.prior_mj);
+    add("usage_saving", row.bucket, tenant, sums.savings);
   }
 
   void add(const UsageBoardRow& row) {
-    SQLite::Statement one(
-        sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard));
     const UsageBoardSums& sums = row.sums;
-    RowBinder{one}.all(unix_seconds(row.bucket), row.gpu, sums.board_mj, sums.unallocated_mj,
-                       sums.by_power_mj, sums.time_ms, sums.lost_ms);
-    one.exec();
+    execute(sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard),
+            unix_seconds(row.bucket), row.gpu, sums.board_mj, sums.unallocated_mj, sums.by_power_mj,
+            sums.time_ms, sums.lost_ms);
     add("unallocated_saving", row.bucket, row.gpu, sums.unallocated_savings);
   }
 

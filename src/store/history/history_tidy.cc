@@ -153,9 +153,8 @@ int HistoryWriter::drop_oldest(const HistoryTable& table, std::int64_t bytes, st
   }
   const std::int64_t first =
       number(fmt::format("SELECT ifnull(min(id), {}) FROM {}", rows.back() + 1, table.name()));
-  SQLite::Statement cut(sqlite_, "INSERT OR REPLACE INTO cut VALUES (?, ?, ?)");
-  RowBinder{cut}.all(table.name(), first * table.scale().row_s(), run_ms);
-  cut.exec();
+  execute(sqlite_, "INSERT OR REPLACE INTO cut VALUES (?, ?, ?)", table.name(),
+          first * table.scale().row_s(), run_ms);
   return static_cast<int>(rows.size());
 }
 

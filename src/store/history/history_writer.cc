@@ -56,22 +56,19 @@ void HistoryWriter::set_run_ms(std::int64_t run_ms) {
 
 std::int64_t HistoryWriter::id_of(const HistorySeriesKey& key) {
   if (const auto at = series_.find(key); at != series_.end()) return at->second;
-  const auto bind = [&](SQLite::Statement& row) {
-    RowBinder{row}.all(key.gpu, static_cast<int>(key.kind), key.policy, key.tenant, key.labels);
-  };
+  const auto kind = static_cast<int>(key.kind);
   SQLite::Statement known(
       sqlite_,
       "SELECT id FROM series WHERE gpu = ? AND kind = ? AND policy = ? AND tenant = ? AND pid = ? "
       "AND process = ? AND user = ? AND container = ? AND name_space = ? AND pod = ? AND job = ? "
       "AND instance = ?");
-  bind(known);
+  RowBinder{known}.all(key.gpu, kind, key.policy, key.tenant, key.labels);
   if (known.executeStep()) return series_[key] = known.getColumn(0).getInt64();
-  SQLite::Statement fresh(sqlite_,
-                          fmt::format("INSERT INTO series (gpu, kind, policy, tenant, {}) VALUES "
-                                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                                      kLabelColumns));
-  bind(fresh);
-  fresh.exec();
+  execute(sqlite_,
+          fmt::format("INSERT INTO series (gpu, kind, policy, tenant, {}) VALUES "
+                      "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                      kLabelColumns),
+          key.gpu, kind, key.policy, key.tenant, key.labels);
   return series_[key] = sqlite_.getLastInsertRowid();
 }
 
@@ -87,38 +84,29 @@ void HistoryWriter::add(const HistorySecond& second, std::int64_t run_ms) {
     if (its.empty()) continue;
     row.bytes[static_cast<std::size_t>(kind)] = seal_recent(row, kind, parts_of_second(its, chunk));
   }
-  SQLite::Statement out(sqlite_,
-                        "INSERT INTO recent (begin_unix_seconds, run_ms, gpu, tenant) VALUES "
-                        "(?, ?, ?, ?)");
-  RowBinder bind{out};
-  bind.all(row.begin_s, row.run_ms);
-  for (const std::string& bytes : row.bytes) bind.blob(bytes);
-  out.exec();
+  execute(sqlite_,
+          "INSERT INTO recent (begin_unix_seconds, run_ms, gpu, tenant) VALUES (?, ?, ?, ?)",
+          row.begin_s, row.run_ms, Blob{row.bytes[0]}, Blob{row.bytes[1]});
 }
 
 void HistoryWriter::add(const Event& event, std::int64_t run_ms) {
-  SQLite::Statement row(sqlite_,
-                        "INSERT INTO event (id, run_ms, time, kind, gpu, gpu_index, message, "
-                        "fields) VALUES (?, ?, ?, ?, ?, ?, ?, ?)");
   const auto last = number("SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'event'");
-  RowBinder{row}.all(std::max(event.id, last + 1), run_ms, event.time,
-                     std::string(info_of(event.kind).name), event.gpu, event.gpu_index,
-                     event.message, fields_text(event));
-  row.exec();
+  execute(sqlite_,
+          "INSERT INTO event (id, run_ms, time, kind, gpu, gpu_index, message, fields) VALUES "
+          "(?, ?, ?, ?, ?, ?, ?, ?)",
+          std::max(event.id, last + 1), run_ms, event.time, std::string(info_of(event.kind).name),
+          event.gpu, event.gpu_index, event.message, fields_text(event));
 }
 
 void HistoryWriter::add(const HistoryDecision& decision, std::int64_t run_ms) {
-  SQLite::Statement row(sqlite_,
-                        "INSERT INTO decision (run_ms, gpu, time, policy, source, who, rule, "
-                        "reason, asked_clock_mhz, sm_clock_mhz, set_power_limit_watts, "
-                        "expected_performance_ratio, promised_performance_ratio, bound) VALUES "
-                        "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
-  RowBinder{row}.all(run_ms, decision.gpu, decision.time, decision.policy, decision.source,
-                     decision.who, decision.rule, decision.reason, decision.asked_clock_mhz,
-                     decision.sm_clock_mhz, decision.set_power_limit_watts,
-                     decision.expected_performance_ratio, decision.promised_performance_ratio,
-                     decision.bound);
-  row.exec();
+  execute(sqlite_,
+          "INSERT INTO decision (run_ms, gpu, time, policy, source, who, rule, reason, "
+          "asked_clock_mhz, sm_clock_mhz, set_power_limit_watts, expected_performance_ratio, "
+          "promised_performance_ratio, bound) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+          run_ms, decision.gpu, decision.time, decision.policy, decision.source, decision.who,
+          decision.rule, decision.reason, decision.asked_clock_mhz, decision.sm_clock_mhz,
+          decision.set_power_limit_watts, decision.expected_performance_ratio,
+          decision.promised_performance_ratio, decision.bound);
 }
 
 void HistoryWriter::add(const HistoryRows& rows, std::int64_t run_ms) {
@@ -228,12 +216,8 @@ void HistoryWriter::update_row(const HistoryTable& table, std::int64_t row, std:
   }
   for (; old != kept.end(); ++old) append_part(parts, old->series, old->chunk);
   now.bytes = seal_row(table, now, parts);
-  SQLite::Statement out(sqlite_,
-                        fmt::format("INSERT OR REPLACE INTO {} VALUES (?, ?, ?, ?)", table.name()));
-  RowBinder bind{out};
-  bind.all(now.row, now.run_ms, static_cast<std::int64_t>(now.slots));
-  bind.blob(now.bytes);
-  out.exec();
+  execute(sqlite_, fmt::format("INSERT OR REPLACE INTO {} VALUES (?, ?, ?, ?)", table.name()),
+          now.row, now.run_ms, static_cast<std::int64_t>(now.slots), Blob{now.bytes});
 }
 
 }  // namespace derate
