@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "store/history/history_chunk.h"
 #include "store/history/history_file.h"
-#include "store/history/history_test_data.h"
+#include "store/history/test_history_data.h"
 
 namespace derate {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/test_folder.h"
-#include "store/history/history_test_data.h"
+#include "store/history/test_history_data.h"
 
 namespace derate {
 namespace {
