@@ -103,10 +103,9 @@ std::string clock_text(const std::optional<Megahertz>& clock) {
 }
 
 // The time-weighted mean of the clocks asked for; the GPU's own control counts as the highest.
-std::optional<Megahertz> mean_asked(const Ledger& ledger, Megahertz highest) {
-  const auto ratio = ledger.clock_ratio();
-  if (!ratio) return std::nullopt;
-  return highest * ratio->value();
+std::optional<Megahertz> mean_asked(const GpuFigures& figures, Megahertz highest) {
+  if (!figures.clock_ratio) return std::nullopt;
+  return highest * figures.clock_ratio->value();
 }
 
 Table stretch_table(const ReplayedTrace& replayed, Megahertz highest) {
@@ -114,32 +113,34 @@ Table stretch_table(const ReplayedTrace& replayed, Megahertz highest) {
                "would lock", "model says"});
   for (const Stretch& s : replayed.stretches) {
     const auto power = s.ledger.energy().mean_reading();
-    const auto expected = s.ledger.expected_performance();
+    const GpuFigures figures = s.ledger.figures();
+    const auto expected = figures.expected_performance;
     table.add({s.label, duration_text(s.end - s.begin),
                power ? fmt::format("{:.0f} W", power->value()) : "-",
-               clock_text(s.ledger.measured_clocks().mean()),
+               clock_text(figures.mean_clock),
                whole_percent_text(Stretch::mean(s.gpu_sum, s.gpu_count)),
                whole_percent_text(Stretch::mean(s.memory_sum, s.memory_count)),
                whole_percent_text(Stretch::mean(s.dram_sum, s.dram_count)),
-               clock_text(mean_asked(s.ledger, highest)),
+               clock_text(mean_asked(figures, highest)),
                expected ? percent_text(expected->value(), 0) : "-"});
   }
   return table;
 }
 
 Json stretch_json(const Stretch& s, Megahertz highest) {
+  const GpuFigures figures = s.ledger.figures();
   const auto number = [](std::optional<double> v) { return v ? Json(*v) : Json(nullptr); };
   const auto value = [](const auto& v) { return v ? Json(v->value()) : Json(nullptr); };
   return {{"phase", s.label},
           {"begin_seconds", seconds(s.begin.time_since_epoch())},
           {"time_seconds", seconds(s.end - s.begin)},
           {"mean_power_watts", value(s.ledger.energy().mean_reading())},
-          {"mean_sm_clock_mhz", value(s.ledger.measured_clocks().mean())},
+          {"mean_sm_clock_mhz", value(figures.mean_clock)},
           {"gpu_utilisation_ratio", number(Stretch::mean(s.gpu_sum, s.gpu_count))},
           {"memory_utilisation_ratio", number(Stretch::mean(s.memory_sum, s.memory_count))},
           {"dram_activity_ratio", number(Stretch::mean(s.dram_sum, s.dram_count))},
-          {"mean_asked_clock_mhz", value(mean_asked(s.ledger, highest))},
-          {"expected_performance_ratio", value(s.ledger.expected_performance())}};
+          {"mean_asked_clock_mhz", value(mean_asked(figures, highest))},
+          {"expected_performance_ratio", value(figures.expected_performance)}};
 }
 
 }  // namespace

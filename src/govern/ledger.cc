@@ -8,9 +8,9 @@ void Ledger::add_time(Duration held) {
   const double s = seconds(held);
   total_ += held;
   if (last_locked_)
-    asked_[*last_locked_] += held;
+    sums_.asked_clocks[*last_locked_] += held;
   else
-    released_ += held;
+    sums_.released += held;
   // Without a lock the GPU's own control takes the top clock whenever there is work.
   ratio_seconds_ += s * std::min(1.0, last_locked_.value_or(highest_) / highest_);
   if (last_expected_) {
@@ -18,27 +18,27 @@ void Ledger::add_time(Duration held) {
     expected_time_ += s;
   }
   const ProgressSource source = source_of(last_progress_);
-  if (source == ProgressSource::heartbeats) heartbeats_ += held;
+  if (source == ProgressSource::heartbeats) sums_.heartbeats += held;
   if (source == ProgressSource::launches) {
-    launches_ += held;
+    sums_.launches += held;
     unsteadiness_seconds_ += s * last_progress_->rate_uncertainty;
   }
-  if (last_in_step_) in_step_ += held;
-  if (last_straggles_) straggled_ += held;
-  if ((last_throttle_ & throttle::kSwPowerCap) != 0) capped_ += held;
-  if ((last_throttle_ & throttle::kThermal) != 0) thermal_ += held;
+  if (last_in_step_) sums_.in_step += held;
+  if (last_straggles_) sums_.straggled += held;
+  if ((last_throttle_ & throttle::kSwPowerCap) != 0) sums_.capped += held;
+  if ((last_throttle_ & throttle::kThermal) != 0) sums_.thermal += held;
 }
 
 void Ledger::add(const Record& record) {
   if (last_time_) add_time(record.time - *last_time_);
-  ++ticks_;
+  ++sums_.ticks;
   if (record.sample) {
     energy_.add(*record.sample);
     measured_.add(*record.sample);
     last_throttle_ = record.sample->throttle_reasons.value_or(0);
   } else {
-    ++failed_reads_;
-    last_error_ = record.sample_error;
+    ++sums_.failed_reads;
+    sums_.last_error = record.sample_error;
   }
   switch (record.actuation.outcome) {
     case Actuation::Outcome::nothing:
@@ -46,20 +46,20 @@ void Ledger::add(const Record& record) {
     case Actuation::Outcome::shadow:
     case Actuation::Outcome::written:
     case Actuation::Outcome::released:
-      ++writes_;
+      ++sums_.writes;
       break;
     case Actuation::Outcome::failed:
-      ++failed_writes_;
-      last_error_ = record.actuation.error;
+      ++sums_.failed_writes;
+      sums_.last_error = record.actuation.error;
       break;
     case Actuation::Outcome::waiting:
     case Actuation::Outcome::yielded:
-      last_error_ = record.actuation.error;
+      sums_.last_error = record.actuation.error;
       break;
   }
   if (record.saving) {
-    if (!saving_) saving_.emplace();
-    *saving_ += *record.saving;
+    if (!sums_.saving) sums_.saving.emplace();
+    *sums_.saving += *record.saving;
   }
   last_time_ = record.time;
   last_locked_ = record.actuation.locked;
@@ -68,52 +68,26 @@ void Ledger::add(const Record& record) {
   last_progress_ = work.progress;
   last_in_step_ = work.step_group.has_value();
   last_straggles_ = last_in_step_ && !work.straggles.empty();
-  if (last_straggles_) straggled_why_ = work.straggles;
-}
-
-std::optional<Fraction> Ledger::expected_performance() const {
-  if (expected_time_ <= 0) return std::nullopt;
-  return Fraction(expected_seconds_ / expected_time_);
-}
-
-Fraction Ledger::expected_coverage() const {
-  return Fraction(total_ > Duration::zero() ? expected_time_ / seconds(total_) : 0);
-}
-
-std::optional<Fraction> Ledger::clock_ratio() const {
-  if (total_ <= Duration::zero()) return std::nullopt;
-  return Fraction(ratio_seconds_ / seconds(total_));
+  if (last_straggles_) sums_.straggled_why = work.straggles;
 }
 
 GpuFigures Ledger::figures() const {
-  return {.time = energy_.elapsed(),
-          .energy = energy_.total(),
-          .integrated = energy_.integrated(),
-          .from_counter = energy_.from_counter(),
-          .mean_power = energy_.mean_power(),
-          .mean_clock = measured_.mean(),
-          .clocks = measured_.bins(),
-          .asked_clocks = asked_,
-          .released = released_,
-          .capped = capped_,
-          .thermal = thermal_,
-          .heartbeats = heartbeats_,
-          .launches = launches_,
-          .launch_unsteadiness = launches_ > Duration::zero()
-                                     ? std::optional(unsteadiness_seconds_ / seconds(launches_))
-                                     : std::nullopt,
-          .in_step = in_step_,
-          .straggled = straggled_,
-          .straggled_why = straggled_why_,
-          .saving = saving_,
-          .expected_performance = expected_performance(),
-          .clock_ratio = clock_ratio(),
-          .expected_coverage = expected_coverage(),
-          .ticks = ticks_,
-          .failed_reads = failed_reads_,
-          .writes = writes_,
-          .failed_writes = failed_writes_,
-          .last_error = last_error_};
+  GpuFigures out = sums_;
+  out.time = energy_.elapsed();
+  out.energy = energy_.total();
+  out.integrated = energy_.integrated();
+  out.from_counter = energy_.from_counter();
+  out.mean_power = energy_.mean_power();
+  out.mean_clock = measured_.mean();
+  out.clocks = measured_.bins();
+  if (out.launches > Duration::zero())
+    out.launch_unsteadiness = unsteadiness_seconds_ / seconds(out.launches);
+  if (expected_time_ > 0) out.expected_performance = Fraction(expected_seconds_ / expected_time_);
+  if (total_ > Duration::zero()) {
+    out.expected_coverage = Fraction(expected_time_ / seconds(total_));
+    out.clock_ratio = Fraction(ratio_seconds_ / seconds(total_));
+  }
+  return out;
 }
 
 }  // namespace derate

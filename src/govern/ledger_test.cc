@@ -21,9 +21,10 @@ Record at(Duration time, std::optional<Megahertz> locked, Outcome outcome = Outc
 
 TEST(Ledger, IsEmptyAtFirst) {
   const Ledger ledger(1500_MHz);
-  EXPECT_EQ(ledger.ticks(), 0);
-  EXPECT_FALSE(ledger.clock_ratio() || ledger.expected_performance() || ledger.energy().total());
-  EXPECT_EQ(ledger.expected_coverage(), Fraction(0));
+  EXPECT_EQ(ledger.figures().ticks, 0);
+  EXPECT_FALSE(ledger.figures().clock_ratio || ledger.figures().expected_performance ||
+               ledger.energy().total());
+  EXPECT_EQ(ledger.figures().expected_coverage, Fraction(0));
 }
 
 TEST(Ledger, EachRecordHoldsUntilTheNext) {
@@ -32,11 +33,12 @@ TEST(Ledger, EachRecordHoldsUntilTheNext) {
   ledger.add(at(1s, 1200_MHz, Outcome::written));
   ledger.add(at(3s, {}, Outcome::released));
   ledger.add(at(4s, {}));
-  EXPECT_EQ(ledger.asked_clocks(), (std::map<Megahertz, Duration>{{1200_MHz, 2s}, {1500_MHz, 1s}}));
-  EXPECT_EQ(ledger.time_released(), 1s);
-  EXPECT_DOUBLE_EQ(ledger.clock_ratio()->value(), (1 + 2 * 0.8 + 1) / 4);
-  EXPECT_EQ(ledger.ticks(), 4);
-  EXPECT_EQ(ledger.writes(), 3);
+  EXPECT_EQ(ledger.figures().asked_clocks,
+            (std::map<Megahertz, Duration>{{1200_MHz, 2s}, {1500_MHz, 1s}}));
+  EXPECT_EQ(ledger.figures().released, 1s);
+  EXPECT_DOUBLE_EQ(ledger.figures().clock_ratio->value(), (1 + 2 * 0.8 + 1) / 4);
+  EXPECT_EQ(ledger.figures().ticks, 4);
+  EXPECT_EQ(ledger.figures().writes, 3);
   EXPECT_EQ(ledger.energy().total(), 400_J);
 }
 
@@ -51,8 +53,8 @@ TEST(Ledger, ExpectedPerformanceIsOverTheTimeThatHasOne) {
   ledger.add(better);
   ledger.add(at(4s, 1200_MHz));
   ledger.add(at(5s, 1200_MHz));
-  EXPECT_DOUBLE_EQ(ledger.expected_performance()->value(), (0.9 + 2 * 1.0) / 3);
-  EXPECT_DOUBLE_EQ(ledger.expected_coverage().value(), 3.0 / 5);
+  EXPECT_DOUBLE_EQ(ledger.figures().expected_performance->value(), (0.9 + 2 * 1.0) / 3);
+  EXPECT_DOUBLE_EQ(ledger.figures().expected_coverage.value(), 3.0 / 5);
 }
 
 TEST(Ledger, TimeInStepAndWhoStraggled) {
@@ -78,15 +80,15 @@ TEST(Ledger, CountsFailuresAndKeepsTheLastReason) {
   lost.sample.reset();
   lost.sample_error = "lost";
   ledger.add(lost);
-  EXPECT_EQ(ledger.last_error(), "lost");
+  EXPECT_EQ(ledger.figures().last_error, "lost");
   Record refused = at(1s, {}, Outcome::failed);
   refused.actuation.error = "refused";
   ledger.add(refused);
   ledger.add(at(2s, 1200_MHz, Outcome::shadow));
-  EXPECT_EQ(ledger.failed_reads(), 1);
-  EXPECT_EQ(ledger.failed_writes(), 1);
-  EXPECT_EQ(ledger.writes(), 1);
-  EXPECT_EQ(ledger.last_error(), "refused");
+  EXPECT_EQ(ledger.figures().failed_reads, 1);
+  EXPECT_EQ(ledger.figures().failed_writes, 1);
+  EXPECT_EQ(ledger.figures().writes, 1);
+  EXPECT_EQ(ledger.figures().last_error, "refused");
 }
 
 TEST(Ledger, TellsPowerCapFromHeat) {
@@ -101,8 +103,8 @@ TEST(Ledger, TellsPowerCapFromHeat) {
   ledger.add(with(3s, throttle::kSwThermalSlowdown));
   ledger.add(with(6s, throttle::kGpuIdle));
   ledger.add(at(10s, 1500_MHz));
-  EXPECT_EQ(ledger.time_capped(), 3s);
-  EXPECT_EQ(ledger.time_thermal(), 5s);
+  EXPECT_EQ(ledger.figures().capped, 3s);
+  EXPECT_EQ(ledger.figures().thermal, 5s);
 }
 
 }  // namespace

@@ -60,14 +60,14 @@ struct Place {
 
   Json summary() const {
     Json out = {{"energy_joules", sim.energy().value()}, {"work_done_s", sim.work_done()}};
-    if (const auto joules = ledger.energy().total()) out["metered_joules"] = joules->value();
-    out["writes"] = ledger.writes();
-    out["failed_writes"] = ledger.failed_writes();
-    out["failed_reads"] = ledger.failed_reads();
-    if (const auto p = ledger.expected_performance())
-      out["expected_performance_ratio"] = p->value();
-    if (const auto r = ledger.clock_ratio()) out["clock_ratio"] = r->value();
-    out["power_capped_s"] = seconds(ledger.time_capped());
+    const GpuFigures figures = ledger.figures();
+    if (const auto joules = figures.energy) out["metered_joules"] = joules->value();
+    out["writes"] = figures.writes;
+    out["failed_writes"] = figures.failed_writes;
+    out["failed_reads"] = figures.failed_reads;
+    if (const auto p = figures.expected_performance) out["expected_performance_ratio"] = p->value();
+    if (const auto r = figures.clock_ratio) out["clock_ratio"] = r->value();
+    out["power_capped_s"] = seconds(figures.capped);
     if (sim.job() != nullptr && sim.job()->finished)
       out["job_ended_s"] = seconds(sim.job()->finished->time_since_epoch());
     out["sm_clock_mhz"] = sim.sm_clock().value();
