@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
+#include "govern/fleet/restore_left.h"
 #include "govern/lease.h"
 #include "govern/restore_settings.h"
 
@@ -14,8 +14,8 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
                                const std::set<std::string>& known) {
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) return options_.log.error(left.error().message);
-  options_.journal.remove_unfinished();
-  for (const UnusableJournal& bad : left->unusable) set_aside(bad);
+  set_unusable_aside(*left, options_.journal, options_.run_folder, options_.log,
+                     [&](const DomainId& domain) { return leases_.holds(domain); });
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
       return each->domain() == entry.domain;
@@ -27,21 +27,6 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
           short_name(entry.domain) + ": a journal is left of a GPU that is not here: kept",
           {{"gpu", entry.domain.name}});
   }
-}
-
-// Not one of a GPU that another governs: who does may know its boot better than we do, as where a
-// container's /proc shows another one.
-void LeftoverRestorer::set_aside(const UnusableJournal& bad) const {
-  const std::string name = std::filesystem::path(bad.path).stem();
-  if (!leases_.holds(parse_domain(name)) && lease_is_held(options_.run_folder, name))
-    return options_.log.warning(
-        fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path, bad.why,
-                    describe(lease_holder(options_.run_folder, name))),
-        {{"path", bad.path}});
-  const auto aside = options_.journal.set_aside(bad.path);
-  options_.log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
-                                 aside.ok() ? "set aside, not applied" : aside.error().message),
-                     {{"path", bad.path}});
 }
 
 void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {

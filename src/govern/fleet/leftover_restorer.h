@@ -42,7 +42,6 @@ class LeftoverRestorer {
 
  private:
   void restore(ManagedGpu& gpu, const JournalEntry& entry);
-  void set_aside(const UnusableJournal& bad) const;
   void leave_alone(ManagedGpu& gpu, const Error& why);
 
   Options options_;

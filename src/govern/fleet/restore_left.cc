@@ -94,8 +94,9 @@ std::map<std::string, std::string> left_by_nobody() {
 
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
   const Instant deadline = clock.now() + request.wait;
-  const Leftovers left = TRY(Journal(journal_directory()).read(current_boot()));
-  set_unusable_aside(left, request.log);
+  const Journal journal(journal_directory());
+  const Leftovers left = TRY(journal.read(current_boot()));
+  set_unusable_aside(left, journal, run_directory(), request.log);
   std::vector<Restored> out;
   std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
   std::vector<DomainId> domains;
@@ -138,16 +139,15 @@ int exit_code_of(std::span<const Restored> all) {
   return any(Restored::Outcome::governed) ? exit_code_of(Errc::busy) : exit_code::kOk;
 }
 
-void set_unusable_aside(const Leftovers& left, const Log& log) {
-  const Journal journal(journal_directory());
+void set_unusable_aside(const Leftovers& left, const Journal& journal,
+                        const std::string& run_folder, const Log& log,
+                        const std::function<bool(const DomainId&)>& is_ours) {
   journal.remove_unfinished();
   for (const UnusableJournal& bad : left.unusable) {
-    // Whoever governs the domain may know its boot better than we do, as in a container whose
-    // /proc shows another one.
     const std::string name = std::filesystem::path(bad.path).stem();
-    if (lease_is_held(run_directory(), name)) {
+    if (!is_ours(parse_domain(name)) && lease_is_held(run_folder, name)) {
       log.warning(fmt::format("journal '{}' {}: left alone, since {} governs the GPU", bad.path,
-                              bad.why, describe(lease_holder(run_directory(), name))),
+                              bad.why, describe(lease_holder(run_folder, name))),
                   {{"path", bad.path}});
       continue;
     }

@@ -68,7 +68,11 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
 // have all that is left.
 int exit_code_of(std::span<const Restored> all);
 
-// Sets unusable journals aside, and logs each; removes unfinished ones.
-void set_unusable_aside(const Leftovers& left, const Log& log);
+// Sets unusable journals aside, and logs each; removes unfinished ones. Not one of a GPU that
+// another governs, by its lease in `run_folder`: who does may know its boot better than we do, as
+// where a container's /proc shows another one.
+void set_unusable_aside(
+    const Leftovers& left, const Journal& journal, const std::string& run_folder, const Log& log,
+    const std::function<bool(const DomainId&)>& is_ours = [](const DomainId&) { return false; });
 
 }  // namespace derate
