@@ -8,79 +8,46 @@ namespace {
 
 using nvml::Return;
 
-Return absent(const char* function, Device device) {
-  return on_gpu(function, device, [](const Call&) { return Return::not_supported; });
+Return absent(const char* function) {
+  return guarded(function, [](const Call&) { return Return::not_supported; });
 }
 
 }  // namespace
 
-Return nvmlDeviceGetFanSpeed(Device device, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetFanSpeed_v2(Device device, uint, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetAutoBoostedClocksEnabled(Device device, EnableState*, EnableState*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceSetAutoBoostedClocksEnabled(Device device, EnableState) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetEncoderCapacity(Device device, uint, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetEncoderSessions(Device device, uint*, nvml::EncoderSession*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetFBCSessions(Device device, uint*, nvml::FbcSession*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetBridgeChipInfo(Device device, nvml::BridgeChips*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetDriverModel(Device device, uint*, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetGpuOperationMode(Device device, uint*, uint*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetAccountingBufferSize(Device device, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetAccountingPids(Device device, uint*, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetAccountingStats(Device device, uint, nvml::AccountingStats*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetDetailedEccErrors(Device device, uint, uint, nvml::EccCounts*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetMemoryErrorCounter(Device device, uint, uint, uint, ulonglong*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetRetiredPages(Device device, uint, uint*, ulonglong*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetRetiredPages_v2(Device device, uint, uint*, ulonglong*, ulonglong*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetInforomVersion(Device device, uint, char*, uint) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetNvLinkState(Device device, uint, EnableState*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetNvLinkVersion(Device device, uint, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetPcieLinkMaxSpeed(Device device, uint*) { return absent(__func__, device); }
-Return nvmlDeviceGetCpuAffinity(Device device, uint, unsigned long*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetTopologyCommonAncestor(Device device, Device, uint*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceGetSupportedEventTypes(Device device, ulonglong*) {
-  return absent(__func__, device);
-}
-Return nvmlDeviceRegisterEvents(Device device, ulonglong, nvml::EventSet) {
-  return absent(__func__, device);
-}
-Return nvmlEventSetCreate(nvml::EventSet*) {
-  return guarded(__func__, [](const Call&) { return Return::not_supported; });
-}
-Return nvmlEventSetFree(nvml::EventSet) {
-  return guarded(__func__, [](const Call&) { return Return::not_supported; });
-}
-Return nvmlEventSetWait_v2(nvml::EventSet, nvml::EventData*, uint) {
-  return guarded(__func__, [](const Call&) { return Return::not_supported; });
-}
+// Defines a function of NVML by its name and the types of its parameters after the device.
+#define ABSENT(name, ...)                                                               \
+  Return name(Device device, __VA_ARGS__) {                                             \
+    return on_gpu(__func__, device, [](const Call&) { return Return::not_supported; }); \
+  }
+
+ABSENT(nvmlDeviceGetFanSpeed, uint*)
+ABSENT(nvmlDeviceGetFanSpeed_v2, uint, uint*)
+ABSENT(nvmlDeviceGetAutoBoostedClocksEnabled, EnableState*, EnableState*)
+ABSENT(nvmlDeviceSetAutoBoostedClocksEnabled, EnableState)
+ABSENT(nvmlDeviceGetEncoderCapacity, uint, uint*)
+ABSENT(nvmlDeviceGetEncoderSessions, uint*, nvml::EncoderSession*)
+ABSENT(nvmlDeviceGetFBCSessions, uint*, nvml::FbcSession*)
+ABSENT(nvmlDeviceGetBridgeChipInfo, nvml::BridgeChips*)
+ABSENT(nvmlDeviceGetDriverModel, uint*, uint*)
+ABSENT(nvmlDeviceGetGpuOperationMode, uint*, uint*)
+ABSENT(nvmlDeviceGetAccountingBufferSize, uint*)
+ABSENT(nvmlDeviceGetAccountingPids, uint*, uint*)
+ABSENT(nvmlDeviceGetAccountingStats, uint, nvml::AccountingStats*)
+ABSENT(nvmlDeviceGetDetailedEccErrors, uint, uint, nvml::EccCounts*)
+ABSENT(nvmlDeviceGetMemoryErrorCounter, uint, uint, uint, ulonglong*)
+ABSENT(nvmlDeviceGetRetiredPages, uint, uint*, ulonglong*)
+ABSENT(nvmlDeviceGetRetiredPages_v2, uint, uint*, ulonglong*, ulonglong*)
+ABSENT(nvmlDeviceGetInforomVersion, uint, char*, uint)
+ABSENT(nvmlDeviceGetNvLinkState, uint, EnableState*)
+ABSENT(nvmlDeviceGetNvLinkVersion, uint, uint*)
+ABSENT(nvmlDeviceGetPcieLinkMaxSpeed, uint*)
+ABSENT(nvmlDeviceGetCpuAffinity, uint, unsigned long*)
+ABSENT(nvmlDeviceGetTopologyCommonAncestor, Device, uint*)
+ABSENT(nvmlDeviceGetSupportedEventTypes, ulonglong*)
+ABSENT(nvmlDeviceRegisterEvents, ulonglong, nvml::EventSet)
+
+Return nvmlEventSetCreate(nvml::EventSet*) { return absent(__func__); }
+Return nvmlEventSetFree(nvml::EventSet) { return absent(__func__); }
+Return nvmlEventSetWait_v2(nvml::EventSet, nvml::EventData*, uint) { return absent(__func__); }
 
 }  // namespace derate::fakenvml

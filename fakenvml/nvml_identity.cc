@@ -21,11 +21,6 @@ Return give_name(const char* function, Device device, char* out, uint size, F te
   });
 }
 
-template <std::size_t Size>
-void copy_text(char (&out)[Size], std::string_view text) {
-  put_text(out, text);
-}
-
 unsigned int pci_device_id(const GpuIdentity& identity) {
   return identity.pci_device_id << 16 | kNvidiaVendor;
 }
@@ -36,17 +31,12 @@ Return give_old_pci_info(const char* function, Device device, nvml::PciInfo* out
     if (out == nullptr) return Return::invalid_argument;
     nvml::PciInfoV1 info{};
     // A domain of four digits: "0000:10:00.0".
-    copy_text(info.bus_id, std::string_view(call.identity().pci_bus_id).substr(4));
+    put_text(info.bus_id, std::string_view(call.identity().pci_bus_id).substr(4));
     info.bus = kFirstBus + call.gpu;
     info.pci_device_id = pci_device_id(call.identity());
     std::memcpy(static_cast<void*>(out), &info, sizeof info);
     return Return::success;
   });
-}
-
-template <class T>
-Return give_constant(const char* function, Device device, T* out, T value) {
-  return give(function, device, out, [=](const GpuIdentity&) { return value; });
 }
 
 }  // namespace
@@ -91,46 +81,26 @@ Return nvmlDeviceGetPciInfo_v3(Device device, nvml::PciInfo* out) {
   return on_gpu(__func__, device, [&](const Call& call) {
     if (out == nullptr) return Return::invalid_argument;
     *out = {};
-    copy_text(out->bus_id, call.identity().pci_bus_id);
-    copy_text(out->bus_id_legacy, std::string_view(call.identity().pci_bus_id).substr(4));
+    put_text(out->bus_id, call.identity().pci_bus_id);
+    put_text(out->bus_id_legacy, std::string_view(call.identity().pci_bus_id).substr(4));
     out->bus = kFirstBus + call.gpu;
     out->pci_device_id = pci_device_id(call.identity());
     return Return::success;
   });
 }
 
-Return nvmlDeviceGetIndex(Device device, uint* out) {
-  return on_gpu(__func__, device, [&](const Call& call) {
-    if (out == nullptr) return Return::invalid_argument;
-    *out = call.gpu;
-    return Return::success;
-  });
-}
-Return nvmlDeviceGetMinorNumber(Device device, uint* out) {
-  return on_gpu(__func__, device, [&](const Call& call) {
-    if (out == nullptr) return Return::invalid_argument;
-    *out = call.gpu;
-    return Return::success;
-  });
-}
-Return nvmlDeviceGetBoardId(Device device, uint* out) {
-  return on_gpu(__func__, device, [&](const Call& call) {
-    if (out == nullptr) return Return::invalid_argument;
-    *out = (kFirstBus + call.gpu) << 8;
-    return Return::success;
-  });
-}
+GIVES(nvmlDeviceGetIndex, uint, call.gpu)
+GIVES(nvmlDeviceGetMinorNumber, uint, call.gpu)
+GIVES(nvmlDeviceGetBoardId, uint, (kFirstBus + call.gpu) << 8)
 
 Return nvmlDeviceGetBrand(Device device, uint* out) {
-  return give(__func__, device, out, [](const GpuIdentity& id) {
-    const std::string_view name = id.name;
+  return give(__func__, device, out, [](const Call& call) {
+    const std::string_view name = call.identity().name;
     if (name.find("GeForce") != std::string_view::npos) return nvml::kBrandGeforceRtx;
     return name.starts_with("Tesla") ? nvml::kBrandTesla : nvml::kBrandNvidia;
   });
 }
-Return nvmlDeviceGetArchitecture(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.architecture; });
-}
+GIVES(nvmlDeviceGetArchitecture, uint, call.identity().architecture)
 Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
   return on_gpu(__func__, device, [&](const Call& call) {
     if (major == nullptr || minor == nullptr) return Return::invalid_argument;
@@ -139,51 +109,21 @@ Return nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor)
     return Return::success;
   });
 }
-Return nvmlDeviceGetNumGpuCores(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.cores; });
-}
-Return nvmlDeviceGetMemoryBusWidth(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.memory_bus_bits; });
-}
-Return nvmlDeviceGetMaxPcieLinkGeneration(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.pcie_generation; });
-}
-Return nvmlDeviceGetCurrPcieLinkGeneration(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.pcie_generation; });
-}
-Return nvmlDeviceGetMaxPcieLinkWidth(Device device, uint* out) {
-  return give_constant(__func__, device, out, kPcieLanes);
-}
-Return nvmlDeviceGetCurrPcieLinkWidth(Device device, uint* out) {
-  return give_constant(__func__, device, out, kPcieLanes);
-}
-Return nvmlDeviceGetBusType(Device device, uint* out) {
-  return give_constant(__func__, device, out, nvml::kBusPcie);
-}
-Return nvmlDeviceGetPowerSource(Device device, uint* out) {
-  return give_constant(__func__, device, out, 0u);  // the mains
-}
-Return nvmlDeviceGetMultiGpuBoard(Device device, uint* out) {
-  return give_constant(__func__, device, out, 0u);
-}
-Return nvmlDeviceGetIrqNum(Device device, uint* out) {
-  return give_constant(__func__, device, out, 0u);
-}
-Return nvmlDeviceGetNumFans(Device device, uint* out) {
-  return give_constant(__func__, device, out, 0u);
-}
-Return nvmlDeviceGetComputeMode(Device device, uint* out) {
-  return give_constant(__func__, device, out, 0u);  // anybody
-}
-Return nvmlDeviceGetDisplayMode(Device device, EnableState* out) {
-  return give_constant(__func__, device, out, EnableState::off);
-}
-Return nvmlDeviceGetDisplayActive(Device device, EnableState* out) {
-  return give_constant(__func__, device, out, EnableState::off);
-}
-Return nvmlDeviceGetAccountingMode(Device device, EnableState* out) {
-  return give_constant(__func__, device, out, EnableState::off);
-}
+GIVES(nvmlDeviceGetNumGpuCores, uint, call.identity().cores)
+GIVES(nvmlDeviceGetMemoryBusWidth, uint, call.identity().memory_bus_bits)
+GIVES(nvmlDeviceGetMaxPcieLinkGeneration, uint, call.identity().pcie_generation)
+GIVES(nvmlDeviceGetCurrPcieLinkGeneration, uint, call.identity().pcie_generation)
+GIVES(nvmlDeviceGetMaxPcieLinkWidth, uint, kPcieLanes)
+GIVES(nvmlDeviceGetCurrPcieLinkWidth, uint, kPcieLanes)
+GIVES(nvmlDeviceGetBusType, uint, nvml::kBusPcie)
+GIVES(nvmlDeviceGetPowerSource, uint, 0)  // the mains
+GIVES(nvmlDeviceGetMultiGpuBoard, uint, 0)
+GIVES(nvmlDeviceGetIrqNum, uint, 0)
+GIVES(nvmlDeviceGetNumFans, uint, 0)
+GIVES(nvmlDeviceGetComputeMode, uint, 0)  // anybody
+GIVES(nvmlDeviceGetDisplayMode, EnableState, EnableState::off)
+GIVES(nvmlDeviceGetDisplayActive, EnableState, EnableState::off)
+GIVES(nvmlDeviceGetAccountingMode, EnableState, EnableState::off)
 Return nvmlDeviceGetEccMode(Device device, EnableState* current, EnableState* pending) {
   return on_gpu(__func__, device, [&](const Call&) {
     if (current == nullptr || pending == nullptr) return Return::invalid_argument;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <iterator>
 #include <string>
 
 #include "fakenvml/exports.h"
@@ -17,69 +18,41 @@ constexpr const char* kDriverVersion = "570.0.0";
 constexpr const char* kNvmlVersion = "12.570.0";
 constexpr int kCudaVersion = 12080;
 
+// By nvmlReturn_t, from 0 on.
+constexpr const char* kWords[] = {
+    "Success",
+    "Uninitialized",
+    "Invalid Argument",
+    "Not Supported",
+    "Insufficient Permissions",
+    "Already Initialized",
+    "Not Found",
+    "Insufficient Size",
+    "Insufficient External Power",
+    "Driver Not Loaded",
+    "Timeout",
+    "Interrupt Request Issue",
+    "NVML Shared Library Not Found",
+    "Function Not Found",
+    "Corrupted infoROM",
+    "GPU is lost",
+    "GPU requires reset",
+    "GPU access blocked by the operating system",
+    "Driver/library version mismatch",
+    "In use by another client",
+    "Insufficient Memory",
+    "No data",
+    "The requested vGPU operation is not available on this GPU with ECC",
+    "Insufficient Resources",
+    "Frequency Not Supported",
+    "Argument version mismatch",
+    "Deprecated",
+    "Not Ready",
+    "GPU Not Found",
+};
+
 const char* words_of(unsigned int code) {
-  switch (code) {
-    case 0:
-      return "Success";
-    case 1:
-      return "Uninitialized";
-    case 2:
-      return "Invalid Argument";
-    case 3:
-      return "Not Supported";
-    case 4:
-      return "Insufficient Permissions";
-    case 5:
-      return "Already Initialized";
-    case 6:
-      return "Not Found";
-    case 7:
-      return "Insufficient Size";
-    case 8:
-      return "Insufficient External Power";
-    case 9:
-      return "Driver Not Loaded";
-    case 10:
-      return "Timeout";
-    case 11:
-      return "Interrupt Request Issue";
-    case 12:
-      return "NVML Shared Library Not Found";
-    case 13:
-      return "Function Not Found";
-    case 14:
-      return "Corrupted infoROM";
-    case 15:
-      return "GPU is lost";
-    case 16:
-      return "GPU requires reset";
-    case 17:
-      return "GPU access blocked by the operating system";
-    case 18:
-      return "Driver/library version mismatch";
-    case 19:
-      return "In use by another client";
-    case 20:
-      return "Insufficient Memory";
-    case 21:
-      return "No data";
-    case 22:
-      return "The requested vGPU operation is not available on this GPU with ECC";
-    case 23:
-      return "Insufficient Resources";
-    case 24:
-      return "Frequency Not Supported";
-    case 25:
-      return "Argument version mismatch";
-    case 26:
-      return "Deprecated";
-    case 27:
-      return "Not Ready";
-    case 28:
-      return "GPU Not Found";
-    default:
-      return "Unknown Error";
-  }
+  return code < std::size(kWords) ? kWords[code] : "Unknown Error";
 }
 
 Return give_number(const char* function, unsigned int* out, unsigned int value) {

@@ -29,7 +29,7 @@ Return with_instances(const char* function, Device device, F body) {
 Return nvmlDeviceGetMaxMigDeviceCount(Device device, uint* out) {
   constexpr uint kInstances = 7;
   return give(__func__, device, out,
-              [](const GpuIdentity& id) { return id.has_mig != 0 ? kInstances : 0; });
+              [](const Call& call) { return call.identity().has_mig != 0 ? kInstances : 0; });
 }
 
 Return nvmlDeviceGetMigDeviceHandleByIndex(Device device, uint index, Device* out) {

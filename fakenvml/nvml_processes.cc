@@ -56,35 +56,21 @@ Return give_none(const char* function, Device device, uint* count) {
 
 }  // namespace
 
-Return nvmlDeviceGetComputeRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1* out) {
-  return give_processes(__func__, device, count, out);
-}
-Return nvmlDeviceGetComputeRunningProcesses_v2(Device device, uint* count, nvml::ProcessInfo* out) {
-  return give_processes(__func__, device, count, out);
-}
-Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, uint* count, nvml::ProcessInfo* out) {
-  return give_processes(__func__, device, count, out);
-}
-Return nvmlDeviceGetGraphicsRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1* out) {
-  return give_processes(__func__, device, count, out, true);
-}
-Return nvmlDeviceGetGraphicsRunningProcesses_v2(Device device, uint* count,
-                                                nvml::ProcessInfo* out) {
-  return give_processes(__func__, device, count, out, true);
-}
-Return nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, uint* count,
-                                                nvml::ProcessInfo* out) {
-  return give_processes(__func__, device, count, out, true);
-}
-Return nvmlDeviceGetMPSComputeRunningProcesses(Device device, uint* count, nvml::ProcessInfoV1*) {
-  return give_none(__func__, device, count);
-}
-Return nvmlDeviceGetMPSComputeRunningProcesses_v2(Device device, uint* count, nvml::ProcessInfo*) {
-  return give_none(__func__, device, count);
-}
-Return nvmlDeviceGetMPSComputeRunningProcesses_v3(Device device, uint* count, nvml::ProcessInfo*) {
-  return give_none(__func__, device, count);
-}
+// Defines the three versions of a list of processes; `given` is what each returns.
+#define LISTS(name, given)                                                                \
+  Return name(Device device, uint* count, [[maybe_unused]] nvml::ProcessInfoV1* out) {    \
+    return given;                                                                         \
+  }                                                                                       \
+  Return name##_v2(Device device, uint* count, [[maybe_unused]] nvml::ProcessInfo* out) { \
+    return given;                                                                         \
+  }                                                                                       \
+  Return name##_v3(Device device, uint* count, [[maybe_unused]] nvml::ProcessInfo* out) { \
+    return given;                                                                         \
+  }
+
+LISTS(nvmlDeviceGetComputeRunningProcesses, give_processes(__func__, device, count, out))
+LISTS(nvmlDeviceGetGraphicsRunningProcesses, give_processes(__func__, device, count, out, true))
+LISTS(nvmlDeviceGetMPSComputeRunningProcesses, give_none(__func__, device, count))
 
 Return nvmlDeviceGetProcessUtilization(Device device, nvml::ProcessUtilization* out, uint* count,
                                        ulonglong last_seen_us) {

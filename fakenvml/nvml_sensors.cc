@@ -16,11 +16,6 @@ constexpr unsigned int kPerformanceState = 0;  // P0
 constexpr unsigned int kShutdownAbove = 5, kMaximumBelow = 2;
 constexpr unsigned long long kSupportedReasons = 0x1FF;
 
-template <class T>
-Return give_zero(const char* function, Device device, T* out) {
-  return give(function, device, out, [](const GpuIdentity&) { return T{0}; });
-}
-
 Return give_engine(const char* function, Device device, uint* percent, uint* period_us) {
   return on_gpu(function, device, [&](const Call& call) {
     if (percent == nullptr || period_us == nullptr) return Return::invalid_argument;
@@ -188,25 +183,13 @@ Return nvmlDeviceGetTemperatureThreshold(Device device, nvml::TemperatureThresho
   });
 }
 
-Return nvmlDeviceGetPerformanceState(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto&) { return kPerformanceState; });
-}
-Return nvmlDeviceGetPowerState(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto&) { return kPerformanceState; });
-}
+GIVES(nvmlDeviceGetPerformanceState, uint, kPerformanceState)
+GIVES(nvmlDeviceGetPowerState, uint, kPerformanceState)
 
-Return nvmlDeviceGetCurrentClocksThrottleReasons(Device device, ulonglong* out) {
-  return give_now(__func__, device, out, [](const auto& now) { return now.throttle_reasons; });
-}
-Return nvmlDeviceGetCurrentClocksEventReasons(Device device, ulonglong* out) {
-  return give_now(__func__, device, out, [](const auto& now) { return now.throttle_reasons; });
-}
-Return nvmlDeviceGetSupportedClocksThrottleReasons(Device device, ulonglong* out) {
-  return give(__func__, device, out, [](const auto&) { return kSupportedReasons; });
-}
-Return nvmlDeviceGetSupportedClocksEventReasons(Device device, ulonglong* out) {
-  return give(__func__, device, out, [](const auto&) { return kSupportedReasons; });
-}
+GIVES_NOW(nvmlDeviceGetCurrentClocksThrottleReasons, ulonglong, now.throttle_reasons)
+GIVES_NOW(nvmlDeviceGetCurrentClocksEventReasons, ulonglong, now.throttle_reasons)
+GIVES(nvmlDeviceGetSupportedClocksThrottleReasons, ulonglong, kSupportedReasons)
+GIVES(nvmlDeviceGetSupportedClocksEventReasons, ulonglong, kSupportedReasons)
 
 Return nvmlDeviceGetViolationStatus(Device device, uint policy, nvml::ViolationTime* out) {
   constexpr uint kPower = 0, kThermal = 1, kPolicies = 12;
@@ -280,11 +263,9 @@ Return nvmlDeviceGetPcieThroughput(Device device, uint counter, uint* out) {
     return Return::success;
   });
 }
-Return nvmlDeviceGetPcieReplayCounter(Device device, uint* out) {
-  return give_zero(__func__, device, out);
-}
+GIVES(nvmlDeviceGetPcieReplayCounter, uint, 0)
 Return nvmlDeviceGetTotalEccErrors(Device device, uint, uint, ulonglong* out) {
-  return give_zero(__func__, device, out);
+  return give(__func__, device, out, [](const Call&) { return 0; });
 }
 Return nvmlDeviceGetFBCStats(Device device, nvml::FbcStats* out) {
   return on_gpu(__func__, device, [&](const Call&) {
@@ -301,11 +282,7 @@ Return nvmlDeviceGetEncoderStats(Device device, uint* count, uint* fps, uint* la
   });
 }
 
-Return nvmlDeviceGetPowerUsage(Device device, uint* out) {
-  return give_now(__func__, device, out, [](const GpuNow& now) { return now.power_mw; });
-}
-Return nvmlDeviceGetTotalEnergyConsumption(Device device, ulonglong* out) {
-  return give_now(__func__, device, out, [](const GpuNow& now) { return now.energy_mj; });
-}
+GIVES_NOW(nvmlDeviceGetPowerUsage, uint, now.power_mw)
+GIVES_NOW(nvmlDeviceGetTotalEnergyConsumption, ulonglong, now.energy_mj)
 
 }  // namespace derate::fakenvml

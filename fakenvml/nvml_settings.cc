@@ -24,23 +24,23 @@ Return write(const char* function, Device device, Op op, uint a = 0, uint b = 0)
 bool is_memory(ClockType type) { return type == ClockType::memory; }
 bool known(ClockType type) { return static_cast<uint>(type) < nvml::kClockTypes; }
 
-uint highest_clock(const GpuIdentity& identity, ClockType type) {
+uint highest_clock(const GpuIdentity& identity, const GpuNow&, ClockType type) {
   return is_memory(type) ? identity.memory_clock_mhz
                          : identity.sm_clocks_mhz[identity.clock_count - 1];
 }
-uint current_clock(const GpuNow& now, ClockType type) {
+uint current_clock(const GpuIdentity&, const GpuNow& now, ClockType type) {
   return is_memory(type) ? now.memory_clock_mhz : now.sm_clock_mhz;
 }
 uint application_clock(const GpuIdentity& identity, const GpuNow& now, ClockType type) {
   const uint set = is_memory(type) ? now.application_memory_mhz : now.application_sm_mhz;
-  return set == kNone ? highest_clock(identity, type) : set;
+  return set == kNone ? highest_clock(identity, now, type) : set;
 }
 
 template <class F>
 Return give_clock(const char* function, Device device, ClockType type, uint* out, F clock) {
   return with_now(function, device, [&](const Call& call, const GpuNow& now) {
     if (out == nullptr || !known(type)) return Return::invalid_argument;
-    *out = clock(call.identity(), now);
+    *out = clock(call.identity(), now, type);
     return Return::success;
   });
 }
@@ -57,32 +57,26 @@ Return give_descending(const std::uint32_t* ascending, uint size, uint* count, u
 }  // namespace
 
 Return nvmlDeviceGetClockInfo(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out,
-                    [&](const auto&, const auto& now) { return current_clock(now, type); });
+  return give_clock(__func__, device, type, out, current_clock);
 }
 Return nvmlDeviceGetMaxClockInfo(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out,
-                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+  return give_clock(__func__, device, type, out, highest_clock);
 }
 Return nvmlDeviceGetMaxCustomerBoostClock(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out,
-                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+  return give_clock(__func__, device, type, out, highest_clock);
 }
 Return nvmlDeviceGetApplicationsClock(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out, [&](const auto& id, const auto& now) {
-    return application_clock(id, now, type);
-  });
+  return give_clock(__func__, device, type, out, application_clock);
 }
 Return nvmlDeviceGetDefaultApplicationsClock(Device device, ClockType type, uint* out) {
-  return give_clock(__func__, device, type, out,
-                    [&](const auto& id, const auto&) { return highest_clock(id, type); });
+  return give_clock(__func__, device, type, out, highest_clock);
 }
 Return nvmlDeviceGetClock(Device device, ClockType type, uint id, uint* out) {
   enum { kCurrent, kApplicationTarget, kApplicationDefault, kBoostMaximum, kIds };
   return with_now(__func__, device, [&](const Call& call, const GpuNow& now) {
     if (out == nullptr || !known(type) || id >= kIds) return Return::invalid_argument;
-    *out = highest_clock(call.identity(), type);
-    if (id == kCurrent) *out = current_clock(now, type);
+    *out = highest_clock(call.identity(), now, type);
+    if (id == kCurrent) *out = current_clock(call.identity(), now, type);
     if (id == kApplicationTarget) *out = application_clock(call.identity(), now, type);
     return Return::success;
   });
@@ -128,18 +122,10 @@ Return nvmlDeviceResetApplicationsClocks(Device device) {
   return write(__func__, device, Op::reset_application_clocks);
 }
 
-Return nvmlDeviceGetPowerManagementMode(Device device, EnableState* out) {
-  return give(__func__, device, out, [](const auto&) { return EnableState::on; });
-}
-Return nvmlDeviceGetPowerManagementLimit(Device device, uint* out) {
-  return give_now(__func__, device, out, [](const GpuNow& now) { return now.power_limit_mw; });
-}
-Return nvmlDeviceGetEnforcedPowerLimit(Device device, uint* out) {
-  return give_now(__func__, device, out, [](const GpuNow& now) { return now.power_limit_mw; });
-}
-Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, uint* out) {
-  return give(__func__, device, out, [](const auto& id) { return id.power_factory_mw; });
-}
+GIVES(nvmlDeviceGetPowerManagementMode, EnableState, EnableState::on)
+GIVES_NOW(nvmlDeviceGetPowerManagementLimit, uint, now.power_limit_mw)
+GIVES_NOW(nvmlDeviceGetEnforcedPowerLimit, uint, now.power_limit_mw)
+GIVES(nvmlDeviceGetPowerManagementDefaultLimit, uint, call.identity().power_factory_mw)
 Return nvmlDeviceGetPowerManagementLimitConstraints(Device device, uint* lowest, uint* highest) {
   return on_gpu(__func__, device, [&](const Call& call) {
     if (lowest == nullptr || highest == nullptr) return Return::invalid_argument;
@@ -152,11 +138,8 @@ Return nvmlDeviceSetPowerManagementLimit(Device device, uint milliwatts) {
   return write(__func__, device, Op::set_power_limit, milliwatts);
 }
 
-Return nvmlDeviceGetPersistenceMode(Device device, EnableState* out) {
-  return give_now(__func__, device, out, [](const GpuNow& now) {
-    return now.persistence != 0 ? EnableState::on : EnableState::off;
-  });
-}
+GIVES_NOW(nvmlDeviceGetPersistenceMode, EnableState,
+          now.persistence != 0 ? EnableState::on : EnableState::off)
 Return nvmlDeviceSetPersistenceMode(Device device, EnableState mode) {
   return write(__func__, device, Op::set_persistence, static_cast<uint>(mode));
 }

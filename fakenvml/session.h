@@ -50,36 +50,27 @@ nvml::Instance instance_handle_of(unsigned int gpu, unsigned int slot);
 std::optional<std::pair<unsigned int, unsigned int>> place_of(nvml::Instance instance);
 
 // Nothing that is thrown leaves the library: a C program cannot catch it.
-template <class F>
-nvml::Return guarded(const char* function, F body) {
+template <class Enter, class F>
+nvml::Return entered(Enter enter, F body) {
   try {
     Call call;
-    const nvml::Return code = enter(function, call);
+    const nvml::Return code = enter(call);
     return code != nvml::Return::success ? code : body(call);
   } catch (...) {
     return nvml::Return::unknown;
   }
+}
+template <class F>
+nvml::Return guarded(const char* function, F body) {
+  return entered([&](Call& call) { return enter(function, call); }, body);
 }
 template <class F>
 nvml::Return on_gpu(const char* function, nvml::Device device, F body) {
-  try {
-    Call call;
-    const nvml::Return code = enter(function, device, call);
-    return code != nvml::Return::success ? code : body(call);
-  } catch (...) {
-    return nvml::Return::unknown;
-  }
+  return entered([&](Call& call) { return enter(function, device, call); }, body);
 }
-
 template <class F>
 nvml::Return on_any(const char* function, nvml::Device device, F body) {
-  try {
-    Call call;
-    const nvml::Return code = enter_any(function, device, call);
-    return code != nvml::Return::success ? code : body(call);
-  } catch (...) {
-    return nvml::Return::unknown;
-  }
+  return entered([&](Call& call) { return enter_any(function, device, call); }, body);
 }
 // On a MIG device.
 template <class F>
@@ -104,7 +95,7 @@ template <class T, class F>
 nvml::Return give(const char* function, nvml::Device device, T* out, F value) {
   return on_gpu(function, device, [&](const Call& call) {
     if (out == nullptr) return nvml::Return::invalid_argument;
-    *out = static_cast<T>(value(call.identity()));
+    *out = static_cast<T>(value(call));
     return nvml::Return::success;
   });
 }
@@ -116,6 +107,18 @@ nvml::Return give_now(const char* function, nvml::Device device, T* out, F value
     return nvml::Return::success;
   });
 }
+
+// Each defines a function of NVML that gives one value, by its name, the value's type, and the
+// value made of `call`, or of `now`. It is a C function of its own: faults are injected by its
+// name.
+#define GIVES(name, T, value)                                                                    \
+  nvml::Return name(nvml::Device device, T* out) {                                               \
+    return give(__func__, device, out, []([[maybe_unused]] const Call& call) { return value; }); \
+  }
+#define GIVES_NOW(name, T, value)                                                    \
+  nvml::Return name(nvml::Device device, T* out) {                                   \
+    return give_now(__func__, device, out, [](const GpuNow& now) { return value; }); \
+  }
 
 // A text with its end, or insufficient_size.
 nvml::Return give_text(std::string_view text, char* out, unsigned int size);
