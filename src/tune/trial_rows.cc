@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/text.h"
-#include "tune/job_json.h"
+#include "tune/job_fields.h"
 
 namespace derate {
 namespace {
@@ -34,8 +34,36 @@ Result<JobEntry> job_of_row(const TuneJobRow& row) {
         !read("recurrences", out.folded.recurrences))
       return Error{Errc::bad_data, "its sums"};
   }
-  out.spec = TRY(job_of(json));
+  out.spec = TRY(json_fields::message_of<JobSpec>(json, json_fields::Unknown::refused));
   return out;
+}
+
+// Calls copy(row's, entry's) of each field that both have alike; the one that is read is const.
+template <class Row, class Entry, class Copy>
+void each_field(Row& row, Entry& entry, const Copy& copy) {
+  auto& trial = entry.trial;
+  copy(row.id, trial.id);
+  copy(row.recurrence, trial.recurrence);
+  copy(row.batch_size, trial.batch_size);
+  copy(row.exploring, trial.exploring);
+  copy(row.epochs, trial.epochs);
+  copy(row.cost, trial.cost);
+  copy(row.profiling_cost, trial.profiling_cost);
+  copy(row.epoch_cost, trial.epoch_cost);
+  copy(row.default_epoch_cost, trial.default_epoch_cost);
+  copy(row.job, entry.job);
+  copy(row.token, entry.token);
+  copy(row.uid, entry.uid);
+  copy(row.stop_cost, entry.stop_cost);
+  copy(row.why, entry.why);
+  copy(row.verdict_why, entry.verdict_why);
+  copy(row.metric, entry.metric);
+  copy(row.steps, entry.steps);
+  copy(row.energy, entry.energy);
+  copy(row.time_s, entry.time_s);
+  copy(row.began, entry.began);
+  copy(row.ended, entry.ended);
+  copy(row.ended_why, entry.ended_why);
 }
 
 Result<TrialEntry> trial_of(const TuneTrialRow& row) {
@@ -48,39 +76,18 @@ Result<TrialEntry> trial_of(const TuneTrialRow& row) {
   out.verdict = verdict_of(row.verdict);
   if (!row.verdict.empty() && !out.verdict) return bad(fmt::format("verdict '{}'", row.verdict));
   if (!(row.epochs >= 0) || !std::isfinite(row.cost)) return bad("its numbers");
-  out.trial = {.id = row.id,
-               .recurrence = row.recurrence,
-               .batch_size = row.batch_size,
-               .exploring = row.exploring,
-               .state = *state,
-               .epochs = row.epochs,
-               .cost = row.cost,
-               .profiling_cost = row.profiling_cost,
-               .epoch_cost = row.epoch_cost,
-               .default_epoch_cost = row.default_epoch_cost};
+  each_field(row, out, [](const auto& from, auto& to) { to = from; });
+  out.trial.state = *state;
   for (const TuneMarkRow& mark : row.marks) out.trial.marks.push_back({mark.epochs, mark.metric});
-  out.job = row.job;
-  out.token = row.token;
-  out.uid = row.uid;
   if (!row.gpus.empty())
     for (const std::string_view gpu : split(row.gpus, ',')) out.gpus.emplace_back(gpu);
-  out.stop_cost = row.stop_cost;
-  out.why = row.why;
-  out.verdict_why = row.verdict_why;
-  out.metric = row.metric;
-  out.steps = row.steps;
-  out.energy = row.energy;
-  out.time_s = row.time_s;
-  out.began = row.began;
-  out.ended = row.ended;
-  out.ended_why = row.ended_why;
   return out;
 }
 
 }  // namespace
 
 TuneJobRow row_of(const JobEntry& job) {
-  Json spec = job_json(job.spec);
+  Json spec = json_fields::object_of(job.spec);
   if (job.folded.trials > 0)
     spec[kFolded] = {{"trials", job.folded.trials},
                      {"reached", job.folded.reached},
@@ -89,33 +96,12 @@ TuneJobRow row_of(const JobEntry& job) {
 }
 
 TuneTrialRow row_of(const TrialEntry& trial) {
-  const Trial& t = trial.trial;
-  TuneTrialRow out{.id = t.id,
-                   .job = trial.job,
-                   .recurrence = t.recurrence,
-                   .batch_size = t.batch_size,
-                   .exploring = t.exploring,
-                   .state = to_string(t.state),
-                   .epochs = t.epochs,
-                   .cost = t.cost,
-                   .profiling_cost = t.profiling_cost,
-                   .epoch_cost = t.epoch_cost,
-                   .default_epoch_cost = t.default_epoch_cost,
-                   .stop_cost = trial.stop_cost,
-                   .metric = trial.metric,
-                   .steps = trial.steps,
-                   .energy = trial.energy,
-                   .time_s = trial.time_s,
-                   .verdict = trial.verdict ? to_string(*trial.verdict) : "",
-                   .verdict_why = trial.verdict_why,
-                   .why = trial.why,
-                   .ended_why = trial.ended_why,
-                   .token = trial.token,
-                   .gpus = fmt::format("{}", fmt::join(trial.gpus, ",")),
-                   .uid = trial.uid,
-                   .began = trial.began,
-                   .ended = trial.ended};
-  for (const EpochMark& mark : t.marks) out.marks.push_back({mark.epochs, mark.metric});
+  TuneTrialRow out;
+  each_field(out, trial, [](auto& to, const auto& from) { to = from; });
+  out.state = to_string(trial.trial.state);
+  out.verdict = trial.verdict ? to_string(*trial.verdict) : "";
+  out.gpus = fmt::format("{}", fmt::join(trial.gpus, ","));
+  for (const EpochMark& mark : trial.trial.marks) out.marks.push_back({mark.epochs, mark.metric});
   return out;
 }
 
