@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/check.h"
 #include "device/nvml/nvml_abi.h"
@@ -27,27 +28,11 @@ std::uint32_t percent_of(std::optional<Fraction> share) {
   return share ? rounded(as_percent(*share)) : kNone;
 }
 
-std::uint32_t nvml_architecture(Architecture architecture) {
-  switch (architecture) {
-    case Architecture::pascal:
-      return nvml::kArchPascal;
-    case Architecture::volta:
-      return nvml::kArchVolta;
-    case Architecture::turing:
-      return nvml::kArchTuring;
-    case Architecture::ampere:
-      return nvml::kArchAmpere;
-    case Architecture::ada:
-      return nvml::kArchAda;
-    case Architecture::hopper:
-      return nvml::kArchHopper;
-    case Architecture::blackwell:
-      return nvml::kArchBlackwell;
-    case Architecture::unknown:
-      break;
-  }
-  return kNone;
-}
+// NVML's numbers of Architecture's values, in their order.
+constexpr std::uint32_t kArchitectures[] = {
+    kNone,          nvml::kArchPascal, nvml::kArchVolta,    nvml::kArchTuring, nvml::kArchAmpere,
+    nvml::kArchAda, nvml::kArchHopper, nvml::kArchBlackwell};
+static_assert(std::size(kArchitectures) == static_cast<std::size_t>(Architecture::blackwell) + 1);
 
 // NVML's numbers of the profiles by their slices, as nvidia-smi mig -lgip lists them.
 struct ProfileNumbers {
@@ -122,7 +107,7 @@ GpuIdentity SimMachine::Gpu::identity() const {
   put_text(out.uuid, capability.id.uuid);
   put_text(out.pci_bus_id, capability.id.pci_bus_id);
   put_text(out.serial, fmt::format("51a0000{:04}", index));
-  out.architecture = nvml_architecture(chip.architecture);
+  out.architecture = kArchitectures[static_cast<std::size_t>(chip.architecture)];
   out.clock_count = static_cast<std::uint32_t>(std::min(chip.sm_clocks.size(), kClocksMax));
   for (std::size_t i = 0; i < out.clock_count; ++i)
     out.sm_clocks_mhz[i] = megahertz(chip.sm_clocks[i]);

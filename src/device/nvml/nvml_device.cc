@@ -61,25 +61,20 @@ double number(const nvml::FieldValue& field) {
   return -1;  // of a type that we do not know: no power
 }
 
+constexpr std::pair<Architecture, unsigned int> kArchitectures[] = {
+    {Architecture::pascal, nvml::kArchPascal},
+    {Architecture::volta, nvml::kArchVolta},
+    {Architecture::turing, nvml::kArchTuring},
+    {Architecture::ampere, nvml::kArchAmpere},
+    {Architecture::ada, nvml::kArchAda},
+    {Architecture::hopper, nvml::kArchHopper},
+    {Architecture::blackwell, nvml::kArchBlackwell},
+};
+
 Architecture architecture_of(unsigned int raw) {
-  switch (raw) {
-    case nvml::kArchPascal:
-      return Architecture::pascal;
-    case nvml::kArchVolta:
-      return Architecture::volta;
-    case nvml::kArchTuring:
-      return Architecture::turing;
-    case nvml::kArchAmpere:
-      return Architecture::ampere;
-    case nvml::kArchAda:
-      return Architecture::ada;
-    case nvml::kArchHopper:
-      return Architecture::hopper;
-    case nvml::kArchBlackwell:
-      return Architecture::blackwell;
-    default:
-      return Architecture::unknown;
-  }
+  for (const auto& [architecture, number] : kArchitectures)
+    if (number == raw) return architecture;
+  return Architecture::unknown;
 }
 
 std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
