@@ -175,27 +175,25 @@ Result<TrialRegistry::Created> TrialRegistry::create(JobSpec spec, std::uint32_t
                                                      Replace replace, WallTime now) {
   TRY(check_job(spec));
   spec = sorted(std::move(spec));
-  const auto there = jobs_.find(spec.name);
-  if (there == jobs_.end()) {
-    TRY(check_room(uid));
-    changes_.jobs.insert(spec.name);
-    const std::string name = spec.name;
-    jobs_[name] = {std::move(spec), uid, now};
-    return Created::anew;
-  }
-  TRY(own_job(spec.name, uid));
-  const std::string changed = differences(there->second.spec, spec);
-  if (changed.empty()) return Created::unchanged;
-  if (replace == Replace::no)
-    return Error{
-        Errc::invalid_argument,
-        fmt::format("job '{}' is there with another {}; replacing it forgets its {} trials",
-                    spec.name, changed, there->second.sums.trials)};
-  TRY(remove(spec.name, uid));
   const std::string name = spec.name;
+  const auto there = jobs_.find(name);
+  const Created out = there == jobs_.end() ? Created::anew : Created::replaced;
+  if (out == Created::anew) {
+    TRY(check_room(uid));
+  } else {
+    TRY(own_job(name, uid));
+    const std::string changed = differences(there->second.spec, spec);
+    if (changed.empty()) return Created::unchanged;
+    if (replace == Replace::no)
+      return Error{
+          Errc::invalid_argument,
+          fmt::format("job '{}' is there with another {}; replacing it forgets its {} trials", name,
+                      changed, there->second.sums.trials)};
+    TRY(remove(name, uid));
+  }
   changes_.jobs.insert(name);
   jobs_[name] = {std::move(spec), uid, now};
-  return Created::replaced;
+  return out;
 }
 
 Result<void> TrialRegistry::remove(const std::string& name, std::uint32_t uid) {
