@@ -35,21 +35,15 @@ std::optional<WallTime> parse_time(std::string_view text) {
          std::chrono::minutes(parts[4]) + std::chrono::seconds(parts[5]);
 }
 
-std::string time_text(WallTime time) {
-  const auto day = std::chrono::floor<std::chrono::days>(time);
-  const std::chrono::year_month_day date(day);
-  const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::seconds>(time - day));
-  return fmt::format("{}-{}-{} {}:{}:{}", static_cast<int>(date.year()),
-                     static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
-                     clock.hours().count(), clock.minutes().count(), clock.seconds().count());
-}
+// As their logs have it, and as their tables do: "2023-9-22 10:21:3", "2023-09-22 10:21:03.250".
+constexpr const char* kInLog = "{}-{}-{} {}:{}:{}";
+constexpr const char* kInTable = "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03}";
 
-// "2023-09-22 10:21:03.250", as their tables have it.
-std::string padded(WallTime time) {
+std::string time_text(WallTime time, const char* form) {
   const auto day = std::chrono::floor<std::chrono::days>(time);
   const std::chrono::year_month_day date(day);
   const std::chrono::hh_mm_ss clock(std::chrono::floor<std::chrono::milliseconds>(time - day));
-  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03}", static_cast<int>(date.year()),
+  return fmt::format(fmt::runtime(form), static_cast<int>(date.year()),
                      static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day()),
                      clock.hours().count(), clock.minutes().count(), clock.seconds().count(),
                      clock.subseconds().count());
@@ -175,7 +169,7 @@ std::string dvfs_out(const PublishedRun& run) {
       const bool set = tick.asked_mhz && tick.asked_mhz != before;
       before = tick.asked_mhz;
       out += fmt::format("{}, {:.0f}, {:.0f}, {:.0f}, {:.0f}, {:.0f}, 0\n",
-                         time_text(times[i].begin + from_seconds(tick.time_s)),
+                         time_text(times[i].begin + from_seconds(tick.time_s), kInLog),
                          tick.gpu_utilisation.value_or(0) * 100,
                          tick.memory_utilisation.value_or(0) * 100, tick.power_w * 1000.0f,
                          tick.clock_mhz, set ? *tick.asked_mhz : -1);
@@ -194,8 +188,8 @@ std::string all_apps_out(const PublishedRun& run) {
       iteration = session.repetition;
       out += fmt::format("=====================================\nIteration {}:\n", iteration);
     }
-    out += fmt::format("Application name: {}\n{}\n{}\n", job.app, time_text(times[i].begin),
-                       time_text(times[i].end));
+    out += fmt::format("Application name: {}\n{}\n{}\n", job.app, time_text(times[i].begin, kInLog),
+                       time_text(times[i].end, kInLog));
     out += job.error.empty()
                ? fmt::format("Performance: {} of the work of {} s at the highest clock a second\n",
                              job.work / seconds(job.time), job.work)
@@ -215,8 +209,9 @@ std::string processed_csv(const PublishedRun& run) {
     const Processed p = processed(job);
     out += fmt::format("{},{},{:.3f},{:.1f},{:.3f},{:.2f},{},{},{:.2f},{:.2f},{:.0f}\n",
                        run.jobs[i].session.repetition, job.app, p.performance, p.watts,
-                       p.performance / p.watts, p.seconds, padded(times[i].begin),
-                       padded(times[i].end), p.gpu_utilisation, p.memory_utilisation, p.clock);
+                       p.performance / p.watts, p.seconds, time_text(times[i].begin, kInTable),
+                       time_text(times[i].end, kInTable), p.gpu_utilisation, p.memory_utilisation,
+                       p.clock);
   }
   return out;
 }
