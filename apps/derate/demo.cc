@@ -87,21 +87,20 @@ void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
       kept ? Tone::plain : Tone::bad);
 }
 
-void add_hindsight(Table& table, const std::string& label, const HindsightFigures& figures,
+void add_hindsight(Table& table, const std::string& label, const HindsightResult& result,
                    const std::string& remark) {
-  table.add(
-      {label, "-", percent_text(figures.mean_saving), "-", percent_text(1 - figures.mean_loss),
-       signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
-       worst_text(figures.worst_loss, figures.worst_app), remark},
-      Tone::dim);
+  table.add({label, "-", percent_text(result.mean_saving), "-", percent_text(1 - result.mean.loss),
+             signed_percent_text(result.mean.gain), percent_text(result.mean.loss),
+             worst_text(result.worst_loss, result.worst_app), remark},
+            Tone::dim);
 }
 
 // The constant clock whose mean loss is nearest to the policy's: a policy that it equals has done
 // nothing.
-const Comparison::FixedClock& fixed_clock_near(const Comparison& comparison, double loss) {
-  const Comparison::FixedClock* best = &comparison.frontier.front();
+const FixedForAll& fixed_clock_near(const Comparison& comparison, double loss) {
+  const FixedForAll* best = &comparison.frontier.front();
   for (const auto& fixed : comparison.frontier)
-    if (std::abs(fixed.figures.mean_loss - loss) < std::abs(best->figures.mean_loss - loss))
+    if (std::abs(fixed.result.mean.loss - loss) < std::abs(best->result.mean.loss - loss))
       best = &fixed;
   return *best;
 }
@@ -113,7 +112,7 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
     add_policy(table, figures, part.spec.workloads.size());
   const PolicyFigures& last = comparison.policies.back();
   const auto& fixed = fixed_clock_near(comparison, last.mean_loss);
-  add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.figures,
+  add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.result,
                 fmt::format("(at {}'s mean loss)", last.label));
   add_hindsight(table, "oracle", comparison.oracle, "(in hindsight)");
   print("{}\n", toned(part.title, Tone::strong));
@@ -133,12 +132,12 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
   print("\n");
 }
 
-Json hindsight_json(const HindsightFigures& figures) {
-  return {{"energy_saving_ratio", figures.mean_saving},
-          {"efficiency_gain_ratio", figures.mean_gain},
-          {"mean_loss_ratio", figures.mean_loss},
-          {"worst_loss_ratio", figures.worst_loss},
-          {"worst_app", figures.worst_app}};
+Json hindsight_json(const HindsightResult& result) {
+  return {{"energy_saving_ratio", result.mean_saving},
+          {"efficiency_gain_ratio", result.mean.gain},
+          {"mean_loss_ratio", result.mean.loss},
+          {"worst_loss_ratio", result.worst_loss},
+          {"worst_app", result.worst_app}};
 }
 
 Json policy_json(const PolicyFigures& figures) {
@@ -173,7 +172,7 @@ Json part_json(const Part& part, const Comparison& comparison) {
   Json policies = Json::array(), frontier = Json::array();
   for (const auto& figures : comparison.policies) policies.push_back(policy_json(figures));
   for (const auto& fixed : comparison.frontier) {
-    Json entry = hindsight_json(fixed.figures);
+    Json entry = hindsight_json(fixed.result);
     entry["clock_mhz"] = fixed.clock.value();
     frontier.push_back(std::move(entry));
   }

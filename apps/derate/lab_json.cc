@@ -78,7 +78,7 @@ Json policy_json(const StageResult& stage, const PolicyResult& policy) {
               {"policy_cpu_ratio", policy.policy_cpu_share},
               {"clock_changes_per_minute", policy.changes_per_minute}});
   if (const auto share = policy.broken_share()) out["broken_ratio"] = *share;
-  if (const auto same = stage.frontier_gain(policy.loss.mean))
+  if (const auto same = frontier_gain(stage.frontier, policy.loss.mean))
     out["fixed_clock_gain_ratio"] = *same;
   out["apps"] = std::move(apps);
   return out;

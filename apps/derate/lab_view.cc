@@ -34,7 +34,7 @@ void add_policy(Table& table, const StageResult& stage, const PolicyResult& poli
     table.add({policy.label, "-", "-", "-", "-", "-", "-", "-", "-", why}, Tone::bad);
     return;
   }
-  const auto same = stage.frontier_gain(policy.loss.mean);
+  const auto same = frontier_gain(stage.frontier, policy.loss.mean);
   const bool kept = policy.broken == 0 && policy.apps_over == 0;
   table.add({policy.label, figure_text(policy.gain, true), percent_text(policy.saving),
              figure_text(policy.loss, false), worst_text(policy.worst_loss, policy.worst_app),

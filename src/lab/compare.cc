@@ -3,27 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "govern/envelope_rule.h"
 #include "lab/figures.h"
-#include "lab/hindsight.h"
 #include "policy/registry/registry.h"
 
 namespace derate {
 namespace {
-
-void add(HindsightFigures& figures, const Outcome& outcome, const std::string& app,
-         std::size_t count) {
-  const double n = static_cast<double>(count);
-  figures.mean_saving += outcome.saving() / n;
-  figures.mean_gain += outcome.gain / n;
-  figures.mean_loss += outcome.loss / n;
-  if (figures.worst_app.empty() || outcome.loss > figures.worst_loss) {
-    figures.worst_loss = outcome.loss;
-    figures.worst_app = app;
-  }
-}
 
 void add_hindsight(Comparison& out, const CompareSpec& spec, const Envelope& envelope) {
   const std::size_t count = spec.workloads.size();
@@ -32,9 +20,9 @@ void add_hindsight(Comparison& out, const CompareSpec& spec, const Envelope& env
     out.frontier.resize(clocks.size());
     for (std::size_t i = 0; i < clocks.size(); ++i) {
       out.frontier[i].clock = clocks[i].clock;
-      add(out.frontier[i].figures, clocks[i].outcome, workload.name, count);
+      out.frontier[i].result.add(workload.name, clocks[i].outcome, count);
     }
-    add(out.oracle, oracle(clocks, spec.delta).outcome, workload.name, count);
+    out.oracle.add(workload.name, oracle(clocks, spec.delta).outcome, count);
   }
 }
 
@@ -171,19 +159,6 @@ Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const OnProgre
   for (const SimJobResult& result : results) out.simulated += result.simulated;
   out.elapsed = clock.now() - begin;
   return out;
-}
-
-std::optional<double> frontier_gain(const Comparison& comparison, double mean_loss) {
-  // The frontier runs from the lowest clock (largest loss) to the highest (none).
-  for (std::size_t i = 1; i < comparison.frontier.size(); ++i) {
-    const HindsightFigures& low = comparison.frontier[i - 1].figures;
-    const HindsightFigures& high = comparison.frontier[i].figures;
-    if (mean_loss > low.mean_loss || mean_loss < high.mean_loss) continue;
-    const double span = low.mean_loss - high.mean_loss;
-    const double share = span > 0 ? (mean_loss - high.mean_loss) / span : 0;
-    return high.mean_gain + share * (low.mean_gain - high.mean_gain);
-  }
-  return std::nullopt;
 }
 
 }  // namespace derate

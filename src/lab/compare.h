@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "lab/hindsight.h"
 #include "lab/session.h"
 #include "lab/sim_job.h"
 
@@ -55,31 +55,16 @@ struct PolicyFigures {
   int jobs = 0;
 };
 
-// What one constant clock, or hindsight, would give: from the workloads' own curves, the power
-// limit and leakage included, start-up not.
-struct HindsightFigures {
-  double mean_saving = 0;  // of energy
-  double mean_gain = 0, mean_loss = 0, worst_loss = 0;
-  std::string worst_app;
-};
-
 struct Comparison {
   std::vector<PolicyFigures> policies;  // as asked for
-  HindsightFigures oracle;              // per application the most efficient clock within delta
-  struct FixedClock {
-    Megahertz clock;
-    HindsightFigures figures;
-  };
-  std::vector<FixedClock> frontier;  // every clock of the envelope
-  Duration simulated{};              // virtual GPU time
-  Duration elapsed{};                // real time it took
+  HindsightResult oracle;               // per application the most efficient clock within delta
+  std::vector<FixedForAll> frontier;    // every clock of the envelope
+  Duration simulated{};                 // virtual GPU time
+  Duration elapsed{};                   // real time it took
 };
 
 // Runs all jobs. `progress(done, all)` is called from this thread now and then.
 Result<Comparison> compare(const CompareSpec& spec, Clock& clock,
                            const std::function<void(std::size_t, std::size_t)>& progress = {});
-
-// The gain that the frontier gives at this mean loss, linear between clocks; empty outside it.
-std::optional<double> frontier_gain(const Comparison& comparison, double mean_loss);
 
 }  // namespace derate

@@ -125,16 +125,16 @@ TEST(Compare, TheFrontierIsEveryClockOfTheEnvelope) {
   ASSERT_FALSE(comparison.frontier.empty());
   EXPECT_EQ(comparison.frontier.front().clock, chip.flat_voltage_end);
   EXPECT_EQ(comparison.frontier.back().clock, chip.sm_clocks.back());
-  EXPECT_NEAR(comparison.frontier.front().figures.mean_loss, 0.2, 1e-12);
-  EXPECT_NEAR(comparison.frontier.front().figures.mean_gain, 0.6, 1e-12);
-  EXPECT_EQ(comparison.frontier.back().figures.mean_loss, 0);
-  EXPECT_EQ(comparison.frontier.back().figures.mean_gain, 0);
-  EXPECT_EQ(frontier_gain(comparison, 0.21), std::nullopt);
-  EXPECT_EQ(frontier_gain(comparison, -0.01), std::nullopt);
-  EXPECT_NEAR(frontier_gain(comparison, 0.2 - 1e-9).value_or(-1), 0.6, 1e-6);
-  EXPECT_NEAR(frontier_gain(comparison, 0).value_or(-1), 0, 1e-12);
+  EXPECT_NEAR(comparison.frontier.front().result.mean.loss, 0.2, 1e-12);
+  EXPECT_NEAR(comparison.frontier.front().result.mean.gain, 0.6, 1e-12);
+  EXPECT_EQ(comparison.frontier.back().result.mean.loss, 0);
+  EXPECT_EQ(comparison.frontier.back().result.mean.gain, 0);
+  EXPECT_EQ(frontier_gain(comparison.frontier, 0.21), std::nullopt);
+  EXPECT_EQ(frontier_gain(comparison.frontier, -0.01), std::nullopt);
+  EXPECT_NEAR(frontier_gain(comparison.frontier, 0.2 - 1e-9).value_or(-1), 0.6, 1e-6);
+  EXPECT_NEAR(frontier_gain(comparison.frontier, 0).value_or(-1), 0, 1e-12);
   // Rate 0.9 stands at 150 W: (0.9 / 150) / (1 / 200) - 1 = +0.2; between two clocks, nearly.
-  EXPECT_NEAR(frontier_gain(comparison, 0.1).value_or(-1), 0.2, 0.001);
+  EXPECT_NEAR(frontier_gain(comparison.frontier, 0.1).value_or(-1), 0.2, 0.001);
 }
 
 TEST(Compare, TheOracleKeepsThePromise) {
@@ -146,13 +146,13 @@ TEST(Compare, TheOracleKeepsThePromise) {
       spec.work = 1s;
       const auto comparison = compared(spec);
       EXPECT_LE(comparison.oracle.worst_loss, delta) << chip.name;
-      EXPECT_LE(comparison.oracle.mean_loss, comparison.oracle.worst_loss);
-      EXPECT_GE(comparison.oracle.mean_gain, before) << chip.name;
-      before = comparison.oracle.mean_gain;
+      EXPECT_LE(comparison.oracle.mean.loss, comparison.oracle.worst_loss);
+      EXPECT_GE(comparison.oracle.mean.gain, before) << chip.name;
+      before = comparison.oracle.mean.gain;
       // No constant clock within the promise beats it.
       for (const auto& fixed : comparison.frontier)
-        if (fixed.figures.worst_loss <= delta) {
-          EXPECT_GE(comparison.oracle.mean_gain, fixed.figures.mean_gain - 1e-12);
+        if (fixed.result.worst_loss <= delta) {
+          EXPECT_GE(comparison.oracle.mean.gain, fixed.result.mean.gain - 1e-12);
         }
     }
     EXPECT_GT(before, 0.1) << chip.name;
@@ -270,12 +270,12 @@ TEST_F(PublishedFigures, AConstantClockOf952) {
   spec.work = 1s;
   const auto comparison = compared(spec);
   ASSERT_EQ(comparison.frontier.front().clock, 952_MHz);
-  const HindsightFigures& fixed = comparison.frontier.front().figures;
-  EXPECT_NEAR(fixed.mean_gain, 0.444, 0.005);
-  EXPECT_NEAR(fixed.mean_loss, 0.141, 0.005);
+  const HindsightResult& fixed = comparison.frontier.front().result;
+  EXPECT_NEAR(fixed.mean.gain, 0.444, 0.005);
+  EXPECT_NEAR(fixed.mean.loss, 0.141, 0.005);
   EXPECT_NEAR(fixed.worst_loss, 0.347, 0.005);
-  EXPECT_NEAR(comparison.oracle.mean_gain, 0.376, 0.005);
-  EXPECT_NEAR(comparison.oracle.mean_loss, 0.076, 0.005);
+  EXPECT_NEAR(comparison.oracle.mean.gain, 0.376, 0.005);
+  EXPECT_NEAR(comparison.oracle.mean.loss, 0.076, 0.005);
 }
 
 TEST_F(PublishedFigures, GeepafsAsReplayed) {

@@ -180,29 +180,22 @@ PolicyResult policy_result(const Stage& stage, const std::string& label, const J
   return out;
 }
 
-void add(HindsightResult& out, const std::string& app, const Outcome& outcome, double n) {
-  out.mean.loss += outcome.loss / n;
-  out.mean.gain += outcome.gain / n;
-  if (out.worst_app.empty() || outcome.loss > out.worst_loss)
-    out.worst_loss = outcome.loss, out.worst_app = app;
-}
-
 void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
   out.oracle.emplace();
   out.bound.emplace();
-  const double n = static_cast<double>(stage.workloads.size());
-  for (std::size_t i = 0; i < stage.workloads.size(); ++i) {
+  const std::size_t apps = stage.workloads.size();
+  for (std::size_t i = 0; i < apps; ++i) {
     const Workload& workload = stage.workloads[i];
     const auto clocks =
         fixed_clocks(workload, tenants_of(stage, i), stage.circumstances.chip, stage.envelope);
     out.frontier.resize(clocks.size());
     for (std::size_t at = 0; at < clocks.size(); ++at) {
       out.frontier[at].clock = clocks[at].clock;
-      add(out.frontier[at].result, workload.name, clocks[at].outcome, n);
+      out.frontier[at].result.add(workload.name, clocks[at].outcome, apps);
     }
     out.hindsight.push_back({workload.name, oracle(clocks, delta), two_clock_bound(clocks, delta)});
-    add(*out.oracle, workload.name, out.hindsight.back().oracle.outcome, n);
-    add(*out.bound, workload.name, out.hindsight.back().bound, n);
+    out.oracle->add(workload.name, out.hindsight.back().oracle.outcome, apps);
+    out.bound->add(workload.name, out.hindsight.back().bound, apps);
   }
 }
 
@@ -220,19 +213,6 @@ double promised_delta(const Plan& plan, const PolicyChoice& policy) {
 }
 
 }  // namespace
-
-std::optional<double> StageResult::frontier_gain(double loss) const {
-  // From the lowest clock (largest loss) to the highest (none).
-  for (std::size_t i = 1; i < frontier.size(); ++i) {
-    const Outcome& low = frontier[i - 1].result.mean;
-    const Outcome& high = frontier[i].result.mean;
-    if (loss > low.loss || loss < high.loss) continue;
-    const double span = low.loss - high.loss;
-    const double share = span > 0 ? (loss - high.loss) / span : 0;
-    return high.gain + share * (low.gain - high.gain);
-  }
-  return std::nullopt;
-}
 
 std::vector<StageResult> figures(const Plan& plan, std::span<const StoredJob> jobs) {
   std::vector<StageResult> out;

@@ -71,13 +71,6 @@ struct PolicyResult {
   }
 };
 
-// What hindsight would have given: means over the applications.
-struct HindsightResult {
-  Outcome mean;
-  double worst_loss = 0;
-  std::string worst_app;
-};
-
 struct StageResult {
   std::string chip, cell;
   std::vector<std::string> apps;
@@ -90,14 +83,7 @@ struct StageResult {
   std::vector<AppHindsight> hindsight;  // in the order of the stage; none of real work
   // The best clock for each; the best mixture of two for each.
   std::optional<HindsightResult> oracle, bound;
-  struct Fixed {
-    Megahertz clock;
-    HindsightResult result;
-  };
-  std::vector<Fixed> frontier;  // one clock for all, ascending
-
-  // The frontier's gain at this mean loss, linear between clocks; empty outside it.
-  std::optional<double> frontier_gain(double loss) const;
+  std::vector<FixedForAll> frontier;  // ascending
 };
 
 // One for each stage of the plan, in its order.

@@ -167,8 +167,8 @@ TEST(Figures, TheBoundIsAboveTheOracleAndBothKeepThePromise) {
   }
   ASSERT_FALSE(stage.frontier.empty());
   EXPECT_EQ(stage.frontier.back().result.mean.loss, 0);
-  EXPECT_EQ(stage.frontier_gain(0), 0);
-  EXPECT_FALSE(stage.frontier_gain(0.9));
+  EXPECT_EQ(frontier_gain(stage.frontier, 0), 0);
+  EXPECT_FALSE(frontier_gain(stage.frontier, 0.9));
 }
 
 TEST(Plan, StressIsEveryCombination) {

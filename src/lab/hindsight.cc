@@ -116,4 +116,25 @@ Outcome two_clock_bound(std::span<const FixedClock> clocks, double delta) {
   return best;
 }
 
+void HindsightResult::add(const std::string& app, const Outcome& outcome, std::size_t apps) {
+  const double n = static_cast<double>(apps);
+  mean.loss += outcome.loss / n;
+  mean.gain += outcome.gain / n;
+  mean_saving += outcome.saving() / n;
+  if (worst_app.empty() || outcome.loss > worst_loss) worst_loss = outcome.loss, worst_app = app;
+}
+
+std::optional<double> frontier_gain(std::span<const FixedForAll> frontier, double mean_loss) {
+  // From the lowest clock (largest loss) to the highest (none).
+  for (std::size_t i = 1; i < frontier.size(); ++i) {
+    const Outcome& low = frontier[i - 1].result.mean;
+    const Outcome& high = frontier[i].result.mean;
+    if (mean_loss > low.loss || mean_loss < high.loss) continue;
+    const double span = low.loss - high.loss;
+    const double share = span > 0 ? (mean_loss - high.loss) / span : 0;
+    return high.gain + share * (low.gain - high.gain);
+  }
+  return std::nullopt;
+}
+
 }  // namespace derate

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/envelope.h"
@@ -45,5 +46,24 @@ FixedClock oracle(std::span<const FixedClock> clocks, double delta);
 // The most efficient mixture in time of two of them that loses at most delta: what no policy that
 // only sets clocks can beat on steady work.
 Outcome two_clock_bound(std::span<const FixedClock> clocks, double delta);
+
+// Of several applications: means, and the worst.
+struct HindsightResult {
+  Outcome mean;
+  double mean_saving = 0;  // not the saving of the mean
+  double worst_loss = 0;
+  std::string worst_app;
+
+  void add(const std::string& app, const Outcome& outcome, std::size_t apps);
+};
+
+// One clock for all applications.
+struct FixedForAll {
+  Megahertz clock;
+  HindsightResult result;
+};
+
+// The gain that such clocks, ascending, give at this mean loss: linear between them; empty outside.
+std::optional<double> frontier_gain(std::span<const FixedForAll> frontier, double mean_loss);
 
 }  // namespace derate
