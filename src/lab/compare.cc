@@ -1,11 +1,8 @@
 #include "lab/compare.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <optional>
-#include <thread>
 
+#include "base/in_parallel.h"
 #include "govern/envelope_rule.h"
 #include "lab/figures.h"
 #include "policy/registry/registry.h"
@@ -57,34 +54,18 @@ struct Grid {
 
 using OnProgress = std::function<void(std::size_t, std::size_t)>;
 
-Result<std::vector<SimJobResult>> run_all(const Grid& grid, unsigned threads, Clock& clock,
+Result<std::vector<SimJobResult>> run_all(const Grid& grid, Clock& clock,
                                           const OnProgress& progress) {
-  std::vector<SimJobResult> results(grid.size());
-  std::atomic<std::size_t> next{0}, done{0};
-  std::mutex mutex;
-  std::optional<Error> failure;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < results.size(); i = next++) {
-      auto result = run_sim_job(grid.job(i));
-      if (result.ok()) {
-        results[i] = *result;
-      } else {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::move(result).error();
-        next = results.size();
-      }
-      ++done;
-    }
-  };
-  {
-    std::vector<std::jthread> pool;
-    for (unsigned i = 0; i < threads; ++i) pool.emplace_back(work);
-    while (progress && done < results.size() && next < results.size()) {
-      progress(done, results.size());
+  std::function<bool(std::size_t)> watch;
+  if (progress)
+    watch = [&](std::size_t done) {
+      progress(done, grid.size());
       clock.sleep_until(clock.now() + std::chrono::milliseconds(100));
-    }
-  }
-  if (failure) return *std::move(failure);
+      return true;
+    };
+  auto results = TRY(in_parallel(
+      grid.size(), grid.spec.threads, [&](std::size_t i) { return run_sim_job(grid.job(i)); },
+      watch));
   if (progress) progress(results.size(), results.size());
   return results;
 }
@@ -149,9 +130,7 @@ Result<Comparison> compare(const CompareSpec& spec, Clock& clock, const OnProgre
   const PolicyInfo* baseline = TRY(find_policy("max-freq"));
   grid.policies.push_back({baseline, {}, "max-freq"});
   grid.policies.insert(grid.policies.end(), spec.policies.begin(), spec.policies.end());
-  const unsigned threads =
-      spec.threads > 0 ? spec.threads : std::max(1u, std::thread::hardware_concurrency());
-  const auto results = TRY(run_all(grid, threads, clock, progress));
+  const auto results = TRY(run_all(grid, clock, progress));
   Comparison out;
   for (std::size_t policy = 1; policy < grid.policies.size(); ++policy)
     out.policies.push_back(policy_figures(grid, results, policy));

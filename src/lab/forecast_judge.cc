@@ -1,9 +1,9 @@
 #include "lab/forecast_judge.h"
 
+#include "base/in_parallel.h"
 #include "core/chip_facts.h"
 #include "device/sim/sim_device.h"
 #include "govern/envelope_rule.h"
-#include "lab/in_parallel.h"
 #include "lab/models_in_memory.h"
 #include "model/alike_applications.h"
 #include "policy/registry/registry.h"

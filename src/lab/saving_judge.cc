@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "lab/in_parallel.h"
+#include "base/in_parallel.h"
 
 namespace derate {
 namespace {

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 
+#include "base/in_parallel.h"
 #include "base/suggest.h"
 
 namespace derate {
@@ -45,40 +44,7 @@ struct Task {
   AttributionRun run;
 };
 
-// Every run of a bench, by scenario and then by seed; the threads share nothing but the next one's
-// number.
-class Runs {
- public:
-  Runs(std::vector<Task> tasks, const std::vector<std::vector<JudgedMethod>>& methods,
-       unsigned threads)
-      : tasks_(std::move(tasks)), methods_(methods), results_(tasks_.size()) {
-    for (unsigned i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~Runs() { stop(); }
-
-  void stop() { next_ = tasks_.size(); }
-  std::size_t done() const { return done_; }
-  bool idle() const { return ended_ == threads_.size(); }
-  // Once idle. Empty where it was stopped before.
-  std::vector<std::optional<Result<Scores>>>& results() { return results_; }
-
- private:
-  void work() {
-    for (std::size_t at = next_++; at < tasks_.size(); at = next_++) {
-      results_[at] = judge(tasks_[at].run, methods_[tasks_[at].scenario]);
-      if (!results_[at]->ok()) stop();
-      ++done_;
-    }
-    ++ended_;
-  }
-
-  std::vector<Task> tasks_;
-  const std::vector<std::vector<JudgedMethod>>& methods_;
-  std::vector<std::optional<Result<Scores>>> results_;
-  std::atomic<std::size_t> next_{0}, done_{0}, ended_{0};
-  std::vector<std::jthread> threads_;  // last: they use the rest
-};
-
+// Every run of a bench, by scenario and then by seed.
 std::vector<Task> tasks_of(const AttributionBench& bench) {
   std::vector<Task> out;
   for (std::size_t at = 0; at < bench.scenarios.size(); ++at)
@@ -87,20 +53,6 @@ std::vector<Task> tasks_of(const AttributionBench& bench) {
                                         .seed = bench.first_seed + static_cast<std::uint64_t>(i),
                                         .length = bench.length}});
   return out;
-}
-
-unsigned threads_of(const AttributionBench& bench, std::size_t runs) {
-  const unsigned wanted =
-      bench.threads > 0 ? bench.threads : std::max(1u, std::thread::hardware_concurrency());
-  return static_cast<unsigned>(std::min<std::size_t>(wanted, runs));
-}
-
-void wait_for(Runs& runs, std::size_t all, Clock& clock, const BenchHooks& hooks) {
-  while (!runs.idle()) {
-    if (hooks.progress) hooks.progress(runs.done(), all);
-    if (hooks.stop && hooks.stop()) runs.stop();
-    clock.sleep_until(clock.now() + std::chrono::milliseconds(20));
-  }
 }
 
 std::vector<ScenarioResult> empty_results(const AttributionBench& bench,
@@ -134,22 +86,21 @@ Result<std::optional<std::vector<ScenarioResult>>> run_attribution(const Attribu
   for (const TenantScenario* scenario : bench.scenarios)
     methods.push_back(TRY(wanted_methods(*scenario, bench.methods)));
   const std::vector<Task> tasks = tasks_of(bench);
-  Runs runs(tasks, methods, threads_of(bench, tasks.size()));
-  wait_for(runs, tasks.size(), clock, hooks);
-
+  const auto watch = [&](std::size_t done) {
+    if (hooks.progress) hooks.progress(done, tasks.size());
+    const bool stop = hooks.stop && hooks.stop();
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(20));
+    return !stop;
+  };
+  const std::vector<Scores> runs = TRY(in_parallel(
+      tasks.size(), bench.threads,
+      [&](std::size_t at) { return judge(tasks[at].run, methods[tasks[at].scenario]); }, watch));
+  if (runs.size() < tasks.size()) return std::optional<std::vector<ScenarioResult>>{};
   std::vector<ScenarioResult> out = empty_results(bench, methods);
-  bool stopped = false;
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    auto& result = runs.results()[i];
-    if (!result) {
-      stopped = true;
-      continue;
-    }
-    const Scores scores = TRY(*std::move(result));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
     std::vector<MethodResult>& sums = out[tasks[i].scenario].methods;
-    for (std::size_t k = 0; k < scores.size(); ++k) sums[k].score.add(scores[k]);
+    for (std::size_t k = 0; k < runs[i].size(); ++k) sums[k].score.add(runs[i][k]);
   }
-  if (stopped) return std::optional<std::vector<ScenarioResult>>{};
   return std::optional(std::move(out));
 }
 
