@@ -10,8 +10,7 @@ inline constexpr const char* kWhen =
     "such as 2026-11-01T12:00Z, now-7d, @1761955200, today or month; without Z in the daemon's "
     "zone";
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryRead> {
+void visit_fields(FieldsOf<HistoryRead> auto& m, auto&& visit) {
   visit(optional_field("from", kWhen), m.from);
   visit(optional_field("to", kWhen), m.to);
   visit(optional_field("gpus", "indices, UUIDs or PCI bus ids, comma-separated; absent: all"),
@@ -21,14 +20,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryRead> {
             .within(1, 10000),
         m.points);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsRead> {
+void visit_fields(FieldsOf<SavingsRead> auto& m, auto&& visit) {
   visit(optional_field("by", "gpu, job, user or policy"), m.by);
   visit(optional_field("from", kWhen), m.from);
   visit(optional_field("to", kWhen), m.to);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsRead> {
+void visit_fields(FieldsOf<EventsRead> auto& m, auto&& visit) {
   visit(optional_field("from", "a time, as of history; absent: the first"), m.from);
   visit(optional_field("to", "a time, as of history; absent: the last"), m.to);
   visit(optional_field("gpu", "an index, UUID or PCI bus id; absent: all, and the service"), m.gpu);
@@ -38,15 +35,13 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsRead> {
         m.after);
   visit(optional_field("most", "so many, the newest").within(1, 10000), m.most);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WhyRead> {
+void visit_fields(FieldsOf<WhyRead> auto& m, auto&& visit) {
   visit(optional_field("gpu", "an index, UUID or PCI bus id"), m.gpu);
   visit(optional_field("at", "a time, as of history"), m.at);
   visit(optional_field("changes", "how many to tell").within(1, 1000), m.changes);
 }
 
-template <class M, class V>
-void visit_labels(M& m, V&& visit) {
+void visit_labels(auto& m, auto&& visit) {
   visit(optional_field("tenant", "its key, of a tenant"), m.tenant);
   visit(optional_field("pid", "of a tenant"), m.pid);
   visit(optional_field("process", "its program"), m.process);
@@ -58,8 +53,7 @@ void visit_labels(M& m, V&& visit) {
   visit(optional_field("instance", "of MIG, its UUID"), m.instance);
 }
 
-template <class M, class V>
-void visit_saved(M& m, V&& visit) {
+void visit_saved(auto& m, auto&& visit) {
   visit(optional_field("saved_of_joules", "used in the time for which a saving is estimated")
             .in("J")
             .or_null(),
@@ -71,8 +65,7 @@ void visit_saved(M& m, V&& visit) {
         m.saved_high_joules);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistorySeriesView> {
+void visit_fields(FieldsOf<HistorySeriesView> auto& m, auto&& visit) {
   visit(required_field("gpu", "its UUID"), m.gpu);
   visit(optional_field("index", "absent: the GPU is not there now"), m.index);
   visit(required_field("kind", "gpu or tenant"), m.kind);
@@ -106,8 +99,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistorySeriesView> {
          m.probing_seconds);
 }
 
-template <class M, class V>
-void visit_period(M& m, V&& visit) {
+void visit_period(auto& m, auto&& visit) {
   visit(required_field("from_unix_seconds", "of what is told").in("s"), m.from_unix_seconds);
   visit(required_field("to_unix_seconds", "of what is told").in("s"), m.to_unix_seconds);
   visit(optional_field("first_unix_seconds", "of all that is kept").in("s").or_null(),
@@ -115,14 +107,12 @@ void visit_period(M& m, V&& visit) {
   visit(optional_field("last_unix_seconds", "of all that is kept").in("s").or_null(),
         m.last_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryCutView> {
+void visit_fields(FieldsOf<HistoryCutView> auto& m, auto&& visit) {
   visit(required_field("kind", "gpu or tenant"), m.kind);
   visit(required_field("step_seconds", "of the points that went").in("s"), m.step_seconds);
   visit(required_field("from_unix_seconds", "those before it went").in("s"), m.from_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryAnswer> {
+void visit_fields(FieldsOf<HistoryAnswer> auto& m, auto&& visit) {
   visit_period(m, visit);
   visit(required_field("step_seconds", "the length of a step").in("s"), m.step_seconds);
   visit(required_field("series", "by GPU, kind and whose it is"), m.series);
@@ -131,8 +121,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryAnswer> {
   visit(required_field("broken_rows", "of the file, left out: gaps"), m.broken_rows);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsLineView> {
+void visit_fields(FieldsOf<SavingsLineView> auto& m, auto&& visit) {
   visit(required_field("key", "a UUID, job, user or policy; an empty text: nobody's"), m.key);
   visit(optional_field("index", "of a GPU that is there now"), m.index);
   visit(required_field("hour_unix_seconds", "the hours of which something is known").in("s"),
@@ -147,8 +136,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsLineView> {
         m.saved_at_highest_joules);
   visit(required_field("saved_sd_joules", "standard deviation of that").in("J"), m.saved_sd_joules);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsAnswer> {
+void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
   visit(required_field("by", "what a line is of"), m.by);
   visit(required_field("method", "of the estimate"), m.method);
   visit_period(m, visit);
@@ -160,8 +148,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsAnswer> {
   visit(required_field("lines", "by key; together they are all that the GPUs used"), m.lines);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventView> {
+void visit_fields(FieldsOf<EventView> auto& m, auto&& visit) {
   visit(required_field("id", "counts up"), m.id);
   visit(required_field("time_unix_seconds", "when").in("s"), m.time_unix_seconds);
   visit(required_field("event", "its name in the catalogue"), m.event);
@@ -171,13 +158,11 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventView> {
   visit(required_field("message", "a sentence"), m.message);
   visit(optional_field("fields", "what it says in figures and words, by name"), m.fields);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsAnswer> {
+void visit_fields(FieldsOf<EventsAnswer> auto& m, auto&& visit) {
   visit(required_field("events", "ascending by id"), m.events);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, DecisionView> {
+void visit_fields(FieldsOf<DecisionView> auto& m, auto&& visit) {
   visit(required_field("time_unix_seconds", "since when").in("s"), m.time_unix_seconds);
   visit(optional_field("policy", "absent: the GPU was only observed"), m.policy);
   visit(optional_field("source", "who assigned it: configuration, command, run or tuning"),
@@ -196,8 +181,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, DecisionView> {
   visit(optional_field("promised_performance_ratio", "absent: nothing is promised"),
         m.promised_performance_ratio);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, MeasuredView> {
+void visit_fields(FieldsOf<MeasuredView> auto& m, auto&& visit) {
   visit(required_field("begin_unix_seconds", "of the interval").in("s"), m.begin_unix_seconds);
   visit(required_field("seconds", "its length").in("s"), m.seconds);
   visit(optional_field("power_watts", "mean").in("W"), m.power_watts);
@@ -210,8 +194,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, MeasuredView> {
   visit(optional_field("promised_performance_ratio", "mean"), m.promised_performance_ratio);
   visit(optional_field("throttle_bits", "NVML's reasons"), m.throttle_bits);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WhyAnswer> {
+void visit_fields(FieldsOf<WhyAnswer> auto& m, auto&& visit) {
   visit(required_field("gpu", "its UUID"), m.gpu);
   visit(optional_field("index", "absent: the GPU is not there now"), m.index);
   visit(required_field("at_unix_seconds", "the moment that is told of").in("s"), m.at_unix_seconds);

@@ -16,8 +16,7 @@ constexpr const char* kGpus = "indices, UUIDs or PCI bus ids, comma-separated; a
 
 // --- what each request has: visit(field, value) --------------------------------------------------
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
+void visit_fields(FieldsOf<PolicySet> auto& m, auto&& visit) {
   visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus", kGpus), m.gpus);
@@ -30,54 +29,41 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
             .within(1, 3600),
         m.confirm_within_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicyConfirm> {
+void visit_fields(FieldsOf<PolicyConfirm> auto& m, auto&& visit) {
   visit(optional_field("gpus",
                        "indices, UUIDs or PCI bus ids, comma-separated; absent: those whose policy "
                        "waits to be confirmed"),
         m.gpus);
   visit(optional_field("revert", "it is not kept: what governed before comes back now"), m.revert);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastRead> {
+void visit_fields(FieldsOf<ForecastRead> auto& m, auto&& visit) {
   visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceRead> {
+void visit_fields(FieldsOf<AdviceRead> auto& m, auto&& visit) {
   visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> ||
-    FieldsOf<M, StatusRead> {
+void visit_fields(FieldsOf<Release, RunRelease, StatusRead> auto& m, auto&& visit) {
   visit(optional_field("gpus", kGpus), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M&, V&&) requires FieldsOf<M, Pause> || FieldsOf<M, Resume> ||
-    FieldsOf<M, WindowList> || FieldsOf<M, GpuList> || FieldsOf<M, RunShow> || FieldsOf<M, RunEnd> {
-}
+void visit_fields(FieldsOf<Pause, Resume, WindowList, GpuList, RunShow, RunEnd> auto&, auto&&) {}
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowBegin> {
+void visit_fields(FieldsOf<WindowBegin> auto& m, auto&& visit) {
   visit(required_field("name", "1 to 128 printing bytes"), m.name);
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("restart", "one that is open begins anew"), m.restart);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowEnd> {
+void visit_fields(FieldsOf<WindowEnd> auto& m, auto&& visit) {
   visit(required_field("name", "of an open window"), m.name);
   visit(optional_field("wait", "for a reading of the counter, 1 s at most"), m.wait);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowCancel> {
+void visit_fields(FieldsOf<WindowCancel> auto& m, auto&& visit) {
   visit(required_field("name", "of an open window"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionRead> {
+void visit_fields(FieldsOf<AttributionRead> auto& m, auto&& visit) {
   visit(optional_field("after", "a GPU's UUID, for those after it"), m.after);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunBegin> {
+void visit_fields(FieldsOf<RunBegin> auto& m, auto&& visit) {
   visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus",
@@ -85,27 +71,22 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunBegin> {
                        "caller's processes work"),
         m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobCreate> {
+void visit_fields(FieldsOf<JobCreate> auto& m, auto&& visit) {
   visit(required_field("spec", "the job"), m.spec);
   visit(optional_field("replace", "another of that name, and its history, are forgotten"),
         m.replace);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobShow> {
+void visit_fields(FieldsOf<JobShow> auto& m, auto&& visit) {
   visit(required_field("job", "its name"), m.job);
   visit(optional_field("before", "a trial, for those before it"), m.before);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobList> {
+void visit_fields(FieldsOf<JobList> auto& m, auto&& visit) {
   visit(optional_field("after", "a job's name, for those after it"), m.after);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobRemove> {
+void visit_fields(FieldsOf<JobRemove> auto& m, auto&& visit) {
   visit(required_field("job", "its name"), m.job);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialStart> {
+void visit_fields(FieldsOf<TrialStart> auto& m, auto&& visit) {
   visit(optional_field("job", "its name; absent: of none, only the knob is tuned"), m.job);
   visit(optional_field("gpus",
                        "indices, UUIDs or PCI bus ids, comma-separated; absent: the only one"),
@@ -115,34 +96,29 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialStart> {
   visit(optional_field("knob", "of a trial of no job: power-limit, clock or none"), m.knob);
   visit(optional_field("model", "of a trial of no job: what its readings are kept under"), m.model);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialReport> {
+void visit_fields(FieldsOf<TrialReport> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
   visit(optional_field("epoch", "done since its begin").in("epochs"), m.epoch);
   visit(optional_field("steps", "done since its begin").in("steps"), m.steps);
   visit(optional_field("metric", "what the target is compared with"), m.metric);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialEnd> {
+void visit_fields(FieldsOf<TrialEnd> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
   visit(required_field("outcome", "missed, infeasible or lost, or as the verdict says"), m.outcome);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+void visit_fields(FieldsOf<TrialRenew> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
 }
 
 // --- what each answer has ------------------------------------------------------------------------
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, MessageAnswer> {
+void visit_fields(FieldsOf<MessageAnswer> auto& m, auto&& visit) {
   visit(required_field("message", "what was done"), m.message);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuOutcomeView> {
+void visit_fields(FieldsOf<GpuOutcomeView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("ok", "it was done"), m.ok);
@@ -151,8 +127,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuOutcomeView> {
   visit(optional_field("exit_code", "of derate"), m.exit_code);
   visit(optional_field("code", "the kind of failure"), m.code);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
+void visit_fields(FieldsOf<OutcomesAnswer> auto& m, auto&& visit) {
   visit(required_field("ok", "all was done"), m.ok);
   visit(optional_field("message", "what was done; absent: nothing"), m.message);
   visit(optional_field("error", "what was not, and why"), m.error);
@@ -160,8 +135,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
   visit(optional_field("code", "the first failure's kind"), m.code);
   visit(required_field("gpus", "each GPU that was named, in order"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastView> {
+void visit_fields(FieldsOf<ForecastView> auto& m, auto&& visit) {
   visit(required_field("delta_ratio", "the loss of performance that would be allowed"),
         m.delta_ratio);
   visit(required_field("clock_mhz", "that would be held").in("MHz"), m.clock_mhz);
@@ -173,8 +147,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastView> {
   visit(required_field("loss_low_ratio", "lower end of its 90 % interval"), m.loss_low_ratio);
   visit(required_field("loss_high_ratio", "its upper end"), m.loss_high_ratio);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
+void visit_fields(FieldsOf<ForecastAnswer> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(optional_field("policy", "absent: it is only observed"), m.policy);
@@ -187,8 +160,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
         m.unconfirmed_seconds);
   visit(required_field("forecasts", "of the next minutes, by delta upwards"), m.forecasts);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceView> {
+void visit_fields(FieldsOf<AdviceView> auto& m, auto&& visit) {
   visit(required_field("finding", "as `derate advise --list` names it"), m.finding);
   visit(required_field("title", "what it says"), m.title);
   visit(required_field("certainty", "sure, or likely"), m.certainty);
@@ -200,8 +172,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceView> {
   visit(required_field("tries", "settings and tools, the first first"), m.tries);
   visit(required_field("page", "where a vendor says more"), m.page);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceAnswer> {
+void visit_fields(FieldsOf<AdviceAnswer> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("watched_seconds", "for which it is watched already").in("s"),
@@ -216,38 +187,31 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceAnswer> {
   visit(required_field("advice", "the dearest first; none: nothing to advise, or not yet"),
         m.advice);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, StatusAnswer> {
+void visit_fields(FieldsOf<StatusAnswer> auto& m, auto&& visit) {
   visit(optional_field("paused", "the GPUs are given back and closed"), m.paused);
   visit(optional_field("role", "what the caller may do: agent, reader, user, operator or admin"),
         m.role);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
+void visit_fields(FieldsOf<GpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("name", "its product"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuIdView> {
+void visit_fields(FieldsOf<GpuIdView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpusAnswer> {
+void visit_fields(FieldsOf<GpusAnswer> auto& m, auto&& visit) {
   visit(required_field("gpus", "those that can be measured now"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, NameAnswer> {
+void visit_fields(FieldsOf<NameAnswer> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowNamed> {
+void visit_fields(FieldsOf<WindowNamed> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
   visit(required_field("gpus", "that it is of"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
+void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(optional_field("energy_joules", "used in the window").in("J").or_null(), m.energy_joules);
@@ -267,30 +231,25 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
   visit(required_field("settled", "the end was a reading of the counter, or there is none"),
         m.settled);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowView> {
+void visit_fields(FieldsOf<WindowView> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
   visit(required_field("time_seconds", "since its begin").in("s"), m.time_seconds);
   visit(optional_field("energy_joules", "of all its GPUs").in("J").or_null(), m.energy_joules);
   visit(required_field("gpus", "that it is of"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowsAnswer> {
+void visit_fields(FieldsOf<WindowsAnswer> auto& m, auto&& visit) {
   visit(required_field("windows", "the connection's open ones, as they stand"), m.windows);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionPage> {
+void visit_fields(FieldsOf<AttributionPage> auto& m, auto&& visit) {
   visit(required_field("enabled", "energy is split"), m.enabled);
   visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ClockTimeView> {
+void visit_fields(FieldsOf<ClockTimeView> auto& m, auto&& visit) {
   visit(required_field("clock_mhz", "the SM clock").in("MHz"), m.clock_mhz);
   visit(required_field("seconds", "at it").in("s"), m.seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingView> {
+void visit_fields(FieldsOf<SavingView> auto& m, auto&& visit) {
   visit(required_field("method", "of the estimate"), m.method);
   visit(required_field("energy_joules", "used").in("J"), m.energy_joules);
   visit(required_field("energy_at_highest_joules", "of the same work at the highest clock").in("J"),
@@ -302,8 +261,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingView> {
         m.time_at_highest_seconds);
   visit(required_field("time_sd_seconds", "standard deviation of that").in("s"), m.time_sd_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
+void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("name", "its product"), m.name);
@@ -342,14 +300,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
   visit(required_field("failed_writes", "that the driver refused"), m.failed_writes);
   visit(optional_field("last_error", "of those failures"), m.last_error);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunView> {
+void visit_fields(FieldsOf<RunView> auto& m, auto&& visit) {
   visit(required_field("policy", "its name"), m.policy);
   visit(required_field("dry_run", "nothing is written"), m.dry_run);
   visit(required_field("gpus", "that were asked for"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
+void visit_fields(FieldsOf<TrialView> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(optional_field("token", "what to name in each later request"), m.token);
   visit(optional_field("job", "its name"), m.job);
@@ -376,8 +332,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
   visit(optional_field("began_unix_seconds", "when").in("s"), m.began_unix_seconds);
   visit(optional_field("ended_unix_seconds", "when").in("s"), m.ended_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobView> {
+void visit_fields(FieldsOf<JobView> auto& m, auto&& visit) {
   visit(required_field("spec", "the job"), m.spec);
   visit(optional_field("uid", "whose"), m.uid);
   visit(optional_field("trials", "how many"), m.trials);
@@ -388,15 +343,13 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobView> {
   visit(optional_field("cheapest_batch_size", "that run's"), m.cheapest_batch_size);
   visit(optional_field("running", "a trial"), m.running);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobAnswer> {
+void visit_fields(FieldsOf<JobAnswer> auto& m, auto&& visit) {
   visit(optional_field("message", "what was done"), m.message);
   visit(optional_field("job", "as it is known"), m.job);
   visit(optional_field("history", "its newest trials, or those before one"), m.history);
   visit(optional_field("more_before", "there are older ones: what to ask for next"), m.more_before);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobsAnswer> {
+void visit_fields(FieldsOf<JobsAnswer> auto& m, auto&& visit) {
   visit(required_field("jobs", "by name"), m.jobs);
   visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
 }

@@ -2,8 +2,7 @@
 // checks, and describes it. A struct is declared by a function that argument-dependent lookup
 // finds:
 //
-//   template <class M, class V>
-//   void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+//   void visit_fields(FieldsOf<TrialRenew> auto& m, auto&& visit) {
 //     visit(required_field("trial", "which"), m.trial);
 //     visit(optional_field("epoch", "how far it is").in("epochs").within(0, 1e9), m.epoch);
 //   }
@@ -31,8 +30,8 @@
 
 namespace derate {
 
-template <class M, class Message>
-concept FieldsOf = std::is_same_v<std::remove_const_t<M>, Message>;
+template <class M, class... Message>
+concept FieldsOf = (std::is_same_v<std::remove_const_t<M>, Message> || ...);
 
 struct JsonField {
   const char* key;
