@@ -52,14 +52,14 @@ void visit_fields(FieldsOf<TokenView> auto& m, auto&& visit) {
   visit(required_field("name", "its name"), m.name);
   visit(required_field("role", "what it allows"), m.role);
   visit(required_field("created_by", "who asked for it"), m.created_by);
-  visit(required_field("created_unix_seconds", "when").in("s"), m.created_unix_seconds);
-  visit(required_field("expires_unix_seconds", "when").in("s"), m.expires_unix_seconds);
+  visit(required_field("created_unix_seconds", "when"), m.created_unix_seconds);
+  visit(required_field("expires_unix_seconds", "when"), m.expires_unix_seconds);
   visit(required_field("expired", "it is believed no more"), m.expired);
 }
 void visit_fields(FieldsOf<TokenAnswer> auto& m, auto&& visit) {
   visit(required_field("message", "what was done"), m.message);
   visit(required_field("token", "the secret, which is told this once"), m.token);
-  visit(required_field("expires_unix_seconds", "when").in("s"), m.expires_unix_seconds);
+  visit(required_field("expires_unix_seconds", "when"), m.expires_unix_seconds);
 }
 void visit_fields(FieldsOf<TokensAnswer> auto& m, auto&& visit) {
   visit(required_field("tokens", "by name; never their secrets"), m.tokens);

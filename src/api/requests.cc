@@ -25,7 +25,6 @@ void visit_fields(FieldsOf<PolicySet> auto& m, auto&& visit) {
                        "it is tried: what governed before comes back then, unless policy-confirm "
                        "comes first; where the same policy governs, parameters that `set` does "
                        "not name stay as they are")
-            .in("s")
             .within(1, 3600),
         m.confirm_within_seconds);
 }
@@ -138,7 +137,7 @@ void visit_fields(FieldsOf<OutcomesAnswer> auto& m, auto&& visit) {
 void visit_fields(FieldsOf<ForecastView> auto& m, auto&& visit) {
   visit(required_field("delta_ratio", "the loss of performance that would be allowed"),
         m.delta_ratio);
-  visit(required_field("clock_mhz", "that would be held").in("MHz"), m.clock_mhz);
+  visit(required_field("clock_mhz", "that would be held"), m.clock_mhz);
   visit(required_field("saving_ratio", "of energy for the same work, against the highest clock"),
         m.saving_ratio);
   visit(required_field("saving_low_ratio", "lower end of its 90 % interval"), m.saving_low_ratio);
@@ -156,7 +155,7 @@ void visit_fields(FieldsOf<ForecastAnswer> auto& m, auto&& visit) {
   visit(optional_field("promise_from", "who promised that; absent: the policy's own"),
         m.promise_from);
   visit(optional_field("why", "there are no forecasts"), m.why);
-  visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends").in("s"),
+  visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends"),
         m.unconfirmed_seconds);
   visit(required_field("forecasts", "of the next minutes, by delta upwards"), m.forecasts);
 }
@@ -175,9 +174,8 @@ void visit_fields(FieldsOf<AdviceView> auto& m, auto&& visit) {
 void visit_fields(FieldsOf<AdviceAnswer> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
-  visit(required_field("watched_seconds", "for which it is watched already").in("s"),
-        m.watched_seconds);
-  visit(required_field("wanted_seconds", "after which the answer is as good as it gets").in("s"),
+  visit(required_field("watched_seconds", "for which it is watched already"), m.watched_seconds);
+  visit(required_field("wanted_seconds", "after which the answer is as good as it gets"),
         m.wanted_seconds);
   visit(optional_field("working_ratio",
                        "share of that time in which a kernel ran; absent: too few readings yet"),
@@ -214,15 +212,13 @@ void visit_fields(FieldsOf<WindowNamed> auto& m, auto&& visit) {
 void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
-  visit(optional_field("energy_joules", "used in the window").in("J").or_null(), m.energy_joules);
-  visit(optional_field("mean_power_watts", "over the time that is covered").in("W").or_null(),
+  visit(optional_field("energy_joules", "used in the window").or_null(), m.energy_joules);
+  visit(optional_field("mean_power_watts", "over the time that is covered").or_null(),
         m.mean_power_watts);
   visit(required_field("source", "counter or power"), m.source);
-  visit(required_field("uncovered_seconds", "of which nothing is known").in("s"),
-        m.uncovered_seconds);
-  visit(optional_field("integrated_joules", "by power alone").in("J").or_null(),
-        m.integrated_joules);
-  visit(required_field("integrated_uncovered_seconds", "that power does not cover").in("s"),
+  visit(required_field("uncovered_seconds", "of which nothing is known"), m.uncovered_seconds);
+  visit(optional_field("integrated_joules", "by power alone").or_null(), m.integrated_joules);
+  visit(required_field("integrated_uncovered_seconds", "that power does not cover"),
         m.integrated_uncovered_seconds);
   visit(optional_field("integrated_to_counter_ratio", "of what both cover").or_null(),
         m.integrated_to_counter_ratio);
@@ -233,8 +229,8 @@ void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
 }
 void visit_fields(FieldsOf<WindowView> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
-  visit(required_field("time_seconds", "since its begin").in("s"), m.time_seconds);
-  visit(optional_field("energy_joules", "of all its GPUs").in("J").or_null(), m.energy_joules);
+  visit(required_field("time_seconds", "since its begin"), m.time_seconds);
+  visit(optional_field("energy_joules", "of all its GPUs").or_null(), m.energy_joules);
   visit(required_field("gpus", "that it is of"), m.gpus);
 }
 void visit_fields(FieldsOf<WindowsAnswer> auto& m, auto&& visit) {
@@ -246,20 +242,19 @@ void visit_fields(FieldsOf<AttributionPage> auto& m, auto&& visit) {
 }
 
 void visit_fields(FieldsOf<ClockTimeView> auto& m, auto&& visit) {
-  visit(required_field("clock_mhz", "the SM clock").in("MHz"), m.clock_mhz);
-  visit(required_field("seconds", "at it").in("s"), m.seconds);
+  visit(required_field("clock_mhz", "the SM clock"), m.clock_mhz);
+  visit(required_field("seconds", "at it"), m.seconds);
 }
 void visit_fields(FieldsOf<SavingView> auto& m, auto&& visit) {
   visit(required_field("method", "of the estimate"), m.method);
-  visit(required_field("energy_joules", "used").in("J"), m.energy_joules);
-  visit(required_field("energy_at_highest_joules", "of the same work at the highest clock").in("J"),
+  visit(required_field("energy_joules", "used"), m.energy_joules);
+  visit(required_field("energy_at_highest_joules", "of the same work at the highest clock"),
         m.energy_at_highest_joules);
-  visit(required_field("energy_sd_joules", "standard deviation of that").in("J"),
-        m.energy_sd_joules);
-  visit(required_field("time_seconds", "taken").in("s"), m.time_seconds);
-  visit(required_field("time_at_highest_seconds", "of the same work at the highest clock").in("s"),
+  visit(required_field("energy_sd_joules", "standard deviation of that"), m.energy_sd_joules);
+  visit(required_field("time_seconds", "taken"), m.time_seconds);
+  visit(required_field("time_at_highest_seconds", "of the same work at the highest clock"),
         m.time_at_highest_seconds);
-  visit(required_field("time_sd_seconds", "standard deviation of that").in("s"), m.time_sd_seconds);
+  visit(required_field("time_sd_seconds", "standard deviation of that"), m.time_sd_seconds);
 }
 void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
@@ -267,22 +262,20 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("name", "its product"), m.name);
   visit(required_field("governed", "by this run, now"), m.governed);
   visit(optional_field("why", "it is not"), m.why);
-  visit(required_field("time_seconds", "that it was").in("s"), m.time_seconds);
-  visit(optional_field("energy_joules", "used in that time").in("J"), m.energy_joules);
-  visit(optional_field("integrated_joules", "by power alone").in("J"), m.integrated_joules);
+  visit(required_field("time_seconds", "that it was"), m.time_seconds);
+  visit(optional_field("energy_joules", "used in that time"), m.energy_joules);
+  visit(optional_field("integrated_joules", "by power alone"), m.integrated_joules);
   visit(required_field("from_counter", "energy_joules is the energy counter's"), m.from_counter);
-  visit(optional_field("mean_power_watts", "over that time").in("W"), m.mean_power_watts);
-  visit(optional_field("mean_sm_clock_mhz", "over that time").in("MHz"), m.mean_sm_clock_mhz);
+  visit(optional_field("mean_power_watts", "over that time"), m.mean_power_watts);
+  visit(optional_field("mean_sm_clock_mhz", "over that time"), m.mean_sm_clock_mhz);
   visit(optional_field("clocks", "time by measured SM clock"), m.clocks);
   visit(optional_field("asked_clocks", "time by the clock that was asked for"), m.asked_clocks);
-  visit(required_field("released_seconds", "under the GPU's own control").in("s"),
-        m.released_seconds);
-  visit(required_field("power_cap_seconds", "held down by the power limit").in("s"),
-        m.power_cap_seconds);
-  visit(required_field("thermal_seconds", "held down by heat").in("s"), m.thermal_seconds);
-  visit(optional_field("heartbeats_seconds", "while heartbeats told how far the work was").in("s"),
+  visit(required_field("released_seconds", "under the GPU's own control"), m.released_seconds);
+  visit(required_field("power_cap_seconds", "held down by the power limit"), m.power_cap_seconds);
+  visit(required_field("thermal_seconds", "held down by heat"), m.thermal_seconds);
+  visit(optional_field("heartbeats_seconds", "while heartbeats told how far the work was"),
         m.heartbeats_seconds);
-  visit(optional_field("launches_seconds", "while its launches did").in("s"), m.launches_seconds);
+  visit(optional_field("launches_seconds", "while its launches did"), m.launches_seconds);
   visit(optional_field("launch_unsteadiness_ratio",
                        "how far windows of it were from its kernels' usual shares, on average"),
         m.launch_unsteadiness_ratio);
@@ -319,18 +312,18 @@ void visit_fields(FieldsOf<TrialView> auto& m, auto&& visit) {
   visit(optional_field("exploring", "to learn, not because it is thought best"), m.exploring);
   visit(optional_field("epochs", "done").in("epochs"), m.epochs);
   visit(optional_field("metric", "as last told"), m.metric);
-  visit(optional_field("cost_joules", "energy and time, by the job's eta").in("J"), m.cost_joules);
-  visit(optional_field("energy_joules", "used").in("J"), m.energy_joules);
-  visit(optional_field("time_seconds", "since its begin").in("s"), m.time_seconds);
-  visit(optional_field("epoch_cost_joules", "of an epoch, at the setting chosen").in("J"),
+  visit(optional_field("cost_joules", "energy and time, by the job's eta"), m.cost_joules);
+  visit(optional_field("energy_joules", "used"), m.energy_joules);
+  visit(optional_field("time_seconds", "since its begin"), m.time_seconds);
+  visit(optional_field("epoch_cost_joules", "of an epoch, at the setting chosen"),
         m.epoch_cost_joules);
-  visit(optional_field("stop_cost_joules", "where it is stopped").in("J"), m.stop_cost_joules);
+  visit(optional_field("stop_cost_joules", "where it is stopped"), m.stop_cost_joules);
   visit(optional_field("gpus", "UUIDs, comma-separated"), m.gpus);
-  visit(optional_field("lease_seconds", "within which to say something").in("s"), m.lease_seconds);
+  visit(optional_field("lease_seconds", "within which to say something"), m.lease_seconds);
   visit(optional_field("knob", "what happens to it"), m.knob);
   visit(optional_field("may_retry", "another try of the run is allowed"), m.may_retry);
-  visit(optional_field("began_unix_seconds", "when").in("s"), m.began_unix_seconds);
-  visit(optional_field("ended_unix_seconds", "when").in("s"), m.ended_unix_seconds);
+  visit(optional_field("began_unix_seconds", "when"), m.began_unix_seconds);
+  visit(optional_field("ended_unix_seconds", "when"), m.ended_unix_seconds);
 }
 void visit_fields(FieldsOf<JobView> auto& m, auto&& visit) {
   visit(required_field("spec", "the job"), m.spec);
@@ -338,7 +331,7 @@ void visit_fields(FieldsOf<JobView> auto& m, auto&& visit) {
   visit(optional_field("trials", "how many"), m.trials);
   visit(optional_field("recurrences", "runs"), m.recurrences);
   visit(optional_field("reached", "runs that reached the target"), m.reached);
-  visit(optional_field("cheapest_joules", "a run that reached it, all its tries counted").in("J"),
+  visit(optional_field("cheapest_joules", "a run that reached it, all its tries counted"),
         m.cheapest_joules);
   visit(optional_field("cheapest_batch_size", "that run's"), m.cheapest_batch_size);
   visit(optional_field("running", "a trial"), m.running);

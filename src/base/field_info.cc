@@ -6,6 +6,15 @@
 
 namespace derate {
 
+std::string_view unit_of_key(std::string_view key) {
+  constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
+      {"seconds", "s"}, {"joules", "J"}, {"watts", "W"}, {"mhz", "MHz"}, {"celsius", "°C"}};
+  const std::string_view last = key.substr(key.rfind('_') + 1);  // all of it where there is no '_'
+  for (const auto& [word, unit] : kUnits)
+    if (last == word) return unit;
+  return "";
+}
+
 std::string describe_range(double lowest, double highest) {
   if (std::isfinite(lowest) && std::isfinite(highest))
     return fmt::format("a number from {} to {}", lowest, highest);

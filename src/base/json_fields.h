@@ -37,7 +37,7 @@ struct JsonField {
   const char* key;
   const char* what;       // for people: a phrase
   bool required = false;  // when it is read; when it is written it is always there
-  const char* unit = "";
+  const char* unit = "";  // "": as the key ends (unit_of_key())
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool checked = true;    // its range is checked here, not by whom it is for
@@ -253,6 +253,7 @@ template <class T>
 [[gnu::noinline]] void describe_field(std::vector<FieldInfo>& out, const JsonField& field,
                                       const T& absent) {
   FieldInfo info{.key = field.key, .what = field.what, .unit = field.unit};
+  if (info.unit.empty()) info.unit = unit_of_key(info.key);
   info.required = field.required;
   info.nullable = field.nullable;
   describe_type(info, absent);
