@@ -21,10 +21,10 @@ void visit_fields(FieldsOf<PolicySet> auto& m, auto&& visit) {
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
-  visit(optional_field("confirm_within_seconds",
-                       "it is tried: what governed before comes back then, unless policy-confirm "
-                       "comes first; where the same policy governs, parameters that `set` does "
-                       "not name stay as they are")
+  visit(optional_field(
+            "confirm_within_seconds",
+            "it is tried: what governed before comes back then, unless policy-confirm comes first; "
+            "where the same policy governs, parameters that `set` does not name stay as they are")
             .within(1, 3600),
         m.confirm_within_seconds);
 }
@@ -424,86 +424,44 @@ std::vector<FieldInfo> request_fields(std::string_view operation) {
 }
 
 template <class Answer>
-Json answer_json(const Answer& answer) {
+Json AnswerEncoding<Answer>::json(const Answer& answer) {
   return json_fields::object_of(answer);
 }
 
 template <class Answer>
-Result<Answer> answer_of(const Json& json) {
+Result<Answer> AnswerEncoding<Answer>::read(const Json& json) {
   auto out = json_fields::message_of<Answer>(json, Unknown::left_out);
   if (out.ok()) return out;
   return Error{Errc::bad_data, "the daemon's answer: " + out.error().message};
 }
 
 template <class Answer>
-std::vector<FieldInfo> answer_fields() {
+std::vector<FieldInfo> AnswerEncoding<Answer>::fields() {
   return json_fields::describe_fields<Answer>();
 }
 
-template Json answer_json(const MessageAnswer&);
-template Json answer_json(const OutcomesAnswer&);
-template Json answer_json(const ForecastAnswer&);
-template Json answer_json(const AdviceAnswer&);
-template Json answer_json(const StatusAnswer&);
-template Json answer_json(const GpusAnswer&);
-template Json answer_json(const NameAnswer&);
-template Json answer_json(const WindowNamed&);
-template Json answer_json(const WindowView&);
-template Json answer_json(const WindowsAnswer&);
-template Json answer_json(const AttributionPage&);
-template Json answer_json(const RunView&);
-template Json answer_json(const TrialView&);
-template Json answer_json(const JobAnswer&);
-template Json answer_json(const JobsAnswer&);
-template Json answer_json(const HistoryAnswer&);
-template Json answer_json(const SavingsAnswer&);
-template Json answer_json(const EventsAnswer&);
-template Json answer_json(const WhyAnswer&);
-template Json answer_json(const SettingsAnswer&);
-template Json answer_json(const ConfigChangesAnswer&);
-template Json answer_json(const TokenAnswer&);
-template Json answer_json(const TokensAnswer&);
-template Result<MessageAnswer> answer_of(const Json&);
-template Result<OutcomesAnswer> answer_of(const Json&);
-template Result<ForecastAnswer> answer_of(const Json&);
-template Result<AdviceAnswer> answer_of(const Json&);
-template Result<GpusAnswer> answer_of(const Json&);
-template Result<WindowView> answer_of(const Json&);
-template Result<AttributionPage> answer_of(const Json&);
-template Result<RunView> answer_of(const Json&);
-template Result<TrialView> answer_of(const Json&);
-template Result<JobAnswer> answer_of(const Json&);
-template Result<JobsAnswer> answer_of(const Json&);
-template Result<HistoryAnswer> answer_of(const Json&);
-template Result<SavingsAnswer> answer_of(const Json&);
-template Result<EventsAnswer> answer_of(const Json&);
-template Result<WhyAnswer> answer_of(const Json&);
-template Result<SettingsAnswer> answer_of(const Json&);
-template Result<ConfigChangesAnswer> answer_of(const Json&);
-template Result<TokenAnswer> answer_of(const Json&);
-template Result<TokensAnswer> answer_of(const Json&);
-template std::vector<FieldInfo> answer_fields<MessageAnswer>();
-template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
-template std::vector<FieldInfo> answer_fields<ForecastAnswer>();
-template std::vector<FieldInfo> answer_fields<AdviceAnswer>();
-template std::vector<FieldInfo> answer_fields<StatusAnswer>();
-template std::vector<FieldInfo> answer_fields<GpusAnswer>();
-template std::vector<FieldInfo> answer_fields<NameAnswer>();
-template std::vector<FieldInfo> answer_fields<WindowNamed>();
-template std::vector<FieldInfo> answer_fields<WindowView>();
-template std::vector<FieldInfo> answer_fields<WindowsAnswer>();
-template std::vector<FieldInfo> answer_fields<AttributionPage>();
-template std::vector<FieldInfo> answer_fields<RunView>();
-template std::vector<FieldInfo> answer_fields<TrialView>();
-template std::vector<FieldInfo> answer_fields<JobAnswer>();
-template std::vector<FieldInfo> answer_fields<JobsAnswer>();
-template std::vector<FieldInfo> answer_fields<HistoryAnswer>();
-template std::vector<FieldInfo> answer_fields<SavingsAnswer>();
-template std::vector<FieldInfo> answer_fields<EventsAnswer>();
-template std::vector<FieldInfo> answer_fields<WhyAnswer>();
-template std::vector<FieldInfo> answer_fields<SettingsAnswer>();
-template std::vector<FieldInfo> answer_fields<ConfigChangesAnswer>();
-template std::vector<FieldInfo> answer_fields<TokenAnswer>();
-template std::vector<FieldInfo> answer_fields<TokensAnswer>();
+template struct AnswerEncoding<MessageAnswer>;
+template struct AnswerEncoding<OutcomesAnswer>;
+template struct AnswerEncoding<ForecastAnswer>;
+template struct AnswerEncoding<AdviceAnswer>;
+template struct AnswerEncoding<StatusAnswer>;
+template struct AnswerEncoding<GpusAnswer>;
+template struct AnswerEncoding<NameAnswer>;
+template struct AnswerEncoding<WindowNamed>;
+template struct AnswerEncoding<WindowView>;
+template struct AnswerEncoding<WindowsAnswer>;
+template struct AnswerEncoding<AttributionPage>;
+template struct AnswerEncoding<RunView>;
+template struct AnswerEncoding<TrialView>;
+template struct AnswerEncoding<JobAnswer>;
+template struct AnswerEncoding<JobsAnswer>;
+template struct AnswerEncoding<HistoryAnswer>;
+template struct AnswerEncoding<SavingsAnswer>;
+template struct AnswerEncoding<EventsAnswer>;
+template struct AnswerEncoding<WhyAnswer>;
+template struct AnswerEncoding<SettingsAnswer>;
+template struct AnswerEncoding<ConfigChangesAnswer>;
+template struct AnswerEncoding<TokenAnswer>;
+template struct AnswerEncoding<TokensAnswer>;
 
 }  // namespace derate
