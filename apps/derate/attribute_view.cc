@@ -87,15 +87,15 @@ std::string gpu_table(const Json& gpu, std::size_t width) {
   add_tenants(table, gpu, width);
   const auto board = number(gpu, "power_watts"), idle = number(gpu, "unallocated_watts");
   if (number(gpu, "ended_joules").value_or(0) > 0)
-    table.add({"ended", "", "", "-", "", "", joules_text(number(gpu, "ended_joules"))}, Tone::dim);
+    table.add({"ended", "", "", "-", "", "", joules_text(number(gpu, "ended_joules"))}, Paint::dim);
   const auto share = board && idle && *board > 0 ? std::optional(*idle / *board) : std::nullopt;
   table.add({"unallocated", "", "", watts_text(idle), "", share_text(share),
              joules_text(number(gpu, "unallocated_joules"))},
-            Tone::dim);
+            Paint::dim);
   table.add({"board", "", "", watts_text(board), "",
              share_text(board && *board > 0 ? std::optional(1.0) : std::nullopt),
              joules_text(number(gpu, "energy_joules"))},
-            Tone::strong);
+            Paint::strong);
   return table.text();
 }
 
@@ -116,7 +116,7 @@ std::string notes(const Json& gpu) {
         fmt::format("{:.0f} % of the tenants' power follows no counter: somebody draws what is "
                     "not shown\n",
                     *unexplained * 100),
-        Tone::bad);
+        Paint::bad);
   if (const std::string reason = text(gpu, "reason"); !reason.empty())
     out += "now: " + reason + "\n";
   return out;
@@ -196,7 +196,7 @@ std::string attribution_text(const Json& document, std::size_t width) {
                              gpu_cell(static_cast<int>(number(gpu, "index").value_or(0)),
                                       text(gpu, "uuid")),
                              text(gpu, "name")),
-                 Tone::strong) +
+                 Paint::strong) +
            fmt::format(": {} over {} by {}; idle power {}\n", text(document, "source"),
                        duration_text(from_seconds(number(gpu, "seconds").value_or(0))),
                        text(gpu, "method"), text(gpu, "idle_rule")) +

@@ -96,9 +96,9 @@ Result<int> run_verb(const PolicyShowOptions& options) {
     return 0;
   }
   if (mode != nullptr)
-    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Tone::strong), mode->summary,
+    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Paint::strong), mode->summary,
           mode_text(*mode));
-  print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
+  print("{}: {}\n\n{}\n", toned(info->name, Paint::strong), info->summary, info->description);
   print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
         info->as_published ? " (run as published: no idle and no rate-limit rule)"
                            : ", idle, rate limit");

@@ -106,7 +106,7 @@ Table table_of(const SavingsAccount& account) {
   Table out(std::move(headings));
   for (const SavingsBillLine& line : account.bill.lines)
     out.add(cells_of(account, name_cell(account, line.name), line.sums));
-  out.add(cells_of(account, "total", account.bill.total), Tone::strong);
+  out.add(cells_of(account, "total", account.bill.total), Paint::strong);
   return out;
 }
 

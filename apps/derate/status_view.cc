@@ -182,7 +182,7 @@ std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
                governed_by(gpu), why_text(gpu)},
-              text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
+              text_of(gpu, "trouble").empty() ? Paint::plain : Paint::bad);
   // What says least about a GPU goes first: progress, memory, name, temperature, utilisation.
   return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
 }

@@ -40,7 +40,7 @@ Result<int> run_verb(const TokenListOptions& options) {
   for (const TokenView& each : told.tokens)
     table.add({each.name, each.role, when_of(each.created_unix_seconds), each.created_by,
                when_of(each.expires_unix_seconds) + (each.expired ? ": expired" : "")},
-              each.expired ? Tone::dim : Tone::plain);
+              each.expired ? Paint::dim : Paint::plain);
   print("{}", told.tokens.empty() ? "there are no tokens\n" : table.text());
   if (told.wrong > 0) print("\n{} wrong tokens since derated's start\n", told.wrong);
   return 0;

@@ -21,9 +21,9 @@ std::string number_text(const std::optional<double>& value) {
   return value ? fmt::format("{:g}", *value) : "-";
 }
 
-Tone tone_of(const TrialView& trial) {
-  if (trial.state == "reached") return Tone::good;
-  return trial.state == "running" ? Tone::plain : Tone::dim;
+Paint paint_of(const TrialView& trial) {
+  if (trial.state == "reached") return Paint::good;
+  return trial.state == "running" ? Paint::plain : Paint::dim;
 }
 
 void print_history(const std::vector<TrialView>& history) {
@@ -41,7 +41,7 @@ void print_history(const std::vector<TrialView>& history) {
                scaled_joules_text(trial.energy_joules),
                duration_text(from_seconds(trial.time_seconds.value_or(0))),
                scaled_joules_text(trial.cost_joules), trial.why},
-              tone_of(trial));
+              paint_of(trial));
   print("\n{}* to learn from\n", table.text());
 }
 

@@ -25,21 +25,21 @@ bool is_terminal(int fd) {
          (no_color == nullptr || *no_color == '\0');
 }
 
-const char* escape_of(Tone tone) {
-  switch (tone) {
-    case Tone::plain:
+const char* escape_of(Paint paint) {
+  switch (paint) {
+    case Paint::plain:
       return "";
-    case Tone::good:
+    case Paint::good:
       return "\033[32m";
-    case Tone::warning:
+    case Paint::warning:
       return "\033[33m";
-    case Tone::bad:
+    case Paint::bad:
       return "\033[31m";
-    case Tone::dim:
+    case Paint::dim:
       return "\033[2m";
-    case Tone::strong:
+    case Paint::strong:
       return "\033[1m";
-    case Tone::accent:
+    case Paint::accent:
       return "\033[36m";
   }
   return "";
@@ -60,30 +60,10 @@ bool colours() {
 // The colour that a text begins with; empty for none of ours.
 std::string_view colour_of(std::string_view text) {
   if (text.starts_with(kToneEnd)) return kToneEnd;
-  for (const Tone tone :
-       {Tone::good, Tone::warning, Tone::bad, Tone::dim, Tone::strong, Tone::accent})
-    if (text.starts_with(escape_of(tone))) return escape_of(tone);
+  for (const Paint paint :
+       {Paint::good, Paint::warning, Paint::bad, Paint::dim, Paint::strong, Paint::accent})
+    if (text.starts_with(escape_of(paint))) return escape_of(paint);
   return {};
-}
-
-Tone tone_of(Paint paint) {
-  switch (paint) {
-    case Paint::plain:
-      return Tone::plain;
-    case Paint::dim:
-      return Tone::dim;
-    case Paint::strong:
-      return Tone::strong;
-    case Paint::good:
-      return Tone::good;
-    case Paint::warning:
-      return Tone::warning;
-    case Paint::bad:
-      return Tone::bad;
-    case Paint::accent:
-      return Tone::accent;
-  }
-  return Tone::plain;
 }
 
 // errno of the first write to standard output that failed.
@@ -121,16 +101,16 @@ Result<void> finish_output() {
                fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
 }
 
-std::string toned(const std::string& text, Tone tone) {
-  if (!colours() || tone == Tone::plain) return text;
-  return escape_of(tone) + text + std::string(kToneEnd);
+std::string toned(const std::string& text, Paint paint) {
+  if (!colours() || paint == Paint::plain) return text;
+  return escape_of(paint) + text + std::string(kToneEnd);
 }
 
 std::string toned(const Frame& frame) {
   if (!colours()) return frame_text(frame);
   std::string out;
   for (const Line& line : frame) {
-    for (const Span& span : line.spans) out += toned(span.text, tone_of(span.paint));
+    for (const Span& span : line.spans) out += toned(span.text, span.paint);
     out += "\n";
   }
   return out;
@@ -145,10 +125,10 @@ bool shows_utf8() {
   return out;
 }
 
-void Table::add(std::vector<std::string> cells, Tone tone) {
+void Table::add(std::vector<std::string> cells, Paint paint) {
   cells.resize(headings_.size());
   for (std::string& cell : cells) cell = printing_text(cell);
-  rows_.push_back({std::move(cells), tone});
+  rows_.push_back({std::move(cells), paint});
 }
 
 std::string Table::text() const { return text(std::string::npos, {}); }
@@ -181,9 +161,9 @@ std::string Table::text(std::size_t width, const std::vector<std::size_t>& optio
     out.erase(out.find_last_not_of(' ') + 1);
     return width == std::string::npos ? out : cut_text(out, width);
   };
-  std::string out = toned(line(headings), Tone::dim) + "\n";
+  std::string out = toned(line(headings), Paint::dim) + "\n";
   for (const Row& row : rows_)
-    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.tone) + "\n";
+    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.paint) + "\n";
   return out;
 }
 
