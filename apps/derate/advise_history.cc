@@ -41,10 +41,8 @@ Result<int> advise_from_history(const AdviseOptions& options) {
     progress.show(said.size(), gpus.gpus.size(), SystemClock().now() - begin);
   }
   progress.clear();
-  if (options.json)
-    print_json("advise-history", recommendation_json(said));
-  else
-    print("{}", recommendation_text(said, terminal_width()));
+  if (options.json) return print_json("advise-history", recommendation_json(said));
+  print("{}", recommendation_text(said, terminal_width()));
   return 0;
 }
 

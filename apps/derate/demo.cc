@@ -226,10 +226,7 @@ Result<int> run_verb(const DemoOptions& options) {
     else
       print_part(part, comparison, options.apps);
   }
-  if (options.json) {
-    print_json("demo", document);
-    return 0;
-  }
+  if (options.json) return print_json("demo", document);
   print(
       "Means over each workload's own figure, against max-freq, start-up and probing included. "
       "Efficiency is\n"

@@ -89,10 +89,7 @@ Result<int> run_verb(const EventsOptions& options) {
   if (!options.to.empty()) request.to = TRY(moment_text("--to", options.to, now));
   const Json json = TRY(ask_history(request, options.file));
   const auto answer = TRY(answer_of<EventsAnswer>(json));
-  if (options.json && !options.follow) {
-    print_json("events", events_json(answer));
-    return 0;
-  }
+  if (options.json && !options.follow) return print_json("events", events_json(answer));
   for (const EventView& event : answer.events) TRY(show(event, options.json));
   if (options.follow) {
     std::optional<std::int64_t> last;

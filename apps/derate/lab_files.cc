@@ -167,10 +167,8 @@ Result<int> run_verb(const LabExportOptions& options) {
     TRY(write_published(store, plan, jobs, options.folder + "/" + name, plan.stages[i]));
   }
   if (options.json)
-    print_json("lab export", {{"folder", options.folder}, {"jobs", jobs.size()}});
-  else
-    print("{}: {} jobs as CSV and JSON, and in the published format\n", options.folder,
-          jobs.size());
+    return print_json("lab export", {{"folder", options.folder}, {"jobs", jobs.size()}});
+  print("{}: {} jobs as CSV and JSON, and in the published format\n", options.folder, jobs.size());
   return exit_code::kOk;
 }
 
@@ -224,15 +222,14 @@ Result<int> run_verb(const LabLogOptions& options) {
                percent_text(gpu.utilisation), percent_text(gpu.forced)});
   }
   if (options.json)
-    print_json("lab log", {{"policy", log.policy},
-                           {"machine", log.machine},
-                           {"ticks", log.rows.size()},
-                           {"seconds", sum.seconds},
-                           {"cut_off", log.cut_off},
-                           {"gpus", std::move(gpus)}});
-  else
-    print("{} on {}: {} ticks in {:.0f} s{}\n{}", log.policy, log.machine, log.rows.size(),
-          sum.seconds, log.cut_off ? ", cut off in its last line" : "", table.text());
+    return print_json("lab log", {{"policy", log.policy},
+                                  {"machine", log.machine},
+                                  {"ticks", log.rows.size()},
+                                  {"seconds", sum.seconds},
+                                  {"cut_off", log.cut_off},
+                                  {"gpus", std::move(gpus)}});
+  print("{} on {}: {} ticks in {:.0f} s{}\n{}", log.policy, log.machine, log.rows.size(),
+        sum.seconds, log.cut_off ? ", cut off in its last line" : "", table.text());
   return exit_code::kOk;
 }
 

@@ -70,8 +70,8 @@ Result<int> run_verb(const PolicyListOptions& options) {
     Json list = Json::array(), mode_list = Json::array();
     for (const PolicyInfo& info : policies()) list.push_back(policy_json(info));
     for (const Mode& mode : modes()) mode_list.push_back(mode_json(mode));
-    print_json("policy list", {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
-    return 0;
+    return print_json("policy list",
+                      {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
   }
   Table table({"policy", "<promise", "<what it does"});
   for (const PolicyInfo& info : policies())
@@ -92,8 +92,7 @@ Result<int> run_verb(const PolicyShowOptions& options) {
   if (options.json) {
     Json json = policy_json(*info);
     if (mode != nullptr) json["mode"] = mode_json(*mode);
-    print_json("policy show", json);
-    return 0;
+    return print_json("policy show", json);
   }
   if (mode != nullptr)
     print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Paint::strong), mode->summary,

@@ -45,10 +45,8 @@ Result<int> run_verb(const SavingsOptions& options) {
   account.price_file = options.prices;
   const std::string& told = account.prices.by_hour.currency;
   account.currency = told.empty() ? settings.currency : told;
-  if (options.json)
-    print_json("savings", savings_json(account));
-  else
-    print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width()));
+  if (options.json) return print_json("savings", savings_json(account));
+  print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width()));
   return 0;
 }
 

@@ -80,7 +80,7 @@ Result<int> run_verb(const SimListOptions& options) {
     else
       print_chip(*chip, workloads);
   }
-  if (options.json) print_json("sim list", {{"chips", std::move(list)}});
+  if (options.json) return print_json("sim list", {{"chips", std::move(list)}});
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -220,8 +221,9 @@ Json with_schema(std::string_view verb, const Json& document) {
   return out;
 }
 
-void print_json(std::string_view verb, const Json& document) {
+int print_json(std::string_view verb, const Json& document) {
   write_text(stdout, printing_json(json_text(with_schema(verb, document), 2)) + "\n");
+  return exit_code::kOk;
 }
 
 void print_json_line(std::string_view verb, const Json& document) {

@@ -112,8 +112,8 @@ Result<void> finish_output();
 nlohmann::ordered_json with_schema(std::string_view verb, const nlohmann::ordered_json& document);
 
 // Prints a verb's JSON document, with its schema, and a line end on standard output; what does not
-// print is escaped.
-void print_json(std::string_view verb, const nlohmann::ordered_json& document);
+// print is escaped. Returns exit_code::kOk, with which a verb that has printed its answer ends.
+int print_json(std::string_view verb, const nlohmann::ordered_json& document);
 // The same on one line, at once.
 void print_json_line(std::string_view verb, const nlohmann::ordered_json& document);
 
