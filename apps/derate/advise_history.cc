@@ -34,7 +34,7 @@ Result<int> advise_from_history(const AdviseOptions& options) {
   for (const OpenGpu& each : gpus.gpus) {
     const Capability& capability = each.source->capability();
     request.gpus = capability.id.uuid;
-    const auto answer = TRY(answer_of<HistoryAnswer>(TRY(ask_history(request, options.file))));
+    const auto answer = TRY(ask_history(request, options.file));
     const auto recommended =
         TRY(recommend(answer.series, answer.step_seconds, capability, kDeltas));
     said.push_back({capability.id, answer.from_unix_seconds, answer.to_unix_seconds, recommended});

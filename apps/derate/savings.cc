@@ -39,9 +39,8 @@ Result<int> run_verb(const SavingsOptions& options) {
   SavingsRead request{.by = options.by == "day" ? "gpu" : options.by};
   request.from = TRY(moment_text("--from", options.from, now));
   request.to = TRY(moment_text("--to", options.to, now));
-  const Json json = TRY(ask_history(request, options.file));
   SavingsAccount account =
-      make_savings_account(TRY(answer_of<SavingsAnswer>(json)), options.by, std::move(prices));
+      make_savings_account(TRY(ask_history(request, options.file)), options.by, std::move(prices));
   account.price_file = options.prices;
   const std::string& told = account.prices.by_hour.currency;
   account.currency = told.empty() ? settings.currency : told;
