@@ -16,22 +16,23 @@
 namespace derate::cli {
 namespace {
 
+Json value_json(const auto& value) {
+  if constexpr (requires { value.has_value(); })
+    return or_null(value);
+  else
+    return value;
+}
+
 Json settings_json(const Settings& settings) {
   Json out = Json::object();
   visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
-    if constexpr (requires { value.has_value(); })
-      out[info.section][info.key] = value ? Json(*value) : Json(nullptr);
-    else
-      out[info.section][info.key] = value;
+    out[info.section][info.key] = value_json(value);
   });
   out["job"] = Json::array();
   for (const JobSetting& job : settings.jobs) {
     Json one = Json::object();
     visit_job(job, [&](const SettingInfo& info, const auto& value) {
-      if constexpr (requires { value.has_value(); })
-        one[info.key] = value ? Json(*value) : Json(nullptr);
-      else
-        one[info.key] = value;
+      one[info.key] = value_json(value);
     });
     out["job"].push_back(std::move(one));
   }

@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t kPoints = 300;  // of a time series: what a screen shows
 
-Json or_null(const std::optional<float>& value) {
+Json rounded(const std::optional<float>& value) {
   return value ? Json(std::lround(*value)) : Json(nullptr);
 }
 
@@ -70,7 +70,7 @@ Json trace_json(const StoredJob& stored, std::size_t stage) {
       probed = probed || tick.probing;
     }
     clock.push_back(std::lround(here.front().clock_mhz));
-    asked.push_back(or_null(here.front().asked_mhz));
+    asked.push_back(rounded(here.front().asked_mhz));
     power.push_back(std::lround(watts / static_cast<double>(here.size())));
     gpu.push_back(mean_percent(here, &Tick::gpu_utilisation));
     memory.push_back(mean_percent(here, &Tick::memory_utilisation));
