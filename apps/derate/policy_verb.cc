@@ -11,17 +11,8 @@ namespace derate::cli {
 namespace {
 
 const char* type_name(ParamSpec::Type type) {
-  switch (type) {
-    case ParamSpec::Type::number:
-      return "number";
-    case ParamSpec::Type::integer:
-      return "integer";
-    case ParamSpec::Type::list:
-      return "list";
-    case ParamSpec::Type::choice:
-      return "choice";
-  }
-  return "";
+  constexpr const char* kNames[] = {"number", "integer", "list", "choice"};  // in the type's order
+  return kNames[static_cast<std::size_t>(type)];
 }
 
 Json policy_json(const PolicyInfo& info) {

@@ -75,17 +75,8 @@ std::optional<bool> promise_kept(const Verdict& verdict) {
 }
 
 const char* word_of(Verdict::Kind kind) {
-  switch (kind) {
-    case Verdict::Kind::kept:
-      return "kept";
-    case Verdict::Kind::broken:
-      return "BROKEN";
-    case Verdict::Kind::not_known:
-      return "not known";
-    case Verdict::Kind::none:
-      break;
-  }
-  return "none";
+  constexpr const char* kWords[] = {"none", "kept", "BROKEN", "not known"};  // in the kinds' order
+  return kWords[static_cast<std::size_t>(kind)];
 }
 
 // By what the policy knew how far the work was: "kernel launches 93 % of the time (...), counters".

@@ -24,19 +24,10 @@ std::string describe_range(double lowest, double highest) {
 }
 
 std::string describe_type(const FieldInfo& field) {
-  switch (field.type) {
-    case FieldType::text:
-      return field.list ? "list of texts" : "text";
-    case FieldType::flag:
-      return field.list ? "list of booleans" : "boolean";
-    case FieldType::integer:
-      return field.list ? "list of integers" : "integer";
-    case FieldType::number:
-      return field.list ? "list of numbers" : "number";
-    case FieldType::object:
-      return field.list ? "list of objects" : "object";
-  }
-  return "";
+  // In the order of FieldType.
+  constexpr const char* kOne[] = {"text", "boolean", "integer", "number", "object"};
+  const std::string one = kOne[static_cast<std::size_t>(field.type)];
+  return field.list ? "list of " + one + "s" : one;
 }
 
 }  // namespace derate

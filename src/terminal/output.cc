@@ -27,23 +27,10 @@ bool is_terminal(int fd) {
 }
 
 const char* escape_of(Paint paint) {
-  switch (paint) {
-    case Paint::plain:
-      return "";
-    case Paint::good:
-      return "\033[32m";
-    case Paint::warning:
-      return "\033[33m";
-    case Paint::bad:
-      return "\033[31m";
-    case Paint::dim:
-      return "\033[2m";
-    case Paint::strong:
-      return "\033[1m";
-    case Paint::accent:
-      return "\033[36m";
-  }
-  return "";
+  // In the order of Paint.
+  constexpr const char* kEscapes[] = {"",         "\033[2m",  "\033[1m", "\033[32m",
+                                      "\033[33m", "\033[31m", "\033[36m"};
+  return kEscapes[static_cast<std::size_t>(paint)];
 }
 
 std::string padded(const std::string& text, std::size_t width, bool left) {
