@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <future>
-#include <thread>
 
+#include "base/background_worker.h"
 #include "base/suggest.h"
 #include "base/text.h"
 #include "device/nvml/nvml_backend.h"
@@ -91,16 +88,11 @@ Result<OpenGpus> open_all(const Backend& backend, const std::string& choice) {
 OpeningPoll open_on_a_thread(Backend backend, std::string choice) {
   auto promise = std::make_shared<std::promise<Result<OpenGpus>>>();
   const auto outcome = std::make_shared<std::future<Result<OpenGpus>>>(promise->get_future());
-  // A thread inherits the mask: signals are for the program's main thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([promise, backend = std::move(backend), choice = std::move(choice)]() mutable {
+  start_thread([promise, backend = std::move(backend), choice = std::move(choice)]() mutable {
     Result<OpenGpus> opened = open_all(backend, choice);
     backend = {};  // GPUs that were not chosen close before anybody goes on
     promise->set_value(std::move(opened));
-  }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
   return [outcome]() -> std::optional<Result<OpenGpus>> {
     if (outcome->wait_for(std::chrono::seconds(0)) != std::future_status::ready)
       return std::nullopt;

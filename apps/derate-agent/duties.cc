@@ -4,10 +4,8 @@
 #include <sys/eventfd.h>
 
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include "agent_rules.h"
@@ -30,14 +28,6 @@ constexpr std::string_view kLastEvent =
     "lost\"}\n\n";
 
 }  // namespace
-
-void start_thread(std::function<void()> work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread(std::move(work)).detach();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
 
 // --- Answers -------------------------------------------------------------------------------------
 

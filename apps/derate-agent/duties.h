@@ -20,9 +20,6 @@
 
 namespace derate::agent {
 
-// Nobody waits for it: a call that hangs ends with the process. Signals are for the main thread.
-void start_thread(std::function<void()> work);
-
 // Where answers go, from any thread, until close(): the server may be gone then.
 class Answers {
  public:

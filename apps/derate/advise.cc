@@ -109,10 +109,8 @@ std::optional<Advice> advice_of_all(const std::vector<Watched>& gpus,
 
 Result<int> run_verb(const AdviseOptions& options) {
   if (options.list) {
-    if (options.json)
-      print_json("advise-list", findings_json());
-    else
-      print("{}", findings_text(terminal_width()));
+    if (options.json) return print_json("advise-list", findings_json());
+    print("{}", findings_text(terminal_width()));
     return 0;
   }
   if (options.history) return advise_from_history(options);
@@ -131,10 +129,8 @@ Result<int> run_verb(const AdviseOptions& options) {
   const auto of_all = options.one_job ? advice_of_all(gpus, advised) : std::nullopt;
   if (of_all)
     for (AdvisedGpu& each : advised) drop_what_imbalance_explains(each.advice);
-  if (options.json)
-    print_json("advise", advice_json(advised, of_all));
-  else
-    print("{}", advice_text(advised, of_all, terminal_width()));
+  if (options.json) return print_json("advise", advice_json(advised, of_all));
+  print("{}", advice_text(advised, of_all, terminal_width()));
   return 0;
 }
 

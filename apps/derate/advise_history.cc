@@ -34,17 +34,15 @@ Result<int> advise_from_history(const AdviseOptions& options) {
   for (const OpenGpu& each : gpus.gpus) {
     const Capability& capability = each.source->capability();
     request.gpus = capability.id.uuid;
-    const auto answer = TRY(answer_of<HistoryAnswer>(TRY(ask_history(request, options.file))));
+    const auto answer = TRY(ask_history(request, options.file));
     const auto recommended =
         TRY(recommend(answer.series, answer.step_seconds, capability, kDeltas));
     said.push_back({capability.id, answer.from_unix_seconds, answer.to_unix_seconds, recommended});
     progress.show(said.size(), gpus.gpus.size(), SystemClock().now() - begin);
   }
   progress.clear();
-  if (options.json)
-    print_json("advise-history", recommendation_json(said));
-  else
-    print("{}", recommendation_text(said, terminal_width()));
+  if (options.json) return print_json("advise-history", recommendation_json(said));
+  print("{}", recommendation_text(said, terminal_width()));
   return 0;
 }
 

@@ -84,7 +84,7 @@ std::string advice(const RecommendedGpu& gpu) {
 std::string gpu_text(const RecommendedGpu& gpu, std::size_t width) {
   const Recommendation& said = gpu.said;
   std::string out =
-      toned(fmt::format("GPU {}", gpu_cell(gpu.gpu.index, gpu.gpu.uuid)), Tone::accent) + "  " +
+      toned(fmt::format("GPU {}", gpu_cell(gpu.gpu.index, gpu.gpu.uuid)), Paint::accent) + "  " +
       gpu.gpu.name +
       fmt::format("  {} to {}\n", when_text(wall_of(gpu.from_unix_seconds)),
                   when_text(wall_of(gpu.to_unix_seconds)));

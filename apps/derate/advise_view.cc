@@ -18,16 +18,16 @@ std::string named_lines(const char* name, const std::string& text, std::size_t w
   for (const std::string& line : wrap_text(text, room, 20, {.utf8 = shows_utf8()}))
     out += fmt::format(
         "{}{}\n",
-        out.empty() ? toned(fmt::format("   {:<9}", name), Tone::dim) : std::string(kIndent, ' '),
+        out.empty() ? toned(fmt::format("   {:<9}", name), Paint::dim) : std::string(kIndent, ' '),
         line);
   return out;
 }
 
 std::string advice_lines(const Advice& advice, std::size_t number, std::size_t width) {
   const FindingInfo& info = info_of(advice.finding);
-  const Tone tone = advice.certainty == Certainty::sure ? Tone::good : Tone::warning;
-  std::string out = fmt::format("{}. {}  {}\n", number, toned(info.title, Tone::strong),
-                                toned(to_string(advice.certainty), tone));
+  const Paint paint = advice.certainty == Certainty::sure ? Paint::good : Paint::warning;
+  std::string out = fmt::format("{}. {}  {}\n", number, toned(info.title, Paint::strong),
+                                toned(to_string(advice.certainty), paint));
   out += named_lines("because", advice.evidence, width);
   out += named_lines("to win", advice.effect, width);
   const char* name = "try";
@@ -57,7 +57,7 @@ std::string well_used(const WorkEvidence& e) {
 
 std::string gpu_text(const AdvisedGpu& each, std::size_t width) {
   std::string out =
-      toned(fmt::format("GPU {}", gpu_cell(each.gpu.index, each.gpu.uuid)), Tone::accent) + "  " +
+      toned(fmt::format("GPU {}", gpu_cell(each.gpu.index, each.gpu.uuid)), Paint::accent) + "  " +
       each.gpu.name + "\n";
   if (!each.evidence) return out + "Too few readings to say anything: watch it for longer.\n";
   if (each.advice.empty())
@@ -117,7 +117,7 @@ std::string advice_text(const std::vector<AdvisedGpu>& gpus, const std::optional
                         std::size_t width) {
   std::string out;
   if (of_all)
-    out += toned("All of them", Tone::accent) + "\n" + advice_lines(*of_all, 1, width) + "\n";
+    out += toned("All of them", Paint::accent) + "\n" + advice_lines(*of_all, 1, width) + "\n";
   for (std::size_t i = 0; i < gpus.size(); ++i)
     out += (i > 0 ? "\n" : "") + gpu_text(gpus[i], width);
   return out;

@@ -310,8 +310,7 @@ Result<int> run_verb(const AttributeMethodsOptions& options) {
       list.push_back({{"name", method.name},
                       {"summary", method.summary},
                       {"needs_training", method.needs_training}});
-    print_json("attribute methods", {{"methods", std::move(list)}});
-    return 0;
+    return print_json("attribute methods", {{"methods", std::move(list)}});
   }
   Table table({"method", "<summary"});
   for (const SplitMethodInfo& method : split_methods())

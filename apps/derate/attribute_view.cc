@@ -19,17 +19,6 @@
 namespace derate::cli {
 namespace {
 
-std::optional<double> number(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  if (at == json.end() || !at->is_number()) return std::nullopt;
-  return at->get<double>();
-}
-
-std::string text(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
 std::string watts_text(std::optional<double> watts) {
   return watts ? fmt::format("{:.1f}", *watts) : "-";
 }
@@ -49,7 +38,7 @@ Widths widths(const Json& tenants, std::size_t room) {
   Widths out{.tenant = display_width("unallocated"), .user = 4, .group = 7};
   for (const Json& tenant : tenants) {
     out.tenant = std::max(out.tenant, display_width(tenant_name(tenant)));
-    out.user = std::max(out.user, display_width(text(tenant, "user")));
+    out.user = std::max(out.user, display_width(text_at(tenant, "user")));
     out.group = std::max(out.group, display_width(group_name(tenant)));
   }
   const auto shrink = [&](std::size_t& width, std::size_t least) {
@@ -69,61 +58,62 @@ void add_tenants(Table& table, const Json& gpu, std::size_t width) {
   const Widths fit = widths(gpu["tenants"], width - std::min(width, kOthers));
   std::vector<Json> tenants = gpu["tenants"].get<std::vector<Json>>();
   std::stable_sort(tenants.begin(), tenants.end(), [](const Json& a, const Json& b) {
-    return number(a, "power_watts").value_or(0) > number(b, "power_watts").value_or(0);
+    return number_at(a, "power_watts").value_or(0) > number_at(b, "power_watts").value_or(0);
   });
   for (const Json& tenant : tenants) {
-    const auto sigma = number(tenant, "sigma_watts");
-    const std::string user = text(tenant, "user");
+    const auto sigma = number_at(tenant, "sigma_watts");
+    const std::string user = text_at(tenant, "user");
     table.add({cut(tenant_name(tenant), fit.tenant), cut(user.empty() ? "-" : user, fit.user),
-               cut(group_name(tenant), fit.group), watts_text(number(tenant, "power_watts")),
+               cut(group_name(tenant), fit.group), watts_text(number_at(tenant, "power_watts")),
                sigma ? fmt::format("±{:.1f}", *sigma * kNinetyPercent) : "-",
-               share_text(number(tenant, "share_ratio")),
-               joules_text(number(tenant, "energy_joules")), source_text(tenant)});
+               share_text(number_at(tenant, "share_ratio")),
+               joules_text(number_at(tenant, "energy_joules")), source_text(tenant)});
   }
 }
 
 std::string gpu_table(const Json& gpu, std::size_t width) {
   Table table({"tenant", "<user", "<job/pod", "W", "±90%", "share", "so far", "<from"});
   add_tenants(table, gpu, width);
-  const auto board = number(gpu, "power_watts"), idle = number(gpu, "unallocated_watts");
-  if (number(gpu, "ended_joules").value_or(0) > 0)
-    table.add({"ended", "", "", "-", "", "", joules_text(number(gpu, "ended_joules"))}, Tone::dim);
+  const auto board = number_at(gpu, "power_watts"), idle = number_at(gpu, "unallocated_watts");
+  if (number_at(gpu, "ended_joules").value_or(0) > 0)
+    table.add({"ended", "", "", "-", "", "", joules_text(number_at(gpu, "ended_joules"))},
+              Paint::dim);
   const auto share = board && idle && *board > 0 ? std::optional(*idle / *board) : std::nullopt;
   table.add({"unallocated", "", "", watts_text(idle), "", share_text(share),
-             joules_text(number(gpu, "unallocated_joules"))},
-            Tone::dim);
+             joules_text(number_at(gpu, "unallocated_joules"))},
+            Paint::dim);
   table.add({"board", "", "", watts_text(board), "",
              share_text(board && *board > 0 ? std::optional(1.0) : std::nullopt),
-             joules_text(number(gpu, "energy_joules"))},
-            Tone::strong);
+             joules_text(number_at(gpu, "energy_joules"))},
+            Paint::strong);
   return table.text();
 }
 
 // What is not as usual.
 std::string notes(const Json& gpu) {
   std::string out;
-  const double lost = number(gpu, "lost_seconds").value_or(0);
-  const double by_power = number(gpu, "by_power_joules").value_or(0);
+  const double lost = number_at(gpu, "lost_seconds").value_or(0);
+  const double by_power = number_at(gpu, "by_power_joules").value_or(0);
   if (lost > 0)
     out += fmt::format("the energy of {} is not known and is not in these sums\n",
                        duration_text(from_seconds(lost)));
   if (by_power > 0)
     out += fmt::format("{} of these are power readings times time: there was no counter\n",
                        energy_text(by_power));
-  if (const auto unexplained = number(gpu, "unexplained_ratio");
+  if (const auto unexplained = number_at(gpu, "unexplained_ratio");
       unexplained.value_or(0) > kMuchUnexplained.value())
     out += toned(
         fmt::format("{:.0f} % of the tenants' power follows no counter: somebody draws what is "
                     "not shown\n",
                     *unexplained * 100),
-        Tone::bad);
-  if (const std::string reason = text(gpu, "reason"); !reason.empty())
+        Paint::bad);
+  if (const std::string reason = text_at(gpu, "reason"); !reason.empty())
     out += "now: " + reason + "\n";
   return out;
 }
 
 bool mostly_prior(const Json& tenant) {
-  return number(tenant, "prior_share_ratio").value_or(0) > kMostlyPrior.value();
+  return number_at(tenant, "prior_share_ratio").value_or(0) > kMostlyPrior.value();
 }
 
 bool has_prior(const Json& gpu) {
@@ -134,28 +124,28 @@ bool has_prior(const Json& gpu) {
 
 // "python3 (4242)", "MIG-5a2b…41c0 train (77)", "MIG-5a2b…41c0".
 std::string tenant_name(const Json& tenant) {
-  std::string out = text(tenant, "process");
-  if (const auto pid = number(tenant, "pid"))
+  std::string out = text_at(tenant, "process");
+  if (const auto pid = number_at(tenant, "pid"))
     out += fmt::format("{}({:.0f})", out.empty() ? "pid " : " ", *pid);
   // Both ends: simulated UUIDs begin alike, real ones differ anywhere.
-  std::string instance = text(tenant, "instance");
+  std::string instance = text_at(tenant, "instance");
   if (instance.size() > 13)
     instance = instance.substr(0, 8) + "…" + instance.substr(instance.size() - 4);
   if (!instance.empty()) out = instance + (out.empty() ? "" : " " + out);
-  return out.empty() ? text(tenant, "key") : out;
+  return out.empty() ? text_at(tenant, "key") : out;
 }
 
 std::string group_name(const Json& tenant) {
-  if (const std::string job = text(tenant, "job"); !job.empty()) return "job " + job;
-  if (const std::string pod = text(tenant, "pod"); !pod.empty())
-    return text(tenant, "namespace") + "/" + pod;
-  if (std::string container = text(tenant, "container"); !container.empty()) return container;
+  if (const std::string job = text_at(tenant, "job"); !job.empty()) return "job " + job;
+  if (const std::string pod = text_at(tenant, "pod"); !pod.empty())
+    return text_at(tenant, "namespace") + "/" + pod;
+  if (std::string container = text_at(tenant, "container"); !container.empty()) return container;
   return "-";
 }
 
 // What its share is known from. A mark: more prior than measurement.
 std::string source_text(const Json& tenant) {
-  const std::string signal = text(tenant, "signal");
+  const std::string signal = text_at(tenant, "signal");
   const std::string name = signal == "instance_activity"     ? "GPM"
                            : signal == "process_utilisation" ? "time"
                                                              : "held";
@@ -193,13 +183,13 @@ std::string attribution_text(const Json& document, std::size_t width) {
   for (const Json& gpu : document["gpus"]) {
     out += (out.empty() ? "" : "\n") +
            toned(fmt::format("GPU {} {}",
-                             gpu_cell(static_cast<int>(number(gpu, "index").value_or(0)),
-                                      text(gpu, "uuid")),
-                             text(gpu, "name")),
-                 Tone::strong) +
-           fmt::format(": {} over {} by {}; idle power {}\n", text(document, "source"),
-                       duration_text(from_seconds(number(gpu, "seconds").value_or(0))),
-                       text(gpu, "method"), text(gpu, "idle_rule")) +
+                             gpu_cell(static_cast<int>(number_at(gpu, "index").value_or(0)),
+                                      text_at(gpu, "uuid")),
+                             text_at(gpu, "name")),
+                 Paint::strong) +
+           fmt::format(": {} over {} by {}; idle power {}\n", text_at(document, "source"),
+                       duration_text(from_seconds(number_at(gpu, "seconds").value_or(0))),
+                       text_at(gpu, "method"), text_at(gpu, "idle_rule")) +
            gpu_table(gpu, width) + notes(gpu);
     prior = prior || has_prior(gpu);
   }

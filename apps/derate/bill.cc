@@ -55,10 +55,8 @@ Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
 Result<int> run_verb(const BillOptions& options) {
   SystemClock clock;
   const BillAccount account = TRY(account_of(options, clock.wall_now()));
-  if (options.json)
-    print_json("bill", bill_json(account));
-  else
-    print("{}", options.csv ? bill_csv(account) : bill_text(account));
+  if (options.json) return print_json("bill", bill_json(account));
+  print("{}", options.csv ? bill_csv(account) : bill_text(account));
   return 0;
 }
 

@@ -128,13 +128,13 @@ Table table_of(const BillAccount& account) {
                    {.name = "unallocated",
                     .mj = bill.boards.unallocated_mj,
                     .savings = bill.boards.unallocated_savings}),
-          Tone::dim);
+          Paint::dim);
   out.add(cells_of(account, columns,
                    {.name = "total",
                     .mj = bill.boards.board_mj,
                     .prior_mj = prior_of(bill),
                     .savings = bill.savings}),
-          Tone::strong);
+          Paint::strong);
   return out;
 }
 

@@ -123,13 +123,6 @@ std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " "));
 }
 
-// As one word of bash and zsh: 'it'\''s'.
-std::string shell_quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // As one word of fish, which knows \' within quotes.
 std::string fish_quoted(const std::string& text) {
   std::string out = "'";

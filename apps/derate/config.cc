@@ -16,22 +16,23 @@
 namespace derate::cli {
 namespace {
 
+Json value_json(const auto& value) {
+  if constexpr (requires { value.has_value(); })
+    return or_null(value);
+  else
+    return value;
+}
+
 Json settings_json(const Settings& settings) {
   Json out = Json::object();
   visit_settings(settings, [&](const SettingInfo& info, const auto& value) {
-    if constexpr (requires { value.has_value(); })
-      out[info.section][info.key] = value ? Json(*value) : Json(nullptr);
-    else
-      out[info.section][info.key] = value;
+    out[info.section][info.key] = value_json(value);
   });
   out["job"] = Json::array();
   for (const JobSetting& job : settings.jobs) {
     Json one = Json::object();
     visit_job(job, [&](const SettingInfo& info, const auto& value) {
-      if constexpr (requires { value.has_value(); })
-        one[info.key] = value ? Json(*value) : Json(nullptr);
-      else
-        one[info.key] = value;
+      one[info.key] = value_json(value);
     });
     out["job"].push_back(std::move(one));
   }
@@ -46,10 +47,7 @@ Json settings_json(const Settings& settings) {
 // What was set, or would be, and what it changes.
 Result<int> show_changes(const char* verb, const AnyRequest& request, bool as_json) {
   const Json answer = TRY(daemon_answer(TRY(ask_operators(request))));
-  if (as_json) {
-    print_json(verb, answer);
-    return 0;
-  }
+  if (as_json) return print_json(verb, answer);
   const ConfigChangesAnswer told = TRY(answer_of<ConfigChangesAnswer>(answer));
   print("{}\n", told.message);
   for (const std::string& each : told.warnings) warn("derate: {}\n", each);
@@ -68,10 +66,8 @@ Result<int> show_changes(const char* verb, const AnyRequest& request, bool as_js
 Result<int> run_verb(const ConfigCheckOptions& options) {
   const Settings settings = TRY(load_settings(options.file));
   const ChosenPolicy policy = TRY(choose_policy({}, settings));
-  if (options.json) {
-    print_json("config check", {{"ok", true}, {"settings", settings_json(settings)}});
-    return 0;
-  }
+  if (options.json)
+    return print_json("config check", {{"ok", true}, {"settings", settings_json(settings)}});
   print("ok: policy {}{}{}\n", policy.info->name, settings.dry_run ? ", dry run" : "",
         settings.gpus.empty() ? ", all GPUs" : ", GPUs " + settings.gpus);
   return 0;
@@ -79,10 +75,8 @@ Result<int> run_verb(const ConfigCheckOptions& options) {
 
 Result<int> run_verb(const ConfigPrintOptions& options) {
   const Settings settings = TRY(load_settings(options.file));
-  if (options.json)
-    print_json("config print", settings_json(settings));
-  else
-    print("{}", print_config(settings, Origin::told));
+  if (options.json) return print_json("config print", settings_json(settings));
+  print("{}", print_config(settings, Origin::told));
   return 0;
 }
 

@@ -91,10 +91,8 @@ Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_jso
 Result<int> release_own(const ReleaseOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(ask(daemon, request_text(RunRelease{options.all ? "" : options.gpus})));
-  if (options.json)
-    print_json("release", answer);
-  else
-    print("{}\n", TRY(answer_of<MessageAnswer>(answer)).message);
+  if (options.json) return print_json("release", answer);
+  print("{}\n", TRY(answer_of<MessageAnswer>(answer)).message);
   return exit_code::kOk;
 }
 

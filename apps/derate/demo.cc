@@ -84,7 +84,7 @@ void add_policy(Table& table, const PolicyFigures& figures, std::size_t apps) {
        fmt::format("{:.0f} W", figures.mean_power.value()), percent_text(1 - figures.mean_loss),
        signed_percent_text(figures.mean_gain), percent_text(figures.mean_loss),
        worst_text(figures.worst_loss, figures.worst_app), promise_text(figures, apps)},
-      kept ? Tone::plain : Tone::bad);
+      kept ? Paint::plain : Paint::bad);
 }
 
 void add_hindsight(Table& table, const std::string& label, const HindsightResult& result,
@@ -92,7 +92,7 @@ void add_hindsight(Table& table, const std::string& label, const HindsightResult
   table.add({label, "-", percent_text(result.mean_saving), "-", percent_text(1 - result.mean.loss),
              signed_percent_text(result.mean.gain), percent_text(result.mean.loss),
              worst_text(result.worst_loss, result.worst_app), remark},
-            Tone::dim);
+            Paint::dim);
 }
 
 // The constant clock whose mean loss is nearest to the policy's: a policy that it equals has done
@@ -115,7 +115,7 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
   add_hindsight(table, fmt::format("fixed {:.0f} MHz", fixed.clock.value()), fixed.result,
                 fmt::format("(at {}'s mean loss)", last.label));
   add_hindsight(table, "oracle", comparison.oracle, "(in hindsight)");
-  print("{}\n", toned(part.title, Tone::strong));
+  print("{}\n", toned(part.title, Paint::strong));
   print("{:.0f} s jobs after {:.0f} s idle, promise: performance >= {}\n", seconds(part.spec.work),
         seconds(part.spec.idle_before), percent_text(1 - part.spec.delta, 0));
   print("{}", table.text());
@@ -126,7 +126,7 @@ void print_part(const Part& part, const Comparison& comparison, bool apps) {
         each.add({app.app, policy.label, percent_text(app.loss), percent_text(app.worst_job_loss),
                   signed_percent_text(app.efficiency_gain),
                   fmt::format("{:.0f} W", app.mean_power.value()), duration_text(app.time)},
-                 app.loss > part.spec.delta ? Tone::bad : Tone::plain);
+                 app.loss > part.spec.delta ? Paint::bad : Paint::plain);
     print("\n{}", each.text());
   }
   print("\n");
@@ -225,10 +225,7 @@ Result<int> run_verb(const DemoOptions& options) {
     else
       print_part(part, comparison, options.apps);
   }
-  if (options.json) {
-    print_json("demo", document);
-    return 0;
-  }
+  if (options.json) return print_json("demo", document);
   print(
       "Means over each workload's own figure, against max-freq, start-up and probing included. "
       "Efficiency is\n"

@@ -36,8 +36,6 @@ void add(Findings& findings, bool good, const Check& check) {
                       .what = check.what,
                       .detail = good ? check.if_good : check.if_not,
                       .remedy = good ? "" : check.remedy,
-                      .gpu = {},
-                      .gpu_name = {},
                       .brief = good ? check.brief : ""});
 }
 
@@ -112,10 +110,7 @@ Findings check_gpu(TelemetrySource& source) {
                    .detail = sample.error().message,
                    .remedy = fmt::format("see `nvidia-smi -i {}`; a GPU that is lost needs a "
                                          "reset or a reboot",
-                                         capability.id.index),
-                   .gpu = {},
-                   .gpu_name = {},
-                   .brief = {}});
+                                         capability.id.index)});
     return out;
   }
   check_sensors(out, capability, *sample);
@@ -126,8 +121,6 @@ Findings check_gpu(TelemetrySource& source) {
               .detail = fmt::format("{}, {}, {}", capability.id.name, capability.id.uuid,
                                     to_string(capability.architecture)),
               .remedy = {},
-              .gpu = {},
-              .gpu_name = {},
               .brief = brief});
   check_clocks(out, capability);
   if (capability.persistence_mode)
@@ -207,10 +200,7 @@ void check_gpus(Findings& out) {
     out.push_back({.level = Level::fail,
                    .what = "driver",
                    .detail = gpus.error().message,
-                   .remedy = driver_remedy(gpus.error().code),
-                   .gpu = {},
-                   .gpu_name = {},
-                   .brief = {}});
+                   .remedy = driver_remedy(gpus.error().code)});
     return;
   }
   add(out, true,

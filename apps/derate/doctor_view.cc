@@ -30,8 +30,8 @@ struct GpuGroup {
 
 std::string line(DoctorLevel level, const std::string& what, const std::string& detail,
                  const std::string& remedy) {
-  const Tone tone = level == DoctorLevel::ok ? Tone::good : Tone::bad;
-  return fmt::format("{} {:<26} {}{}\n", toned(fmt::format("{:<5}", to_string(level)), tone), what,
+  const Paint paint = level == DoctorLevel::ok ? Paint::good : Paint::bad;
+  return fmt::format("{} {:<26} {}{}\n", toned(fmt::format("{:<5}", to_string(level)), paint), what,
                      detail, remedy.empty() ? "" : fmt::format("\n{:33}-> {}", "", remedy));
 }
 

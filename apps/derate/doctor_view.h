@@ -18,9 +18,10 @@ struct DoctorFinding {
   std::string what;    // "driver"; of a GPU what of it: "power"
   std::string detail;  // what was seen
   std::string remedy;  // what to do; empty where the level is ok
-  std::optional<int> gpu;
-  std::string gpu_name;
-  std::string brief;  // of a GPU's finding that is ok: for the one line of like GPUs; may be empty
+  std::optional<int> gpu = {};
+  std::string gpu_name = {};
+  std::string brief =
+      {};  // of a GPU's finding that is ok: for the one line of like GPUs; may be empty
 };
 
 DoctorLevel worst_of(const std::vector<DoctorFinding>& findings);

@@ -76,12 +76,12 @@ Json sums_json(const EnergyAccount& account) {
     for (const auto& [gpu, energy] : window.energy)
       gpus.push_back({{"index", account.gpus[gpu].index},
                       {"uuid", account.gpus[gpu].uuid},
-                      {"energy_joules", energy ? Json(energy->value()) : Json()}});
+                      {"energy_joules", or_null(energy)}});
     const auto sum = sum_of(window);
     out.push_back({{"name", name},
                    {"count", window.count},
                    {"time_seconds", seconds(window.time)},
-                   {"energy_joules", sum ? Json(sum->value()) : Json()},
+                   {"energy_joules", or_null(sum)},
                    {"gpus", std::move(gpus)}});
   }
   return out;

@@ -18,11 +18,9 @@ namespace {
 
 constexpr std::int64_t kMostEvents = 10000;
 
-Json events_json(const EventsAnswer& answer) { return answer_json(answer); }
-
 Result<void> show(const EventView& event, bool json) {
   if (json)
-    print_json_line("events", events_json({{event}}));
+    print_json_line("events", answer_json(EventsAnswer{{event}}));
   else
     print("{}", event_line(event));
   return finish_output();
@@ -87,12 +85,8 @@ Result<int> run_verb(const EventsOptions& options) {
   if (!few)
     request.from = TRY(moment_text("--from", options.from.empty() ? "now-1d" : options.from, now));
   if (!options.to.empty()) request.to = TRY(moment_text("--to", options.to, now));
-  const Json json = TRY(ask_history(request, options.file));
-  const auto answer = TRY(answer_of<EventsAnswer>(json));
-  if (options.json && !options.follow) {
-    print_json("events", events_json(answer));
-    return 0;
-  }
+  const auto answer = TRY(ask_history(request, options.file));
+  if (options.json && !options.follow) return print_json("events", answer_json(answer));
   for (const EventView& event : answer.events) TRY(show(event, options.json));
   if (options.follow) {
     std::optional<std::int64_t> last;

@@ -15,9 +15,9 @@
 namespace derate::cli {
 namespace {
 
-Tone severity_tone(const std::string& severity) {
-  if (severity == "error") return Tone::bad;
-  return severity == "warning" ? Tone::warning : Tone::plain;
+Paint severity_paint(const std::string& severity) {
+  if (severity == "error") return Paint::bad;
+  return severity == "warning" ? Paint::warning : Paint::plain;
 }
 
 WallTime exact_time(double unix_seconds) { return WallTime(from_seconds(unix_seconds)); }
@@ -88,7 +88,7 @@ std::string reading_text(const MeasuredView& measured) {
 
 void add_fact(std::string& out, const char* name, const std::string& value) {
   if (value.empty()) return;
-  out += toned(fmt::format("{:<10}", name), Tone::dim) + value + "\n";
+  out += toned(fmt::format("{:<10}", name), Paint::dim) + value + "\n";
 }
 
 std::string changes_text(const WhyAnswer& answer, std::size_t width) {
@@ -129,13 +129,13 @@ std::string event_line(const EventView& event) {
                           : event.gpu_index ? "GPU " + gpu_cell(*event.gpu_index, event.gpu)
                                             : cut_text(event.gpu, 12);
   return fmt::format("{}  {}  {:<9}  {}  {}\n", second_text(exact_time(event.time_unix_seconds)),
-                     toned(fmt::format("{:<7}", event.severity), severity_tone(event.severity)),
-                     gpu, toned(fmt::format("{:<14}", event.event), Tone::strong),
+                     toned(fmt::format("{:<7}", event.severity), severity_paint(event.severity)),
+                     gpu, toned(fmt::format("{:<14}", event.event), Paint::strong),
                      printing_text(event.message));
 }
 
 std::string why_text(const WhyAnswer& answer, std::size_t width) {
-  std::string out = toned(named_gpu(answer), Tone::strong) + " at " +
+  std::string out = toned(named_gpu(answer), Paint::strong) + " at " +
                     second_text(exact_time(answer.at_unix_seconds)) + "\n";
   if (!answer.decision) {
     out += "No decision of that time or before is kept.\n";

@@ -38,12 +38,9 @@ Result<int> run_verb(const HistoryOptions& options) {
     request.points = options.points;
   else if (picture)
     request.points = history_points(what, look);
-  const Json json = TRY(ask_history(request, options.file));
-  const auto answer = TRY(answer_of<HistoryAnswer>(json));
-  if (options.json)
-    print_json("history", answer_json(answer));
-  else
-    print("{}", options.csv ? history_csv(answer) : toned(history_frame(answer, what, look)));
+  const auto answer = TRY(ask_history(request, options.file));
+  if (options.json) return print_json("history", answer_json(answer));
+  print("{}", options.csv ? history_csv(answer) : toned(history_frame(answer, what, look)));
   return 0;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "api/requests.h"
 #include "base/json.h"
 #include "base/safe_path.h"
 #include "base/when.h"
@@ -15,39 +16,28 @@
 namespace derate::cli {
 namespace {
 
-Result<Json> read_file_of(const std::string& file, const HistoryRead& request, WallTime now,
-                          std::span<const GpuId> known) {
-  return answer_history(file, request, now, known);
-}
-Result<Json> read_file_of(const std::string& file, const SavingsRead& request, WallTime now,
-                          std::span<const GpuId> known) {
-  return answer_savings(file, request, now, known);
-}
-Result<Json> read_file_of(const std::string& file, const EventsRead& request, WallTime now,
-                          std::span<const GpuId> known) {
-  return answer_events(file, request, now, known);
-}
-Result<Json> read_file_of(const std::string& file, const WhyRead& request, WallTime now,
-                          std::span<const GpuId> known) {
-  return answer_why(file, request, now, known);
-}
+// One of those of history_queries.h.
+template <class Request>
+using ReadHistory = Result<Json>(const std::string&, const Request&, WallTime,
+                                 std::span<const GpuId>);
 
 template <class Request>
-Result<Json> read_kept(const std::string& file, const Request& request) {
+Result<Json> read_kept(const std::string& file, const Request& request,
+                       ReadHistory<Request>& read) {
   const auto gpus = gpus_of_history(file);
-  return read_file_of(file, request, SystemClock().wall_now(),
-                      gpus.ok() ? *gpus : std::vector<GpuId>());
+  return read(file, request, SystemClock().wall_now(), gpus.ok() ? *gpus : std::vector<GpuId>());
 }
 
 template <class Request>
-Result<Json> ask_anyone(const Request& request, const std::string& file) {
-  if (!file.empty()) return read_kept(file, request);
+Result<Json> ask_anyone(const Request& request, const std::string& file,
+                        ReadHistory<Request>& read) {
+  if (!file.empty()) return read_kept(file, request, read);
   const auto daemon = find_api();
   if (daemon.ok()) return api_ask(*daemon, request);
   if (daemon.error().code != Errc::not_found) return daemon.error();
   const std::string kept = kept_file(history_file(), "history.db");
   TRY(check_way(kept));
-  auto answer = read_kept(kept, request);
+  auto answer = read_kept(kept, request, read);
   if (::access(kept.c_str(), R_OK) == 0) {
     if (answer.ok())
       warn("derate: derated is not running; this is what it has kept in '{}'\n", kept);
@@ -61,17 +51,17 @@ Result<Json> ask_anyone(const Request& request, const std::string& file) {
 
 }  // namespace
 
-Result<Json> ask_history(const HistoryRead& request, const std::string& file) {
-  return ask_anyone(request, file);
+Result<HistoryAnswer> ask_history(const HistoryRead& request, const std::string& file) {
+  return answer_of<HistoryAnswer>(TRY(ask_anyone(request, file, answer_history)));
 }
-Result<Json> ask_history(const SavingsRead& request, const std::string& file) {
-  return ask_anyone(request, file);
+Result<SavingsAnswer> ask_history(const SavingsRead& request, const std::string& file) {
+  return answer_of<SavingsAnswer>(TRY(ask_anyone(request, file, answer_savings)));
 }
-Result<Json> ask_history(const EventsRead& request, const std::string& file) {
-  return ask_anyone(request, file);
+Result<EventsAnswer> ask_history(const EventsRead& request, const std::string& file) {
+  return answer_of<EventsAnswer>(TRY(ask_anyone(request, file, answer_events)));
 }
-Result<Json> ask_history(const WhyRead& request, const std::string& file) {
-  return ask_anyone(request, file);
+Result<WhyAnswer> ask_history(const WhyRead& request, const std::string& file) {
+  return answer_of<WhyAnswer>(TRY(ask_anyone(request, file, answer_why)));
 }
 
 Result<std::string> moment_text(const std::string& option, const std::string& text, WallTime now) {

@@ -1,7 +1,6 @@
 // Where the verbs of the history have it from: the daemon, or a file.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "api/history_requests.h"
@@ -10,13 +9,13 @@
 
 namespace derate::cli {
 
-// The answer's fields: of `file`; else of the daemon; where none runs, of what it has kept, as far
+// The answer: of `file`; else of the daemon; where none runs, of what it has kept, as far
 // as this user may read it. Errors: those of the API and of the file; not_found with what to do
 // where there is neither.
-Result<nlohmann::ordered_json> ask_history(const HistoryRead& request, const std::string& file);
-Result<nlohmann::ordered_json> ask_history(const SavingsRead& request, const std::string& file);
-Result<nlohmann::ordered_json> ask_history(const EventsRead& request, const std::string& file);
-Result<nlohmann::ordered_json> ask_history(const WhyRead& request, const std::string& file);
+Result<HistoryAnswer> ask_history(const HistoryRead& request, const std::string& file);
+Result<SavingsAnswer> ask_history(const SavingsRead& request, const std::string& file);
+Result<EventsAnswer> ask_history(const EventsRead& request, const std::string& file);
+Result<WhyAnswer> ask_history(const WhyRead& request, const std::string& file);
 
 // A time of the command line as the daemon understands it, whatever its zone is.
 Result<std::string> moment_text(const std::string& option, const std::string& text, WallTime now);

@@ -404,8 +404,7 @@ void add_charts(Frame& frame, const HistoryAnswer& answer, const std::vector<His
                     .paint = paint_of(what),
                     .label = [&](double value) { return value_text(value, what, look); },
                     .axis = axis};
-    const Frame lines = plot_lines(plot, look.width, height, look);
-    frame.insert(frame.end(), lines.begin(), lines.end());
+    append(frame, plot_lines(plot, look.width, height, look));
   }
   add_axis(frame, answer, axis, width, look);
 }

@@ -226,16 +226,15 @@ Result<int> run_verb(const LabCheckOptions& options) {
   for (std::size_t i = 0; i < plan.session_count(); ++i)
     jobs += session_stage(plan, i).apps.size() * in_a_row;
   if (options.json)
-    print_json("lab check", {{"experiment", experiment.name},
-                             {"place", experiment.place},
-                             {"stages", plan.stages.size()},
-                             {"policies", plan.policies.size()},
-                             {"sessions", plan.session_count()},
-                             {"jobs", jobs}});
-  else
-    print("{}: {} stages, {} policies with the baseline, {} repetitions: {} sessions of {} jobs\n",
-          experiment.name, plan.stages.size(), plan.policies.size(), experiment.repetitions,
-          plan.session_count(), jobs);
+    return print_json("lab check", {{"experiment", experiment.name},
+                                    {"place", experiment.place},
+                                    {"stages", plan.stages.size()},
+                                    {"policies", plan.policies.size()},
+                                    {"sessions", plan.session_count()},
+                                    {"jobs", jobs}});
+  print("{}: {} stages, {} policies with the baseline, {} repetitions: {} sessions of {} jobs\n",
+        experiment.name, plan.stages.size(), plan.policies.size(), experiment.repetitions,
+        plan.session_count(), jobs);
   return exit_code::kOk;
 }
 
@@ -271,13 +270,11 @@ Result<int> run_verb(const LabWorkloadsOptions& options) {
     list.push_back({{"name", mix.name}, {"summary", mix.summary}});
     table.add({mix.name, mix.summary});
   }
-  if (options.json)
-    print_json("lab workloads", {{"mixes", std::move(list)}});
-  else
-    print(
-        "{}Made of the chip's own workloads, the one that follows the clock most and the one that "
-        "does so\nleast; the lengths are assumed. `derate sim list CHIP` has the workloads.\n",
-        table.text());
+  if (options.json) return print_json("lab workloads", {{"mixes", std::move(list)}});
+  print(
+      "{}Made of the chip's own workloads, the one that follows the clock most and the one that "
+      "does so\nleast; the lengths are assumed. `derate sim list CHIP` has the workloads.\n",
+      table.text());
   return exit_code::kOk;
 }
 

@@ -42,14 +42,14 @@ std::string twins_text(const AttributionScore& score) {
   return fmt::format("{:.1f}{}", *score.twins * 100, band);
 }
 
-Tone tone_of(const std::string& method) {
+Paint paint_of(const std::string& method) {
   switch (family_of(method)) {
     case MethodFamily::online:
-      return Tone::strong;
+      return Paint::strong;
     case MethodFamily::bound:
-      return Tone::dim;
+      return Paint::dim;
     default:
-      return Tone::plain;
+      return Paint::plain;
   }
 }
 
@@ -75,9 +75,9 @@ std::string scenario_text(const ScenarioResult& result) {
                                  bare_share_text(score.band_width())};
     if (twins) row.insert(row.end(), {twins_text(score), bare_watts_text(score.null_w)});
     row.push_back(sums_text(score.unsettled_mj));
-    table.add(std::move(row), tone_of(method));
+    table.add(std::move(row), paint_of(method));
   }
-  return fmt::format("{}: {}\n{}\n", toned(result.scenario->name, Tone::strong),
+  return fmt::format("{}: {}\n{}\n", toned(result.scenario->name, Paint::strong),
                      result.scenario->summary, table.text());
 }
 
@@ -113,24 +113,25 @@ void add_summary(Table& table, const ScenarioSummary& summary) {
              name(summary.offline), share(summary.naive), name(summary.naive),
              bare_share_text(summary.bound), ratio ? fmt::format("{:.2f}", *ratio) : "-",
              offline_bar_text(summary), bound_bar_text(summary), coverage_bar_text(summary)},
-            missed ? Tone::bad : Tone::plain);
+            missed ? Paint::bad : Paint::plain);
 }
 
 void add_processes(Table& table, const ScenarioSummary& summary) {
   table.add({summary.scenario->name, bare_share_text(summary.bill), bare_share_text(summary.online),
              bare_share_text(summary.coverage), bare_share_text(summary.sm_share_bill),
              bare_share_text(summary.sm_share), summary.scenario->summary},
-            summary.covers() == false ? Tone::bad : Tone::plain);
+            summary.covers() == false ? Paint::bad : Paint::plain);
 }
 
 void add_stress(Table& table, const ScenarioSummary& summary) {
   const auto& limit = summary.scenario->most_misattributed;
-  table.add({summary.scenario->name, bare_share_text(summary.first_minute),
-             bare_share_text(summary.online), bare_share_text(limit), bare_share_text(summary.bill),
-             bare_share_text(summary.bound), bare_share_text(summary.coverage),
-             bare_share_text(summary.width), bare_share_text(summary.unexplained),
-             summary.scenario->summary},
-            summary.within_limit() == false || summary.covers() == false ? Tone::bad : Tone::plain);
+  table.add(
+      {summary.scenario->name, bare_share_text(summary.first_minute),
+       bare_share_text(summary.online), bare_share_text(limit), bare_share_text(summary.bill),
+       bare_share_text(summary.bound), bare_share_text(summary.coverage),
+       bare_share_text(summary.width), bare_share_text(summary.unexplained),
+       summary.scenario->summary},
+      summary.within_limit() == false || summary.covers() == false ? Paint::bad : Paint::plain);
 }
 
 // Over the scenarios of processes; a dash where one of them has no figure.
@@ -149,7 +150,7 @@ void add_mean(Table& table, const std::vector<ScenarioSummary>& summaries) {
              bare_share_text(mean(&ScenarioSummary::coverage)),
              bare_share_text(mean(&ScenarioSummary::sm_share_bill)),
              bare_share_text(mean(&ScenarioSummary::sm_share)), ""},
-            Tone::strong);
+            Paint::strong);
 }
 
 std::string bar_text(const BarResult& bar) {
@@ -157,7 +158,7 @@ std::string bar_text(const BarResult& bar) {
   if (bar.missed.empty()) return fmt::format("met ({} of {}): {}\n", all, all, bar.bar);
   return toned(fmt::format("missed in {} ({} of {} met): {}\n", fmt::join(bar.missed, ", "),
                            bar.met.size(), all, bar.bar),
-               Tone::bad);
+               Paint::bad);
 }
 
 std::string summary_text(const std::vector<ScenarioResult>& results) {
@@ -169,7 +170,7 @@ std::string summary_text(const std::vector<ScenarioResult>& results) {
   }
   Table table({"scenario", "online", "best offline", "<method", "best naive", "<method",
                "exact-curve", "ratio", "against offline", "near exact-curve", "90 % bands"});
-  std::string out = toned("Summary: misattributed share after 5 minutes, %", Tone::strong) + "\n";
+  std::string out = toned("Summary: misattributed share after 5 minutes, %", Paint::strong) + "\n";
   Table processes({"scenario", "online: bill", "after 5 min", "90 % bands", "sm-share: bill",
                    "after 5 min", "<what is so"});
   Table stress({"scenario", "1 min", "after 5 min", "allowed", "bill", "exact-curve", "90 % bands",

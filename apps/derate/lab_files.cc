@@ -29,6 +29,10 @@ Result<void> make_folder(const std::string& folder) {
   return {};
 }
 
+Result<void> write(const std::string& folder, const std::string& name, const std::string& text) {
+  return write_file_atomically(folder + "/" + name, text, Durable::no);
+}
+
 std::string or_nothing(const std::optional<double>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
@@ -104,14 +108,11 @@ Result<void> write_published(const LabStore& store, const Plan& plan,
              std::pair(b.session.repetition, b.position);
     });
     const std::string name = file_name(policy.label, used);
-    const auto write = [&](const std::string& file, const std::string& text) {
-      return write_file_atomically(folder + "/" + file, text, Durable::no);
-    };
-    TRY(write(fmt::format("dvfs_{}.out", name), dvfs_out(run)));
-    TRY(write(fmt::format("allApps_{}_{}iter.out", name, plan.experiment.repetitions),
+    TRY(write(folder, fmt::format("dvfs_{}.out", name), dvfs_out(run)));
+    TRY(write(folder, fmt::format("allApps_{}_{}iter.out", name, plan.experiment.repetitions),
               all_apps_out(run)));
-    TRY(write(fmt::format("processed_{}.csv", name), processed_csv(run)));
-    TRY(write(fmt::format("avgIter_processed_{}.csv", name), avg_iter_csv(run)));
+    TRY(write(folder, fmt::format("processed_{}.csv", name), processed_csv(run)));
+    TRY(write(folder, fmt::format("avgIter_processed_{}.csv", name), avg_iter_csv(run)));
   }
   return {};
 }
@@ -153,24 +154,19 @@ Result<int> run_verb(const LabExportOptions& options) {
   const auto jobs = TRY(store.jobs());
   const auto stages = figures(plan, jobs);
   TRY(make_folder(options.folder));
-  const auto write = [&](const char* name, const std::string& text) {
-    return write_file_atomically(options.folder + "/" + name, text, Durable::no);
-  };
-  TRY(write("experiment.toml", print_experiment(plan.experiment)));
-  TRY(write("jobs.csv", jobs_csv(jobs)));
-  TRY(write("figures.csv", figures_csv(stages)));
+  TRY(write(options.folder, "experiment.toml", print_experiment(plan.experiment)));
+  TRY(write(options.folder, "jobs.csv", jobs_csv(jobs)));
+  TRY(write(options.folder, "figures.csv", figures_csv(stages)));
   const std::size_t sessions = TRY(store.sessions()).size();
-  TRY(write("figures.json", json_text(lab_json(plan, stages, sessions), 1) + "\n"));
+  TRY(write(options.folder, "figures.json", json_text(lab_json(plan, stages, sessions), 1) + "\n"));
   for (std::size_t i = 0; i < plan.stages.size(); ++i) {
     const std::string name =
         plan.stages.size() == 1 ? "published" : fmt::format("published-{}", i + 1);
     TRY(write_published(store, plan, jobs, options.folder + "/" + name, plan.stages[i]));
   }
   if (options.json)
-    print_json("lab export", {{"folder", options.folder}, {"jobs", jobs.size()}});
-  else
-    print("{}: {} jobs as CSV and JSON, and in the published format\n", options.folder,
-          jobs.size());
+    return print_json("lab export", {{"folder", options.folder}, {"jobs", jobs.size()}});
+  print("{}: {} jobs as CSV and JSON, and in the published format\n", options.folder, jobs.size());
   return exit_code::kOk;
 }
 
@@ -186,14 +182,11 @@ Result<int> run_verb(const LabImportOptions& options) {
   const auto workloads = TRY(parse_workload_tables(tables, *chip));
   TRY(check_tables_are_of(tables, *chip));
   TRY(make_folder(options.folder));
-  const auto write = [&](const char* name, const std::string& text) {
-    return write_file_atomically(options.folder + "/" + name, text, Durable::no);
-  };
-  TRY(write("performance.csv", performance));
-  TRY(write("power.csv", power));
+  TRY(write(options.folder, "performance.csv", performance));
+  TRY(write(options.folder, "power.csv", power));
   std::error_code none;
   fs::remove(options.folder + "/utilisation.csv", none);  // of an earlier import
-  if (!options.utilisation.empty()) TRY(write("utilisation.csv", utilisation));
+  if (!options.utilisation.empty()) TRY(write(options.folder, "utilisation.csv", utilisation));
   if (options.json) {
     Json names = Json::array();
     for (const Workload& one : workloads) names.push_back(one.name);
@@ -224,15 +217,14 @@ Result<int> run_verb(const LabLogOptions& options) {
                percent_text(gpu.utilisation), percent_text(gpu.forced)});
   }
   if (options.json)
-    print_json("lab log", {{"policy", log.policy},
-                           {"machine", log.machine},
-                           {"ticks", log.rows.size()},
-                           {"seconds", sum.seconds},
-                           {"cut_off", log.cut_off},
-                           {"gpus", std::move(gpus)}});
-  else
-    print("{} on {}: {} ticks in {:.0f} s{}\n{}", log.policy, log.machine, log.rows.size(),
-          sum.seconds, log.cut_off ? ", cut off in its last line" : "", table.text());
+    return print_json("lab log", {{"policy", log.policy},
+                                  {"machine", log.machine},
+                                  {"ticks", log.rows.size()},
+                                  {"seconds", sum.seconds},
+                                  {"cut_off", log.cut_off},
+                                  {"gpus", std::move(gpus)}});
+  print("{} on {}: {} ticks in {:.0f} s{}\n{}", log.policy, log.machine, log.rows.size(),
+        sum.seconds, log.cut_off ? ", cut off in its last line" : "", table.text());
   return exit_code::kOk;
 }
 

@@ -67,7 +67,7 @@ std::string one_grid(const Grid& grid, const std::vector<StageResult>& stages,
     }
     table.add(std::move(cells));
   }
-  return fmt::format("{}: {}\n{}\n", toned(label, Tone::strong), title, table.text());
+  return fmt::format("{}: {}\n{}\n", toned(label, Paint::strong), title, table.text());
 }
 
 }  // namespace
@@ -82,7 +82,7 @@ std::string grids_text(const Plan& plan, const std::vector<StageResult>& stages)
     for (std::size_t at = 0; at < stages.size(); ++at)
       if (stages[at].chip == chip) mine.push_back(at);
     const Grid grid = grid_of(plan, mine);
-    out += toned(chip, Tone::strong) + "\n\n";
+    out += toned(chip, Paint::strong) + "\n\n";
     for (const PolicyResult& policy : stages[mine.front()].policies) {
       if (policy.label == plan.policies.front().label) continue;
       out += one_grid(grid, stages, policy.label, "gain of efficiency",

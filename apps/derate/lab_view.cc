@@ -31,7 +31,7 @@ std::string promise_text(const PolicyResult& policy, double delta) {
 void add_policy(Table& table, const StageResult& stage, const PolicyResult& policy, double delta) {
   if (policy.jobs == 0) {
     const std::string why = policy.failed > 0 ? "every job failed" : "not run";
-    table.add({policy.label, "-", "-", "-", "-", "-", "-", "-", "-", why}, Tone::bad);
+    table.add({policy.label, "-", "-", "-", "-", "-", "-", "-", "-", why}, Paint::bad);
     return;
   }
   const auto same = frontier_gain(stage.frontier, policy.loss.mean);
@@ -41,14 +41,14 @@ void add_policy(Table& table, const StageResult& stage, const PolicyResult& poli
              percent_text(policy.worst_job_loss), percent_text(policy.probing_share),
              fmt::format("{:.1f}", policy.changes_per_minute),
              same ? signed_percent_text(*same) : "-", promise_text(policy, delta)},
-            kept ? Tone::plain : Tone::bad);
+            kept ? Paint::plain : Paint::bad);
 }
 
 void add_hindsight(Table& table, const std::string& label, const HindsightResult& result) {
   table.add({label, signed_percent_text(result.mean.gain), percent_text(result.mean.saving()),
              percent_text(result.mean.loss), worst_text(result.worst_loss, result.worst_app), "-",
              "-", "-", "-", "(in hindsight)"},
-            Tone::dim);
+            Paint::dim);
 }
 
 std::string jobs_text(const AppResult& app) {
@@ -59,7 +59,7 @@ std::string jobs_text(const AppResult& app) {
 void add_app(Table& table, const PolicyResult& policy, const AppResult& app) {
   if (app.jobs == 0) {
     table.add({app.app, policy.label, "-", "-", "-", "-", "-", "-", "-", "-", jobs_text(app)},
-              Tone::bad);
+              Paint::bad);
     return;
   }
   table.add({app.app, policy.label, figure_text(app.gain, true), figure_text(app.loss, false),
@@ -68,7 +68,7 @@ void add_app(Table& table, const PolicyResult& policy, const AppResult& app) {
              fmt::format("{:.2f} kJ", app.energy.value() / 1000),
              app.sensed_energy ? fmt::format("{:.2f} kJ", app.sensed_energy->value() / 1000) : "-",
              percent_text(app.probing_share), jobs_text(app)},
-            app.broken > 0 ? Tone::bad : Tone::plain);
+            app.broken > 0 ? Paint::bad : Paint::plain);
 }
 
 std::string apps_text(const StageResult& stage) {
@@ -81,7 +81,7 @@ std::string apps_text(const StageResult& stage) {
     table.add({known.app, fmt::format("oracle {:.0f} MHz", known.oracle.clock.value()),
                signed_percent_text(known.oracle.outcome.gain),
                percent_text(known.oracle.outcome.loss), "-", "-", "-", "-", "-", "-", "-"},
-              Tone::dim);
+              Paint::dim);
   }
   return table.text();
 }
@@ -124,7 +124,7 @@ std::string published_text(const Plan& plan, const StageResult& stage, bool apps
     // Sums: the ratio of no change is then n, not 1.
     sum.published.efficiency += 1 - n;
     sum.published.performance += 1 - n;
-    table.add(row(sum, n, fmt::format("(mean of {:.0f})", n)), Tone::strong);
+    table.add(row(sum, n, fmt::format("(mean of {:.0f})", n)), Paint::strong);
     for (const BesidePublished& one : both)
       if (one.published.policy == label && (apps || one.largest_difference() > kWorthTelling))
         table.add(row(one, 1, one.published.app));
@@ -164,7 +164,7 @@ std::string measured_text(const StageResult& stage) {
           row.resize(head.size() - 1, "-");
         }
         row.push_back(jobs_text(app));
-        table.add(std::move(row), app.jobs == 0 ? Tone::bad : Tone::plain);
+        table.add(std::move(row), app.jobs == 0 ? Paint::bad : Paint::plain);
       }
   return table.text();
 }
@@ -176,7 +176,7 @@ std::string failures_text(const StageResult& stage) {
       if (app.failed > 0)
         out += fmt::format("{} under {}: {} failed: {}\n", app.app, policy.label, app.failed,
                            app.error);
-  return out.empty() ? out : "\n" + toned(out, Tone::bad);
+  return out.empty() ? out : "\n" + toned(out, Paint::bad);
 }
 
 std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
@@ -187,7 +187,7 @@ std::string stage_text(const Plan& plan, const StageResult& stage, bool apps) {
       add_policy(table, stage, policy, plan.experiment.delta);
   if (stage.oracle) add_hindsight(table, "oracle", *stage.oracle);
   if (stage.bound) add_hindsight(table, "two clocks", *stage.bound);
-  std::string out = toned(stage_title(stage), Tone::strong) + "\n";
+  std::string out = toned(stage_title(stage), Paint::strong) + "\n";
   if (stage.oracle || stage.policies.size() > 1) out += table.text();
   if (!stage.oracle) out += fmt::format("\n{}", measured_text(stage));
   out += published_text(plan, stage, apps);
@@ -240,11 +240,11 @@ std::string lab_text(const Plan& plan, const std::vector<StageResult>& stages,
   const bool grid = plan.stages.size() > kFewStages * chips;
   const bool cells = !grid || view.apps || view.cells;
   std::string out =
-      fmt::format("{}: {}\n", toned(plan.experiment.name, Tone::strong), heading(plan));
+      fmt::format("{}: {}\n", toned(plan.experiment.name, Paint::strong), heading(plan));
   if (view.sessions < plan.session_count())
     out += toned(fmt::format("Not whole: {} of {} sessions have run.\n", view.sessions,
                              plan.session_count()),
-                 Tone::bad);
+                 Paint::bad);
   out += "\n";
   if (grid) out += grids_text(plan, stages);
   if (cells)

@@ -36,8 +36,7 @@ Result<int> run_verb(const ExitCodesOptions& options) {
   Json codes = Json::array();
   for (const ExitCodeInfo& info : exit_codes())
     codes.push_back({{"code", info.code}, {"name", info.name}, {"meaning", info.meaning}});
-  print_json("exit-codes", {{"exit_codes", std::move(codes)}});
-  return 0;
+  return print_json("exit-codes", {{"exit_codes", std::move(codes)}});
 }
 
 Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {

@@ -28,10 +28,8 @@ Result<int> run_verb(const PolicyForecastOptions& options) {
     answers.push_back(TRY(answer_of<ForecastAnswer>(TRY(api_ask(api, ForecastRead{uuid})))));
     all.push_back(answer_json(answers.back()));
   }
-  if (options.json)
-    print_json("policy forecast", {{"gpus", std::move(all)}});
-  else
-    for (const ForecastAnswer& answer : answers) print("{}", forecast_text(answer));
+  if (options.json) return print_json("policy forecast", {{"gpus", std::move(all)}});
+  for (const ForecastAnswer& answer : answers) print("{}", forecast_text(answer));
   return 0;
 }
 

@@ -92,8 +92,7 @@ Result<int> run_verb(const PolicyModelsOptions& options) {
   if (options.json) {
     Json list = Json::array();
     for (const PhaseModel& model : models) list.push_back(model_json(model));
-    print_json("policy models", {{"file", path}, {"models", std::move(list)}});
-    return 0;
+    return print_json("policy models", {{"file", path}, {"models", std::move(list)}});
   }
   if (models.empty()) {
     print("No models of work are kept in '{}'.\n", path);
@@ -122,10 +121,8 @@ Result<int> run_verb(const PolicyForgetOptions& options) {
   } else {
     TRY(file.forget(options.ids));
   }
-  if (options.json)
-    print_json("policy forget", {{"forgotten", count}});
-  else
-    print("{} forgotten\n", count);
+  if (options.json) return print_json("policy forget", {{"forgotten", count}});
+  print("{} forgotten\n", count);
   return 0;
 }
 

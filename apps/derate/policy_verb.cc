@@ -11,17 +11,8 @@ namespace derate::cli {
 namespace {
 
 const char* type_name(ParamSpec::Type type) {
-  switch (type) {
-    case ParamSpec::Type::number:
-      return "number";
-    case ParamSpec::Type::integer:
-      return "integer";
-    case ParamSpec::Type::list:
-      return "list";
-    case ParamSpec::Type::choice:
-      return "choice";
-  }
-  return "";
+  constexpr const char* kNames[] = {"number", "integer", "list", "choice"};  // in the type's order
+  return kNames[static_cast<std::size_t>(type)];
 }
 
 Json policy_json(const PolicyInfo& info) {
@@ -70,8 +61,8 @@ Result<int> run_verb(const PolicyListOptions& options) {
     Json list = Json::array(), mode_list = Json::array();
     for (const PolicyInfo& info : policies()) list.push_back(policy_json(info));
     for (const Mode& mode : modes()) mode_list.push_back(mode_json(mode));
-    print_json("policy list", {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
-    return 0;
+    return print_json("policy list",
+                      {{"policies", std::move(list)}, {"modes", std::move(mode_list)}});
   }
   Table table({"policy", "<promise", "<what it does"});
   for (const PolicyInfo& info : policies())
@@ -92,13 +83,12 @@ Result<int> run_verb(const PolicyShowOptions& options) {
   if (options.json) {
     Json json = policy_json(*info);
     if (mode != nullptr) json["mode"] = mode_json(*mode);
-    print_json("policy show", json);
-    return 0;
+    return print_json("policy show", json);
   }
   if (mode != nullptr)
-    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Tone::strong), mode->summary,
+    print("{}: {}: the mode stands for {}.\n\n", toned(mode->name, Paint::strong), mode->summary,
           mode_text(*mode));
-  print("{}: {}\n\n{}\n", toned(info->name, Tone::strong), info->summary, info->description);
+  print("{}: {}\n\n{}\n", toned(info->name, Paint::strong), info->summary, info->description);
   print("\nGovernor rules: envelope, thermal, stale data, restore{}.\n",
         info->as_published ? " (run as published: no idle and no rate-limit rule)"
                            : ", idle, rate limit");

@@ -161,12 +161,11 @@ Result<int> run_verb(const ReplayOptions& options) {
     Json phases = Json::array();
     for (const Stretch& stretch : replayed.stretches)
       phases.push_back(stretch_json(stretch, highest));
-    print_json("replay", {{"trace", options.trace},
-                          {"samples", trace.samples.size()},
-                          {"notes", trace.notes},
-                          {"gpu", summary_json(summary, replayed.whole.figures())},
-                          {"phases", std::move(phases)}});
-    return 0;
+    return print_json("replay", {{"trace", options.trace},
+                                 {"samples", trace.samples.size()},
+                                 {"notes", trace.notes},
+                                 {"gpu", summary_json(summary, replayed.whole.figures())},
+                                 {"phases", std::move(phases)}});
   }
   for (const std::string& note : trace.notes) print("note: {}\n", note);
   if (!replayed.stretches.empty()) print("{}\n", stretch_table(replayed, highest).text());

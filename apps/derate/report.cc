@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::size_t kPoints = 300;  // of a time series: what a screen shows
 
-Json or_null(const std::optional<float>& value) {
+Json rounded(const std::optional<float>& value) {
   return value ? Json(std::lround(*value)) : Json(nullptr);
 }
 
@@ -70,7 +70,7 @@ Json trace_json(const StoredJob& stored, std::size_t stage) {
       probed = probed || tick.probing;
     }
     clock.push_back(std::lround(here.front().clock_mhz));
-    asked.push_back(or_null(here.front().asked_mhz));
+    asked.push_back(rounded(here.front().asked_mhz));
     power.push_back(std::lround(watts / static_cast<double>(here.size())));
     gpu.push_back(mean_percent(here, &Tick::gpu_utilisation));
     memory.push_back(mean_percent(here, &Tick::memory_utilisation));
@@ -136,11 +136,10 @@ Result<int> show_job(const LabStore& store, const ReportOptions& options) {
       if (tick.memory_utilisation) one["memory_utilisation_ratio"] = *tick.memory_utilisation;
       ticks.push_back(std::move(one));
     }
-    print_json("report", {{"job", stored.id},
-                          {"app", stored.job.app},
-                          {"policy", stored.session.policy},
-                          {"ticks", std::move(ticks)}});
-    return exit_code::kOk;
+    return print_json("report", {{"job", stored.id},
+                                 {"app", stored.job.app},
+                                 {"policy", stored.session.policy},
+                                 {"ticks", std::move(ticks)}});
   }
   print("job {}: {} under {} on {}, repetition {}\n", stored.id, stored.job.app,
         stored.session.policy, stored.session.chip, stored.session.repetition);
@@ -187,10 +186,7 @@ Result<int> run_verb(const ReportOptions& options) {
   const LabStore store = TRY(LabStore::open(options.results));
   if (options.job) return show_job(store, options);
   Json results = TRY(report_json(store, options.data));
-  if (options.json) {
-    print_json("report", results);
-    return exit_code::kOk;
-  }
+  if (options.json) return print_json("report", results);
   std::string title = results["experiment"];
   Json all = Json::array({std::move(results)});
   if (!options.beside.empty()) {

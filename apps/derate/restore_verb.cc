@@ -17,12 +17,15 @@ const char* outcome_text(Restored::Outcome outcome) {
   return outcome == Restored::Outcome::governed ? "left alone" : "not restored";
 }
 
-void print_rows(const std::vector<Restored>& rows, bool as_json) {
+void print_document(const std::vector<Restored>& rows) {
   Json list = Json::array();
   for (const auto& [domain, outcome, detail] : rows)
     list.push_back(
         {{"uuid", short_name(domain)}, {"outcome", outcome_text(outcome)}, {"detail", detail}});
-  if (as_json) return print_json("restore", {{"gpus", std::move(list)}});
+  print_json("restore", {{"gpus", std::move(list)}});
+}
+
+void print_rows(const std::vector<Restored>& rows) {
   if (rows.empty()) print("nothing to restore: no journal is left in {}\n", journal_directory());
   if (rows.empty() && ::geteuid() != 0)
     print("Of what root's commands and derated may have left, root knows: sudo derate restore\n");
@@ -39,7 +42,10 @@ Result<int> run_verb(const RestoreOptions& options) {
   request.wait = from_seconds(options.wait_s);
   request.log = program_log("derate");
   const auto rows = TRY(restore_left(request, clock));
-  print_rows(rows, options.json);
+  if (options.json)
+    print_document(rows);
+  else
+    print_rows(rows);
   return exit_code_of(rows);
 }
 

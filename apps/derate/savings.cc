@@ -39,16 +39,13 @@ Result<int> run_verb(const SavingsOptions& options) {
   SavingsRead request{.by = options.by == "day" ? "gpu" : options.by};
   request.from = TRY(moment_text("--from", options.from, now));
   request.to = TRY(moment_text("--to", options.to, now));
-  const Json json = TRY(ask_history(request, options.file));
   SavingsAccount account =
-      make_savings_account(TRY(answer_of<SavingsAnswer>(json)), options.by, std::move(prices));
+      make_savings_account(TRY(ask_history(request, options.file)), options.by, std::move(prices));
   account.price_file = options.prices;
   const std::string& told = account.prices.by_hour.currency;
   account.currency = told.empty() ? settings.currency : told;
-  if (options.json)
-    print_json("savings", savings_json(account));
-  else
-    print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width()));
+  if (options.json) return print_json("savings", savings_json(account));
+  print("{}", options.csv ? savings_csv(account) : savings_text(account, terminal_width()));
   return 0;
 }
 

@@ -106,7 +106,7 @@ Table table_of(const SavingsAccount& account) {
   Table out(std::move(headings));
   for (const SavingsBillLine& line : account.bill.lines)
     out.add(cells_of(account, name_cell(account, line.name), line.sums));
-  out.add(cells_of(account, "total", account.bill.total), Tone::strong);
+  out.add(cells_of(account, "total", account.bill.total), Paint::strong);
   return out;
 }
 
@@ -201,9 +201,6 @@ Json sums_json(const SavingsAccount& account, const SavingsSums& sums) {
 Json prices_json(const SavingsAccount& account) {
   const EnergyPrices& file = account.prices.by_hour;
   const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
-  const auto single = [](const std::optional<double>& value) {
-    return value ? Json(*value) : Json();
-  };
   Json unpriced = Json::array();
   for (const auto& [begin, end] : account.bill.unpriced)
     unpriced.push_back({{"begin_unix_seconds", seconds(begin.time_since_epoch())},
@@ -213,8 +210,8 @@ Json prices_json(const SavingsAccount& account) {
           {"file", text(account.price_file)},
           {"source", text(file.source)},
           {"date", text(file.date)},
-          {"price_per_kwh", file.has_prices ? Json() : single(otherwise.per_kwh)},
-          {"co2_g_per_kwh", file.has_co2 ? Json() : single(otherwise.co2_g_per_kwh)},
+          {"price_per_kwh", file.has_prices ? Json() : or_null(otherwise.per_kwh)},
+          {"co2_g_per_kwh", file.has_co2 ? Json() : or_null(otherwise.co2_g_per_kwh)},
           {"unpriced", std::move(unpriced)}};
 }
 
@@ -282,14 +279,13 @@ Json savings_json(const SavingsAccount& account) {
     one.update(sums_json(account, line.sums));
     lines.push_back(std::move(one));
   }
-  const auto time = [](const std::optional<std::int64_t>& at) { return at ? Json(*at) : Json(); };
   return {{"by", account.by},
           {"method", answer.method},
           {"estimated", true},
           {"from_unix_seconds", answer.from_unix_seconds},
           {"to_unix_seconds", answer.to_unix_seconds},
-          {"first_unix_seconds", time(answer.first_unix_seconds)},
-          {"last_unix_seconds", time(answer.last_unix_seconds)},
+          {"first_unix_seconds", or_null(answer.first_unix_seconds)},
+          {"last_unix_seconds", or_null(answer.last_unix_seconds)},
           {"gpus", answer.gpus},
           {"covered_seconds", answer.covered_seconds},
           {"possible_seconds", answer.possible_seconds},

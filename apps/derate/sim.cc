@@ -39,7 +39,7 @@ Json chip_json(const SimChip& chip, const std::vector<Workload>& workloads) {
 }
 
 void print_chip(const SimChip& chip, const std::vector<Workload>& workloads) {
-  print("{}  {}\n", toned(chip.name, Tone::strong), chip.product);
+  print("{}  {}\n", toned(chip.name, Paint::strong), chip.product);
   print(
       "  {} SM clocks from {:.0f} to {:.0f} MHz, efficient clock {:.0f} MHz, memory {:.0f} MHz, "
       "power limit {:.0f} W{}\n\n",
@@ -80,7 +80,7 @@ Result<int> run_verb(const SimListOptions& options) {
     else
       print_chip(*chip, workloads);
   }
-  if (options.json) print_json("sim list", {{"chips", std::move(list)}});
+  if (options.json) return print_json("sim list", {{"chips", std::move(list)}});
   return 0;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/own_files.h"
+#include "base/text.h"
 #include "fakenvml/sim_server.h"
 #include "service/transport/signals.h"
 #include "sim_served.h"
@@ -18,13 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr Duration kStep = std::chrono::milliseconds(10);
-
-// As a shell reads it back.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
 
 Result<std::vector<const SimChip*>> chips_of(const SimServeOptions& options) {
   std::vector<const SimChip*> named;
@@ -46,14 +40,14 @@ void print_text(const std::vector<const SimChip*>& chips, const std::string& dir
     names += fmt::format("{}{}", names.empty() ? "" : ", ", chip->name);
   print("# {} simulated GPU{}: {}. Ctrl-C ends them.\n", chips.size(), chips.size() == 1 ? "" : "s",
         names);
-  print("export DERATE_SIM={}\n", quoted(directory));
+  print("export DERATE_SIM={}\n", shell_quoted(directory));
   if (!library.ok()) {
     print("# {}\n", library.error().message);
     return;
   }
-  print("export DERATE_NVML_LIBRARY={}\n", quoted(*library));
+  print("export DERATE_NVML_LIBRARY={}\n", shell_quoted(*library));
   print("# other programs: LD_LIBRARY_PATH={} PROGRAM\n",
-        quoted(fs::path(*library).parent_path().string()));
+        shell_quoted(fs::path(*library).parent_path().string()));
 }
 
 void print_document(const std::vector<const SimChip*>& chips, const std::string& directory,

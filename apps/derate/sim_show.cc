@@ -129,8 +129,7 @@ Result<int> run_verb(const SimShowOptions& options) {
   }
   Json list = Json::array();
   for (const ShownGpu& gpu : gpus) list.push_back(to_json(gpu));
-  print_json("sim show", {{"server_pid", client->state().pid}, {"gpus", std::move(list)}});
-  return 0;
+  return print_json("sim show", {{"server_pid", client->state().pid}, {"gpus", std::move(list)}});
 }
 
 }  // namespace derate::cli

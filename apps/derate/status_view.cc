@@ -44,14 +44,8 @@ Json ungoverned_state(TelemetrySource& source) {
 
 std::string cell(const Json& gpu, const char* key, double scale, const char* unit,
                  int decimals = 0) {
-  const auto at = gpu.find(key);
-  if (at == gpu.end() || !at->is_number()) return "-";
-  return fixed_text(at->get<double>() * scale, decimals) + unit;
-}
-
-std::string text_of(const Json& gpu, const char* key) {
-  const auto at = gpu.find(key);
-  return at != gpu.end() && at->is_string() ? at->get<std::string>() : "";
+  const auto value = number_at(gpu, key);
+  return value ? fixed_text(*value * scale, decimals) + unit : "-";
 }
 
 int index_of(const Json& gpu) {
@@ -60,7 +54,7 @@ int index_of(const Json& gpu) {
 }
 
 std::string governed_by(const Json& gpu) {
-  const std::string policy = text_of(gpu, "policy");
+  const std::string policy = text_at(gpu, "policy");
   if (policy.empty()) return "nobody";
   const std::string how = assignment_text(gpu);
   return policy + (how.empty() ? "" : " (" + how + ")");
@@ -69,8 +63,7 @@ std::string governed_by(const Json& gpu) {
 // "90 %"; "95 % each" where it holds in each phase. A dash: nothing is promised.
 std::string promise(const Json& gpu) {
   const std::string out = cell(gpu, "promised_performance_ratio", 100, " %");
-  const auto each = gpu.find("every_phase");
-  return out + (out != "-" && each != gpu.end() && *each == true ? " each" : "");
+  return out + (out != "-" && true_at(gpu, "every_phase") ? " each" : "");
 }
 
 // "12 %" of what the same work takes at the highest clock; of a dry run, what it would save.
@@ -86,23 +79,22 @@ std::string progress(const Json& gpu) {
   if (launches != "-") return "launches ±" + launches;
   const std::string age = cell(gpu, "beat_age_seconds", 1, " s ago");
   if (age != "-") return "beat " + age;
-  const std::string signal = text_of(gpu, "progress_signal");
+  const std::string signal = text_at(gpu, "progress_signal");
   return signal.empty() ? "-" : signal;
 }
 
 // A daemon tells of every GPU; of a command's governor only those that it governs are known.
-bool covers_all_gpus(const Json& state) { return text_of(state, "owner") == "derated"; }
+bool covers_all_gpus(const Json& state) { return text_at(state, "owner") == "derated"; }
 
 }  // namespace
 
 std::string assignment_text(const Json& gpu) {
   std::string how;
   const auto add = [&](const std::string& text) { how += (how.empty() ? "" : ", ") + text; };
-  const auto dry = gpu.find("dry_run");
-  if (dry != gpu.end() && dry->is_boolean() && dry->get<bool>()) add("dry run");
+  if (true_at(gpu, "dry_run")) add("dry run");
   if (const auto by = gpu.find("assigned"); by != gpu.end() && by->is_object()) {
-    const std::string who = text_of(*by, "who");
-    add(text_of(*by, "by") + (who.empty() ? "" : " of " + who));
+    const std::string who = text_at(*by, "who");
+    add(text_at(*by, "by") + (who.empty() ? "" : " of " + who));
     if (const auto end = cell(*by, "ends_in_seconds", 1, " s"); end != "-") add("for " + end);
   }
   return how;
@@ -111,11 +103,11 @@ std::string assignment_text(const Json& gpu) {
 // Trouble before the reason: it is what the reader has to know. So are other tools that change what
 // was set, though it is set again.
 std::string why_text(const Json& gpu) {
-  std::string out = text_of(gpu, "trouble");
-  if (out.empty()) out = text_of(gpu, "reason");
+  std::string out = text_at(gpu, "trouble");
+  if (out.empty()) out = text_at(gpu, "reason");
   const auto bounds = gpu.find("bounds");
   if (bounds != gpu.end() && bounds->is_array() && !bounds->empty() && bounds->front().is_object())
-    out += fmt::format("; {} allows {} at most", text_of(bounds->front(), "by"),
+    out += fmt::format("; {} allows {} at most", text_at(bounds->front(), "by"),
                        cell(bounds->front(), "highest_clock_mhz", 1, " MHz"));
   const auto drifts = gpu.find("drifts");
   if (drifts == gpu.end() || !drifts->is_number_integer()) return out;
@@ -138,12 +130,12 @@ Result<Json> StatusView::look(const std::string& choice) {
     for (const Json& gpu : state["gpus"]) {
       if (!gpu.is_object()) continue;
       const auto known = std::find_if(gpus.begin(), gpus.end(), [&](const Json& other) {
-        return text_of(other, "uuid") == text_of(gpu, "uuid");
+        return text_at(other, "uuid") == text_at(gpu, "uuid");
       });
       // Who governs it knows more than who only observes it.
       if (known == gpus.end())
         gpus.push_back(gpu);
-      else if (text_of(*known, "policy").empty())
+      else if (text_at(*known, "policy").empty())
         *known = gpu;
     }
   }
@@ -152,18 +144,18 @@ Result<Json> StatusView::look(const std::string& choice) {
   if (!all && real_->ok())
     for (OpenGpu& gpu : (*real_)->gpus) {
       const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Json& other) {
-        return text_of(other, "uuid") == gpu.source->capability().id.uuid;
+        return text_at(other, "uuid") == gpu.source->capability().id.uuid;
       });
       if (!known) gpus.push_back(ungoverned_state(*gpu.source));
     }
   const auto left = left_by_nobody();
   for (Json& gpu : gpus)
-    if (const auto by = left.find(text_of(gpu, "uuid")); by != left.end())
+    if (const auto by = left.find(text_at(gpu, "uuid")); by != left.end())
       gpu["trouble"] =
           fmt::format("left by {}, which is gone: `derate restore` gives it back", by->second);
   std::vector<GpuId> ids;
   for (const Json& gpu : gpus)
-    ids.push_back({index_of(gpu), text_of(gpu, "uuid"), "", text_of(gpu, "name")});
+    ids.push_back({index_of(gpu), text_at(gpu, "uuid"), "", text_at(gpu, "name")});
   Json chosen = Json::array();
   if (ids.empty() && paused_) return chosen;
   for (const int at : TRY(select_gpus(ids, choice)))
@@ -177,12 +169,12 @@ std::string status_text(const Json& gpus, bool paused, std::optional<std::size_t
   Table table({"GPU", "<name", "SM clock", "GPU util", "mem util", "power", "temp", "promise",
                "saved", "<progress", "<governed by", "<why this clock"});
   for (const Json& gpu : gpus)
-    table.add({gpu_cell(index_of(gpu), text_of(gpu, "uuid")), text_of(gpu, "name"),
+    table.add({gpu_cell(index_of(gpu), text_at(gpu, "uuid")), text_at(gpu, "name"),
                cell(gpu, "sm_clock_mhz", 1, " MHz"), cell(gpu, "gpu_utilisation_ratio", 100, " %"),
                cell(gpu, "memory_utilisation_ratio", 100, " %"), cell(gpu, "power_watts", 1, " W"),
                cell(gpu, "temperature_celsius", 1, " °C"), promise(gpu), saved(gpu), progress(gpu),
                governed_by(gpu), why_text(gpu)},
-              text_of(gpu, "trouble").empty() ? Tone::plain : Tone::bad);
+              text_at(gpu, "trouble").empty() ? Paint::plain : Paint::bad);
   // What says least about a GPU goes first: progress, memory, name, temperature, utilisation.
   return width ? table.text(*width, {9, 4, 1, 6, 3, 8, 7}) : table.text();
 }

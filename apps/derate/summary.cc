@@ -75,17 +75,8 @@ std::optional<bool> promise_kept(const Verdict& verdict) {
 }
 
 const char* word_of(Verdict::Kind kind) {
-  switch (kind) {
-    case Verdict::Kind::kept:
-      return "kept";
-    case Verdict::Kind::broken:
-      return "BROKEN";
-    case Verdict::Kind::not_known:
-      return "not known";
-    case Verdict::Kind::none:
-      break;
-  }
-  return "none";
+  constexpr const char* kWords[] = {"none", "kept", "BROKEN", "not known"};  // in the kinds' order
+  return kWords[static_cast<std::size_t>(kind)];
 }
 
 // By what the policy knew how far the work was: "kernel launches 93 % of the time (...), counters".
@@ -150,11 +141,6 @@ Json histogram_json(const Histogram& bins) {
   for (const auto& [clock, time] : bins)
     out.push_back({{"clock_mhz", clock.value()}, {"seconds", seconds(time)}});
   return out;
-}
-
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(value->value()) : Json(nullptr);
 }
 
 }  // namespace
@@ -251,34 +237,33 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
 Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
   const Verdict verdict = verdict_of(summary, figures);
   const auto kept = promise_kept(verdict);
-  Json out = {
-      {"index", summary.capability.id.index},
-      {"uuid", summary.capability.id.uuid},
-      {"name", summary.capability.id.name},
-      {"policy", summary.policy},
-      {"dry_run", summary.dry_run},
-      {"time_seconds", seconds(figures.time)},
-      {"energy_joules", or_null(figures.energy)},
-      {"energy_source", figures.from_counter ? "energy counter" : "power readings"},
-      {"energy_by_power_readings_joules", or_null(figures.integrated)},
-      {"mean_power_watts", or_null(figures.mean_power)},
-      {"mean_sm_clock_mhz", or_null(figures.mean_clock)},
-      {"sm_clock_histogram", histogram_json(figures.clocks)},
-      {"asked_clock_histogram", histogram_json(figures.asked_clocks)},
-      {"released_seconds", seconds(figures.released)},
-      {"promised_performance_ratio", summary.promise ? Json(*summary.promise) : Json(nullptr)},
-      {"promise_kept", kept ? Json(*kept) : Json(nullptr)},
-      {"promise_verdict", verdict.text},
-      {"saving", figures.saving ? saving_json(*figures.saving) : Json(nullptr)},
-      {"expected_performance_ratio", or_null(figures.expected_performance)},
-      {"expected_coverage_ratio", figures.expected_coverage.value()},
-      {"clock_ratio", or_null(figures.clock_ratio)},
-      {"power_cap_seconds", seconds(figures.capped)},
-      {"thermal_seconds", seconds(figures.thermal)},
-      {"ticks", figures.ticks},
-      {"clock_changes", figures.writes},
-      {"failed_reads", figures.failed_reads},
-      {"failed_writes", figures.failed_writes}};
+  Json out = {{"index", summary.capability.id.index},
+              {"uuid", summary.capability.id.uuid},
+              {"name", summary.capability.id.name},
+              {"policy", summary.policy},
+              {"dry_run", summary.dry_run},
+              {"time_seconds", seconds(figures.time)},
+              {"energy_joules", or_null(figures.energy)},
+              {"energy_source", figures.from_counter ? "energy counter" : "power readings"},
+              {"energy_by_power_readings_joules", or_null(figures.integrated)},
+              {"mean_power_watts", or_null(figures.mean_power)},
+              {"mean_sm_clock_mhz", or_null(figures.mean_clock)},
+              {"sm_clock_histogram", histogram_json(figures.clocks)},
+              {"asked_clock_histogram", histogram_json(figures.asked_clocks)},
+              {"released_seconds", seconds(figures.released)},
+              {"promised_performance_ratio", or_null(summary.promise)},
+              {"promise_kept", or_null(kept)},
+              {"promise_verdict", verdict.text},
+              {"saving", figures.saving ? saving_json(*figures.saving) : Json(nullptr)},
+              {"expected_performance_ratio", or_null(figures.expected_performance)},
+              {"expected_coverage_ratio", figures.expected_coverage.value()},
+              {"clock_ratio", or_null(figures.clock_ratio)},
+              {"power_cap_seconds", seconds(figures.capped)},
+              {"thermal_seconds", seconds(figures.thermal)},
+              {"ticks", figures.ticks},
+              {"clock_changes", figures.writes},
+              {"failed_reads", figures.failed_reads},
+              {"failed_writes", figures.failed_writes}};
   if (summary.hears_beats) {
     out["heartbeats_seconds"] = seconds(figures.heartbeats);
     out["launches_seconds"] = seconds(figures.launches);

@@ -51,14 +51,6 @@ std::vector<Fact> sensor_facts(const TopGpu& gpu, const Look& look) {
   return out;
 }
 
-std::string saving_fact(const TopSaving& saving, const Look& look) {
-  std::string out = ratio_text(saving.ratio);
-  if (saving.low_ratio && saving.high_ratio)
-    out += fmt::format(" ({:.0f}{}{:.0f})", *saving.low_ratio * 100, look.utf8 ? "–" : "..",
-                       *saving.high_ratio * 100);
-  return out + " est.";
-}
-
 std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
   std::vector<Fact> out = {{"policy", frame_text_of(whole_policy(gpu), look)}};
   if (gpu.promise)
@@ -66,7 +58,7 @@ std::vector<Fact> policy_facts(const TopGpu& gpu, const Look& look) {
   if (const auto loss = loss_of(gpu))
     out.push_back({"loss", ratio_text(loss, 1) + (breaks_promise(gpu) ? "! below promise" : ""),
                    breaks_promise(gpu) ? Paint::bad : Paint::plain});
-  if (gpu.saving) out.push_back({"saved", saving_fact(*gpu.saving, look), Paint::good});
+  if (gpu.saving) out.push_back({"saved", saving_text(*gpu.saving, look), Paint::good});
   if (!gpu.work.empty()) out.push_back({"work", frame_text_of(gpu.work, look)});
   if (gpu.launch_unsteadiness)
     out.push_back({"launches", fmt::format("within {:.1f} %", 100 * *gpu.launch_unsteadiness)});
@@ -113,8 +105,7 @@ Frame chart_lines(const Chart& chart, std::size_t width, std::size_t height, con
                   .paint = chart.paint,
                   .label = [](double value) { return whole_text(value); },
                   .axis = kAxis};
-  const Frame lines = plot_lines(plot, width, height, own);
-  out.insert(out.end(), lines.begin(), lines.end());
+  append(out, plot_lines(plot, width, height, own));
   const std::string now = "now";
   const std::string begin = fill_text("60 s ago", room - std::min(room, now.size()), true, own);
   out.push_back({{{filled(std::string(kAxis, ' ') + begin + now, width), Paint::dim}}});
@@ -157,8 +148,7 @@ Frame gpu_panel(const TopPicture& picture, const TopGpu& gpu, const Look& look) 
   constexpr std::size_t kMostChart = 18, kLeastChart = 5;
   const std::size_t lines = look.height < 14 ? 1 : 2;
   Frame out = fact_lines(sensor_facts(gpu, look), lines, look);
-  const Frame policy = fact_lines(policy_facts(gpu, look), lines, look);
-  out.insert(out.end(), policy.begin(), policy.end());
+  append(out, fact_lines(policy_facts(gpu, look), lines, look));
   add_sentence(out, "trouble", gpu.trouble, Paint::bad, lines, look);
   add_sentence(out, "why", gpu.reason, Paint::plain, lines, look);
   const auto tenants = tenants_of(picture, gpu);
@@ -168,12 +158,10 @@ Frame gpu_panel(const TopPicture& picture, const TopGpu& gpu, const Look& look) 
   const std::size_t spare = left() > kLeastChart ? left() - kLeastChart : 0;
   const std::size_t kept = std::min(wanted, spare);
   const std::size_t height = std::min(kMostChart, left() - std::min(left(), kept));
-  Frame charts = both_charts(gpu, height, look);
-  out.insert(out.end(), charts.begin(), charts.end());
+  append(out, both_charts(gpu, height, look));
   if (left() >= 3 && !tenants.empty()) {
     out.push_back({});
-    const Frame table = tenant_table(tenants, 0, tenants.size(), {look.width, left(), look.utf8});
-    out.insert(out.end(), table.begin(), table.end());
+    append(out, tenant_table(tenants, 0, tenants.size(), {look.width, left(), look.utf8}));
   }
   return fit_frame(std::move(out), look);
 }

@@ -15,22 +15,6 @@
 namespace derate::cli {
 namespace {
 
-std::optional<double> number_at(const Json& json, const char* name) {
-  const auto at = json.is_object() ? json.find(name) : json.end();
-  if (at == json.end() || !at->is_number()) return std::nullopt;
-  return at->get<double>();
-}
-
-std::string text_at(const Json& json, const char* name) {
-  const auto at = json.is_object() ? json.find(name) : json.end();
-  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
-}
-
-bool true_at(const Json& json, const char* name) {
-  const auto at = json.is_object() ? json.find(name) : json.end();
-  return at != json.end() && at->is_boolean() && at->get<bool>();
-}
-
 int index_at(const Json& json) {
   const double index = number_at(json, "index").value_or(-1);
   return index >= 0 && index < 1e6 ? static_cast<int>(index) : -1;

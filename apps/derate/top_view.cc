@@ -74,14 +74,6 @@ std::optional<TopSaving> total_saving(const std::vector<TopGpu>& gpus) {
   return out;
 }
 
-std::string saving_text(const TopSaving& saving, const Look& look) {
-  std::string out = "saved " + ratio_text(saving.ratio);
-  if (saving.low_ratio && saving.high_ratio)
-    out += fmt::format(" ({:.0f}{}{:.0f})", *saving.low_ratio * 100, look.utf8 ? "–" : "..",
-                       *saving.high_ratio * 100);
-  return out + " est.";
-}
-
 std::string count_text(std::size_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
@@ -105,7 +97,7 @@ Line head_line(const TopPicture& picture, const TopChoice& choice, const Look& l
        Paint::strong},
       1);
   if (const auto saving = total_saving(picture.gpus))
-    add({saving_text(*saving, look), Paint::good}, 3);
+    add({"saved " + saving_text(*saving, look), Paint::good}, 3);
   if (choice.frozen) add({"PAUSED", Paint::warning}, 0);
   if (!picture.time.empty())
     parts.push_back({{{"  " + frame_text_of(picture.time, look), Paint::dim}}, 9});
@@ -174,11 +166,6 @@ std::string title_of(const TopGpu& gpu, const Look& look) {
   return frame_text_of(fmt::format("GPU {}  {}{}", gpu.id.index, gpu.id.name,
                                    is_simulated(gpu.id) ? " (simulated)" : ""),
                        look);
-}
-
-void append(Frame& frame, Frame more) {
-  frame.insert(frame.end(), std::make_move_iterator(more.begin()),
-               std::make_move_iterator(more.end()));
 }
 
 Line note(const std::string& text) { return {{{text, Paint::dim}}}; }
@@ -281,6 +268,14 @@ std::string ratio_text(std::optional<double> ratio, int digits) {
 
 std::string whole_text(std::optional<double> number, const char* unit) {
   return number ? fmt::format("{:.0f}{}", *number, unit) : "-";
+}
+
+std::string saving_text(const TopSaving& saving, const Look& look) {
+  std::string out = ratio_text(saving.ratio);
+  if (saving.low_ratio && saving.high_ratio)
+    out += fmt::format(" ({:.0f}{}{:.0f})", *saving.low_ratio * 100, look.utf8 ? "–" : "..",
+                       *saving.high_ratio * 100);
+  return out + " est.";
 }
 
 std::size_t gap_of(const Look& look) { return look.width >= 110 ? 2 : 1; }

@@ -45,6 +45,8 @@ const char* power_sign(const TopGpu& gpu);
 double top_of(std::optional<double> limit, const Series& history);
 // "assure (dry run, command of uid 7)"; "none".
 std::string whole_policy(const TopGpu& gpu);
+// "12 % (8–15) est.": the share and its 90 % interval.
+std::string saving_text(const TopSaving& saving, const Look& look);
 // "693 W", "3.42 kW"; "98.2 %"; a dash for what is missing.
 std::string power_text(std::optional<double> watts);
 std::string ratio_text(std::optional<double> ratio, int digits = 0);

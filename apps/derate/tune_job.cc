@@ -21,9 +21,9 @@ std::string number_text(const std::optional<double>& value) {
   return value ? fmt::format("{:g}", *value) : "-";
 }
 
-Tone tone_of(const TrialView& trial) {
-  if (trial.state == "reached") return Tone::good;
-  return trial.state == "running" ? Tone::plain : Tone::dim;
+Paint paint_of(const TrialView& trial) {
+  if (trial.state == "reached") return Paint::good;
+  return trial.state == "running" ? Paint::plain : Paint::dim;
 }
 
 void print_history(const std::vector<TrialView>& history) {
@@ -41,7 +41,7 @@ void print_history(const std::vector<TrialView>& history) {
                scaled_joules_text(trial.energy_joules),
                duration_text(from_seconds(trial.time_seconds.value_or(0))),
                scaled_joules_text(trial.cost_joules), trial.why},
-              tone_of(trial));
+              paint_of(trial));
   print("\n{}* to learn from\n", table.text());
 }
 
@@ -89,30 +89,23 @@ Result<int> run_verb(const TuneJobCreateOptions& options) {
   TRY(check_job(options.spec));  // here where it can be: without a daemon, and in its own words
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(ask(daemon, request_text(JobCreate{options.spec, options.replace})));
-  if (options.json)
-    print_json("tune job create", answer);
-  else
-    print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
+  if (options.json) return print_json("tune job create", answer);
+  print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
 }
 
 Result<int> run_verb(const TuneJobRemoveOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(ask(daemon, request_text(JobRemove{options.name})));
-  if (options.json)
-    print_json("tune job remove", answer);
-  else
-    print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
+  if (options.json) return print_json("tune job remove", answer);
+  print("{}\n", TRY(answer_of<JobAnswer>(answer)).message);
   return 0;
 }
 
 Result<int> run_verb(const TuneJobShowOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(whole_job(daemon, options.name));
-  if (options.json) {
-    print_json("tune job show", answer);
-    return 0;
-  }
+  if (options.json) return print_json("tune job show", answer);
   const JobAnswer shown = TRY(answer_of<JobAnswer>(answer));
   if (shown.job) print_job(*shown.job);
   print_history(shown.history);
@@ -126,10 +119,7 @@ Result<int> run_verb(const TuneJobShowOptions& options) {
 Result<int> run_verb(const TuneJobListOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   const Json answer = TRY(all_jobs(daemon));
-  if (options.json) {
-    print_json("tune job list", answer);
-    return 0;
-  }
+  if (options.json) return print_json("tune job list", answer);
   const auto jobs = TRY(answer_of<JobsAnswer>(answer)).jobs;
   if (jobs.empty()) {
     print("No jobs are kept; `derate tune job create` declares one.\n");

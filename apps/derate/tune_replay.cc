@@ -171,7 +171,7 @@ void add_job(Table& table, const ReplayedJob& replayed) {
          fmt::format("{:.2f} ± {:.2f}", figures.regret, figures.regret_sd),
          signed_percent_text(figures.mean.cost_j / (n * fixed.oracle.cost_j) - 1),
          break_even_text(*replayed.policies[i], figures), percent_text(figures.end_is_oracle, 0)},
-        replayed.policies[i]->name == "tune" ? Tone::strong : Tone::plain);
+        replayed.policies[i]->name == "tune" ? Paint::strong : Paint::plain);
   }
 }
 
@@ -318,7 +318,7 @@ void print_single_runs(const std::vector<ReplayedJob>& jobs, const Selector& sel
   cells(row, mean);
   row.push_back("");
   cells(row, best);
-  table.add(row, Tone::strong);
+  table.add(row, Paint::strong);
   print("{}", table.text());
 }
 

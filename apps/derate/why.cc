@@ -13,12 +13,9 @@ Result<int> run_verb(const WhyOptions& options) {
   const WallTime now = SystemClock().wall_now();
   WhyRead request{.gpu = options.gpu, .changes = options.changes};
   request.at = TRY(moment_text("--at", options.at, now));
-  const Json json = TRY(ask_history(request, options.file));
-  const auto answer = TRY(answer_of<WhyAnswer>(json));
-  if (options.json)
-    print_json("why", answer_json(answer));
-  else
-    print("{}", why_text(answer, terminal_width()));
+  const auto answer = TRY(ask_history(request, options.file));
+  if (options.json) return print_json("why", answer_json(answer));
+  print("{}", why_text(answer, terminal_width()));
   return 0;
 }
 

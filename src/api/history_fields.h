@@ -10,8 +10,7 @@ inline constexpr const char* kWhen =
     "such as 2026-11-01T12:00Z, now-7d, @1761955200, today or month; without Z in the daemon's "
     "zone";
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryRead> {
+void visit_fields(FieldsOf<HistoryRead> auto& m, auto&& visit) {
   visit(optional_field("from", kWhen), m.from);
   visit(optional_field("to", kWhen), m.to);
   visit(optional_field("gpus", "indices, UUIDs or PCI bus ids, comma-separated; absent: all"),
@@ -21,14 +20,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryRead> {
             .within(1, 10000),
         m.points);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsRead> {
+void visit_fields(FieldsOf<SavingsRead> auto& m, auto&& visit) {
   visit(optional_field("by", "gpu, job, user or policy"), m.by);
   visit(optional_field("from", kWhen), m.from);
   visit(optional_field("to", kWhen), m.to);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsRead> {
+void visit_fields(FieldsOf<EventsRead> auto& m, auto&& visit) {
   visit(optional_field("from", "a time, as of history; absent: the first"), m.from);
   visit(optional_field("to", "a time, as of history; absent: the last"), m.to);
   visit(optional_field("gpu", "an index, UUID or PCI bus id; absent: all, and the service"), m.gpu);
@@ -38,15 +35,13 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsRead> {
         m.after);
   visit(optional_field("most", "so many, the newest").within(1, 10000), m.most);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WhyRead> {
+void visit_fields(FieldsOf<WhyRead> auto& m, auto&& visit) {
   visit(optional_field("gpu", "an index, UUID or PCI bus id"), m.gpu);
   visit(optional_field("at", "a time, as of history"), m.at);
   visit(optional_field("changes", "how many to tell").within(1, 1000), m.changes);
 }
 
-template <class M, class V>
-void visit_labels(M& m, V&& visit) {
+void visit_labels(auto& m, auto&& visit) {
   visit(optional_field("tenant", "its key, of a tenant"), m.tenant);
   visit(optional_field("pid", "of a tenant"), m.pid);
   visit(optional_field("process", "its program"), m.process);
@@ -58,112 +53,98 @@ void visit_labels(M& m, V&& visit) {
   visit(optional_field("instance", "of MIG, its UUID"), m.instance);
 }
 
-template <class M, class V>
-void visit_saved(M& m, V&& visit) {
+void visit_saved(auto& m, auto&& visit) {
   visit(optional_field("saved_of_joules", "used in the time for which a saving is estimated")
-            .in("J")
             .or_null(),
         m.saved_of_joules);
-  visit(optional_field("saved_joules", "estimated").in("J").or_null(), m.saved_joules);
-  visit(optional_field("saved_low_joules", "lower end of its 90 % interval").in("J").or_null(),
+  visit(optional_field("saved_joules", "estimated").or_null(), m.saved_joules);
+  visit(optional_field("saved_low_joules", "lower end of its 90 % interval").or_null(),
         m.saved_low_joules);
-  visit(optional_field("saved_high_joules", "its upper end").in("J").or_null(),
-        m.saved_high_joules);
+  visit(optional_field("saved_high_joules", "its upper end").or_null(), m.saved_high_joules);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistorySeriesView> {
+void visit_fields(FieldsOf<HistorySeriesView> auto& m, auto&& visit) {
   visit(required_field("gpu", "its UUID"), m.gpu);
   visit(optional_field("index", "absent: the GPU is not there now"), m.index);
   visit(required_field("kind", "gpu or tenant"), m.kind);
   visit(optional_field("policy", "of a gpu series; an empty text: it was only observed"), m.policy);
   visit_labels(m, visit);
-  visit(required_field("begin_unix_seconds", "of each step; where one is missing is a gap").in("s"),
+  visit(required_field("begin_unix_seconds", "of each step; where one is missing is a gap"),
         m.begin_unix_seconds);
   visit(required_field("covered_ratio", "the part of the step of which the energy is known"),
         m.covered_ratio);
   const auto column = [&](JsonField field, auto& values) { visit(field.or_null(), values); };
-  column(optional_field("energy_joules", "used in the covered part").in("J"), m.energy_joules);
-  column(optional_field("energy_sd_joules", "standard deviation of a tenant's").in("J"),
+  column(optional_field("energy_joules", "used in the covered part"), m.energy_joules);
+  column(optional_field("energy_sd_joules", "standard deviation of a tenant's"),
          m.energy_sd_joules);
-  column(optional_field("power_watts", "mean over the covered part").in("W"), m.power_watts);
-  column(optional_field("power_most_watts", "the highest of a second").in("W"), m.power_most_watts);
-  column(optional_field("sm_clock_mhz", "mean").in("MHz"), m.sm_clock_mhz);
-  column(optional_field("asked_clock_mhz", "mean, while one was asked for").in("MHz"),
-         m.asked_clock_mhz);
+  column(optional_field("power_watts", "mean over the covered part"), m.power_watts);
+  column(optional_field("power_most_watts", "the highest of a second"), m.power_most_watts);
+  column(optional_field("sm_clock_mhz", "mean"), m.sm_clock_mhz);
+  column(optional_field("asked_clock_mhz", "mean, while one was asked for"), m.asked_clock_mhz);
   column(optional_field("gpu_utilisation_ratio", "mean"), m.gpu_utilisation_ratio);
   column(optional_field("memory_utilisation_ratio", "mean"), m.memory_utilisation_ratio);
-  column(optional_field("temperature_most_celsius", "the highest").in("°C"),
-         m.temperature_most_celsius);
+  column(optional_field("temperature_most_celsius", "the highest"), m.temperature_most_celsius);
   column(optional_field("throttle_bits", "NVML's reasons that were ever set"), m.throttle_bits);
   visit_saved(m, visit);
   column(optional_field("performance_ratio", "estimated, of the highest clock's"),
          m.performance_ratio);
   column(optional_field("promised_performance_ratio", "mean"), m.promised_performance_ratio);
-  column(optional_field("broken_seconds", "estimated performance was below the promise").in("s"),
+  column(optional_field("broken_seconds", "estimated performance was below the promise"),
          m.broken_seconds);
-  column(optional_field("probing_seconds", "at clocks that were tried to learn from").in("s"),
+  column(optional_field("probing_seconds", "at clocks that were tried to learn from"),
          m.probing_seconds);
 }
 
-template <class M, class V>
-void visit_period(M& m, V&& visit) {
-  visit(required_field("from_unix_seconds", "of what is told").in("s"), m.from_unix_seconds);
-  visit(required_field("to_unix_seconds", "of what is told").in("s"), m.to_unix_seconds);
-  visit(optional_field("first_unix_seconds", "of all that is kept").in("s").or_null(),
+void visit_period(auto& m, auto&& visit) {
+  visit(required_field("from_unix_seconds", "of what is told"), m.from_unix_seconds);
+  visit(required_field("to_unix_seconds", "of what is told"), m.to_unix_seconds);
+  visit(optional_field("first_unix_seconds", "of all that is kept").or_null(),
         m.first_unix_seconds);
-  visit(optional_field("last_unix_seconds", "of all that is kept").in("s").or_null(),
-        m.last_unix_seconds);
+  visit(optional_field("last_unix_seconds", "of all that is kept").or_null(), m.last_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryCutView> {
+void visit_fields(FieldsOf<HistoryCutView> auto& m, auto&& visit) {
   visit(required_field("kind", "gpu or tenant"), m.kind);
-  visit(required_field("step_seconds", "of the points that went").in("s"), m.step_seconds);
-  visit(required_field("from_unix_seconds", "those before it went").in("s"), m.from_unix_seconds);
+  visit(required_field("step_seconds", "of the points that went"), m.step_seconds);
+  visit(required_field("from_unix_seconds", "those before it went"), m.from_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, HistoryAnswer> {
+void visit_fields(FieldsOf<HistoryAnswer> auto& m, auto&& visit) {
   visit_period(m, visit);
-  visit(required_field("step_seconds", "the length of a step").in("s"), m.step_seconds);
+  visit(required_field("step_seconds", "the length of a step"), m.step_seconds);
   visit(required_field("series", "by GPU, kind and whose it is"), m.series);
   visit(required_field("cuts", "what went before it was old, for the sake of the file's size"),
         m.cuts);
   visit(required_field("broken_rows", "of the file, left out: gaps"), m.broken_rows);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsLineView> {
+void visit_fields(FieldsOf<SavingsLineView> auto& m, auto&& visit) {
   visit(required_field("key", "a UUID, job, user or policy; an empty text: nobody's"), m.key);
   visit(optional_field("index", "of a GPU that is there now"), m.index);
-  visit(required_field("hour_unix_seconds", "the hours of which something is known").in("s"),
+  visit(required_field("hour_unix_seconds", "the hours of which something is known"),
         m.hour_unix_seconds);
-  visit(required_field("covered_seconds", "of each, of which the energy is known").in("s"),
+  visit(required_field("covered_seconds", "of each, of which the energy is known"),
         m.covered_seconds);
-  visit(required_field("energy_joules", "used in each").in("J"), m.energy_joules);
-  visit(
-      required_field("saved_of_joules", "used in the time for which a saving is estimated").in("J"),
-      m.saved_of_joules);
-  visit(required_field("saved_at_highest_joules", "of the same work at the highest clock").in("J"),
+  visit(required_field("energy_joules", "used in each"), m.energy_joules);
+  visit(required_field("saved_of_joules", "used in the time for which a saving is estimated"),
+        m.saved_of_joules);
+  visit(required_field("saved_at_highest_joules", "of the same work at the highest clock"),
         m.saved_at_highest_joules);
-  visit(required_field("saved_sd_joules", "standard deviation of that").in("J"), m.saved_sd_joules);
+  visit(required_field("saved_sd_joules", "standard deviation of that"), m.saved_sd_joules);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingsAnswer> {
+void visit_fields(FieldsOf<SavingsAnswer> auto& m, auto&& visit) {
   visit(required_field("by", "what a line is of"), m.by);
   visit(required_field("method", "of the estimate"), m.method);
   visit_period(m, visit);
   visit(required_field("gpus", "how many"), m.gpus);
-  visit(required_field("covered_seconds", "of which the energy of GPUs is known").in("s"),
+  visit(required_field("covered_seconds", "of which the energy of GPUs is known"),
         m.covered_seconds);
-  visit(required_field("possible_seconds", "of these GPUs in all of that time").in("s"),
+  visit(required_field("possible_seconds", "of these GPUs in all of that time"),
         m.possible_seconds);
   visit(required_field("lines", "by key; together they are all that the GPUs used"), m.lines);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventView> {
+void visit_fields(FieldsOf<EventView> auto& m, auto&& visit) {
   visit(required_field("id", "counts up"), m.id);
-  visit(required_field("time_unix_seconds", "when").in("s"), m.time_unix_seconds);
+  visit(required_field("time_unix_seconds", "when"), m.time_unix_seconds);
   visit(required_field("event", "its name in the catalogue"), m.event);
   visit(required_field("severity", "info, warning or error"), m.severity);
   visit(optional_field("gpu", "UUID; absent: of the whole service"), m.gpu);
@@ -171,14 +152,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventView> {
   visit(required_field("message", "a sentence"), m.message);
   visit(optional_field("fields", "what it says in figures and words, by name"), m.fields);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, EventsAnswer> {
+void visit_fields(FieldsOf<EventsAnswer> auto& m, auto&& visit) {
   visit(required_field("events", "ascending by id"), m.events);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, DecisionView> {
-  visit(required_field("time_unix_seconds", "since when").in("s"), m.time_unix_seconds);
+void visit_fields(FieldsOf<DecisionView> auto& m, auto&& visit) {
+  visit(required_field("time_unix_seconds", "since when"), m.time_unix_seconds);
   visit(optional_field("policy", "absent: the GPU was only observed"), m.policy);
   visit(optional_field("source", "who assigned it: configuration, command, run or tuning"),
         m.source);
@@ -186,35 +165,30 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, DecisionView> {
   visit(optional_field("rule", "that had the last word; none: the policy"), m.rule);
   visit(optional_field("reason", "a sentence"), m.reason);
   visit(optional_field("bound", "who bounds the clocks"), m.bound);
-  visit(optional_field("asked_clock_mhz", "absent: the GPU's own control").in("MHz"),
-        m.asked_clock_mhz);
-  visit(optional_field("sm_clock_mhz", "measured then").in("MHz"), m.sm_clock_mhz);
-  visit(optional_field("set_power_limit_watts", "where one was set").in("W"),
-        m.set_power_limit_watts);
+  visit(optional_field("asked_clock_mhz", "absent: the GPU's own control"), m.asked_clock_mhz);
+  visit(optional_field("sm_clock_mhz", "measured then"), m.sm_clock_mhz);
+  visit(optional_field("set_power_limit_watts", "where one was set"), m.set_power_limit_watts);
   visit(optional_field("expected_performance_ratio", "what was believed, of the highest clock's"),
         m.expected_performance_ratio);
   visit(optional_field("promised_performance_ratio", "absent: nothing is promised"),
         m.promised_performance_ratio);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, MeasuredView> {
-  visit(required_field("begin_unix_seconds", "of the interval").in("s"), m.begin_unix_seconds);
-  visit(required_field("seconds", "its length").in("s"), m.seconds);
-  visit(optional_field("power_watts", "mean").in("W"), m.power_watts);
-  visit(optional_field("sm_clock_mhz", "mean").in("MHz"), m.sm_clock_mhz);
-  visit(optional_field("asked_clock_mhz", "mean").in("MHz"), m.asked_clock_mhz);
+void visit_fields(FieldsOf<MeasuredView> auto& m, auto&& visit) {
+  visit(required_field("begin_unix_seconds", "of the interval"), m.begin_unix_seconds);
+  visit(required_field("seconds", "its length"), m.seconds);
+  visit(optional_field("power_watts", "mean"), m.power_watts);
+  visit(optional_field("sm_clock_mhz", "mean"), m.sm_clock_mhz);
+  visit(optional_field("asked_clock_mhz", "mean"), m.asked_clock_mhz);
   visit(optional_field("gpu_utilisation_ratio", "mean"), m.gpu_utilisation_ratio);
-  visit(optional_field("temperature_most_celsius", "the highest").in("°C"),
-        m.temperature_most_celsius);
+  visit(optional_field("temperature_most_celsius", "the highest"), m.temperature_most_celsius);
   visit(optional_field("performance_ratio", "estimated"), m.performance_ratio);
   visit(optional_field("promised_performance_ratio", "mean"), m.promised_performance_ratio);
   visit(optional_field("throttle_bits", "NVML's reasons"), m.throttle_bits);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WhyAnswer> {
+void visit_fields(FieldsOf<WhyAnswer> auto& m, auto&& visit) {
   visit(required_field("gpu", "its UUID"), m.gpu);
   visit(optional_field("index", "absent: the GPU is not there now"), m.index);
-  visit(required_field("at_unix_seconds", "the moment that is told of").in("s"), m.at_unix_seconds);
+  visit(required_field("at_unix_seconds", "the moment that is told of"), m.at_unix_seconds);
   visit(optional_field("decision", "in force then; absent: none is kept"), m.decision);
   visit(optional_field("measured", "then; absent: nothing was"), m.measured);
   visit(required_field("changes", "the last ones up to then, the newest last"), m.changes);

@@ -16,68 +16,53 @@ constexpr const char* kGpus = "indices, UUIDs or PCI bus ids, comma-separated; a
 
 // --- what each request has: visit(field, value) --------------------------------------------------
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicySet> {
+void visit_fields(FieldsOf<PolicySet> auto& m, auto&& visit) {
   visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("dry_run", "decide and record, never write"), m.dry_run);
-  visit(optional_field("confirm_within_seconds",
-                       "it is tried: what governed before comes back then, unless policy-confirm "
-                       "comes first; where the same policy governs, parameters that `set` does "
-                       "not name stay as they are")
-            .in("s")
+  visit(optional_field(
+            "confirm_within_seconds",
+            "it is tried: what governed before comes back then, unless policy-confirm comes first; "
+            "where the same policy governs, parameters that `set` does not name stay as they are")
             .within(1, 3600),
         m.confirm_within_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, PolicyConfirm> {
+void visit_fields(FieldsOf<PolicyConfirm> auto& m, auto&& visit) {
   visit(optional_field("gpus",
                        "indices, UUIDs or PCI bus ids, comma-separated; absent: those whose policy "
                        "waits to be confirmed"),
         m.gpus);
   visit(optional_field("revert", "it is not kept: what governed before comes back now"), m.revert);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastRead> {
+void visit_fields(FieldsOf<ForecastRead> auto& m, auto&& visit) {
   visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceRead> {
+void visit_fields(FieldsOf<AdviceRead> auto& m, auto&& visit) {
   visit(required_field("gpu", "an index, a UUID or a PCI bus id"), m.gpu);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, Release> || FieldsOf<M, RunRelease> ||
-    FieldsOf<M, StatusRead> {
+void visit_fields(FieldsOf<Release, RunRelease, StatusRead> auto& m, auto&& visit) {
   visit(optional_field("gpus", kGpus), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M&, V&&) requires FieldsOf<M, Pause> || FieldsOf<M, Resume> ||
-    FieldsOf<M, WindowList> || FieldsOf<M, GpuList> || FieldsOf<M, RunShow> || FieldsOf<M, RunEnd> {
-}
+void visit_fields(FieldsOf<Pause, Resume, WindowList, GpuList, RunShow, RunEnd> auto&, auto&&) {}
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowBegin> {
+void visit_fields(FieldsOf<WindowBegin> auto& m, auto&& visit) {
   visit(required_field("name", "1 to 128 printing bytes"), m.name);
   visit(optional_field("gpus", kGpus), m.gpus);
   visit(optional_field("restart", "one that is open begins anew"), m.restart);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowEnd> {
+void visit_fields(FieldsOf<WindowEnd> auto& m, auto&& visit) {
   visit(required_field("name", "of an open window"), m.name);
   visit(optional_field("wait", "for a reading of the counter, 1 s at most"), m.wait);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowCancel> {
+void visit_fields(FieldsOf<WindowCancel> auto& m, auto&& visit) {
   visit(required_field("name", "of an open window"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionRead> {
+void visit_fields(FieldsOf<AttributionRead> auto& m, auto&& visit) {
   visit(optional_field("after", "a GPU's UUID, for those after it"), m.after);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunBegin> {
+void visit_fields(FieldsOf<RunBegin> auto& m, auto&& visit) {
   visit(optional_field("policy", "a policy or a mode; absent: the configuration's"), m.policy);
   visit(optional_field("set", "its parameters, NAME=VALUE; absent: the configuration's"), m.set);
   visit(optional_field("gpus",
@@ -85,27 +70,22 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunBegin> {
                        "caller's processes work"),
         m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobCreate> {
+void visit_fields(FieldsOf<JobCreate> auto& m, auto&& visit) {
   visit(required_field("spec", "the job"), m.spec);
   visit(optional_field("replace", "another of that name, and its history, are forgotten"),
         m.replace);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobShow> {
+void visit_fields(FieldsOf<JobShow> auto& m, auto&& visit) {
   visit(required_field("job", "its name"), m.job);
   visit(optional_field("before", "a trial, for those before it"), m.before);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobList> {
+void visit_fields(FieldsOf<JobList> auto& m, auto&& visit) {
   visit(optional_field("after", "a job's name, for those after it"), m.after);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobRemove> {
+void visit_fields(FieldsOf<JobRemove> auto& m, auto&& visit) {
   visit(required_field("job", "its name"), m.job);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialStart> {
+void visit_fields(FieldsOf<TrialStart> auto& m, auto&& visit) {
   visit(optional_field("job", "its name; absent: of none, only the knob is tuned"), m.job);
   visit(optional_field("gpus",
                        "indices, UUIDs or PCI bus ids, comma-separated; absent: the only one"),
@@ -115,34 +95,29 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialStart> {
   visit(optional_field("knob", "of a trial of no job: power-limit, clock or none"), m.knob);
   visit(optional_field("model", "of a trial of no job: what its readings are kept under"), m.model);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialReport> {
+void visit_fields(FieldsOf<TrialReport> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
   visit(optional_field("epoch", "done since its begin").in("epochs"), m.epoch);
   visit(optional_field("steps", "done since its begin").in("steps"), m.steps);
   visit(optional_field("metric", "what the target is compared with"), m.metric);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialEnd> {
+void visit_fields(FieldsOf<TrialEnd> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
   visit(required_field("outcome", "missed, infeasible or lost, or as the verdict says"), m.outcome);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+void visit_fields(FieldsOf<TrialRenew> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(required_field("token", "what its beginning was answered with"), m.token);
 }
 
 // --- what each answer has ------------------------------------------------------------------------
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, MessageAnswer> {
+void visit_fields(FieldsOf<MessageAnswer> auto& m, auto&& visit) {
   visit(required_field("message", "what was done"), m.message);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuOutcomeView> {
+void visit_fields(FieldsOf<GpuOutcomeView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("ok", "it was done"), m.ok);
@@ -151,8 +126,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuOutcomeView> {
   visit(optional_field("exit_code", "of derate"), m.exit_code);
   visit(optional_field("code", "the kind of failure"), m.code);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
+void visit_fields(FieldsOf<OutcomesAnswer> auto& m, auto&& visit) {
   visit(required_field("ok", "all was done"), m.ok);
   visit(optional_field("message", "what was done; absent: nothing"), m.message);
   visit(optional_field("error", "what was not, and why"), m.error);
@@ -160,11 +134,10 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, OutcomesAnswer> {
   visit(optional_field("code", "the first failure's kind"), m.code);
   visit(required_field("gpus", "each GPU that was named, in order"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastView> {
+void visit_fields(FieldsOf<ForecastView> auto& m, auto&& visit) {
   visit(required_field("delta_ratio", "the loss of performance that would be allowed"),
         m.delta_ratio);
-  visit(required_field("clock_mhz", "that would be held").in("MHz"), m.clock_mhz);
+  visit(required_field("clock_mhz", "that would be held"), m.clock_mhz);
   visit(required_field("saving_ratio", "of energy for the same work, against the highest clock"),
         m.saving_ratio);
   visit(required_field("saving_low_ratio", "lower end of its 90 % interval"), m.saving_low_ratio);
@@ -173,8 +146,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastView> {
   visit(required_field("loss_low_ratio", "lower end of its 90 % interval"), m.loss_low_ratio);
   visit(required_field("loss_high_ratio", "its upper end"), m.loss_high_ratio);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
+void visit_fields(FieldsOf<ForecastAnswer> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(optional_field("policy", "absent: it is only observed"), m.policy);
@@ -183,12 +155,11 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, ForecastAnswer> {
   visit(optional_field("promise_from", "who promised that; absent: the policy's own"),
         m.promise_from);
   visit(optional_field("why", "there are no forecasts"), m.why);
-  visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends").in("s"),
+  visit(optional_field("unconfirmed_seconds", "until what is unconfirmed ends"),
         m.unconfirmed_seconds);
   visit(required_field("forecasts", "of the next minutes, by delta upwards"), m.forecasts);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceView> {
+void visit_fields(FieldsOf<AdviceView> auto& m, auto&& visit) {
   visit(required_field("finding", "as `derate advise --list` names it"), m.finding);
   visit(required_field("title", "what it says"), m.title);
   visit(required_field("certainty", "sure, or likely"), m.certainty);
@@ -200,13 +171,11 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceView> {
   visit(required_field("tries", "settings and tools, the first first"), m.tries);
   visit(required_field("page", "where a vendor says more"), m.page);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceAnswer> {
+void visit_fields(FieldsOf<AdviceAnswer> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
-  visit(required_field("watched_seconds", "for which it is watched already").in("s"),
-        m.watched_seconds);
-  visit(required_field("wanted_seconds", "after which the answer is as good as it gets").in("s"),
+  visit(required_field("watched_seconds", "for which it is watched already"), m.watched_seconds);
+  visit(required_field("wanted_seconds", "after which the answer is as good as it gets"),
         m.wanted_seconds);
   visit(optional_field("working_ratio",
                        "share of that time in which a kernel ran; absent: too few readings yet"),
@@ -216,49 +185,40 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, AdviceAnswer> {
   visit(required_field("advice", "the dearest first; none: nothing to advise, or not yet"),
         m.advice);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, StatusAnswer> {
+void visit_fields(FieldsOf<StatusAnswer> auto& m, auto&& visit) {
   visit(optional_field("paused", "the GPUs are given back and closed"), m.paused);
   visit(optional_field("role", "what the caller may do: agent, reader, user, operator or admin"),
         m.role);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuView> {
+void visit_fields(FieldsOf<GpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("name", "its product"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpuIdView> {
+void visit_fields(FieldsOf<GpuIdView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, GpusAnswer> {
+void visit_fields(FieldsOf<GpusAnswer> auto& m, auto&& visit) {
   visit(required_field("gpus", "those that can be measured now"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, NameAnswer> {
+void visit_fields(FieldsOf<NameAnswer> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowNamed> {
+void visit_fields(FieldsOf<WindowNamed> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
   visit(required_field("gpus", "that it is of"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
+void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
-  visit(optional_field("energy_joules", "used in the window").in("J").or_null(), m.energy_joules);
-  visit(optional_field("mean_power_watts", "over the time that is covered").in("W").or_null(),
+  visit(optional_field("energy_joules", "used in the window").or_null(), m.energy_joules);
+  visit(optional_field("mean_power_watts", "over the time that is covered").or_null(),
         m.mean_power_watts);
   visit(required_field("source", "counter or power"), m.source);
-  visit(required_field("uncovered_seconds", "of which nothing is known").in("s"),
-        m.uncovered_seconds);
-  visit(optional_field("integrated_joules", "by power alone").in("J").or_null(),
-        m.integrated_joules);
-  visit(required_field("integrated_uncovered_seconds", "that power does not cover").in("s"),
+  visit(required_field("uncovered_seconds", "of which nothing is known"), m.uncovered_seconds);
+  visit(optional_field("integrated_joules", "by power alone").or_null(), m.integrated_joules);
+  visit(required_field("integrated_uncovered_seconds", "that power does not cover"),
         m.integrated_uncovered_seconds);
   visit(optional_field("integrated_to_counter_ratio", "of what both cover").or_null(),
         m.integrated_to_counter_ratio);
@@ -267,64 +227,55 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowGpuView> {
   visit(required_field("settled", "the end was a reading of the counter, or there is none"),
         m.settled);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowView> {
+void visit_fields(FieldsOf<WindowView> auto& m, auto&& visit) {
   visit(required_field("name", "the window's"), m.name);
-  visit(required_field("time_seconds", "since its begin").in("s"), m.time_seconds);
-  visit(optional_field("energy_joules", "of all its GPUs").in("J").or_null(), m.energy_joules);
+  visit(required_field("time_seconds", "since its begin"), m.time_seconds);
+  visit(optional_field("energy_joules", "of all its GPUs").or_null(), m.energy_joules);
   visit(required_field("gpus", "that it is of"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, WindowsAnswer> {
+void visit_fields(FieldsOf<WindowsAnswer> auto& m, auto&& visit) {
   visit(required_field("windows", "the connection's open ones, as they stand"), m.windows);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, AttributionPage> {
+void visit_fields(FieldsOf<AttributionPage> auto& m, auto&& visit) {
   visit(required_field("enabled", "energy is split"), m.enabled);
   visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
 }
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, ClockTimeView> {
-  visit(required_field("clock_mhz", "the SM clock").in("MHz"), m.clock_mhz);
-  visit(required_field("seconds", "at it").in("s"), m.seconds);
+void visit_fields(FieldsOf<ClockTimeView> auto& m, auto&& visit) {
+  visit(required_field("clock_mhz", "the SM clock"), m.clock_mhz);
+  visit(required_field("seconds", "at it"), m.seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, SavingView> {
+void visit_fields(FieldsOf<SavingView> auto& m, auto&& visit) {
   visit(required_field("method", "of the estimate"), m.method);
-  visit(required_field("energy_joules", "used").in("J"), m.energy_joules);
-  visit(required_field("energy_at_highest_joules", "of the same work at the highest clock").in("J"),
+  visit(required_field("energy_joules", "used"), m.energy_joules);
+  visit(required_field("energy_at_highest_joules", "of the same work at the highest clock"),
         m.energy_at_highest_joules);
-  visit(required_field("energy_sd_joules", "standard deviation of that").in("J"),
-        m.energy_sd_joules);
-  visit(required_field("time_seconds", "taken").in("s"), m.time_seconds);
-  visit(required_field("time_at_highest_seconds", "of the same work at the highest clock").in("s"),
+  visit(required_field("energy_sd_joules", "standard deviation of that"), m.energy_sd_joules);
+  visit(required_field("time_seconds", "taken"), m.time_seconds);
+  visit(required_field("time_at_highest_seconds", "of the same work at the highest clock"),
         m.time_at_highest_seconds);
-  visit(required_field("time_sd_seconds", "standard deviation of that").in("s"), m.time_sd_seconds);
+  visit(required_field("time_sd_seconds", "standard deviation of that"), m.time_sd_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
+void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
   visit(required_field("name", "its product"), m.name);
   visit(required_field("governed", "by this run, now"), m.governed);
   visit(optional_field("why", "it is not"), m.why);
-  visit(required_field("time_seconds", "that it was").in("s"), m.time_seconds);
-  visit(optional_field("energy_joules", "used in that time").in("J"), m.energy_joules);
-  visit(optional_field("integrated_joules", "by power alone").in("J"), m.integrated_joules);
+  visit(required_field("time_seconds", "that it was"), m.time_seconds);
+  visit(optional_field("energy_joules", "used in that time"), m.energy_joules);
+  visit(optional_field("integrated_joules", "by power alone"), m.integrated_joules);
   visit(required_field("from_counter", "energy_joules is the energy counter's"), m.from_counter);
-  visit(optional_field("mean_power_watts", "over that time").in("W"), m.mean_power_watts);
-  visit(optional_field("mean_sm_clock_mhz", "over that time").in("MHz"), m.mean_sm_clock_mhz);
+  visit(optional_field("mean_power_watts", "over that time"), m.mean_power_watts);
+  visit(optional_field("mean_sm_clock_mhz", "over that time"), m.mean_sm_clock_mhz);
   visit(optional_field("clocks", "time by measured SM clock"), m.clocks);
   visit(optional_field("asked_clocks", "time by the clock that was asked for"), m.asked_clocks);
-  visit(required_field("released_seconds", "under the GPU's own control").in("s"),
-        m.released_seconds);
-  visit(required_field("power_cap_seconds", "held down by the power limit").in("s"),
-        m.power_cap_seconds);
-  visit(required_field("thermal_seconds", "held down by heat").in("s"), m.thermal_seconds);
-  visit(optional_field("heartbeats_seconds", "while heartbeats told how far the work was").in("s"),
+  visit(required_field("released_seconds", "under the GPU's own control"), m.released_seconds);
+  visit(required_field("power_cap_seconds", "held down by the power limit"), m.power_cap_seconds);
+  visit(required_field("thermal_seconds", "held down by heat"), m.thermal_seconds);
+  visit(optional_field("heartbeats_seconds", "while heartbeats told how far the work was"),
         m.heartbeats_seconds);
-  visit(optional_field("launches_seconds", "while its launches did").in("s"), m.launches_seconds);
+  visit(optional_field("launches_seconds", "while its launches did"), m.launches_seconds);
   visit(optional_field("launch_unsteadiness_ratio",
                        "how far windows of it were from its kernels' usual shares, on average"),
         m.launch_unsteadiness_ratio);
@@ -342,14 +293,12 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunGpuView> {
   visit(required_field("failed_writes", "that the driver refused"), m.failed_writes);
   visit(optional_field("last_error", "of those failures"), m.last_error);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, RunView> {
+void visit_fields(FieldsOf<RunView> auto& m, auto&& visit) {
   visit(required_field("policy", "its name"), m.policy);
   visit(required_field("dry_run", "nothing is written"), m.dry_run);
   visit(required_field("gpus", "that were asked for"), m.gpus);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
+void visit_fields(FieldsOf<TrialView> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);
   visit(optional_field("token", "what to name in each later request"), m.token);
   visit(optional_field("job", "its name"), m.job);
@@ -363,40 +312,37 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialView> {
   visit(optional_field("exploring", "to learn, not because it is thought best"), m.exploring);
   visit(optional_field("epochs", "done").in("epochs"), m.epochs);
   visit(optional_field("metric", "as last told"), m.metric);
-  visit(optional_field("cost_joules", "energy and time, by the job's eta").in("J"), m.cost_joules);
-  visit(optional_field("energy_joules", "used").in("J"), m.energy_joules);
-  visit(optional_field("time_seconds", "since its begin").in("s"), m.time_seconds);
-  visit(optional_field("epoch_cost_joules", "of an epoch, at the setting chosen").in("J"),
+  visit(optional_field("cost_joules", "energy and time, by the job's eta"), m.cost_joules);
+  visit(optional_field("energy_joules", "used"), m.energy_joules);
+  visit(optional_field("time_seconds", "since its begin"), m.time_seconds);
+  visit(optional_field("epoch_cost_joules", "of an epoch, at the setting chosen"),
         m.epoch_cost_joules);
-  visit(optional_field("stop_cost_joules", "where it is stopped").in("J"), m.stop_cost_joules);
+  visit(optional_field("stop_cost_joules", "where it is stopped"), m.stop_cost_joules);
   visit(optional_field("gpus", "UUIDs, comma-separated"), m.gpus);
-  visit(optional_field("lease_seconds", "within which to say something").in("s"), m.lease_seconds);
+  visit(optional_field("lease_seconds", "within which to say something"), m.lease_seconds);
   visit(optional_field("knob", "what happens to it"), m.knob);
   visit(optional_field("may_retry", "another try of the run is allowed"), m.may_retry);
-  visit(optional_field("began_unix_seconds", "when").in("s"), m.began_unix_seconds);
-  visit(optional_field("ended_unix_seconds", "when").in("s"), m.ended_unix_seconds);
+  visit(optional_field("began_unix_seconds", "when"), m.began_unix_seconds);
+  visit(optional_field("ended_unix_seconds", "when"), m.ended_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobView> {
+void visit_fields(FieldsOf<JobView> auto& m, auto&& visit) {
   visit(required_field("spec", "the job"), m.spec);
   visit(optional_field("uid", "whose"), m.uid);
   visit(optional_field("trials", "how many"), m.trials);
   visit(optional_field("recurrences", "runs"), m.recurrences);
   visit(optional_field("reached", "runs that reached the target"), m.reached);
-  visit(optional_field("cheapest_joules", "a run that reached it, all its tries counted").in("J"),
+  visit(optional_field("cheapest_joules", "a run that reached it, all its tries counted"),
         m.cheapest_joules);
   visit(optional_field("cheapest_batch_size", "that run's"), m.cheapest_batch_size);
   visit(optional_field("running", "a trial"), m.running);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobAnswer> {
+void visit_fields(FieldsOf<JobAnswer> auto& m, auto&& visit) {
   visit(optional_field("message", "what was done"), m.message);
   visit(optional_field("job", "as it is known"), m.job);
   visit(optional_field("history", "its newest trials, or those before one"), m.history);
   visit(optional_field("more_before", "there are older ones: what to ask for next"), m.more_before);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobsAnswer> {
+void visit_fields(FieldsOf<JobsAnswer> auto& m, auto&& visit) {
   visit(required_field("jobs", "by name"), m.jobs);
   visit(optional_field("more_after", "there are more: what to ask for next"), m.more_after);
 }
@@ -478,86 +424,44 @@ std::vector<FieldInfo> request_fields(std::string_view operation) {
 }
 
 template <class Answer>
-Json answer_json(const Answer& answer) {
+Json AnswerEncoding<Answer>::json(const Answer& answer) {
   return json_fields::object_of(answer);
 }
 
 template <class Answer>
-Result<Answer> answer_of(const Json& json) {
+Result<Answer> AnswerEncoding<Answer>::read(const Json& json) {
   auto out = json_fields::message_of<Answer>(json, Unknown::left_out);
   if (out.ok()) return out;
   return Error{Errc::bad_data, "the daemon's answer: " + out.error().message};
 }
 
 template <class Answer>
-std::vector<FieldInfo> answer_fields() {
+std::vector<FieldInfo> AnswerEncoding<Answer>::fields() {
   return json_fields::describe_fields<Answer>();
 }
 
-template Json answer_json(const MessageAnswer&);
-template Json answer_json(const OutcomesAnswer&);
-template Json answer_json(const ForecastAnswer&);
-template Json answer_json(const AdviceAnswer&);
-template Json answer_json(const StatusAnswer&);
-template Json answer_json(const GpusAnswer&);
-template Json answer_json(const NameAnswer&);
-template Json answer_json(const WindowNamed&);
-template Json answer_json(const WindowView&);
-template Json answer_json(const WindowsAnswer&);
-template Json answer_json(const AttributionPage&);
-template Json answer_json(const RunView&);
-template Json answer_json(const TrialView&);
-template Json answer_json(const JobAnswer&);
-template Json answer_json(const JobsAnswer&);
-template Json answer_json(const HistoryAnswer&);
-template Json answer_json(const SavingsAnswer&);
-template Json answer_json(const EventsAnswer&);
-template Json answer_json(const WhyAnswer&);
-template Json answer_json(const SettingsAnswer&);
-template Json answer_json(const ConfigChangesAnswer&);
-template Json answer_json(const TokenAnswer&);
-template Json answer_json(const TokensAnswer&);
-template Result<MessageAnswer> answer_of(const Json&);
-template Result<OutcomesAnswer> answer_of(const Json&);
-template Result<ForecastAnswer> answer_of(const Json&);
-template Result<AdviceAnswer> answer_of(const Json&);
-template Result<GpusAnswer> answer_of(const Json&);
-template Result<WindowView> answer_of(const Json&);
-template Result<AttributionPage> answer_of(const Json&);
-template Result<RunView> answer_of(const Json&);
-template Result<TrialView> answer_of(const Json&);
-template Result<JobAnswer> answer_of(const Json&);
-template Result<JobsAnswer> answer_of(const Json&);
-template Result<HistoryAnswer> answer_of(const Json&);
-template Result<SavingsAnswer> answer_of(const Json&);
-template Result<EventsAnswer> answer_of(const Json&);
-template Result<WhyAnswer> answer_of(const Json&);
-template Result<SettingsAnswer> answer_of(const Json&);
-template Result<ConfigChangesAnswer> answer_of(const Json&);
-template Result<TokenAnswer> answer_of(const Json&);
-template Result<TokensAnswer> answer_of(const Json&);
-template std::vector<FieldInfo> answer_fields<MessageAnswer>();
-template std::vector<FieldInfo> answer_fields<OutcomesAnswer>();
-template std::vector<FieldInfo> answer_fields<ForecastAnswer>();
-template std::vector<FieldInfo> answer_fields<AdviceAnswer>();
-template std::vector<FieldInfo> answer_fields<StatusAnswer>();
-template std::vector<FieldInfo> answer_fields<GpusAnswer>();
-template std::vector<FieldInfo> answer_fields<NameAnswer>();
-template std::vector<FieldInfo> answer_fields<WindowNamed>();
-template std::vector<FieldInfo> answer_fields<WindowView>();
-template std::vector<FieldInfo> answer_fields<WindowsAnswer>();
-template std::vector<FieldInfo> answer_fields<AttributionPage>();
-template std::vector<FieldInfo> answer_fields<RunView>();
-template std::vector<FieldInfo> answer_fields<TrialView>();
-template std::vector<FieldInfo> answer_fields<JobAnswer>();
-template std::vector<FieldInfo> answer_fields<JobsAnswer>();
-template std::vector<FieldInfo> answer_fields<HistoryAnswer>();
-template std::vector<FieldInfo> answer_fields<SavingsAnswer>();
-template std::vector<FieldInfo> answer_fields<EventsAnswer>();
-template std::vector<FieldInfo> answer_fields<WhyAnswer>();
-template std::vector<FieldInfo> answer_fields<SettingsAnswer>();
-template std::vector<FieldInfo> answer_fields<ConfigChangesAnswer>();
-template std::vector<FieldInfo> answer_fields<TokenAnswer>();
-template std::vector<FieldInfo> answer_fields<TokensAnswer>();
+template struct AnswerEncoding<MessageAnswer>;
+template struct AnswerEncoding<OutcomesAnswer>;
+template struct AnswerEncoding<ForecastAnswer>;
+template struct AnswerEncoding<AdviceAnswer>;
+template struct AnswerEncoding<StatusAnswer>;
+template struct AnswerEncoding<GpusAnswer>;
+template struct AnswerEncoding<NameAnswer>;
+template struct AnswerEncoding<WindowNamed>;
+template struct AnswerEncoding<WindowView>;
+template struct AnswerEncoding<WindowsAnswer>;
+template struct AnswerEncoding<AttributionPage>;
+template struct AnswerEncoding<RunView>;
+template struct AnswerEncoding<TrialView>;
+template struct AnswerEncoding<JobAnswer>;
+template struct AnswerEncoding<JobsAnswer>;
+template struct AnswerEncoding<HistoryAnswer>;
+template struct AnswerEncoding<SavingsAnswer>;
+template struct AnswerEncoding<EventsAnswer>;
+template struct AnswerEncoding<WhyAnswer>;
+template struct AnswerEncoding<SettingsAnswer>;
+template struct AnswerEncoding<ConfigChangesAnswer>;
+template struct AnswerEncoding<TokenAnswer>;
+template struct AnswerEncoding<TokensAnswer>;
 
 }  // namespace derate

@@ -415,15 +415,28 @@ struct AttributionPage {
   bool operator==(const AttributionPage&) const = default;
 };
 
+// One encoding of all answers, compiled in requests.cc for each of them.
 template <class Answer>
-nlohmann::ordered_json answer_json(const Answer& answer);
+struct AnswerEncoding {
+  static nlohmann::ordered_json json(const Answer& answer);
+  static Result<Answer> read(const nlohmann::ordered_json& json);
+  static std::vector<FieldInfo> fields();
+};
+template <class Answer>
+auto answer_json(const Answer& answer) {
+  return AnswerEncoding<Answer>::json(answer);
+}
 // What is unknown is left out: a newer daemon may say more. Errors: bad_data.
 template <class Answer>
-Result<Answer> answer_of(const nlohmann::ordered_json& json);
+Result<Answer> answer_of(const nlohmann::ordered_json& json) {
+  return AnswerEncoding<Answer>::read(json);
+}
 
 // The fields in the order in which they are written; empty for an operation that there is not.
 std::vector<FieldInfo> request_fields(std::string_view operation);
 template <class Answer>
-std::vector<FieldInfo> answer_fields();
+std::vector<FieldInfo> answer_fields() {
+  return AnswerEncoding<Answer>::fields();
+}
 
 }  // namespace derate

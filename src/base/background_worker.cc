@@ -7,15 +7,19 @@
 
 namespace derate {
 
-BackgroundWorker::BackgroundWorker(Where where) {
-  if (where == Where::at_once) return;
-  queue_ = std::make_shared<Queue>();
-  // A thread inherits the mask: signals are for the program's main thread.
+// A thread inherits the mask.
+void start_thread(std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  std::thread([queue = queue_] { work(*queue); }).detach();
+  std::thread(std::move(work)).detach();
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+BackgroundWorker::BackgroundWorker(Where where) {
+  if (where == Where::at_once) return;
+  queue_ = std::make_shared<Queue>();
+  start_thread([queue = queue_] { work(*queue); });
 }
 
 BackgroundWorker::~BackgroundWorker() {

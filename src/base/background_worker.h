@@ -12,6 +12,9 @@
 
 namespace derate {
 
+// Nobody waits for it: a call that hangs ends with the process. Signals are for the main thread.
+void start_thread(std::function<void()> work);
+
 class BackgroundWorker {
  public:
   // at_once: on the calling thread, for loops on virtual time.

@@ -20,6 +20,9 @@ TEST(ErrcWords, EachComesBackAsItself) {
   }
   EXPECT_EQ(words.size(), 15u);
   EXPECT_FALSE(errc_of("no_such_word"));
+  EXPECT_EQ(word_of(Errc::invalid_argument), "invalid_argument");
+  EXPECT_EQ(word_of(Errc::gpu_stuck), "gpu_stuck");
+  EXPECT_EQ(word_of(Errc::interrupted), "interrupted");
 }
 
 }  // namespace

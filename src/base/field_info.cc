@@ -6,6 +6,15 @@
 
 namespace derate {
 
+std::string_view unit_of_key(std::string_view key) {
+  constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
+      {"seconds", "s"}, {"joules", "J"}, {"watts", "W"}, {"mhz", "MHz"}, {"celsius", "°C"}};
+  const std::string_view last = key.substr(key.rfind('_') + 1);  // all of it where there is no '_'
+  for (const auto& [word, unit] : kUnits)
+    if (last == word) return unit;
+  return "";
+}
+
 std::string describe_range(double lowest, double highest) {
   if (std::isfinite(lowest) && std::isfinite(highest))
     return fmt::format("a number from {} to {}", lowest, highest);
@@ -15,19 +24,10 @@ std::string describe_range(double lowest, double highest) {
 }
 
 std::string describe_type(const FieldInfo& field) {
-  switch (field.type) {
-    case FieldType::text:
-      return field.list ? "list of texts" : "text";
-    case FieldType::flag:
-      return field.list ? "list of booleans" : "boolean";
-    case FieldType::integer:
-      return field.list ? "list of integers" : "integer";
-    case FieldType::number:
-      return field.list ? "list of numbers" : "number";
-    case FieldType::object:
-      return field.list ? "list of objects" : "object";
-  }
-  return "";
+  // In the order of FieldType.
+  constexpr const char* kOne[] = {"text", "boolean", "integer", "number", "object"};
+  const std::string one = kOne[static_cast<std::size_t>(field.type)];
+  return field.list ? "list of " + one + "s" : one;
 }
 
 }  // namespace derate

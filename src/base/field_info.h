@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct FieldInfo {
   std::vector<FieldInfo> fields = {};  // of an object, or of each of a list
 };
 
+// The unit that a key names at its end: "s" of "lease_seconds", empty of "saving_ratio".
+std::string_view unit_of_key(std::string_view key);
 // "a number from 0 to 1", "a number of at least 1".
 std::string describe_range(double lowest, double highest);
 // "text", "list of integers", "object".

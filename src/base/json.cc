@@ -70,6 +70,21 @@ Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {
                            limits.levels)};
 }
 
+std::optional<double> number_at(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+}
+
+std::string text_at(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_string() ? at->get<std::string>() : "";
+}
+
+bool true_at(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_boolean() && at->get<bool>();
+}
+
 std::string json_text(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }

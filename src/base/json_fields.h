@@ -2,8 +2,7 @@
 // checks, and describes it. A struct is declared by a function that argument-dependent lookup
 // finds:
 //
-//   template <class M, class V>
-//   void visit_fields(M& m, V&& visit) requires FieldsOf<M, TrialRenew> {
+//   void visit_fields(FieldsOf<TrialRenew> auto& m, auto&& visit) {
 //     visit(required_field("trial", "which"), m.trial);
 //     visit(optional_field("epoch", "how far it is").in("epochs").within(0, 1e9), m.epoch);
 //   }
@@ -31,14 +30,14 @@
 
 namespace derate {
 
-template <class M, class Message>
-concept FieldsOf = std::is_same_v<std::remove_const_t<M>, Message>;
+template <class M, class... Message>
+concept FieldsOf = (std::is_same_v<std::remove_const_t<M>, Message> || ...);
 
 struct JsonField {
   const char* key;
   const char* what;       // for people: a phrase
   bool required = false;  // when it is read; when it is written it is always there
-  const char* unit = "";
+  const char* unit = "";  // "": as the key ends (unit_of_key())
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
   bool checked = true;    // its range is checked here, not by whom it is for
@@ -254,6 +253,7 @@ template <class T>
 [[gnu::noinline]] void describe_field(std::vector<FieldInfo>& out, const JsonField& field,
                                       const T& absent) {
   FieldInfo info{.key = field.key, .what = field.what, .unit = field.unit};
+  if (info.unit.empty()) info.unit = unit_of_key(info.key);
   info.required = field.required;
   info.nullable = field.nullable;
   describe_type(info, absent);

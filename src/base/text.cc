@@ -99,6 +99,12 @@ std::optional<double> parse_seconds(std::string_view text) {
   return parse_double(text);
 }
 
+std::string shell_quoted(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 std::string fixed_text(double value, int digits) {
   std::string out = fmt::format("{:.{}f}", value, digits);
   const bool zero = out.find_first_of("123456789") == std::string::npos;

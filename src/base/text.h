@@ -27,6 +27,9 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 // Seconds of "60", "60s", "500ms", "2m" or "1h"; nothing for anything else.
 std::optional<double> parse_seconds(std::string_view text);
 
+// As one word of bash and zsh: 'it'\''s'.
+std::string shell_quoted(std::string_view text);
+
 // With so many decimals; what rounds to zero has no sign.
 std::string fixed_text(double value, int digits);
 

@@ -19,27 +19,6 @@
 namespace derate {
 namespace {
 
-std::string known_sections() {
-  std::string known;
-  std::string_view last;
-  const Settings defaults;
-  visit_settings(defaults, [&](const SettingInfo& info, const auto&) {
-    if (last == info.section) return;
-    last = info.section;
-    known += known.empty() ? "" : ", ";
-    known += info.section;
-  });
-  return known;
-}
-
-bool is_section(std::string_view name) {
-  bool known = false;
-  const Settings defaults;
-  visit_settings(defaults,
-                 [&](const SettingInfo& info, const auto&) { known |= name == info.section; });
-  return known;
-}
-
 // A later word of the same parameter wins. They stand by policy and name, as a table of TOML has
 // them, whichever file each is of.
 void say(std::vector<PolicySetting>& settings, PolicySetting said) {
@@ -101,24 +80,6 @@ Result<void> read_jobs(Settings& settings, const toml::node& node, std::string_v
   // The first that matches holds, and what a later file says comes before what was said so far.
   settings.jobs.insert(settings.jobs.begin(), jobs.begin(), jobs.end());
   return {};
-}
-
-Result<void> read_section(Settings& settings, std::string_view section, const toml::node& node,
-                          std::string_view file) {
-  if (!is_section(section))
-    return bad(
-        file, node,
-        fmt::format("unknown section [{}]{}", section,
-                    choices(section, "; there are ", known_sections() + ", [job], policy.NAME")));
-  if (!node.is_table())
-    return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
-  for (const auto& [key, value] : *node.as_table())
-    settings.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
-  return assign_keys(*node.as_table(), fmt::format("[{}]", section), file, [&](auto&& take) {
-    visit_settings(settings, [&](const SettingInfo& info, auto& setting) {
-      if (section == info.section) take(info, setting);
-    });
-  });
 }
 
 // Of settings that do not go together; those that are named are said somewhere, one of them at
@@ -237,6 +198,7 @@ Result<Settings> read_configs(std::span<const ConfigFile> files) {
   const auto add = [&wrong](const Error& error) {
     wrong += (wrong.empty() ? "" : kNextError) + error.message;
   };
+  const auto visit = [](auto& all, auto&& each) { visit_settings(all, each); };
   for (const ConfigFile& file : files) {
     const auto table = parse_toml(file.text, file.name);
     if (!table.ok()) {
@@ -244,10 +206,11 @@ Result<Settings> read_configs(std::span<const ConfigFile> files) {
       continue;
     }
     for (const auto& [section, node] : *table) {
-      const Result<void> read = section.str() == "policy" ? read_policies(settings, node, file.name)
-                                : section.str() == "job"
-                                    ? read_jobs(settings, node, file.name)
-                                    : read_section(settings, section.str(), node, file.name);
+      const Result<void> read =
+          section.str() == "policy" ? read_policies(settings, node, file.name)
+          : section.str() == "job"
+              ? read_jobs(settings, node, file.name)
+              : read_section(settings, section.str(), node, file.name, visit, "[job], policy.NAME");
       if (!read.ok()) add(read.error());
     }
   }

@@ -17,45 +17,6 @@ std::string joined(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::vector<std::string> sections() {
-  std::vector<std::string> out;
-  const Experiment defaults;
-  visit_experiment(defaults, [&](const SettingInfo& info, const auto&) {
-    if (out.empty() || out.back() != info.section) out.emplace_back(info.section);
-  });
-  return out;
-}
-
-std::vector<std::string> keys_of(std::string_view section) {
-  std::vector<std::string> out;
-  const Experiment defaults;
-  visit_experiment(defaults, [&](const SettingInfo& info, const auto&) {
-    if (section == info.section) out.emplace_back(info.key);
-  });
-  return out;
-}
-
-Result<void> read_section(Experiment& out, std::string_view section, const toml::node& node,
-                          std::string_view file) {
-  const auto known = keys_of(section);
-  if (known.empty())
-    return bad(file, node,
-               fmt::format("unknown section [{}]{}", section,
-                           choices(section, "; there are ",
-                                   joined(sections()) + ", [[policy]], [[command]]")));
-  if (!node.is_table())
-    return bad(file, node, fmt::format("{}: wanted a section [{}]", section, section));
-  const toml::table& table = *node.as_table();
-  TRY(assign_keys(table, fmt::format("[{}]", section), file, [&](auto&& take) {
-    visit_experiment(out, [&](const SettingInfo& info, auto& setting) {
-      if (section == info.section) take(info, setting);
-    });
-  }));
-  for (const auto& [key, value] : table)
-    out.where[fmt::format("{}.{}", section, key.str())] = place(file, value.source());
-  return {};
-}
-
 // The tables of a [[NAME]].
 Result<std::vector<const toml::table*>> entries(std::string_view name, const toml::node& node,
                                                 std::string_view file) {
@@ -297,6 +258,7 @@ Result<Experiment> parse_experiment(std::string_view text, std::string_view file
   const toml::table table = TRY(parse_toml(text, file));
   Experiment out;
   out.file = file;
+  const auto visit = [](auto& all, auto&& each) { visit_experiment(all, each); };
   for (const auto& [section, node] : table) {
     if (section.str() == "policy")
       for (const toml::table* entry : TRY(entries("policy", node, file)))
@@ -305,7 +267,7 @@ Result<Experiment> parse_experiment(std::string_view text, std::string_view file
       for (const toml::table* entry : TRY(entries("command", node, file)))
         out.commands.push_back(TRY(read_command(*entry, file)));
     else
-      TRY(read_section(out, section.str(), node, file));
+      TRY(read_section(out, section.str(), node, file, visit, "[[policy]], [[command]]"));
   }
   TRY(check_together(out));
   if (out.name.empty()) out.name = "experiment";

@@ -63,153 +63,116 @@ struct Experiment {
 };
 
 // The parts of visit_experiment() that make it hard.
-template <class E, class V>
-void visit_counter_stress(E& e, V& visit) {
-  visit(SettingInfo{"stress", "counter_gain", "",
-                    "utilisation and activity show so much of what is true", 0.1, 2},
-        e.counter_gain);
-  visit(SettingInfo{"stress", "counter_wander", "",
-                    "that gain wanders by so much up and down, over 60 s", 0, 0.5},
-        e.counter_wander);
-  visit(SettingInfo{"stress", "counter_frozen_s", "s",
-                    "utilisation and activity stand still that long, again and again", 0, 600},
-        e.counter_frozen_s);
-  visit(SettingInfo{"stress", "counter_frozen_every_s", "s",
-                    "from one standstill's begin to the next; default: 20", 0.1, 3600},
-        e.counter_frozen_every_s);
-  visit(SettingInfo{"stress", "memory_bias", "",
-                    "memory counters show so much of their full value too much at 79 % of the "
-                    "highest clock and below, in proportion above",
-                    -0.5, 0.5},
-        e.memory_bias);
-  visit(SettingInfo{"stress", "activity_noise", "",
-                    "standard deviation of GPM windows' noise, relative", 0, 0.5},
-        e.activity_noise);
+void visit_counter_stress(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("counter_gain", "", "utilisation and activity show so much of what is true",
+         e.counter_gain, 0.1, 2);
+  stress("counter_wander", "", "that gain wanders by so much up and down, over 60 s",
+         e.counter_wander, 0, 0.5);
+  stress("counter_frozen_s", "s", "utilisation and activity stand still that long, again and again",
+         e.counter_frozen_s, 0, 600);
+  stress("counter_frozen_every_s", "s", "from one standstill's begin to the next; default: 20",
+         e.counter_frozen_every_s, 0.1, 3600);
+  stress("memory_bias", "",
+         "memory counters show so much of their full value too much at 79 % of the highest clock "
+         "and below, in proportion above",
+         e.memory_bias, -0.5, 0.5);
+  stress("activity_noise", "", "standard deviation of GPM windows' noise, relative",
+         e.activity_noise, 0, 0.5);
 }
 
-template <class E, class V>
-void visit_steps(E& e, V& visit) {
-  visit(SettingInfo{"stress", "gpus", "",
-                    "a job works on so many GPUs, which wait for the slowest after each half "
-                    "second; 1: on one, without a wait",
-                    1, 16},
-        e.gpus);
-  visit(SettingInfo{"stress", "slow_gpu", "",
-                    "of a job's GPUs the last is slower than the others by so much", 0, 0.5},
-        e.slow_gpu);
+void visit_steps(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("gpus", "",
+         "a job works on so many GPUs, which wait for the slowest after each half second; 1: on "
+         "one, without a wait",
+         e.gpus, 1, 16);
+  stress("slow_gpu", "", "of a job's GPUs the last is slower than the others by so much",
+         e.slow_gpu, 0, 0.5);
 }
 
-template <class E, class V>
-void visit_stress(E& e, V& visit) {
-  visit(SettingInfo{"stress", "counter_window_s", "s", "utilisation is the mean of the last", 0.01,
-                    10},
-        e.counter_window_s);
-  visit(SettingInfo{"stress", "counter_noise_points", "points",
-                    "standard deviation of the utilisation counters' noise", 0, 50},
-        e.counter_noise_points);
-  visit(SettingInfo{"stress", "power_window_s", "s", "the power reading is the mean of the last",
-                    0.01, 10},
-        e.power_window_s);
-  visit(SettingInfo{"stress", "switch_latency_s", "s", "a new clock takes effect after", 0, 5},
-        e.switch_latency_s);
-  visit(SettingInfo{"stress", "work_s", "s", "a job's length, instead of [jobs] work_s", 1, 86400},
-        e.stress_work_s);
-  visit(SettingInfo{"stress", "idle_s", "s", "the gap before a job, instead of [jobs] idle_s", 0,
-                    86400},
-        e.stress_idle_s);
-  visit(SettingInfo{"stress", "phase_period_s", "s", "of phase_pairs: both phases together take",
-                    0.02, 3600},
-        e.phase_period_s);
-  visit(SettingInfo{"stress", "drift_kelvin", "K", "the air gets that much warmer in ten minutes",
-                    0, 60},
-        e.drift_kelvin);
-  visit(SettingInfo{"stress", "tenants", "", "jobs that share the GPU with the one judged", 0, 8},
-        e.tenants);
-  visit(SettingInfo{"stress", "outsider_every_s", "s",
-                    "another tool sets the highest clock that often; 0: never", 0, 3600},
-        e.outsider_every_s);
-  visit(SettingInfo{"stress", "heartbeat_every_s", "s",
-                    "the work says exactly how far it is that often; 0: never", 0, 3600},
-        e.heartbeat_every_s);
+void visit_stress(auto& e, auto& visit) {
+  const Section stress{"stress", visit};
+  stress("counter_window_s", "s", "utilisation is the mean of the last", e.counter_window_s, 0.01,
+         10);
+  stress("counter_noise_points", "points", "standard deviation of the utilisation counters' noise",
+         e.counter_noise_points, 0, 50);
+  stress("power_window_s", "s", "the power reading is the mean of the last", e.power_window_s, 0.01,
+         10);
+  stress("switch_latency_s", "s", "a new clock takes effect after", e.switch_latency_s, 0, 5);
+  stress("work_s", "s", "a job's length, instead of [jobs] work_s", e.stress_work_s, 1, 86400);
+  stress("idle_s", "s", "the gap before a job, instead of [jobs] idle_s", e.stress_idle_s, 0,
+         86400);
+  stress("phase_period_s", "s", "of phase_pairs: both phases together take", e.phase_period_s, 0.02,
+         3600);
+  stress("drift_kelvin", "K", "the air gets that much warmer in ten minutes", e.drift_kelvin, 0,
+         60);
+  stress("tenants", "", "jobs that share the GPU with the one judged", e.tenants, 0, 8);
+  stress("outsider_every_s", "s", "another tool sets the highest clock that often; 0: never",
+         e.outsider_every_s, 0, 3600);
+  stress("heartbeat_every_s", "s", "the work says exactly how far it is that often; 0: never",
+         e.heartbeat_every_s, 0, 3600);
   visit_counter_stress(e, visit);
   visit_steps(e, visit);
 }
 
-template <class E, class V>
-void visit_jobs(E& e, V& visit) {
-  visit(SettingInfo{"jobs", "work_s", "s", "a job's length at the highest clock", 1, 86400},
-        e.work_s);
-  visit(
-      SettingInfo{"jobs", "warm_up_s", "s", "length of a first job that is not counted", 0, 86400},
-      e.warm_up_s);
-  visit(SettingInfo{"jobs", "idle_s", "s", "before each job, the policy running", 0, 86400},
-        e.idle_s);
-  visit(SettingInfo{"jobs", "idle_spread_s", "s", "up to that much more, drawn for each job", 0,
-                    3600},
-        e.idle_spread_s);
-  visit(SettingInfo{"jobs", "in_a_row", "", "each job that often, one after the other", 1, 1000},
-        e.in_a_row);
-  visit(SettingInfo{"jobs", "rounds", "",
-                    "all jobs again that often, each policy begun anew with the models of work "
-                    "that it kept; \"LABEL run 2\" is a row of its own",
-                    1, 10},
-        e.rounds);
-  visit(SettingInfo{"jobs", "in_step", "",
-                    "yes: the GPUs of a job that wait for each other are governed as one unit"},
-        e.in_step);
+void visit_jobs(auto& e, auto& visit) {
+  const Section jobs{"jobs", visit};
+  jobs("work_s", "s", "a job's length at the highest clock", e.work_s, 1, 86400);
+  jobs("warm_up_s", "s", "length of a first job that is not counted", e.warm_up_s, 0, 86400);
+  jobs("idle_s", "s", "before each job, the policy running", e.idle_s, 0, 86400);
+  jobs("idle_spread_s", "s", "up to that much more, drawn for each job", e.idle_spread_s, 0, 3600);
+  jobs("in_a_row", "", "each job that often, one after the other", e.in_a_row, 1, 1000);
+  jobs("rounds", "",
+       "all jobs again that often, each policy begun anew with the models of work that it kept; "
+       "\"LABEL run 2\" is a row of its own",
+       e.rounds, 1, 10);
+  jobs("in_step", "", "yes: the GPUs of a job that wait for each other are governed as one unit",
+       e.in_step);
 }
 
-// Calls visit(info, value) for every key, in the order of the documentation. E is Experiment or
-// const Experiment; the values are string, int, double or lists of string or double.
-template <class E, class V>
-void visit_experiment(E& e, V&& visit) {
-  visit(SettingInfo{"experiment", "name", "", "what it is called in tables and on pages"}, e.name);
-  visit(SettingInfo{"experiment", "place", "",
-                    "virtual (simulated GPUs on virtual time), served (derated and simulated jobs "
-                    "on a stand-in NVML, real time) or real (commands on this machine's GPU)"},
-        e.place);
-  visit(SettingInfo{"experiment", "delta", "", "the promise: loss of performance at most", 0, 0.5},
-        e.delta);
-  visit(SettingInfo{"experiment", "repetitions", "", "of every job under every policy", 1, 1000},
-        e.repetitions);
-  visit(SettingInfo{"experiment", "seed", "", "of orders, arrivals and simulated noise", 0, 1e9},
-        e.seed);
-  visit(SettingInfo{"gpus", "chips", "", "simulated GPUs: see `derate sim list`"}, e.chips);
-  visit(SettingInfo{"gpus", "sensors", "",
-                    "chip (as measured on it) or reference (as comparisons with the published "
-                    "code's replay assume)"},
-        e.sensors);
-  visit(SettingInfo{"gpus", "gpu", "",
-                    "in place real: the GPU by index, UUID or PCI bus id; commands see only it"},
-        e.gpu);
-  visit(SettingInfo{"workloads", "fitted", "",
-                    "workloads of the chip by name, \"*\" for all: see `derate sim list CHIP`"},
-        e.fitted);
-  visit(SettingInfo{"workloads", "mixes", "",
-                    "mixes of phases by name, \"*\" for all: see `derate lab workloads`"},
-        e.mixes);
-  visit(SettingInfo{"workloads", "phase_pairs", "",
-                    "workloads of which every ordered pair alternates at half duty: applications "
-                    "of tables or imported, else fitted ones"},
-        e.phase_pairs);
-  visit(SettingInfo{"workloads", "pairs_only", "",
-                    "yes: what the other keys name runs in phase_pairs and not alone"},
-        e.pairs_only);
-  visit(SettingInfo{"workloads", "tables", "",
-                    "folder of measured tables, below the data folder or beside this file"},
-        e.tables);
-  visit(SettingInfo{"workloads", "tabled", "", "applications of the tables; default: all"},
-        e.tabled);
-  visit(SettingInfo{"workloads", "imported", "",
-                    "folder that `derate lab import` wrote, beside this file"},
-        e.imported);
-  visit(SettingInfo{"workloads", "published", "",
-                    "published figures of the tables' applications by policy, beside the tables"},
-        e.published);
-  visit(SettingInfo{"workloads", "launches", "",
-                    "recordings of what a program launches, beside this file: jobs launch so, in "
-                    "turn, as fast as their work goes"},
-        e.launches);
+// Calls visit(info, value) for every key, in the order of the documentation. `e` is an
+// Experiment, const or not; the values are string, int, double or lists of string or double.
+void visit_experiment(auto& e, auto&& visit) {
+  const Section experiment{"experiment", visit};
+  experiment("name", "", "what it is called in tables and on pages", e.name);
+  experiment("place", "",
+             "virtual (simulated GPUs on virtual time), served (derated and simulated jobs on a "
+             "stand-in NVML, real time) or real (commands on this machine's GPU)",
+             e.place);
+  experiment("delta", "", "the promise: loss of performance at most", e.delta, 0, 0.5);
+  experiment("repetitions", "", "of every job under every policy", e.repetitions, 1, 1000);
+  experiment("seed", "", "of orders, arrivals and simulated noise", e.seed, 0, 1e9);
+  const Section gpus{"gpus", visit};
+  gpus("chips", "", "simulated GPUs: see `derate sim list`", e.chips);
+  gpus("sensors", "",
+       "chip (as measured on it) or reference (as comparisons with the published code's replay "
+       "assume)",
+       e.sensors);
+  gpus("gpu", "", "in place real: the GPU by index, UUID or PCI bus id; commands see only it",
+       e.gpu);
+  const Section workloads{"workloads", visit};
+  workloads("fitted", "",
+            "workloads of the chip by name, \"*\" for all: see `derate sim list CHIP`", e.fitted);
+  workloads("mixes", "", "mixes of phases by name, \"*\" for all: see `derate lab workloads`",
+            e.mixes);
+  workloads("phase_pairs", "",
+            "workloads of which every ordered pair alternates at half duty: applications of tables "
+            "or imported, else fitted ones",
+            e.phase_pairs);
+  workloads("pairs_only", "", "yes: what the other keys name runs in phase_pairs and not alone",
+            e.pairs_only);
+  workloads("tables", "", "folder of measured tables, below the data folder or beside this file",
+            e.tables);
+  workloads("tabled", "", "applications of the tables; default: all", e.tabled);
+  workloads("imported", "", "folder that `derate lab import` wrote, beside this file", e.imported);
+  workloads("published", "",
+            "published figures of the tables' applications by policy, beside the tables",
+            e.published);
+  workloads("launches", "",
+            "recordings of what a program launches, beside this file: jobs launch so, in turn, as "
+            "fast as their work goes",
+            e.launches);
   visit_jobs(e, visit);
   visit_stress(e, visit);
 }

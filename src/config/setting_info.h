@@ -29,18 +29,21 @@ struct SettingInfo {
   Scope scope = Scope::governor;
 };
 
-template <Scope kScope>
-struct ScopedSetting : SettingInfo {
-  // The fields of SettingInfo, in their order.
-  constexpr ScopedSetting(const char* in_section, const char* of_key, const char* in_unit,
-                          const char* means, double least = 0,
-                          double most = std::numeric_limits<double>::infinity())
-      : SettingInfo{in_section, of_key, in_unit, means, least, most, kScope} {}
+// The keys of a section that are of one scope: each is a call of this, which calls visit(info,
+// value).
+template <class Visit>
+struct Section {
+  const char* name;
+  Visit& visit;
+  Scope scope = Scope::governor;
+
+  void operator()(const char* key, const char* unit, const char* summary, auto& value,
+                  double lowest = 0,
+                  double highest = std::numeric_limits<double>::infinity()) const {
+    visit(SettingInfo{name, key, unit, summary, lowest, highest, scope}, value);
+  }
 };
-using AssignmentSetting = ScopedSetting<Scope::assignment>;
-using GpuSetting = ScopedSetting<Scope::gpu>;
-using ObserverSetting = ScopedSetting<Scope::observer>;
-using ServiceSetting = ScopedSetting<Scope::service>;
-using StartSetting = ScopedSetting<Scope::start>;
+template <class Visit>
+Section(const char*, Visit&, Scope = Scope::governor) -> Section<Visit>;
 
 }  // namespace derate

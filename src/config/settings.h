@@ -78,180 +78,144 @@ struct Settings {
 };
 
 // The section [run].
-template <class S, class V>
-void visit_runs(S& s, V&& visit) {
-  visit(
-      ServiceSetting{"run", "users", "",
-                     "who may have their own GPUs governed by derated while a command runs "
-                     "(`derate run`): root, everyone, or a group of /etc/group by name or number"},
+void visit_runs(auto& s, auto&& visit) {
+  const Section run{"run", visit, Scope::service};
+  run("users", "",
+      "who may have their own GPUs governed by derated while a command runs (`derate run`): root, "
+      "everyone, or a group of /etc/group by name or number",
       s.run_users);
-  visit(ServiceSetting{"run", "policies", "",
-                       "the policies that they may choose from, comma-separated; none loses more "
-                       "than promise.max_delta, or than what governs the GPU already"},
-        s.run_policies);
+  run("policies", "",
+      "the policies that they may choose from, comma-separated; none loses more than "
+      "promise.max_delta, or than what governs the GPU already",
+      s.run_policies);
 }
 
 // The section [tune].
-template <class S, class V>
-void visit_tuning(S& s, V&& visit) {
-  visit(
-      ServiceSetting{
-          "tune", "users", "",
-          "who may have limits and clocks turned for a trial: root (and the daemon's own "
-          "user) or everyone who has a process on its GPUs; others are measured and get "
-          "batch sizes"},
-      s.tune_users);
-  visit(ServiceSetting{"tune", "lease_s", "s",
-                       "a trial whose client is silent for longer is given up", 1, 86400},
-        s.tune_lease_s);
+void visit_tuning(auto& s, auto&& visit) {
+  const Section tune{"tune", visit, Scope::service};
+  tune("users", "",
+       "who may have limits and clocks turned for a trial: root (and the daemon's own user) or "
+       "everyone who has a process on its GPUs; others are measured and get batch sizes",
+       s.tune_users);
+  tune("lease_s", "s", "a trial whose client is silent for longer is given up", s.tune_lease_s, 1,
+       86400);
 }
 
 // The section [attribute].
-template <class S, class V>
-void visit_attribution(S& s, V&& visit) {
-  visit(ServiceSetting{"attribute", "enabled", "",
-                       "derated splits each GPU's energy among those who use it, and keeps it"},
-        s.attribute);
-  visit(ServiceSetting{"attribute", "method", "",
-                       "how: see `derate attribute methods`; empty: the first of them"},
-        s.attribute_method);
-  visit(ServiceSetting{"attribute", "idle_rule", "",
-                       "who bears what an idle GPU draws: unallocated (nobody), by_slice or equal"},
-        s.idle_rule);
-  visit(ServiceSetting{"attribute", "interval_s", "s", "split every", 0.2, 60},
-        s.attribute_interval_s);
-  visit(
-      ServiceSetting{
-          "attribute", "keep_days", "days",
-          "what was used longer ago is forgotten; after a week minutes become quarters of an hour",
-          1, 36500},
-      s.attribute_keep_days);
-  visit(ServiceSetting{"attribute", "price_per_kwh", "", "for bills; default: none", 0, 1000},
-        s.price_per_kwh);
-  visit(ServiceSetting{"attribute", "currency", "", "of that price"}, s.currency);
-  visit(ServiceSetting{"attribute", "co2_g_per_kwh", "g", "for bills; default: none", 0, 10000},
-        s.co2_g_per_kwh);
-  visit(StartSetting{"attribute", "pod_resources", "",
-                     "the kubelet's socket that says which pod has which GPU; empty: not asked"},
-        s.pod_resources);
+void visit_attribution(auto& s, auto&& visit) {
+  const Section attribute{"attribute", visit, Scope::service};
+  attribute("enabled", "", "derated splits each GPU's energy among those who use it, and keeps it",
+            s.attribute);
+  attribute("method", "", "how: see `derate attribute methods`; empty: the first of them",
+            s.attribute_method);
+  attribute("idle_rule", "",
+            "who bears what an idle GPU draws: unallocated (nobody), by_slice or equal",
+            s.idle_rule);
+  attribute("interval_s", "s", "split every", s.attribute_interval_s, 0.2, 60);
+  attribute(
+      "keep_days", "days",
+      "what was used longer ago is forgotten; after a week minutes become quarters of an hour",
+      s.attribute_keep_days, 1, 36500);
+  attribute("price_per_kwh", "", "for bills; default: none", s.price_per_kwh, 0, 1000);
+  attribute("currency", "", "of that price", s.currency);
+  attribute("co2_g_per_kwh", "g", "for bills; default: none", s.co2_g_per_kwh, 0, 10000);
+  const Section attribute_at_start{"attribute", visit, Scope::start};
+  attribute_at_start("pod_resources", "",
+                     "the kubelet's socket that says which pod has which GPU; empty: not asked",
+                     s.pod_resources);
 }
 
 // The section [api]: who may do what of api/operations.h. Each of them may do what those before
 // may.
-template <class S, class V>
-void visit_api(S& s, V&& visit) {
-  visit(StartSetting{"api", "enabled", "", "derated answers HTTP on its socket api.sock"}, s.api);
-  visit(ServiceSetting{"api", "readers", "",
-                       "who may read what is known of the GPUs: root (and the daemon's own user), "
-                       "everyone, or a group of /etc/group by name or number"},
-        s.api_readers);
-  visit(ServiceSetting{"api", "users", "",
-                       "who may have windows of energy, jobs, trials and runs of their own; as "
-                       "readers"},
-        s.api_users);
-  visit(ServiceSetting{"api", "operators", "",
-                       "who may change by what GPUs are governed; as readers"},
-        s.api_operators);
-  visit(ServiceSetting{"api", "admins", "",
-                       "who may change the configuration and tokens; as readers, but not everyone"},
-        s.api_admins);
-  visit(ServiceSetting{"api", "agent", "",
-                       "the user, by name or number, that derate-agent runs as; empty: none"},
-        s.api_agent);
+void visit_api(auto& s, auto&& visit) {
+  const Section api_at_start{"api", visit, Scope::start};
+  api_at_start("enabled", "", "derated answers HTTP on its socket api.sock", s.api);
+  const Section api{"api", visit, Scope::service};
+  api("readers", "",
+      "who may read what is known of the GPUs: root (and the daemon's own user), everyone, or a "
+      "group of /etc/group by name or number",
+      s.api_readers);
+  api("users", "", "who may have windows of energy, jobs, trials and runs of their own; as readers",
+      s.api_users);
+  api("operators", "", "who may change by what GPUs are governed; as readers", s.api_operators);
+  api("admins", "", "who may change the configuration and tokens; as readers, but not everyone",
+      s.api_admins);
+  api("agent", "", "the user, by name or number, that derate-agent runs as; empty: none",
+      s.api_agent);
 }
 
 // The section [history].
-template <class S, class V>
-void visit_history(S& s, V&& visit) {
-  visit(StartSetting{"history", "enabled", "", "derated keeps what it measured and did"},
-        s.history);
-  visit(StartSetting{"history", "seconds_hours", "h", "each second is kept for so long", 0, 720},
-        s.history_seconds_hours);
-  visit(
-      StartSetting{"history", "minutes_days", "days", "each minute is kept for so long", 0, 36500},
-      s.history_minutes_days);
-  visit(StartSetting{"history", "hours_days", "days", "each hour is kept for so long", 0, 36500},
-        s.history_hours_days);
-  visit(StartSetting{"history", "most_mb", "MB",
-                     "its file has no more; the tenants' oldest seconds go first", 8, 1e6},
-        s.history_most_mb);
+void visit_history(auto& s, auto&& visit) {
+  const Section history{"history", visit, Scope::start};
+  history("enabled", "", "derated keeps what it measured and did", s.history);
+  history("seconds_hours", "h", "each second is kept for so long", s.history_seconds_hours, 0, 720);
+  history("minutes_days", "days", "each minute is kept for so long", s.history_minutes_days, 0,
+          36500);
+  history("hours_days", "days", "each hour is kept for so long", s.history_hours_days, 0, 36500);
+  history("most_mb", "MB", "its file has no more; the tenants' oldest seconds go first",
+          s.history_most_mb, 8, 1e6);
 }
 
 // The section [metrics].
-template <class S, class V>
-void visit_metrics(S& s, V&& visit) {
-  visit(StartSetting{"metrics", "tenants", "",
-                     "rows of tenants a GPU in /metrics; those beyond share one", 1, 1024},
-        s.metrics_tenants);
-  visit(ServiceSetting{"metrics", "dcgm_names", "",
-                       "/metrics has the names of dcgm-exporter (DCGM_FI_...), too"},
-        s.metrics_dcgm_names);
+void visit_metrics(auto& s, auto&& visit) {
+  const Section metrics_at_start{"metrics", visit, Scope::start};
+  metrics_at_start("tenants", "", "rows of tenants a GPU in /metrics; those beyond share one",
+                   s.metrics_tenants, 1, 1024);
+  const Section metrics{"metrics", visit, Scope::service};
+  metrics("dcgm_names", "", "/metrics has the names of dcgm-exporter (DCGM_FI_...), too",
+          s.metrics_dcgm_names);
 }
 
 // Calls visit(info, value) for every setting, in the order of the documentation. What has no scope
-// is the governor's: the rules of safety and sampling are. S is Settings or const Settings; the
+// is the governor's: the rules of safety and sampling are. `s` is a Settings, const or not; the
 // values are string, bool, int, double or optional<double>.
-template <class S, class V>
-void visit_settings(S& s, V&& visit) {
-  visit(AssignmentSetting{"governor", "policy", "", "the policy or mode: see `derate policy list`"},
-        s.policy);
-  visit(
-      AssignmentSetting{
-          "governor", "gpus", "",
-          "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all"},
-      s.gpus);
-  visit(
-      AssignmentSetting{"governor", "govern", "",
-                        "derated governs these GPUs from its start; false: it observes until told"},
-      s.govern);
-  visit(AssignmentSetting{"governor", "dry_run", "", "decide and record, never write"}, s.dry_run);
-  visit(GpuSetting{"governor", "on_drift", "",
-                   "another tool changes what was set: reassert (a fight is given up) or yield"},
-        s.on_drift);
-  visit(
-      GpuSetting{"envelope", "lowest_clock_mhz", "MHz",
-                 "lowest SM clock allowed; default: the end of the flat-voltage region", 1, 10000},
-      s.lowest_clock_mhz);
-  visit(GpuSetting{"envelope", "highest_clock_mhz", "MHz",
-                   "highest SM clock allowed; default: the highest supported", 1, 10000},
-        s.highest_clock_mhz);
-  visit(GpuSetting{"found", "locked_lowest_mhz", "MHz",
-                   "the clock lock that restoring sets again, since no driver tells it; default: "
-                   "none, the lock is reset",
-                   1, 10000},
-        s.found_lowest_mhz);
-  visit(GpuSetting{"found", "locked_highest_mhz", "MHz", "the other end of it", 1, 10000},
-        s.found_highest_mhz);
-  visit(
-      SettingInfo{"safety", "stale_after_s", "s", "hold when the last reading is older", 0.05, 60},
-      s.stale_after_s);
-  visit(SettingInfo{"safety", "expire_after_s", "s",
-                    "give the clock back when the last reading is older", 0.05, 600},
-        s.expire_after_s);
-  visit(SettingInfo{"safety", "idle_after_s", "s", "park a GPU without kernels after", 0.1, 3600},
-        s.idle_after_s);
-  visit(SettingInfo{"safety", "lower_every_s", "s", "least time between two lowerings of the clock",
-                    0, 600},
-        s.lower_every_s);
-  visit(SettingInfo{"safety", "temperature_limit_celsius", "degC",
-                    "lower the top clock from here; default: 5 K below the GPU's own slowdown", 20,
-                    120},
-        s.temperature_limit_celsius);
-  visit(ObserverSetting{"sampling", "observe_every_s", "s",
-                        "derated reads a GPU that it only observes every", 0.01, 60},
-        s.observe_every_s);
-  visit(SettingInfo{"sampling", "energy_every_s", "s", "read the energy counter every", 0.1, 60},
-        s.energy_every_s);
-  visit(SettingInfo{"sampling", "activity_every_s", "s",
-                    "read the activity counters (GPM) every; they are renewed each 0.1 s", 0.1, 60},
-        s.activity_every_s);
-  visit(SettingInfo{"sampling", "processes_every_s", "s",
-                    "count the processes that hold a compute context every", 0.1, 60},
-        s.processes_every_s);
-  visit(
-      ServiceSetting{"promise", "max_delta", "",
-                     "work that asks for a promise of its own gets no more loss than that", 0, 0.5},
-      s.max_delta);
+void visit_settings(auto& s, auto&& visit) {
+  const Section governor{"governor", visit, Scope::assignment};
+  governor("policy", "", "the policy or mode: see `derate policy list`", s.policy);
+  governor("gpus", "", "GPUs to govern, by index, UUID or PCI bus id, comma-separated; empty: all",
+           s.gpus);
+  governor("govern", "", "derated governs these GPUs from its start; false: it observes until told",
+           s.govern);
+  governor("dry_run", "", "decide and record, never write", s.dry_run);
+  const Section governor_of_gpu{"governor", visit, Scope::gpu};
+  governor_of_gpu("on_drift", "",
+                  "another tool changes what was set: reassert (a fight is given up) or yield",
+                  s.on_drift);
+  const Section envelope{"envelope", visit, Scope::gpu};
+  envelope("lowest_clock_mhz", "MHz",
+           "lowest SM clock allowed; default: the end of the flat-voltage region",
+           s.lowest_clock_mhz, 1, 10000);
+  envelope("highest_clock_mhz", "MHz", "highest SM clock allowed; default: the highest supported",
+           s.highest_clock_mhz, 1, 10000);
+  const Section found{"found", visit, Scope::gpu};
+  found("locked_lowest_mhz", "MHz",
+        "the clock lock that restoring sets again, since no driver tells it; default: none, the "
+        "lock is reset",
+        s.found_lowest_mhz, 1, 10000);
+  found("locked_highest_mhz", "MHz", "the other end of it", s.found_highest_mhz, 1, 10000);
+  const Section safety{"safety", visit};
+  safety("stale_after_s", "s", "hold when the last reading is older", s.stale_after_s, 0.05, 60);
+  safety("expire_after_s", "s", "give the clock back when the last reading is older",
+         s.expire_after_s, 0.05, 600);
+  safety("idle_after_s", "s", "park a GPU without kernels after", s.idle_after_s, 0.1, 3600);
+  safety("lower_every_s", "s", "least time between two lowerings of the clock", s.lower_every_s, 0,
+         600);
+  safety("temperature_limit_celsius", "degC",
+         "lower the top clock from here; default: 5 K below the GPU's own slowdown",
+         s.temperature_limit_celsius, 20, 120);
+  const Section sampling_of_observer{"sampling", visit, Scope::observer};
+  sampling_of_observer("observe_every_s", "s", "derated reads a GPU that it only observes every",
+                       s.observe_every_s, 0.01, 60);
+  const Section sampling{"sampling", visit};
+  sampling("energy_every_s", "s", "read the energy counter every", s.energy_every_s, 0.1, 60);
+  sampling("activity_every_s", "s",
+           "read the activity counters (GPM) every; they are renewed each 0.1 s",
+           s.activity_every_s, 0.1, 60);
+  sampling("processes_every_s", "s", "count the processes that hold a compute context every",
+           s.processes_every_s, 0.1, 60);
+  const Section promise{"promise", visit, Scope::service};
+  promise("max_delta", "", "work that asks for a promise of its own gets no more loss than that",
+          s.max_delta, 0, 0.5);
   visit_runs(s, visit);
   visit_tuning(s, visit);
   visit_attribution(s, visit);
@@ -260,20 +224,15 @@ void visit_settings(S& s, V&& visit) {
   visit_metrics(s, visit);
 }
 
-// The same for the keys of a [[job]]. J is JobSetting or const JobSetting.
-template <class J, class V>
-void visit_job(J& job, V&& visit) {
-  visit(SettingInfo{"job", "name", "", "as `derate status --json` tells it"}, job.name);
-  visit(SettingInfo{"job", "user", "", "processes of this user, by name or number; empty: of any"},
-        job.user);
-  visit(SettingInfo{"job", "process", "",
-                    "processes of this program, a name or a pattern with *, ? and [...]"},
-        job.process);
-  visit(SettingInfo{"job", "class", "", "what such work may lose: training, inference or batch"},
-        job.job_class);
-  visit(SettingInfo{"job", "delta", "", "loss of performance allowed; before the class's own", 0,
-                    0.5},
-        job.delta);
+// The same for the keys of a [[job]]. `job` is a JobSetting, const or not.
+void visit_job(auto& job, auto&& visit) {
+  const Section key{"job", visit};
+  key("name", "", "as `derate status --json` tells it", job.name);
+  key("user", "", "processes of this user, by name or number; empty: of any", job.user);
+  key("process", "", "processes of this program, a name or a pattern with *, ? and [...]",
+      job.process);
+  key("class", "", "what such work may lose: training, inference or batch", job.job_class);
+  key("delta", "", "loss of performance allowed; before the class's own", job.delta, 0, 0.5);
 }
 
 }  // namespace derate

@@ -79,6 +79,35 @@ Result<void> assign_keys(const toml::table& table, std::string_view section, std
   return {};
 }
 
+// Reads the node as a [section] of `out`, whose keys it is to have: those that
+// `visit_all(out, visit)` calls visit(info, setting) for. out.where has then where each is said.
+// `others`: what else a file may have, for messages. Errors: bad_config.
+template <class Values, class VisitAll>
+Result<void> read_section(Values& out, std::string_view section, const toml::node& node,
+                          std::string_view file, VisitAll visit_all, const std::string& others) {
+  std::string known;
+  std::string_view last;
+  bool found = false;
+  visit_all(out, [&](const SettingInfo& info, const auto&) {
+    found = found || section == info.section;
+    if (last != info.section) known += (known.empty() ? "" : ", ") + std::string(info.section);
+    last = info.section;
+  });
+  const std::string name(section);
+  if (!found)
+    return bad(
+        file, node,
+        "unknown section [" + name + "]" + choices(section, "; there are ", known + ", " + others));
+  if (!node.is_table()) return bad(file, node, name + ": wanted a section [" + name + "]");
+  for (const auto& [key, value] : *node.as_table())
+    out.where[name + "." + std::string(key.str())] = place(file, value.source());
+  return assign_keys(*node.as_table(), "[" + name + "]", file, [&](auto&& take) {
+    visit_all(out, [&](const SettingInfo& info, auto& setting) {
+      if (section == info.section) take(info, setting);
+    });
+  });
+}
+
 // The text of a policy parameter: the registry's own parser checks it later.
 Result<std::string> parameter_text(const toml::node& node, std::string_view file);
 

@@ -12,36 +12,20 @@ constexpr double kMostWork = 1e18;
 
 Instant instant_of(double monotonic_seconds) { return Instant{} + from_seconds(monotonic_seconds); }
 
-std::optional<double> number(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  if (at == json.end() || !at->is_number()) return std::nullopt;
-  return at->get<double>();
-}
-
-std::string text_of(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  return at != json.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
-bool is_true(const Json& json, const char* key) {
-  const auto at = json.find(key);
-  return at != json.end() && at->is_boolean() && at->get<bool>();
-}
-
 template <class Q>
 void take(std::optional<Q>& out, const Json& json, const char* key) {
-  if (const auto value = number(json, key)) out = Q(static_cast<double>(*value));
+  if (const auto value = number_at(json, key)) out = Q(static_cast<double>(*value));
 }
 
 void take(std::optional<float>& out, const Json& json, const char* key) {
-  if (const auto value = number(json, key)) out = static_cast<float>(*value);
+  if (const auto value = number_at(json, key)) out = static_cast<float>(*value);
 }
 
 // What the clock was asked to be: what is locked, or in a dry run what would be.
 std::optional<float> asked_clock(const Json& record) {
   std::optional<float> out;
   take(out, record["actuation"], "locked_mhz");
-  if (!out && text_of(record["actuation"], "outcome") == "shadow")
+  if (!out && text_at(record["actuation"], "outcome") == "shadow")
     take(out, record["clamped"], "clock_mhz");
   return out;
 }
@@ -51,19 +35,19 @@ GovernedTick tick_of(const Json& record, bool& probing) {
   static const Json kNone = Json::object();
   const Json& sample = record["sample"];
   GovernedTick out;
-  out.time = instant_of(number(sample, "t_s").value_or(0));
-  out.tick.clock_mhz = static_cast<float>(number(sample, "sm_clock_mhz").value_or(0));
-  const auto instant = number(sample, "power_instant_watts");
-  const auto usage = number(sample, "power_usage_watts");
+  out.time = instant_of(number_at(sample, "t_s").value_or(0));
+  out.tick.clock_mhz = static_cast<float>(number_at(sample, "sm_clock_mhz").value_or(0));
+  const auto instant = number_at(sample, "power_instant_watts");
+  const auto usage = number_at(sample, "power_usage_watts");
   out.tick.power_w = static_cast<float>(instant ? *instant : usage.value_or(0));
   out.tick.asked_mhz = asked_clock(record);
   take(out.tick.gpu_utilisation, sample, "gpu_utilisation_ratio");
   take(out.tick.memory_utilisation, sample, "memory_utilisation_ratio");
   const Json& decision = record["decision"];
-  if (text_of(decision, "kind") != "hold") probing = is_true(decision, "probing");
+  if (text_at(decision, "kind") != "hold") probing = true_at(decision, "probing");
   out.tick.probing = probing;
-  out.reason = text_of(record["clamped"], "reason");
-  const std::string outcome = text_of(record["actuation"], "outcome");
+  out.reason = text_at(record["clamped"], "reason");
+  const std::string outcome = text_at(record["actuation"], "outcome");
   out.written = outcome == "written" || outcome == "released";
   take(out.energy, sample, "energy_joules");
   take(out.temperature, sample, "temperature_celsius");
@@ -155,12 +139,12 @@ Result<std::optional<WorkReport>> parse_work_report(std::string_view output) {
     if (!line.starts_with('{')) continue;
     const Json json = parse_json(std::string(line));
     if (!json.is_object()) continue;
-    const std::string kind = text_of(json, "line");
-    if (kind == "header") out.unit = text_of(json, "work_unit");
-    const auto work = number(json, "work"), length = number(json, "seconds");
+    const std::string kind = text_at(json, "line");
+    if (kind == "header") out.unit = text_at(json, "work_unit");
+    const auto work = number_at(json, "work"), length = number_at(json, "seconds");
     if (kind == "rate" && work && length) {
       in_rates += *work;
-      if (const auto at = number(json, "monotonic_seconds")) {
+      if (const auto at = number_at(json, "monotonic_seconds")) {
         if (!out.begin) out.begin = instant_of(*at - *length);
         out.end = instant_of(*at);
       }

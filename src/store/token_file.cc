@@ -34,8 +34,7 @@ struct TokenPage {
   std::vector<TokenLine> tokens;
 };
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TokenLine> {
+void visit_fields(FieldsOf<TokenLine> auto& m, auto&& visit) {
   // What a WallTime holds, with room to spare.
   constexpr double kEnd = 9e9;
   visit(required_field("name", ""), m.name);
@@ -46,8 +45,7 @@ void visit_fields(M& m, V&& visit) requires FieldsOf<M, TokenLine> {
   visit(required_field("created_unix_seconds", "").within(-kEnd, kEnd), m.created_unix_seconds);
   visit(required_field("expires_unix_seconds", "").within(-kEnd, kEnd), m.expires_unix_seconds);
 }
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, TokenPage> {
+void visit_fields(FieldsOf<TokenPage> auto& m, auto&& visit) {
   visit(required_field("schema", ""), m.schema);
   visit(required_field("tokens", ""), m.tokens);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/printing.h"
 #include "terminal/text_width.h"
@@ -62,6 +63,11 @@ std::size_t line_width(const Line& line) {
   std::size_t out = 0;
   for (const Span& span : line.spans) out += display_width(span.text);
   return out;
+}
+
+void append(Frame& frame, Frame more) {
+  frame.insert(frame.end(), std::make_move_iterator(more.begin()),
+               std::make_move_iterator(more.end()));
 }
 
 std::string frame_text(const Frame& frame) {

@@ -34,6 +34,8 @@ struct Look {
 };
 
 std::size_t line_width(const Line& line);
+// The lines of `more` below those of `frame`.
+void append(Frame& frame, Frame more);
 // The picture without colours; `>` begins a selected line where there is a blank to replace.
 std::string frame_text(const Frame& frame);
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
 
@@ -25,24 +26,11 @@ bool is_terminal(int fd) {
          (no_color == nullptr || *no_color == '\0');
 }
 
-const char* escape_of(Tone tone) {
-  switch (tone) {
-    case Tone::plain:
-      return "";
-    case Tone::good:
-      return "\033[32m";
-    case Tone::warning:
-      return "\033[33m";
-    case Tone::bad:
-      return "\033[31m";
-    case Tone::dim:
-      return "\033[2m";
-    case Tone::strong:
-      return "\033[1m";
-    case Tone::accent:
-      return "\033[36m";
-  }
-  return "";
+const char* escape_of(Paint paint) {
+  // In the order of Paint.
+  constexpr const char* kEscapes[] = {"",         "\033[2m",  "\033[1m", "\033[32m",
+                                      "\033[33m", "\033[31m", "\033[36m"};
+  return kEscapes[static_cast<std::size_t>(paint)];
 }
 
 std::string padded(const std::string& text, std::size_t width, bool left) {
@@ -60,30 +48,10 @@ bool colours() {
 // The colour that a text begins with; empty for none of ours.
 std::string_view colour_of(std::string_view text) {
   if (text.starts_with(kToneEnd)) return kToneEnd;
-  for (const Tone tone :
-       {Tone::good, Tone::warning, Tone::bad, Tone::dim, Tone::strong, Tone::accent})
-    if (text.starts_with(escape_of(tone))) return escape_of(tone);
+  for (const Paint paint :
+       {Paint::good, Paint::warning, Paint::bad, Paint::dim, Paint::strong, Paint::accent})
+    if (text.starts_with(escape_of(paint))) return escape_of(paint);
   return {};
-}
-
-Tone tone_of(Paint paint) {
-  switch (paint) {
-    case Paint::plain:
-      return Tone::plain;
-    case Paint::dim:
-      return Tone::dim;
-    case Paint::strong:
-      return Tone::strong;
-    case Paint::good:
-      return Tone::good;
-    case Paint::warning:
-      return Tone::warning;
-    case Paint::bad:
-      return Tone::bad;
-    case Paint::accent:
-      return Tone::accent;
-  }
-  return Tone::plain;
 }
 
 // errno of the first write to standard output that failed.
@@ -121,16 +89,16 @@ Result<void> finish_output() {
                fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
 }
 
-std::string toned(const std::string& text, Tone tone) {
-  if (!colours() || tone == Tone::plain) return text;
-  return escape_of(tone) + text + std::string(kToneEnd);
+std::string toned(const std::string& text, Paint paint) {
+  if (!colours() || paint == Paint::plain) return text;
+  return escape_of(paint) + text + std::string(kToneEnd);
 }
 
 std::string toned(const Frame& frame) {
   if (!colours()) return frame_text(frame);
   std::string out;
   for (const Line& line : frame) {
-    for (const Span& span : line.spans) out += toned(span.text, tone_of(span.paint));
+    for (const Span& span : line.spans) out += toned(span.text, span.paint);
     out += "\n";
   }
   return out;
@@ -145,10 +113,10 @@ bool shows_utf8() {
   return out;
 }
 
-void Table::add(std::vector<std::string> cells, Tone tone) {
+void Table::add(std::vector<std::string> cells, Paint paint) {
   cells.resize(headings_.size());
   for (std::string& cell : cells) cell = printing_text(cell);
-  rows_.push_back({std::move(cells), tone});
+  rows_.push_back({std::move(cells), paint});
 }
 
 std::string Table::text() const { return text(std::string::npos, {}); }
@@ -181,9 +149,9 @@ std::string Table::text(std::size_t width, const std::vector<std::size_t>& optio
     out.erase(out.find_last_not_of(' ') + 1);
     return width == std::string::npos ? out : cut_text(out, width);
   };
-  std::string out = toned(line(headings), Tone::dim) + "\n";
+  std::string out = toned(line(headings), Paint::dim) + "\n";
   for (const Row& row : rows_)
-    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.tone) + "\n";
+    out += row.cells.empty() ? "\n" : toned(line(row.cells), row.paint) + "\n";
   return out;
 }
 
@@ -240,8 +208,9 @@ Json with_schema(std::string_view verb, const Json& document) {
   return out;
 }
 
-void print_json(std::string_view verb, const Json& document) {
+int print_json(std::string_view verb, const Json& document) {
   write_text(stdout, printing_json(json_text(with_schema(verb, document), 2)) + "\n");
+  return exit_code::kOk;
 }
 
 void print_json_line(std::string_view verb, const Json& document) {

@@ -27,10 +27,8 @@ std::string shown_text(std::string_view text, bool with_colours);
 // As it is: what Derate itself does to a terminal, and what is passed on for others.
 void write_raw(std::FILE* file, const std::string& text);
 
-enum class Tone { plain, good, warning, bad, dim, strong, accent };
-
 // `text` in colour when standard output is a terminal and NO_COLOR is not set.
-std::string toned(const std::string& text, Tone tone);
+std::string toned(const std::string& text, Paint paint);
 // A frame (terminal/frame.h) as text, in colours where toned() has them.
 std::string toned(const Frame& frame);
 // The locale's characters are UTF-8.
@@ -41,7 +39,7 @@ bool shows_utf8();
 class Table {
  public:
   explicit Table(std::vector<std::string> headings) : headings_(std::move(headings)) {}
-  void add(std::vector<std::string> cells, Tone tone = Tone::plain);
+  void add(std::vector<std::string> cells, Paint paint = Paint::plain);
   // A blank line between groups of rows.
   void gap() { rows_.push_back({}); }
   std::string text() const;
@@ -52,7 +50,7 @@ class Table {
  private:
   struct Row {
     std::vector<std::string> cells;
-    Tone tone = Tone::plain;
+    Paint paint = Paint::plain;
   };
   std::vector<std::string> headings_;
   std::vector<Row> rows_;
@@ -114,8 +112,8 @@ Result<void> finish_output();
 nlohmann::ordered_json with_schema(std::string_view verb, const nlohmann::ordered_json& document);
 
 // Prints a verb's JSON document, with its schema, and a line end on standard output; what does not
-// print is escaped.
-void print_json(std::string_view verb, const nlohmann::ordered_json& document);
+// print is escaped. Returns exit_code::kOk, with which a verb that has printed its answer ends.
+int print_json(std::string_view verb, const nlohmann::ordered_json& document);
 // The same on one line, at once.
 void print_json_line(std::string_view verb, const nlohmann::ordered_json& document);
 

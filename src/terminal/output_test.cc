@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <stdexcept>
 
 #include "base/json.h"
@@ -68,7 +69,8 @@ TEST(Output, WhatIsPrintedMovesNoCursor) {
 
 TEST(Output, JsonPrintsAndSaysTheSame) {
   const Json json = {{"name", kForged}};
-  for (const auto show : {print_json, print_json_line}) {
+  using Show = std::function<void(std::string_view, const Json&)>;
+  for (const Show& show : {Show(print_json), Show(print_json_line)}) {
     const std::string out = written(stdout, [&] { show("policy list", json); });
     EXPECT_EQ(parse_json(out), with_schema("policy list", json));
     EXPECT_EQ(parse_json(out).begin().key(), "schema");

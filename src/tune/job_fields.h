@@ -6,8 +6,7 @@
 
 namespace derate {
 
-template <class M, class V>
-void visit_fields(M& m, V&& visit) requires FieldsOf<M, JobSpec> {
+void visit_fields(FieldsOf<JobSpec> auto& m, auto&& visit) {
   visit_job_spec(m, [&](const JobField& field, auto& value) {
     JsonField out{field.key, field.summary, field.required};
     out.lowest = field.lowest;
