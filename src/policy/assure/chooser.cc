@@ -14,13 +14,12 @@ constexpr int kSteps = 12;
 }  // namespace
 
 std::vector<Prospect> prospects_of(const WorkPhase& phase, const Outlook& outlook) {
-  const PhaseOutlook of_phase(phase);
   std::vector<Prospect> out;
   for (const Megahertz clock : outlook.envelope.clocks()) {
     const double x = outlook.options.position(clock);
-    const double lower_bound = of_phase.lower_bound(x, outlook.belief.z);
+    const double lower_bound = phase.lower_bound(x, outlook.belief.z);
     out.push_back({clock, outlook.belief.of_each_tenant(lower_bound, x),
-                   phase.curves.power.relative(x).mean - of_phase.performance(x).mean});
+                   phase.curves.power.relative(x).mean - phase.performance(x).mean});
   }
   return out;
 }

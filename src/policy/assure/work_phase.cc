@@ -67,10 +67,9 @@ Prospect prospect_of_mixture(std::span<const MixPart> parts, double unknown_work
                              double z) {
   double work = unknown_work, time = unknown_work * std::exp(x), energy = 0;
   for (const auto& [phase, weight] : parts) {
-    const PhaseOutlook outlook(*phase);
     work += weight;
-    time += weight / std::exp(outlook.lower_bound(x, z));
-    energy += weight * std::exp(phase->curves.power.power(x).mean - outlook.performance(x).mean);
+    time += weight / std::exp(phase->lower_bound(x, z));
+    energy += weight * std::exp(phase->curves.power.power(x).mean - phase->performance(x).mean);
   }
   if (work <= 0) return {};
   return {{}, std::log(work / time), std::log(energy / work)};
@@ -86,60 +85,46 @@ Prospect best_of(std::span<const Prospect> prospects, double promised) {
   return best;
 }
 
-PhaseOutlook::PhaseOutlook(const WorkPhase& phase) : phase_(phase) {
-  strain_ = std::max(strain_, phase.curves.strain());
-  strain_with_power_ =
-      std::max(strain_, phase.curves.with_power.strain(phase.curves.signals.size()));
-}
-
-Belief PhaseOutlook::performance(double x) const {
-  Belief out = phase_.curves.assuring().performance(x, phase_.reference.x);
-  if (x == phase_.reference.x) return out;
-  if (x > phase_.reference.x)
-    out.mean = std::min(0.0, out.mean);  // none is faster at a lower clock
+Belief WorkPhase::performance(double x) const {
+  Belief out = curves.assuring().performance(x, reference.x);
+  if (x == reference.x) return out;
+  if (x > reference.x) out.mean = std::min(0.0, out.mean);  // none is faster at a lower clock
   // Power that fell further than it does beside such progress.
-  const bool warned = !phase_.curves.corrected && phase_.curves.with_power.bias_beyond_prior(
-                                                      phase_.curves.signals.size(), x) < 0;
-  const double sd = out.sd * (warned ? strain_with_power_ : strain_);
+  const std::size_t power = curves.signals.size();
+  const bool warned = !curves.corrected && curves.with_power.bias_beyond_prior(power, x) < 0;
+  double strain = std::max(1.0, curves.strain());
+  if (warned) strain = std::max(strain, curves.with_power.strain(power));
+  const double sd = out.sd * strain;
   out.sd = std::sqrt(sd * sd + kCurveForm * kCurveForm);
   return out;
 }
 
-bool PhaseOutlook::plausible(double x) const {
-  const Belief raw = phase_.curves.assuring().performance(x, phase_.reference.x);
-  return x <= phase_.reference.x || raw.mean < kPlausible + 2 * performance(x).sd;
+bool WorkPhase::is_plausible(double x, const Belief& performance) const {
+  const Belief raw = curves.assuring().performance(x, reference.x);
+  return x <= reference.x || raw.mean < kPlausible + 2 * performance.sd;
 }
 
 // No clock makes work slower than by the clock's own ratio, and only while the GPU is busy: most of
 // the rest of the time is the host's (docs/policies/assure.md).
-double PhaseOutlook::at_worst(double x, double z) const {
-  const double sd = std::hypot(phase_.reference.gpu_utilisation_sd, kUtilisationError);
-  const double busy = std::min(1.0, phase_.reference.gpu_utilisation + z * sd);
+double WorkPhase::at_worst(double x, double z) const {
+  const double sd = std::hypot(reference.gpu_utilisation_sd, kUtilisationError);
+  const double busy = std::min(1.0, reference.gpu_utilisation + z * sd);
   const double follows = busy + (1 - busy) * std::min(1.0, z * kIdleFollows);
-  return std::min(0.0, -std::log1p(follows * std::expm1(x - phase_.reference.x)));
+  return std::min(0.0, -std::log1p(follows * std::expm1(x - reference.x)));
 }
 
-double PhaseOutlook::lower_bound(double x, double z) const {
+double WorkPhase::lower_bound(double x, double z) const {
   const double at_worst = this->at_worst(x, z);
-  if (!plausible(x)) return at_worst;
   const Belief belief = performance(x);
+  if (!is_plausible(x, belief)) return at_worst;
   const double sure = std::exp(std::min(0.0, belief.mean - z * belief.sd)) - overstated(x);
   return sure > 0 ? std::max(std::log(sure), at_worst) : at_worst;
 }
 
 // What the counters may show too much at x, of what they show at the highest clock.
-double PhaseOutlook::overstated(double x) const {
-  const double below = 1 - std::exp(phase_.reference.x - x);
-  return speaks(phase_) ? 0
-                        : phase_.curves.overstated * std::clamp(below / kOverstatedFrom, 0.0, 1.0);
-}
-
-Belief WorkPhase::performance(double x) const { return PhaseOutlook(*this).performance(x); }
-
-bool WorkPhase::plausible(double x) const { return PhaseOutlook(*this).plausible(x); }
-
-double WorkPhase::lower_bound(double x, double z) const {
-  return PhaseOutlook(*this).lower_bound(x, z);
+double WorkPhase::overstated(double x) const {
+  const double below = 1 - std::exp(reference.x - x);
+  return speaks(*this) ? 0 : curves.overstated * std::clamp(below / kOverstatedFrom, 0.0, 1.0);
 }
 
 Belief WorkPhase::energy_at_reference(double x) const {
@@ -150,12 +135,11 @@ Belief WorkPhase::energy_at_reference(double x) const {
 }
 
 Saving WorkPhase::saving(bool dry_run) const {
-  const PhaseOutlook outlook(*this);
   const double moved = reference.capped ? kCappedReference : 0;
   const auto wider = [&](Belief belief) {
     return Belief{belief.mean, std::hypot(belief.sd, moved)};
   };
-  const auto time = [&](double x) { return wider(outlook.performance(x)); };
+  const auto time = [&](double x) { return wider(performance(x)); };
   const auto energy = [&](double x) { return wider(energy_at_reference(x)); };
   return dry_run ? spent.would_be(time, energy) : spent.saving(time, energy);
 }

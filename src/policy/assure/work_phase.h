@@ -87,28 +87,15 @@ struct WorkPhase {
   // What was saved of `spent`, or would be in a dry run.
   Saving saving(bool dry_run) const;
   // Whether the counters do not say that work is faster at that clock.
-  bool plausible(double x) const;
+  bool plausible(double x) const { return is_plausible(x, performance(x)); }
   // The least that it is, `z` standard deviations sure: never above 0, and never less than the
   // clock's own ratio.
   double lower_bound(double x, double z) const;
-};
-
-// What is believed of a phase at any number of clocks: what does not depend on them is worked out
-// once. Of the phase as it is now, and no longer there than it.
-class PhaseOutlook {
- public:
-  explicit PhaseOutlook(const WorkPhase& phase);
-
-  Belief performance(double x) const;
-  bool plausible(double x) const;
-  double lower_bound(double x, double z) const;
 
  private:
+  bool is_plausible(double x, const Belief& performance) const;
   double at_worst(double x, double z) const;
   double overstated(double x) const;
-
-  const WorkPhase& phase_;
-  double strain_ = 1, strain_with_power_ = 1;
 };
 
 // A clock, by what is believed at it: the least log of performance that is sure enough, and the log
