@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "config/paths.h"
 #include "service/http/admission.h"
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 #include "service/records/health.h"
 #include "service/records/history_queries.h"
 #include "service/records/status_answer.h"
