@@ -12,8 +12,7 @@ std::optional<double> value_of(const std::optional<Q>& quantity) {
   return quantity ? std::optional(quantity->value()) : std::nullopt;
 }
 
-}  // namespace
-
+// As it stands with that record.
 HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time) {
   HistoryDecision out{.time = time, .gpu = gpu.uuid(), .policy = gpu.policy_name()};
   if (gpu.assigned) {
@@ -36,6 +35,8 @@ HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTim
     out.promised_performance_ratio = promised_performance(by->policy, record.estimate.work);
   return out;
 }
+
+}  // namespace
 
 bool DecisionWatch::Key::operator==(const Key& other) const {
   return rule == other.rule && asked == other.asked && power_limit == other.power_limit &&

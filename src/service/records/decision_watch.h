@@ -13,9 +13,6 @@
 
 namespace derate {
 
-// As it stands with that record.
-HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time);
-
 class DecisionWatch {
  public:
   static constexpr Duration kLeastBetween = std::chrono::seconds(1);
