@@ -8,30 +8,20 @@
 
 namespace derate {
 
-FleetService::~FleetService() = default;
-
 FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                            std::optional<AuditLog> audit)
     : clock_(clock), fleet_(fleet), audit_(std::move(audit), "derated", std::move(log)) {
-  add<PolicySet>(operators);
-  add<PolicyConfirm>(operators);
-  add<Release>(operators);
-  add<Pause>(operators);
-  add<Resume>(operators);
-}
-
-template <class Request>
-void FleetService::add(CommandRouter& operators) {
-  operators.add<Request>([this](const Request& request, const Peer& peer) {
-    const std::string who = caller_name(peer);
-    auto answer = obey(request, who);
-    audit_.add({.time = clock_.wall_now(),
-                .what = Request::kOperation,
-                .after = request_text(request),
-                .why = "asked by " + who,
-                .error = answer.ok() ? "" : answer.error().message});
-    return answer;
-  });
+  operators.add<PolicySet, PolicyConfirm, Release, Pause, Resume>(
+      [this]<class Request>(const Request& request, const Peer& peer) {
+        const std::string who = caller_name(peer);
+        auto answer = obey(request, who);
+        audit_.add({.time = clock_.wall_now(),
+                    .what = Request::kOperation,
+                    .after = request_text(request),
+                    .why = "asked by " + who,
+                    .error = answer.ok() ? "" : answer.error().message});
+        return answer;
+      });
 }
 
 Result<std::vector<int>> FleetService::chosen(const std::string& gpus) const {

@@ -39,14 +39,14 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
                .works_on = std::move(options.works_on),
                .gpus = options.gpus,
                .for_everyone = options.rules.everyone}) {
-  add<JobCreate>(clients);
-  add<JobShow>(clients);
-  add<JobList>(clients);
-  add<JobRemove>(clients);
-  add<TrialStart>(clients);
-  add<TrialReport>(clients);
-  add<TrialEnd>(clients);
-  add<TrialRenew>(clients);
+  const auto answer = [this](const auto& request, const Peer& peer) {
+    look_after();  // who is gone holds no GPU
+    auto out = obey(request, peer);
+    writer_.keep_soon();
+    return out;
+  };
+  clients.add<JobCreate, JobShow, JobList, JobRemove>(answer);
+  clients.add<TrialStart, TrialReport, TrialEnd, TrialRenew>(answer);
 }
 
 TuneService::~TuneService() = default;
@@ -119,16 +119,6 @@ void TuneService::give_up(std::int64_t id, const std::string& why) {
 }
 
 // --- requests ------------------------------------------------------------------------------------
-
-template <class Request>
-void TuneService::add(CommandRouter& clients) {
-  clients.add<Request>([this](const Request& request, const Peer& peer) {
-    look_after();  // who is gone holds no GPU
-    auto answer = obey(request, peer);
-    writer_.keep_soon();
-    return answer;
-  });
-}
 
 Result<TuneService::Json> TuneService::obey(const JobCreate& request, const Peer& peer) {
   if (!book_.jobs().contains(request.spec.name)) TRY(writer_.check_room(peer.uid));
