@@ -14,7 +14,6 @@
 #include "service/metrics/metric_catalogue.h"
 #include "service/records/health.h"
 #include "service/records/history_queries.h"
-#include "service/records/status_answer.h"
 
 namespace derate::cli {
 namespace {

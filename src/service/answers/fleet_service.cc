@@ -1,10 +1,12 @@
 #include "service/answers/fleet_service.h"
 
 #include <span>
+#include <utility>
 
+#include "base/errc_word.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "service/records/gpu_outcomes.h"
 
 namespace derate {
 
@@ -42,6 +44,40 @@ Result<std::vector<int>> FleetService::chosen_on_trial(const std::string& gpus) 
 
 namespace {
 
+void append(std::string& all, const char* between, const std::string& text) {
+  all += (all.empty() ? "" : between) + text;
+}
+
+// What a command did to a GPU that it named: a sentence that names the GPU, as the error does.
+GpuOutcomeView outcome(const GpuId& id, const Result<std::string>& done) {
+  GpuOutcomeView out{.index = id.index, .uuid = id.uuid, .ok = done.ok()};
+  if (done.ok()) {
+    out.message = *done;
+  } else {
+    out.error = done.error().message;
+    out.exit_code = exit_code_of(done.error().code);
+    out.code = word_of(done.error().code);
+  }
+  return out;
+}
+
+// The exit code is the first failure's where none went well, else exit_code::kPartial.
+Json outcomes_json(std::vector<GpuOutcomeView> outcomes) {
+  OutcomesAnswer out;
+  out.gpus = std::move(outcomes);
+  for (const GpuOutcomeView& gpu : out.gpus) {
+    if (gpu.ok) {
+      append(out.message, ", ", gpu.message);
+      continue;
+    }
+    append(out.error, "; ", gpu.error);
+    if (out.ok) out.code = gpu.code, out.exit_code = gpu.exit_code;
+    out.ok = false;
+  }
+  if (!out.ok && !out.message.empty()) out.exit_code = exit_code::kPartial;
+  return answer_json(out);
+}
+
 // What is tried differs from what governs by what was named alone: the rest of it, and whether it
 // writes, stays.
 PolicyAssignment tried(const PolicyAssignment& wanted, const PolicyAssignment* governs,
@@ -65,7 +101,7 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   options.policy = request.policy;
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
-  std::vector<GpuOutcome> outcomes;
+  std::vector<GpuOutcomeView> outcomes;
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
     const ManagedGpu& gpu = fleet_.gpus()[at];
@@ -75,28 +111,28 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
       wish.until = clock_.now() + from_seconds(*request.confirm_within_seconds);
       wish.policy = tried(wanted, gpu.policy(), request.set);
     }
-    outcomes.push_back({gpu.id(), fleet_.assign(at, std::move(wish))});
+    outcomes.push_back(outcome(gpu.id(), fleet_.assign(at, std::move(wish))));
   }
-  return outcomes_json(outcomes);
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
-  std::vector<GpuOutcome> outcomes;
+  std::vector<GpuOutcomeView> outcomes;
   for (const int i : TRY(chosen_on_trial(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back(
-        {fleet_.gpus()[at].id(), request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)});
+    outcomes.push_back(outcome(fleet_.gpus()[at].id(),
+                               request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)));
   }
-  return outcomes_json(outcomes);
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const Release& request, const std::string& who) {
-  std::vector<GpuOutcome> outcomes;
+  std::vector<GpuOutcomeView> outcomes;
   for (const int i : TRY(chosen(request.gpus))) {
     const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.release(at, who)});
+    outcomes.push_back(outcome(fleet_.gpus()[at].id(), fleet_.release(at, who)));
   }
-  return outcomes_json(outcomes);
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const Pause&, const std::string& who) {
