@@ -24,10 +24,6 @@ struct Asked {
   Peer peer;
 };
 
-// The whole answer: ok and its fields, or what was wrong, its exit code and the word for its kind
-// (word_of()).
-nlohmann::ordered_json whole_answer(const Result<nlohmann::ordered_json>& answer);
-
 class CommandRouter {
  public:
   using Json = nlohmann::ordered_json;

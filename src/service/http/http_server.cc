@@ -171,7 +171,6 @@ struct HttpServer::State {
   void wake_for(const HttpConnection& at, Instant now);
   void wake_for_callers(Instant now);
 
-  HttpConnection* connection(std::uint64_t id);
   HttpUser& user(uid_t uid);
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
@@ -282,14 +281,6 @@ void HttpServer::State::tell_date() {
   if (second != std::exchange(dated, second)) date = http_date(second);
 }
 
-HttpConnection* HttpServer::State::connection(std::uint64_t id) {
-  const auto at = std::lower_bound(connections.begin(), connections.end(), id,
-                                   [](const HttpConnection& each, std::uint64_t wanted) {
-                                     return each.peer.connection < wanted;
-                                   });
-  return at != connections.end() && at->peer.connection == id ? &*at : nullptr;
-}
-
 HttpUser& HttpServer::State::user(uid_t uid) {
   return users.try_emplace(uid, options.requests_a_second_of_a_user).first->second;
 }
@@ -298,7 +289,7 @@ void HttpServer::State::mark(int count) {
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = ready[static_cast<std::size_t>(i)];
     if (data.u64 == kCallers) callers_wait = true;
-    HttpConnection* const found = connection(data.u64);
+    HttpConnection* const found = find_client(connections, data.u64);
     if (found == nullptr) continue;
     if ((what & EPOLLIN) != 0) found->readable = true;
     if ((what & EPOLLOUT) != 0) found->writable = true;
@@ -321,7 +312,7 @@ bool HttpServer::State::take_news() {
   for (auto& [number, answer] : come) {
     const auto found = later.find(number);
     if (found == later.end()) continue;
-    HttpConnection* const at = connection(found->second);
+    HttpConnection* const at = find_client(connections, found->second);
     if (at->broken) continue;  // the round's end counts it out, and tells that it has gone
     end_later(*at);
     reply(*at, std::move(answer));
