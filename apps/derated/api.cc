@@ -150,7 +150,7 @@ HttpReply event_reply(const HttpRequest& request, const ApiParts& parts) {
 }  // namespace
 
 Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
-  ApiServer::Options options{.version = DERATE_VERSION, .log = parts.log};
+  ApiServer::Options options{.version = DERATE_VERSION};
   options.admit = [&worker = parts.worker](const HttpRequest& request, const Peer& peer) {
     return admit(request, peer, worker.roles(), worker.tokens());
   };

@@ -175,6 +175,12 @@ struct HttpServer::State {
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
 
+  // Connections of which `counts` says so.
+  struct Count {
+    std::size_t all = 0, of_user = 0;
+  };
+  template <class F>
+  Count count(uid_t uid, F counts) const;
   bool admit(HttpConnection& caller);
   std::size_t connections_of(uid_t uid) const;
   HttpConnection* idle_of(uid_t uid);
@@ -323,10 +329,19 @@ bool HttpServer::State::take_news() {
 
 // --- who may come --------------------------------------------------------------------------------
 
+template <class F>
+HttpServer::State::Count HttpServer::State::count(uid_t uid, F counts) const {
+  Count out;
+  for (const HttpConnection& each : connections) {
+    if (!counts(each)) continue;
+    ++out.all;
+    if (each.peer.uid == uid) ++out.of_user;
+  }
+  return out;
+}
+
 std::size_t HttpServer::State::connections_of(uid_t uid) const {
-  return static_cast<std::size_t>(std::count_if(
-      connections.begin(), connections.end(),
-      [&](const HttpConnection& each) { return each.peer.uid == uid && !each.broken; }));
+  return count(uid, [](const HttpConnection& each) { return !each.broken; }).of_user;
 }
 
 // The one of a user's that has been between two requests for longest.
@@ -343,11 +358,11 @@ HttpConnection* HttpServer::State::idle_of(uid_t uid) {
 bool HttpServer::State::admit(HttpConnection& caller) {
   const uid_t uid = caller.peer.uid;
   const std::size_t own = connections_of(uid);
-  const auto taken = std::count_if(
-      connections.begin(), connections.end(),
-      [](const HttpConnection& each) { return !each.is_provisional && !each.broken; });
   if (own < options.most_of_a_user) {
-    if (static_cast<std::size_t>(taken) < options.most_connections) return true;
+    const auto has_place = [](const HttpConnection& at) {
+      return !at.is_provisional && !at.broken;
+    };
+    if (count(uid, has_place).all < options.most_connections) return true;
     if (HttpConnection* const place = place_for(connections, uid, own)) {
       place->broken = true;
       return true;
@@ -357,12 +372,8 @@ bool HttpServer::State::admit(HttpConnection& caller) {
     idle->broken = true;
     return true;
   }
-  std::size_t all = 0, of_user = 0;
-  for (const HttpConnection& each : connections) {
-    if (!each.is_provisional) continue;
-    ++all;
-    if (each.peer.uid == uid) ++of_user;
-  }
+  const auto [all, of_user] =
+      count(uid, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
   return all < kProvisional && of_user < kProvisionalOfAUser;
 }
@@ -495,12 +506,8 @@ std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at,
 }
 
 std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnection& at) const {
-  std::size_t all = 0, of_user = 0;
-  for (const HttpConnection& each : connections) {
-    if (each.stage != Stage::stream) continue;
-    ++all;
-    if (each.peer.uid == at.peer.uid) ++of_user;
-  }
+  const auto [all, of_user] =
+      count(at.peer.uid, [](const HttpConnection& each) { return each.stage == Stage::stream; });
   if (of_user >= options.most_streams_of_a_user)
     return refusal(429, fmt::format("too many streams: allowed are {} a user",
                                     options.most_streams_of_a_user));
