@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "policy/max_freq.h"
+#include "policy/simple_policies.h"
 
 namespace derate {
 namespace {

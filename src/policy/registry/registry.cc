@@ -6,9 +6,8 @@
 
 #include "base/suggest.h"
 #include "policy/assure/assure.h"
-#include "policy/max_freq.h"
-#include "policy/power_cap.h"
 #include "policy/published/published.h"
+#include "policy/simple_policies.h"
 
 namespace derate {
 namespace {

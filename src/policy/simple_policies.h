@@ -4,6 +4,7 @@
 
 namespace derate {
 
+PolicyInfo max_freq_info();
 PolicyInfo power_cap_info();
 
 }  // namespace derate
