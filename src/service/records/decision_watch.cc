@@ -1,7 +1,5 @@
 #include "service/records/decision_watch.h"
 
-#include <cstring>
-
 #include "govern/fleet/policy_choice.h"
 
 namespace derate {
@@ -37,12 +35,6 @@ HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTim
 }
 
 }  // namespace
-
-bool DecisionWatch::Key::operator==(const Key& other) const {
-  return rule == other.rule && asked == other.asked && power_limit == other.power_limit &&
-         bound == other.bound && source == other.source && std::strcmp(reason, other.reason) == 0 &&
-         policy == other.policy && who == other.who && bounded_by == other.bounded_by;
-}
 
 DecisionWatch::Key DecisionWatch::key_of(const GpuRecord& each) {
   const ManagedGpu& gpu = each.gpu;
