@@ -26,18 +26,18 @@ FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators,
       });
 }
 
-Result<std::vector<int>> FleetService::chosen(const std::string& gpus) const {
+Result<std::vector<std::size_t>> FleetService::chosen(const std::string& gpus) const {
   if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
   if (!fleet_.is_open()) return Error{Errc::busy, "derated is still opening the GPUs"};
-  return select_gpus(fleet_.ids(), gpus);
+  const std::vector<int> out = TRY(select_gpus(fleet_.ids(), gpus));
+  return std::vector<std::size_t>(out.begin(), out.end());
 }
 
 // Without a word on which, those whose policy waits to be confirmed.
-Result<std::vector<int>> FleetService::chosen_on_trial(const std::string& gpus) const {
-  std::vector<int> out = TRY(chosen(gpus));
+Result<std::vector<std::size_t>> FleetService::chosen_on_trial(const std::string& gpus) const {
+  std::vector<std::size_t> out = TRY(chosen(gpus));
   if (!gpus.empty()) return out;
-  std::erase_if(
-      out, [&](int at) { return fleet_.unconfirmed(static_cast<std::size_t>(at)) == nullptr; });
+  std::erase_if(out, [&](std::size_t at) { return fleet_.unconfirmed(at) == nullptr; });
   if (out.empty()) return Error{Errc::not_found, "no policy waits to be confirmed"};
   return out;
 }
@@ -102,8 +102,7 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
   std::vector<GpuOutcomeView> outcomes;
-  for (const int i : TRY(chosen(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
+  for (const std::size_t at : TRY(chosen(request.gpus))) {
     const ManagedGpu& gpu = fleet_.gpus()[at];
     Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
     if (request.confirm_within_seconds) {
@@ -118,20 +117,16 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
 
 Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
   std::vector<GpuOutcomeView> outcomes;
-  for (const int i : TRY(chosen_on_trial(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
+  for (const std::size_t at : TRY(chosen_on_trial(request.gpus)))
     outcomes.push_back(outcome(fleet_.gpus()[at].id(),
                                request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)));
-  }
   return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const Release& request, const std::string& who) {
   std::vector<GpuOutcomeView> outcomes;
-  for (const int i : TRY(chosen(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
+  for (const std::size_t at : TRY(chosen(request.gpus)))
     outcomes.push_back(outcome(fleet_.gpus()[at].id(), fleet_.release(at, who)));
-  }
   return outcomes_json(std::move(outcomes));
 }
 

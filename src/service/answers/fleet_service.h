@@ -29,8 +29,8 @@ class FleetService {
   const std::string& paused_by() const { return paused_by_; }
 
  private:
-  Result<std::vector<int>> chosen(const std::string& gpus) const;
-  Result<std::vector<int>> chosen_on_trial(const std::string& gpus) const;
+  Result<std::vector<std::size_t>> chosen(const std::string& gpus) const;
+  Result<std::vector<std::size_t>> chosen_on_trial(const std::string& gpus) const;
   Result<Json> obey(const PolicySet& request, const std::string& who);
   Result<Json> obey(const PolicyConfirm& request, const std::string& who);
   Result<Json> obey(const Release& request, const std::string& who);
