@@ -16,7 +16,7 @@
 #include "govern/ledger.h"
 #include "service/answers/command_router.h"
 #include "service/answers/request_rules.h"
-#include "service/work/workload_tracker.h"
+#include "service/workloads/workload_tracker.h"
 
 namespace derate {
 
