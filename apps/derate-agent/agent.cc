@@ -28,7 +28,7 @@ HttpResponse answer_to_token(HttpResponse answer) {
 }
 
 // Every caller over TCP is the same user to the server: what it bounds by user it bounds in all.
-HttpServerOptions server_options(const Log& log) {
+HttpServerOptions server_options() {
   HttpServerOptions out;
   out.kind_of = [](const HttpRequest& head) {
     switch (duty_of(head)) {
@@ -45,7 +45,6 @@ HttpServerOptions server_options(const Log& log) {
     }
     return HttpKind::health;
   };
-  out.log = log;
   out.most_of_a_user = out.most_connections;
   out.most_streams = out.most_streams_of_a_user = Streams::kMost;
   // Who asks too often would take it from all: the server's shares of time bound them before.
@@ -172,7 +171,7 @@ Agent::~Agent() { state_->answers->close(); }
 Result<std::unique_ptr<Agent>> Agent::create(UniqueFd listening, Clock& clock,
                                              AgentOptions options) {
   std::unique_ptr<State> state(new State{std::move(options), clock});
-  HttpServerOptions how = server_options(state->options.log);
+  HttpServerOptions how = server_options();
   how.handle = [&here = *state](const HttpCall& call) { return here.handle(call); };
   how.gone = [&here = *state](const Peer& peer) { here.streams.end(peer.connection); };
   TRY(state->answers->open(

@@ -9,7 +9,6 @@
 
 #include "agent_rules.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "page_session.h"
@@ -20,7 +19,6 @@ struct AgentOptions {
   std::vector<std::string> sockets;  // of derated: the first on which somebody listens
   AgentRules rules = {};
   std::optional<PageSession> session = {};  // of its page: what it asks is asked as this user
-  Log log = {};
 };
 
 class Agent {

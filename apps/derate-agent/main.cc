@@ -69,9 +69,8 @@ std::vector<std::string> sockets_of(const CommandLine& line) {
   return line.socket.empty() ? api_sockets() : std::vector<std::string>{line.socket};
 }
 
-Result<AgentOptions> agent_options(const CommandLine& line, const Log& log) {
+Result<AgentOptions> agent_options(const CommandLine& line) {
   AgentOptions out{.sockets = sockets_of(line)};
-  out.log = log;
   out.rules.page = line.page;
   if (line.page) out.session = TRY(PageSession::create());
   // Of 127.0.0.2, say, which is no usual name of this machine.
@@ -110,7 +109,7 @@ void open_in_browser(const std::string& address) {
 Result<void> serve(const CommandLine& line, const Log& log) {
   // A call that hangs outlives all else here.
   static SystemClock clock;
-  AgentOptions options = TRY(agent_options(line, log));
+  AgentOptions options = TRY(agent_options(line));
   ignore_signals_of_writes();
   block_signals(kStop);
   block_signals(kIgnored);

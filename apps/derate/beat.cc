@@ -14,7 +14,7 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "govern/job_classes.h"
-#include "service/work/beat_socket.h"
+#include "service/workloads/beat_socket.h"
 #include "signal/heartbeats.h"
 #include "terminal/output.h"
 

@@ -15,10 +15,10 @@
 #include "govern/ledger.h"
 #include "govern/records_file.h"
 #include "service/records/state_file.h"
-#include "service/work/beat_socket.h"
-#include "service/work/launch_socket.h"
-#include "service/work/step_watch.h"
-#include "service/work/workload_tracker.h"
+#include "service/workloads/beat_socket.h"
+#include "service/workloads/launch_socket.h"
+#include "service/workloads/step_watch.h"
+#include "service/workloads/workload_tracker.h"
 
 namespace derate::cli {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "config/paths.h"
-#include "service/work/launch_socket.h"
+#include "service/workloads/launch_socket.h"
 
 namespace derate::cli {
 namespace {

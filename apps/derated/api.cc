@@ -11,10 +11,9 @@
 #include "base/text.h"
 #include "config/paths.h"
 #include "service/http/admission.h"
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 #include "service/records/health.h"
 #include "service/records/history_queries.h"
-#include "service/records/status_answer.h"
 
 namespace derate::cli {
 namespace {
@@ -151,7 +150,7 @@ HttpReply event_reply(const HttpRequest& request, const ApiParts& parts) {
 }  // namespace
 
 Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
-  ApiServer::Options options{.version = DERATE_VERSION, .log = parts.log};
+  ApiServer::Options options{.version = DERATE_VERSION};
   options.admit = [&worker = parts.worker](const HttpRequest& request, const Peer& peer) {
     return admit(request, peer, worker.roles(), worker.tokens());
   };

@@ -28,8 +28,8 @@
 #include "integ/kube/machine_tenants.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/signals.h"
-#include "service/work/beat_socket.h"
-#include "service/work/launch_socket.h"
+#include "service/workloads/beat_socket.h"
+#include "service/workloads/launch_socket.h"
 #include "terminal/program_options.h"
 #include "worker.h"
 

@@ -1,9 +1,10 @@
 #include "model/curve_priors.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <vector>
+
+#include "base/text.h"
 
 namespace derate {
 namespace {
@@ -137,12 +138,7 @@ std::optional<CoefficientPrior> unsafe_side(const std::vector<Pair>& values,
 
 std::span<const CurveRow> curve_rows() { return kRows; }
 
-bool same_application(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char p, char q) {
-           return std::tolower(static_cast<unsigned char>(p)) ==
-                  std::tolower(static_cast<unsigned char>(q));
-         });
-}
+bool same_application(std::string_view a, std::string_view b) { return to_lower(a) == to_lower(b); }
 
 CurvePriors curve_priors(std::string_view chip, std::string_view without) {
   const bool known = std::any_of(std::begin(kRows), std::end(kRows),

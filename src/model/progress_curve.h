@@ -45,8 +45,6 @@ class ProgressCurve {
   void relate(std::size_t k, const CrossCovariance& with_curve);
   void relate(std::size_t k, std::size_t l, const CrossCovariance& cross);
 
-  std::size_t counters() const { return bias_.size(); }
-
   // A reading of counter k at x, its log, and the variance of that log, at least that of 0.1 %.
   void observe(std::size_t counter, double x, double log_value, double variance);
 

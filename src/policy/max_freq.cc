@@ -1,4 +1,4 @@
-#include "policy/max_freq.h"
+#include "policy/simple_policies.h"
 
 namespace derate {
 namespace {

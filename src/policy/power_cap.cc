@@ -1,4 +1,4 @@
-#include "policy/power_cap.h"
+#include "policy/simple_policies.h"
 
 #include <fmt/format.h>
 

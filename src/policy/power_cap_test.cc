@@ -1,4 +1,4 @@
-#include "policy/power_cap.h"
+#include "policy/simple_policies.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -5,7 +5,7 @@
 //   rows     of a new picture of one GPU with 10 tenants: one a second
 #include <benchmark/benchmark.h>
 
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 #include "service/records/test_snapshot.h"
 
 namespace {

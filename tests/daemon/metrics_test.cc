@@ -1,6 +1,6 @@
 // Metrics and health of a worker on virtual time: what becomes of a GPU in between takes nothing
 // from its counters, and a GPU that is lost is told as lost.
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 
 #include <gtest/gtest.h>
 

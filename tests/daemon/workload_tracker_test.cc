@@ -1,5 +1,5 @@
 // What the worker asks of the machine, it asks beside its loop: of a machine that never answers.
-#include "service/work/workload_tracker.h"
+#include "service/workloads/workload_tracker.h"
 
 #include <gtest/gtest.h>
 

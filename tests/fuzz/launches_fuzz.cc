@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "base/check.h"
-#include "service/work/launch_reader.h"
+#include "service/workloads/launch_reader.h"
 #include "wire/launch_page.h"
 
 namespace {

@@ -131,19 +131,19 @@ JudgedRun judged(const ProxyRun& run, Megahertz highest, HeatSeen heat) {
   WorkPhase phase = make_phase(batch, highest, curve_priors("H200"));
   learn(phase, batch, {});
   WorkPhase in_turn = phase, selected = phase;
-  JudgedRun out{phase.signals};
+  JudgedRun out{phase.curves.signals};
   for (const ProxyWindow& window : lower_of(run)) {
     batch.clear();
     look_at(window, highest, tensor, batch);
     const double truth = window.rate / median(rates);
-    const double ratio = std::exp(std::min(0.0, phase.reference_x - batch.x));
+    const double ratio = std::exp(std::min(0.0, phase.reference.x - batch.x));
     out.ratio.add(ratio, ratio, truth);
     WorkPhase alone = phase;
     learn(alone, batch, {});
     judge(alone, batch.x, truth, out.alone);
     learn(in_turn, batch, {});
     judge(in_turn, batch.x, truth, out.in_turn);
-    if (counters_fit(selected, batch))
+    if (selected.curves.counters_fit(batch))
       learn(selected, batch, {});
     else
       ++out.refused;

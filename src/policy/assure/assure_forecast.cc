@@ -19,9 +19,10 @@ ShareEstimate below_one(const Belief& log) {
 // the two differ by is not known.
 Belief energy_of(const WorkPhase& phase, double x) {
   const Belief reference = phase.energy_at_reference(x);
-  const std::size_t power = phase.signals.size();
+  const std::size_t power = phase.curves.signals.size();
+  const ProgressCurve& metered = phase.curves.metered;
   const double power_there =
-      phase.metered.reading(power, x).mean - phase.metered.reading(power, phase.reference_x).mean;
+      metered.reading(power, x).mean - metered.reading(power, phase.reference.x).mean;
   const double other = power_there - phase.performance(x).mean;
   return {-reference.mean, std::hypot(reference.sd, (other + reference.mean) / 2)};
 }
@@ -38,11 +39,11 @@ ForecastPoint point_at(Megahertz clock, const Outlook& outlook) {
   const WorkPhase& phase = *outlook.belief.phase;
   // Above what the power limit lets be held there is nothing.
   const double x =
-      std::max(outlook.options.position(clock), phase.reference_capped ? phase.reference_x : 0.0);
+      std::max(outlook.options.position(clock), phase.reference.capped ? phase.reference.x : 0.0);
   const auto energy = [&](double at) { return energy_of(phase, at); };
   const auto performance = [&](double at) { return phase.performance(at); };
   return {.clock = clock,
-          .power = Watts(std::exp(phase.power.power(x).mean)),
+          .power = Watts(std::exp(phase.curves.power.power(x).mean)),
           .saving = below_one(held_about(x, energy)),
           .loss = below_one(held_about(x, performance)),
           .least = Fraction(std::exp(outlook.belief.lower_bound(x)))};

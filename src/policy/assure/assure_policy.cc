@@ -63,7 +63,7 @@ void Assure::count_spending(const Estimate& estimate, const Envelope& envelope) 
   if (!time || !estimate.sm_clock || !estimate.power) return;
   Spending& to = belief_.phase ? belief_.phase->spent : account_.pending;
   const bool about_there =
-      belief_.phase && belief_.phase->limit_allows(options_.position(*estimate.sm_clock));
+      belief_.phase && belief_.phase->reference.limit_allows(options_.position(*estimate.sm_clock));
   derate::count_spending(to, estimate,
                          {.time = *time,
                           .asked = script_.asked.clock,
@@ -111,9 +111,9 @@ void Assure::count_measured() {
   const auto& phase = belief_.phase;
   const bool speaks_alone = phase && speaks(*phase) && belief_.tenants <= 1;
   if (!readings_.voice.beat || !speaks_alone || script_.stage == Stage::recognise ||
-      phase->reference_capped)
+      phase->reference.capped)
     return;
-  account_.count_measured(*readings_.voice.beat, phase->reference_rate.rate(), belief_.z);
+  account_.count_measured(*readings_.voice.beat, phase->reference.rate.rate(), belief_.z);
 }
 
 void Assure::follow_clock(const Estimate& estimate) {
@@ -184,16 +184,16 @@ void Assure::learn_power(const Estimate& estimate) {
   const auto mean = meter_of.mean(estimate.time, *estimate.energy);
   if (!mean) return;
   const double x = options_.position(held.clock);
-  belief_.phase->power.observe(x, mean->power, mean->variance);
+  belief_.phase->curves.power.observe(x, mean->power, mean->variance);
   chooser_.clear();
-  meter(*belief_.phase, estimate.time, x, mean->power, mean->variance);
+  belief_.phase->curves.meter(estimate.time, x, mean->power, mean->variance);
 }
 
 bool Assure::enough(double relative_sd) const {
   const Gathered& gathered = readings_.gathered;
   if (gathered.has_few() || readings_.awaits_beat(belief_.phase)) return false;
   return readings_.enough(
-      belief_.phase ? belief_.phase->signals
+      belief_.phase ? belief_.phase->curves.signals
                     : informative_signals(gathered.look, options_.highest, belief_.priors),
       relative_sd);
 }
@@ -203,14 +203,14 @@ void Assure::flush() {
   chooser_.clear();
   const ReadingBatch& read = readings_.gathered.look;
   WorkPhase& phase = *belief_.phase;
-  if (watch_.mixed || counters_fit(phase, read)) {
+  if (watch_.mixed || phase.curves.counters_fit(read)) {
     learn(phase, read, script_.last.value_or(Instant{}));
     // Means of the power are the energy counter's, where there is one; but a visit to a phase that
     // speaks may be too short for it.
     const bool metered = readings_.meter.counter &&
-                         (!speaks(phase) || phase.power.power(read.x).sd <= kPowerReading);
+                         (!speaks(phase) || phase.curves.power.power(read.x).sd <= kPowerReading);
     if (!metered && read.power.count() > 0)
-      phase.power.observe(read.x, Watts(read.power.mean()), kPowerReading * kPowerReading);
+      phase.curves.power.observe(read.x, Watts(read.power.mean()), kPowerReading * kPowerReading);
   }
   readings_.gathered.clear();
 }
@@ -285,7 +285,7 @@ void Assure::keep_visit(const std::string& left) {
   if (new_one && static_cast<int>(gathered.ticks.size()) >= fewest &&
       gathered.look.x < kAtReference) {
     belief_.make(gathered.look, options_.highest, left, script_.since);
-    belief_.phase->returned = true;  // however short it was
+    belief_.phase->visits.returned = true;  // however short it was
     be_known();
   }
   const bool read = script_.stage != Stage::recognise && !gathered.ticks.empty();
@@ -315,8 +315,8 @@ void Assure::alarm(const Estimate& estimate, const std::string& left) {
   keep_visit(left);
   account_.work->end_visit();
   // What did not show what it should, without a jump, was taken for another.
-  if (belief_.phase && belief_.phase->returned && !watch_.jumped && !watch_.restless)
-    belief_.phase->doubted = estimate.time;
+  if (belief_.phase && belief_.phase->visits.returned && !watch_.jumped && !watch_.restless)
+    belief_.phase->visits.doubted = estimate.time;
   const std::size_t others = belief_.known.size();
   leave_phase();
   belief_.others_known = watch_.jumped ? others > 0 : !belief_.known.empty();

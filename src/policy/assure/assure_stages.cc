@@ -57,9 +57,7 @@ double Assure::promised(const Outlook& outlook) {
       chooser_.shared = share_of_loss(outlook, 1 / (1 - account_.delta - account_.spare()));
   }
   if (!chooser_.shared) return account_.promised(account_.earned(options_.dry_run));
-  const WorkPhase& phase = *belief_.phase;
-  const Duration visit = phase.lasted / std::max(1, phase.visits);
-  return account_.promised_of(*chooser_.shared, visit - (*script_.last - phase.began));
+  return account_.promised_of(*chooser_.shared, belief_.phase->visits.left(*script_.last));
 }
 
 // Work lasts about as long again as it has lasted.
@@ -71,13 +69,14 @@ bool Assure::refresh_pays(const Estimate& estimate, const Outlook& outlook) {
       estimate.time - readings_.held.since < window + kLookBeforeRefresh)
     return false;
   const WorkPhase& phase = *belief_.phase;
-  const Duration age = phase.lasted + (estimate.time - phase.began);
-  if (phase.referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare)) return false;
+  const Duration age = phase.visits.age(estimate.time);
+  if (phase.visits.referred > kFreeReference + from_seconds(seconds(age) * kReferenceShare))
+    return false;
   const ReadingBatch& read = readings_.gathered.look;
   double readings = kFewest;
-  for (const Signal signal : phase.signals)
-    if (read.signals[static_cast<std::size_t>(signal)].count() > 0)
-      readings = std::max(readings, readings_needed(read, signal, kEnough));
+  for (const Signal signal : phase.curves.signals)
+    if (read.of(signal).count() > 0)
+      readings = std::max(readings, read.readings_needed(signal, kEnough));
   const double takes_s =
       seconds(window) + std::min(readings * options_.tick, seconds(options_.reference));
   return chooser_.refresh_pays(outlook, asked, account_.promised(account_.earned(options_.dry_run)),
@@ -107,11 +106,11 @@ Decision Assure::refer(const Estimate& estimate, const Envelope& envelope) {
                 {envelope.highest().value(), static_cast<double>(read.clock.count())}});
   const bool first = !belief_.phase;
   if (first) make_phase(estimate);
-  belief_.phase->referred += estimate.time - script_.since;
+  belief_.phase->visits.referred += estimate.time - script_.since;
   flush();
   const bool may_look =
       first && !watch_.mixed && !watch_.restless && !watch_.phases_take_turns() &&
-      may_probe(estimate.time) && account_.saves_up && !belief_.phase->signals.empty() &&
+      may_probe(estimate.time) && account_.saves_up && !belief_.phase->curves.signals.empty() &&
       account_.may_look() &&
       belief_.lower_bound(options_.position(envelope.lowest())) < std::log(1 - account_.delta);
   script_.enter(may_look ? Stage::look : Stage::steady, estimate.time);

@@ -9,7 +9,6 @@ namespace {
 
 constexpr Duration kNewPhase = std::chrono::seconds(2);  // shorter ones are not remembered
 constexpr double kOfTwo = 3;                             // strain
-constexpr Duration kDoubtFor = std::chrono::seconds(20);
 constexpr std::size_t kMostPhases = 32;
 
 // Quantile of the standard normal distribution for probabilities in (0.5, 1): Abramowitz and Stegun
@@ -22,7 +21,7 @@ double normal_quantile(double p) {
 
 // Whether it is known what the phase does at the highest clock.
 bool is_well_known(const WorkPhase& phase) {
-  return !speaks(phase) || phase.reference_rate.rate().sd <= kEnough;
+  return !speaks(phase) || phase.reference.rate.rate().sd <= kEnough;
 }
 
 }  // namespace
@@ -56,7 +55,7 @@ double WorkBelief::lower_bound(double x) const {
 }
 
 double WorkBelief::of_each_tenant(double lower_bound, double x) const {
-  return tenants > 1 ? std::min(0.0, phase->reference_x - x) : lower_bound;
+  return tenants > 1 ? std::min(0.0, phase->reference.x - x) : lower_bound;
 }
 
 std::vector<MixPart> WorkBelief::mix_of_late(Instant now) const {
@@ -108,7 +107,7 @@ void WorkBelief::make(const ReadingBatch& reference, Megahertz highest, const st
                       Instant began) {
   phase = make_phase(reference, highest, priors);
   phase->name = name;
-  phase->began = began;
+  phase->visits.began = began;
   unknown_recent = {};  // probably it
 }
 
@@ -127,8 +126,7 @@ std::size_t WorkBelief::find_by_readings(const ReadingBatch& seen, const PhaseSe
   std::size_t found = known.size();
   double highest = 0;
   for (std::size_t i = known.size(); i-- > 0;) {
-    const auto& doubted = known[i].doubted;
-    if (doubted && !by.restless && by.now - *doubted < kDoubtFor) continue;
+    if (!by.restless && known[i].visits.is_doubted(by.now)) continue;
     if (!named(known[i]) || !fits(known[i], seen)) continue;
     const double costs = -known[i].performance(0.3).mean;
     if (found < known.size() && costs <= highest) continue;
@@ -141,21 +139,20 @@ std::size_t WorkBelief::find_by_readings(const ReadingBatch& seen, const PhaseSe
 void WorkBelief::take_up(std::size_t at, Instant now) {
   phase = std::move(known[at]);
   known.erase(known.begin() + static_cast<std::ptrdiff_t>(at));
-  phase->began = now;
-  phase->returned = true;
+  phase->visits.begin_again(now);
 }
 
 void WorkBelief::leave(const PhaseLeft& how, const AssureOptions& options, Saving& settled) {
   if (!phase) return;
   phase->beats = how.beats;
-  if (how.now) phase->lasted += *how.now - phase->began;
-  ++phase->visits;
+  phase->visits.end(how.now);
   // Work is not faster at a low clock: such a phase was made of two.
-  const bool sane = phase->plausible(0.3) && phase->strain() < kOfTwo;
-  const bool learned = !phase->signals.empty() && sane && how.now;
+  const bool sane = phase->plausible(0.3) && phase->curves.strain() < kOfTwo;
+  const bool learned = !phase->curves.signals.empty() && sane && how.now;
   if (!learned || how.mixed) settle(*phase, options.dry_run, settled);
   if (learned && !how.mixed) {
-    const bool lasting = phase->returned || how.restless || *how.now - phase->began > kNewPhase;
+    const bool lasting =
+        phase->visits.returned || how.restless || *how.now - phase->visits.began > kNewPhase;
     if (options.models != nullptr && phase->name.empty() && lasting)
       phase->id = options.models->keep(to_model(*phase, options.chip));
     if (known.size() >= kMostPhases) {

@@ -20,7 +20,7 @@ ReadingBatch batch_of(Signal signal, double value, double x = 0) {
   ReadingBatch out;
   out.x = x;
   for (int i = 0; i < 6; ++i) {
-    out.signals[static_cast<std::size_t>(signal)].add(value * (i % 2 == 0 ? 1.001 : 0.999));
+    out.of(signal).add(value * (i % 2 == 0 ? 1.001 : 0.999));
     out.gpu_utilisation.add(0.98);
     out.clock.add(kTopClock.value() * std::exp(-x));
   }
@@ -70,10 +70,10 @@ TEST(WorkBelief, APhaseIsFoundAgainByWhatItShows) {
   EXPECT_EQ(belief.find_by_readings(batch_of(Signal::dram, 0.55), by), 2u);
   const std::string other = "decode";
   EXPECT_EQ(belief.find_by_readings(batch_of(Signal::dram, 0.7), {.name = other}), 2u);
-  belief.known[1].doubted = after_s(39);
+  belief.known[1].visits.doubted = after_s(39);
   EXPECT_EQ(belief.find_by_readings(batch_of(Signal::dram, 0.7), by), 2u);
   belief.take_up(1, after_s(40));
-  EXPECT_TRUE(belief.phase->returned);
+  EXPECT_TRUE(belief.phase->visits.returned);
   EXPECT_EQ(belief.known.size(), 1u);
 }
 

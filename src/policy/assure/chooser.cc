@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "policy/assure/loss_shares.h"
 
@@ -15,13 +14,12 @@ constexpr int kSteps = 12;
 }  // namespace
 
 std::vector<Prospect> prospects_of(const WorkPhase& phase, const Outlook& outlook) {
-  const PhaseOutlook of_phase(phase);
   std::vector<Prospect> out;
   for (const Megahertz clock : outlook.envelope.clocks()) {
     const double x = outlook.options.position(clock);
-    const double lower_bound = of_phase.lower_bound(x, outlook.belief.z);
+    const double lower_bound = phase.lower_bound(x, outlook.belief.z);
     out.push_back({clock, outlook.belief.of_each_tenant(lower_bound, x),
-                   phase.power.relative(x).mean - of_phase.performance(x).mean});
+                   phase.curves.power.relative(x).mean - phase.performance(x).mean});
   }
   return out;
 }
@@ -44,10 +42,10 @@ std::optional<double> share_of_loss(const Outlook& outlook, double longest) {
   const WorkPhase& now = *outlook.belief.phase;
   const std::vector<MixPart> parts = outlook.belief.mix_of_late(outlook.now);
   const bool present = !parts.empty() && parts.front().phase == &now;
-  if (parts.size() < 2 || !present || now.visits == 0) return std::nullopt;
+  if (parts.size() < 2 || !present || now.visits.earlier == 0) return std::nullopt;
   std::vector<PhaseCosts> costs;
   for (const auto& [phase, work] : parts) {
-    const double watts = std::exp(phase->power.power(0).mean);
+    const double watts = std::exp(phase->curves.power.power(0).mean);
     PhaseCosts& one = costs.emplace_back(PhaseCosts{.work = work});
     for (const Prospect& at : prospects_of(*phase, outlook)) {
       one.time.push_back(std::exp(-at.lower_bound));
@@ -60,13 +58,14 @@ std::optional<double> share_of_loss(const Outlook& outlook, double longest) {
 
 Megahertz will_hold(double promised, const Outlook& outlook) {
   const WorkPhase& now = *outlook.belief.phase;
-  WorkPhase learned = well_read(now, now.reference_x);
+  WorkPhase learned = now;
+  learned.curves.assume_read(now.reference.x);
   Megahertz clock = outlook.envelope.highest();
   for (int step = 0; step < kSteps; ++step) {
     const Megahertz next = best_of(prospects_of(learned, outlook), promised).clock;
     if (next >= clock) break;
     clock = next;
-    learned = well_read(std::move(learned), outlook.options.position(clock));
+    learned.curves.assume_read(outlook.options.position(clock));
   }
   return clock;
 }
@@ -99,11 +98,12 @@ bool Chooser::refresh_pays(const Outlook& outlook, Megahertz asked, double promi
                            const Visit& visit) {
   const WorkPhase& phase = *outlook.belief.phase;
   const double x = outlook.options.position(asked);
-  const double sd = phase.assuring().performance(x, phase.reference_x).sd;
+  const ProgressCurve& curve = phase.curves.assuring();
+  const double sd = curve.performance(x, phase.reference.x).sd;
   double after = sd;
-  for (std::size_t k = 0; k < phase.signals.size(); ++k) {
-    const double least = phase.assuring().sd_with_level(k, x);
-    const double known = std::pow(phase.assuring().level_sd(k) / kEnough, 2);
+  for (std::size_t k = 0; k < phase.curves.signals.size(); ++k) {
+    const double least = curve.sd_with_level(k, x);
+    const double known = std::pow(curve.level_sd(k) / kEnough, 2);
     after = std::min(after, std::sqrt(least * least + (sd * sd - least * least) / (1 + known)));
   }
   const double better = outlook.belief.z * (sd - after);

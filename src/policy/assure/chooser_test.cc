@@ -22,13 +22,13 @@ class Chosen {
       read.x = x;
       for (int i = 0; i < 20; ++i) {
         const double noise = i % 2 == 0 ? 1.001 : 0.999;
-        read.signals[static_cast<std::size_t>(Signal::dram)].add(0.5 * performance * noise);
+        read.of(Signal::dram).add(0.5 * performance * noise);
         read.gpu_utilisation.add(0.98);
         read.clock.add(options_.highest.value() * std::exp(-x));
       }
       if (!belief_.phase) belief_.make(read, options_.highest, "", {});
       learn(*belief_.phase, read, {});
-      belief_.phase->power.observe(x, Watts(500 * performance * std::exp(-1.4 * x)), 1e-4);
+      belief_.phase->curves.power.observe(x, Watts(500 * performance * std::exp(-1.4 * x)), 1e-4);
     }
     belief_.phase->recent.add(now_, 10);
   }
@@ -88,7 +88,7 @@ TEST(Chooser, WorkThatTakesNoTurnsSharesNoLoss) {
   Chosen work(0.6);
   EXPECT_EQ(share_of_loss(work.outlook(), 1 / 0.9), std::nullopt);
   work.belief().known.push_back(*work.belief().phase);
-  work.belief().phase->visits = 1;
+  work.belief().phase->visits.earlier = 1;
   const auto share = share_of_loss(work.outlook(), 1 / 0.9);
   ASSERT_TRUE(share);
   EXPECT_LE(*share, 0);

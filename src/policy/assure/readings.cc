@@ -209,8 +209,8 @@ bool WorkReadings::awaits_beat(const std::optional<WorkPhase>& phase) const {
 
 bool WorkReadings::enough(std::span<const Signal> signals, double relative_sd) const {
   return std::all_of(signals.begin(), signals.end(), [&](Signal signal) {
-    const Readings& of = gathered.look.signals[static_cast<std::size_t>(signal)];
-    return of.count() == 0 || relative_variance(gathered.look, signal) <= relative_sd * relative_sd;
+    const Readings& of = gathered.look.of(signal);
+    return of.count() == 0 || gathered.look.relative_variance(signal) <= relative_sd * relative_sd;
   });
 }
 

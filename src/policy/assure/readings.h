@@ -10,6 +10,7 @@
 #include "policy/assure/assure_options.h"
 #include "policy/assure/standstill.h"
 #include "policy/assure/work_phase.h"
+#include "signal/progress_count.h"
 
 namespace derate {
 
@@ -51,8 +52,8 @@ struct Gathered {
   // Takes what may be of the next phase out again.
   void take_back(std::size_t doubtful, Megahertz highest);
   ReadingBatch all(Megahertz highest) const;
-  Readings& beats() { return look.signals[static_cast<std::size_t>(Signal::beat)]; }
-  const Readings& beats() const { return look.signals[static_cast<std::size_t>(Signal::beat)]; }
+  Readings& beats() { return look.of(Signal::beat); }
+  const Readings& beats() const { return look.of(Signal::beat); }
   bool has_few() const { return look.clock.count() < kFewest; }
   // Whether it differs so much from the one before that the two are no one phase's.
   bool parts_from_last(const ReadingTick& tick) const;

@@ -49,14 +49,14 @@ bool PhaseWatch::come_within(std::size_t count, double apart) const {
 
 bool PhaseWatch::drifts(const WorkPhase& phase, const ReadingBatch& look,
                         const SignalValues& newest) {
-  for (std::size_t k = 0; k < phase.signals.size(); ++k) {
-    const auto i = static_cast<std::size_t>(phase.signals[k]);
-    if (!newest[i] || phase.curve.level_sd(k) > 1) continue;
-    const Belief belief = phase.curve.reading(k, look.x);
+  for (std::size_t k = 0; k < phase.curves.signals.size(); ++k) {
+    const auto i = static_cast<std::size_t>(phase.curves.signals[k]);
+    if (!newest[i] || phase.curves.progress.level_sd(k) > 1) continue;
+    const Belief belief = phase.curves.progress.reading(k, look.x);
     const double expected = std::exp(belief.mean), off = *newest[i] - expected;
     // A counter that rests against its end has no noise, until it moves by one.
-    const double step = step_of(phase.signals[k]);
-    const double edge = phase.signals[k] == Signal::beat ? kBeatEdge * expected : step / 2;
+    const double step = step_of(phase.curves.signals[k]);
+    const double edge = phase.curves.signals[k] == Signal::beat ? kBeatEdge * expected : step / 2;
     const double noise = std::max(look.signals[i].variance(step), edge * edge);
     // What the curve's form leaves of this clock stays, however long it is looked at.
     const double beyond = std::copysign(std::max(0.0, std::abs(off) - kForm * expected), off);

@@ -58,8 +58,7 @@ class Drift : public ::testing::Test {
   static double noise(int i) { return 1 + 0.002 * std::sin(i * i); }
   static ReadingBatch read() {
     ReadingBatch out;
-    for (int i = 0; i < 20; ++i)
-      out.signals[static_cast<std::size_t>(Signal::dram)].add(0.5 * noise(i));
+    for (int i = 0; i < 20; ++i) out.of(Signal::dram).add(0.5 * noise(i));
     return out;
   }
   // Readings of so much more until the watch notices; 200: it does not.

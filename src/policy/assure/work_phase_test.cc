@@ -4,9 +4,8 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
-#include <numbers>
-#include <random>
-#include <utility>
+
+#include "policy/assure/test_look.h"
 
 namespace derate {
 namespace {
@@ -14,50 +13,12 @@ namespace {
 constexpr Megahertz kHighest(1980);
 const CurvePriors kPriors = curve_priors("H200");
 
-void put(ReadingBatch& look, Signal signal, double value, int times = 5) {
-  for (int i = 0; i < times; ++i)
-    look.signals[static_cast<std::size_t>(signal)].add(value * (i % 2 == 0 ? 1.001 : 0.999));
-}
-
-// Work of this performance at x: DRAM and tensor counters follow it, power falls with the clock.
-ReadingBatch look_at(double x, double performance, double dram = 0.5, double tensor = 0.4) {
-  ReadingBatch look;
-  look.x = x;
-  put(look, Signal::dram, dram * performance);
-  put(look, Signal::tensor, tensor * performance);
-  put(look, Signal::power, 500 * performance * std::exp(-1.4 * x));
-  for (int i = 0; i < 5; ++i) look.gpu_utilisation.add(0.98);
-  return look;
-}
-
 WorkPhase phase_of(double performance_at_03) {
   const ReadingBatch reference = look_at(0, 1);
   WorkPhase phase = make_phase(reference, kHighest, kPriors);
   learn(phase, reference, {});
   learn(phase, look_at(0.3, performance_at_03), {});
   return phase;
-}
-
-TEST(WorkPhase, SignalsThatTell) {
-  using Signals = std::vector<Signal>;
-  EXPECT_EQ(informative_signals(look_at(0, 1), kHighest, kPriors),
-            (Signals{Signal::dram, Signal::tensor}));
-  EXPECT_EQ(informative_signals(look_at(0, 1, 0.02), kHighest, kPriors), Signals{Signal::tensor});
-  ReadingBatch coarse;
-  put(coarse, Signal::memory, 0.4);
-  EXPECT_EQ(informative_signals(coarse, kHighest, kPriors), Signals{Signal::memory});
-  put(coarse, Signal::dram, 0.01);  // the finer one is there, and shows nothing
-  EXPECT_EQ(informative_signals(coarse, kHighest, kPriors), Signals{});
-  ReadingBatch full;
-  put(full, Signal::memory, 0.99);
-  EXPECT_EQ(informative_signals(full, kHighest, curve_priors("A100-SXM4")), Signals{});
-  ReadingBatch pipes = look_at(0, 1, 0);
-  put(pipes, Signal::fp32, 0.2);
-  put(pipes, Signal::integer, 0.3);
-  EXPECT_EQ(informative_signals(pipes, kHighest, kPriors),
-            (Signals{Signal::integer, Signal::tensor}));
-  put(pipes, Signal::beat, 3);
-  EXPECT_EQ(informative_signals(pipes, kHighest, kPriors), Signals{Signal::beat});
 }
 
 // Power falls by 1.4 x beyond performance, as look_at() has it.
@@ -73,8 +34,8 @@ TEST(WorkPhase, AWarmerChipDoesNotChangeWhatWasSaved) {
   const double before = phase.energy_at_reference(0.3).mean;
   const double watts = 500 * 0.95 * std::exp(-1.4 * 0.3);
   for (int second = 1; second <= 300; ++second)
-    meter(phase, Instant(std::chrono::seconds(second)), 0.3, Watts(watts * (1 + second / 6000.0)),
-          1e-4);
+    phase.curves.meter(Instant(std::chrono::seconds(second)), 0.3,
+                       Watts(watts * (1 + second / 6000.0)), 1e-4);
   EXPECT_NEAR(phase.energy_at_reference(0.3).mean, before, 0.02);
 }
 
@@ -82,7 +43,7 @@ TEST(WorkPhase, AWarmerChipDoesNotChangeWhatWasSaved) {
 TEST(WorkPhase, APowerReadingFarOffIsNotLearnedFrom) {
   WorkPhase phase = phase_of(0.95);
   const double before = phase.energy_at_reference(0.3).mean;
-  meter(phase, {}, 0.3, Watts(90), 1e-4);
+  phase.curves.meter({}, 0.3, Watts(90), 1e-4);
   EXPECT_EQ(phase.energy_at_reference(0.3).mean, before);
 }
 
@@ -98,7 +59,7 @@ TEST(WorkPhase, ContradictionWidens) {
   const ReadingBatch reference = look_at(0, 1);
   WorkPhase agree = make_phase(reference, kHighest, kPriors), differ = agree;
   ReadingBatch low = look_at(0.3, 0.75), odd = look_at(0.3, 0.75);
-  odd.signals[static_cast<std::size_t>(Signal::dram)] = {};
+  odd.of(Signal::dram) = {};
   put(odd, Signal::dram, 0.5 * 1.3);  // more traffic at the lower clock
   for (WorkPhase* phase : {&agree, &differ}) learn(*phase, reference, {});
   learn(agree, low, {});
@@ -112,7 +73,7 @@ TEST(WorkPhase, PowerWarns) {
   const ReadingBatch reference = look_at(0, 1);
   WorkPhase calm = make_phase(reference, kHighest, kPriors), warned = calm;
   ReadingBatch low = look_at(0.3, 0.95), steep = low;
-  steep.signals[static_cast<std::size_t>(Signal::power)] = {};
+  steep.of(Signal::power) = {};
   put(steep, Signal::power, 500 * 0.95 * std::exp(-2.6 * 0.3));
   for (WorkPhase* phase : {&calm, &warned}) learn(*phase, reference, {});
   learn(calm, low, {});
@@ -143,7 +104,7 @@ TEST(WorkPhase, TheHostsTimeDoesNotFollowTheClock) {
   reference.gpu_utilisation = {};
   for (int i = 0; i < 20; ++i) reference.gpu_utilisation.add(0.4);
   const WorkPhase phase = make_phase(reference, kHighest, kPriors);
-  ASSERT_TRUE(phase.signals.empty());
+  ASSERT_TRUE(phase.curves.signals.empty());
   const double lost = 1 - std::exp(phase.lower_bound(0.2, 2.33)), clock = 1 - std::exp(-0.2);
   EXPECT_GT(lost, 0.4 * clock);
   EXPECT_LT(lost, 0.8 * clock);
@@ -217,56 +178,6 @@ TEST(WorkPhase, GoesToTheCacheAndBack) {
   EXPECT_FALSE(from_model(odd, kPriors));
 }
 
-// Readings of beats, and what is believed of the log of their mean.
-struct BeatTrials {
-  double square = 0, believed = 0;  // on average
-};
-
-// `own`: the share of their variance that is the work's, new in each; the rest is of one count,
-// whose ends alone are not sure.
-BeatTrials beat_trials(int count, double own, double sd, bool may_wait = false) {
-  constexpr int kTrials = 400;
-  std::mt19937 random(3);
-  std::normal_distribution<double> noise(0, 1);
-  BeatTrials out;
-  for (int trial = 0; trial < kTrials; ++trial) {
-    ReadingBatch look{.may_wait = may_wait};
-    Readings& beats = look.signals[static_cast<std::size_t>(Signal::beat)];
-    double begun = noise(random);
-    for (int i = 0; i < count; ++i) {
-      const double ended = noise(random),
-                   edges = (ended - std::exchange(begun, ended)) / std::numbers::sqrt2;
-      beats.add(100 * (1 + sd * (std::sqrt(own) * noise(random) + std::sqrt(1 - own) * edges)));
-    }
-    out.square += std::pow(std::log(beats.mean() / 100), 2) / kTrials;
-    out.believed += relative_variance(look, Signal::beat) / kTrials;
-  }
-  return out;
-}
-
-// Of one count n readings' mean is sure as their whole time is; of work that varies from reading to
-// reading it is not.
-TEST(WorkPhase, ReadingsOfBeatsThatFollowEachOtherAreOneCount) {
-  const BeatTrials edges = beat_trials(10, 0, 0.01);
-  EXPECT_GT(edges.believed, edges.square);  // on the safe side,
-  EXPECT_LT(edges.believed, 1e-4 / 10);     // and better than independent readings would be
-  const BeatTrials varies = beat_trials(10, 1, 0.1);
-  EXPECT_NEAR(varies.believed / varies.square, 1, 0.3);
-}
-
-// As of GPUs that wait for each other. How much it is shows where many were read.
-TEST(WorkPhase, ReadingsThatSpreadMayBeOneCount) {
-  const double independent = 0.1 * 0.1 / 100;
-  EXPECT_LT(beat_trials(100, 0, 0.1).believed, independent / 2);
-  for (const double own : {0.1, 0.3, 0.6, 1.0}) {
-    const BeatTrials trials = beat_trials(100, own, 0.1);
-    EXPECT_GT(trials.believed, trials.square * 0.9) << own;
-    EXPECT_LT(trials.believed, independent * (own + 0.5)) << own;
-  }
-  EXPECT_GT(beat_trials(20, 0, 0.1).believed, 0.1 * 0.1 / 20);
-  EXPECT_GT(beat_trials(100, 0, 0.1, true).believed, independent);  // it may be others' count
-}
-
 TEST(WorkPhase, TheRateAtTheReferenceIsWhatWasReadThere) {
   ReferenceRate rate;
   EXPECT_TRUE(std::isinf(rate.rate().sd));
@@ -275,6 +186,43 @@ TEST(WorkPhase, TheRateAtTheReferenceIsWhatWasReadThere) {
   rate.add(std::log(102), 2e-4);
   EXPECT_NEAR(rate.rate().mean, (std::log(100) + std::log(104) + std::log(102) / 2) / 2.5, 1e-12);
   EXPECT_NEAR(rate.rate().sd, std::sqrt(1e-4 / 2.5), 1e-9);
+}
+
+TEST(PhaseReference, ThePowerLimitMayAllowALittleLessThanItDid) {
+  PhaseReference reference{.x = 0.1};
+  EXPECT_FALSE(reference.limit_allows(0.1));
+  reference.capped = true;
+  EXPECT_TRUE(reference.limit_allows(0.12));
+  EXPECT_FALSE(reference.limit_allows(0.2));
+}
+
+TEST(PhaseReference, UtilisationThatIsNotReadFits) {
+  const PhaseReference reference{.gpu_utilisation = 0.6};
+  EXPECT_TRUE(reference.utilisation_fits({}));
+  EXPECT_FALSE(reference.utilisation_fits(look_at(0, 1)));  // 0.98
+}
+
+TEST(PhaseVisits, OneLastsAsLongAsEarlierOnesOnAverage) {
+  using namespace std::chrono_literals;
+  PhaseVisits visits{.began = Instant(10s)};
+  EXPECT_EQ(visits.left(Instant(13s)), -3s);  // nothing is known of the first
+  visits.end(Instant(14s));
+  visits.begin_again(Instant(20s));
+  EXPECT_TRUE(visits.returned);
+  EXPECT_EQ(visits.age(Instant(21s)), 5s);
+  EXPECT_EQ(visits.left(Instant(21s)), 3s);
+  visits.end(std::nullopt);
+  EXPECT_EQ(visits.earlier, 2);
+  EXPECT_EQ(visits.lasted, 4s);
+}
+
+TEST(PhaseVisits, DoubtPasses) {
+  using namespace std::chrono_literals;
+  PhaseVisits visits;
+  EXPECT_FALSE(visits.is_doubted(Instant(0s)));
+  visits.doubted = Instant(10s);
+  EXPECT_TRUE(visits.is_doubted(Instant(29s)));
+  EXPECT_FALSE(visits.is_doubted(Instant(30s)));
 }
 
 }  // namespace

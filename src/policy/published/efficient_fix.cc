@@ -1,4 +1,4 @@
-#include "policy/published/efficient_fix.h"
+#include "policy/published/published.h"
 
 #include <fmt/format.h>
 

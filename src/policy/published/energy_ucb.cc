@@ -1,4 +1,4 @@
-#include "policy/published/energy_ucb.h"
+#include "policy/published/published.h"
 
 #include <algorithm>
 #include <cmath>

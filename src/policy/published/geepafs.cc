@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
+
+#include "policy/published/published.h"
 
 namespace derate {
 namespace geepafs {

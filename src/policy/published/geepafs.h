@@ -5,11 +5,8 @@
 #include <vector>
 
 #include "model/fold_line.h"
-#include "policy/policy.h"
 
 namespace derate {
-
-PolicyInfo geepafs_info();
 
 // The parts of the algorithm that are functions, for tests and for reading.
 namespace geepafs {

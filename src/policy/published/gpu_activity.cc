@@ -1,4 +1,4 @@
-#include "policy/published/gpu_activity.h"
+#include "policy/published/published.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "policy/published/gpu_activity.h"
+#include "policy/published/published.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -1,4 +1,4 @@
-#include "policy/published/nv_boost.h"
+#include "policy/published/published.h"
 
 namespace derate {
 namespace {

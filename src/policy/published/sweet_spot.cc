@@ -1,14 +1,10 @@
-#include "policy/published/sweet_spot.h"
+#include "policy/published/published.h"
 
 #include <iterator>
 #include <utility>
 
 #include "base/check.h"
-#include "policy/max_freq.h"
-#include "policy/published/efficient_fix.h"
-#include "policy/published/geepafs.h"
-#include "policy/published/nv_boost.h"
-#include "policy/published/utiliz_scale.h"
+#include "policy/simple_policies.h"
 
 namespace derate {
 namespace {

@@ -1,4 +1,4 @@
-#include "policy/published/utiliz_scale.h"
+#include "policy/published/published.h"
 
 #include <cmath>
 

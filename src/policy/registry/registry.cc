@@ -6,15 +6,8 @@
 
 #include "base/suggest.h"
 #include "policy/assure/assure.h"
-#include "policy/max_freq.h"
-#include "policy/power_cap.h"
-#include "policy/published/efficient_fix.h"
-#include "policy/published/energy_ucb.h"
-#include "policy/published/geepafs.h"
-#include "policy/published/gpu_activity.h"
-#include "policy/published/nv_boost.h"
-#include "policy/published/sweet_spot.h"
-#include "policy/published/utiliz_scale.h"
+#include "policy/published/published.h"
+#include "policy/simple_policies.h"
 
 namespace derate {
 namespace {

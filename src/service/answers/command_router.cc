@@ -4,23 +4,9 @@
 
 #include <algorithm>
 
-#include "base/errc_word.h"
-#include "base/exit_code.h"
 #include "base/json.h"
 
 namespace derate {
-
-Json whole_answer(const Result<Json>& answer) {
-  Json out = {{"ok", answer.ok()}};
-  if (answer.ok()) {
-    out.update(*answer);
-  } else {
-    out["error"] = answer.error().message;
-    out["exit_code"] = exit_code_of(answer.error().code);
-    out["code"] = word_of(answer.error().code);
-  }
-  return out;
-}
 
 CommandRouter::CommandRouter(Role granted) : granted_(granted) {}
 CommandRouter::~CommandRouter() = default;

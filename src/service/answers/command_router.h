@@ -24,10 +24,6 @@ struct Asked {
   Peer peer;
 };
 
-// The whole answer: ok and its fields, or what was wrong, its exit code and the word for its kind
-// (word_of()).
-nlohmann::ordered_json whole_answer(const Result<nlohmann::ordered_json>& answer);
-
 class CommandRouter {
  public:
   using Json = nlohmann::ordered_json;
@@ -41,11 +37,11 @@ class CommandRouter {
   CommandRouter(const CommandRouter&) = delete;
   CommandRouter& operator=(const CommandRouter&) = delete;
 
-  // Who answers the operation: handler(const Request&, const Peer&) gives an Answer, or what makes
+  // Who answers the operations: handler(const Request&, const Peer&) gives an Answer, or what makes
   // one. What it refers to outlives the router, or its last request.
-  template <class Request, class Handler>
+  template <class... Requests, class Handler>
   void add(Handler handler) {
-    handlers_.push_back({&operation<Request>(), Typed<Request, Handler>{std::move(handler)}});
+    (handlers_.push_back({&operation<Requests>(), Typed<Requests, Handler>{handler}}), ...);
   }
   // A connection has ended: what it opened goes.
   void on_closed(std::function<void(const Peer&)> hook) { hooks_.push_back(std::move(hook)); }

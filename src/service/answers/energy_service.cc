@@ -48,14 +48,8 @@ Json window_json(const WindowEnergy& window, std::span<const GpuId> gpus) {
 
 EnergyService::EnergyService(Clock& clock, CommandRouter& clients, Duration max_gap)
     : clock_(clock), clients_(clients), windows_(max_gap) {
-  clients.add<WindowBegin>(
-      [this](const auto& request, const Peer& peer) { return begin(request, peer); });
-  clients.add<WindowEnd>(
-      [this](const auto& request, const Peer& peer) { return end(request, peer); });
-  clients.add<WindowCancel>(
-      [this](const auto& request, const Peer& peer) { return cancel(request, peer); });
-  clients.add<WindowList>([this](const auto&, const Peer& peer) { return list(peer); });
-  clients.add<GpuList>([this](const auto&, const Peer&) { return list_gpus(); });
+  clients.add<WindowBegin, WindowEnd, WindowCancel, WindowList, GpuList>(
+      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
   clients.on_closed([this](const Peer& peer) { forget(peer); });
 }
 
@@ -90,9 +84,7 @@ Result<std::vector<std::size_t>> EnergyService::choose(std::string_view choice) 
   return out;
 }
 
-Json EnergyService::json_of(const WindowEnergy& window) const { return window_json(window, gpus_); }
-
-Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) {
+Result<Json> EnergyService::obey(const WindowBegin& request, const Peer& peer) {
   const auto if_open =
       request.restart ? EnergyWindows::IfOpen::restart : EnergyWindows::IfOpen::refuse;
   const auto gpus = TRY(choose(request.gpus));
@@ -103,32 +95,32 @@ Result<Json> EnergyService::begin(const WindowBegin& request, const Peer& peer) 
   return answer_json(answer);
 }
 
-std::optional<Result<Json>> EnergyService::end(const WindowEnd& request, const Peer& peer) {
+std::optional<Result<Json>> EnergyService::obey(const WindowEnd& request, const Peer& peer) {
   const Instant now = clock_.now();
   auto ended = windows_.end(peer.connection, request.name, now);
   if (!ended.ok()) return std::move(ended).error();
   const auto wait = request.wait ? EnergyWindows::Wait::until_settled : EnergyWindows::Wait::no;
   if (const auto window = windows_.take(*ended, wait)) {
     on_ended_(*window);
-    return json_of(*window);
+    return window_json(*window, gpus_);
   }
   waiting_.push_back({peer.connection, *ended, now + kPatience});
   return std::nullopt;
 }
 
-Result<Json> EnergyService::cancel(const WindowCancel& request, const Peer& peer) {
+Result<Json> EnergyService::obey(const WindowCancel& request, const Peer& peer) {
   TRY(windows_.cancel(peer.connection, request.name));
   return answer_json(NameAnswer{request.name});
 }
 
-Json EnergyService::list(const Peer& peer) {
+Json EnergyService::obey(const WindowList&, const Peer& peer) {
   WindowsAnswer answer;
   for (const WindowEnergy& window : windows_.open(peer.connection, clock_.now()))
     answer.windows.push_back(view(window, gpus_));
   return answer_json(answer);
 }
 
-Json EnergyService::list_gpus() const {
+Json EnergyService::obey(const GpuList&, const Peer&) const {
   GpusAnswer answer;
   for (const std::size_t gpu : here_)
     answer.gpus.push_back({gpus_[gpu].index, gpus_[gpu].uuid, gpus_[gpu].name});
@@ -152,7 +144,7 @@ void EnergyService::settle() {
     const auto window = windows_.take(one.window, wait);
     if (!window) return false;
     on_ended_(*window);
-    clients_.later(one.connection, json_of(*window));
+    clients_.later(one.connection, window_json(*window, gpus_));
     return true;
   });
 }

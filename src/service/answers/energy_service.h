@@ -59,13 +59,12 @@ class EnergyService {
     Instant until{};
   };
   std::size_t number_of(const GpuId& id);
-  Result<Json> begin(const WindowBegin& request, const Peer& peer);
-  std::optional<Result<Json>> end(const WindowEnd& request, const Peer& peer);
-  Result<Json> cancel(const WindowCancel& request, const Peer& peer);
-  Json list(const Peer& peer);
-  Json list_gpus() const;
+  Result<Json> obey(const WindowBegin& request, const Peer& peer);
+  std::optional<Result<Json>> obey(const WindowEnd& request, const Peer& peer);
+  Result<Json> obey(const WindowCancel& request, const Peer& peer);
+  Json obey(const WindowList& request, const Peer& peer);
+  Json obey(const GpuList& request, const Peer& peer) const;
   void forget(const Peer& peer);
-  Json json_of(const WindowEnergy& window) const;
 
   Clock& clock_;
   CommandRouter& clients_;

@@ -1,56 +1,82 @@
 #include "service/answers/fleet_service.h"
 
 #include <span>
+#include <utility>
 
+#include "base/errc_word.h"
+#include "base/exit_code.h"
 #include "base/json.h"
 #include "base/text.h"
-#include "service/records/gpu_outcomes.h"
 
 namespace derate {
-
-FleetService::~FleetService() = default;
 
 FleetService::FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                            std::optional<AuditLog> audit)
     : clock_(clock), fleet_(fleet), audit_(std::move(audit), "derated", std::move(log)) {
-  add<PolicySet>(operators);
-  add<PolicyConfirm>(operators);
-  add<Release>(operators);
-  add<Pause>(operators);
-  add<Resume>(operators);
+  operators.add<PolicySet, PolicyConfirm, Release, Pause, Resume>(
+      [this]<class Request>(const Request& request, const Peer& peer) {
+        const std::string who = caller_name(peer);
+        auto answer = obey(request, who);
+        audit_.add({.time = clock_.wall_now(),
+                    .what = Request::kOperation,
+                    .after = request_text(request),
+                    .why = "asked by " + who,
+                    .error = answer.ok() ? "" : answer.error().message});
+        return answer;
+      });
 }
 
-template <class Request>
-void FleetService::add(CommandRouter& operators) {
-  operators.add<Request>([this](const Request& request, const Peer& peer) {
-    const std::string who = caller_name(peer);
-    auto answer = obey(request, who);
-    audit_.add({.time = clock_.wall_now(),
-                .what = Request::kOperation,
-                .after = request_text(request),
-                .why = "asked by " + who,
-                .error = answer.ok() ? "" : answer.error().message});
-    return answer;
-  });
-}
-
-Result<std::vector<int>> FleetService::chosen(const std::string& gpus) const {
+Result<std::vector<std::size_t>> FleetService::chosen(const std::string& gpus) const {
   if (paused_) return Error{Errc::busy, "derated is paused: `derate resume` first"};
   if (!fleet_.is_open()) return Error{Errc::busy, "derated is still opening the GPUs"};
-  return select_gpus(fleet_.ids(), gpus);
+  const std::vector<int> out = TRY(select_gpus(fleet_.ids(), gpus));
+  return std::vector<std::size_t>(out.begin(), out.end());
 }
 
 // Without a word on which, those whose policy waits to be confirmed.
-Result<std::vector<int>> FleetService::chosen_on_trial(const std::string& gpus) const {
-  std::vector<int> out = TRY(chosen(gpus));
+Result<std::vector<std::size_t>> FleetService::chosen_on_trial(const std::string& gpus) const {
+  std::vector<std::size_t> out = TRY(chosen(gpus));
   if (!gpus.empty()) return out;
-  std::erase_if(
-      out, [&](int at) { return fleet_.unconfirmed(static_cast<std::size_t>(at)) == nullptr; });
+  std::erase_if(out, [&](std::size_t at) { return fleet_.unconfirmed(at) == nullptr; });
   if (out.empty()) return Error{Errc::not_found, "no policy waits to be confirmed"};
   return out;
 }
 
 namespace {
+
+void append(std::string& all, const char* between, const std::string& text) {
+  all += (all.empty() ? "" : between) + text;
+}
+
+// What a command did to a GPU that it named: a sentence that names the GPU, as the error does.
+GpuOutcomeView outcome(const GpuId& id, const Result<std::string>& done) {
+  GpuOutcomeView out{.index = id.index, .uuid = id.uuid, .ok = done.ok()};
+  if (done.ok()) {
+    out.message = *done;
+  } else {
+    out.error = done.error().message;
+    out.exit_code = exit_code_of(done.error().code);
+    out.code = word_of(done.error().code);
+  }
+  return out;
+}
+
+// The exit code is the first failure's where none went well, else exit_code::kPartial.
+Json outcomes_json(std::vector<GpuOutcomeView> outcomes) {
+  OutcomesAnswer out;
+  out.gpus = std::move(outcomes);
+  for (const GpuOutcomeView& gpu : out.gpus) {
+    if (gpu.ok) {
+      append(out.message, ", ", gpu.message);
+      continue;
+    }
+    append(out.error, "; ", gpu.error);
+    if (out.ok) out.code = gpu.code, out.exit_code = gpu.exit_code;
+    out.ok = false;
+  }
+  if (!out.ok && !out.message.empty()) out.exit_code = exit_code::kPartial;
+  return answer_json(out);
+}
 
 // What is tried differs from what governs by what was named alone: the rest of it, and whether it
 // writes, stays.
@@ -75,9 +101,8 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   options.policy = request.policy;
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
-  std::vector<GpuOutcome> outcomes;
-  for (const int i : TRY(chosen(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
+  std::vector<GpuOutcomeView> outcomes;
+  for (const std::size_t at : TRY(chosen(request.gpus))) {
     const ManagedGpu& gpu = fleet_.gpus()[at];
     Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
     if (request.confirm_within_seconds) {
@@ -85,28 +110,24 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
       wish.until = clock_.now() + from_seconds(*request.confirm_within_seconds);
       wish.policy = tried(wanted, gpu.policy(), request.set);
     }
-    outcomes.push_back({gpu.id(), fleet_.assign(at, std::move(wish))});
+    outcomes.push_back(outcome(gpu.id(), fleet_.assign(at, std::move(wish))));
   }
-  return outcomes_json(outcomes);
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
-  std::vector<GpuOutcome> outcomes;
-  for (const int i : TRY(chosen_on_trial(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back(
-        {fleet_.gpus()[at].id(), request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)});
-  }
-  return outcomes_json(outcomes);
+  std::vector<GpuOutcomeView> outcomes;
+  for (const std::size_t at : TRY(chosen_on_trial(request.gpus)))
+    outcomes.push_back(outcome(fleet_.gpus()[at].id(),
+                               request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)));
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const Release& request, const std::string& who) {
-  std::vector<GpuOutcome> outcomes;
-  for (const int i : TRY(chosen(request.gpus))) {
-    const auto at = static_cast<std::size_t>(i);
-    outcomes.push_back({fleet_.gpus()[at].id(), fleet_.release(at, who)});
-  }
-  return outcomes_json(outcomes);
+  std::vector<GpuOutcomeView> outcomes;
+  for (const std::size_t at : TRY(chosen(request.gpus)))
+    outcomes.push_back(outcome(fleet_.gpus()[at].id(), fleet_.release(at, who)));
+  return outcomes_json(std::move(outcomes));
 }
 
 Result<Json> FleetService::obey(const Pause&, const std::string& who) {

@@ -20,7 +20,6 @@ class FleetService {
   // Adds its commands to `operators`. All outlive it. The audit log has the caller of each.
   FleetService(Clock& clock, Fleet& fleet, CommandRouter& operators, Log log,
                std::optional<AuditLog> audit = {});
-  ~FleetService();
   FleetService(const FleetService&) = delete;
   FleetService& operator=(const FleetService&) = delete;
 
@@ -30,10 +29,8 @@ class FleetService {
   const std::string& paused_by() const { return paused_by_; }
 
  private:
-  template <class Request>
-  void add(CommandRouter& operators);
-  Result<std::vector<int>> chosen(const std::string& gpus) const;
-  Result<std::vector<int>> chosen_on_trial(const std::string& gpus) const;
+  Result<std::vector<std::size_t>> chosen(const std::string& gpus) const;
+  Result<std::vector<std::size_t>> chosen_on_trial(const std::string& gpus) const;
   Result<Json> obey(const PolicySet& request, const std::string& who);
   Result<Json> obey(const PolicyConfirm& request, const std::string& who);
   Result<Json> obey(const Release& request, const std::string& who);

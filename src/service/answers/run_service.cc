@@ -27,13 +27,7 @@ ParamValues with_delta(ParamValues operators, const ParamValues& run) {
 
 RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)
     : clock_(clock), fleet_(fleet), works_(std::move(works)), log_(std::move(log)) {
-  clients.add<RunBegin>(
-      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
-  clients.add<RunShow>(
-      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
-  clients.add<RunEnd>(
-      [this](const auto& request, const Peer& peer) { return obey(request, peer); });
-  clients.add<RunRelease>(
+  clients.add<RunBegin, RunShow, RunEnd, RunRelease>(
       [this](const auto& request, const Peer& peer) { return obey(request, peer); });
   clients.on_closed([this](const Peer& peer) { forget(peer.connection); });
   fleet_.add_sink([this](const GpuRecord& record) { take(record); });
@@ -150,7 +144,8 @@ void RunService::take(const GpuRecord& record) {
 
 // --- what stands against it ----------------------------------------------------------------------
 
-// Such a run may lose less than the operator has promised, never more.
+// Such a run may lose less than the operator has promised, never more. The rules are those of now:
+// a reload may have changed them since the run began.
 std::optional<Error> RunService::objection(const Run& run, const Place& place) const {
   const ManagedGpu& gpu = *fleet_.find(place.id.uuid);
   const auto refused = [](Errc code, const std::string& why) {
@@ -160,17 +155,13 @@ std::optional<Error> RunService::objection(const Run& run, const Place& place) c
     return refused(Errc::busy, fmt::format("a process of user {} works there, too", *other));
   if (gpu.tuned())
     return refused(Errc::busy, fmt::format("it is tuned for '{}'", gpu.assigned->who));
-  if (const auto rules = check_rules(run); !rules.ok()) return rules.error();
+  if (const auto rules = check_request(rules_, run.uid, run.groups, run.wanted); !rules.ok())
+    return rules.error();
   const Assignment* const by = fleet_.assignments().of_operators(gpu.uuid(), clock_.now());
   if (by == nullptr && gpu.trouble)
     return refused(Errc::busy, "the configuration is not applied there: " + gpu.trouble->message);
   if (const auto allowed = beyond_operators(run.wanted, by); !allowed.ok()) return allowed.error();
   return std::nullopt;
-}
-
-// Those of now: a reload may have changed them since the run began.
-Result<void> RunService::check_rules(const Run& run) const {
-  return check_request(rules_, run.uid, run.groups, run.wanted);
 }
 
 Result<PolicyAssignment> RunService::policy_for(const RunBegin& request, std::uint32_t uid) const {
@@ -198,7 +189,7 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
           .wanted = std::move(wanted),
           .named = !request.gpus.empty(),
           .places = {}};
-  TRY(check_rules(run));
+  TRY(check_request(rules_, run.uid, run.groups, run.wanted));
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus))) {
     Place place{.id = fleet_.ids()[static_cast<std::size_t>(at)]};
     auto against = objection(run, place);

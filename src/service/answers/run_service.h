@@ -16,7 +16,7 @@
 #include "govern/ledger.h"
 #include "service/answers/command_router.h"
 #include "service/answers/request_rules.h"
-#include "service/work/workload_tracker.h"
+#include "service/workloads/workload_tracker.h"
 
 namespace derate {
 
@@ -76,7 +76,6 @@ class RunService {
   Result<Json> obey(const RunRelease& request, const Peer& peer);
   Result<Run*> run_of(const Peer& peer);
   Result<PolicyAssignment> policy_for(const RunBegin& request, std::uint32_t uid) const;
-  Result<void> check_rules(const Run& run) const;
   std::optional<Error> objection(const Run& run, const Place& place) const;
   void step(Run& run, Place& place);
   std::string waits_for(const Run& run, const Place& place) const;

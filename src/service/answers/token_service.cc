@@ -26,8 +26,7 @@ TokenService::TokenService(Clock& clock, TokenBook& book, CommandRouter& admins,
     step();
     return std::nullopt;
   };
-  admins.add<TokenCreate>(wait);
-  admins.add<TokenRevoke>(wait);
+  admins.add<TokenCreate, TokenRevoke>(wait);
   admins.add<TokenList>([this](const auto&, const Peer&) { return list(); });
 }
 

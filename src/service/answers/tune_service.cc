@@ -10,7 +10,6 @@
 
 #include "base/check.h"
 #include "base/json.h"
-#include "service/records/trial_views.h"
 
 namespace derate {
 namespace {
@@ -18,6 +17,50 @@ namespace {
 // Jobs, or trials of one, in an answer: who wants more asks again. An answer costs the loop time,
 // and everybody may ask.
 constexpr std::size_t kMostShown = 50;
+
+double unix_seconds(WallTime time) { return seconds(time.time_since_epoch()); }
+
+// Without its token, and without what happens to its knob: TrialMeters knows that.
+TrialView trial_view(const TrialEntry& trial, const TrialRegistry& book) {
+  const Trial& t = trial.trial;
+  const bool running = t.state == TrialState::running;
+  TrialView out{.trial = t.id, .job = trial.job, .state = to_string(t.state)};
+  out.stop = running && trial.verdict.has_value();
+  if (trial.verdict) out.verdict = to_string(*trial.verdict);
+  out.why = !trial.ended_why.empty() ? trial.ended_why
+            : trial.verdict          ? trial.verdict_why
+                                     : trial.why;
+  out.recurrence = t.recurrence;
+  out.attempt = book.tries_of(trial);
+  out.batch_size = t.batch_size;
+  out.exploring = t.exploring;
+  out.epochs = t.epochs;
+  out.metric = trial.metric;
+  out.cost_joules = t.cost;
+  out.energy_joules = trial.energy;
+  out.time_seconds = trial.time_s;
+  out.epoch_cost_joules = t.epoch_cost;
+  out.stop_cost_joules = trial.stop_cost;
+  out.gpus = fmt::format("{}", fmt::join(trial.gpus, ","));
+  out.began_unix_seconds = unix_seconds(trial.began);
+  if (trial.ended) out.ended_unix_seconds = unix_seconds(*trial.ended);
+  out.may_retry = !running && book.may_retry(trial);
+  if (running) out.lease_seconds = seconds(book.lease());
+  return out;
+}
+
+JobView job_view(const JobEntry& job, const TrialRegistry& book) {
+  const JobSums& sums = job.sums;
+  JobView out{.spec = job.spec,
+              .uid = job.uid,
+              .trials = sums.trials,
+              .recurrences = sums.recurrences,
+              .reached = sums.reached,
+              .cheapest_joules = sums.cheapest};
+  if (sums.cheapest) out.cheapest_batch_size = sums.cheapest_size;
+  if (const std::int64_t running = book.running_of(job); running > 0) out.running = running;
+  return out;
+}
 
 }  // namespace
 
@@ -39,14 +82,14 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
                .works_on = std::move(options.works_on),
                .gpus = options.gpus,
                .for_everyone = options.rules.everyone}) {
-  add<JobCreate>(clients);
-  add<JobShow>(clients);
-  add<JobList>(clients);
-  add<JobRemove>(clients);
-  add<TrialStart>(clients);
-  add<TrialReport>(clients);
-  add<TrialEnd>(clients);
-  add<TrialRenew>(clients);
+  const auto answer = [this](const auto& request, const Peer& peer) {
+    look_after();  // who is gone holds no GPU
+    auto out = obey(request, peer);
+    writer_.keep_soon();
+    return out;
+  };
+  clients.add<JobCreate, JobShow, JobList, JobRemove>(answer);
+  clients.add<TrialStart, TrialReport, TrialEnd, TrialRenew>(answer);
 }
 
 TuneService::~TuneService() = default;
@@ -119,16 +162,6 @@ void TuneService::give_up(std::int64_t id, const std::string& why) {
 }
 
 // --- requests ------------------------------------------------------------------------------------
-
-template <class Request>
-void TuneService::add(CommandRouter& clients) {
-  clients.add<Request>([this](const Request& request, const Peer& peer) {
-    look_after();  // who is gone holds no GPU
-    auto answer = obey(request, peer);
-    writer_.keep_soon();
-    return answer;
-  });
-}
 
 Result<TuneService::Json> TuneService::obey(const JobCreate& request, const Peer& peer) {
   if (!book_.jobs().contains(request.spec.name)) TRY(writer_.check_room(peer.uid));

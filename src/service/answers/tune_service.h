@@ -67,8 +67,6 @@ class TuneService {
   const TrialRegistry& book() const { return book_; }
 
  private:
-  template <class Request>
-  void add(CommandRouter& clients);
   Result<Json> obey(const JobCreate& request, const Peer& peer);
   Result<Json> obey(const JobShow& request, const Peer& peer);
   Result<Json> obey(const JobList& request, const Peer& peer);

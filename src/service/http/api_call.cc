@@ -4,7 +4,6 @@
 
 #include "api/http_operation.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "config/paths.h"
 #include "service/transport/daemon_call.h"
 
@@ -33,20 +32,10 @@ Result<Json> api_answer(const HttpResponse& response) {
 
 Result<std::string> find_api() {
   constexpr Duration kPatience = std::chrono::seconds(10);
-  const auto sockets = api_sockets();
-  std::optional<Error> refused;
-  for (const std::string& socket : sockets) {
-    const auto answer = http_call(socket, api_request(GpuList{}), kPatience);
-    if (answer.ok() && refused) print_line("derate", refused->message);
-    if (answer.ok()) return socket;
-    if (answer.error().code == Errc::no_permission && !refused)
-      refused = answer.error();
-    else if (answer.error().code != Errc::not_found)
-      return answer.error();
-  }
-  if (refused) return *refused;
-  return Error{Errc::not_found,
-               fmt::format("derated is not running: nobody listens on '{}'", sockets.back())};
+  return first_answering(api_sockets(), [&](const std::string& socket) -> Result<void> {
+    TRY(http_call(socket, api_request(GpuList{}), kPatience));
+    return {};
+  });
 }
 
 // What is refused so has not been done.

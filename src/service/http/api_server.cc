@@ -123,7 +123,6 @@ Result<void> ApiServer::listen(UniqueFd socket) {
   HttpServerOptions server = options_.limits;
   server.kind_of = [this](const HttpRequest& head) { return kind_of(head); };
   server.handle = [this](const HttpCall& call) { return handle(call); };
-  server.log = options_.log;
   // A request may come before this returns: what it reads waits for the server to be known.
   const std::lock_guard lock(link_->mutex);
   server_ = TRY(HttpServer::create(std::move(socket), clock_, std::move(server)));

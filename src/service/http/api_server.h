@@ -14,7 +14,6 @@
 #include "api/http_operation.h"
 #include "base/background_worker.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/result.h"
 #include "service/answers/request_desk.h"
 #include "service/http/http_server.h"
@@ -33,7 +32,6 @@ class ApiServer {
 
   struct Options {
     std::string version;  // of Derate, for the document
-    Log log = {};
     // Who asks: the caller with what it may do, or the answer that refuses it.
     std::function<std::variant<Peer, HttpResponse>(const HttpRequest&, const Peer&)> admit;
     HttpServerOptions limits = {};  // the functions are set here

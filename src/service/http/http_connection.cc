@@ -17,30 +17,19 @@ constexpr std::size_t kWriteAtOnce = 256 << 10;
 // A body of this length does not go out in one piece with its head.
 constexpr std::size_t kLongBody = 16 << 10;
 
+// Of what this server and its handlers answer.
 std::string_view reason_of(int status) {
   constexpr std::pair<int, std::string_view> kReasons[] = {
       {200, "OK"},
-      {201, "Created"},
       {202, "Accepted"},
-      {204, "No Content"},
-      {301, "Moved Permanently"},
-      {302, "Found"},
-      {303, "See Other"},
-      {304, "Not Modified"},
-      {307, "Temporary Redirect"},
-      {308, "Permanent Redirect"},
       {400, "Bad Request"},
       {401, "Unauthorized"},
       {403, "Forbidden"},
       {404, "Not Found"},
       {405, "Method Not Allowed"},
-      {406, "Not Acceptable"},
       {408, "Request Timeout"},
-      {409, "Conflict"},
-      {412, "Precondition Failed"},
       {413, "Content Too Large"},
       {414, "URI Too Long"},
-      {415, "Unsupported Media Type"},
       {417, "Expectation Failed"},
       {421, "Misdirected Request"},
       {422, "Unprocessable Content"},
@@ -132,8 +121,7 @@ void HttpConnection::add(std::string piece, Instant now) {
 std::string HttpConnection::head_of(const HttpResponse& response) const {
   std::string head = fmt::format("HTTP/1.1 {} {}\r\n", response.status, reason_of(response.status));
   if (date != nullptr) add_field(head, "Date", *date);
-  if (!response.content_type.empty() && response.status != 204 && response.status != 304)
-    add_field(head, "Content-Type", response.content_type);
+  if (!response.content_type.empty()) add_field(head, "Content-Type", response.content_type);
   for (const auto& [name, value] : response.fields) add_field(head, name, value);
   return head;
 }
@@ -162,17 +150,15 @@ void HttpConnection::respond(const HttpResponse& response, Instant now) {
   ends_after =
       ends_after || response.close || !request.keep_alive || !parser.is_whole() || is_provisional;
   std::string head = head_of(response);
-  if (response.status != 204 && response.status != 304)
-    head += fmt::format("Content-Length: {}\r\n", response.body.size());
+  head += fmt::format("Content-Length: {}\r\n", response.body.size());
   if (ends_after)
     head += "Connection: close\r\n";
   else if (parser.is_1_0())
     head += "Connection: keep-alive\r\n";
   head += "\r\n";
-  const bool has_body =
-      request.method != "HEAD" && response.status != 204 && response.status != 304;
-  if (has_body && response.body.size() < kLongBody) head += response.body;
+  const bool has_body = request.method != "HEAD";
   const bool is_long = has_body && response.body.size() >= kLongBody;
+  if (has_body && !is_long) head += response.body;
   add(std::move(head), now);
   if (is_long) add(response.body, now);
   end_request(now);

@@ -1,30 +1,21 @@
 #include "service/http/http_message.h"
 
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 
 #include <algorithm>
-#include <array>
 #include <ctime>
 #include <iterator>
 
 #include "base/errc_word.h"
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/text.h"
 
 namespace derate {
-namespace {
-
-bool same_name(std::string_view a, std::string_view b) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c; };
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](char x, char y) { return lower(x) == lower(y); });
-}
-
-}  // namespace
 
 std::optional<std::string> find_field(const HttpFields& fields, std::string_view name) {
   for (const auto& [each, value] : fields)
-    if (same_name(each, name)) return value;
+    if (to_lower(each) == to_lower(name)) return value;
   return std::nullopt;
 }
 
@@ -37,17 +28,9 @@ void add_field(std::string& head, std::string_view name, std::string_view value)
 }
 
 std::string http_date(WallTime time) {
-  constexpr std::array kDays{"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-  constexpr std::array kMonths{"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                               "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  const std::time_t seconds =
+  const std::time_t second =
       std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
-  std::tm at{};
-  ::gmtime_r(&seconds, &at);
-  return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT",
-                     kDays[static_cast<std::size_t>(at.tm_wday)], at.tm_mday,
-                     kMonths[static_cast<std::size_t>(at.tm_mon)], at.tm_year + 1900, at.tm_hour,
-                     at.tm_min, at.tm_sec);
+  return fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(second));
 }
 
 Errc errc_of_status(int status) {

@@ -120,6 +120,25 @@ HttpFields fields_of(const http::fields& fields) {
   return out;
 }
 
+// "/a%20b?c=d+e" as the path "/a b" and the query c: "d e" (a '+' of a query is a blank, as forms
+// send it). Refused, with 400: what is not a path, escapes that are none, control characters and
+// segments "." and "..", escaped or not.
+std::optional<HttpFault> split_target(std::string_view target, std::string& path,
+                                      HttpFields& query) {
+  if (target == "*") return path = "*", std::nullopt;
+  if (!target.starts_with('/')) return bad("the target does not begin with '/'");
+  const auto is_odd = [](char c) { return is_control(c) || c == '#' || (c & 0x80) != 0; };
+  if (std::any_of(target.begin(), target.end(), is_odd))
+    return bad("the target has a character that has to be escaped");
+  const std::size_t at = std::min(target.find('?'), target.size());
+  auto decoded = plain_text(target.substr(0, at));
+  if (!decoded) return bad("the path has a wrong escape or a control character");
+  for (const std::string_view segment : split(*decoded, '/'))
+    if (segment == "." || segment == "..") return bad("the path has a segment '.' or '..'");
+  path = *std::move(decoded);
+  return split_query(target.substr(std::min(at + 1, target.size())), query);
+}
+
 }  // namespace
 
 // A parser of Beast's. It throws where a field is longer than it can note, and asserts where it
@@ -154,22 +173,6 @@ struct BeastFeed {
     return bytes;
   }
 };
-
-std::optional<HttpFault> split_target(std::string_view target, std::string& path,
-                                      HttpFields& query) {
-  if (target == "*") return path = "*", std::nullopt;
-  if (!target.starts_with('/')) return bad("the target does not begin with '/'");
-  const auto is_odd = [](char c) { return is_control(c) || c == '#' || (c & 0x80) != 0; };
-  if (std::any_of(target.begin(), target.end(), is_odd))
-    return bad("the target has a character that has to be escaped");
-  const std::size_t at = std::min(target.find('?'), target.size());
-  auto decoded = plain_text(target.substr(0, at));
-  if (!decoded) return bad("the path has a wrong escape or a control character");
-  for (const std::string_view segment : split(*decoded, '/'))
-    if (segment == "." || segment == "..") return bad("the path has a segment '.' or '..'");
-  path = *std::move(decoded);
-  return split_query(target.substr(std::min(at + 1, target.size())), query);
-}
 
 // --- requests ------------------------------------------------------------------------------------
 
@@ -269,20 +272,13 @@ void HttpRequestParser::State::finish() {
 
 std::size_t HttpRequestParser::State::put_body(std::string_view bytes) {
   raw += bytes.size();
-  if (pending.empty()) {
-    BeastError error;
-    const auto left = beast->feed(bytes, error);
-    if (beast->parser.is_done()) return finish(), bytes.size() - left.size();
-    if (error && error != http::error::need_more) fault = fault_of(error, limits);
-    pending = left;
-  } else {
-    pending += bytes;
-    BeastError error;
-    const std::size_t left = beast->feed(pending, error).size();
-    if (beast->parser.is_done()) return pending = {}, finish(), bytes.size() - left;
-    if (error && error != http::error::need_more) fault = fault_of(error, limits);
-    pending.erase(0, pending.size() - left);
-  }
+  if (!pending.empty()) pending += bytes;
+  BeastError error;
+  const std::string_view left = beast->feed(pending.empty() ? bytes : pending, error);
+  const std::size_t used = bytes.size() - left.size();
+  if (beast->parser.is_done()) return pending = {}, finish(), used;
+  if (error && error != http::error::need_more) fault = fault_of(error, limits);
+  pending = std::string(left);
   if (!fault && (pending.size() > kMostChunkHead || raw > kMostRawPerByte * limits.body))
     fault = {413, "the chunks' heads are too large"};
   return bytes.size();

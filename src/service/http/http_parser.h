@@ -19,12 +19,6 @@ struct HttpFault {
   std::string message;
 };
 
-// "/a%20b?c=d+e" as the path "/a b" and the query c: "d e" (a '+' of a query is a blank, as forms
-// send it). Refused, with 400: what is not a path, escapes that are none, control characters and
-// segments "." and "..", escaped or not.
-std::optional<HttpFault> split_target(std::string_view target, std::string& path,
-                                      HttpFields& query);
-
 // One request.
 class HttpRequestParser {
  public:

@@ -171,11 +171,16 @@ struct HttpServer::State {
   void wake_for(const HttpConnection& at, Instant now);
   void wake_for_callers(Instant now);
 
-  HttpConnection* connection(std::uint64_t id);
   HttpUser& user(uid_t uid);
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
 
+  // Connections of which `counts` says so.
+  struct Count {
+    std::size_t all = 0, of_user = 0;
+  };
+  template <class F>
+  Count count(uid_t uid, F counts) const;
   bool admit(HttpConnection& caller);
   std::size_t connections_of(uid_t uid) const;
   HttpConnection* idle_of(uid_t uid);
@@ -282,14 +287,6 @@ void HttpServer::State::tell_date() {
   if (second != std::exchange(dated, second)) date = http_date(second);
 }
 
-HttpConnection* HttpServer::State::connection(std::uint64_t id) {
-  const auto at = std::lower_bound(connections.begin(), connections.end(), id,
-                                   [](const HttpConnection& each, std::uint64_t wanted) {
-                                     return each.peer.connection < wanted;
-                                   });
-  return at != connections.end() && at->peer.connection == id ? &*at : nullptr;
-}
-
 HttpUser& HttpServer::State::user(uid_t uid) {
   return users.try_emplace(uid, options.requests_a_second_of_a_user).first->second;
 }
@@ -298,7 +295,7 @@ void HttpServer::State::mark(int count) {
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = ready[static_cast<std::size_t>(i)];
     if (data.u64 == kCallers) callers_wait = true;
-    HttpConnection* const found = connection(data.u64);
+    HttpConnection* const found = find_client(connections, data.u64);
     if (found == nullptr) continue;
     if ((what & EPOLLIN) != 0) found->readable = true;
     if ((what & EPOLLOUT) != 0) found->writable = true;
@@ -321,7 +318,7 @@ bool HttpServer::State::take_news() {
   for (auto& [number, answer] : come) {
     const auto found = later.find(number);
     if (found == later.end()) continue;
-    HttpConnection* const at = connection(found->second);
+    HttpConnection* const at = find_client(connections, found->second);
     if (at->broken) continue;  // the round's end counts it out, and tells that it has gone
     end_later(*at);
     reply(*at, std::move(answer));
@@ -332,10 +329,19 @@ bool HttpServer::State::take_news() {
 
 // --- who may come --------------------------------------------------------------------------------
 
+template <class F>
+HttpServer::State::Count HttpServer::State::count(uid_t uid, F counts) const {
+  Count out;
+  for (const HttpConnection& each : connections) {
+    if (!counts(each)) continue;
+    ++out.all;
+    if (each.peer.uid == uid) ++out.of_user;
+  }
+  return out;
+}
+
 std::size_t HttpServer::State::connections_of(uid_t uid) const {
-  return static_cast<std::size_t>(std::count_if(
-      connections.begin(), connections.end(),
-      [&](const HttpConnection& each) { return each.peer.uid == uid && !each.broken; }));
+  return count(uid, [](const HttpConnection& each) { return !each.broken; }).of_user;
 }
 
 // The one of a user's that has been between two requests for longest.
@@ -352,11 +358,11 @@ HttpConnection* HttpServer::State::idle_of(uid_t uid) {
 bool HttpServer::State::admit(HttpConnection& caller) {
   const uid_t uid = caller.peer.uid;
   const std::size_t own = connections_of(uid);
-  const auto taken = std::count_if(
-      connections.begin(), connections.end(),
-      [](const HttpConnection& each) { return !each.is_provisional && !each.broken; });
   if (own < options.most_of_a_user) {
-    if (static_cast<std::size_t>(taken) < options.most_connections) return true;
+    const auto has_place = [](const HttpConnection& at) {
+      return !at.is_provisional && !at.broken;
+    };
+    if (count(uid, has_place).all < options.most_connections) return true;
     if (HttpConnection* const place = place_for(connections, uid, own)) {
       place->broken = true;
       return true;
@@ -366,12 +372,8 @@ bool HttpServer::State::admit(HttpConnection& caller) {
     idle->broken = true;
     return true;
   }
-  std::size_t all = 0, of_user = 0;
-  for (const HttpConnection& each : connections) {
-    if (!each.is_provisional) continue;
-    ++all;
-    if (each.peer.uid == uid) ++of_user;
-  }
+  const auto [all, of_user] =
+      count(uid, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
   return all < kProvisional && of_user < kProvisionalOfAUser;
 }
@@ -504,12 +506,8 @@ std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at,
 }
 
 std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnection& at) const {
-  std::size_t all = 0, of_user = 0;
-  for (const HttpConnection& each : connections) {
-    if (each.stage != Stage::stream) continue;
-    ++all;
-    if (each.peer.uid == at.peer.uid) ++of_user;
-  }
+  const auto [all, of_user] =
+      count(at.peer.uid, [](const HttpConnection& each) { return each.stage == Stage::stream; });
   if (of_user >= options.most_streams_of_a_user)
     return refusal(429, fmt::format("too many streams: allowed are {} a user",
                                     options.most_streams_of_a_user));

@@ -12,7 +12,6 @@
 #include <variant>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "service/http/http_message.h"
@@ -52,7 +51,6 @@ struct HttpServerOptions {
   // too slow, or asked for the head alone. Called once; not for what has been answered or has
   // ended, nor when the server goes.
   std::function<void(const Peer& peer)> gone = [](const Peer&) {};
-  Log log = {};
   // Bounds; what is beyond is refused: 429 (of a user) or 503 (of all) with Retry-After, 431, 413,
   // 414, 408, or closed. A user who goes on after as many refusals a second is not heard.
   std::size_t most_head_bytes = 8 << 10, most_body_bytes = 64 << 10;

@@ -85,12 +85,13 @@ Result<void> EventLoop::prepare(Source& source, Priority priority, int added, co
   return failed(what, added);
 }
 
+int EventLoop::on_io(sd_event_source*, int, std::uint32_t, void* its) {
+  return call(*static_cast<Source*>(its), 0), 0;
+}
+
 Result<void> EventLoop::add_descriptor(int fd, Priority priority, Callback callback) {
   Source& source = new_source([call = std::move(callback)](int) { call(); });
-  const auto ready = [](sd_event_source*, int, std::uint32_t, void* its) {
-    return call(*static_cast<Source*>(its), 0), 0;
-  };
-  int added = sd_event_add_io(event_, &source.handle, fd, EPOLLIN, ready, &source);
+  int added = sd_event_add_io(event_, &source.handle, fd, EPOLLIN, on_io, &source);
   if (added >= 0)
     added = sd_event_source_set_ratelimit(source.handle, microseconds_of(kShareTime), kMostCalls);
   return prepare(source, priority, added, "wait for a descriptor");
@@ -98,10 +99,7 @@ Result<void> EventLoop::add_descriptor(int fd, Priority priority, Callback callb
 
 Result<void> EventLoop::add_hangup(int fd, Priority priority, Callback callback) {
   Source& source = new_source([call = std::move(callback)](int) { call(); });
-  const auto closed = [](sd_event_source*, int, std::uint32_t, void* its) {
-    return call(*static_cast<Source*>(its), 0), 0;
-  };
-  int added = sd_event_add_io(event_, &source.handle, fd, EPOLLHUP, closed, &source);
+  int added = sd_event_add_io(event_, &source.handle, fd, EPOLLHUP, on_io, &source);
   if (added >= 0) added = sd_event_source_set_enabled(source.handle, SD_EVENT_ONESHOT);
   return prepare(source, priority, added, "wait for the end of a descriptor");
 }

@@ -85,6 +85,7 @@ class EventLoop {
   Source& new_source(std::function<void(int signal)> callback);
   Result<void> prepare(Source& source, Priority priority, int added, const char* what);
   static void call(Source& source, int signal) noexcept;
+  static int on_io(sd_event_source* source, int fd, std::uint32_t events, void* its);
 
   sd_event* event_;
   std::deque<Source> sources_;  // their addresses stay

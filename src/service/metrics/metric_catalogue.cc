@@ -1,11 +1,7 @@
 #include "service/metrics/metric_catalogue.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-
-#include "base/json.h"
 
 namespace derate {
 namespace {
@@ -61,38 +57,43 @@ const std::vector<MetricLabels>& reason_labels() {
   return kLabels;
 }
 
-const std::optional<Saving>& saving_of(const MetricGpu& gpu) {
-  static const std::optional<Saving> kNone;
-  if (gpu.totals != nullptr) return gpu.totals->saving;
-  return gpu.here != nullptr ? gpu.here->saving : kNone;
+// Empty where the GPU is not open now.
+const GpuSnapshot& here(const MetricGpu& gpu) {
+  static const GpuSnapshot kAway;
+  return gpu.here != nullptr ? *gpu.here : kAway;
+}
+bool is_governed(const MetricGpu& gpu) { return !here(gpu).policy.empty(); }
+// Empty where no policy governs the GPU.
+const Record& governed_record(const MetricGpu& gpu) {
+  static const Record kNone;
+  return is_governed(gpu) ? gpu.here->record : kNone;
 }
 
-// f of the share that was saved.
-template <class F>
-Number of_saving(const MetricGpu& gpu, F f) {
-  const auto& saving = saving_of(gpu);
-  const auto share = saving ? energy_saving(*saving) : std::nullopt;
-  return share ? Number(f(*share)) : std::nullopt;
+const std::optional<Saving>& saving_of(const MetricGpu& gpu) {
+  return gpu.totals != nullptr ? gpu.totals->saving : here(gpu).saving;
 }
-template <class F>
-Number of_performance(const MetricGpu& gpu, F f) {
+
+// Of what was saved: `Share` is performance() or energy_saving().
+template <auto Share, double ShareEstimate::*Which>
+Number share_of(const MetricGpu& gpu) {
   const auto& saving = saving_of(gpu);
-  const auto share = saving ? performance(*saving) : std::nullopt;
-  return share ? Number(f(*share)) : std::nullopt;
+  const auto share = saving ? Share(*saving) : std::nullopt;
+  return share ? Number((*share).*Which) : std::nullopt;
+}
+template <double ShareEstimate::*Which>
+Number loss_of(const MetricGpu& gpu) {
+  const Number share = share_of<performance, Which>(gpu);
+  return share ? Number(1 - *share) : std::nullopt;
 }
 // The joules that a share of what would have been used comes to.
-Number saved_joules(const MetricGpu& gpu, double ShareEstimate::*which) {
-  return of_saving(gpu, [&](const ShareEstimate& share) {
-    return saving_of(gpu)->energy.value() * (share.*which) / (1 - share.*which);
-  });
-}
-
-const Record* governed_record(const MetricGpu& gpu) {
-  return gpu.here != nullptr && !gpu.here->policy.empty() ? &gpu.here->record : nullptr;
+template <double ShareEstimate::*Which>
+Number saved_joules(const MetricGpu& gpu) {
+  const Number share = share_of<energy_saving, Which>(gpu);
+  return share ? Number(saving_of(gpu)->energy.value() * *share / (1 - *share)) : std::nullopt;
 }
 
 void put_policy(const MetricGpu& gpu, MetricSamples& out) {
-  if (governed_record(gpu) == nullptr) return;
+  if (!is_governed(gpu)) return;
   MetricLabels labels;
   labels.add("policy", gpu.here->policy).add("dry_run", gpu.here->dry_run ? "true" : "false");
   if (const auto& by = gpu.here->assigned) labels.add("assigned_by", to_string(by->by));
@@ -151,34 +152,26 @@ void put_tenants(const MetricGpu& gpu, MetricSamples& out) {
 
 constexpr Metric kGpuMetrics[] = {
     {{"derate_gpu", Type::info, "", "Which GPU it is, by its product's name."},
-     "name",
      [](const MetricGpu& gpu, MetricSamples& out) {
        out.add(MetricLabels().add("name", gpu.id->name), 1);
-     }},
+     },
+     "name"},
     {{"derate_gpu_up", Type::gauge, "", "1 while the GPU is open and answers."},
-     "",
      [](const MetricGpu& gpu) { return flag_of(gpu.here && !gpu.lost); }},
     {{"derate_gpu_lost", Type::gauge, "",
       "1 while nothing can be read of the GPU, or it has gone; 0 while the service is paused."},
-     "",
      [](const MetricGpu& gpu) { return flag_of(gpu.lost); }},
     {{"derate_gpu_stuck", Type::gauge, "", "1 while a driver call of the GPU does not come back."},
-     "",
      [](const MetricGpu& gpu) { return flag_of(gpu.stuck); }},
     {{"derate_gpu_losses", Type::counter, "", "How often the GPU was lost."},
-     "",
      put_count<&GpuTotals::times_lost>},
     {{"derate_gpu_stalls", Type::counter, "", "How often a driver call did not come back in time."},
-     "",
      put_count<&GpuTotals::times_stuck>},
     {{"derate_gpu_reads", Type::counter, "", "Readings of the GPU's sensors, also failed ones."},
-     "",
      put_count<&GpuTotals::reads>},
     {{"derate_gpu_failed_reads", Type::counter, "", "Readings that failed."},
-     "",
      put_count<&GpuTotals::failed_reads>},
     {{"derate_gpu_sample_age_seconds", Type::gauge, "seconds", "Age of the last good reading."},
-     "",
      [](const MetricGpu& gpu, MetricSamples& out) {
        const auto at = gpu.totals != nullptr ? gpu.totals->sampled
                        : gpu.here != nullptr ? last_sampled(*gpu.here)
@@ -187,89 +180,72 @@ constexpr Metric kGpuMetrics[] = {
      }},
     {{"derate_gpu_trouble", Type::gauge, "",
       "1 while the GPU is not governed or not restored as it should be; `derate status` says why."},
-     "",
      [](const MetricGpu& gpu, MetricSamples& out) {
        if (gpu.here == nullptr) return;
-       const Record* record = governed_record(gpu);
-       out.add(flag_of(!gpu.here->trouble.empty() ||
-                       (record != nullptr && !record->actuation.error.empty())));
+       out.add(
+           flag_of(!gpu.here->trouble.empty() || !governed_record(gpu).actuation.error.empty()));
      }},
     {{"derate_gpu_power_watts", Type::gauge, "watts", "Power that the board draws."},
-     "",
      [](const MetricGpu& gpu) {
        return gpu.sample != nullptr ? metric_value(board_power(*gpu.sample)) : std::nullopt;
      },
+     "",
      {{{4, Rows::power, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W)."}}}},
     {{"derate_gpu_energy_joules", Type::counter, "joules",
       "Energy that the board has used since the service began: by its counter, else by power."},
-     "",
      [](const MetricGpu& gpu) {
        return gpu.totals != nullptr ? metric_value(gpu.totals->energy) : std::nullopt;
      },
+     "",
      {{{5, Rows::energy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
         "Total energy consumption since the service began (in mJ).", in_millijoules}}}},
     {{"derate_gpu_energy_unknown_seconds", Type::gauge, "seconds",
       "Time since the service began whose energy is not known; the counter may still tell it."},
-     "",
      put_seconds<&GpuTotals::uncovered>},
     {{"derate_gpu_sm_clock_hertz", Type::gauge, "hertz", "SM clock as it is measured."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::sm_clock, kHertz); },
+     "",
      {{{2, Rows::board, "DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", in_megahertz}}}},
     {{"derate_gpu_asked_sm_clock_hertz", Type::gauge, "hertz",
       "SM clock that the policy has locked, or in a dry run would have; absent: none."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (const Record* record = governed_record(gpu))
-         out.add(metric_value(record->actuation.locked, kHertz));
+     [](const MetricGpu& gpu) {
+       return metric_value(governed_record(gpu).actuation.locked, kHertz);
      }},
     {{"derate_gpu_highest_sm_clock_hertz", Type::gauge, "hertz",
       "Highest SM clock that the GPU supports."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.here != nullptr) out.add(metric_value(gpu.here->highest_clock, kHertz));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(here(gpu).highest_clock, kHertz); }},
     {{"derate_gpu_bound_sm_clock_hertz", Type::gauge, "hertz",
       "Lowest of the bounds that hold for the SM clock, as of a budget; absent: none."},
-     "",
      [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.here == nullptr) return;
-       const auto both = intersect(gpu.here->bounds, kClockLock, gpu.here->record.time);
+       const auto both = intersect(here(gpu).bounds, kClockLock, here(gpu).record.time);
        if (both.most != nullptr) out.add(*both.most->most * kHertz);
      }},
     {{"derate_gpu_memory_clock_hertz", Type::gauge, "hertz", "Memory clock as it is measured."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::memory_clock, kHertz); },
+     "",
      {{{3, Rows::board, "DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).",
         in_megahertz}}}},
     {{"derate_gpu_set_power_limit_watts", Type::gauge, "watts",
       "Power limit that the policy has set; absent: none."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (const Record* record = governed_record(gpu))
-         out.add(metric_value(record->actuation.power_limit));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(governed_record(gpu).actuation.power_limit); }},
     {{"derate_gpu_factory_power_limit_watts", Type::gauge, "watts",
       "Power limit that the driver has by default."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.here != nullptr) out.add(metric_value(gpu.here->factory_power_limit));
-     }},
+     [](const MetricGpu& gpu) { return metric_value(here(gpu).factory_power_limit); }},
     {{"derate_gpu_utilisation_ratio", Type::gauge, "ratio",
       "Share of the time in which a kernel ran."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::gpu_utilisation); },
+     "",
      {{{6, Rows::activity, "DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", in_percent}}}},
     {{"derate_gpu_memory_utilisation_ratio", Type::gauge, "ratio",
       "Share of the time in which memory was read or written."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::memory_utilisation); },
+     "",
      {{{7, Rows::activity, "DCGM_FI_DEV_MEM_COPY_UTIL", "Memory utilization (in %).",
         in_percent}}}},
     {{"derate_gpu_activity_ratio", Type::gauge, "ratio",
       "Share of the cycles in which that unit was busy, or of the memory's peak bandwidth."},
-     "unit",
      put_activities,
+     "unit",
      {{{8, Rows::activity, "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
         "Ratio of time the graphics engine is active.", nullptr, activity_of<&Activity::graphics>},
        {9, Rows::activity, "DCGM_FI_PROF_SM_ACTIVE",
@@ -290,162 +266,113 @@ constexpr Metric kGpuMetrics[] = {
         "Ratio of cycles the fp16 pipes are active.", nullptr, activity_of<&Activity::fp16>}}}},
     {{"derate_gpu_pcie_transmit_bytes_per_second", Type::gauge, "bytes_per_second",
       "Data that the GPU sends over PCIe."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu.activity.pcie_tx); },
+     "",
      {{{16, Rows::activity, "DCGM_FI_PROF_PCIE_TX_BYTES",
         "The rate of data transmitted over the PCIe bus (in bytes per second).", nullptr,
         activity_of<&Activity::pcie_tx>}}}},
     {{"derate_gpu_pcie_receive_bytes_per_second", Type::gauge, "bytes_per_second",
       "Data that the GPU receives over PCIe."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu.activity.pcie_rx); },
+     "",
      {{{17, Rows::activity, "DCGM_FI_PROF_PCIE_RX_BYTES",
         "The rate of data received over the PCIe bus (in bytes per second).", nullptr,
         activity_of<&Activity::pcie_rx>}}}},
     {{"derate_gpu_temperature_celsius", Type::gauge, "celsius", "Temperature of the GPU."},
-     "",
      [](const MetricGpu& gpu) { return metric_value(gpu, &Sample::temperature); },
+     "",
      {{{1, Rows::board, "DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C)."}}}},
     {{"derate_gpu_processes", Type::gauge, "", "Processes that hold a compute context."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.processes) out.add(*gpu.processes);
-     }},
+     [](const MetricGpu& gpu) { return Number(gpu.processes); }},
     {{"derate_gpu_throttled", Type::gauge, "",
       "1 while the driver names that reason for the clock."},
-     "reason",
-     put_throttled},
+     put_throttled,
+     "reason"},
     {{"derate_gpu_throttle_seconds", Type::counter, "seconds",
       "Time in which the driver named that reason for the clock."},
-     "reason",
-     put_throttle_seconds},
+     put_throttle_seconds,
+     "reason"},
     {{"derate_gpu_governed", Type::gauge, "", "1 while a policy governs the GPU, 0 while none."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.here != nullptr) out.add(flag_of(governed_record(gpu) != nullptr));
-     }},
+     [](const MetricGpu& gpu) { return gpu.here ? flag_of(is_governed(gpu)) : std::nullopt; }},
     {{"derate_gpu_policy", Type::info, "",
       "The policy that governs the GPU, whether it only says what it would do, and who said so."},
-     "policy, dry_run, assigned_by",
-     put_policy},
+     put_policy,
+     "policy, dry_run, assigned_by"},
     {{"derate_gpu_governed_seconds", Type::counter, "seconds",
       "Time for which a policy governed the GPU, dry runs included."},
-     "",
      put_seconds<&GpuTotals::governed>},
     {{"derate_gpu_observed_seconds", Type::counter, "seconds",
       "Time for which the GPU was watched and not governed."},
-     "",
      put_seconds<&GpuTotals::observed>},
     {{"derate_gpu_idle_seconds", Type::counter, "seconds",
       "Time for which the GPU was watched and had no work."},
-     "",
      put_seconds<&GpuTotals::idle>},
     {{"derate_gpu_probing_seconds", Type::counter, "seconds",
       "Time at clocks that were set to learn from them."},
-     "",
      put_seconds<&GpuTotals::probing>},
     {{"derate_gpu_probing_ratio", Type::gauge, "ratio",
       "Share of the governed time at clocks that were set to learn from them."},
-     "",
      put_probing_share},
     {{"derate_gpu_promised_performance_ratio", Type::gauge, "ratio",
       "Performance that is promised, of that at the highest clock; absent: nothing is."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (governed_record(gpu) != nullptr) out.add(gpu.here->promise);
-     }},
+     [](const MetricGpu& gpu) { return is_governed(gpu) ? gpu.here->promise : std::nullopt; }},
     {{"derate_gpu_expected_performance_ratio", Type::gauge, "ratio",
       "Performance that the policy expects at the present clock, of that at the highest."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (const Record* record = governed_record(gpu))
-         out.add(metric_value(record->decision.expected_performance));
+     [](const MetricGpu& gpu) {
+       return metric_value(governed_record(gpu).decision.expected_performance);
      }},
     {{"derate_gpu_estimated_performance_ratio", Type::gauge, "ratio",
       "Estimated performance since the service began, of that at the highest clock."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.mean; }));
-     }},
+     share_of<performance, &ShareEstimate::mean>},
     {{"derate_gpu_estimated_performance_low_ratio", Type::gauge, "ratio",
       "Lower end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.low; }));
-     }},
+     share_of<performance, &ShareEstimate::low>},
     {{"derate_gpu_estimated_performance_high_ratio", Type::gauge, "ratio",
       "Upper end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_performance(gpu, [](const ShareEstimate& share) { return share.high; }));
-     }},
+     share_of<performance, &ShareEstimate::high>},
     {{"derate_gpu_estimated_loss_ratio", Type::gauge, "ratio",
       "Estimated loss of performance since the service began: 1 - performance."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_performance(gpu, [](const ShareEstimate& share) { return 1 - share.mean; }));
-     }},
+     loss_of<&ShareEstimate::mean>},
     {{"derate_gpu_estimated_loss_bound_ratio", Type::gauge, "ratio",
       "What that loss is below with 95 % probability."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_performance(gpu, [](const ShareEstimate& share) { return 1 - share.low; }));
-     }},
+     loss_of<&ShareEstimate::low>},
     {{"derate_gpu_promise_violations", Type::counter, "",
       "How often the expected performance fell below the promise; not of dry runs."},
-     "",
      put_count<&GpuTotals::violations>},
     {{"derate_gpu_promise_violation_seconds", Type::counter, "seconds",
       "Time for which the expected performance was below the promise; not of dry runs."},
-     "",
      put_seconds<&GpuTotals::broken>},
     {{"derate_gpu_saved_energy_joules", Type::gauge, "joules",
       "Estimated energy saved since the service began, against the highest clock. A gauge, as what "
       "is believed may be taken back."},
-     "",
-     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::mean); }},
+     saved_joules<&ShareEstimate::mean>},
     {{"derate_gpu_saved_energy_low_joules", Type::gauge, "joules",
       "Lower end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::low); }},
+     saved_joules<&ShareEstimate::low>},
     {{"derate_gpu_saved_energy_high_joules", Type::gauge, "joules",
       "Upper end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu) { return saved_joules(gpu, &ShareEstimate::high); }},
+     saved_joules<&ShareEstimate::high>},
     {{"derate_gpu_saved_energy_ratio", Type::gauge, "ratio",
       "The same as a share of what the highest clock would have used."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.mean; }));
-     }},
+     share_of<energy_saving, &ShareEstimate::mean>},
     {{"derate_gpu_saved_energy_low_ratio", Type::gauge, "ratio",
       "Lower end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.low; }));
-     }},
+     share_of<energy_saving, &ShareEstimate::low>},
     {{"derate_gpu_saved_energy_high_ratio", Type::gauge, "ratio",
       "Upper end of its interval of 90 %."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       out.add(of_saving(gpu, [](const ShareEstimate& share) { return share.high; }));
-     }},
+     share_of<energy_saving, &ShareEstimate::high>},
     {{"derate_gpu_writes", Type::counter, "", "Settings written to the GPU by its policy."},
-     "",
      put_count<&GpuTotals::writes>},
     {{"derate_gpu_failed_writes", Type::counter, "",
       "Writes that the driver or the journal refused, or that had no effect."},
-     "",
      put_count<&GpuTotals::failed_writes>},
     {{"derate_gpu_refusals", Type::counter, "",
       "How often that rule began to stand against what the policy wanted."},
-     "rule",
-     put_refusals},
+     put_refusals,
+     "rule"},
     {{"derate_gpu_drifts", Type::counter, "", "How often another tool changed what was set."},
-     "",
      put_count<&GpuTotals::drifts>},
     {{"derate_gpu_yields", Type::counter, "", "How often the GPU was left to another tool."},
-     "",
      put_count<&GpuTotals::yields>},
 };
 
@@ -492,42 +419,37 @@ void put_tenant_power(const MetricGpu& gpu, MetricSamples& out) {
 constexpr Metric kTenantMetrics[] = {
     {{"derate_tenant", Type::info, "",
       "Who the tenant is. Join it to the others by gpu, uuid and tenant."},
-     "tenant, process, user, job, namespace, pod, container, instance",
-     put_tenant_info},
+     put_tenant_info,
+     "tenant, process, user, job, namespace, pod, container, instance"},
     {{"derate_tenant_energy_joules", Type::counter, "joules",
       "Energy that the tenant has used since it got its row; tenant=\"other\" is what those used "
       "who had none."},
-     "tenant",
-     put_tenant_energy},
+     put_tenant_energy,
+     "tenant"},
     {{"derate_tenant_power_watts", Type::gauge, "watts",
       "Power of the tenant in the newest tick of attribution."},
-     "tenant",
-     put_tenant_power},
+     put_tenant_power,
+     "tenant"},
     {{"derate_gpu_tenants", Type::gauge, "", "Tenants in the newest tick, those of other too."},
-     "",
      put_tenants},
     {{"derate_gpu_attributed_energy_joules", Type::counter, "joules",
       "Energy of the board that was divided: tenants with other, ended and unallocated add up to "
       "it, to the millijoule."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->board_mj));
+     [](const MetricGpu& gpu) {
+       return gpu.tenants ? joules_of(gpu.tenants->board_mj) : std::nullopt;
      }},
     {{"derate_gpu_unallocated_energy_joules", Type::counter, "joules",
       "Energy that no tenant bears."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->unallocated_mj));
+     [](const MetricGpu& gpu) {
+       return gpu.tenants ? joules_of(gpu.tenants->unallocated_mj) : std::nullopt;
      }},
     {{"derate_gpu_ended_tenants_energy_joules", Type::counter, "joules",
       "Energy of tenants whose row is gone, ten minutes after they were last seen."},
-     "",
-     [](const MetricGpu& gpu, MetricSamples& out) {
-       if (gpu.tenants != nullptr) out.add(joules_of(gpu.tenants->tenants.ended_mj));
+     [](const MetricGpu& gpu) {
+       return gpu.tenants ? joules_of(gpu.tenants->tenants.ended_mj) : std::nullopt;
      }},
     {{"derate_gpu_unallocated_power_watts", Type::gauge, "watts",
       "Power that no tenant bears in the newest tick of attribution."},
-     "",
      [](const MetricGpu& gpu, MetricSamples& out) {
        if (gpu.tenants != nullptr && gpu.tick_is_fresh)
          out.add(metric_value(gpu.tenants->unallocated_power));
@@ -560,102 +482,83 @@ void put_heartbeats(const Snapshot& snapshot, const Options&, MetricSamples& out
   put("too_many", snapshot.beats.too_many);
 }
 
-template <auto Figure>
-void of_history(const Snapshot& snapshot, const MetricsOptions&, MetricSamples& out) {
-  if (snapshot.history) out.add(Figure(*snapshot.history));
+template <class T, class F>
+Number of_known(const std::optional<T>& value, F f) {
+  return value ? f(*value) : std::nullopt;
+}
+Number time_of(Duration time) { return seconds(time); }
+
+// Of a part of the snapshot that may be missing.
+template <auto Part, auto Figure>
+Number of_part(const Snapshot& snapshot) {
+  return of_known(snapshot.*Part, Figure);
 }
 
 constexpr Metric kServiceMetrics[] = {
     {{"derate_build", Type::info, "", "Version of the program."},
-     "version",
      [](const Snapshot&, const Options& options, MetricSamples& out) {
        out.add(MetricLabels().add("version", options.version), 1);
-     }},
+     },
+     "version"},
     {{"derate_paused", Type::gauge, "", "1 while the GPUs are given back and closed."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.paused) out.add(flag_of(*snapshot.paused));
-     }},
+     of_part<&Snapshot::paused, flag_of>},
     {{"derate_gpus", Type::gauge, "", "GPUs that are open, lost, or closed while it is paused."},
-     "state",
-     put_gpu_states},
+     put_gpu_states,
+     "state"},
     {{"derate_attribution_enabled", Type::gauge, "", "1 while energy is divided among tenants."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       out.add(flag_of(snapshot.attributes));
-     }},
+     [](const Snapshot& snapshot) { return flag_of(snapshot.attributes); }},
     {{"derate_snapshot_age_seconds", Type::gauge, "seconds",
       "Age of what these metrics are made from, once a second."},
-     "",
      [](const Snapshot& snapshot, const Options& options, MetricSamples& out) {
        if (snapshot.time) out.add(std::max(0.0, seconds(options.now - *snapshot.time)));
      }},
     {{"derate_loop_rounds", Type::counter, "", "Rounds of the control loop."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.loop) out.add(number_of(snapshot.loop->rounds));
-     }},
+     of_part<&Snapshot::loop, [](const LatenessFigures& loop) { return number_of(loop.rounds); }>},
     {{"derate_loop_lateness_p99_seconds", Type::gauge, "seconds",
       "How late rounds began, the 99th percentile of the last thousand."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.loop && snapshot.loop->p99) out.add(seconds(*snapshot.loop->p99));
-     }},
+     of_part<&Snapshot::loop,
+             [](const LatenessFigures& loop) { return of_known(loop.p99, time_of); }>},
     {{"derate_loop_lateness_max_seconds", Type::gauge, "seconds",
       "How late rounds began, the most of the last thousand."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.loop && snapshot.loop->most) out.add(seconds(*snapshot.loop->most));
-     }},
+     of_part<&Snapshot::loop,
+             [](const LatenessFigures& loop) { return of_known(loop.most, time_of); }>},
     {{"derate_heartbeats", Type::counter, "", "Messages of applications, by what became of them."},
-     "outcome",
-     put_heartbeats},
+     put_heartbeats,
+     "outcome"},
     {{"derate_heartbeat_unplaced_sources", Type::gauge, "",
       "Applications that send heartbeats and work on no GPU that they may speak for."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       out.add(number_of(snapshot.beats.unplaced));
-     }},
+     [](const Snapshot& snapshot) { return number_of(snapshot.beats.unplaced); }},
     {{"derate_history_bytes", Type::gauge, "bytes",
       "Size of the history's file, as of the last minute's end."},
-     "",
-     of_history<[](const HistoryFigures& history) -> Number { return history.bytes; }>},
+     of_part<&Snapshot::history,
+             [](const HistoryFigures& history) -> Number { return history.bytes; }>},
     {{"derate_history_failing", Type::gauge, "",
       "1 where the last that was to be written into the history could not be."},
-     "",
-     of_history<[](const HistoryFigures& history) { return flag_of(history.failing); }>},
+     of_part<&Snapshot::history,
+             [](const HistoryFigures& history) { return flag_of(history.failing); }>},
     {{"derate_history_given_up", Type::counter, "",
       "Seconds, events and decisions that are not in the history, as it could not be written."},
-     "",
-     of_history<[](const HistoryFigures& history) { return number_of(history.given_up); }>},
+     of_part<&Snapshot::history,
+             [](const HistoryFigures& history) { return number_of(history.given_up); }>},
     {{"derate_history_failed_reads", Type::counter, "",
       "Questions that could not be answered, as the history's file could not be read."},
-     "",
-     of_history<[](const HistoryFigures& history) { return number_of(history.failed_reads); }>},
+     of_part<&Snapshot::history,
+             [](const HistoryFigures& history) { return number_of(history.failed_reads); }>},
     {{"derate_process_cpu_seconds", Type::counter, "seconds",
       "CPU time of the process that governs, in user and system mode."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.daemon.cpu) out.add(seconds(*snapshot.daemon.cpu));
-     }},
+     [](const Snapshot& snapshot) { return of_known(snapshot.daemon.cpu, time_of); }},
     {{"derate_process_resident_memory_bytes", Type::gauge, "bytes", "Its resident memory."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.daemon.resident_bytes) out.add(number_of(*snapshot.daemon.resident_bytes));
-     }},
+     [](const Snapshot& snapshot) { return of_known(snapshot.daemon.resident_bytes, number_of); }},
     {{"derate_process_open_fds", Type::gauge, "", "Its open descriptors."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.daemon.open_descriptors) out.add(number_of(*snapshot.daemon.open_descriptors));
+     [](const Snapshot& snapshot) {
+       return of_known(snapshot.daemon.open_descriptors, number_of);
      }},
     {{"derate_process_max_fds", Type::gauge, "", "How many it may have open."},
-     "",
-     [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
-       if (snapshot.daemon.most_descriptors) out.add(number_of(*snapshot.daemon.most_descriptors));
+     [](const Snapshot& snapshot) {
+       return of_known(snapshot.daemon.most_descriptors, number_of);
      }},
     {{"derate_process_start_time_seconds", Type::gauge, "seconds",
       "When it began, in seconds since 1970."},
-     "",
      [](const Snapshot& snapshot, const Options&, MetricSamples& out) {
        if (snapshot.daemon.started) out.add(seconds(snapshot.daemon.started->time_since_epoch()));
      }},
@@ -677,68 +580,6 @@ std::vector<DcgmMetric> dcgm_metrics() {
     }
   std::sort(out.begin(), out.end(),
             [](const DcgmMetric& a, const DcgmMetric& b) { return a.name->place < b.name->place; });
-  return out;
-}
-
-// --- what is told of them ------------------------------------------------------------------------
-
-namespace {
-
-struct MetricPart {
-  const char* of;
-  const char* title;
-  const char* labels;  // of each
-};
-constexpr MetricPart kService{"service", "Of the service", ""};
-constexpr MetricPart kGpu{"gpu", "Of each GPU", "gpu, uuid, pci"};
-constexpr MetricPart kTenant{"tenant", "Of tenants", "gpu, uuid, pci"};
-constexpr MetricPart kDcgm{
-    "dcgm", "By the names of DCGM",
-    "gpu, UUID, device, modelName, Hostname, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
-    "hpc_job"};
-
-std::string all_labels(const MetricPart& part, const char* more) {
-  std::string out = part.labels;
-  if (!out.empty() && *more != '\0') out += ", ";
-  return out + more;
-}
-
-template <class F>
-void each_metric(F f) {
-  for (const Metric& each : kServiceMetrics) f(kService, each.family, each.labels);
-  for (const Metric& each : kGpuMetrics) f(kGpu, each.family, each.labels);
-  for (const Metric& each : kTenantMetrics) f(kTenant, each.family, each.labels);
-  for (const DcgmMetric& each : dcgm_metrics()) f(kDcgm, each.family, "");
-}
-
-}  // namespace
-
-std::string metrics_markdown() {
-  std::string out;
-  const char* of = "";
-  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
-    if (std::string_view(of) != part.of) {
-      of = part.of;
-      out += fmt::format("{}### {}\n", out.empty() ? "" : "\n", part.title);
-      if (*part.labels != '\0') out += fmt::format("Labels of each: {}.\n", part.labels);
-      out += "\n| metric | type | more labels | what it is |\n|---|---|---|---|\n";
-    }
-    out += fmt::format("| `{}` | {} | {} | {} |\n", sample_name(family), to_string(family.type),
-                       labels, family.help);
-  });
-  return out;
-}
-
-Json metrics_json() {
-  Json out = Json::array();
-  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
-    out.push_back({{"name", sample_name(family)},
-                   {"of", part.of},
-                   {"type", to_string(family.type)},
-                   {"unit", family.unit},
-                   {"labels", all_labels(part, labels)},
-                   {"help", family.help}});
-  });
   return out;
 }
 

@@ -1,9 +1,9 @@
-// The one table of metrics: their text, docs/metrics.md and clients/metrics.json come from it.
+// The one table of metrics: their text comes from it, and by service_metrics_test docs/metrics.md
+// and clients/metrics.json.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,7 +40,8 @@ class MetricSamples {
 
 using ReadMetricService = void (*)(const Snapshot&, const MetricsOptions&, MetricSamples&);
 using ReadMetricGpu = void (*)(const MetricGpu&, MetricSamples&);
-// Of a metric with one sample a GPU.
+// Of a metric with one sample, or one a GPU.
+using ReadServiceValue = std::optional<double> (*)(const Snapshot&);
 using ReadMetricValue = std::optional<double> (*)(const MetricGpu&);
 
 // A name of dcgm-exporter for the same thing, so that dashboards that were made for it work. Unlike
@@ -65,8 +66,8 @@ struct DcgmName {
 
 struct Metric {
   MetricFamily family;
-  const char* labels;  // beside those of each GPU: "reason", "tenant"; empty: none
-  std::variant<ReadMetricService, ReadMetricGpu, ReadMetricValue> read;
+  std::variant<ReadMetricService, ReadMetricGpu, ReadServiceValue, ReadMetricValue> read;
+  const char* labels = "";  // in addition to those of each GPU: "reason", "tenant"
   std::array<DcgmName, 8> dcgm = {};
 };
 std::span<const Metric> service_metrics();
@@ -81,9 +82,8 @@ struct DcgmMetric {
 };
 std::vector<DcgmMetric> dcgm_metrics();
 
-// The tables of docs/metrics.md.
-std::string metrics_markdown();
-// A row each: {"name","type","unit","help","labels","of"}.
-nlohmann::ordered_json metrics_json();
+// Every metric of which something is known, as Prometheus and what reads its formats want it; for
+// any thread.
+std::string metrics_text(const Snapshot& snapshot, const MetricsOptions& options);
 
 }  // namespace derate

@@ -1,4 +1,4 @@
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 
 #include <algorithm>
 #include <variant>
@@ -186,7 +186,10 @@ std::string metrics_text(const Snapshot& snapshot, const MetricsOptions& options
   for (const Metric& metric : service_metrics()) {
     text.begin(metric.family);
     MetricSamples out(text, none);
-    std::get<ReadMetricService>(metric.read)(snapshot, options, out);
+    if (const auto* value = std::get_if<ReadServiceValue>(&metric.read))
+      out.add((*value)(snapshot));
+    else
+      std::get<ReadMetricService>(metric.read)(snapshot, options, out);
   }
   const std::vector<MetricGpu> gpus = metric_gpus(snapshot, options.now);
   const auto write = [&](std::span<const Metric> metrics) {

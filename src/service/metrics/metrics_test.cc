@@ -1,5 +1,6 @@
-#include "service/metrics/metrics.h"
+#include "service/metrics/metric_catalogue.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,13 +13,72 @@
 #include "base/test_comma_locale.h"
 #include "base/test_exposition.h"
 #include "base/test_page.h"
-#include "service/metrics/metric_catalogue.h"
 #include "service/records/test_snapshot.h"
 
 namespace derate {
 namespace {
 
 using namespace std::chrono_literals;
+
+// --- the pages of metrics ------------------------------------------------------------------------
+
+struct MetricPart {
+  const char* of;
+  const char* title;
+  const char* labels;  // of each
+};
+constexpr MetricPart kService{"service", "Of the service", ""};
+constexpr MetricPart kGpu{"gpu", "Of each GPU", "gpu, uuid, pci"};
+constexpr MetricPart kTenant{"tenant", "Of tenants", "gpu, uuid, pci"};
+constexpr MetricPart kDcgm{
+    "dcgm", "By the names of DCGM",
+    "gpu, UUID, device, modelName, Hostname, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
+    "hpc_job"};
+
+std::string all_labels(const MetricPart& part, const char* more) {
+  std::string out = part.labels;
+  if (!out.empty() && *more != '\0') out += ", ";
+  return out + more;
+}
+
+template <class F>
+void each_metric(F f) {
+  for (const Metric& each : service_metrics()) f(kService, each.family, each.labels);
+  for (const Metric& each : gpu_metrics()) f(kGpu, each.family, each.labels);
+  for (const Metric& each : tenant_metrics()) f(kTenant, each.family, each.labels);
+  for (const DcgmMetric& each : dcgm_metrics()) f(kDcgm, each.family, "");
+}
+
+// The tables of docs/metrics.md.
+std::string metrics_markdown() {
+  std::string out;
+  const char* of = "";
+  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
+    if (std::string_view(of) != part.of) {
+      of = part.of;
+      out += fmt::format("{}### {}\n", out.empty() ? "" : "\n", part.title);
+      if (*part.labels != '\0') out += fmt::format("Labels of each: {}.\n", part.labels);
+      out += "\n| metric | type | more labels | what it is |\n|---|---|---|---|\n";
+    }
+    out += fmt::format("| `{}` | {} | {} | {} |\n", sample_name(family), to_string(family.type),
+                       labels, family.help);
+  });
+  return out;
+}
+
+// clients/metrics.json, a row each.
+Json metrics_json() {
+  Json out = Json::array();
+  each_metric([&](const MetricPart& part, const MetricFamily& family, const char* labels) {
+    out.push_back({{"name", sample_name(family)},
+                   {"of", part.of},
+                   {"type", to_string(family.type)},
+                   {"unit", family.unit},
+                   {"labels", all_labels(part, labels)},
+                   {"help", family.help}});
+  });
+  return out;
+}
 using Labels = std::map<std::string, std::string>;
 
 MetricsOptions full_options(MetricFormat format = MetricFormat::prometheus) {

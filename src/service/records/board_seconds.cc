@@ -139,7 +139,7 @@ void BoardSeconds::put_savings(Ended& ended) {
       if (here) {
         put_sums(ended.point, whole);
       } else {
-        apart_.push_back({ended.begin, policy, {}});
+        apart_.push_back({ended.begin, {.policy = policy}, {}});
         put_sums(apart_.back().point, whole);
       }
     }
@@ -183,7 +183,7 @@ void BoardSeconds::note(const Sample& sample) {
                                         static_cast<std::int64_t>(*sample.throttle_reasons);
 }
 
-void BoardSeconds::take(const GpuRecord& each, Duration to_wall, std::vector<Part>& out) {
+void BoardSeconds::take(const GpuRecord& each, Duration to_wall, std::vector<SecondPart>& out) {
   const Record& record = each.record;
   waits_ = false;
   if (held_ && record.time - held_->time > kLongestGap) cut(out);
@@ -214,7 +214,7 @@ void BoardSeconds::take(const GpuRecord& each, Duration to_wall, std::vector<Par
   drain(out);
 }
 
-void BoardSeconds::drain(std::vector<Part>& out) {
+void BoardSeconds::drain(std::vector<SecondPart>& out) {
   for (; !ended_.empty() && ended_.front().totals; ended_.pop_front()) {
     Ended& ended = ended_.front();
     const EnergyTotals& totals = *ended.totals;
@@ -233,13 +233,13 @@ void BoardSeconds::drain(std::vector<Part>& out) {
       ended.point[HistoryField::covered_ms] = more_covered;
     }
     if (ended.point != HistoryPoint{})
-      out.push_back({ended.begin, std::move(ended.policy), std::move(ended.point)});
+      out.push_back({ended.begin, {.policy = std::move(ended.policy)}, std::move(ended.point)});
   }
-  for (Part& part : apart_) out.push_back(std::move(part));
+  for (SecondPart& part : apart_) out.push_back(std::move(part));
   apart_.clear();
 }
 
-void BoardSeconds::cut(std::vector<Part>& out) {
+void BoardSeconds::cut(std::vector<SecondPart>& out) {
   if (open_) close(held_->time);
   for (Ended& each : ended_)
     if (!each.totals) each.totals = odometer_.totals(each.mark);

@@ -17,6 +17,13 @@
 
 namespace derate {
 
+// A series' point of the second that begins then. The sampler adds the GPU to its key.
+struct SecondPart {
+  WallTime begin{};
+  HistorySeriesKey key;
+  HistoryPoint point;
+};
+
 // Energy is cut from one odometer: the seconds add up to what it says. Where the counter covers a
 // second it is known when the counter is read the next time. Everything else is held from a reading
 // to the next, for `max_gap` at most. A stretch without readings that is longer than kLongestGap
@@ -27,19 +34,13 @@ class BoardSeconds {
   // A clock on the wall that goes on by so much more or less than the other was set.
   static constexpr Duration kWasSet = std::chrono::milliseconds(100);
 
-  struct Part {
-    WallTime begin{};
-    std::string policy;  // empty: the GPU was only observed
-    HistoryPoint point;
-  };
-
   // A reading of the counter that comes no sooner than `patience` after a second has ended is not
   // waited for: power stands in.
   void rules(Duration max_gap, Duration patience);
   // The next record. `to_wall`: what added to its time is the time on the wall now.
-  void take(const GpuRecord& each, Duration to_wall, std::vector<Part>& out);
+  void take(const GpuRecord& each, Duration to_wall, std::vector<SecondPart>& out);
   // What is there of seconds that are not over, as it stands; what comes next begins anew.
-  void cut(std::vector<Part>& out);
+  void cut(std::vector<SecondPart>& out);
   // A second has ended with the last record, and waits for the counter.
   bool waits_for_counter() const { return waits_; }
   // By the readings of power, of a second that is lately over or under way; empty: not known.
@@ -84,7 +85,7 @@ class BoardSeconds {
   void advance(Instant to, const std::string& policy);
   void note(const Sample& sample);
   void put_savings(Ended& ended);
-  void drain(std::vector<Part>& out);
+  void drain(std::vector<SecondPart>& out);
 
   Duration max_gap_ = std::chrono::seconds(2), patience_ = std::chrono::seconds(2);
   EnergyOdometer odometer_;
@@ -94,7 +95,7 @@ class BoardSeconds {
   Instant began_{};    // the odometer's first instant
   Instant resumed_{};  // since when readings come without a gap
   std::deque<Ended> ended_;
-  std::vector<Part> apart_;                         // savings of policies that are gone
+  std::vector<SecondPart> apart_;                   // savings of policies that are gone
   std::int64_t told_mj_ = 0, told_covered_ms_ = 0;  // of the odometer
   std::map<std::string, Saving> saved_;             // by policy, and not told yet
   std::deque<std::pair<WallTime, Watts>> powers_;   // of the last seconds

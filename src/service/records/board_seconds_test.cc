@@ -58,7 +58,7 @@ class Board {
   std::int64_t by_the_odometer() const { return all_mj_; }
 
   double overread = 1;
-  std::vector<BoardSeconds::Part> out;
+  std::vector<SecondPart> out;
   BoardSeconds seconds_;
 
  private:

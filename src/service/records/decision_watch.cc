@@ -1,7 +1,5 @@
 #include "service/records/decision_watch.h"
 
-#include <cstring>
-
 #include "govern/fleet/policy_choice.h"
 
 namespace derate {
@@ -12,8 +10,7 @@ std::optional<double> value_of(const std::optional<Q>& quantity) {
   return quantity ? std::optional(quantity->value()) : std::nullopt;
 }
 
-}  // namespace
-
+// As it stands with that record.
 HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time) {
   HistoryDecision out{.time = time, .gpu = gpu.uuid(), .policy = gpu.policy_name()};
   if (gpu.assigned) {
@@ -37,11 +34,7 @@ HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTim
   return out;
 }
 
-bool DecisionWatch::Key::operator==(const Key& other) const {
-  return rule == other.rule && asked == other.asked && power_limit == other.power_limit &&
-         bound == other.bound && source == other.source && std::strcmp(reason, other.reason) == 0 &&
-         policy == other.policy && who == other.who && bounded_by == other.bounded_by;
-}
+}  // namespace
 
 DecisionWatch::Key DecisionWatch::key_of(const GpuRecord& each) {
   const ManagedGpu& gpu = each.gpu;

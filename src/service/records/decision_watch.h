@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "govern/fleet/record_sink.h"
@@ -12,9 +13,6 @@
 #include "store/history/history.h"
 
 namespace derate {
-
-// As it stands with that record.
-HistoryDecision decision_of(const ManagedGpu& gpu, const Record& record, WallTime time);
 
 class DecisionWatch {
  public:
@@ -33,13 +31,13 @@ class DecisionWatch {
   // What makes another decision, cheap to compare: numbers in a reason change all the time.
   struct Key {
     std::string policy, who, bounded_by;
-    const char* reason = "";
+    std::string_view reason;
     std::optional<RequestOrigin> source;
     Clamped::Rule rule = Clamped::Rule::none;
     std::optional<Megahertz> asked;
     std::optional<double> bound;
     std::optional<Watts> power_limit;
-    bool operator==(const Key& other) const;
+    bool operator==(const Key& other) const = default;
   };
   struct Told {
     Key key;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "api/requests.h"
 #include "base/json.h"
 
 namespace derate {
@@ -35,25 +36,24 @@ LogRecord log_record(const Event& event) {
 
 }  // namespace
 
-Json event_json(const Event& event) {
+EventView event_view(const Event& event) {
   const EventInfo& info = info_of(event.kind);
-  Json out = {{"id", event.id},
-              {"time_unix_seconds", seconds(event.time.time_since_epoch())},
-              {"event", info.name},
-              {"severity", to_string(info.severity)}};
-  if (!event.gpu.empty()) out["gpu"] = event.gpu;
-  if (event.gpu_index) out["gpu_index"] = *event.gpu_index;
-  out["message"] = event.message;
-  Json fields = Json::object();
-  for (const auto& [name, value] : event.fields) fields[name] = value;
-  out["fields"] = std::move(fields);
-  return out;
+  return {.id = event.id,
+          .time_unix_seconds = seconds(event.time.time_since_epoch()),
+          .event = info.name,
+          .severity = to_string(info.severity),
+          .gpu = event.gpu,
+          .gpu_index = event.gpu_index,
+          .message = event.message,
+          .fields = {event.fields}};
 }
 
 // The JSON is one line: an end of line in a text of it stands as \n.
 std::string event_sse(const Event& event) {
+  Json data = answer_json(EventsAnswer{{event_view(event)}})["events"][0];
+  if (event.fields.empty()) data["fields"] = Json::object();
   return fmt::format("id: {}\nevent: {}\ndata: {}\n\n", event.id, info_of(event.kind).name,
-                     json_text(event_json(event)));
+                     json_text(data));
 }
 
 bool EventFilter::takes(const Event& event) const {

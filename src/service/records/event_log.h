@@ -7,19 +7,20 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "api/history_requests.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "core/event.h"
 
 namespace derate {
 
-nlohmann::ordered_json event_json(const Event& event);
+// As `events` answers with it.
+EventView event_view(const Event& event);
 // As a stream of server-sent events has it: "id: 17\nevent: lost\ndata: {...}\n\n".
 std::string event_sse(const Event& event);
 

@@ -14,6 +14,7 @@
 #include "base/when.h"
 #include "core/saving.h"
 #include "govern/saving_json.h"
+#include "service/records/event_log.h"
 #include "store/history/history_store.h"
 
 namespace derate {
@@ -315,18 +316,6 @@ Result<std::optional<MeasuredView>> measured_at(const std::string& file, const s
   return last == nullptr ? std::optional<MeasuredView>() : std::optional(measured_view(*last));
 }
 
-EventView event_view(const Event& event, std::span<const GpuId> known) {
-  const EventInfo& info = info_of(event.kind);
-  return {.id = event.id,
-          .time_unix_seconds = unix_exact(event.time),
-          .event = info.name,
-          .severity = to_string(info.severity),
-          .gpu = event.gpu,
-          .gpu_index = event.gpu_index ? event.gpu_index : index_of(known, event.gpu),
-          .message = event.message,
-          .fields = {event.fields}};
-}
-
 }  // namespace
 
 Result<Json> answer_history(const std::string& file, const HistoryRead& request, WallTime now,
@@ -401,8 +390,10 @@ Result<Json> answer_events(const std::string& file, const EventsRead& request, W
     return Error{Errc::invalid_argument, fmt::format("from {} is not before to {}",
                                                      when_text(*query.from), when_text(*query.to))};
   EventsAnswer out;
-  for (const Event& event : TRY(read_events(file, query)))
-    out.events.push_back(event_view(event, known));
+  for (const Event& event : TRY(read_events(file, query))) {
+    EventView& view = out.events.emplace_back(event_view(event));
+    if (!view.gpu_index) view.gpu_index = index_of(known, event.gpu);
+  }
   return answer_json(out);
 }
 

@@ -17,35 +17,22 @@ HistorySampler::Gpu& HistorySampler::gpu(const std::string& uuid) {
   return at->second;
 }
 
-void HistorySampler::put(WallTime begin, HistorySeriesKey key, const HistoryPoint& point) {
-  auto& parts = ready_[begin];
-  const auto same = std::find_if(parts.begin(), parts.end(),
-                                 [&](const HistorySecond::Part& part) { return part.key == key; });
-  if (same != parts.end())
-    same->point.fold(point);
-  else
-    parts.push_back({std::move(key), point});
-}
-
-void HistorySampler::put(const std::string& uuid, std::vector<BoardSeconds::Part> parts) {
-  for (BoardSeconds::Part& part : parts)
-    put(part.begin, {.kind = HistoryKind::gpu, .gpu = uuid, .policy = std::move(part.policy)},
-        part.point);
-}
-
-void HistorySampler::put(const std::string& uuid, std::vector<TenantSeconds::Part> parts) {
-  for (TenantSeconds::Part& part : parts)
-    put(part.begin,
-        {.kind = HistoryKind::tenant,
-         .gpu = uuid,
-         .tenant = std::move(part.tenant),
-         .labels = std::move(part.labels)},
-        part.point);
+void HistorySampler::put(const std::string& uuid, std::vector<SecondPart> parts) {
+  for (auto& [begin, key, point] : parts) {
+    key.gpu = uuid;
+    auto& known = ready_[begin];
+    const auto same = std::find_if(known.begin(), known.end(),
+                                   [&, &of = key](const auto& part) { return part.key == of; });
+    if (same != known.end())
+      same->point.fold(point);
+    else
+      known.push_back({std::move(key), point});
+  }
 }
 
 void HistorySampler::take(const GpuRecord& each) {
   Gpu& known = gpu(each.gpu.uuid());
-  std::vector<BoardSeconds::Part> parts;
+  std::vector<SecondPart> parts;
   const Duration to_wall = clock_.wall_now().time_since_epoch() - clock_.now().time_since_epoch();
   known.board.take(each, to_wall, parts);
   if (known.board.waits_for_counter()) wanted_.push_back(each.gpu.uuid());
@@ -55,7 +42,7 @@ void HistorySampler::take(const GpuRecord& each) {
 void HistorySampler::take(const AttributedTick& tick) {
   const std::string& uuid = tick.gpu.id().uuid;
   Gpu& known = gpu(uuid);
-  std::vector<TenantSeconds::Part> parts;
+  std::vector<SecondPart> parts;
   known.tenants.take(
       tick, [&](WallTime second) { return known.board.mean_power(second); }, parts);
   put(uuid, std::move(parts));
@@ -63,12 +50,10 @@ void HistorySampler::take(const AttributedTick& tick) {
 
 void HistorySampler::cut() {
   for (auto& [uuid, known] : gpus_) {
-    std::vector<BoardSeconds::Part> board;
-    known.board.cut(board);
-    put(uuid, std::move(board));
-    std::vector<TenantSeconds::Part> tenants;
-    known.tenants.cut(tenants);
-    put(uuid, std::move(tenants));
+    std::vector<SecondPart> parts;
+    known.board.cut(parts);
+    known.tenants.cut(parts);
+    put(uuid, std::move(parts));
   }
 }
 

@@ -37,9 +37,7 @@ class HistorySampler {
     TenantSeconds tenants;
   };
   Gpu& gpu(const std::string& uuid);
-  void put(const std::string& uuid, std::vector<BoardSeconds::Part> parts);
-  void put(const std::string& uuid, std::vector<TenantSeconds::Part> parts);
-  void put(WallTime begin, HistorySeriesKey key, const HistoryPoint& point);
+  void put(const std::string& uuid, std::vector<SecondPart> parts);
 
   const Clock& clock_;
   Duration max_gap_ = std::chrono::seconds(2), patience_ = std::chrono::seconds(2);

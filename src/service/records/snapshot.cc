@@ -189,6 +189,17 @@ Json snapshot_json(const Snapshot& snapshot) {
   return out;
 }
 
+Result<Json> status_answer(const Snapshot& snapshot, const std::string& gpus) {
+  if (gpus.empty()) return snapshot_json(snapshot);
+  std::vector<GpuId> ids;
+  for (const GpuSnapshot& gpu : snapshot.gpus) ids.push_back(gpu.id);
+  Snapshot chosen = snapshot;
+  chosen.gpus.clear();
+  for (const int at : TRY(select_gpus(ids, gpus)))
+    chosen.gpus.push_back(snapshot.gpus[static_cast<std::size_t>(at)]);
+  return snapshot_json(chosen);
+}
+
 Result<Json> attribution_page(const Snapshot& snapshot, const std::string& after) {
   const auto& all = snapshot.attribution;
   auto at = all.begin();

@@ -99,6 +99,8 @@ std::string driver_reason(const Sample& sample);
 // As the state file and `derate status --json` have them (docs/operations.md).
 nlohmann::ordered_json gpu_json(const GpuSnapshot& gpu);
 nlohmann::ordered_json snapshot_json(const Snapshot& snapshot);
+// The same of the GPUs that `gpus` names. Errors: not_found, invalid_argument.
+Result<nlohmann::ordered_json> status_answer(const Snapshot& snapshot, const std::string& gpus);
 
 // The answer to `attribution`: GPUs after the one with that UUID (empty: from the first), as many
 // as have kMostTenants, and at least one; `more_after` where there are more. Errors: not_found.

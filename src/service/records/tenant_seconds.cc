@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "attrib/split_saving.h"
 #include "govern/saving_json.h"
@@ -64,24 +65,27 @@ std::vector<TenantSeconds::Piece> TenantSeconds::pieces_of(WallTime begin, WallT
   return out;
 }
 
+SecondPart TenantSeconds::part(const std::string& tenant, Open open) const {
+  return {second_,
+          {.kind = HistoryKind::tenant, .tenant = tenant, .labels = std::move(open.labels)},
+          open.point};
+}
+
 void TenantSeconds::add(const std::string& tenant, const TenantLabels& labels,
-                        const HistoryPoint& point, std::vector<Part>& out) {
+                        const HistoryPoint& point, std::vector<SecondPart>& out) {
   const auto [at, fresh] = open_.try_emplace(tenant, Open{labels, {}});
-  if (at->second.labels != labels) {
-    out.push_back({second_, tenant, at->second.labels, at->second.point});
-    at->second = {labels, {}};
-  }
+  if (at->second.labels != labels)
+    out.push_back(part(tenant, std::exchange(at->second, {labels, {}})));
   at->second.point.fold(point);
 }
 
-void TenantSeconds::cut(std::vector<Part>& out) {
-  for (auto& [tenant, open] : open_)
-    out.push_back({second_, tenant, std::move(open.labels), open.point});
+void TenantSeconds::cut(std::vector<SecondPart>& out) {
+  for (auto& [tenant, open] : open_) out.push_back(part(tenant, std::move(open)));
   open_.clear();
 }
 
 void TenantSeconds::take(const AttributedTick& tick, const PowerOf& power_of,
-                         std::vector<Part>& out) {
+                         std::vector<SecondPart>& out) {
   if (!tick.tick.split || tick.tick.split->tenants.empty()) return;
   const Split& split = *tick.tick.split;
   if (split.length <= Duration::zero() || split.length > kLongestTick) return;

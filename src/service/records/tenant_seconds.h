@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "service/records/attributed_tick.h"
+#include "service/records/board_seconds.h"
 #include "store/history/history.h"
 
 namespace derate {
@@ -18,19 +19,13 @@ class TenantSeconds {
   // As BoardSeconds::kLongestGap: of a tick that is longer nothing is kept here.
   static constexpr Duration kLongestTick = std::chrono::minutes(1);
 
-  struct Part {
-    WallTime begin{};
-    std::string tenant;
-    TenantLabels labels;
-    HistoryPoint point;
-  };
   // The board's mean power in a second, by which energy is divided among seconds; empty: not known.
   using PowerOf = std::function<std::optional<Watts>(WallTime second)>;
 
   // The next tick. A second that it ends comes out.
-  void take(const AttributedTick& tick, const PowerOf& power_of, std::vector<Part>& out);
+  void take(const AttributedTick& tick, const PowerOf& power_of, std::vector<SecondPart>& out);
   // What is there of the second that is not over.
-  void cut(std::vector<Part>& out);
+  void cut(std::vector<SecondPart>& out);
 
  private:
   struct Open {
@@ -45,7 +40,8 @@ class TenantSeconds {
   };
   static std::vector<Piece> pieces_of(WallTime begin, WallTime end, const PowerOf& power_of);
   void add(const std::string& tenant, const TenantLabels& labels, const HistoryPoint& point,
-           std::vector<Part>& out);
+           std::vector<SecondPart>& out);
+  SecondPart part(const std::string& tenant, Open open) const;
 
   WallTime second_{};  // that is not over
   std::map<std::string, Open> open_;

@@ -43,7 +43,7 @@ class Ticks {
   }
 
   TenantSeconds::PowerOf power = [](WallTime) { return std::nullopt; };
-  std::vector<TenantSeconds::Part> out;
+  std::vector<SecondPart> out;
 
  private:
   TenantSeconds seconds_;
@@ -78,7 +78,7 @@ RC_GTEST_PROP(TenantSeconds, AddUpToTheTicks, ()) {
             2 * std::chrono::floor<std::chrono::milliseconds>(time).count());
   std::map<std::pair<WallTime, std::string>, int> parts;
   for (const auto& part : ticks.out) {
-    const std::pair key(part.begin, part.tenant);
+    const std::pair key(part.begin, part.key.tenant);
     RC_ASSERT(++parts[key] == 1);
     RC_ASSERT(part.point[HistoryField::covered_ms].value_or(0) <= 1000);
   }

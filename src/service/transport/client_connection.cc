@@ -18,12 +18,20 @@ std::string caller_name(const Peer& peer) {
   return peer.token.empty() ? fmt::format("uid {}", peer.uid) : "token " + peer.token;
 }
 
+Json whole_answer(const Result<Json>& answer) {
+  Json out = {{"ok", answer.ok()}};
+  if (answer.ok()) {
+    out.update(*answer);
+  } else {
+    out["error"] = answer.error().message;
+    out["exit_code"] = exit_code_of(answer.error().code);
+    out["code"] = word_of(answer.error().code);
+  }
+  return out;
+}
+
 void send_refusal(const UniqueFd& socket, const Error& error) {
-  const std::string line = json_text(Json{{"ok", false},
-                                          {"error", error.message},
-                                          {"exit_code", exit_code_of(error.code)},
-                                          {"code", word_of(error.code)}}) +
-                           "\n";
+  const std::string line = json_text(whole_answer(error)) + "\n";
   (void)::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL);
 }
 

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,10 @@ struct Peer {
 
 // For logs and as who assigned something: "uid 0"; "token dashboard".
 std::string caller_name(const Peer& peer);
+
+// The whole answer: ok and its fields, or what was wrong, its exit code and the word for its kind
+// (word_of()).
+nlohmann::ordered_json whole_answer(const Result<nlohmann::ordered_json>& answer);
 
 // Tells the caller why it is not served; what the socket does not take at once is lost.
 void send_refusal(const UniqueFd& socket, const Error& error);

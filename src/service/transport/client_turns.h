@@ -45,6 +45,15 @@ class ClientTurns {
   std::map<uid_t, std::uint64_t> connection_;  // the last of each user that is connected
 };
 
+// The client of that connection, of those that ascend by it; null: it has ended.
+template <class Clients>
+auto* find_client(Clients& clients, std::uint64_t connection) {
+  const auto at = std::lower_bound(
+      clients.begin(), clients.end(), connection,
+      [](const auto& each, std::uint64_t wanted) { return each.peer.connection < wanted; });
+  return at != clients.end() && at->peer.connection == connection ? &*at : nullptr;
+}
+
 // Whose place a user with `own` connections gets when all are taken: of the user who has most, root
 // aside, the connection that was silent for longest, an idle one if there is any. Null where that
 // would be no fairer: that user has less than two more than this one, who is not root.

@@ -100,14 +100,6 @@ void ControlServer::take_callers() {
 
 // --- what comes and goes -------------------------------------------------------------------------
 
-ClientConnection* ControlServer::client(std::uint64_t connection) {
-  const auto at = std::lower_bound(clients_.begin(), clients_.end(), connection,
-                                   [](const ClientConnection& client, std::uint64_t wanted) {
-                                     return client.peer.connection < wanted;
-                                   });
-  return at != clients_.end() && at->peer.connection == connection ? &*at : nullptr;
-}
-
 void ControlServer::mark_ready() {
   std::array<epoll_event, kMostOfEveryone + kMostClients> events{};
   const int count = ::epoll_wait(events_.get(), events.data(), static_cast<int>(events.size()), 0);
@@ -115,7 +107,7 @@ void ControlServer::mark_ready() {
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = events[static_cast<std::size_t>(i)];
     calls |= data.u64 == kCallers;
-    ClientConnection* const found = client(data.u64);
+    ClientConnection* const found = find_client(clients_, data.u64);
     if (found == nullptr) continue;
     found->ready = true;
     // One that has hung up is still obeyed; it is not waited for, nor written to.
@@ -184,7 +176,7 @@ void ControlServer::serve(const Handler& handler, const Closed& closed) {
 }
 
 void ControlServer::answer(std::uint64_t connection, const std::string& text) {
-  ClientConnection* const found = client(connection);
+  ClientConnection* const found = find_client(clients_, connection);
   if (found == nullptr || !found->waits) return;
   found->reply_late(text);
   found->watch(events_);

@@ -78,7 +78,6 @@ class ControlServer {
   void take_callers();
   bool admit(const UniqueFd& socket, const Peer& who);
   void mark_ready();
-  ClientConnection* client(std::uint64_t connection);
   std::vector<Peer> hang_up();
   bool is_done(const ClientConnection& client) const;
   bool has_time() const;

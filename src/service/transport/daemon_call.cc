@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <optional>
@@ -17,6 +16,7 @@
 #include "base/unix_address.h"
 #include "config/paths.h"
 #include "service/transport/control_socket.h"
+#include "service/transport/unix_socket.h"
 
 namespace derate {
 namespace {
@@ -50,13 +50,14 @@ Result<Json> daemon_answer(const std::string& text) {
                field<std::string>(answer, "error", "refused")};
 }
 
-Result<DaemonLine> find_daemon() {
-  const auto sockets = client_sockets();
+Result<std::string> first_answering(
+    const std::vector<std::string>& sockets,
+    const std::function<Result<void>(const std::string& socket)>& call) {
   std::optional<Error> refused;
   for (const std::string& socket : sockets) {
-    const auto answer = control_call(socket, request_text(GpuList{}), kDaemonPatience);
+    const auto answer = call(socket);
     if (answer.ok() && refused) print_line("derate", refused->message);
-    if (answer.ok()) return DaemonLine{socket};
+    if (answer.ok()) return socket;
     if (answer.error().code == Errc::no_permission && !refused)
       refused = answer.error();
     else if (answer.error().code != Errc::not_found)
@@ -65,6 +66,14 @@ Result<DaemonLine> find_daemon() {
   if (refused) return *refused;
   return Error{Errc::not_found,
                fmt::format("derated is not running: nobody listens on '{}'", sockets.back())};
+}
+
+Result<DaemonLine> find_daemon() {
+  const auto call = [](const std::string& socket) -> Result<void> {
+    TRY(control_call(socket, request_text(GpuList{}), kDaemonPatience));
+    return {};
+  };
+  return DaemonLine{TRY(first_answering(client_sockets(), call))};
 }
 
 Result<Json> ask(const DaemonLine& line, const std::string& request) {
@@ -86,16 +95,12 @@ short DaemonCall::events() const {
 
 // A daemon that hangs takes no more callers at some time: not yet is no error.
 Result<void> DaemonCall::connect() {
-  const sockaddr_un address = TRY(address_of(line_.socket));
-  UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.valid()) return socket_error("cannot reach", line_.socket, errno);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    TRY(check_listener(socket.get(), line_.socket));
-    socket_ = std::move(socket);
-    return {};
-  }
-  if (errno == EAGAIN || errno == EINTR) return {};
-  return socket_error("cannot reach", line_.socket, errno);
+  auto socket = connect_at(line_.socket);
+  if (!socket.ok() && socket.error().code == Errc::busy) return {};
+  UniqueFd reached = TRY(std::move(socket));
+  TRY(check_listener(reached.get(), line_.socket));
+  socket_ = std::move(reached);
+  return {};
 }
 
 // Empty: not yet.
@@ -123,8 +128,7 @@ std::optional<Result<std::string>> DaemonCall::exchange() {
     return std::exchange(in_, {});
   }
   if (clock_.now() < *until_) return std::nullopt;
-  return Error{Errc::gpu_stuck, fmt::format("the daemon at '{}' has not answered for {:.0f} s",
-                                            line_.socket, seconds(kDaemonPatience))};
+  return no_answer(line_.socket, kDaemonPatience);
 }
 
 std::optional<Result<Json>> DaemonCall::look() {

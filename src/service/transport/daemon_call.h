@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -13,12 +15,19 @@
 
 namespace derate {
 
+// The first of `sockets` over which `call` reaches a daemon. That another user listens on one
+// before is printed. Errors: those of the call; not_found when no daemon runs, no_permission when
+// only another user listens.
+Result<std::string> first_answering(
+    const std::vector<std::string>& sockets,
+    const std::function<Result<void>(const std::string& socket)>& call);
+
 struct DaemonLine {
   std::string socket;  // where one listens
 };
 
-// The first of client_sockets() that answers and may be believed: root or oneself. Errors:
-// not_found when no daemon runs, no_permission when only another user listens.
+// The first of client_sockets() that answers and is root's or one's own. Errors: those of
+// first_answering().
 Result<DaemonLine> find_daemon();
 // The answer's fields. Errors: those that the daemon tells, by their code; not_found when it is
 // gone, io, gpu_stuck.

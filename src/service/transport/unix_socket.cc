@@ -15,9 +15,7 @@
 #include "base/unix_address.h"
 
 namespace derate {
-namespace {
 
-// Where as many callers wait as there is room for, that is EAGAIN and not a wait.
 Result<UniqueFd> connect_at(const std::string& path) {
   const sockaddr_un address = TRY(address_of(path));
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -26,8 +24,6 @@ Result<UniqueFd> connect_at(const std::string& path) {
     return socket_error("cannot reach", path, errno);
   return socket;
 }
-
-}  // namespace
 
 Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog) {
   const auto other = connect_at(path);

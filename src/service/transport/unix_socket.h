@@ -21,9 +21,10 @@ Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog);
 // as it likes. Its connection has no number yet. Empty: not known, as for TCP.
 std::optional<Peer> peer_of(const UniqueFd& socket);
 
-// A socket that does not block. Where as many callers wait to be heard as there is room for, one
-// more waits here until `end`. Errors: not_found when nobody listens, no_permission, io, gpu_stuck
-// after `end`, which tells `patience`.
+// A socket that does not block. Errors: not_found when nobody listens, busy where as many callers
+// wait to be heard as there is room for, no_permission, io.
+Result<UniqueFd> connect_at(const std::string& path);
+// The same, but waits for such room until `end`: then gpu_stuck, which names `patience`.
 Result<UniqueFd> connect_by(const std::string& path, Clock& clock, Instant end, Duration patience);
 
 // Waits for `events` (poll) whatever signals come; false at `end`.

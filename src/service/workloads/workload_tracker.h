@@ -23,9 +23,9 @@
 #include "device/telemetry_source.h"
 #include "govern/heartbeat_registry.h"
 #include "integ/process_facts.h"
-#include "service/work/beat_socket.h"
-#include "service/work/launch_reader.h"
-#include "service/work/launch_socket.h"
+#include "service/workloads/beat_socket.h"
+#include "service/workloads/launch_reader.h"
+#include "service/workloads/launch_socket.h"
 
 namespace derate {
 

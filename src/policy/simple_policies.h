@@ -4,6 +4,7 @@
 
 namespace derate {
 
-PolicyInfo nv_boost_info();
+PolicyInfo max_freq_info();
+PolicyInfo power_cap_info();
 
 }  // namespace derate

@@ -1,4 +1,4 @@
-#include "service/work/launch_socket.h"
+#include "service/workloads/launch_socket.h"
 
 #include <sys/un.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "service/work/step_watch.h"
+#include "service/workloads/step_watch.h"
 
 namespace derate {
 namespace {

@@ -1,4 +1,4 @@
-#include "service/work/beat_socket.h"
+#include "service/workloads/beat_socket.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

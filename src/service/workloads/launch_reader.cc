@@ -1,4 +1,4 @@
-#include "service/work/launch_reader.h"
+#include "service/workloads/launch_reader.h"
 
 #include <algorithm>
 #include <utility>

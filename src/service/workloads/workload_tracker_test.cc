@@ -1,4 +1,4 @@
-#include "service/work/workload_tracker.h"
+#include "service/workloads/workload_tracker.h"
 
 #include <gtest/gtest.h>
 

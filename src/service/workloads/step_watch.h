@@ -8,7 +8,7 @@
 #include "govern/fleet/managed_gpu.h"
 #include "govern/group/step_detector.h"
 #include "govern/heartbeat_registry.h"
-#include "service/work/workload_tracker.h"
+#include "service/workloads/workload_tracker.h"
 
 namespace derate {
 

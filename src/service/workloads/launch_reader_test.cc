@@ -1,4 +1,4 @@
-#include "service/work/launch_reader.h"
+#include "service/workloads/launch_reader.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/test_folder.h"
 #include "integ/launch_page_writer.h"
-#include "service/work/launch_socket.h"
+#include "service/workloads/launch_socket.h"
 
 namespace derate {
 namespace {

@@ -1,0 +1,56 @@
+// The curves of one phase: what its signals and its power say of progress and energy at any clock.
+// x as in model/progress_curve.h.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/model_cache.h"
+#include "model/curve_priors.h"
+#include "model/power_curve.h"
+#include "policy/assure/reading_batch.h"
+
+namespace derate {
+
+struct PhaseCurves {
+  std::vector<Signal> signals;  // the counters of `progress`
+  bool saturated = false;       // the memory counter, at the reference
+  double overstated = 0;        // CurvePriors
+  ProgressCurve progress;
+  std::optional<ProgressCurve> corrected;  // ... by what power says of a counter's bias
+  ProgressCurve with_power;  // as one more counter: a witness that may warn, not assure
+  PowerCurve power;
+  ProgressCurve metered;  // as with_power, of all readings of power: the curve of savings
+  std::optional<Instant> metered_at, learned_at;
+
+  // The one by which progress is judged.
+  const ProgressCurve& assuring() const { return corrected ? *corrected : progress; }
+  // The most of any counter (ProgressCurve::strain).
+  double strain() const;
+
+  // Adds what was seen. Without effect for signals that the phase does not have.
+  void learn(const ReadingBatch& look, Instant time);
+  // Adds a mean of the power at x, read until `time`, to the curve of savings.
+  void meter(Instant time, double x, Watts mean, double relative_variance);
+  // As after long readings of the counters at x that show what is expected.
+  void assume_read(double x);
+
+  // Whether the counters are what they would be at that clock; and power, where it is known.
+  bool counters_fit(const ReadingBatch& look) const;
+  bool power_fits(const ReadingBatch& look) const;
+};
+
+// The signals that say something: of the memory counters the finer, of the pipes the busiest and
+// the tensor pipe; a beat alone where there is one. What stays below 3 % at the reference says
+// nothing; a saturated counter speaks only where it is known how saturated counters err.
+std::vector<Signal> informative_signals(const ReadingBatch& reference, Megahertz highest,
+                                        const CurvePriors& priors);
+// Of those signals; nothing is learned yet.
+PhaseCurves make_curves(const ReadingBatch& reference, Megahertz highest,
+                        const CurvePriors& priors);
+
+// For the model cache and back. Empty when the model is not of these priors' form.
+void put_curves(PhaseModel& model, const PhaseCurves& curves);
+std::optional<PhaseCurves> curves_of(const PhaseModel& model, const CurvePriors& priors);
+
+}  // namespace derate
