@@ -1,3 +1,4 @@
+// Where this build's libnvidia-ml.so.1 is.
 #pragma once
 
 namespace derate::fakenvml {

@@ -1,3 +1,4 @@
+// An experiment's results as JSON (docs/json.md).
 #include "base/json.h"
 
 #include "lab_view.h"

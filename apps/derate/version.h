@@ -1,3 +1,4 @@
+// The version that cmake gives the programs.
 #pragma once
 
 namespace derate::cli {

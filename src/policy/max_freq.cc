@@ -1,3 +1,4 @@
+// max-freq: locks the highest allowed clock.
 #include "policy/simple_policies.h"
 
 namespace derate {

@@ -1,3 +1,4 @@
+// power-cap: lowers the power limit and leaves the clock to the GPU.
 #include "policy/simple_policies.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// The policies that decide without a model, as rows of the table of policies.
 #pragma once
 
 #include "policy/policy.h"

@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+import file_index
 import members
 import words
 
@@ -344,6 +345,17 @@ def check_title(commit, title):
                       f"{len(title)} columns, {MAX_TITLE_COLUMNS} are the most: shorten it")
 
 
+def check_index(texts):
+    page = texts.get("ARCHITECTURE.md", "")
+    if f"\n{file_index.HEADING}\n" in page and file_index.with_index(page, texts) != page:
+        yield Finding("ARCHITECTURE.md", 1, "index",
+                      "its index of files is not up to date: tests/tidy/file_index.py --write")
+    for path in filter(file_index.is_indexed, texts):
+        alone = path.endswith(".h") or path[:path.rindex(".")] + ".h" not in texts
+        if alone and not file_index.first_sentence(texts[path]):
+            yield Finding(path, 1, "index", "begin it with a comment that says what is in it")
+
+
 # --- the repository -------------------------------------------------------------------------------
 
 def git(root, *arguments):
@@ -395,6 +407,7 @@ def check_repository(root):
             findings += check_words(path, text)
         findings += check_executable(path, text, (root / path).stat().st_mode)
     findings += check_sizes(root, code)
+    findings += check_index(texts)
     findings += check_sentences(root, texts)
     findings = [f for f in findings
                 if not any(f.rule == rule and fnmatch(f.path, glob) for rule, glob, _ in allowed)]

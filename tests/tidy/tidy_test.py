@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import file_index
 import members
 import tidy
 import words
@@ -56,6 +57,34 @@ class Sizes(unittest.TestCase):
         self.assertEqual([name for name, _ in members.check_folders(full)], ["src/a"])
         tests = {"src/a/b.cc": lines, "src/a/b_test.cc": lines, "src/a/test_b.h": lines}
         self.assertEqual(list(members.check_folders(tests)), [])
+
+
+class Index(unittest.TestCase):
+    def test_first_sentences(self):
+        for text, sentence in (
+                ("// Counts, e.g. of GPUs. More.\n#pragma once\n", "Counts, e.g. of GPUs"),
+                ("/* The page\n * of launches. It is shared. */\nint a;\n", "The page of launches"),
+                ("// One\n// sentence\n\n// another\n", "One sentence"),
+                ("#pragma once\n// late\n", "")):
+            self.assertEqual(file_index.first_sentence(text), sentence)
+
+    def test_each_stem_once_and_no_tests(self):
+        texts = {"src/a/b.h": "// B.\n", "src/a/b.cc": "", "src/a/c.cc": "// C.\n",
+                 "src/a/b_test.cc": "// T.\n", "src/a/test_b.h": "// T.\n", "docs/d.h": "// D.\n"}
+        made = file_index.index(texts)
+        self.assertIn("**src/a**\n\n- `b`: B\n- `c`: C\n", made)
+        self.assertNotIn("T", made.split("**src/a**")[1])
+
+    def test_the_page_is_compared(self):
+        texts = {"src/a/b.h": "// B.\n"}
+        page = file_index.with_index("# Title\n", texts)
+        self.assertEqual(file_index.with_index(page, texts), page)
+        texts["ARCHITECTURE.md"] = page
+        self.assertEqual(list(tidy.check_index(texts)), [])
+        texts["src/a/b.h"] = "// Another.\n"
+        self.assertEqual([found.path for found in tidy.check_index(texts)], ["ARCHITECTURE.md"])
+        texts["src/a/d.h"] = "#pragma once\n"
+        self.assertEqual(len(list(tidy.check_index(texts))), 2)
 
 
 class Sentences(unittest.TestCase):
@@ -289,8 +318,8 @@ class Repository(unittest.TestCase):
     def test_a_tree_without_git_is_checked_and_exceptions_hold(self):
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
-            for path, text in {"src/base/clock.cc": "clock_gettime(a, b);\n",
-                               "src/base/other.cc": "clock_gettime(a, b);\n",
+            for path, text in {"src/base/clock.cc": "// Time.\nclock_gettime(a, b);\n",
+                               "src/base/other.cc": "// Else.\nclock_gettime(a, b);\n",
                                "docs/a.md": "see /home/me/x\n",
                                "scripts/run": "#!/bin/sh\n",
                                "build/src/base/x.cc": "sleep(1);\n"}.items():

@@ -1,3 +1,4 @@
+// The policy `assure` as a row of the table of policies, with its parameters.
 #pragma once
 
 #include "policy/policy.h"

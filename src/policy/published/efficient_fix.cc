@@ -1,3 +1,4 @@
+// efficient-fix: locks one efficient clock for all work.
 #include "policy/published/published.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// energy-ucb: a bandit over clocks by the energy of what was seen at each.
 #include "policy/published/published.h"
 
 #include <algorithm>

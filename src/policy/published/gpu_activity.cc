@@ -1,3 +1,4 @@
+// gpu-activity: a clock by the share of time that SMs are active.
 #include "policy/published/published.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// nv-boost: leaves the clock to the GPU.
 #include "policy/published/published.h"
 
 namespace derate {

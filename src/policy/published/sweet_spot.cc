@@ -1,3 +1,4 @@
+// sweet-spot: another policy, and a cap on the clock of a GPU that several processes share.
 #include "policy/published/published.h"
 
 #include <iterator>

@@ -1,3 +1,4 @@
+// utiliz-scale: scales the clock with the GPU's utilisation.
 #include "policy/published/published.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// A scrape's text, from the snapshot by the catalogue of metrics.
 #include "service/metrics/metric_catalogue.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads events and decisions of the history.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 

@@ -1,3 +1,4 @@
+// Reads a history's columns: the tier and the step that fit a span of time.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 

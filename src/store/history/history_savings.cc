@@ -1,3 +1,4 @@
+// Writes and reads the hours of what was saved.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 

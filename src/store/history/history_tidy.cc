@@ -1,3 +1,4 @@
+// Drops points, events and decisions that are older than the history's bounds.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 
