@@ -8,6 +8,11 @@
 
 namespace derate {
 
+// Under the power limit the sum says little of who makes it.
+inline constexpr double kCappedNoise = 1, kHardlyCapped = 0.05;
+// W; the base keeps at least this uncertainty: one that was measured to the watt drifts, too.
+inline constexpr double kLeastBaseSd = 5;
+
 class SensorNoise {
  public:
   // The variance of one reading, W^2, at that dynamic power, W.

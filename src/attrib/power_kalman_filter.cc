@@ -21,14 +21,11 @@ constexpr std::size_t kDram = kPowerFeatures - 1;
 
 using OwnCovariance = Eigen::Matrix<double, kOwn, kOwn>;
 
-// Under the power limit the sum says little of who makes it.
-constexpr double kCappedNoise = 1, kHardlyCapped = 0.05;
 constexpr double kOutlier = 1.5;    // standard deviations that count in full
 constexpr double kWakeScale = 100;  // W, where half of what wakes with the first is awake
 // What is never seen at work is not believed to be ever wilder: age and doubt add nothing beyond
 // that, in the prior's variances.
 constexpr double kMostAged = 10;
-constexpr double kLeastBaseSd = 5;  // W, for that: a base that was told to the watt drifts, too
 
 // The regressors of one tenant: all that are not 0, few of the states.
 struct TenantRegressors {

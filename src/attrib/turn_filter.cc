@@ -26,7 +26,7 @@ constexpr double kOwnAging = 1e-4, kMostAging = 0.005, kWrongAges = 5;
 constexpr double kWrongMemory = 0.9;
 // Where a GPU is never idle the base is not seen: what is believed of it wanders, but not without
 // end.
-constexpr double kMostBaseSds = 3, kLeastBaseSd = 5;       // of the prior's; W
+constexpr double kMostBaseSds = 3;                         // of the prior's
 constexpr double kBaseAging = 0.02, kContextAging = 1e-5;  // W^2 a second; of the prior's variance
 
 // The sensor looks now and then (25 of 100 ms: arXiv 2312.02741): of work in bursts it sees more or
@@ -35,9 +35,6 @@ constexpr double kBursts = 0.04;
 // The driver's samples are of another 0.2 s than the power: when the busy time changes, so much of
 // the change, and of that the next tick.
 constexpr double kLate = 0.3, kLateStays = 0.4;
-
-// Under the power limit the sum says little of who makes it.
-constexpr double kCappedNoise = 1, kHardlyCapped = 0.05;
 
 constexpr double kSettleS = 3;      // after who is there has changed: no noise is learned from that
 constexpr double kDoubtLasts = 10;  // s: who works is not found out in one tick
