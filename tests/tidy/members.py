@@ -1,10 +1,13 @@
-"""How many data members each class has, and how many lines lie flat in a folder."""
+"""How many data members each class has, how many lines lie flat in a folder, and which share of
+the code is programs."""
 
 import re
 from pathlib import PurePosixPath
 
 MAX_MEMBERS = 30
 MAX_FOLDER_LINES = 5000
+# Of the lines of src and apps; 17 % is the aim. A rule belongs in src, where others find it.
+MAX_SHARE_OF_APPS = 0.205
 
 NESTED = re.compile(r"\b(?:class|struct|union)\s+(?:\[\[\w+\]\]\s*)?(\w+)\b(?!\s*::)[^;{}()=]*$")
 NOT_DATA = re.compile(r"^(using|friend|typedef|static|enum|template|public|private|protected|"
@@ -114,7 +117,7 @@ def check_members(found, large):
 
 def is_production(path):
     name = PurePosixPath(path).name
-    return (path.startswith("src/") and path.endswith((".cc", ".h"))
+    return (path.startswith(("src/", "apps/")) and path.endswith((".cc", ".h"))
             and not name.endswith("_test.cc") and not name.startswith("test_"))
 
 
@@ -122,10 +125,21 @@ def check_folders(texts):
     """(folder, what to do) of each folder of src with too many lines of its own."""
     lines = {}
     for path, text in texts.items():
-        if is_production(path):
+        if is_production(path) and path.startswith("src/"):
             folder = str(PurePosixPath(path).parent)
             lines[folder] = lines.get(folder, 0) + text.count("\n")
     for folder, number in sorted(lines.items()):
         if number > MAX_FOLDER_LINES:
             yield folder, (f"{number} lines lie flat in it, {MAX_FOLDER_LINES} are the most: give "
                            "what belongs together a folder")
+
+
+def check_share(texts):
+    """(folder, what to do) where apps has grown beyond its share."""
+    lines = {"src": 0, "apps": 0}
+    for path, text in texts.items():
+        if is_production(path):
+            lines[path.split("/")[0]] += text.count("\n")
+    if lines["apps"] > MAX_SHARE_OF_APPS * sum(lines.values()):
+        yield "apps", (f"{lines['apps']} of {sum(lines.values())} lines are in programs, "
+                       f"{MAX_SHARE_OF_APPS:.1%} are the most: move what others could use to src")

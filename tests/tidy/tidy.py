@@ -316,6 +316,8 @@ def check_sizes(root, code):
         yield Finding(path, 1, "members", f"{name.rpartition('/')[2]}: {todo}")
     for folder, todo in members.check_folders(code):
         yield Finding(folder, 1, "folder-lines", todo)
+    for folder, todo in members.check_share(code):
+        yield Finding(folder, 1, "share", todo)
 
 
 def check_sentences(root, texts):

@@ -59,6 +59,14 @@ class Sizes(unittest.TestCase):
         self.assertEqual(list(members.check_folders(tests)), [])
 
 
+class Share(unittest.TestCase):
+    def test_programs_keep_to_their_share(self):
+        texts = {"src/a/b.cc": "\n" * 796, "apps/d/e.cc": "\n" * 204, "apps/d/e_test.cc": "\n" * 99}
+        self.assertEqual(list(members.check_share(texts)), [])
+        texts["apps/d/f.h"] = "\n" * 9
+        self.assertEqual([folder for folder, _ in members.check_share(texts)], ["apps"])
+
+
 class Index(unittest.TestCase):
     def test_first_sentences(self):
         for text, sentence in (
