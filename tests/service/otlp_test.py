@@ -125,7 +125,8 @@ class Otlp(service.Machine):
         # A series that has begun or ended since is no fault; on a busy machine many begin late.
         wait_for(lambda: len(self.names_scraped() ^ self.names_pushed()) < 4,
                  "what is pushed is what /metrics has")
-        found = metrics_of(self.pushed()[2])
+        request = self.pushed()[2]
+        found = metrics_of(request)
         power = {attributes(point)["gpu"]: point
                  for point in points(found["derate_gpu_power_watts"])}
         self.assertEqual(set(power), {"0", "1"})
