@@ -1,4 +1,5 @@
-// What NVML tells of a board and Derate never asks for: foreign clients do.
+// Facts of a board that NVML gives and Derate never reads, for foreign clients: memory, compute
+// capability, cores, memory bus, PCI id.
 #pragma once
 
 #include <cstdint>

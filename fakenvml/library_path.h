@@ -1,4 +1,4 @@
-// Where this build's libnvidia-ml.so.1 is.
+// The path of this build's libnvidia-ml.so.1, for tests.
 #pragma once
 
 namespace derate::fakenvml {

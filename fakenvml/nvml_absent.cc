@@ -1,5 +1,5 @@
-// What the simulated boards do not have, as a server's GPU without fans, displays and NVLink would
-// say it.
+// NVML functions that the simulated boards do not support: not_supported, as a server's GPU without
+// fans, displays and NVLink would answer.
 #include "fakenvml/exports.h"
 #include "fakenvml/session.h"
 

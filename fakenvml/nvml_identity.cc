@@ -1,4 +1,5 @@
-// What a GPU is: nothing here changes while the server runs.
+// NVML functions for the identity of a GPU (name, UUID, PCI, architecture, cores): nothing here
+// changes while the server runs.
 #include <cstring>
 #include <string>
 

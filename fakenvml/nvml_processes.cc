@@ -1,4 +1,5 @@
-// Who works on a GPU. Simulated jobs compute; a test can have processes that draw.
+// NVML functions for the processes on a GPU, and their utilisation. Simulated jobs compute; a test
+// can have processes that draw.
 #include <algorithm>
 
 #include "fakenvml/exports.h"

@@ -1,5 +1,5 @@
-// What clients ask of the server of the simulated GPUs: one fixed-size packet each way on a
-// SOCK_SEQPACKET socket. Reading sensors does not come this way (shared_state.h).
+// Requests of clients to the server of the simulated GPUs, and its replies: one fixed-size packet
+// each way on a SOCK_SEQPACKET socket. Reading sensors does not come this way (shared_state.h).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// NVML's error codes for those who do not speak NVML: the command line.
+// NVML's error codes by name, for the command line, and as Derate's kinds of errors.
 #pragma once
 
 #include <cstdint>

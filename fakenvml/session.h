@@ -1,5 +1,5 @@
-// What every function of the library begins with: is it initialised, does the server live, which
-// GPU is meant, and is this the call that goes wrong?
+// The entry checks of every function of the library: NVML is initialised, the server lives, the
+// handle names a GPU, and no injected fault strikes the call.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
-// What the server of the simulated GPUs shows its clients: a file that it maps writable and they
-// map read-only, so that reading a sensor costs no system call. Whatever changes together lies in
-// one SeqlockBox. Both sides are of one build: kStateVersion changes with the layout.
+// The state of the simulated GPUs, shared with clients: a file that the server maps writable and
+// clients map read-only, so that reading a sensor costs no system call. Whatever changes together
+// lies in one SeqlockBox. Both sides are of one build: kStateVersion changes with the layout.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// One GPU of a SimMachine: for sim_machine*.cc only.
+// A GPU of a SimMachine, its settings, jobs, faults and samples: for sim_machine*.cc only.
 #pragma once
 
 #include <string>

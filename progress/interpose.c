@@ -1,7 +1,7 @@
-/* Stands before dlsym() and, through it, before cuGetProcAddress(): a program that asks for a
- * function of the driver that launches gets one that counts and calls it; so do the calls of
- * objects that are linked with the driver (linked.h). Nothing else changes, and no name but dlsym's
- * is shown: a program may have a variable cuLaunchKernel of its own. */
+/* Interposes dlsym() and, through it, cuGetProcAddress(): a program that looks up a function of
+ * the CUDA driver that launches, waits or copies gets one that counts and calls it. So do the
+ * calls of objects that are linked with the driver (linked.h). Nothing else changes, and no name
+ * but dlsym's is shown: a program may have a variable cuLaunchKernel of its own. */
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stddef.h>

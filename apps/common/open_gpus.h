@@ -1,4 +1,5 @@
-// Where the concrete GPUs are made: a table of back ends, and which of them a program wants.
+// The factory of concrete GPUs: a table of back ends (simulator, NVML), the choice of one by a
+// program's options, and the opening of its GPUs.
 #pragma once
 
 #include <functional>

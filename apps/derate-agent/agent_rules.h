@@ -1,5 +1,5 @@
-// Which requests derate-agent passes on to derated, and what of them; which part of an answer goes
-// back. Nothing here does I/O or keeps anything.
+// Rules of derate-agent: the requests that it passes on to derated, in which form, and the parts of
+// an answer that go back. Nothing here does I/O or keeps anything.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// What derate-agent does beside its server's thread, each with threads of its own: pages that are
-// kept for a second, operations, and streams. However derated hangs, each answers in bounded time
-// and holds up none of the others. Who is asked for an answer hangs no longer than the process.
+// Duties of derate-agent on threads of their own, next to its server's thread: pages that are kept
+// for a second (CachedPage), operations (ForwardPool), and streams. However derated hangs, each
+// answers in bounded time and holds up none of the others. A call to derated that hangs lasts no
+// longer than the process.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// derate-agent: derated's HTTP on a loopback port, for Prometheus and for who has a token; or its
-// metrics, pushed to a receiver of OpenTelemetry. It has no rights and no GPU.
+// derate-agent: derated's HTTP on a loopback port, for Prometheus and for callers with a token; or
+// its metrics, pushed to a receiver of OpenTelemetry. It has no rights and no GPU.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>

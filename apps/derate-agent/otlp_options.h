@@ -1,5 +1,5 @@
-// Where metrics are pushed to and how often: of the command line, and of the environment as
-// OpenTelemetry names it.
+// Options of the push of metrics over OTLP (target, header fields, interval): from the command
+// line, and from the environment variables of OpenTelemetry.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Who may use the page of a derate-agent that a user has started for it: the browser that was given
-// the address, which is good once.
+// The session of the page of a derate-agent that a user has started for it: a code in the address,
+// good once, gives one browser the token of the session.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,5 @@
-// How often derated is asked by who has a token: who tries tokens takes nothing from who has one.
+// Rate limit of requests with tokens, ahead of derated: guesses of a token use up nothing of the
+// allowance of known tokens.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What `derate advise --history` shows.
+// The output of `derate advise --history`, as text and as JSON: a recommended promise for each GPU.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What `derate advise` shows.
+// The output of `derate advise`, as text and as JSON: the advice for each GPU with its evidence,
+// and the list of findings.
 #pragma once
 
 #include <cstddef>

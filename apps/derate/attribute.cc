@@ -1,4 +1,4 @@
-// derate attribute: whose watts these are, now.
+// derate attribute: the power of each GPU now, attributed to its processes and other tenants.
 #include <fmt/format.h>
 #include <unistd.h>
 

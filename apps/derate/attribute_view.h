@@ -1,4 +1,5 @@
-// Whose watts these are, as people and programs see it.
+// The output of `derate attribute` as text: the power of each GPU, attributed to its tenants; and
+// the width of the terminal.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// Saying beats from within the command.
+// Heartbeats sent to the daemon from within the command, and the promises of its environment.
 #pragma once
 
 #include <cstdint>

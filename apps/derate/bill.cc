@@ -1,4 +1,4 @@
-// derate bill: who used how much energy, and what it cost.
+// derate bill: the energy of each user, job or other tenant, and its cost.
 #include <fmt/format.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-// Which verb or option somebody meant who named one that there is not.
+// Checks of the verbs and options on a command line: unknown ones are reported with the nearest
+// known word; and the usage line of a verb.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// Asking the running daemon for what operators and admins may.
+// Requests of operators and admins to the running daemon, over HTTP or the control socket.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What `derate doctor` found, as text and as JSON.
+// The findings of `derate doctor`, as text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,4 +1,4 @@
-// What `derate energy` has measured, for people, as JSON and as CSV.
+// The measurements of `derate energy`, for people, as JSON and as CSV.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What happened, and why a clock is what it is, as people read it.
+// Events, and the reason for a GPU's clock (`derate events`, `derate why`), as people read them.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Which GPUs a command that is started here works on.
+// The choice of the GPUs that a command started here works on: by option, or by the command's
+// environment.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Like GPUs in one line.
+// Lines of output for GPUs of which the same is said, grouped: "GPU 0-7 is observed".
 #pragma once
 
 #include <string>

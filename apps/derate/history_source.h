@@ -1,4 +1,5 @@
-// Where the verbs of the history have it from: the daemon, or a file.
+// The source of the history for the verbs that read it (history, savings, events, why, advise
+// --history): the daemon, or a file.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a daemon has kept, where it is read without one.
+// Path of a database that a daemon has kept (history.db, usage.db), to be read without the daemon.
 #pragma once
 
 #include <string>

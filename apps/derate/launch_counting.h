@@ -1,4 +1,5 @@
-// What a command needs so that its launches are counted (docs/progress.md).
+// Environment variables of a command by which its kernel launches are counted: LD_PRELOAD of
+// libderate_progress.so (docs/progress.md).
 #pragma once
 
 #include <string>

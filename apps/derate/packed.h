@@ -1,4 +1,4 @@
-// Text made small, for a page that carries its figures in itself.
+// Compressed text (gzip, base64), for a page that carries its figures in itself.
 #pragma once
 
 #include <string>

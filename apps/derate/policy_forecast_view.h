@@ -1,4 +1,5 @@
-// What would come of other promises, as people read it.
+// The table of `derate policy forecast`: clocks, savings and losses under other promises, as people
+// read it.
 #pragma once
 
 #include <string>

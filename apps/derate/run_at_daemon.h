@@ -1,4 +1,5 @@
-// A command whose GPUs derated governs, for who may set no clocks.
+// `derate run -- CMD` for a user without the right to set clocks: derated governs the command's
+// GPUs.
 #pragma once
 
 #include "base/log.h"

@@ -1,4 +1,5 @@
-// The GPUs that are governed, or tuned, while a command runs, and what is told of them.
+// The session of a command under `derate run` or `derate tune run`: the GPUs that are governed, or
+// tuned, while it runs, and the reports of them.
 #pragma once
 
 #include <memory>

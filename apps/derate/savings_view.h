@@ -1,4 +1,5 @@
-// What was saved, and what that is worth, as people, programs and spreadsheets read it.
+// The output of `derate savings`: the energy saved and its worth in money and CO2, as people,
+// programs and spreadsheets read it.
 #pragma once
 
 #include <cstddef>

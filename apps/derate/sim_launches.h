@@ -1,5 +1,5 @@
-// What simulated work launches, told as libderate_progress.so tells it of real work: counts on a
-// page in memory that is handed over to who listens (docs/progress.md).
+// Counts of kernel launches of simulated work, reported as libderate_progress.so reports those of
+// real work: on a page in memory that is handed over to a listener (docs/progress.md).
 #pragma once
 
 #include <optional>

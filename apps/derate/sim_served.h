@@ -1,4 +1,5 @@
-// What the verbs of `derate sim` that talk to a server share.
+// Shared functions of the `derate sim` verbs that talk to a server: connection, choice of GPUs,
+// requests.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// That a GPU is simulated, said wherever one is shown.
+// The mark of simulated GPUs in JSON and in tables, wherever a GPU is shown.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

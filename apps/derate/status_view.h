@@ -1,5 +1,5 @@
-// What `derate status` and `derate top` show: each GPU, who governs it, and why its clock is what
-// it is.
+// The view of `derate status`, read by `derate top` too: each GPU, its governor, and the reason for
+// its clock.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

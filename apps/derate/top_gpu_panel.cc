@@ -1,4 +1,5 @@
-// What `derate top` shows of one GPU.
+// The panel of `derate top` for one GPU: its sensors, policy, charts of power and clock, and
+// processes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What `derate top` and the live view of `derate attribute` know, as a value; and what the reader
-// has chosen to see of it.
+// The state of `derate top` and of the live view of `derate attribute`, as a value: GPUs and
+// tenants; and the reader's choice of page, order and filter, with its keys.
 #pragma once
 
 #include <cstddef>

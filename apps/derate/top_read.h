@@ -1,4 +1,5 @@
-// What governors tell, as JSON, as the values of `derate top`; and the last minute of it.
+// Conversion of governors' JSON to the values of `derate top`; and each GPU's power and clock over
+// the last minute.
 #pragma once
 
 #include <deque>

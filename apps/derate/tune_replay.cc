@@ -1,4 +1,5 @@
-// derate tune replay: recurring jobs from measured traces, under any policy, beside the baselines.
+// derate tune replay: recurring jobs from measured traces, under any policy, compared with the
+// baselines.
 #include <fmt/format.h>
 
 #include <chrono>

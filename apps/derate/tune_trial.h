@@ -1,4 +1,4 @@
-// derate tune run with a daemon: runs a job once, with the batch size that its history asks for;
+// derate tune run with a daemon: runs a job once, with the batch size chosen from its history;
 // tries another where it does not reach its target.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What derated serves over HTTP, put together.
+// The HTTP API of derated, put together: status, attribution, history, health, metrics and the
+// stream of events.
 #pragma once
 
 #include <memory>

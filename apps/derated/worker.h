@@ -1,5 +1,5 @@
-// What derated does between two waits: a round of its fleet, and of what is served beside it. One
-// thread; nothing here waits for a GPU longer than the loop's patience.
+// The daemon's round: governs the fleet, then serves requests, attribution, records and metrics.
+// One thread; nothing here waits for a GPU longer than the loop's patience.
 #pragma once
 
 #include <atomic>

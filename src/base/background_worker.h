@@ -1,4 +1,4 @@
-// Work that may block, done in order on one thread beside the loop.
+// A worker thread next to the loop: does jobs that may block, in order.
 #pragma once
 
 #include <condition_variable>

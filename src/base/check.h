@@ -1,5 +1,6 @@
-// CHECK states what the programmer believes; it stays on in release builds. A broken belief ends
-// the process, because going on would put a GPU's settings in the hands of a wrong program.
+// CHECK(condition), an assertion of the programmer's assumptions; it stays on in release builds. A
+// broken assumption ends the process, because going on would put a GPU's settings in the hands of a
+// wrong program.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// Running the user's command beside the control loop.
+// Child processes: the user's command, run next to the control loop.
 #pragma once
 
 #include <sys/types.h>

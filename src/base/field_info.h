@@ -1,4 +1,5 @@
-// What is told of a field of a request or an answer: for documents, clients and their checks.
+// The description of a field of a request or an answer (key, type, unit, range): for documents,
+// clients and their checks.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The same for each of many, on several threads.
+// A parallel loop: runs a job for each of many numbers, on several threads.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// What a program logs: sentences with a level and fields. Who logs is given a Log; there is none
-// that all code reaches.
+// Logging: sentences with a level and fields, limited in rate. A caller that logs is given a Log;
+// there is none that all code reaches.
 //   log.warning(fmt::format("GPU {} is lost", index), {{"gpu", uuid}});
 #pragma once
 

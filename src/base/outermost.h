@@ -1,4 +1,5 @@
-// What runs a whole program, or a process of it, and lets no exception out.
+// The outermost function of a program, or of a process of it: runs its body and lets no exception
+// out.
 #pragma once
 
 #include <exception>

@@ -1,4 +1,4 @@
-// Texts as they stand in URLs.
+// Percent-encoding of texts in URLs, and its inverse.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// How failures travel: a Result<T> holds a value or an Error, must be looked at, and TRY passes the
-// error on. CHECK (check.h) is for programmer errors; exceptions stop at the library that throws.
+// Result<T> holds a value or an Error and must be looked at; TRY passes the error on. CHECK
+// (check.h) is for programmer errors; exceptions stop at the library that throws.
 #pragma once
 
 #include <string>

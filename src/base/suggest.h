@@ -1,4 +1,4 @@
-// What somebody meant who mistyped a word of ours.
+// Suggestions for mistyped words: the nearest known word by edit distance.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Files that a verb writes as it goes: opened before the work begins, so that a bad name is told
-// then. They are written in place: the name may be a pipe, a device or a link.
+// Text files that a verb writes as it goes: opened before the work begins, so that a bad name is
+// reported then. They are written in place: the name may be a pipe, a device or a link.
 #pragma once
 
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What unix sockets have in common: their names, and what can go wrong with them.
+// Addresses of unix sockets, errors of using them, and the check of a listener's user.
 #pragma once
 
 #include <sys/un.h>

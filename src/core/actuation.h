@@ -1,4 +1,4 @@
-// What was done about a decision after the governor's rules.
+// The outcome of a policy's decision: the clamp by the governor's rules, and the write to the GPU.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// What a GPU is and what it offers; read once, when the GPU is opened.
+// Capabilities of a GPU: its identity, clocks, limits and sensors; read once, when the GPU is
+// opened.
 #pragma once
 
 #include <optional>

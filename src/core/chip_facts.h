@@ -1,4 +1,4 @@
-// What is known of a product beyond what its driver tells: where its flat-voltage region ends.
+// Facts of a product beyond those of its driver: clocks, and the end of its flat-voltage region.
 // Facts with sources, not behaviour; a configuration overrides them.
 #pragma once
 

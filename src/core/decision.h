@@ -1,4 +1,5 @@
-// What a policy wants, and why, in a form that costs nothing to make and one sentence to read.
+// The decision of a policy and the reason for it, in a form that costs nothing to make and one
+// sentence to read.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// What happened to a GPU, or to the service, that somebody asks for afterwards: the catalogue is
-// stable, so that alerts and scripts can be written against its names.
+// Events of a GPU, or of the service, for later queries: the catalogue is stable, so that alerts
+// and scripts can be written against its names.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Which GPU: the three names that nvidia-smi accepts, and how a user's choice picks GPUs.
+// Names of a GPU: the three that nvidia-smi accepts (index, UUID, PCI bus id), and how a user's
+// choice picks GPUs.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What one job of an experiment did: its account, and its ticks for those who look closer.
+// The record of one job of an experiment: its account, and its ticks for a closer look.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What was learned of work, kept for the next time it comes: by chip, found again by what its
+// The cache of models learned of work, kept for its next run: by chip, found again by what its
 // counters show at the highest clock.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Which process: the kernel gives a number out again, so the process's start belongs to it.
+// The identity of a process: its PID with its start, since the kernel gives a number out again.
 #pragma once
 
 #include <cstdint>

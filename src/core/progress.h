@@ -1,5 +1,5 @@
-// How far the work on a GPU is, as a count that somebody reports. Where nobody does, the GPU's
-// counters stand for progress (signal/counters.h).
+// Progress of the work on a GPU, as a reported count. Where nobody reports one, the GPU's counters
+// stand for progress (signal/counters.h).
 #pragma once
 
 #include <cstdint>

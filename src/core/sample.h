@@ -1,4 +1,4 @@
-// One reading of a GPU's sensors. A field that the GPU does not give, or that could not be read, is
+// A reading of a GPU's sensors. A field that the GPU does not give, or that could not be read, is
 // empty: never 0, never a sentinel.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What work took, and what the same work would have taken at the highest clock: an estimate.
+// Savings of energy and time: the cost of work against that of the same work at the highest clock,
+// an estimate.
 #pragma once
 
 #include <cstdint>

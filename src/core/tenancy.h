@@ -1,4 +1,5 @@
-// Who shares one GPU: its MIG instances and the processes on it, with what the sensors say of each.
+// The tenants that share one GPU: its MIG instances and the processes on it, with the sensors'
+// readings of each.
 #pragma once
 
 #include <optional>

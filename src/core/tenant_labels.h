@@ -1,4 +1,5 @@
-// Whose a tenant is: what a bill can be made by.
+// Labels of a tenant, by which a bill can be made: process, user, container, pod, Slurm job, MIG
+// instance.
 #pragma once
 
 #include <cstdint>

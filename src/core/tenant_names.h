@@ -1,4 +1,4 @@
-// Who the tenants of a reading of a GPU are.
+// Names and labels of the tenants in a reading of a GPU, and the function that resolves them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What is known of the work on a GPU from others than its counters: what the work says of itself,
-// and what it was promised. Whoever knows tells the governor; an empty field is not known.
+// The status of the work on a GPU from other sources than its counters: its own reports, and the
+// promises to it. Each source reports to the governor; an empty field is not known.
 #pragma once
 
 #include <cstdint>

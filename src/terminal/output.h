@@ -1,4 +1,4 @@
-// What people see: tables, colours on a terminal only, progress on standard error.
+// Output for people: tables, colours on a terminal only, progress on standard error.
 #pragma once
 
 #include <fmt/format.h>

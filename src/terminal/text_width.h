@@ -1,4 +1,4 @@
-// How many columns of a terminal UTF-8 text takes, and text that fits into so many.
+// The width of UTF-8 text in columns of a terminal, and text cut to a number of columns.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-/* Tells Derate how far this program's work is, so that it need not guess from the GPU's counters.
+/* Heartbeats of a program: reports to Derate how far its work is, so that Derate need not guess
+ * from the GPU's counters.
  *
  *     #include "derate_beat.h"
  *     for (step = 1; step <= steps; ++step) {
@@ -8,11 +9,11 @@
  *
  * One header, C99 or C++, Linux; elsewhere it does nothing. A call takes some microseconds, keeps
  * nothing open, never waits and never fails: where nobody listens nothing happens. A socket that
- * another user than root has put there gets nothing, which is told once on standard error. Some
+ * another user than root has put there gets nothing, which is reported once on standard error. Some
  * beats a second are enough; `done` only grows, in whatever unit, and one thread counts it. With
  * them goes, at the first and each minute, what the environment promises (DERATE_DELTA) and its
  * batch job.
- * docs/heartbeats.md of Derate has the message and who is believed. */
+ * docs/heartbeats.md of Derate has the message and the rules for its senders. */
 #ifndef DERATE_BEAT_H
 #define DERATE_BEAT_H
 

@@ -1,3 +1,4 @@
+/* A client of derated in one C header: energy of GPUs over windows, trials of recurring jobs. */
 /* clang-format off: the example is to be read as it stands. */
 /* Measures the energy of GPUs over named windows of a program, and runs jobs that recur; no root
  * needed.

@@ -1,5 +1,6 @@
-/* What libderate_progress.so counts in a process, as it lies in memory: written by the threads that
- * launch, read by whoever has the page's file. Counts only grow; all are host byte order.
+/* The page of counts of libderate_progress.so in a process, as it lies in memory: written by the
+ * threads that launch, read by a process that has the page's file. Counts only grow; all are host
+ * byte order.
  *
  * A GPU's counts are the sum of the rows with its UUID: a thread has a row of its own for each GPU
  * that it launches on, so that it can count without a lock, while there are rows left.
