@@ -1,5 +1,6 @@
-// What holds a work back and what to try: the findings that there are, and what each GPU's evidence
-// says of them. docs/advise.md has the rules and how often they are right.
+// Advice on a GPU's work: the catalogue of findings (what slows the work or wastes power, and
+// settings to try), and the findings that each GPU's evidence supports. docs/advise.md has the
+// rules and how often they are right.
 #pragma once
 
 #include <cstdint>

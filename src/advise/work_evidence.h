@@ -1,5 +1,6 @@
-// What a stretch of a GPU's readings shows of the work on it: figures, before anything is concluded
-// from them. docs/advise.md says how each is taken.
+// Evidence about the work on a GPU, as figures from a stretch of its readings: utilisation, PCIe
+// traffic, slowdowns and stops, before anything is concluded from them. docs/advise.md says how
+// each is taken.
 #pragma once
 
 #include <cstdint>

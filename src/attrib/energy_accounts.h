@@ -1,4 +1,5 @@
-// What each tenant of one GPU has used: splits added up, in whole millijoules.
+// Energy accounts of one GPU: the energy that each tenant and the board have used, as splits added
+// up, in whole millijoules.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a power model sees of a tenant: the busy share of each kind of unit, in parts of the whole
-// GPU.
+// Power features of a tenant, the inputs of a power model: the busy share of each kind of unit, in
+// parts of the whole GPU.
 #pragma once
 
 #include <array>

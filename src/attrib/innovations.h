@@ -1,5 +1,6 @@
-// What a filter learns from how far the board's power was off, besides what it believes of watts:
-// the sensor's noise, and that a belief is wrong.
+// Statistics of a power filter's innovations, the differences between the board's power and its
+// prediction: the sensor's noise, their autocorrelation, and signs that an estimate of watts is
+// wrong.
 #pragma once
 
 #include <optional>

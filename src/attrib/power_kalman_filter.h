@@ -1,5 +1,5 @@
-// What a busy unit costs, learned from the board's power while it runs: one Kalman filter over what
-// all tenants have in common and what each has of its own.
+// Kalman filter of the watts that busy units draw, learned from the board's power while it runs:
+// one filter over what all tenants have in common and what each has of its own.
 //
 //   P = base + context + D - loss D^2 + wake D / (D + 100 W) + noise,  D = sum_k d_k
 //   d_k = sum_j (theta_j + delta_kj) z_kj + bend sum_j theta_j z_kj (1 - u_kj)

@@ -1,6 +1,7 @@
-// Processes that share a GPU without MIG: whose turn it was (time_shares.h) and what each one's
-// kernels draw then (turn_filter.h), found out together: the samples of a second say little of who
-// ran, its power says more once the watts are known, and these are learned of both.
+// Power split among processes that share a GPU without MIG: each one's share of the time
+// (time_shares.h) and the watts of its kernels (turn_filter.h), estimated together. The samples of
+// a second say little of which process ran, its power says more once the watts are known, and these
+// are learned of both.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What was saved on a GPU, divided among its tenants as its energy was.
+// Division of a GPU's saving among its tenants, in proportion to the energy that each of them used.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// Readings of who shares a GPU as JSON and back, exactly: what `derate attribute --ticks` writes
-// and --replay reads (docs/attribute.md).
+// Tenancy readings of a GPU (its processes and MIG instances) as JSON and back, exactly: the format
+// that `derate attribute --ticks` writes and --replay reads (docs/attribute.md).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
-// What attribution sees of one GPU in one tick, whatever the tenants are: MIG instances or
-// processes.
+// Attribution's input of one GPU in one tick: its energy and clock, and the activity of each
+// tenant, be they MIG instances or processes.
 #pragma once
 
 #include <cstdint>

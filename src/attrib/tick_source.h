@@ -1,5 +1,6 @@
-// From successive readings of a GPU's tenancy to ticks: energy steps, cleaned counters, and who was
-// there. Nothing that a sensor says can make an energy negative or lose one unseen.
+// Source of attribution's ticks, made of successive readings of a GPU's tenancy: energy steps,
+// cleaned counters, and the tenants that were there. Nothing that a sensor says can make an energy
+// negative or lose one unseen.
 #pragma once
 
 #include <array>

@@ -1,4 +1,5 @@
-// What `derate attribute --ticks` wrote, line by line: the GPUs first, then their readings.
+// Reader of the files that `derate attribute --ticks` writes, line by line: the GPUs first, then
+// their readings.
 #pragma once
 
 #include <string_view>

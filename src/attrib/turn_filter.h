@@ -1,12 +1,12 @@
-// What each process draws while it has the GPU, learned from the board's power for one model of how
-// the processes share it.
+// Filter of the watts that each process draws while it has the GPU, learned from the board's power
+// for one model of how the processes share it.
 //
 //   P = base + c context + c (1 - turning t) sum_k s_k w_k + noise
 //
 // s are shares of the tick's time, w watts of a process while it has the GPU, c the clock's factor
 // (core_scale), t = 1 - sum_k q_k^2 of their parts q of the busy time: how much they take turns. A
 // straight line, for at each moment one of them draws its own. `turning` is what goes in taking
-// turns; below 0, they run beside each other.
+// turns; below 0, they run at the same time.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// What is believed of a chip's watts before anything was seen of the card.
+// Prior means and standard deviations of a chip's watts, used until the first readings of the card.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
-// An experiment of the lab as plain values: which GPUs, which work, which policies, how often, and
-// what stands in their way; and the one declaration that drives its parsing, defaults, checks,
-// printing and documentation. Names are checked by who knows them (lab/plan.h).
+// An experiment of the lab as plain values: its GPUs, workloads, policies, repetitions and stress,
+// with the one declaration that drives its parsing, defaults, checks, printing and documentation.
+// Names of chips, workloads and policies are checked elsewhere (lab/plan.h).
 #pragma once
 
 #include <map>

@@ -1,4 +1,5 @@
-// Where the programs keep what they share.
+// Paths of the folders, files and sockets that the programs share: run and state directories,
+// databases, journal, audit log, tokens, and the daemon's sockets.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// What a key of a configuration file means: the declarations of settings.h and experiment.h are
-// made of it, and they drive parsing, defaults, checks, printing and documentation.
+// Description of a key of a configuration file: section, name, unit, summary, range and scope. The
+// declarations of settings.h and experiment.h are made of it, and they drive parsing, defaults,
+// checks, printing and documentation.
 #pragma once
 
 #include <cstdint>

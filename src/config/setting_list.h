@@ -1,4 +1,4 @@
-// Settings as a list of texts: for who shows them, and what differs between two of them.
+// Settings as a list of texts to show, and the differences between two configurations.
 #pragma once
 
 #include <string>

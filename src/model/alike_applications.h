@@ -1,6 +1,6 @@
-// What promises would come to for work of which little was seen: its readings at the GPU's own
-// clock, or what was believed of it at the clock that a policy held. Told by the measured
-// applications that are like it (curve_rows), each with its own curves.
+// Forecast of the saving and loss that promises would come to for work with few readings, from the
+// curves of measured applications that are like it (curve_rows). Likeness goes by the readings at
+// the GPU's own clock, or by the performance and energy estimated at the clock that a policy held.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What is known of work before it has been seen: how measured applications follow the clock, and
-// what their counters say besides.
+// Priors of work's performance and power curves by clock, and of its counters' bias: means and
+// covariances over a table of measured applications.
 #pragma once
 
 #include <array>

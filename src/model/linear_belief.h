@@ -1,4 +1,5 @@
-// What is believed of a few coefficients that act linearly, Gaussian: the posterior is exact.
+// Gaussian posterior of a few coefficients that act linearly, updated exactly by each reading
+// (Bayesian linear regression).
 #pragma once
 
 #include <array>

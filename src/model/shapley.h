@@ -1,5 +1,6 @@
-// Whose a value is that several make together: for each the mean, over all orders of arrival, of
-// what it adds to those before it (L. S. Shapley, A Value for n-Person Games, 1953).
+// Shapley values: each player's part of a value that several players make together. It is the mean,
+// over all orders of arrival, of what the player adds to those before it (L. S. Shapley, A Value
+// for n-Person Games, 1953).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What of an estimate stands for progress where nobody counts the work: counters that grow in
-// proportion to it at one kind of work.
+// Signals that stand for the progress of work that no application counts: memory, pipe and power
+// counters, which grow in proportion to it at one kind of work.
 #pragma once
 
 #include <array>

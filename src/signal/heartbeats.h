@@ -1,4 +1,5 @@
-// What an application says of its work: one line of text (docs/heartbeats.md).
+// Heartbeat messages, in which an application reports its progress, phase and promise as one line
+// of text: parser and formatter (docs/heartbeats.md).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a process launches on a GPU as a signal of its work: how far it is (model/launch_phases.h)
-// and how much it launches a second.
+// Kernel launches of a process on a GPU as a signal of its work: its progress
+// (model/launch_phases.h) and its launches per second.
 #pragma once
 
 #include <cstdint>

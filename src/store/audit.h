@@ -1,5 +1,5 @@
-// The audit log: a line of JSON for every write to a domain, with when, who, what, from what to
-// what, and why. Appended to, never rewritten; one older file is kept.
+// The audit log: a line of JSON for every write to a domain, with its time, writer, knob, value
+// before and after, and reason. Appended to, never rewritten; one older file is kept.
 #pragma once
 
 #include <string>

@@ -1,4 +1,5 @@
-// What a kilowatt-hour cost, and how much carbon dioxide it stood for, hour by hour.
+// Energy prices hour by hour, read from CSV: the cost of a kilowatt-hour and the carbon dioxide
+// that it stood for.
 #pragma once
 
 #include <optional>

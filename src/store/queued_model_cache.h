@@ -1,4 +1,5 @@
-// Models of work for the policies of a control loop: the file is read and written beside it.
+// Cache of models of work for the policies of a control loop, which reads and writes its file on
+// another thread.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// What the SQLite files of this folder share: whose file it is, its migrations, its errors; and how
-// a file that is written for months is opened, kept short, and set aside when it is broken.
+// SQLite files as the stores of this folder share them: application id, schema migrations and
+// errors; opening files that are written for months, cutting their logs, and setting broken ones
+// aside.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>

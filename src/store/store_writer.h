@@ -1,5 +1,5 @@
-// The one writer of a database: a thread beside the loop that opens, reads, writes and closes its
-// file, in the order in which it was asked to.
+// The one writer of a database: on a thread next to the loop's it runs the jobs that open, read,
+// write and close the file, in the order in which they were posted.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
-// What recurs, kept in one SQLite file: jobs, their trials with the marks of their metric, and what
-// settings of a knob came to. Rows are plain: what they mean is the business of src/tune.
+// Recurring jobs in one SQLite file: the jobs, their trials with the marks of their metric, and
+// readings of work at settings of a knob. Rows are plain: what they mean is the business of
+// src/tune.
 #pragma once
 
 #include <compare>

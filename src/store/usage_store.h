@@ -1,12 +1,12 @@
-// Who used how much energy, kept in one SQLite file: sums by tenant and minute, and those of the
-// boards, so that every bill adds up to what the boards used. After a while minutes become quarters
-// of an hour: every time zone's hours and days are made of those.
+// Energy usage in one SQLite file: sums by tenant and minute, and those of the boards, so that
+// every bill adds up to what the boards used. After a while minutes become quarters of an hour:
+// every time zone's hours and days are made of those.
 //
-// What is old is told by the time for which Derate has run since it was written, never by the clock
-// on the wall: one that is wrong, in whichever direction and for however long, deletes nothing.
+// Age is the time for which Derate has run since a row was written, never that of the clock on the
+// wall: one that is wrong, in whichever direction and for however long, deletes nothing.
 //
-// What was saved is kept beside it, under the method by which it was estimated: figures of two
-// methods are never added up. Where nothing is known of it nothing is kept, which is no zero.
+// Savings are kept next to the usage, under the method by which they were estimated: figures of two
+// methods are never added up. Where nothing is known of them nothing is kept, which is no zero.
 #pragma once
 
 #include <cstdint>

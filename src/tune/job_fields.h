@@ -1,4 +1,4 @@
-// The fields of a job's spec as JSON, for those who put it into messages.
+// JSON fields of a recurring job's spec, for the messages that carry it.
 #pragma once
 
 #include "base/json_fields.h"

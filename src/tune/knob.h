@@ -1,5 +1,5 @@
-// One knob of a running job, the power limit or the clock: what was measured at its settings, what
-// a setting is worth, and which to measure next.
+// Search for the best setting of a knob of a running job, its power limit or clock: readings at
+// settings, the price of each (energy, time or cost), and the setting to measure next.
 #pragma once
 
 #include <cstddef>

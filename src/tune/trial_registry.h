@@ -1,5 +1,6 @@
-// The jobs that recur and their trials: who runs what, how far it is, and what it came to. Pure:
-// time, tokens and what was measured come from the caller, and rows go to whoever keeps them.
+// Registry of recurring jobs and their trials: the user and GPUs of each, its progress, verdict and
+// outcome. Pure: time, tokens and what was measured come from the caller, which also stores the
+// rows.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Keeps a book of jobs and trials, and what was measured of knobs, in a file: read once, before the
-// loop begins; written beside it, one write after the other. What is asked is answered from memory.
+// TrialWriter keeps the registry of jobs and trials, and readings of knobs, in a file: reads it
+// once, before the loop begins; writes it on another thread, one write after the other. Queries are
+// answered from memory.
 #pragma once
 
 #include <future>

@@ -1,5 +1,5 @@
 // The part of NVML's C interface that Derate calls, in our own declarations: a build needs no
-// NVIDIA header, and what is asked of the driver can be seen at a glance. The name in a comment is
+// NVIDIA header, and all calls to the driver can be seen at a glance. The name in a comment is
 // NVML's; scripts/check_nvml_abi compares names, values and layouts with a real nvml.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What the readers of one GPU share: calls that remember what became of them, lists whose length
-// the driver alone knows, texts that need not end.
+// Helpers of the NVML readers of one GPU: calls that remember their outcome, lists of a length that
+// the driver alone knows, texts that may lack their terminating zero.
 #pragma once
 
 #include <algorithm>

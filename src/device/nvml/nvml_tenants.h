@@ -1,5 +1,5 @@
-// Who shares a GPU, by NVML: the instances and processes with their counters since the last asking,
-// which are kept apart from those of Sample readings.
+// The tenants of a GPU by NVML: MIG instances and processes, with their counters since the last
+// reading of the tenants. These counters are kept apart from those of Sample readings.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// What a program launched on a GPU, recorded ten times a second beside its own count of steps
-// (tests/fixtures/h200-launches/README.md has the format).
+// Recording of a program's kernel launches on a GPU, ten times a second, next to the program's own
+// count of steps: parser and playback. tests/fixtures/h200-launches/README.md has the format.
 #pragma once
 
 #include <optional>

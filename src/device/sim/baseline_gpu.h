@@ -1,4 +1,5 @@
-// What a simulated GPU would have done at its highest clock: the same chip with the same work.
+// Baseline of a simulated GPU: the same chip with the same work at its highest clock, to compare
+// performance and energy with.
 #pragma once
 
 #include "device/sim/sim_gpu.h"

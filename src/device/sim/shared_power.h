@@ -1,6 +1,6 @@
-// What several tenants of one simulated GPU draw together, and whose it is. Together they draw
-// another power than the sum of what each draws alone, so "whose" has no answer by measurement:
-// the truth here is the Shapley value (model/shapley.h).
+// Power model of several tenants on one simulated GPU: the watts that they draw together. Together
+// they draw another power than the sum of what each draws alone, so no measurement divides it among
+// them: the truth here is the Shapley value (model/shapley.h).
 #pragma once
 
 namespace derate {

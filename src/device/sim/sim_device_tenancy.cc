@@ -1,4 +1,5 @@
-// What SimDevice shows of the tenants of its GPU.
+// Tenancy readings of SimDevice: its GPU's MIG instances and processes, with their activity and
+// utilisation since the last reading.
 #include <algorithm>
 #include <cmath>
 #include <utility>

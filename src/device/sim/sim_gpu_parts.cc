@@ -1,4 +1,5 @@
-// The part of SimGpu that knows MIG: instances side by side, their counters and whose the power is.
+// MIG in SimGpu: instances that share the GPU, their counters, and the division of the power among
+// them.
 #include <algorithm>
 #include <cmath>
 #include <utility>

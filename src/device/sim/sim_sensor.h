@@ -1,5 +1,5 @@
-// What NVML would show of a simulated GPU: counters that refresh at their own pace, look back over
-// their own window, carry noise and are quantised. The truth stays in SimGpu.
+// Simulated NVML sensors of a simulated GPU: counters that refresh at their own pace, look back
+// over their own window, carry noise and are quantised. The truth stays in SimGpu.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,8 @@
-// The policy `assure`, put together: readings come in (readings.h), tell which phase of which work
-// this is (belief.h) and when it has become another (watch.h); by the promise and what was earned
-// (account.h) a clock is chosen (chooser.h), as the stage of the script wants (script.h).
+// The policy `assure`, put together from its parts: readings, estimate of the work, change
+// detection, account, choice of the clock, and script. Readings come in (readings.h) and show which
+// phase of which work this is (belief.h) and when it has become another (watch.h); by the promise
+// and what was earned (account.h) a clock is chosen (chooser.h), as the stage of the script wants
+// (script.h).
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// What `assure` does with the clock, stage by stage.
+// Decisions of `assure` about the clock, stage by stage: reference, look, recognise and steady.
 #include <algorithm>
 #include <cmath>
 #include <utility>

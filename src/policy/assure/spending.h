@@ -1,6 +1,6 @@
-// What a phase of work took, by the clock it had, and from that what the same work would have taken
-// at the reference: by what is believed of the phase in the end, so that what was learned late
-// counts for all of it.
+// Time and energy spent on a phase of work, by the clock it had, and the saving against the same
+// work at the reference clock. The saving goes by the last estimate of the phase, so that what was
+// learned late counts for all of it.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// Three words for those who choose no policy: the power modes of NVIDIA's tools, as policies.
+// Power modes max, balanced and saving: three words for users that choose no policy, after the
+// power modes of NVIDIA's tools, each a policy with its parameters.
 #pragma once
 
 #include <span>

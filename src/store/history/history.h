@@ -1,5 +1,6 @@
-// What the history keeps: points of series, each over an interval with how much of it is covered,
-// so that a gap is a gap and sums add up, however coarse they have become.
+// Data types of the history: series, their points, seconds and decisions. A point is over an
+// interval with how much of it is covered, so that a gap is a gap and sums add up, however coarse
+// they have become.
 #pragma once
 
 #include <algorithm>

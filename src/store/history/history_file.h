@@ -1,4 +1,5 @@
-// What writing and reading a history share: its tables, their rows, and which rows a time is in.
+// Layout of the history's SQLite file, shared by writing and reading: its schema, tables and rows,
+// and the row that a time is in.
 //
 // A row of the tier of seconds has a minute's seconds of all series of a kind, one of the tier of
 // minutes an hour's minutes, one of the tier of hours a day's hours: sealed parts

@@ -1,14 +1,14 @@
 // The history of GPUs and their tenants in one SQLite file: seconds for a day, minutes for 90 days,
-// hours for five years; events and decisions beside them. Bounded in size; where it would grow
-// beyond, the tenants' oldest seconds go first.
+// hours for five years, with events and decisions. Bounded in size; where it would grow beyond, the
+// tenants' oldest seconds go first.
 //
-// What is old is told by the time for which Derate has run since it was written, never by the clock
-// on the wall: one that is wrong, in whichever direction and for however long, deletes nothing (as
-// in usage_store.h). A second that comes twice, as after that clock was set back, is folded with
-// what it has. Times are UTC: a daylight saving time changes nothing.
+// Age is the time for which Derate has run since a row was written, never that of the clock on the
+// wall: one that is wrong, in whichever direction and for however long, deletes nothing (as in
+// usage_store.h). A second that comes twice, as after that clock was set back, is folded with what
+// it has. Times are UTC: a daylight saving time changes nothing.
 //
-// A row of points whose bytes are not those that were written is a gap: it is left out, told where
-// it can be (History::broken_rows), and replaced where something is added to it.
+// A row of points whose bytes are not those that were written is a gap: it is left out, reported
+// where it can be (History::broken_rows), and replaced where something is added to it.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What is done to a history in one transaction of its writer.
+// Changes to a history in one transaction of its writer: adds seconds, events and decisions, folds
+// seconds into the coarser tiers, and drops old rows.
 #pragma once
 
 #include <SQLiteCpp/SQLiteCpp.h>

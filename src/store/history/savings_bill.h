@@ -1,4 +1,4 @@
-// What was used and saved, priced hour by hour.
+// Bill of the energy used and saved, with its cost and carbon dioxide, priced hour by hour.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What the metric of a try foretells while it runs: how many epochs it takes to the target.
+// Prediction of a running trial's epochs to the target, from its metric so far and the marks of the
+// runs before it (learning curves).
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What is believed of a recurring job's batch sizes: how many epochs each takes to the target, and
-// what an epoch costs.
+// Posterior estimates of a recurring job's batch sizes: how many epochs each takes to the target,
+// and the cost of an epoch.
 #pragma once
 
 #include <cmath>
