@@ -1,4 +1,5 @@
-// What is asked of the configuration and of tokens, and what is answered (api/requests.h).
+// Requests and answers of the configuration and of tokens as plain structs: config-show,
+// config-diff, config-set, token-create, token-list and token-revoke (api/requests.h).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What is asked of the history, and its answers: columns of numbers of one length, null for what is
-// missing.
+// Requests and answers of the history, savings, events and why as plain structs: series are columns
+// of numbers of one length, null for what is missing.
 #pragma once
 
 #include <cstdint>

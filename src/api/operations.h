@@ -1,5 +1,5 @@
-// The one table of what can be asked: the sockets' protocol, who may ask, the command's verbs, the
-// documents and the clients' checks come from it.
+// The one table of API operations: name, least role, fields and errors of each; the sockets'
+// protocol, permissions, the command's verbs, the documents and the clients' checks come from it.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What others ask of a program that governs, and what they are answered: plain structs, and their
-// JSON. Whoever carries the text, it is the same; api/operations.h tells what each does.
+// Requests to a program that governs GPUs, a plain struct an operation, and its answers, with their
+// JSON. Whatever carries the text, it is the same; api/operations.h says what each does.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// One governor a domain, on the whole machine: an flock on RUN_DIR/NAME.lock, held for as long as
-// any process keeps the descriptor, so that it outlives no crash. NAME is a domain's short_name():
-// a GPU's UUID. Only its owner can open the file: who can open a file can lock it, and keep every
-// governor out.
+// Lease of a domain on the whole machine, for one governor: an flock on RUN_DIR/NAME.lock, held for
+// as long as any process keeps the descriptor, so that it outlives no crash. NAME is a domain's
+// short_name(): a GPU's UUID. Only its owner can open the file: a user that can open a file can
+// lock it, and keep every governor out.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// What was saved, as state.json and the accounts of commands have it, and as people read it.
+// Estimated savings of energy as JSON, for state.json and the accounts of commands, and as text for
+// people.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

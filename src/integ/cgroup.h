@@ -1,4 +1,5 @@
-// What the control groups of a process say of whose it is. Pure: text in, labels out.
+// Parser of /proc/PID/cgroup: container id, Kubernetes pod, Slurm job and step, and user of a
+// process, from the paths of its control groups. Pure: text in, labels out.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a program has launched on each GPU, from the page that libderate_progress.so counts on in
-// its process (wire/launch_page.h) and has handed over as a file.
+// Counts of a program's kernel launches on each GPU, read from the page that libderate_progress.so
+// counts on in its process (wire/launch_page.h) and has handed over as a file.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// What TenantResolver asks of this machine.
+// Readers of this machine for TenantResolver: files of /proc/PID, names of users, names of pods
+// from the kubelet's log folders; and the check for the first PID namespace.
 #include "integ/tenant_resolver.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
-// Which pods were given which GPUs: what the kubelet tells (integ/kube/pod_resources.h).
+// GPUs and MIG instances of each Kubernetes pod, as the kubelet reports them
+// (integ/kube/pod_resources.h): names of devices parsed, and the pods of a GPU or an instance.
 #pragma once
 
 #include <optional>

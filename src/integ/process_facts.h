@@ -1,5 +1,7 @@
-// What the machine tells of a process and of its users. Every reader here may block for as long as
-// a process is stuck or a directory server is away: none is for the control thread.
+// Readers of a process's facts from /proc (user, start, session, ancestors, DERATE_DELTA) and of
+// user numbers, a cache of them for processes that send beats, and the settings' promise rules.
+// Every reader here may block for as long as a process is stuck or a directory server is away: none
+// is for the control thread.
 #pragma once
 
 #include <cstddef>

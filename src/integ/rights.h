@@ -1,4 +1,4 @@
-// What this process may do to GPUs.
+// Rights of this process over GPUs: whether it may lock clocks and set power limits.
 #pragma once
 
 namespace derate {

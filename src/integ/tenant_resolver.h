@@ -1,4 +1,5 @@
-// Whose the processes and instances on a GPU are: a key that is never another's, and labels.
+// Resolver of the processes and MIG instances on a GPU to tenants: a key that is never another's,
+// and labels (user, Slurm job, container, Kubernetes pod).
 #pragma once
 
 #include <cstdint>

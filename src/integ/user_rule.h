@@ -1,4 +1,5 @@
-// Who may ask for something, as a setting says it.
+// Rule of a setting for the users that may make a request (root, everyone, or a group), and user
+// numbers by name, from group(5) and passwd(5) files.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Policies side by side on the same workloads: the figures of design section 5, with the oracle and
-// the fixed-clock frontier always beside them.
+// Comparison of policies on the same workloads, in simulation: the figures of design section 5,
+// always with the oracle and the fixed-clock frontier next to them.
 #pragma once
 
 #include <functional>

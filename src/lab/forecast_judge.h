@@ -1,6 +1,7 @@
-// How true a policy's forecast of another promise is: work runs under one promise, or at the
-// highest clock, its forecasts are taken, then each of them is promised, and what comes is measured
-// against the same work at the highest clock. On simulated GPUs, in virtual time.
+// Judge of a policy's forecasts of other promises, on simulated GPUs in virtual time: forecast
+// savings and losses against measured ones. Work runs under one promise, or at the highest clock,
+// its forecasts are taken, then each of them is promised, and what comes is measured against the
+// same work at the highest clock.
 #pragma once
 
 #include <cstdint>

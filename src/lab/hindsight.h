@@ -1,6 +1,6 @@
-// What could have been had: one constant clock, the best clock for each job, the best mixture of
-// two. From the workloads' own curves, the power limit and the leakage of a GPU that has got warm
-// included, start-up not.
+// Outcomes in hindsight: of each constant clock, of the best clock for each job (the oracle), and
+// of the best mixture of two clocks. From the workloads' own curves, the power limit and the
+// leakage of a GPU that has got warm included, start-up not.
 #pragma once
 
 #include <optional>

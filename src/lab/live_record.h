@@ -1,5 +1,5 @@
-// What is known of a job that ran in real time as processes: its governor's records, and what its
-// own output says of its work.
+// Parsers of the record of a job that ran in real time as processes: its governor's records
+// (`derated --records`), and what its own output reports of its work.
 #pragma once
 
 #include <optional>

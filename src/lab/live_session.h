@@ -1,5 +1,5 @@
-// Sessions of an experiment in real time, as processes: derated beside simulated jobs on a served
-// GPU, or beside commands on this machine's GPU, to which it never writes.
+// Sessions of an experiment in real time, as processes: derated runs together with simulated jobs
+// on a served GPU, or with commands on this machine's GPU, to which it never writes.
 #pragma once
 
 #include <string>

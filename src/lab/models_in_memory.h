@@ -1,4 +1,5 @@
-// What policies keep of work from job to job, as SqliteModelCache has it, without a disk.
+// Model cache in memory: policies' models of work, kept from job to job as SqliteModelCache keeps
+// them, without a disk.
 #pragma once
 
 #include <vector>

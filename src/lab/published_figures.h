@@ -1,5 +1,5 @@
-// Figures that others published of the same applications under the same policies, to stand beside
-// an experiment's own.
+// Figures that others published of the same applications under the same policies, read from a CSV
+// table and compared with an experiment's own.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// The files that the published GEEPAFS experiments leave, for who has scripts on them: the daemon's
-// log, the jobs' output, and the two tables made of them. Read from their repository's own
-// examples.
+// Files of the published GEEPAFS experiments, for users with scripts on them: parses the daemon's
+// log, and writes that log, the jobs' output, and the two tables made of them. Read from their
+// repository's own examples.
 #pragma once
 
 #include <optional>

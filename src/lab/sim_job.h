@@ -1,5 +1,5 @@
-// One job on one simulated GPU under one policy, in virtual time: the instrument under every
-// figure.
+// Run of one job on one simulated GPU under one policy, in virtual time, with its true time and
+// energy: the instrument under the figures of lab/compare.h.
 #pragma once
 
 #include <cstdint>

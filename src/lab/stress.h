@@ -1,4 +1,5 @@
-// What can be made harder for a policy: the axes of [stress] in an experiment, in any combination.
+// Axes of [stress] in an experiment, in any combination: circumstances made harder for a policy,
+// such as counter noise, switch latency, short jobs or other tenants.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What each GPU is assigned: the requests from outside that are in force or wait, one of each
-// origin (origin.h), and what becomes of another.
+// Assignments of policies and tuning runs to GPUs: the requests from outside that are in force or
+// wait, one of each origin (origin.h), and whether another governs, waits or is refused.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
-// Where requests for GPUs come from outside: a row an origin. Which of several has a GPU is decided
-// by the rank (Assignments::winner), what becomes of a request by decide() in assignments.h, and
-// who may make one by the operations' roles and service/answers/request_rules.h.
+// Table of the origins of requests for GPUs from outside, a row each: configuration, command,
+// unconfirmed command, run, tuning. Which of several has a GPU is decided by the rank
+// (Assignments::winner), what becomes of a request by decide() in assignments.h, and the users that
+// may make one by the operations' roles and service/answers/request_rules.h.
 #pragma once
 
 #include <compare>

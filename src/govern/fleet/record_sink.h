@@ -1,4 +1,5 @@
-// Where the records of a round go: the audit log, energy, attribution, a ledger, a file.
+// Callback of the fleet that takes each record of a round (RecordSink): for energy, attribution,
+// events, the history, a ledger, a file.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,6 @@
-// GPUs that are tuned for a job while it runs: what is asked for, and what who asks may then ask of
-// who has the GPUs (derated's worker; `derate tune run` is both).
+// Interface of GPUs whose power limit or clock is tuned for a job while it runs (TunedGpus): the
+// plan, taking and giving back GPUs, reports of work, readings and costs. The fleet implements it,
+// for derated's trials and for `derate tune run`.
 //
 //   take_for_tuning("7", plan)      the GPUs carry out what a RunTuner orders, in place of what
 //                                   the configuration or a command wants there

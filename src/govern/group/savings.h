@@ -1,5 +1,5 @@
-// What was saved, record by record: what has come to the estimate of the policy that decides for a
-// GPU since it was last taken.
+// Increments of the estimated saving of energy, record by record: what has come to the estimate of
+// the policy that decides for a GPU since it was last taken.
 #pragma once
 
 #include <cstdint>

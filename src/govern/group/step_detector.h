@@ -1,5 +1,6 @@
-// Which GPUs go in step, told from outside. They do when one job works on them, one process on
-// each, and what it does there goes at one speed, whatever the clocks:
+// Detector of the GPUs that go in step (synchronous training), from their processes, launches and
+// activity, without help of the job. They do when one job works on them, one process on each, and
+// what it does there goes at one speed, whatever the clocks:
 //
 // - One job: one user's processes that are one (pid) or that one process has started, be it by way
 //   of others: the nearest one counts, so that two jobs of one shell are two. Else those of one

@@ -1,4 +1,5 @@
-// Asking the kubelet which pods were given which GPUs, beside the loop.
+// Client of the kubelet's pod-resources API: lists which pods were given which GPUs, again and
+// again on a thread of its own, and keeps the latest answer.
 #pragma once
 
 #include <mutex>

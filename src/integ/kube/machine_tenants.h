@@ -1,4 +1,5 @@
-// Who the tenants of this machine's GPUs are: src/integ, put together.
+// Resolver of the tenants of this machine's GPUs: src/integ put together, with /proc, the user
+// database and the kubelet's pods.
 #pragma once
 
 #include <string>

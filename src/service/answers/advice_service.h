@@ -1,5 +1,5 @@
-// What holds the work on a GPU back, for who asks (docs/api.md, operation "advice"): its readings
-// are kept only while somebody does.
+// Answers the operation "advice" (docs/api.md): what holds the work on a GPU back, from readings
+// that are kept only while clients request it.
 #pragma once
 
 #include <deque>

@@ -1,5 +1,5 @@
-// What a caller may do (api/operations.h), by who the kernel says it is and by what the section
-// [api] of the configuration says of such users.
+// Role of a caller (api/operations.h) from its user and groups, as the kernel names them, by the
+// section [api] of the configuration; and the check of an operation against it.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,6 @@
-// Who answers each operation (api/operations.h), and where answers go that take a round or more.
-// Requests and answers are values: who carries their text is no matter of the router's.
+// Router of requests to the handlers of their operations (api/operations.h), and of late answers,
+// which take a round or more, to their connections. Requests and answers are values: the transport
+// of their text is no matter of the router's.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is asked of the configuration (docs/config.md): which settings are in force, what a reload
+// Answers requests about the configuration (docs/config.md): the settings in force, what a reload
 // would change, and settings that an admin sets, which are kept in a drop-in of the daemon's own.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What operators ask of the fleet over the control socket (docs/control.md).
+// Operators' commands to the fleet: policy-set, policy-confirm, release, pause and resume, over the
+// control socket (docs/control.md) and HTTP.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

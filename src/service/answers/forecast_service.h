@@ -1,4 +1,5 @@
-// What would come of other promises, for who asks (docs/api.md, operation "forecast").
+// Answers the operation "forecast" (docs/api.md): what other promises would save and lose on a GPU,
+// as its policy forecasts it.
 #pragma once
 
 #include <map>

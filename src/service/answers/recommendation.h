@@ -1,5 +1,5 @@
-// What a GPU's history says of promises: what was saved and lost under those that were made, and
-// what others would have come to.
+// Recommendation of a promise from a GPU's history: what was saved and lost under the promises that
+// were made, and what others would have come to.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// All that takes requests of the daemon: what operators may ask, what programs may ask, the lines
-// of the two sockets, and the queue of what waits for the loop.
+// All that takes requests of the daemon: the routers of operators' and of clients' operations, the
+// lines of the two sockets, and the queue of what waits for the loop.
 #pragma once
 
 #include "service/answers/request_lines.h"

@@ -1,5 +1,5 @@
-// What admins ask of tokens (docs/api-roles.md). A change is answered when it is on disk; changes
-// that come meanwhile wait for it.
+// Answers admins' requests to create, list and revoke API tokens (docs/api-roles.md). A change is
+// answered when it is on disk; changes that come meanwhile wait for it.
 #pragma once
 
 #include <cstdint>

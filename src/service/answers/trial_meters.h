@@ -1,6 +1,7 @@
-// What running trials cost, and the knob that is turned for them. Each is measured by a window of
-// energy over its GPUs; whose GPUs are tuned by a run, its costs of an epoch come from that run.
-// A knob is turned only for users who may have that, and who work on the GPUs.
+// Meters of running trials: energy, time and cost of each, and the knob (power limit or clock) that
+// is turned for it. Each is measured by a window of energy over its GPUs; where these are tuned by
+// a run, its costs of an epoch come from that run. A knob is turned only for users that may have
+// that, and that work on the GPUs.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Who asks over HTTP, and what they may do: by the token that a request carries, else by the user
-// that the kernel names.
+// Admission of HTTP requests: the caller and its role, by the bearer token that a request carries,
+// else by the user that the kernel names.
 #pragma once
 
 #include <variant>

@@ -1,4 +1,5 @@
-// What this process itself takes.
+// Resources that this process itself takes: CPU time, resident memory and open descriptors, with
+// its start.
 #pragma once
 
 #include <cstdint>

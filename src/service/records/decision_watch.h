@@ -1,5 +1,5 @@
-// What `derate why` tells afterwards: each change of how a GPU's clock is chosen, at most one a
-// second and GPU.
+// Detector of changes of how a GPU's clock is chosen, at most one a second and GPU: the decisions
+// in the history that `derate why` shows.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
-// What has come together of each GPU since the program began: counters that never go back, whatever
-// becomes of the GPU in between, and the newest reading of what is not read at every tick.
+// Totals of each GPU since the program began: counters that never go back, whatever becomes of the
+// GPU in between, and the newest reading of what is not read at every tick.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Answers of what is asked of the history (api/history_requests.h), read from its file: on a thread
-// that may wait for a disk.
+// Answers queries of the history, savings, events and why (api/history_requests.h), read from the
+// history's file: on a thread that may wait for a disk.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

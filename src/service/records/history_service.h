@@ -1,6 +1,6 @@
 // Writes the history: takes records, ticks of attribution and events on the loop's thread, and
-// hands what is known of each second to the writer of the file, which waits for the disk beside the
-// loop.
+// hands what is known of each second to the writer of the file, which waits for the disk on another
+// thread.
 #pragma once
 
 #include <cstdint>

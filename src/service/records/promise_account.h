@@ -1,5 +1,5 @@
-// Whether what a policy promised is kept, by its own estimate: told once when it is not any more,
-// and once when it is again.
+// Account of a policy's promise of performance, by its own estimate: reports once when the promise
+// is not kept any more, and once when it is again.
 #pragma once
 
 #include <optional>

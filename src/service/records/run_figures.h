@@ -1,4 +1,5 @@
-// What a run came to on a GPU, as it goes over the socket and back.
+// Conversion of a run's figures on a GPU (GpuFigures) to their view on the socket (RunGpuView) and
+// back.
 #pragma once
 
 #include "api/requests.h"

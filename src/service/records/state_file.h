@@ -1,5 +1,5 @@
-// What a running governor tells others: a small JSON file, renamed into place each second, that
-// `derate status` and `derate top` read.
+// State file of a running governor: a small JSON file, renamed into place each second, that `derate
+// status` and `derate top` read.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
 // The seconds of the tenants of one board for the history, from ticks of attribution: what a tick
-// gave to whom, divided among the seconds that it covers, to the millijoule.
+// gave to each tenant, divided among the seconds that it covers, to the millijoule.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// How callers of a socket share it: whose turn is next, who gives up a place when all are taken,
-// and how much time they have together.
+// Fair shares of a socket for its callers: whose turn is next, which connection gives up its place
+// when all are taken, and how much time they have together.
 #pragma once
 
 #include <sys/types.h>

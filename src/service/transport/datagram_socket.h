@@ -1,5 +1,5 @@
-// Datagram unix sockets to which every application of this machine may send: the kernel says who
-// sent what, and when.
+// Datagram unix sockets to which every application of this machine may send: the kernel names the
+// sender and the time of each datagram.
 #pragma once
 
 #include <sys/socket.h>

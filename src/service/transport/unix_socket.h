@@ -1,4 +1,5 @@
-// Stream sockets in the file system: who listens, who connects, and who the kernel says that is.
+// Stream sockets in the file system: listening, connecting, and the peer's user, groups and process
+// as the kernel names them.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// Which GPUs go in step (govern/group), by who works on them, what that launches and what the last
-// records show.
+// Watch of the GPUs that go in step (govern/group), by the processes on them, what these launch and
+// what the last records show.
 #pragma once
 
 #include <span>
