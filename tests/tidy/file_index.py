@@ -6,6 +6,8 @@ import re
 import sys
 from pathlib import Path, PurePosixPath
 
+import words
+
 HEADING = "## Files"
 NOTE = ("`tests/tidy/file_index.py --write` copies the first comment of each file to this list. A "
         "`.cc` stands behind the `.h` of its name.")
@@ -23,6 +25,12 @@ def first_sentence(text):
     lines = (found[1] or found[2]).splitlines()
     words = "\n".join(re.sub(r"^\s*(//+|\*+)?\s?", "", line).strip() for line in lines)
     return " ".join(SENTENCE_END.split(words.strip())[0].split()).rstrip(".")
+
+
+def is_riddle(sentence):
+    """It does not name the thing first, or has a word that STYLE.md replaces."""
+    return bool(re.match(r"(What|Who|Whoever|Where|One|That|Whose)\b", sentence)
+                or words.WORD.search(sentence))
 
 
 def shortened(sentence):

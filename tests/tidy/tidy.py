@@ -348,14 +348,18 @@ def check_title(commit, title):
 
 
 def check_index(texts):
-    page = texts.get("ARCHITECTURE.md", "")
-    if f"\n{file_index.HEADING}\n" in page and file_index.with_index(page, texts) != page:
+    page = texts.get("ARCHITECTURE.md")
+    if page is not None and file_index.with_index(page, texts) != page:
         yield Finding("ARCHITECTURE.md", 1, "index",
                       "its index of files is not up to date: tests/tidy/file_index.py --write")
     for path in filter(file_index.is_indexed, texts):
         alone = path.endswith(".h") or path[:path.rindex(".")] + ".h" not in texts
-        if alone and not file_index.first_sentence(texts[path]):
+        sentence = file_index.first_sentence(texts[path])
+        if alone and not sentence:
             yield Finding(path, 1, "index", "begin it with a comment that says what is in it")
+        elif alone and file_index.is_riddle(sentence):
+            yield Finding(path, 1, "index", "name the thing first: its first sentence begins with "
+                          "What, Who, Where, One, That or Whose, or has a word of words.INSTEAD")
 
 
 # --- the repository -------------------------------------------------------------------------------

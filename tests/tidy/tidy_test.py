@@ -76,6 +76,13 @@ class Index(unittest.TestCase):
                 ("#pragma once\n// late\n", "")):
             self.assertEqual(file_index.first_sentence(text), sentence)
 
+    def test_riddles(self):
+        for sentence in ("What is known of a chip", "Who may ask", "Clients, beside the loop",
+                         "Prior watts, believed until the first reading"):
+            self.assertTrue(file_index.is_riddle(sentence), sentence)
+        for sentence in ("Rate limit of requests", "Onetime codes", "The prior of a chip's watts"):
+            self.assertFalse(file_index.is_riddle(sentence), sentence)
+
     def test_each_stem_once_and_no_tests(self):
         texts = {"src/a/b.h": "// B.\n", "src/a/b.cc": "", "src/a/c.cc": "// C.\n",
                  "src/a/b_test.cc": "// T.\n", "src/a/test_b.h": "// T.\n", "docs/d.h": "// D.\n"}
@@ -92,6 +99,10 @@ class Index(unittest.TestCase):
         texts["src/a/b.h"] = "// Another.\n"
         self.assertEqual([found.path for found in tidy.check_index(texts)], ["ARCHITECTURE.md"])
         texts["src/a/d.h"] = "#pragma once\n"
+        self.assertEqual(len(list(tidy.check_index(texts))), 2)
+        texts["src/a/d.h"] = "// What is in it.\n"
+        self.assertEqual(len(list(tidy.check_index(texts))), 2)
+        texts["ARCHITECTURE.md"] = "# Title\n"
         self.assertEqual(len(list(tidy.check_index(texts))), 2)
 
 
