@@ -13,10 +13,11 @@
 
 namespace derate {
 
-// What job(0) to job(count - 1) give, in that order; so many at a time, 0: as many as there are
-// cores. `watch(done)` is called from this thread until all have ended, and waits a moment; false:
-// no job is begun any more, and fewer are given. Errors: that of the lowest number; those that were
-// begun with it come to their end.
+// The results of job(0) to job(count - 1), in that order. At most `threads` jobs run at once; 0: as
+// many as there are cores. This thread calls `watch(number of jobs that have ended)` until all have
+// ended; `watch` waits a moment itself, and where it gives false no other job begins, so that fewer
+// results come back. Errors: that of the failed job with the lowest number; no other job begins
+// after a failure.
 template <class Job>
 auto in_parallel(std::size_t count, unsigned threads, const Job& job,
                  const std::function<bool(std::size_t)>& watch = {})
