@@ -20,8 +20,8 @@ struct Row {
 };
 using ProcessTable = std::map<std::pair<unsigned int, unsigned int>, Row>;
 
-constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses";
-constexpr const char* kGraphicsProcesses = "nvmlDeviceGetGraphicsRunningProcesses";
+constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_v2";
+constexpr const char* kGraphicsProcesses = "nvmlDeviceGetGraphicsRunningProcesses_v2";
 constexpr unsigned int kPidMax = 4'194'304;  // of Linux (proc(5), pid_max)
 
 // A call that lists processes, and how long its rows can be: the likeliest first.
