@@ -23,7 +23,7 @@ enum class How { frozen, zero, maximum, garbage, future };
 constexpr How kHows[] = {How::frozen, How::zero, How::maximum, How::garbage, How::future};
 constexpr const char* kHowNames[] = {"frozen", "zero", "maximum", "garbage", "future"};
 
-// The lie in force: which field of which call, and what it is told instead of.
+// The lie in force: which field of which call, and what it shows instead.
 struct Lie {
   int field = -1;  // a row of fields()
   How how = How::zero;
@@ -130,7 +130,7 @@ constexpr LyingField kFields[] = {
      [](F& f) {
        f.device_count = [](unsigned int* out) {
          const Return code = lie.real.device_count(out);
-         // More than a machine can have would be asked for one by one.
+         // More than a machine can have would be queried one by one.
          *out = std::min(told(*out), 64u);
          return code;
        };
@@ -315,7 +315,7 @@ class NvmlLies : public ::testing::Test {
 
 bool is_near(double value, double truth) { return std::abs(value - truth) <= 0.06 * truth; }
 
-// A sum that is wrong comes with a word: it is missing, by power, doubted, or told as lost.
+// A sum that is wrong comes with a word: it is missing, by power, doubted, or counted as lost.
 void expect_sound(const Seen& seen, double truth_joules, const std::string& which) {
   if (!seen.trouble.empty()) return;  // an error is a word
   const auto total = seen.meter.total();
@@ -349,7 +349,7 @@ TEST_F(NvmlLies, NoneOfThemGoesWithoutAWord) {
     }
 }
 
-// Who is told nothing that can be of the processes does not divide as if it were known.
+// Where nothing of the processes can be true, the split is not known.
 TEST_F(NvmlLies, ASplitThatIsNotKnownIsNoSplit) {
   const NvmlFunctions honest = StagedNvml::functions();
   for (const char* name :
@@ -358,7 +358,7 @@ TEST_F(NvmlLies, ASplitThatIsNotKnownIsNoSplit) {
       const auto field =
           std::find_if(std::begin(kFields), std::end(kFields),
                        [&](const LyingField& one) { return std::strcmp(one.name, name) == 0; });
-      // An old time, or one of sm that is still a share, cannot be told from the truth.
+      // An old time, or one of sm that is still a share, looks like the truth.
       if (how == How::zero && std::strcmp(name, "process_utilization.time") == 0) continue;
       lie = {.field = 0, .how = how, .real = honest};
       NvmlFunctions functions = honest;
