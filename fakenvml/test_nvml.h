@@ -160,8 +160,8 @@ class StagedNvml {
 
   template <auto Member>
   static const char* name_of();
-  template <auto Member, class... A>
-  static NvmlFunctions::Call<A...> hook(NvmlFunctions::Call<A...> NvmlFunctions::*);
+  template <auto Member, class Of, class... A>
+  static NvmlFunctions::Call<A...> hook(NvmlFunctions::Call<A...> Of::*);
   template <auto... Members>
   static NvmlFunctions hooks();
   static const NvmlFunctions& library();
@@ -352,7 +352,7 @@ inline fakenvml::InjectedReadings StagedNvml::injected(const StagedGpu& gpu) con
 
 inline fakenvml::CallFaults StagedNvml::faults() const {
   using fakenvml::Handles;
-  constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_v3";
+  constexpr const char* kComputeProcesses = "nvmlDeviceGetComputeRunningProcesses_v2";
   fakenvml::CallFaults out{};
   std::uint32_t count = 0;
   for (const auto& [name, code] : failing) {
@@ -471,8 +471,8 @@ const char* StagedNvml::name_of() {
   return kName;
 }
 
-template <auto Member, class... A>
-NvmlFunctions::Call<A...> StagedNvml::hook(NvmlFunctions::Call<A...> NvmlFunctions::*) {
+template <auto Member, class Of, class... A>
+NvmlFunctions::Call<A...> StagedNvml::hook(NvmlFunctions::Call<A...> Of::*) {
   return [](A... arguments) {
     StagedNvml& world = *alive;
     const std::scoped_lock lock(world.mutex_);

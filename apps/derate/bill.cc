@@ -47,6 +47,7 @@ Result<BillAccount> account_of(const BillOptions& options, WallTime now) {
   out.first = usage.first;
   out.last = usage.last;
   out.losses = std::move(usage.losses);
+  out.broken_rows = usage.broken_rows;
   return out;
 }
 

@@ -251,8 +251,11 @@ std::string bill_text(const BillAccount& account) {
     out += fmt::format("the energy of {} is not known and is on no bill{}\n",
                        duration_text(std::chrono::milliseconds(bill.boards.lost_ms)),
                        losses_text(account.losses));
+  if (account.broken_rows > 0)
+    out += fmt::format("{} rows of the file are not what was written: a line may be wrong\n",
+                       account.broken_rows);
   if (bill.boards.by_power_mj > 0)
-    out += fmt::format("{} are power readings times time: there was no counter\n",
+    out += fmt::format("{} are power readings times time: no counter could be used\n",
                        energy_text(joules(bill.boards.by_power_mj)));
   return out;
 }
@@ -282,6 +285,7 @@ Json bill_json(const BillAccount& account) {
                       {"to_unix_seconds", unix(loss.to)},
                       {"lost_seconds", static_cast<double>(loss.lost_ms) / 1000}});
   out["losses"] = std::move(losses);
+  out["broken_rows"] = account.broken_rows;
   return out;
 }
 

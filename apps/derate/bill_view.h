@@ -23,6 +23,7 @@ struct BillAccount {
   WallTime from{}, to{};
   std::optional<WallTime> first, last;  // of what is kept
   std::vector<UsageLoss> losses;
+  std::int64_t broken_rows = 0;
   BillPrices prices;
 };
 

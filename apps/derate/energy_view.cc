@@ -25,6 +25,7 @@ std::optional<Joules> sum_of(const WindowSum& window) {
 // What the power readings say of it.
 std::string check_text(const GpuEnergy& gpu) {
   if (gpu.source == EnergySource::none) return "no reading of power or energy";
+  if (gpu.counter_still > Duration::zero()) return "THE COUNTER STOOD STILL: power stands in";
   if (gpu.source == EnergySource::integrated) return "by power readings alone";
   if (!gpu.check_ratio)
     return fmt::format("{} by power readings; too short to compare",
@@ -45,6 +46,9 @@ std::string total_text(const EnergyAccount& account) {
     if (gpu.uncovered > Duration::zero())
       notes += fmt::format("GPU {}: {} without a reading are not in its joules\n", index,
                            duration_text(gpu.uncovered));
+    if (gpu.counter_still > Duration::zero())
+      notes += fmt::format("GPU {}: its counter stood still for {}; power stands in there\n", index,
+                           duration_text(gpu.counter_still));
     if (gpu.counter_resets > 0)
       notes += fmt::format("GPU {}: its counter began anew {} times; power stands in there\n",
                            index, gpu.counter_resets);

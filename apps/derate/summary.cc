@@ -193,6 +193,16 @@ std::string closing_sentence(std::span<const GpuAccount> gpus) {
                      speed_text(all), promise);
 }
 
+// What is odd about the energy counter; empty: nothing.
+std::string meter_text(const GpuFigures& figures) {
+  if (figures.counter_still > Duration::zero())
+    return fmt::format("the energy counter stood still for {}: power readings stand in",
+                       duration_text(figures.counter_still));
+  if (!figures.check_ratio || is_agreement(*figures.check_ratio)) return "";
+  return fmt::format("power readings {}: THEY AND THE COUNTER DISAGREE",
+                     signed_percent_text(*figures.check_ratio - 1));
+}
+
 std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
   std::string out = fmt::format("GPU {}  {}  policy {}{}\n", summary.capability.id.index,
                                 summary.capability.id.name, summary.policy,
@@ -210,6 +220,7 @@ std::string summary_text(const GpuSummary& summary, const GpuFigures& figures) {
     line("energy", figures.failed_reads == figures.ticks
                        ? "not known: no reading succeeded"
                        : "not known: the GPU gives neither an energy counter nor power");
+  if (const std::string meter = meter_text(figures); !meter.empty()) line("meter", meter);
   if (const auto mean = figures.mean_clock)
     line("SM clock", fmt::format("mean {:.0f} MHz; {}", mean->value(),
                                  histogram_text(figures.clocks, Duration())));
@@ -246,6 +257,8 @@ Json summary_json(const GpuSummary& summary, const GpuFigures& figures) {
               {"energy_joules", or_null(figures.energy)},
               {"energy_source", figures.from_counter ? "energy counter" : "power readings"},
               {"energy_by_power_readings_joules", or_null(figures.integrated)},
+              {"integrated_to_counter_ratio", or_null(figures.check_ratio)},
+              {"counter_still_seconds", seconds(figures.counter_still)},
               {"mean_power_watts", or_null(figures.mean_power)},
               {"mean_sm_clock_mhz", or_null(figures.mean_clock)},
               {"sm_clock_histogram", histogram_json(figures.clocks)},

@@ -224,6 +224,9 @@ void visit_fields(FieldsOf<WindowGpuView> auto& m, auto&& visit) {
         m.integrated_to_counter_ratio);
   visit(optional_field("agree", "both do, within their errors").or_null(), m.agree);
   visit(required_field("counter_resets", "how often the counter began anew"), m.counter_resets);
+  visit(optional_field("counter_still_seconds",
+                       "that the counter did not move, though it was read: power stands in"),
+        m.counter_still_seconds);
   visit(required_field("settled", "the end was a reading of the counter, or there is none"),
         m.settled);
 }
@@ -256,6 +259,13 @@ void visit_fields(FieldsOf<SavingView> auto& m, auto&& visit) {
         m.time_at_highest_seconds);
   visit(required_field("time_sd_seconds", "standard deviation of that"), m.time_sd_seconds);
 }
+void visit_fields(FieldsOf<MeterView> auto& m, auto&& visit) {
+  visit(required_field("counter_still_seconds",
+                       "that the counter did not move, though it was read: power stands in"),
+        m.counter_still_seconds);
+  visit(optional_field("integrated_to_counter_ratio", "of what both cover"),
+        m.integrated_to_counter_ratio);
+}
 void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(required_field("index", "which"), m.index);
   visit(required_field("uuid", "which"), m.uuid);
@@ -266,6 +276,7 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(optional_field("energy_joules", "used in that time"), m.energy_joules);
   visit(optional_field("integrated_joules", "by power alone"), m.integrated_joules);
   visit(required_field("from_counter", "energy_joules is the energy counter's"), m.from_counter);
+  visit(optional_field("meter", "the counter against the power; absent: not compared"), m.meter);
   visit(optional_field("mean_power_watts", "over that time"), m.mean_power_watts);
   visit(optional_field("mean_sm_clock_mhz", "over that time"), m.mean_sm_clock_mhz);
   visit(optional_field("clocks", "time by measured SM clock"), m.clocks);

@@ -305,6 +305,7 @@ struct WindowGpuView {
   std::optional<double> integrated_to_counter_ratio;
   std::optional<bool> agree;
   int counter_resets = 0;
+  std::optional<double> counter_still_seconds;
   bool settled = false;
   bool operator==(const WindowGpuView&) const = default;
 };
@@ -331,6 +332,12 @@ struct SavingView {
   double time_seconds = 0, time_at_highest_seconds = 0, time_sd_seconds = 0;
   bool operator==(const SavingView&) const = default;
 };
+// How the energy counter and the power readings compare.
+struct MeterView {
+  double counter_still_seconds = 0;
+  std::optional<double> integrated_to_counter_ratio;
+  bool operator==(const MeterView&) const = default;
+};
 // What a run came to on one GPU so far.
 struct RunGpuView {
   int index = 0;
@@ -340,6 +347,7 @@ struct RunGpuView {
   double time_seconds = 0;
   std::optional<double> energy_joules, integrated_joules;
   bool from_counter = false;
+  std::optional<MeterView> meter;
   std::optional<double> mean_power_watts, mean_sm_clock_mhz;
   std::vector<ClockTimeView> clocks, asked_clocks;
   double released_seconds = 0, power_cap_seconds = 0, thermal_seconds = 0;

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "attrib/features.h"
 #include "base/json.h"
 #include "core/chip_facts.h"
 
@@ -51,6 +54,23 @@ Json tenant_json(const TenantEnergy& energy, Duration length, const TenantLabels
   out["prior_joules"] = or_null(sums.known_prior_mj(), joules);
   out["seconds"] = seconds(sums.time);
   return out;
+}
+
+// Where nothing says which process worked, each had between nothing and all of what the tenants
+// drew: equal parts are an assumption.
+void doubt(const AttribTick& tick, PowerEstimate& estimate) {
+  constexpr double kSigmas = 1.64;  // that an interval has on each side (90 %)
+  const auto here = [](const TenantTick& tenant) { return tenant.context; };
+  const auto count = std::count_if(tick.tenants.begin(), tick.tenants.end(), here);
+  const double rest = board_watts(tick).value_or(0) - estimate.base.value() -
+                      (count > 0 ? estimate.context.value() : 0);
+  const double all = std::max(0.0, rest);
+  for (std::size_t i = 0; i < tick.tenants.size(); ++i) {
+    const double part = here(tick.tenants[i]) ? all / static_cast<double>(count) : 0;
+    estimate.tenants[i] = {.dynamic = Watts(part),
+                           .sigma = Watts(std::max(part, all - part) / kSigmas),
+                           .prior_share = Fraction(1)};
+  }
 }
 
 }  // namespace
@@ -110,7 +130,11 @@ const GpuAttribution::Taken* GpuAttribution::take(const Tenancy& now, const Tena
   source_.watch(before);
   auto tick = source_.next(now, keys);
   if (!tick) return nullptr;
-  const PowerEstimate estimate = method_->step(tick->tick);
+  // A method learns nothing of a tick whose energy is nobody's that it knows.
+  AttribTick seen = tick->tick;
+  if (seen.unsampled) seen.energy_mj.reset();
+  PowerEstimate estimate = method_->step(seen);
+  if (seen.unsampled) doubt(tick->tick, estimate);
   newest_ = Taken{*std::move(tick), {}};
   newest_->split = allocate_energy(newest_->sourced.tick, estimate, rules_.idle_rule);
   const bool by_power = newest_->sourced.issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;

@@ -47,6 +47,8 @@ struct AttribTick {
   Fraction capped{0};  // the part of it in which the power limit held the clock down
   Activity board;      // of the whole GPU
   std::vector<TenantTick> tenants;
+  // The GPU works for several processes, and nothing says for which: the split is not known.
+  bool unsampled = false;
 };
 
 }  // namespace derate

@@ -10,17 +10,30 @@ namespace derate {
 namespace {
 
 constexpr const char* kIssues[kTickIssues] = {
-    "the energy counter is missing",  "the energy counter begins",
-    "the energy counter went back",   "the energy counter jumped",
-    "no energy counter and no power", "too long without a reading",
-    "energy by power readings",       "counters above 100 %",
-    "impossible readings left out",   "tenants without a name left out",
-    "tenants of the same name",       "tenants ended",
+    "the energy counter is missing",
+    "the energy counter begins",
+    "the energy counter went back",
+    "the energy counter jumped",
+    "the energy counter stands still",
+    "the energy counter and power readings differ",
+    "no energy counter and no power",
+    "too long without a reading",
+    "energy by power readings",
+    "counters above 100 %",
+    "impossible readings left out",
+    "tenants without a name left out",
+    "tenants of the same name",
+    "tenants ended",
     "a reading out of order",
+    "the driver names no process that works: the split is not known",
 };
 
 // A counter moves in steps of 0.1 s on all that we know: assumed never above 1 s.
 constexpr Duration kCounterStep = std::chrono::seconds(1);
+// As long as counter and power are compared, and by how much they may differ (telemetry has both,
+// too: power readings of 5 s and more are off by up to 4.9 %, docs/sensors.md).
+constexpr Duration kCompared = std::chrono::seconds(60);
+constexpr double kMostDifference = 0.10;
 // What MIG has divided every GPU into so far: for a driver that does not tell.
 constexpr int kUsualSlices = 7;
 
@@ -142,6 +155,21 @@ std::vector<TenantTick> tenants_of(const Tenancy& now, const TenantKeys& keys, b
   return out;
 }
 
+// Whether nothing says which of several processes works. A GPU that is busy for half of the time
+// has samples of somebody; where there are none, that is missing evidence, and no equal use.
+bool is_unsampled(const Tenancy& now, bool has_utilisation) {
+  constexpr Fraction kWorks{0.5};
+  if (now.mig || now.processes.size() < 2) return false;
+  if (now.board.gpu_utilisation.value_or(Fraction(0)) < kWorks) return false;
+  const auto worked = [](const GpuProcess& process) {
+    return process.sm_utilisation.value_or(Fraction(0)) > Fraction(0);
+  };
+  const auto unknown = [](const GpuProcess& process) { return !process.sm_utilisation; };
+  const auto& all = now.processes;
+  return std::none_of(all.begin(), all.end(), worked) ||
+         (has_utilisation && std::any_of(all.begin(), all.end(), unknown));
+}
+
 std::optional<std::int64_t> counter_of(const Sample& board, IssueCounts& issues) {
   const auto energy = sound(board.energy, issues);
   // Above that a double no longer tells millijoules apart.
@@ -169,34 +197,90 @@ std::string SourcedTick::reason() const {
   return out;
 }
 
-std::optional<std::int64_t> TickSource::by_power(const Sample& board, Duration length,
-                                                 IssueCounts& issues) {
-  const auto before = std::exchange(power_, power_of(board, issues));
+// Power times time, in millijoules; empty where power is not known at both ends.
+std::optional<double> TickSource::integrate(const Sample& board, Duration length,
+                                            IssueCounts& issues) {
+  const auto now = power_of(board, issues);
+  const auto before = std::exchange(integral_.power, now);
   if (length <= Duration::zero()) return std::nullopt;
-  if (!before || !power_) return count(issues, TickIssue::power_missing), std::nullopt;
-  if (length > max_gap_) return count(issues, TickIssue::long_gap), std::nullopt;
+  if (!before || !now) {
+    if (!counter_.seen) count(issues, TickIssue::power_missing);
+    return std::nullopt;
+  }
+  if (length > max_gap_) {
+    if (!counter_.seen) count(issues, TickIssue::long_gap);
+    return std::nullopt;
+  }
+  return (*before + *now).value() / 2 * seconds(length) * 1000;
+}
+
+// The same as whole millijoules, in place of the counter.
+std::optional<std::int64_t> TickSource::stood_in(const Readings& now, IssueCounts& issues) {
+  if (!now.power_mj) return std::nullopt;
   count(issues, TickIssue::by_power);
-  const double all = remainder_mj_ + (*before + *power_).value() / 2 * seconds(length) * 1000;
+  const double all = integral_.remainder_mj + *now.power_mj;
   const double whole = std::floor(all);
-  remainder_mj_ = all - whole;
+  integral_.remainder_mj = all - whole;
   return static_cast<std::int64_t>(whole);
 }
 
+void TickSource::compare(const Readings& now, std::int64_t counted_mj, IssueCounts& issues) {
+  if (now.power_mj) {
+    counter_.checked_mj += static_cast<double>(counted_mj);
+    counter_.checked_power_mj += *now.power_mj;
+    counter_.checked += now.length;
+  }
+  if (counter_.checked >= kCompared) {
+    const double off = std::abs(counter_.checked_power_mj - counter_.checked_mj);
+    counter_.differs = off > kMostDifference * counter_.checked_mj;
+    counter_.checked_mj = counter_.checked_power_mj = 0;
+    counter_.checked = Duration::zero();
+  }
+  if (counter_.differs) count(issues, TickIssue::counter_differs);
+}
+
+// By the counter, which has moved since `counter_.mj`, less what power said of it beforehand.
+std::optional<std::int64_t> TickSource::counted(const Readings& now, IssueCounts& issues) {
+  const auto before = std::exchange(counter_.mj, now.counter_mj);
+  const std::int64_t ahead = std::exchange(counter_.ahead_mj, 0);
+  if (!before) return count(issues, TickIssue::counter_began), stood_in(now, issues);
+  const std::int64_t difference = *now.counter_mj - *before;
+  if (difference < 0) return count(issues, TickIssue::counter_back), stood_in(now, issues);
+  const double most = kMostBoardWatts * seconds(now.length + kCounterStep) * 1000;
+  if (static_cast<double>(difference - ahead) > most)
+    return count(issues, TickIssue::counter_jump), stood_in(now, issues);
+  counter_.ahead_mj = std::max<std::int64_t>(0, ahead - difference);
+  compare(now, difference, issues);
+  return std::max<std::int64_t>(0, difference - ahead);
+}
+
 // What the board used since the reading before; empty where that cannot be told.
-std::optional<std::int64_t> TickSource::step(const Sample& board, Duration length,
-                                             IssueCounts& issues) {
-  const auto counter = counter_of(board, issues);
-  has_counter_ = has_counter_ || counter;
-  if (!has_counter_) return by_power(board, length, issues);
-  const auto before = std::exchange(counter_mj_, counter);
-  if (!counter) return count(issues, TickIssue::counter_missing), std::nullopt;
-  if (length <= Duration::zero()) return std::nullopt;
-  if (!before) return count(issues, TickIssue::counter_began), std::nullopt;
-  if (*counter < *before) return count(issues, TickIssue::counter_back), std::nullopt;
-  const double most = kMostBoardWatts * seconds(length + kCounterStep) * 1000;
-  if (static_cast<double>(*counter - *before) > most)
-    return count(issues, TickIssue::counter_jump), std::nullopt;
-  return *counter - *before;
+std::optional<std::int64_t> TickSource::step(const Readings& now, IssueCounts& issues) {
+  if (!counter_.seen) return stood_in(now, issues);
+  if (!now.counter_mj) {
+    counter_.mj.reset();
+    counter_.ahead_mj = 0;
+    if (now.length > Duration::zero()) count(issues, TickIssue::counter_missing);
+    return stood_in(now, issues);
+  }
+  const auto joules = Joules(static_cast<double>(*now.counter_mj) / 1000);
+  const auto verdict = counter_.watch.judge(joules, now.time);
+  if (now.length <= Duration::zero()) {
+    counter_.mj = now.counter_mj;
+    return std::nullopt;
+  }
+  if (verdict == CounterWatch::Verdict::moved) return counted(now, issues);
+  if (verdict == CounterWatch::Verdict::still) {
+    counter_.mj.reset();
+    counter_.ahead_mj = 0;
+    count(issues, TickIssue::counter_still);
+    return stood_in(now, issues);
+  }
+  if (!counter_.mj) return counted(now, issues);
+  if (now.time - counter_.watch.moved() < kCounterStep) return 0;
+  const auto ahead = stood_in(now, issues);
+  counter_.ahead_mj += ahead.value_or(0);
+  return ahead.value_or(0);
 }
 
 void TickSource::count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues) {
@@ -235,7 +319,12 @@ std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys
     has_utilisation_ = has_utilisation_ || process.sm_utilisation || process.memory_utilisation;
   SourcedTick out;
   out.tick.length = last_ ? now.board.time - *last_ : Duration::zero();
-  out.tick.energy_mj = step(now.board, out.tick.length, out.issues);
+  Readings readings{.counter_mj = counter_of(now.board, out.issues),
+                    .time = now.board.time,
+                    .length = out.tick.length};
+  counter_.seen = counter_.seen || readings.counter_mj;
+  readings.power_mj = integrate(now.board, out.tick.length, out.issues);
+  out.tick.energy_mj = step(readings, out.issues);
   watch(now.board);
   const ClockSummary watched = std::exchange(watched_, {});
   (void)sound(now.board.sm_clock, out.issues);  // counts it when it cannot be
@@ -246,6 +335,8 @@ std::optional<SourcedTick> TickSource::next(const Tenancy& now, const TenantKeys
   out.tick.capped = Fraction(static_cast<double>(watched.capped) / watched.readings);
   out.tick.board = clean(now.board.activity, out.issues);
   out.tick.tenants = tenants_of(now, keys, has_utilisation_, out.issues);
+  out.tick.unsampled = is_unsampled(now, has_utilisation_);
+  if (out.tick.unsampled) count(out.issues, TickIssue::unsampled);
   count_ended(out.tick.tenants, out.issues);
   for (std::size_t i = 0; i < kTickIssues; ++i) all_[i] += out.issues[i];
   const bool begins = !last_;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attrib/tick.h"
+#include "core/counter_watch.h"
 #include "core/tenancy.h"
 
 namespace derate {
@@ -28,6 +29,8 @@ enum class TickIssue : std::uint8_t {
   counter_began,    // its first reading, or the first after it was missing
   counter_back,     // it went back: the driver was loaded anew, or it wrapped
   counter_jump,     // it went further than a board can draw
+  counter_still,    // it did not move for seconds: power stands in
+  counter_differs,  // it and the power readings differ by more than their errors
   power_missing,    // no counter, and no power either
   long_gap,         // no counter, and too long without a reading to integrate the power
   by_power,         // no counter: power times time
@@ -37,8 +40,9 @@ enum class TickIssue : std::uint8_t {
   named_twice,      // two tenants of one key: the first counts
   tenant_ended,     // one of the reading before is gone: its last part is borne by the others
   time_back,        // a reading that is not later than the one before: left out
+  unsampled,        // the GPU works, and the driver does not say for whom: the split is not known
 };
-inline constexpr std::size_t kTickIssues = 13;
+inline constexpr std::size_t kTickIssues = 16;
 const char* to_string(TickIssue issue);
 
 using IssueCounts = std::array<std::uint64_t, kTickIssues>;
@@ -81,17 +85,40 @@ class TickSource {
   const IssueCounts& issues() const { return all_; }
 
  private:
-  std::optional<std::int64_t> step(const Sample& board, Duration length, IssueCounts& issues);
-  std::optional<std::int64_t> by_power(const Sample& board, Duration length, IssueCounts& issues);
+  // Power times time: since when it is known, in whole millijoules.
+  struct Integral {
+    std::optional<Watts> power;
+    double remainder_mj = 0;  // below a millijoule
+  };
+  // The energy counter, read each tick.
+  struct Counter {
+    bool seen = false;               // one was, ever
+    std::optional<std::int64_t> mj;  // the newest reading to measure from
+    CounterWatch watch;
+    std::int64_t ahead_mj = 0;  // by power, of a step that is yet to be seen
+    // The newest stretch in which it is compared with the power.
+    double checked_mj = 0, checked_power_mj = 0;
+    Duration checked{};
+    bool differs = false;
+  };
+  struct Readings {
+    std::optional<std::int64_t> counter_mj;
+    std::optional<double> power_mj;  // power times time since the reading before
+    Instant time{};
+    Duration length{};
+  };
+  std::optional<std::int64_t> step(const Readings& now, IssueCounts& issues);
+  std::optional<std::int64_t> counted(const Readings& now, IssueCounts& issues);
+  std::optional<std::int64_t> stood_in(const Readings& now, IssueCounts& issues);
+  std::optional<double> integrate(const Sample& board, Duration length, IssueCounts& issues);
+  void compare(const Readings& now, std::int64_t counted_mj, IssueCounts& issues);
   void count_ended(const std::vector<TenantTick>& tenants, IssueCounts& issues);
 
   Duration max_gap_;
   std::optional<Instant> last_;
-  bool has_counter_ = false;                // one was seen, ever
-  std::optional<std::int64_t> counter_mj_;  // the newest reading to measure from
-  std::optional<Watts> power_;
-  double remainder_mj_ = 0;  // of the power, below a millijoule
-  ClockSummary watched_;     // since the last tick
+  Counter counter_;
+  Integral integral_;
+  ClockSummary watched_;  // since the last tick
   bool has_utilisation_ = false;
   std::vector<std::string> keys_;  // of the reading before
   IssueCounts all_{};

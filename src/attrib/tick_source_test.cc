@@ -103,7 +103,7 @@ RC_GTEST_PROP(TickSource, SplitsAddUpToTheCounterPiecewise, ()) {
     const auto fate = *rc::gen::weightedElement<Fate>(
         {{8, Fate::goes_on}, {1, Fate::back}, {1, Fate::missing}, {1, Fate::missed}});
     time += std::chrono::milliseconds(*rc::gen::inRange(1, 5000));
-    counter += *rc::gen::inRange<std::int64_t>(0, 700'000) / 5000;
+    counter += 1 + *rc::gen::inRange<std::int64_t>(0, 700'000) / 5000;
     if (fate == Fate::missed) continue;
     Tenancy now = any_reading(time);
     if (fate == Fate::back) counter = counter / 2 - 1 > 0 ? counter / 2 - 1 : counter;
@@ -117,10 +117,10 @@ RC_GTEST_PROP(TickSource, SplitsAddUpToTheCounterPiecewise, ()) {
     const auto tick = source.next(now, any_keys());
     if (!tick) continue;
     check_sound(*tick);
-    RC_ASSERT((!broken || (!tick->tick.energy_mj && !tick->reason().empty())));
-    if (const auto split =
-            allocate_energy(tick->tick, method->step(tick->tick), IdleRule::by_slice))
-      got += sum_of(*split);
+    const bool by_power = tick->issues[static_cast<std::size_t>(TickIssue::by_power)] > 0;
+    RC_ASSERT((!broken || ((!tick->tick.energy_mj || by_power) && !tick->reason().empty())));
+    const auto split = allocate_energy(tick->tick, method->step(tick->tick), IdleRule::by_slice);
+    if (split && !by_power) got += sum_of(*split);
   }
   RC_ASSERT(got == wanted);
 }
@@ -164,6 +164,84 @@ TEST(TickSource, MissedReadingMakesALongerTick) {
   EXPECT_EQ(tick->tick.length, std::chrono::seconds(3));
   EXPECT_EQ(tick->tick.energy_mj, 750);
   EXPECT_EQ(tick->reason(), "");
+}
+
+Tenancy drawing(double at_s, double watts, std::optional<double> joules) {
+  Tenancy out = reading(at_s, joules);
+  out.board.power_usage = Watts(watts);
+  return out;
+}
+bool has_issue(const std::optional<SourcedTick>& tick, TickIssue issue) {
+  return tick && tick->issues[static_cast<std::size_t>(issue)] > 0;
+}
+
+// Tenants of a board that draws 700 W do not use 0 J.
+TEST(TickSource, ACounterThatStandsStillIsMissing) {
+  TickSource source;
+  std::int64_t sum = 0;
+  std::optional<SourcedTick> tick;
+  for (int s = 0; s <= 30; ++s)
+    if ((tick = source.next(drawing(s, 700, 5000), {}))) sum += tick->tick.energy_mj.value_or(0);
+  EXPECT_EQ(sum, 30 * 700'000);
+  EXPECT_TRUE(has_issue(tick, TickIssue::counter_still) && has_issue(tick, TickIssue::by_power));
+  // It goes on from there: the first step is by power, then it counts.
+  for (int s = 31; s <= 40; ++s)
+    if ((tick = source.next(drawing(s, 700, 5000 + 700 * (s - 30)), {})))
+      sum += tick->tick.energy_mj.value_or(0);
+  EXPECT_EQ(sum, 40 * 700'000);
+  EXPECT_FALSE(has_issue(tick, TickIssue::by_power));
+}
+
+// A counter that is a second late is not counted twice.
+TEST(TickSource, WhatPowerSaidBeforehandIsTakenOffTheCounter) {
+  TickSource source;
+  std::int64_t sum = 0;
+  const double joules[] = {0, 700, 700, 2100, 2100, 3500, 4200};
+  for (int s = 0; s <= 6; ++s)
+    if (const auto tick = source.next(drawing(s, 700, joules[s]), {}))
+      sum += tick->tick.energy_mj.value_or(0);
+  EXPECT_EQ(sum, 4'200'000);
+}
+
+TEST(TickSource, PowerStandsInWhereTheCounterCannotTell) {
+  TickSource source;
+  source.next(drawing(0, 100, 5000), {});
+  EXPECT_EQ(source.next(drawing(1, 100, {}), {})->tick.energy_mj, 100'000);
+  EXPECT_EQ(source.next(drawing(2, 100, 1), {})->tick.energy_mj, 100'000);
+  EXPECT_EQ(source.next(drawing(3, 100, 0.5), {})->tick.energy_mj, 100'000);
+  EXPECT_EQ(source.next(drawing(4, 100, 1e9), {})->tick.energy_mj, 100'000);
+}
+
+TEST(TickSource, ACounterThatDiffersFromThePowerIsReported) {
+  TickSource source;
+  std::optional<SourcedTick> tick;
+  for (int s = 0; s <= 61; ++s) tick = source.next(drawing(s, 100, 57.0 * s), {});
+  EXPECT_TRUE(has_issue(tick, TickIssue::counter_differs));
+  EXPECT_EQ(tick->tick.energy_mj, 57'000);
+}
+
+// No sample of anybody while the GPU works is missing evidence, and no equal use.
+TEST(TickSource, AnUnsampledTickIsOneOfSeveralProcessesOnABusyGpu) {
+  TickSource source;
+  source.next(reading(0, 0), {});
+  const TenantKeys keys{{}, {"7", "8"}};
+  int at = 0;
+  const auto next = [&](std::vector<GpuProcess> processes, double busy) {
+    ++at;
+    Tenancy now = reading(at, 100 * at);
+    now.board.gpu_utilisation = Fraction(busy);
+    now.processes = std::move(processes);
+    return source.next(now, keys)->tick.unsampled;
+  };
+  const GpuProcess idle{.pid = 7, .sm_utilisation = Fraction(0)};
+  const GpuProcess other{.pid = 8, .sm_utilisation = Fraction(0)};
+  const GpuProcess works{.pid = 8, .sm_utilisation = Fraction(0.4)};
+  EXPECT_TRUE(next({idle, other}, 0.99));
+  EXPECT_TRUE(next({{.pid = 7}, {.pid = 8}}, 0.99));
+  EXPECT_TRUE(next({{.pid = 7}, works}, 0.99));
+  EXPECT_FALSE(next({idle, works}, 0.99));
+  EXPECT_FALSE(next({idle, other}, 0.02));
+  EXPECT_FALSE(next({idle}, 0.99));
 }
 
 TEST(TickSource, JumpThatNoBoardDrawsIsNoEnergy) {

@@ -49,6 +49,11 @@ constexpr std::array kCatalogue{
     EventInfo{EventKind::found, "found", info, "A GPU that was stuck or lost answers again."},
     EventInfo{EventKind::straggler, "straggler", warning,
               "A GPU is slower by itself than the others of its job, which wait for it."},
+    EventInfo{
+        EventKind::meter_doubted, "meter_doubted", warning,
+        "The energy counter stands still while power is drawn, and power readings stand in; or "
+        "the two differ by more than their errors."},
+    EventInfo{EventKind::meter_sound, "meter_sound", info, "It does not any more."},
 };
 
 }  // namespace

@@ -16,6 +16,8 @@ struct ProcessFacts : ProcessId {
   std::vector<std::int64_t> ancestors;  // nearest first (integ/process_facts.h)
   std::string name;                     // of its program, without the folder
   std::string asked;                    // its DERATE_DELTA; empty: none, or it may not be read
+  // Of a process of root: the user in whose control group it runs (docs/tenants.md).
+  std::optional<std::uint32_t> works_for;
 
   bool operator==(const ProcessFacts&) const = default;
 };
@@ -23,6 +25,7 @@ struct ProcessFacts : ProcessId {
 struct GpuProcessTenant {
   ProcessFacts process;
   std::optional<Fraction> sm_utilisation;
+  bool computes = true;  // false: it only draws
 };
 
 }  // namespace derate

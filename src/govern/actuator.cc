@@ -61,7 +61,12 @@ Actuation Actuator::apply(const Decision& decision, const Estimate& estimate) {
   if (options_.on_drift != DriftRule::ignore && target_.clock && clock_known_ &&
       watch_.in_doubt(estimate.time))
     return plain(Outcome::nothing);
-  if (!failure_.empty() && estimate.time < retry_at_) return plain(Outcome::waiting, failure_);
+  // A GPU that answers again is not held to what failed while it did not.
+  const bool fresh = estimate.freshness == Freshness::fresh;
+  const bool back = fresh && blind_;
+  blind_ = !fresh;
+  if (!failure_.empty() && !back && estimate.time < retry_at_)
+    return plain(Outcome::waiting, failure_);
   return write(estimate.time);
 }
 

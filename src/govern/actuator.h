@@ -115,6 +115,7 @@ class Actuator {
   int drifts_ = 0;
   std::vector<Instant> fights_;  // when we set again what another tool had changed
   std::string yielded_to_;       // what another tool did, since we leave it to it
+  bool blind_ = false;           // at the last reading
   std::string ignored_;  // what another tool did, which is only recorded (DriftRule::ignore)
 };
 

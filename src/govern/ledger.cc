@@ -77,6 +77,8 @@ GpuFigures Ledger::figures() const {
   out.energy = energy_.total();
   out.integrated = energy_.integrated();
   out.from_counter = energy_.from_counter();
+  out.counter_still = energy_.counter_still();
+  out.check_ratio = energy_.check_ratio();
   out.mean_power = energy_.mean_power();
   out.mean_clock = measured_.mean();
   out.clocks = measured_.bins();

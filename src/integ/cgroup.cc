@@ -169,6 +169,19 @@ CgroupLabels parse_cgroup(std::string_view text) {
   return out;
 }
 
+std::optional<std::uint32_t> user_of(std::string_view text) {
+  for (const std::string_view line : split(text, '\n')) {
+    const auto path_at = line.find(":/");
+    if (path_at == std::string_view::npos) continue;
+    const auto path = segments(line.substr(path_at + 1));
+    if (path.size() < 2 || path[0] != "user.slice" || !path[1].ends_with(".slice")) continue;
+    const auto uid = number_after(path[1].substr(0, path[1].size() - 6), "user-");
+    if (uid && *uid != 0 && *uid != UINT32_MAX) return uid;
+  }
+  const auto job = parse_cgroup(text).uid;
+  return job && *job != 0 ? job : std::nullopt;
+}
+
 std::string job_in_environment(std::string_view text) {
   const auto said = variable_in(text, "SLURM_JOB_ID");
   const auto job = said ? plain_number(*said) : std::nullopt;

@@ -29,6 +29,11 @@ struct CgroupLabels {
 // labels.
 CgroupLabels parse_cgroup(std::string_view text);
 
+// The user whose control group it is, by a text as above: below user.slice/user-UID.slice, which
+// systemd makes for who logs in, or Slurm's uid_UID. Root alone puts a process there or takes it
+// away. Empty: none, or root's own.
+std::optional<std::uint32_t> user_of(std::string_view text);
+
 // SLURM_JOB_ID in a text of /proc/PID/environ; empty when it is not there or is no number. A
 // process may write its own environment: less to be trusted than its control group.
 std::string job_in_environment(std::string_view text);

@@ -227,5 +227,23 @@ TEST(Cgroup, APathOfMoreThanTheKernelAllowsSaysNothing) {
   EXPECT_EQ(parse_cgroup("0::/" + std::string(5000, 'x') + "/docker/" + kId), CgroupLabels{});
 }
 
+TEST(UserOfCgroup, IsWhoLoggedInOrWhoseJobItIs) {
+  const std::pair<const char*, std::optional<std::uint32_t>> cases[] = {
+      {"0::/user.slice/user-1000.slice/session-3.scope\n", 1000u},
+      {"0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker.service\n", 1000u},
+      {"1:name=systemd:/user.slice/user-7.slice\n0::/system.slice/x.service\n", 7u},
+      {"4:memory:/slurm/uid_1042/job_5/step_0\n", 1042u},
+      {"0::/user.slice/user-0.slice/session-1.scope\n", std::nullopt},  // root's own
+      {"0::/user.slice/user-1000\n", std::nullopt},
+      {"0::/user.slice/user-01000.slice\n", std::nullopt},
+      {"0::/user.slice/user-4294967295.slice\n", std::nullopt},
+      {"0::/system.slice/user.slice/user-1000.slice\n", std::nullopt},
+      {"0::/system.slice/docker-ID.scope\n", std::nullopt},
+      {"0::/../user.slice/user-1000.slice\n", 1000u},
+      {"user.slice/user-1000.slice", std::nullopt},
+      {"", std::nullopt}};
+  for (const auto& [text, uid] : cases) EXPECT_EQ(user_of(text), uid) << text;
+}
+
 }  // namespace
 }  // namespace derate

@@ -9,6 +9,7 @@
 
 #include "base/number.h"
 #include "core/job_class.h"
+#include "integ/cgroup.h"
 #include "integ/proc_files.h"
 
 namespace derate {
@@ -35,6 +36,8 @@ std::optional<ProcessFacts> read_process(std::int64_t pid) {
   out.pid = pid;
   // The folder itself shows root for many.
   if (const auto status = read_proc_file(kProc, pid, "status")) out.uid = real_user(*status);
+  if (out.uid == 0u)
+    if (const auto groups = read_proc_file(kProc, pid, "cgroup")) out.works_for = user_of(*groups);
   out.started = stat->started;
   out.group = stat->group;
   out.session = stat->session;

@@ -60,14 +60,17 @@ constexpr const char* kUsageMigrations[] = {
          PRIMARY KEY (bucket_unix_seconds, gpu, method)) WITHOUT ROWID;)",
     // How much was assumption. What earlier versions wrote does not say, and counts as none.
     "ALTER TABLE usage ADD COLUMN prior_mj INTEGER NOT NULL DEFAULT 0",
+    // A checksum that adds up as the figures do, so that neither adding to a row nor folding rows
+    // needs another. Rows of earlier versions have none.
+    "ALTER TABLE usage ADD COLUMN checksum INTEGER; ALTER TABLE board ADD COLUMN checksum INTEGER",
 };
 constexpr const char* kUsageReads[] = {
     "SELECT id, gpu, key, pid, process, user, container, name_space, pod, job, instance FROM "
     "tenant",
     "SELECT bucket_unix_seconds, tenant, base_mj, context_mj, dynamic_mj, sigma_mj, unsure_mj, "
-    "time_ms, prior_mj FROM usage",
-    "SELECT bucket_unix_seconds, gpu, board_mj, unallocated_mj, by_power_mj, time_ms, lost_ms FROM "
-    "board",
+    "time_ms, prior_mj, checksum FROM usage",
+    "SELECT bucket_unix_seconds, gpu, board_mj, unallocated_mj, by_power_mj, time_ms, lost_ms, "
+    "checksum FROM board",
     "SELECT bucket_unix_seconds, seconds, written_run_seconds FROM bucket",
     "SELECT total_ms, until_unix_ms, open FROM run",
     "SELECT bucket_unix_seconds, tenant, method, energy_mj, at_highest_mj, sd_mj FROM usage_saving",
@@ -86,16 +89,33 @@ constexpr const char* kAddUsage =
     "context_mj = context_mj + excluded.context_mj, "
     "dynamic_mj = dynamic_mj + excluded.dynamic_mj, sigma_mj = sigma_mj + excluded.sigma_mj, "
     "unsure_mj = unsure_mj + excluded.unsure_mj, time_ms = time_ms + excluded.time_ms, "
-    "prior_mj = prior_mj + excluded.prior_mj";
+    "prior_mj = prior_mj + excluded.prior_mj, checksum = checksum + excluded.checksum";
 constexpr const char* kAddBoard =
     "ON CONFLICT DO UPDATE SET board_mj = board_mj + excluded.board_mj, "
     "unallocated_mj = unallocated_mj + excluded.unallocated_mj, "
     "by_power_mj = by_power_mj + excluded.by_power_mj, time_ms = time_ms + excluded.time_ms, "
-    "lost_ms = lost_ms + excluded.lost_ms";
+    "lost_ms = lost_ms + excluded.lost_ms, checksum = checksum + excluded.checksum";
 constexpr const char* kAddSaving =
     "ON CONFLICT DO UPDATE SET energy_mj = energy_mj + excluded.energy_mj, "
     "at_highest_mj = at_highest_mj + excluded.at_highest_mj, sd_mj = sd_mj + excluded.sd_mj";
 constexpr const char* kSumSaving = "sum(energy_mj), sum(at_highest_mj), sum(sd_mj)";
+
+// Different odd factors: no one digit that changes leaves it as it was.
+constexpr const char* kUsageChecksum =
+    "3 * base_mj + 5 * context_mj + 7 * dynamic_mj + 11 * sigma_mj + 13 * unsure_mj + 17 * time_ms "
+    "+ 19 * prior_mj";
+constexpr const char* kBoardChecksum =
+    "3 * board_mj + 5 * unallocated_mj + 7 * by_power_mj + 11 * time_ms + 13 * lost_ms";
+constexpr const char* kSumChecksum = "iif(count(*) = count(checksum), sum(checksum), NULL)";
+
+std::int64_t checksum_of(const UsageSums& sums) {
+  return 3 * sums.base_mj + 5 * sums.context_mj + 7 * sums.dynamic_mj + 11 * sums.sigma_mj +
+         13 * sums.unsure_mj + 17 * sums.time_ms + 19 * sums.prior_mj;
+}
+std::int64_t checksum_of(const UsageBoardSums& sums) {
+  return 3 * sums.board_mj + 5 * sums.unallocated_mj + 7 * sums.by_power_mj + 11 * sums.time_ms +
+         13 * sums.lost_ms;
+}
 
 std::int64_t unix_seconds(WallTime time) {
   return std::chrono::floor<std::chrono::seconds>(time).time_since_epoch().count();
@@ -253,6 +273,23 @@ std::vector<UsageLoss> read_losses(SQLite::Database& sqlite, WallTime from, Wall
   return out;
 }
 
+// Rows that are not what was written, of those that have a checksum.
+std::int64_t count_broken(SQLite::Database& sqlite, WallTime from, WallTime to) {
+  constexpr int kFirstWithChecksums = 5;
+  if (schema_version(sqlite) < kFirstWithChecksums) return 0;  // a file that is only read
+  std::int64_t out = 0;
+  for (const auto& [table, checksum] :
+       {std::pair{"usage", kUsageChecksum}, std::pair{"board", kBoardChecksum}}) {
+    SQLite::Statement row = select(
+        sqlite,
+        fmt::format("SELECT count(*) FROM {} WHERE {} AND checksum IS NOT NULL AND checksum != {}",
+                    table, kInTime, checksum),
+        from, to, {});
+    if (row.executeStep()) out += row.getColumn(0).getInt64();
+  }
+  return out;
+}
+
 Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
                const std::vector<std::string>& gpus) {
   Usage out;
@@ -260,6 +297,7 @@ Usage read_all(SQLite::Database& sqlite, WallTime from, WallTime to,
   out.tenants = read_tenants(sqlite, from, to, gpus);
   read_boards(sqlite, from, to, gpus, out);
   out.losses = read_losses(sqlite, from, to, gpus);
+  out.broken_rows = count_broken(sqlite, from, to);
   return out;
 }
 
@@ -303,17 +341,17 @@ struct Accounts {
     const std::int64_t tenant = id_of(row);
     const UsageSums& sums = row.sums;
     execute(sqlite,
-            fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage),
+            fmt::format("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {}", kAddUsage),
             unix_seconds(row.bucket), tenant, sums.base_mj, sums.context_mj, sums.dynamic_mj,
-            sums.sigma_mj, sums.unsure_mj, sums.time_ms, sums.prior_mj);
+            sums.sigma_mj, sums.unsure_mj, sums.time_ms, sums.prior_mj, checksum_of(sums));
     add("usage_saving", row.bucket, tenant, sums.savings);
   }
 
   void add(const UsageBoardRow& row) {
     const UsageBoardSums& sums = row.sums;
-    execute(sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?) {}", kAddBoard),
+    execute(sqlite, fmt::format("INSERT INTO board VALUES (?, ?, ?, ?, ?, ?, ?, ?) {}", kAddBoard),
             unix_seconds(row.bucket), row.gpu, sums.board_mj, sums.unallocated_mj, sums.by_power_mj,
-            sums.time_ms, sums.lost_ms);
+            sums.time_ms, sums.lost_ms, checksum_of(sums));
     add("unallocated_saving", row.bucket, row.gpu, sums.unallocated_savings);
   }
 
@@ -359,11 +397,16 @@ struct Accounts {
         "WHERE written_run_seconds < {1} AND seconds = {2}",
         kQuarter, until_run_s, kMinute));
     fold("usage", "tenant",
-         "sum(base_mj), sum(context_mj), sum(dynamic_mj), sum(sigma_mj), sum(unsure_mj), "
-         "sum(time_ms), sum(prior_mj)",
+         fmt::format("sum(base_mj), sum(context_mj), sum(dynamic_mj), sum(sigma_mj), "
+                     "sum(unsure_mj), sum(time_ms), sum(prior_mj), {} AS checksum",
+                     kSumChecksum)
+             .c_str(),
          kAddUsage);
     fold("board", "gpu",
-         "sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), sum(lost_ms)",
+         fmt::format("sum(board_mj), sum(unallocated_mj), sum(by_power_mj), sum(time_ms), "
+                     "sum(lost_ms), {} AS checksum",
+                     kSumChecksum)
+             .c_str(),
          kAddBoard);
     fold("usage_saving", "tenant, method", kSumSaving, kAddSaving);
     fold("unallocated_saving", "gpu, method", kSumSaving, kAddSaving);

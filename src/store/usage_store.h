@@ -91,6 +91,7 @@ struct Usage {
   std::vector<UsageRow> tenants;        // `bucket`: the first; by GPU and key
   std::vector<UsageBoardRow> boards;    // by GPU
   std::vector<UsageLoss> losses;        // ascending, apart from each other
+  std::int64_t broken_rows = 0;         // of all GPUs: they are not what was written
   std::optional<WallTime> first, last;  // the begin of the first bucket, the end of the last
 };
 

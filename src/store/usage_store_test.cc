@@ -586,11 +586,31 @@ TEST(UsageStore, AFileOfANewerVersionIsLeftAlone) {
     UsageStore store(folder.file());
     ASSERT_TRUE(add(store, one_row(kBegin, 5)).ok());
   }
-  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 5");
+  SQLite::Database(folder.file(), SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 6");
   EXPECT_EQ(read_usage(folder.file(), kBegin, kLong).error().code, Errc::bad_data);
   UsageStore store(folder.file());
   EXPECT_EQ(add(store, one_row(kBegin, 5)).error().code, Errc::bad_data);
   EXPECT_TRUE(folder.asides().empty());
+}
+
+// One figure that changed on disk is reported, also after minutes have become quarters.
+TEST(UsageStore, AFigureThatWasChangedIsReported) {
+  for (const char* change :
+       {"UPDATE usage SET dynamic_mj = dynamic_mj + 8", "UPDATE board SET lost_ms = lost_ms + 1024",
+        "UPDATE usage SET sigma_mj = sigma_mj + 1"}) {
+    const Folder folder;
+    UsageStore store(folder.file());
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(add(store, one_row(kBegin + i * 1min, 5)).ok());
+    EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->broken_rows, 0);
+    SQLite::Database(folder.file(), SQLite::OPEN_READWRITE)
+        .exec(std::string(change) +
+              " WHERE bucket_unix_seconds = (SELECT min(bucket_unix_seconds) "
+              "FROM board)");
+    EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->broken_rows, 1) << change;
+    ASSERT_TRUE(store.add({}, kBegin + 30 * kDay, 30 * kDay).ok());
+    ASSERT_TRUE(store.tidy(400 * kDay).ok());
+    EXPECT_EQ(read_usage(folder.file(), kBegin, kLong)->broken_rows, 1) << change;
+  }
 }
 
 TEST(UsageStore, ABrokenFileIsSetAside) {

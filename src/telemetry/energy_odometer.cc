@@ -1,8 +1,7 @@
 #include "telemetry/energy_odometer.h"
 
 #include <algorithm>
-
-#include "telemetry/energy_meter.h"
+#include <cmath>
 
 namespace derate {
 namespace {
@@ -10,7 +9,7 @@ namespace {
 // No board draws it: power above that is "not available" in every reading (docs/sensors.md).
 constexpr Watts kMostPower{10000};
 // A counter moves in steps, 0.1 s on all that we know: two readings close together may see the
-// energy of a longer time, or none. Assumed: no counter takes longer than this.
+// energy of a longer time. Assumed: no counter takes longer than this.
 constexpr Duration kCounterPace = std::chrono::seconds(1);
 
 // How far power and time had come at `mark`.
@@ -51,6 +50,20 @@ EnergyTotals by_counter(const EnergyTotals& from, const EnergyTotals& to,
 
 }  // namespace
 
+std::optional<Watts> board_power(const Sample& sample) {
+  if (sample.power_instant) return sample.power_instant;
+  if (sample.power_usage) return sample.power_usage;
+  return sample.power_average;
+}
+
+std::optional<double> check_ratio(const EnergyTotals& begin, const EnergyTotals& end) {
+  const Joules counter = end.checked_counter - begin.checked_counter;
+  if (end.checked - begin.checked < kLeastChecked || counter <= Joules(0)) return std::nullopt;
+  return (end.checked_integrated - begin.checked_integrated) / counter;
+}
+
+bool is_agreement(double check_ratio) { return std::abs(check_ratio - 1) <= kMostDisagreement; }
+
 void EnergyOdometer::advance(Instant time) {
   if (!now_) {
     now_ = time;
@@ -68,10 +81,6 @@ bool EnergyOdometer::is_plausible(Joules counter, Duration span) const {
          counter - *counter_ <= kMostPower * (span + kCounterPace);
 }
 
-bool EnergyOdometer::has_moved(Joules counter) const {
-  return counter != counter_ || *now_ - last_.time >= kCounterPace;
-}
-
 void EnergyOdometer::take_counter(Joules counter) {
   const Mark here{*now_, integrated_, dark_, {}};
   last_span_counted_ = is_plausible(counter, here.time - last_.time);
@@ -87,13 +96,32 @@ void EnergyOdometer::take_counter(Joules counter) {
   counter_ = counter;
 }
 
+// What comes from here on is by power, until the counter has moved.
+void EnergyOdometer::go_on_without_counter() {
+  const Mark here{*now_, integrated_, dark_, {}};
+  before_ = last_;
+  last_ = by_power(before_, here);
+  last_.still += here.time - before_.time;
+  last_span_counted_ = false;
+  counter_.reset();
+}
+
 bool EnergyOdometer::add(const Sample& sample) {
   if (now_ && sample.time < *now_) return false;
   advance(sample.time);
   power_ = board_power(sample);
   held_until_ = sample.time + max_gap_;
   seen_any_ = seen_any_ || power_ || sample.energy;
-  if (!sample.energy || !has_moved(*sample.energy)) return false;
+  if (!sample.energy) return false;
+  switch (watch_.judge(*sample.energy, sample.time)) {
+    case CounterWatch::Verdict::unmoved:
+      return false;
+    case CounterWatch::Verdict::still:
+      go_on_without_counter();
+      return true;
+    case CounterWatch::Verdict::moved:
+      break;
+  }
   take_counter(*sample.energy);
   return true;
 }

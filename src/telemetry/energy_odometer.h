@@ -4,9 +4,13 @@
 
 #include <optional>
 
+#include "core/counter_watch.h"
 #include "core/sample.h"
 
 namespace derate {
+
+// The quickest true reading of the board's power; empty when the sample has none.
+std::optional<Watts> board_power(const Sample& sample);
 
 // Since the odometer's first instant; each only grows.
 struct EnergyTotals {
@@ -19,16 +23,26 @@ struct EnergyTotals {
   // Where both cover the same time: the cross-check.
   Joules checked_counter{}, checked_integrated{};
   Duration checked{};
-  int resets = 0;  // of the counter
+  int resets = 0;    // of the counter
+  Duration still{};  // that it stood still while it was read: power stands in
 };
+
+// Power readings and the counter may differ by that much before it is reported: the counter's step
+// of 0.1 s at both ends is 2 % of kLeastChecked, power readings of 5 s and more are off by up to
+// 4.9 % (docs/sensors.md).
+inline constexpr double kMostDisagreement = 0.10;
+inline constexpr Duration kLeastChecked = std::chrono::seconds(10);
+// Integrated / counted where both cover the same time between the two; empty below kLeastChecked.
+std::optional<double> check_ratio(const EnergyTotals& begin, const EnergyTotals& end);
+bool is_agreement(double check_ratio);
 
 // Feed samples in order of time; one that is older than the newest instant is dropped.
 //
 // By power: each reading is held until the next, but for `max_gap` at most; what lies beyond is
 // told as dark. By the counter: its difference between two readings, shared out between them by the
 // power (by time where power is missing), so that an instant between two readings is known when the
-// second has come. A reading that has not moved is none: counters move in steps of 0.1 s. Where the
-// counter starts, goes back or jumps by more than a GPU can draw, power stands in.
+// second has come. A reading that has not moved is none (core/counter_watch.h). Where the counter
+// starts, stands still, goes back or jumps by more than a GPU can draw, power stands in.
 class EnergyOdometer {
  public:
   explicit EnergyOdometer(Duration max_gap = std::chrono::seconds(2)) : max_gap_(max_gap) {}
@@ -44,7 +58,8 @@ class EnergyOdometer {
     std::optional<EnergyTotals> settled;
   };
 
-  // True when the sample's reading of the counter settles all marks made before.
+  // True when the sample's reading of the counter settles all marks made before: it has moved, or
+  // stands still.
   bool add(const Sample& sample);
   // At `time`, or the newest instant when that is later. Settled at once where no counter has been
   // read, and where one was read just then.
@@ -59,8 +74,8 @@ class EnergyOdometer {
  private:
   void advance(Instant time);
   bool is_plausible(Joules counter, Duration span) const;
-  bool has_moved(Joules counter) const;
   void take_counter(Joules counter);
+  void go_on_without_counter();
 
   Duration max_gap_;
   std::optional<Instant> now_;
@@ -68,6 +83,7 @@ class EnergyOdometer {
   Instant held_until_{};
   Joules integrated_{};
   Duration dark_{};
+  CounterWatch watch_;
   std::optional<Joules> counter_;
   EnergyTotals before_{}, last_{};  // at the last reading of the counter but one, and at the last
   bool last_span_counted_ = false;  // between the two by the counter

@@ -37,9 +37,8 @@ GpuEnergy between(std::size_t gpu, const EnergyTotals& begin, const EnergyTotals
   }
   if (out.dark < time || time == Duration::zero())
     out.integrated = end.integrated - begin.integrated;
-  const Joules counter = end.checked_counter - begin.checked_counter;
-  if (end.checked - begin.checked >= kLeastChecked && counter > Joules(0))
-    out.check_ratio = (end.checked_integrated - begin.checked_integrated) / counter;
+  out.counter_still = end.still - begin.still;
+  out.check_ratio = check_ratio(begin, end);
   return out;
 }
 
@@ -65,8 +64,9 @@ std::optional<Watts> GpuEnergy::mean_power(Duration time) const {
 }
 
 std::optional<bool> GpuEnergy::agrees() const {
+  if (counter_still > Duration::zero()) return false;
   if (!check_ratio) return std::nullopt;
-  return std::abs(*check_ratio - 1) <= kMostDisagreement;
+  return is_agreement(*check_ratio);
 }
 
 void EnergyWindows::set_max_gap(Duration max_gap) {

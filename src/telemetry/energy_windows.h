@@ -35,10 +35,12 @@ struct GpuEnergy {
   // Integrated / counted where both cover the same time; empty below kLeastChecked of it.
   std::optional<double> check_ratio;
   int counter_resets = 0;
-  bool settled = true;  // false: since the counter's last reading by power
+  Duration counter_still{};  // that it did not move, though it was read: power stands in
+  bool settled = true;       // false: since the counter's last reading by power
 
   // Over the time that is covered.
   std::optional<Watts> mean_power(Duration time) const;
+  // Empty: they were not compared. A counter that stood still agrees with no power.
   std::optional<bool> agrees() const;
 };
 
@@ -48,12 +50,6 @@ struct WindowEnergy {
   Duration time{};
   std::vector<GpuEnergy> gpus;
 };
-
-// Power readings and the counter may differ by that much before it is told: the counter's step of
-// 0.1 s at both ends is 2 % of kLeastChecked, power readings of 5 s and more are off by up to 4.9 %
-// (docs/sensors.md).
-inline constexpr double kMostDisagreement = 0.10;
-inline constexpr Duration kLeastChecked = std::chrono::seconds(10);
 
 class EnergyWindows {
  public:

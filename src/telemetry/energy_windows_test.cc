@@ -292,10 +292,25 @@ TEST(EnergyWindows, ACounterThatHasNotMovedIsNoReading) {
   EXPECT_FALSE(bench.windows.take(id));
   bench.add(100ms, 300_W, 1025_J);
   EXPECT_NEAR(bench.windows.take(id)->gpus.at(0).energy->value(), 25 * 4 / 26.0, 1e-9);
-  // One that stands still for longer is believed.
-  bench.begin(200ms);
-  bench.add(2s, 0_W, 1025_J);
-  EXPECT_EQ(bench.end(2s).energy, 0_J);
+}
+
+// One that stands still for seconds is missing: power stands in, and that is reported.
+TEST(EnergyWindows, ACounterThatStandsStillIsNotZero) {
+  Bench bench;
+  bench.begin(0s);
+  for (Duration t{}; t <= 25s; t += 1s) bench.add(t, 700_W, 1000_J);
+  const GpuEnergy energy = bench.end(25s, EnergyWindows::Wait::until_settled);
+  EXPECT_NEAR(energy.energy->value(), 17500, 1e-6);
+  EXPECT_EQ(energy.source, EnergySource::integrated);
+  EXPECT_GE(energy.counter_still, 20s);
+  EXPECT_EQ(energy.agrees(), false);
+  // Where it moves again it begins anew.
+  bench.begin(25s);
+  for (Duration t = 26s; t <= 40s; t += 1s)
+    bench.add(t, 700_W, 1000_J + Joules(700 * seconds(t - 25s)));
+  const GpuEnergy after = bench.end(40s);
+  EXPECT_NEAR(after.energy->value(), 700 * 15, 1e-6);
+  EXPECT_EQ(after.source, EnergySource::mixed);
 }
 
 TEST(EnergyWindows, WhoCannotWaitGetsPowerSinceTheLastReading) {

@@ -132,7 +132,8 @@ class Attribute(Machine):
         os.kill(worker, signal.SIGKILL)
         daemon.wait(20 * SLOW)
         (self.folder / "run/state.json").unlink(missing_ok=True)
-        self.assertEqual(self.bill("--by", "process")["total"]["energy_joules"], total)
+        # It writes each second: what it had added is there.
+        self.assertGreaterEqual(self.bill("--by", "process")["total"]["energy_joules"], total)
 
         daemon = self.daemon()
         self.stop(self.jobs.pop())
@@ -143,7 +144,7 @@ class Attribute(Machine):
         self.assertGreater(more["total"]["energy_joules"], total)
         # What the killed one had not written is shown, and when.
         self.assertEqual((bill["lost_seconds"], bill["losses"]), (0, []))
-        self.assertGreater(more["lost_seconds"], 1)
+        self.assertGreater(more["lost_seconds"], 0)
         self.assertAlmostEqual(sum(loss["lost_seconds"] for loss in more["losses"]),
                                more["lost_seconds"])
         self.assertIn("is on no bill: 2", self.call("bill", "--from", "-1h").stdout)

@@ -294,6 +294,22 @@ TEST(DaemonEvents, HeatThatLastsIsToldAndItsEnd) {
   EXPECT_EQ(house.names(), "thermal_over");
 }
 
+// A board never draws 0 W: power stands in, and what it uses goes on.
+TEST(DaemonEvents, AnEnergyCounterThatStandsStill) {
+  EventHouse house;
+  house.run(5s);
+  (void)house.take();
+  house.trouble(0).counter = Joules(5000);
+  house.run(30s);
+  auto events = house.take();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, EventKind::meter_doubted);
+  EXPECT_EQ(field_of(events[0], "why"), "still");
+  house.trouble(0).counter.reset();
+  house.run(5s);
+  EXPECT_EQ(house.names(), "meter_sound");
+}
+
 TEST(DaemonEvents, LostAndFound) {
   EventHouse house(2);
   (void)house.take();

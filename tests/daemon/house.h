@@ -26,10 +26,11 @@ struct GpuTrouble {
   bool hangs = false;          // no call comes back
   Duration old{};              // how old a reading is when it comes
   std::uint64_t throttle = 0;  // reasons that the driver gives besides
-  std::string lock = {};       // the last that was set, "900..1200"
-  int round = 0;               // of the house
-  int open = 0;                // how many have it open
-  bool fails_to_list = false;  // its processes
+  std::optional<Joules> counter = {};  // what the energy counter shows, whatever is used
+  std::string lock = {};               // the last that was set, "900..1200"
+  int round = 0;                       // of the house
+  int open = 0;                        // how many have it open
+  bool fails_to_list = false;          // its processes
   std::optional<std::vector<GpuProcess>> processes = {};  // empty: as the simulation has them
 };
 
@@ -59,6 +60,7 @@ class HouseDevice final : public TelemetrySource, public ClockControl {
     auto sample = now().read(plan);
     if (!sample.ok()) return sample;
     sample->time -= trouble_.old;
+    if (sample->energy && trouble_.counter) sample->energy = trouble_.counter;
     if (trouble_.throttle != 0)
       sample->throttle_reasons = sample->throttle_reasons.value_or(0) | trouble_.throttle;
     return sample;

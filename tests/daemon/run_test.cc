@@ -373,6 +373,8 @@ RC_GTEST_PROP(RunFigures, GoOverTheSocketAndBackUnchanged, ()) {
                      .energy = some(any_optional(), Joules()),
                      .integrated = some(any_optional(), Joules()),
                      .from_counter = *rc::gen::arbitrary<bool>(),
+                     .counter_still = from_seconds(number()),
+                     .check_ratio = any_optional(),
                      .mean_power = some(any_optional(), Watts()),
                      .mean_clock = some(any_optional(), Megahertz())};
   for (int i = *rc::gen::inRange(0, 5); i > 0; --i) {

@@ -510,8 +510,8 @@ OPEN_CALLS = (
     "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetArchitecture", "nvmlDeviceGetSupportedMemoryClocks",
     "nvmlDeviceGetSupportedGraphicsClocks", "nvmlDeviceGetPowerManagementLimitConstraints",
     "nvmlDeviceGetPowerManagementDefaultLimit", "nvmlDeviceGetTemperatureThreshold",
-    "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlGpmQueryDeviceSupport",
+    "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetComputeRunningProcesses_v2",
+    "nvmlDeviceGetGraphicsRunningProcesses_v2", "nvmlGpmQueryDeviceSupport",
     "nvmlGpmSampleAlloc")
 READ_CALLS = (
     "nvmlDeviceGetUtilizationRates", "nvmlDeviceGetClockInfo", "nvmlDeviceGetPowerUsage",
@@ -859,6 +859,17 @@ def _(house):
     return out
 
 
+def check_frozen_meter(house):
+    """A counter that stands still is reported, and power stands in: within a tenth of the truth."""
+    house.until(lambda: "stands still" in house.derate("events"), 8, "meter_doubted is reported")
+    measured = json.loads(house.derate("energy", "-i", GOVERNED, "--for", "6s", "--json"))
+    gpu = measured["gpus"][0]
+    check(gpu["energy_joules"] and gpu["integrated_joules"], f"no energy: {gpu}")
+    off = gpu["energy_joules"] / gpu["integrated_joules"]
+    check(0.9 < off < 1.1, f"the energy is not the power's: {gpu}")
+    check(gpu["agree"] is False and gpu["source"] != "counter", f"not told: {gpu}")
+
+
 def add_sensor_faults():
     faults = {"frozen": ("--counters", "frozen"), "wrapped": ("--counters", "wrapped"),
               "jump": ("--counters", "jump"), "backwards": ("--counters", "backwards"),
@@ -881,6 +892,8 @@ def add_sensor_faults():
                 check(0 <= state.get("sm_clock_mhz", 0) <= 3000, f"clock: {state}")
                 check(0 <= state.get("temperature_celsius", 0) <= 150, f"temperature: {state}")
                 check(0 <= state.get("gpu_utilisation_ratio", 0) <= 1, f"utilisation: {state}")
+            if arguments[-1] == "frozen":
+                check_frozen_meter(house)
             house.fault("--clear")
             return stop(house, daemon)
 

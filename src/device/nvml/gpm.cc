@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "device/nvml/nvml_calls.h"
+
 namespace derate {
 namespace {
 
@@ -34,6 +36,7 @@ constexpr Traffic kTraffic[] = {
     {metric::kPcieRx, &Activity::pcie_rx},
 };
 constexpr double kBytesPerMebibyte = 1024.0 * 1024.0;
+constexpr double kMostMebibytes = 1e6;  // in a second: 8 times what sixteen lanes of PCIe 6 carry
 
 // GPM of libnvidia-ml keeps state that all GPUs share, without a lock: nvmlGpmSampleGet of one GPU
 // during nvmlGpmMetricsGet of another ends the program (two H200, 18 of 30 starts). So its callers
@@ -85,12 +88,13 @@ Activity activity_of(const nvml::GpmMetrics& answer, bool zeros_are_true) {
   const nvml::GpmMetric* next = answer.metrics;
   for (const Share& share : kShares) {
     const auto value = value_of(*next++);
-    if (value) activity.*share.field = percent(*value);
+    if (value) activity.*share.field = nvml_share(*value);
     any = any || value.value_or(0) != 0;
   }
   for (const Traffic& traffic : kTraffic) {
     const auto value = value_of(*next++);
-    if (value) activity.*traffic.field = BytesPerSecond(*value * kBytesPerMebibyte);
+    if (value && *value <= kMostMebibytes)
+      activity.*traffic.field = BytesPerSecond(*value * kBytesPerMebibyte);
     any = any || value.value_or(0) != 0;
   }
   return any || zeros_are_true ? activity : Activity{};

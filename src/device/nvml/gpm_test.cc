@@ -72,6 +72,20 @@ RC_GTEST_FIXTURE_PROP(GpmTest, WindowsAreLongEnoughAndSeamless, ()) {
   for (int i = 0; i < windows; ++i) RC_ASSERT(fake.gpm_windows[i] == std::pair(i, i + 1));
 }
 
+// DCGM's blanks and activities of 1.75 are no readings; a little above 1 is 1.
+TEST_F(GpmTest, AShareFarAboveOneIsEmpty) {
+  gpu.gpm_values[2] = 175;
+  gpu.gpm_values[3] = 1.4e14;
+  gpu.gpm_values[5] = 104;
+  gpu.gpm_values[20] = 1.4e12;
+  const auto gpm = *create();
+  ASSERT_TRUE(gpm->read(at(0ms)).ok());
+  const Activity activity = *gpm->read(at(200ms));
+  EXPECT_FALSE(activity.sm || activity.occupancy || activity.pcie_tx);
+  EXPECT_EQ(activity.tensor, percent(100));
+  EXPECT_TRUE(activity.dram && activity.pcie_rx);
+}
+
 TEST_F(GpmTest, NotANumberIsEmptyAndSoIsAMetricThatFails) {
   gpu.gpm_values[10] = std::nan("");
   gpu.gpm_codes[5] = Return::not_supported;

@@ -81,10 +81,12 @@ std::vector<nvml::InstanceInfo> list_infos(const NvmlFunctions& nvml, nvml::Devi
   std::vector<nvml::InstanceInfo> out;
   if (nvml.instances == nullptr || nvml.instance_info == nullptr) return out;
   for (const nvml::InstanceProfile& profile : profiles.list) {
-    std::vector<nvml::Instance> handles(std::clamp(profile.instances, 1u, kMigDevicesMax));
-    auto count = static_cast<unsigned int>(handles.size());
+    // The driver takes no room here, but writes as many as there can be: more than it said, too.
+    const unsigned int room = std::clamp(profile.instances, 1u, kMigDevicesMax);
+    std::vector<nvml::Instance> handles(2 * kMigDevicesMax);
+    unsigned int count = room;
     if (nvml.instances(device, profile.id, handles.data(), &count) != Return::success) continue;
-    for (std::size_t i = 0; i < std::min<std::size_t>(count, handles.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(count, room); ++i) {
       nvml::InstanceInfo info{};
       if (nvml.instance_info(handles[i], &info) == Return::success) out.push_back(info);
     }

@@ -70,13 +70,18 @@ struct Utilization {  // nvmlUtilization_t, percent
   unsigned int memory;
 };
 
-// One process; nvmlProcessInfo_t of the _v3 calls and nvmlProcessInfo_v2_t of the _v2 calls alike.
+// One process; nvmlProcessInfo_v2_t of the _v2 calls, and nvmlProcessInfo_t of the _v3 calls of all
+// drivers but those of kWideProcessRow.
 struct ProcessInfo {
   unsigned int pid;
   unsigned long long used_memory;  // bytes
   unsigned int gpu_instance;
   unsigned int compute_instance;
 };
+static_assert(sizeof(ProcessInfo) == 24);
+// Drivers 535.43 to 535.86 write rows of the _v3 calls with one more field: the protected memory
+// under confidential computing. 535.98 has no _v3, 535.104 has it with 24 bytes again.
+inline constexpr unsigned int kWideProcessRow = 32;
 
 struct Attributes {  // nvmlDeviceAttributes_t, of a MIG device: a compute instance
   unsigned int multiprocessors;
@@ -195,12 +200,25 @@ struct GpmSupport {  // nvmlGpmSupport_t
 
 namespace derate {
 
-// Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
-// that the library lacks is null. Plain pointers: a test fills in its own.
-struct NvmlFunctions {
+// Those that list processes.
+struct NvmlProcessFunctions {
   template <class... A>
   using Call = nvml::Return (*)(A...);
 
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes = nullptr;   // _v2
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes = nullptr;  // _v2
+  // For drivers without the two above. How long their rows are is not in the name.
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes_v3 = nullptr;
+  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes_v3 = nullptr;
+  // Never called: how long those rows are depends on which of them are there.
+  Call<nvml::Device, void*> protected_memory = nullptr, process_details = nullptr;
+  Call<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
+      process_utilization = nullptr;
+};
+
+// Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
+// that the library lacks is null. Plain pointers: a test fills in its own.
+struct NvmlFunctions : NvmlProcessFunctions {
   Call<> init = nullptr;
   Call<> shutdown = nullptr;
   const char* (*error_string)(nvml::Return) = nullptr;
@@ -229,11 +247,6 @@ struct NvmlFunctions {
   Call<nvml::Device, unsigned long long*> throttle_reasons = nullptr;
   Call<nvml::Device, nvml::TemperatureSensor, unsigned int*> temperature = nullptr;
   Call<nvml::Device, unsigned long long*> energy = nullptr;
-
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes = nullptr;
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes = nullptr;
-  Call<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
-      process_utilization = nullptr;
 
   // What changes a GPU, and what reads such a setting back.
   Call<nvml::Device, unsigned int, unsigned int> lock_clocks = nullptr;  // MHz: lowest, highest

@@ -8,14 +8,27 @@
 #include <utility>
 #include <vector>
 
+#include "base/units.h"
 #include "device/nvml/nvml_library.h"
 
 namespace derate {
 
-// A driver need not end a text that fills its buffer.
+// A driver need not end a text that fills its buffer. What would move a reader's terminal or break
+// a line of a report is a '?'.
 template <std::size_t Size>
 std::string nvml_text(const char (&buffer)[Size]) {
-  return {buffer, std::find(buffer, buffer + Size, '\0')};
+  std::string out(buffer, std::find(buffer, buffer + Size, '\0'));
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+  return out;
+}
+
+// A share in percent; counters overshoot 100 a little, and what is far above it is no reading:
+// DCGM's blanks, garbage.
+inline std::optional<Fraction> nvml_share(double percents) {
+  constexpr double kPercentMax = 110;
+  if (!(percents >= 0 && percents <= kPercentMax)) return std::nullopt;
+  return percent(std::min(100.0, percents));
 }
 
 // The calls of one reading: makes each one that the driver has while the GPU is there, and
@@ -57,20 +70,30 @@ class NvmlCalls {
 };
 
 // A list whose length the driver alone knows, and which may grow between two calls. `call` takes
-// the room and gives the length.
+// the room and gives the length. The driver is given twice the room that it knows of: one whose
+// rows are longer than ours writes into the second half, and not past the end.
 template <class T, class Call>
-nvml::Return read_nvml_list(std::vector<T>& list, std::size_t room, Call call) {
+nvml::Return read_nvml_rows(std::vector<T>& list, std::size_t& length, std::size_t room,
+                            Call call) {
   constexpr int kTries = 5;
   constexpr std::size_t kRoomMax = 1 << 16;
   nvml::Return code = nvml::Return::insufficient_size;
   for (int i = 0; i < kTries && code == nvml::Return::insufficient_size && room <= kRoomMax; ++i) {
-    list.assign(room, T{});
+    list.assign(2 * room, T{});
     auto count = static_cast<unsigned int>(room);
     code = call(&count, list.data());
-    if (code == nvml::Return::success) list.resize(std::min<std::size_t>(count, room));
+    length = std::min<std::size_t>(count, room);
     room = std::max<std::size_t>(room * 2, count);
   }
-  if (code != nvml::Return::success) list.clear();
+  if (code != nvml::Return::success) length = 0;
+  return code;
+}
+
+template <class T, class Call>
+nvml::Return read_nvml_list(std::vector<T>& list, std::size_t room, Call call) {
+  std::size_t length = 0;
+  const nvml::Return code = read_nvml_rows(list, length, room, call);
+  list.resize(length);
   return code;
 }
 

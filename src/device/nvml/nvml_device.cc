@@ -19,26 +19,39 @@ using nvml::Return;
 // No board draws, no die survives and no clock reaches these; a larger number is a driver's way to
 // say that it does not know, all ones in most cases.
 constexpr double kMilliwattsMax = 10e6;
-constexpr unsigned int kCelsiusMax = 250;
+constexpr unsigned int kCelsiusMax = 130;
 constexpr unsigned int kMegahertzMax = 10'000;
+// A reading above what the board can draw or reach, with this margin, is none. Assumed: readings
+// of 25 ms overshoot the power limit, and overclocking the highest clock, by less than half.
+constexpr double kMargin = 1.5;
+// Below that no chip slows down (85 C and more on all that we know). Boards whose thresholds count
+// from their limit (T.Limit) give 0, or a small number, for it.
+constexpr unsigned int kSlowdownLeast = 60;
 
+// What a setting has.
 std::optional<Watts> watts(double milliwatts) {
   if (!(milliwatts >= 0 && milliwatts <= kMilliwattsMax)) return std::nullopt;
   return Watts(milliwatts / 1e3);
+}
+// What a sensor shows: a board that answers draws more than 0 W.
+std::optional<Watts> drawn(double milliwatts, const Capability& board) {
+  const auto out = watts(milliwatts);
+  if (!out || *out <= Watts(0)) return std::nullopt;
+  if (board.power_limits && *out > kMargin * board.power_limits->highest) return std::nullopt;
+  return out;
 }
 std::optional<Megahertz> megahertz(unsigned int raw) {
   if (raw > kMegahertzMax) return std::nullopt;
   return Megahertz(raw);
 }
+std::optional<Megahertz> shown(unsigned int raw, const std::vector<Megahertz>& supported) {
+  const auto out = megahertz(raw);
+  if (out && !supported.empty() && *out > kMargin * supported.back()) return std::nullopt;
+  return out;
+}
 std::optional<Celsius> celsius(unsigned int raw) {
   if (raw > kCelsiusMax) return std::nullopt;
   return Celsius(raw);
-}
-// Counters overshoot 100 a little.
-std::optional<Fraction> share(unsigned int raw_percent) {
-  constexpr unsigned int kPercentMax = 200;
-  if (raw_percent > kPercentMax) return std::nullopt;
-  return percent(raw_percent);
 }
 std::optional<Joules> joules(unsigned long long millijoules) {
   if (millijoules == nvml::kNotAvailable64) return std::nullopt;
@@ -80,7 +93,7 @@ Architecture architecture_of(unsigned int raw) {
 std::vector<Megahertz> ascending(const std::vector<unsigned int>& raw) {
   std::vector<Megahertz> clocks;
   for (const unsigned int mhz : raw)
-    if (const auto clock = megahertz(mhz)) clocks.push_back(*clock);
+    if (const auto clock = megahertz(mhz); clock && mhz > 0) clocks.push_back(*clock);
   std::sort(clocks.begin(), clocks.end());
   clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
   return clocks;
@@ -113,10 +126,12 @@ void find_limits(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devic
       calls.ok("nvmlDeviceGetPowerManagementDefaultLimit", nvml.power_limit_default, device,
                &factory)) {
     const auto low = watts(lowest), high = watts(highest), usual = watts(factory);
-    if (low && high && usual) out.power_limits = PowerLimits{*low, *high, *usual};
+    if (low && high && usual && Watts(0) < *low && *low <= *usual && *usual <= *high)
+      out.power_limits = PowerLimits{*low, *high, *usual};
   }
   if (calls.ok("nvmlDeviceGetTemperatureThreshold", nvml.temperature_threshold, device,
-               nvml::TemperatureThreshold::slowdown, &threshold))
+               nvml::TemperatureThreshold::slowdown, &threshold) &&
+      threshold >= kSlowdownLeast)
     out.slowdown_temperature = celsius(threshold);
   nvml::EnableState persistence = nvml::EnableState::off;
   if (calls.ok("nvmlDeviceGetPersistenceMode", nvml.persistence_mode, device, &persistence))
@@ -150,16 +165,17 @@ struct PowerFields {
   std::optional<Watts> average, instant;
 };
 
-PowerFields read_power_fields(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device) {
-  nvml::FieldValue fields[2] = {};
+PowerFields read_power_fields(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device device,
+                              const Capability& board) {
+  nvml::FieldValue fields[4] = {};  // two, and room for a driver whose rows are longer
   fields[0].field = nvml::kFieldPowerAverage;
   fields[1].field = nvml::kFieldPowerInstant;
   PowerFields power;
   if (!calls.ok("nvmlDeviceGetFieldValues", nvml.field_values, device, 2, fields)) return power;
   if (calls.check("field 185 (average power)", fields[0].code))
-    power.average = watts(number(fields[0]));
+    power.average = drawn(number(fields[0]), board);
   if (calls.check("field 186 (instant power)", fields[1].code))
-    power.instant = watts(number(fields[1]));
+    power.instant = drawn(number(fields[1]), board);
   return power;
 }
 
@@ -169,7 +185,7 @@ void find_sensors(NvmlCalls& calls, const NvmlFunctions& nvml, nvml::Device devi
   out.energy_counter =
       calls.ok("nvmlDeviceGetTotalEnergyConsumption", nvml.energy, device, &energy) &&
       joules(energy).has_value();
-  const PowerFields power = read_power_fields(calls, nvml, device);
+  const PowerFields power = read_power_fields(calls, nvml, device, out);
   out.instant_power = power.instant.has_value();
   out.averaged_power = power.average.has_value();
 }
@@ -246,17 +262,17 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
 
   nvml::Utilization utilisation{};
   if (calls.ok("nvmlDeviceGetUtilizationRates", nvml.utilization, device_, &utilisation)) {
-    sample.gpu_utilisation = share(utilisation.gpu);
-    sample.memory_utilisation = share(utilisation.memory);
+    sample.gpu_utilisation = nvml_share(utilisation.gpu);
+    sample.memory_utilisation = nvml_share(utilisation.memory);
   }
   unsigned int raw = 0;
   if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::sm, &raw))
-    sample.sm_clock = megahertz(raw);
+    sample.sm_clock = shown(raw, capability_.sm_clocks);
   if (calls.ok("nvmlDeviceGetClockInfo", nvml.clock, device_, nvml::ClockType::memory, &raw))
-    sample.memory_clock = megahertz(raw);
+    sample.memory_clock = shown(raw, capability_.memory_clocks);
   if (calls.ok("nvmlDeviceGetPowerUsage", nvml.power_usage, device_, &raw))
-    sample.power_usage = watts(raw);
-  const PowerFields power = read_power_fields(calls, nvml, device_);
+    sample.power_usage = drawn(raw, capability_);
+  const PowerFields power = read_power_fields(calls, nvml, device_, capability_);
   sample.power_average = power.average;
   sample.power_instant = power.instant;
   if (calls.ok("nvmlDeviceGetTemperature", nvml.temperature, device_, nvml::TemperatureSensor::gpu,
@@ -282,8 +298,10 @@ Result<Sample> NvmlDevice::read_at(Instant now, const ReadPlan& plan) {
 }
 
 Result<std::vector<GpuProcess>> NvmlDevice::processes() {
+  const WallTime wall = clock_.wall_now();  // as in read_at()
   auto processes = TRY(list_processes(*library_, device_, mig_.value_or(false)));
-  const Utilisations used = read_utilisations(library_->functions(), device_, processes_seen_us_);
+  const Utilisations used =
+      read_utilisations(library_->functions(), device_, wall, processes_seen_);
   for (GpuProcess& process : processes) {
     const auto of_process = used.by_pid.find(process.pid);
     if (of_process == used.by_pid.end() || !of_process->second) continue;
@@ -295,9 +313,10 @@ Result<std::vector<GpuProcess>> NvmlDevice::processes() {
 
 Result<Tenancy> NvmlDevice::tenancy() {
   const Instant now = clock_.now();  // as in read_at()
+  const WallTime wall = clock_.wall_now();
   if (tenants_ == nullptr)
     tenants_ = std::make_unique<NvmlTenants>(*library_, device_, mig_.value_or(false));
-  auto tenants = tenants_->read(now);
+  auto tenants = tenants_->read(now, wall);
   // Its errors go first: it knows that the MIG mode was changed.
   Sample board = TRY(read_at(now, {.energy = true, .activity = false, .processes = true}));
   Tenancy out = TRY(std::move(tenants));

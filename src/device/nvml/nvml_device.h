@@ -56,8 +56,8 @@ class NvmlDevice final : public TelemetrySource, public ClockControl {
   std::unique_ptr<Gpm> gpm_;  // null when the GPU has none
   std::optional<bool> mig_;   // as it was when the GPU was opened
   bool mig_changed_ = false;
-  unsigned long long processes_seen_us_ = 0;  // the newest utilisation sample, on NVML's time
-  std::unique_ptr<NvmlTenants> tenants_;      // from the first asking on
+  UtilisationsSeen processes_seen_;
+  std::unique_ptr<NvmlTenants> tenants_;  // from the first asking on
 };
 
 // How many GPUs there are. Errors: query_failed.

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 constexpr unsigned int kAllOnes = 0xffffffff;
 
 struct NvmlDeviceTest : ::testing::Test {
-  NvmlDeviceTest() : gpu(fake.add_gpu()) {}
+  NvmlDeviceTest() : gpu(fake.add_gpu()) { clock.step_wall(std::chrono::hours(1)); }
   Result<std::unique_ptr<NvmlDevice>> open(const NvmlFunctions& functions) {
     return NvmlDevice::open(*NvmlLibrary::create(functions), 0, clock);
   }
@@ -82,7 +82,7 @@ TEST_F(NvmlDeviceTest, ReadsOnlyWhatIsPlanned) {
   fake.called.clear();
   const Sample sample = *device->read({.energy = false, .activity = false, .processes = false});
   EXPECT_FALSE(sample.energy);
-  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v3"], 0);
+  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v2"], 0);
   EXPECT_EQ(fake.called["nvmlDeviceGetTotalEnergyConsumption"], 0);
   EXPECT_EQ(fake.called["nvmlGpmSampleGet"], 0);
   EXPECT_EQ(fake.called["nvmlDeviceGetFieldValues"], 1);
@@ -234,7 +234,7 @@ TEST_F(NvmlDeviceTest, TenantsAreTheProcessesThatCompute) {
   EXPECT_EQ(device->read({.processes = false})->tenants, std::nullopt);
   gpu.compute.clear();
   EXPECT_EQ(device->read({})->tenants, 0);
-  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::no_permission}};
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v2", Return::no_permission}};
   EXPECT_EQ(device->read({})->tenants, std::nullopt);
 }
 
@@ -271,6 +271,54 @@ TEST_F(NvmlDeviceTest, SentinelsAreEmpty) {
   nothing.time = clock.now();
   nothing.tenants = 0;  // an empty list is an answer
   EXPECT_EQ(sample, nothing);
+}
+
+// Numbers that the board cannot have are no readings, one by one.
+TEST_F(NvmlDeviceTest, WhatCannotBeIsEmpty) {
+  const auto read_with = [&](auto&& change) {
+    const StagedSensors sensors = gpu;
+    change();
+    const Sample out = *(*open(StagedNvml::functions()))->read({});
+    static_cast<StagedSensors&>(gpu) = sensors;
+    return out;
+  };
+  for (const unsigned int milliwatts : {0u, 1'051'000u, 9'900'000u}) {
+    EXPECT_FALSE(read_with([&] { gpu.power_usage = milliwatts; }).power_usage);
+    EXPECT_FALSE(read_with([&] { gpu.power_instant = milliwatts; }).power_instant);
+    EXPECT_FALSE(read_with([&] { gpu.power_average = milliwatts; }).power_average);
+  }
+  EXPECT_TRUE(read_with([&] { gpu.power_instant = 1'049'000; }).power_instant);
+  EXPECT_FALSE(read_with([&] { gpu.sm_clock = 3000; }).sm_clock);
+  EXPECT_FALSE(read_with([&] { gpu.memory_clock = 9000; }).memory_clock);
+  EXPECT_FALSE(read_with([&] { gpu.temperature = 131; }).temperature);
+  EXPECT_FALSE(read_with([&] { gpu.utilization = {127622, 111}; }).gpu_utilisation);
+  EXPECT_FALSE(read_with([&] { gpu.utilization = {99, 111}; }).memory_utilisation);
+  EXPECT_EQ(read_with([&] { gpu.utilization = {103, 41}; }).gpu_utilisation, percent(100));
+}
+
+TEST_F(NvmlDeviceTest, ASlowdownThresholdBelowAnIdleGpuIsNone) {
+  for (const unsigned int celsius : {0u, 5u, 59u, 131u}) {
+    gpu.slowdown = celsius;
+    EXPECT_FALSE(open()->capability().slowdown_temperature) << celsius;
+  }
+  gpu.slowdown = 60;
+  EXPECT_EQ(open()->capability().slowdown_temperature, Celsius(60));
+}
+
+TEST_F(NvmlDeviceTest, LimitsThatContradictEachOtherAreNone) {
+  gpu.power_lowest = 0;
+  EXPECT_FALSE(open()->capability().power_limits);
+  gpu.power_lowest = 900'000;
+  EXPECT_FALSE(open()->capability().power_limits);
+}
+
+TEST_F(NvmlDeviceTest, ControlCharactersOfTextsAreReplaced) {
+  gpu.name = "NVIDIA\n\x1b[31mH200";
+  fake.process_names = {{200, "train\r\x07"}};
+  gpu.compute = {{200, 50, 0, 0}};
+  const auto device = open();
+  EXPECT_EQ(device->capability().id.name, "NVIDIA??[31mH200");
+  EXPECT_EQ(device->processes()->at(0).name, "train??");
 }
 
 TEST_F(NvmlDeviceTest, AnUnknownGpuIsUnknown) {
@@ -319,6 +367,53 @@ TEST_F(NvmlDeviceTest, ProcessesAreMergedByPid) {
   EXPECT_EQ(gpu.asked_since, 10'000'000u);
 }
 
+// Lists of the _v3 calls whose rows have `kRow` bytes, as many as `wide_rows` says.
+unsigned int wide_rows = 0;
+template <std::size_t kRow>
+Return wide_list(nvml::Device, unsigned int* count, nvml::ProcessInfo* out) {
+  const unsigned int room = std::exchange(*count, wide_rows);
+  if (room < wide_rows) return Return::insufficient_size;
+  for (unsigned int i = 0; i < wide_rows; ++i) {
+    const nvml::ProcessInfo row{1000 + i, 1u << 20, kAllOnes, kAllOnes};
+    auto* const at = reinterpret_cast<char*>(out) + i * kRow;
+    std::memset(at, 0, kRow);
+    std::memcpy(at, &row, sizeof row);
+  }
+  return Return::success;
+}
+Return never_called(nvml::Device, void*) { return Return::unknown; }
+
+// Drivers 535.43 to 535.86 write 32 bytes a row into the buffer of a caller that counts 24.
+TEST_F(NvmlDeviceTest, RowsOfEveryDriverAreReadWhole) {
+  const auto lists_all = [&](const NvmlFunctions& functions) {
+    for (const unsigned int rows : {1u, 3u, 60u, 64u, 200u}) {
+      wide_rows = rows;
+      const auto device = *open(functions);
+      const auto processes = *device->processes();
+      ASSERT_EQ(processes.size(), rows);
+      for (unsigned int i = 0; i < rows; ++i) {
+        EXPECT_EQ(processes[i].pid, 1000 + i);
+        EXPECT_EQ(processes[i].memory_bytes, double(1u << 20));
+      }
+      EXPECT_EQ(device->read({})->tenants, static_cast<int>(rows));
+    }
+  };
+  NvmlFunctions functions = StagedNvml::functions();
+  functions.compute_processes = functions.graphics_processes = nullptr;
+  functions.compute_processes_v3 = functions.graphics_processes_v3 = wide_list<24>;
+  lists_all(functions);  // a driver of 2022
+  functions.protected_memory = functions.process_details = never_called;
+  lists_all(functions);  // 535.104 and later
+  functions.compute_processes_v3 = functions.graphics_processes_v3 = wide_list<32>;
+  functions.process_details = nullptr;
+  lists_all(functions);  // 535.43 to 535.86
+  functions.process_details = never_called;
+  functions.protected_memory = nullptr;
+  lists_all(functions);  // rows that nobody knows: what pids can be decides
+  functions.compute_processes = functions.graphics_processes = wide_list<24>;
+  lists_all(functions);  // _v2 goes first
+}
+
 TEST_F(NvmlDeviceTest, ProcessesMayGrowBetweenCalls) {
   const auto device = open();
   gpu.processes_born =
@@ -331,22 +426,22 @@ TEST_F(NvmlDeviceTest, ProcessesMayGrowBetweenCalls) {
 
 TEST_F(NvmlDeviceTest, AListThatNeverFitsIsGivenUp) {
   const auto device = open();
-  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::insufficient_size}};
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v2", Return::insufficient_size}};
   fake.called.clear();
   EXPECT_EQ(device->processes().error().code, Errc::query_failed);
-  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v3"], 5);
+  EXPECT_EQ(fake.called["nvmlDeviceGetComputeRunningProcesses_v2"], 5);
 }
 
 TEST_F(NvmlDeviceTest, ProcessErrors) {
   const auto device = open();
   gpu.compute = {{200, 50, 0, 0}};
   fake.failing = {{"nvmlDeviceGetProcessUtilization", Return::not_found},
-                  {"nvmlDeviceGetGraphicsRunningProcesses_v3", Return::not_supported},
+                  {"nvmlDeviceGetGraphicsRunningProcesses_v2", Return::not_supported},
                   {"nvmlSystemGetProcessName", Return::no_permission}};
   EXPECT_EQ(device->processes()->size(), 1u);
-  fake.failing["nvmlDeviceGetComputeRunningProcesses_v3"] = Return::not_supported;
+  fake.failing["nvmlDeviceGetComputeRunningProcesses_v2"] = Return::not_supported;
   EXPECT_EQ(device->processes().error().code, Errc::not_supported);
-  fake.failing["nvmlDeviceGetComputeRunningProcesses_v3"] = Return::no_permission;
+  fake.failing["nvmlDeviceGetComputeRunningProcesses_v2"] = Return::no_permission;
   EXPECT_EQ(device->processes().error().code, Errc::no_permission);
 }
 

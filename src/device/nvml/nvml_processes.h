@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
+#include "base/units.h"
 #include "core/sample.h"
 #include "device/nvml/nvml_calls.h"
 #include "device/nvml/nvml_library.h"
@@ -44,9 +46,21 @@ struct Utilisations {
   std::map<std::int64_t, std::optional<Used>> by_pid;  // empty: not known, of all that it named
 };
 
-// The driver's mean for each process since `seen_us`, which becomes the newest sample's time on
-// NVML's clock; from 0 over what the driver kept, some seconds.
-Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device,
-                               unsigned long long& seen_us);
+// What readings of utilisation remember from one to the next.
+struct UtilisationsSeen {
+  unsigned long long time_us = 0;   // the newest sample's, on NVML's clock: the time of day
+  std::set<unsigned int> unlisted;  // of the last reading: sampled, and in no list
+};
+
+// The driver's mean for each process since `seen`, which becomes the newest sample's time; from 0
+// over what the driver kept, some seconds. A sample of a time beyond `now` is garbage; a mark that
+// lies there was made before the clock went back, and is forgotten.
+Utilisations read_utilisations(const NvmlFunctions& nvml, nvml::Device device, WallTime now,
+                               UtilisationsSeen& seen);
+// Fills in what each process used. Those without a sample did nothing; but where processes that no
+// list has are sampled again and again, list and samples are of different PID namespaces, and
+// nothing is known of those.
+void put_utilisations(const Utilisations& used, UtilisationsSeen& seen,
+                      std::vector<GpuProcess>& processes);
 
 }  // namespace derate

@@ -11,7 +11,7 @@ NvmlTenants::NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool m
   if (gpm.ok()) board_ = *std::move(gpm);
 }
 
-Result<Tenancy> NvmlTenants::read(Instant now) {
+Result<Tenancy> NvmlTenants::read(Instant now, WallTime wall) {
   Tenancy out;
   out.mig = mig_;
   if (mig_) {
@@ -26,7 +26,7 @@ Result<Tenancy> NvmlTenants::read(Instant now) {
     out.memory_slices = profiles_->memory_slices;
     out.multiprocessors = profiles_->multiprocessors;
   } else {
-    out.processes = TRY(read_used_processes());
+    out.processes = TRY(read_used_processes(wall));
   }
   out.board.activity = TRY(read_board(now));
   for (GpuInstance& instance : out.instances) instance.activity = TRY(read_instance(instance, now));
@@ -80,20 +80,12 @@ Result<std::vector<GpuProcess>> NvmlTenants::read_processes() const {
   return error;
 }
 
-Result<std::vector<GpuProcess>> NvmlTenants::read_used_processes() {
+Result<std::vector<GpuProcess>> NvmlTenants::read_used_processes(WallTime wall) {
   auto processes = TRY(list_processes(library_, device_, false));
-  const Utilisations used = read_utilisations(library_.functions(), device_, seen_us_);
+  const Utilisations used = read_utilisations(library_.functions(), device_, wall, seen_);
   const bool first = !std::exchange(asked_, true);
   if (first || !used.answered) return processes;  // what was used before is not of this window
-  for (GpuProcess& process : processes) {
-    const auto named = used.by_pid.find(process.pid);
-    if (named == used.by_pid.end()) {
-      process.sm_utilisation = process.memory_utilisation = Fraction(0);
-    } else if (named->second) {
-      process.sm_utilisation = named->second->sm;
-      process.memory_utilisation = named->second->memory;
-    }
-  }
+  put_utilisations(used, seen_, processes);
   return processes;
 }
 

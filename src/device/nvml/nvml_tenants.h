@@ -24,10 +24,11 @@ class NvmlTenants {
   // `library` outlives it; `mig` holds for its life.
   NvmlTenants(const NvmlLibrary& library, nvml::Device device, bool mig);
 
-  // All of it but the board, of which it has the activity alone. Errors: gpu_lost; without MIG
+  // All of it but the board, of which it has the activity alone. `wall`: the time of day, which
+  // samples of processes are of. Errors: gpu_lost; without MIG
   // those of list_processes(), with MIG those of read_mig_topology() and no_permission when there
   // are processes that may not be listed.
-  Result<Tenancy> read(Instant now);
+  Result<Tenancy> read(Instant now, WallTime wall);
 
   // Looks the instances up anew when it is time to: after the sensors were read, so that it does
   // not come between their moments. What fails here is found out by the next reading.
@@ -42,7 +43,7 @@ class NvmlTenants {
   Result<void> find_instances(Instant now);
   Result<void> rescan(Instant now);
   Result<std::vector<GpuProcess>> read_processes() const;
-  Result<std::vector<GpuProcess>> read_used_processes();
+  Result<std::vector<GpuProcess>> read_used_processes(WallTime wall);
   std::set<int> strangers(const std::vector<GpuProcess>& processes) const;
   Result<Activity> read_board(Instant now);
   Result<Activity> read_instance(const GpuInstance& instance, Instant now);
@@ -59,7 +60,7 @@ class NvmlTenants {
   std::set<int> strangers_;  // instances of processes that the last lookup did not find
   std::map<std::pair<int, std::string>, Counters> counters_;  // by id and UUID
   // Without MIG.
-  unsigned long long seen_us_ = 0;  // as read_utilisations() has it
+  UtilisationsSeen seen_;
   bool asked_ = false;
 };
 

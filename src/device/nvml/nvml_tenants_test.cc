@@ -17,7 +17,14 @@ using namespace std::chrono_literals;
 constexpr unsigned int kNotKnown = ~0u;
 
 struct NvmlTenantsTest : ::testing::Test {
-  NvmlTenantsTest() : gpu(fake.add_gpu()) {}
+  NvmlTenantsTest() : gpu(fake.add_gpu()) { clock.step_wall(kWall); }
+  // The time of a sample that is so much older than now.
+  unsigned long long sampled(Duration ago = {}) const {
+    const auto time = (clock.wall_now() - ago).time_since_epoch();
+    return static_cast<unsigned long long>(
+        std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  }
+  static constexpr Duration kWall = std::chrono::hours(24 * 365 * 56);
   std::unique_ptr<NvmlDevice> open(const NvmlFunctions& functions = StagedNvml::functions()) {
     return *NvmlDevice::open(*NvmlLibrary::create(functions), 0, clock);
   }
@@ -296,7 +303,7 @@ TEST_F(NvmlTenantsTest, WithoutPrivilegesEachInstanceIsAskedForItsProcesses) {
   gpu.compute = {{20, 1, 2, 0}, {20, 2, 2, 1}, {30, 100, 9, 0}};
   const auto device = open();
   const auto whole = device->tenancy()->processes;
-  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::no_permission}};
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v2", Return::no_permission}};
   EXPECT_EQ(device->tenancy()->processes, whole);
   fake.failing["compute processes of a MIG device"] = Return::no_permission;
   EXPECT_EQ(device->tenancy().error().code, Errc::no_permission);
@@ -337,9 +344,53 @@ TEST_F(NvmlTenantsTest, TheTimeOfAGarbageEntryIsNotBelieved) {
   EXPECT_EQ(read_after(*device, 1s)->processes[0].sm_utilisation, percent(30));
 }
 
+// Two pids in one word lie in the future; one such row must not hide all that come after it.
+TEST_F(NvmlTenantsTest, ATimeBeyondNowIsGarbage) {
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
+  gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0},
+                             {50017, 600'000ull << 32 | 617'025, 0, 0, 0, 0}};
+  const auto device = open();
+  (void)device->tenancy();
+  clock.advance(1s);
+  gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {11, sampled(), 60, 5, 0, 0}};
+  const auto processes = device->tenancy()->processes;
+  EXPECT_EQ(processes[0].sm_utilisation, percent(30));
+  EXPECT_EQ(processes[1].sm_utilisation, percent(60));
+}
+
+TEST_F(NvmlTenantsTest, AClockThatIsSetBackMakesTheMarkBeForgotten) {
+  gpu.compute = {{10, 1, 0, 0}};
+  gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}};
+  const auto device = open();
+  (void)device->tenancy();
+  clock.step_wall(-std::chrono::hours(1));
+  clock.advance(1s);
+  gpu.process_utilization.push_back({10, sampled(), 40, 5, 0, 0});
+  EXPECT_EQ(device->tenancy()->processes[0].sm_utilisation, percent(40));
+  clock.advance(1s);
+  gpu.process_utilization.push_back({10, sampled(), 50, 5, 0, 0});
+  EXPECT_EQ(device->tenancy()->processes[0].sm_utilisation, percent(50));
+}
+
+// A list in the container's PIDs and samples in the machine's: who has no sample may have worked.
+TEST_F(NvmlTenantsTest, SamplesOfProcessesThatNoListHasMakeOthersUnknown) {
+  gpu.compute = {{10, 1, 0, 0}, {11, 1, 0, 0}};
+  const auto device = open();
+  (void)device->tenancy();
+  const auto next = [&] {
+    clock.advance(1s);
+    gpu.process_utilization = {{10, sampled(), 30, 5, 0, 0}, {645401, sampled(), 60, 5, 0, 0}};
+    return device->tenancy()->processes;
+  };
+  EXPECT_EQ(next()[1].sm_utilisation, percent(0));  // that one may just have ended
+  const auto processes = next();
+  EXPECT_EQ(processes[0].sm_utilisation, percent(30));
+  EXPECT_FALSE(processes[1].sm_utilisation || processes[1].memory_utilisation);
+}
+
 TEST_F(NvmlTenantsTest, WithoutListsOfProcessesThereAreInstancesOnly) {
-  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v3", Return::not_supported},
-                  {"nvmlDeviceGetGraphicsRunningProcesses_v3", Return::not_supported}};
+  fake.failing = {{"nvmlDeviceGetComputeRunningProcesses_v2", Return::not_supported},
+                  {"nvmlDeviceGetGraphicsRunningProcesses_v2", Return::not_supported}};
   EXPECT_EQ(open()->tenancy().error().code, Errc::not_supported);
   partition();
   fake.failing["compute processes of a MIG device"] = Return::not_supported;

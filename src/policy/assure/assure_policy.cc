@@ -177,8 +177,8 @@ bool Assure::is_of_other_work(const ReadingTick& tick) {
 
 void Assure::learn_power(const Estimate& estimate) {
   if (!estimate.energy) return;
-  EnergyMeter& meter_of = readings_.meter;
-  meter_of.counter = true;
+  MeanPowerMeter& meter_of = readings_.meter;
+  if (!meter_of.see(estimate.time, *estimate.energy)) return;
   const HeldClock& held = readings_.held;
   if (!belief_.phase || estimate.time - held.since < readings_.window.counters) return;
   const auto mean = meter_of.mean(estimate.time, *estimate.energy);

@@ -153,7 +153,14 @@ void Counters::read(const Estimate& estimate, Megahertz highest) {
   }
 }
 
-std::optional<EnergyMeter::Mean> EnergyMeter::mean(Instant now, Joules energy) {
+bool MeanPowerMeter::see(Instant now, Joules energy) {
+  const auto verdict = watch.judge(energy, now);
+  counter = verdict != CounterWatch::Verdict::still;
+  if (!counter) last.reset();
+  return verdict == CounterWatch::Verdict::moved;
+}
+
+std::optional<MeanPowerMeter::Mean> MeanPowerMeter::mean(Instant now, Joules energy) {
   std::optional<Mean> out;
   if (last) {
     const double span = seconds(now - last->time);

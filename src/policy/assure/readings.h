@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/counter_watch.h"
 #include "policy/assure/assure_options.h"
 #include "policy/assure/standstill.h"
 #include "policy/assure/work_phase.h"
@@ -98,19 +99,22 @@ struct Counters {
 };
 
 // Means of the power from the energy counter, over a second at least.
-struct EnergyMeter {
+struct MeanPowerMeter {
   struct Reading {
     Instant time{};
     Joules energy{};
   };
   std::optional<Reading> last;
-  bool counter = false;  // the GPU has one
+  bool counter = false;  // the GPU has one that counts
+  CounterWatch watch;
 
   struct Mean {
     Watts power;
     double variance;  // relative
   };
-  // Empty: there is none yet.
+  // Each reading; true when the counter has moved.
+  bool see(Instant now, Joules energy);
+  // Of readings at which it has moved. Empty: there is none yet.
   std::optional<Mean> mean(Instant now, Joules energy);
 };
 
@@ -120,7 +124,7 @@ struct WorkReadings {
   Gathered gathered;
   Voice voice;
   Counters counters;
-  EnergyMeter meter;
+  MeanPowerMeter meter;
   std::optional<Instant> parted;  // the visit at which readings of two phases were parted
 
   // Of the work's `name`: a new job, or in the midst of one.

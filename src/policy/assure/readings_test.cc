@@ -111,8 +111,20 @@ TEST(Counters, ThatRepeatWhatTheyShowedBeforeAMoveStandStill) {
   EXPECT_EQ(counters.newest, SignalValues{});
 }
 
-TEST(EnergyMeter, IsReadOverASecondAtLeast) {
-  EnergyMeter meter;
+// One that stands still shows no power: the GPU's power readings stand in.
+TEST(MeanPowerMeter, OfACounterThatStandsStillNothingIsLearned) {
+  MeanPowerMeter meter;
+  EXPECT_TRUE(meter.see(Instant{}, Joules(5)));
+  EXPECT_FALSE(meter.see(Instant{} + 1s, Joules(5)));
+  EXPECT_TRUE(meter.counter);
+  EXPECT_FALSE(meter.see(Instant{} + 4s, Joules(5)));
+  EXPECT_FALSE(meter.counter);
+  EXPECT_TRUE(meter.see(Instant{} + 5s, Joules(600)));
+  EXPECT_FALSE(meter.mean(Instant{} + 5s, Joules(600)));  // begins anew
+}
+
+TEST(MeanPowerMeter, IsReadOverASecondAtLeast) {
+  MeanPowerMeter meter;
   EXPECT_FALSE(meter.mean(Instant{}, Joules(0)));
   EXPECT_FALSE(meter.mean(Instant{} + 500ms, Joules(100)));
   const auto mean = meter.mean(Instant{} + 2s, Joules(400));

@@ -46,8 +46,8 @@ class AttributionService {
     Duration interval = std::chrono::seconds(1);
     Duration keep = std::chrono::hours(24 * 400);
   };
-  // What is used is written that often.
-  static constexpr Duration kWriteEvery = UsageStore::kMostBetween;
+  // What is used is written that often: who is killed loses no more than a tick and this.
+  static constexpr Duration kWriteEvery = std::chrono::seconds(1);
 
   struct Gpu {
     TelemetrySource* source = nullptr;

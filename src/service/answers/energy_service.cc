@@ -13,6 +13,10 @@ std::optional<double> number(const std::optional<T>& value) {
   return value ? std::optional(value->value()) : std::nullopt;
 }
 
+std::optional<double> still_seconds(Duration still) {
+  return still > Duration::zero() ? std::optional(seconds(still)) : std::nullopt;
+}
+
 WindowGpuView view(const GpuEnergy& energy, const GpuId& id, Duration time) {
   return {.index = id.index,
           .uuid = id.uuid,
@@ -25,6 +29,7 @@ WindowGpuView view(const GpuEnergy& energy, const GpuId& id, Duration time) {
           .integrated_to_counter_ratio = energy.check_ratio,
           .agree = energy.agrees(),
           .counter_resets = energy.counter_resets,
+          .counter_still_seconds = still_seconds(energy.counter_still),
           .settled = energy.settled};
 }
 

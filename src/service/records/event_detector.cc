@@ -56,6 +56,7 @@ void EventDetector::take(const GpuRecord& each) {
   see_bound(each, known);
   see_writes(each, known);
   see_heat(each, known);
+  see_meter(each, known);
   known.time = each.record.time;
 }
 
@@ -190,6 +191,30 @@ void EventDetector::see_heat(const GpuRecord& each, Known& known) {
     fields.emplace_back("celsius", fmt::format("{:.0f}", record.sample->temperature->value()));
   tell(hot ? EventKind::thermal : EventKind::thermal_over, each.gpu.id(),
        hot ? "is slowed down because of heat" : "is not slowed down by heat any more",
+       std::move(fields));
+}
+
+void EventDetector::see_meter(const GpuRecord& each, Known& known) {
+  if (!each.record.sample || !known.meter.add(*each.record.sample)) return;
+  using State = MeterWatch::State;
+  const State state = known.meter.state();
+  EventFields fields;
+  add_text(fields, "why",
+           state == State::still     ? "still"
+           : state == State::differs ? "differs"
+                                     : "");
+  const auto ratio = known.meter.ratio();
+  if (ratio) fields.emplace_back("ratio", share_text(*ratio));
+  if (state == State::still)
+    return tell(EventKind::meter_doubted, each.gpu.id(),
+                "has an energy counter that stands still: power readings stand in",
+                std::move(fields));
+  if (state == State::differs)
+    return tell(EventKind::meter_doubted, each.gpu.id(),
+                fmt::format("has drawn {} times the energy of its counter by its power readings",
+                            share_text(*ratio)),
+                std::move(fields));
+  tell(EventKind::meter_sound, each.gpu.id(), "has an energy counter that counts again",
        std::move(fields));
 }
 

@@ -14,6 +14,7 @@
 #include "govern/fleet/record_sink.h"
 #include "service/records/promise_account.h"
 #include "store/audit.h"
+#include "telemetry/meter_watch.h"
 
 namespace derate {
 
@@ -61,6 +62,7 @@ class EventDetector {
     std::optional<Instant> heat_since;  // that it is otherwise than `hot`
     Answers answers = Answers::yes;
     std::optional<Instant> silent_since;
+    MeterWatch meter;
   };
   static bool is_told(const std::optional<Governing>& told, const ManagedGpu& gpu);
   void see_governing(const GpuRecord& each, Known& known);
@@ -70,6 +72,7 @@ class EventDetector {
   void see_writes(const GpuRecord& each, Known& known);
   void see_heat(const GpuRecord& each, Known& known);
   void see_answers(const GpuRecord& each, Known& known);
+  void see_meter(const GpuRecord& each, Known& known);
   void tell(EventKind kind, const GpuId& gpu, const std::string& what, EventFields fields) const;
 
   const Clock& clock_;

@@ -51,6 +51,8 @@ void put_figures(RunGpuView& view, const GpuFigures& figures) {
   view.energy_joules = figure(figures.energy);
   view.integrated_joules = figure(figures.integrated);
   view.from_counter = figures.from_counter;
+  if (figures.counter_still > Duration::zero() || figures.check_ratio)
+    view.meter = MeterView{seconds(figures.counter_still), figures.check_ratio};
   view.mean_power_watts = figure(figures.mean_power);
   view.mean_sm_clock_mhz = figure(figures.mean_clock);
   view.clocks = view_of(figures.clocks);
@@ -87,6 +89,10 @@ GpuFigures figures_of(const RunGpuView& view) {
                  .heartbeats = from_seconds(view.heartbeats_seconds),
                  .launches = from_seconds(view.launches_seconds),
                  .launch_unsteadiness = view.launch_unsteadiness_ratio};
+  if (view.meter) {
+    out.counter_still = from_seconds(view.meter->counter_still_seconds);
+    out.check_ratio = view.meter->integrated_to_counter_ratio;
+  }
   // Figures of another method are not told as if they were of ours.
   if (view.saving && view.saving->method == kSavingMethod) out.saving = saving_of(*view.saving);
   out.expected_performance = quantity<Fraction>(view.expected_performance_ratio);

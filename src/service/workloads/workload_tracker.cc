@@ -393,6 +393,7 @@ std::vector<GpuProcessTenant> WorkloadTracker::tenants_of(const Listing& listing
       tenant.process = *command;
     tenant.process.name = plain_name(process.name.empty() ? tenant.process.name : process.name);
     tenant.sm_utilisation = process.sm_utilisation;
+    tenant.computes = process.computes;
     out.push_back(std::move(tenant));
   }
   return out;
@@ -454,6 +455,36 @@ std::optional<std::uint32_t> GpuUsers::other_than(std::uint32_t uid) const {
   return std::nullopt;
 }
 
+namespace {
+
+// Helpers of the system are nobody's work: what of root only draws (an X server), and root's server
+// of MPS, whose clients are listed, too. docs/tenants.md has the rule.
+bool is_helper(const GpuProcessTenant& tenant) {
+  if (tenant.process.uid != 0u) return false;
+  return !tenant.computes || tenant.process.name.starts_with("nvidia-cuda-mps");
+}
+
+void add_users(std::span<const GpuProcessTenant> tenants, GpuUsers& out) {
+  bool computing_helper = false, works = false;
+  for (const GpuProcessTenant& tenant : tenants) {
+    if (is_helper(tenant)) {
+      computing_helper = computing_helper || tenant.computes;
+      continue;
+    }
+    works = true;
+    if (tenant.process.works_for)
+      out.uids.insert(*tenant.process.works_for);
+    else if (tenant.process.uid)
+      out.uids.insert(*tenant.process.uid);
+    else
+      out.unknown = true;
+  }
+  // A server of MPS without a client that is listed may work for anybody.
+  if (computing_helper && !works) out.uids.insert(0);
+}
+
+}  // namespace
+
 GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
   GpuUsers out;
   for (std::size_t i = 0; i < tenants_.size(); ++i) {
@@ -461,12 +492,7 @@ GpuUsers WorkloadTracker::users_of(const std::string& gpu) const {
     if (each.id.uuid != gpu) continue;
     // Nobody knows who has come since a list that is old.
     out.unknown = i >= listings_.size() || clock_.now() - listings_[i].listed > 3 * list_every_;
-    for (const GpuProcessTenant& tenant : each.tenants) {
-      if (tenant.process.uid)
-        out.uids.insert(*tenant.process.uid);
-      else
-        out.unknown = true;
-    }
+    add_users(each.tenants, out);
   }
   return out;
 }

@@ -20,7 +20,7 @@ class LazySource final : public TelemetrySource {
   std::optional<Result<std::vector<GpuProcess>>> poll_processes() override {
     ++polls;
     if (!std::exchange(listing, false)) return std::nullopt;
-    return processes();
+    return listed;
   }
   void start_tenancy() override { splitting = true; }
   std::optional<Result<Tenancy>> poll_tenancy() override {
@@ -30,6 +30,7 @@ class LazySource final : public TelemetrySource {
   }
   bool listing = false, splitting = false, mute = false;
   int polls = 0, answered = 0;
+  std::vector<GpuProcess> listed;
 
  private:
   Capability capability_ = sim_capability(sim_chips().front(), 0);
@@ -62,6 +63,66 @@ TEST(Sources, AListThatWasBegunOfAnotherIsNotWaitedFor) {
   source.listing = false;  // the first has gone, and what was begun of it
   (void)tracker.update(second);
   EXPECT_EQ(source.polls, 0);
+}
+
+// Whose processes of these work on a GPU.
+GpuUsers users_of(std::vector<GpuProcess> processes,
+                  const std::map<std::int64_t, ProcessFacts>& facts) {
+  FakeClock clock;
+  LazySource source;
+  source.listed = std::move(processes);
+  ProcessReaders readers;
+  readers.facts = [&](std::int64_t pid) -> std::optional<ProcessFacts> {
+    const auto at = facts.find(pid);
+    if (at == facts.end()) return std::nullopt;
+    ProcessFacts out = at->second;
+    out.pid = pid;
+    out.started = 1;
+    return out;
+  };
+  readers.start = [](std::int64_t) { return 1; };
+  readers.ancestors = [](const ProcessFacts&) { return std::vector<std::int64_t>(); };
+  readers.asked = [](std::int64_t) { return ""; };
+  WorkloadTracker tracker(clock, {.readers = readers, .where = BackgroundWorker::Where::at_once});
+  const WorkloadTracker::Gpu gpus[] = {{&source, 1}};
+  for (int i = 0; i < 3; ++i) {
+    clock.advance(2s);
+    tracker.begin_listing(gpus);
+    (void)tracker.update(gpus);
+  }
+  return tracker.users_of(source.capability().id.uuid);
+}
+
+ProcessFacts of_user(std::uint32_t uid, std::optional<std::uint32_t> works_for = {}) {
+  ProcessFacts out;
+  out.uid = uid;
+  out.works_for = works_for;
+  return out;
+}
+
+// docs/tenants.md has the rule.
+TEST(UsersOfAGpu, HelpersOfTheSystemAreNoOtherUser) {
+  const GpuProcess work{.pid = 10, .name = "train"};
+  const GpuProcess display{.pid = 11, .name = "/usr/lib/xorg/Xorg", .computes = false};
+  const GpuProcess mps{.pid = 12, .name = "/usr/bin/nvidia-cuda-mps-server"};
+  using Uids = std::set<std::uint32_t>;
+  const std::map<std::int64_t, ProcessFacts> facts{
+      {10, of_user(1000)}, {11, of_user(0)}, {12, of_user(0)}};
+  EXPECT_EQ(users_of({work, display, mps}, facts).uids, Uids{1000});
+  EXPECT_EQ(users_of({display}, facts).uids, Uids{});
+  // Its clients are not shown: it may work for anybody.
+  EXPECT_EQ(users_of({mps}, facts).uids, Uids{0});
+  // Of another user neither is a helper, and root's work is root's.
+  EXPECT_EQ(users_of({work, display}, {{10, of_user(1000)}, {11, of_user(1001)}}).uids,
+            (Uids{1000, 1001}));
+  EXPECT_EQ(users_of({work, mps}, {{10, of_user(1000)}, {12, of_user(1001)}}).uids,
+            (Uids{1000, 1001}));
+  EXPECT_EQ(users_of({work}, {{10, of_user(0)}}).uids, Uids{0});
+}
+
+TEST(UsersOfAGpu, RootInAUsersControlGroupWorksForThatUser) {
+  EXPECT_EQ(users_of({{.pid = 10, .name = "train"}}, {{10, of_user(0, 1000)}}).uids,
+            (std::set<std::uint32_t>{1000}));
 }
 
 }  // namespace

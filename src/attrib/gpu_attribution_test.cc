@@ -1,0 +1,71 @@
+#include "attrib/gpu_attribution.h"
+
+#include <gtest/gtest.h>
+
+namespace derate {
+namespace {
+
+struct Shared {
+  GpuAttribution gpu{{.index = 0, .uuid = "GPU-a", .name = "NVIDIA H200"},
+                     {},
+                     *attribution_rules("", "unallocated")};
+  int second = 0;
+
+  // A second of a busy board with two processes of these utilisations.
+  const GpuAttribution::Taken* take(std::optional<Fraction> a, std::optional<Fraction> b) {
+    Tenancy now;
+    now.board.time = Instant{} + std::chrono::seconds(++second);
+    now.board.energy = Joules(1000 + 620.0 * second);
+    now.board.power_usage = Watts(620);
+    now.board.gpu_utilisation = Fraction(0.99);
+    now.processes = {{.pid = 7, .sm_utilisation = a}, {.pid = 8, .sm_utilisation = b}};
+    return gpu.take(now, {.instances = {}, .processes = {{"7", {}}, {"8", {}}}});
+  }
+};
+
+bool spans_all(const Split& split) {
+  constexpr double kSigmas = 1.64;  // of the interval that is shown
+  std::int64_t all = 0;
+  for (const TenantEnergy& tenant : split.tenants) all += tenant.dynamic_mj;
+  for (const TenantEnergy& tenant : split.tenants) {
+    const auto own = static_cast<double>(tenant.dynamic_mj);
+    const double side = kSigmas * static_cast<double>(tenant.sigma_mj.value_or(0));
+    if (own - side > 5 || own + side < static_cast<double>(all) - 5) return false;
+  }
+  return all > 0;
+}
+
+// List in the container's PIDs, samples in the machine's: nobody has a sample.
+TEST(GpuAttribution, WithoutASampleTheSplitIsNotKnown) {
+  for (const auto& none : {std::optional<Fraction>(), std::optional(Fraction(0))}) {
+    Shared shared;
+    shared.take(Fraction(0.3), Fraction(0.6));
+    for (int i = 0; i < 30; ++i) {
+      const auto* taken = shared.take(none, none);
+      ASSERT_TRUE(taken != nullptr && taken->split);
+      EXPECT_TRUE(spans_all(*taken->split));
+    }
+    const AttributionPicture picture = shared.gpu.picture();
+    EXPECT_NE(picture.reason.find("the split is not known"), std::string::npos) << picture.reason;
+    for (const auto& tenant : picture.tenants) {
+      EXPECT_EQ(tenant.newest.prior_share, Fraction(1));
+      EXPECT_GT(tenant.sums.prior_mj, 0);  // the bill says how much is assumption
+    }
+  }
+}
+
+// Nothing false was learned of it: the split is as sure as before once samples come again.
+TEST(GpuAttribution, WhatIsNotKnownIsNotLearnedFrom) {
+  Shared shared;
+  for (int i = 0; i < 60; ++i) shared.take(Fraction(0.3), Fraction(0.6));
+  const Split before = *shared.take(Fraction(0.3), Fraction(0.6))->split;
+  for (int i = 0; i < 30; ++i) shared.take({}, {});
+  for (int i = 0; i < 5; ++i) shared.take(Fraction(0.3), Fraction(0.6));
+  const Split after = *shared.take(Fraction(0.3), Fraction(0.6))->split;
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_NEAR(static_cast<double>(after.tenants[i].total_mj()),
+                static_cast<double>(before.tenants[i].total_mj()), 60'000);
+}
+
+}  // namespace
+}  // namespace derate

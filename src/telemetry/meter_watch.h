@@ -1,0 +1,37 @@
+// Whether a GPU's energy counter can be used, judged by its power readings.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/counter_watch.h"
+#include "core/sample.h"
+#include "telemetry/energy_odometer.h"
+
+namespace derate {
+
+class MeterWatch {
+ public:
+  // Counter and power are compared over so long.
+  static constexpr Duration kCompared = std::chrono::seconds(60);
+  enum class State : std::uint8_t {
+    sound,
+    still,    // the counter does not move while power is drawn
+    differs,  // it moves, and what it shows is not what the power comes to
+  };
+
+  // The next sample, in order of time. True when the state is another than before.
+  bool add(const Sample& sample);
+  State state() const { return state_; }
+  // Power / counter, of the newest stretch that was compared.
+  std::optional<double> ratio() const { return ratio_; }
+
+ private:
+  CounterWatch counter_;
+  EnergyOdometer odometer_;
+  EnergyTotals begin_;  // of the stretch
+  State state_ = State::sound;
+  std::optional<double> ratio_;
+};
+
+}  // namespace derate
