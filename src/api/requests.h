@@ -350,12 +350,14 @@ struct RunGpuView {
   double expected_coverage_ratio = 0;
   int ticks = 0, failed_reads = 0, clock_changes = 0, failed_writes = 0;
   std::string last_error;
+  std::optional<bool> command_seen;
   bool operator==(const RunGpuView&) const = default;
 };
 struct RunView {
   std::string policy;
   bool dry_run = false;
   std::vector<RunGpuView> gpus;
+  std::vector<std::string> notes;
   bool operator==(const RunView&) const = default;
 };
 
