@@ -195,12 +195,21 @@ struct GpmSupport {  // nvmlGpmSupport_t
 
 namespace derate {
 
-// Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
-// that the library lacks is null. Plain pointers: a test fills in its own.
-struct NvmlFunctions {
+// The names of a GPU.
+struct NvmlNameFunctions {
   template <class... A>
   using Call = nvml::Return (*)(A...);
 
+  Call<nvml::Device, unsigned int*> index = nullptr;
+  Call<nvml::Device, char*, unsigned int> uuid = nullptr;
+  Call<nvml::Device, char*, unsigned int> name = nullptr;
+  Call<nvml::Device, nvml::PciInfo*> pci_info = nullptr;
+  Call<nvml::Device, unsigned int*> minor_number = nullptr;  // N of /dev/nvidiaN
+};
+
+// Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
+// that the library lacks is null. Plain pointers: a test fills in its own.
+struct NvmlFunctions : NvmlNameFunctions {
   Call<> init = nullptr;
   Call<> shutdown = nullptr;
   const char* (*error_string)(nvml::Return) = nullptr;
@@ -209,11 +218,7 @@ struct NvmlFunctions {
   Call<unsigned int*> device_count = nullptr;
   Call<unsigned int, nvml::Device*> device_by_index = nullptr;
   Call<const char*, nvml::Device*> device_by_uuid = nullptr;
-  Call<nvml::Device, unsigned int*> index = nullptr;
 
-  Call<nvml::Device, char*, unsigned int> uuid = nullptr;
-  Call<nvml::Device, char*, unsigned int> name = nullptr;
-  Call<nvml::Device, nvml::PciInfo*> pci_info = nullptr;
   Call<nvml::Device, unsigned int*> architecture = nullptr;
   Call<nvml::Device, unsigned int*, unsigned int*> memory_clocks = nullptr;
   Call<nvml::Device, unsigned int, unsigned int*, unsigned int*> graphics_clocks = nullptr;
