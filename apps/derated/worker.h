@@ -64,6 +64,8 @@ class Worker {
   // When the next round is due: within a second, whatever the settings are, and at once where an
   // operator has asked for something.
   Instant next_due();
+  // What it does now: how many GPUs it governs, or why none where the configuration says govern.
+  std::string status_sentence() const;
   // The GPUs are open.
   bool running() const { return fleet_.is_open(); }
 
