@@ -95,6 +95,7 @@ class Worker {
   const TokenBook& tokens() const { return callers_.tokens; }
   // Metrics have dcgm-exporter's names, too; for any thread.
   bool dcgm_names() const { return dcgm_names_; }
+  bool dcgm_parts() const { return dcgm_parts_; }
   // What has happened; for any thread to read.
   EventLog& events() { return records_.events; }
   HistoryService& history() { return records_.history; }
@@ -176,7 +177,7 @@ class Worker {
   Fleet fleet_;
   RequestDesk desk_;
   Callers callers_;
-  std::atomic<bool> dcgm_names_{false};
+  std::atomic<bool> dcgm_names_{false}, dcgm_parts_{false};
   Work work_;
   Answers answers_;
   bool attributes_ = false;  // there is a namer of tenants
