@@ -15,7 +15,7 @@ namespace derate::cli {
 namespace {
 
 // For names alone: commands that end a run are not to wait for a GPU that hangs.
-constexpr std::chrono::seconds kPatience(5);
+constexpr std::chrono::seconds kNamePatience(5);
 
 bool has_no_driver(const Error& error) {
   return error.code == Errc::library_missing || error.code == Errc::driver_not_loaded ||
@@ -71,7 +71,7 @@ Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign)
   if (std::all_of(selection.names.begin(), selection.names.end(),
                   [](const GpuName& name) { return is_whole_gpu_uuid(name.text); }))
     return to_string(selection);
-  auto seen = see_gpus(kPatience);
+  auto seen = see_gpus(kNamePatience);
   if (!seen.ok() && has_no_driver(seen.error())) return to_string(selection);
   if (!seen.ok()) return std::move(seen).error().with("GPUs can be named by UUID");
   std::vector<std::string> uuids;
@@ -84,7 +84,7 @@ Result<std::string> gpus_by_uuid(const std::string& choice, ForeignName foreign)
 }
 
 std::string only_gpu_of_view() {
-  const auto seen = see_gpus(kPatience);
+  const auto seen = see_gpus(kNamePatience);
   return seen.ok() && seen->gpus.size() == 1 ? seen->gpus.front().id.uuid : "";
 }
 

@@ -75,7 +75,7 @@ std::optional<Device> instance_by_path(std::string_view item, const std::vector<
   return std::nullopt;
 }
 
-std::optional<Device> instance_of(std::string_view item, const std::vector<SeenGpu>& gpus) {
+std::optional<Device> instance_by_name(std::string_view item, const std::vector<SeenGpu>& gpus) {
   if (!item.starts_with(kMig)) return std::nullopt;
   if (item.starts_with(kOldMig)) return instance_by_path(item, gpus);
   std::optional<Device> out;
@@ -157,7 +157,7 @@ Result<std::vector<int>> cuda_visible_gpus(std::string_view value, std::string_v
     });
   else if (value.starts_with(kMig))
     devices =
-        read_items(value, [&](std::string_view item) { return instance_of(item, seen.gpus); });
+        read_items(value, [&](std::string_view item) { return instance_by_name(item, seen.gpus); });
   else
     devices = TRY(read_numbers(value, device_order, seen));
   std::vector<int> out;

@@ -22,6 +22,7 @@ import energy_test  # noqa: E402
 from energy_test import ROOT, Machine  # noqa: E402
 
 import derate  # noqa: E402
+import derate.gpus  # noqa: E402
 from derate import lines as line_module, once, trials  # noqa: E402
 
 

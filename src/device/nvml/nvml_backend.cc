@@ -107,7 +107,7 @@ Result<SeenGpus> see_nvml_gpus() {
   for (int index = 0; index < count; ++index) {
     auto promise = std::make_shared<std::promise<std::optional<SeenGpu>>>();
     pending.push_back(promise->get_future());
-    start_thread([promise, library, index]() mutable {
+    start_thread([promise, library = library, index]() mutable {
       auto seen = see_gpu(*library, index);
       library.reset();  // who asked closes it, and not this thread
       promise->set_value(std::move(seen));
