@@ -92,7 +92,7 @@ std::function<std::optional<Result<T>>()> on_a_thread(std::function<Result<T>()>
   const auto outcome = std::make_shared<std::future<Result<T>>>(promise->get_future());
   start_thread([promise, work = std::move(work)]() mutable {
     Result<T> done = work();
-    work = {};  // GPUs that were not chosen close before anybody goes on
+    work = nullptr;  // GPUs that were not chosen close before anybody goes on
     promise->set_value(std::move(done));
   });
   return [outcome]() -> std::optional<Result<T>> {
