@@ -109,7 +109,7 @@ Result<SeenGpus> see_nvml_gpus() {
     pending.push_back(promise->get_future());
     start_thread([promise, library = library, index]() mutable {
       auto seen = see_gpu(*library, index);
-      library.reset();  // who asked closes it, and not this thread
+      library.reset();  // the caller closes it, and not this thread
       promise->set_value(std::move(seen));
     });
   }

@@ -35,7 +35,7 @@ constexpr MetricPart kDcgm{
     "gpu, UUID, device, modelName, Hostname, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
     "hpc_job"};
 
-constexpr MetricPart kPart{"part", "Parts of a GPU, beside the names of DCGM",
+constexpr MetricPart kPart{"part", "Parts of a GPU, in addition to the names of DCGM",
                            "gpu, uuid, pci, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
                            "hpc_job"};
 
