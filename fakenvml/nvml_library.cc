@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <cctype>
+#include <cstdlib>
 #include <iterator>
 #include <string>
+#include <vector>
 
+#include "base/number.h"
+#include "base/text.h"
 #include "fakenvml/exports.h"
 #include "fakenvml/session.h"
 
@@ -63,19 +67,35 @@ Return give_number(const char* function, unsigned int* out, unsigned int value) 
   });
 }
 
+// The GPUs that this process is shown, by their numbers on the server: those of $DERATE_SIM_VIEW
+// ("2,0"), as in a container or a Slurm job, else all.
+std::vector<unsigned int> view_of(const State& state) {
+  std::vector<unsigned int> out;
+  if (const char* const view = ::secure_getenv("DERATE_SIM_VIEW"); view != nullptr) {
+    for (const std::string_view item : split(view, ','))
+      if (const auto gpu = parse_number<unsigned int>(item); gpu && *gpu < state.gpus)
+        out.push_back(*gpu);
+    return out;
+  }
+  for (unsigned int gpu = 0; gpu < state.gpus; ++gpu) out.push_back(gpu);
+  return out;
+}
+
 Return give_count(const char* function, unsigned int* out) {
   return guarded(function, [&](const Call& call) {
     if (out == nullptr) return Return::invalid_argument;
-    *out = call.client->state().gpus;
+    *out = static_cast<unsigned int>(view_of(call.client->state()).size());
     return Return::success;
   });
 }
 
 Return give_handle(const char* function, unsigned int index, Device* out) {
   return guarded(function, [&](const Call& call) {
-    if (out == nullptr || index >= call.client->state().gpus) return Return::invalid_argument;
-    *out = handle_of(index);
-    return enter_gpu(function, call, index);
+    if (out == nullptr) return Return::invalid_argument;
+    const auto view = view_of(call.client->state());
+    if (index >= view.size()) return Return::invalid_argument;
+    *out = handle_of(view[index]);
+    return enter_gpu(function, call, view[index]);
   });
 }
 

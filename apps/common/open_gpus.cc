@@ -85,42 +85,49 @@ Result<OpenGpus> open_all(const Backend& backend, const std::string& choice) {
   return out;
 }
 
-OpeningPoll open_on_a_thread(Backend backend, std::string choice) {
-  auto promise = std::make_shared<std::promise<Result<OpenGpus>>>();
-  const auto outcome = std::make_shared<std::future<Result<OpenGpus>>>(promise->get_future());
-  start_thread([promise, backend = std::move(backend), choice = std::move(choice)]() mutable {
-    Result<OpenGpus> opened = open_all(backend, choice);
-    backend = {};  // GPUs that were not chosen close before anybody goes on
-    promise->set_value(std::move(opened));
+// Called until it has the outcome of `work`, which is done on a thread of its own.
+template <class T>
+std::function<std::optional<Result<T>>()> on_a_thread(std::function<Result<T>()> work) {
+  auto promise = std::make_shared<std::promise<Result<T>>>();
+  const auto outcome = std::make_shared<std::future<Result<T>>>(promise->get_future());
+  start_thread([promise, work = std::move(work)]() mutable {
+    Result<T> done = work();
+    work = nullptr;  // GPUs that were not chosen close before anybody goes on
+    promise->set_value(std::move(done));
   });
-  return [outcome]() -> std::optional<Result<OpenGpus>> {
+  return [outcome]() -> std::optional<Result<T>> {
     if (outcome->wait_for(std::chrono::seconds(0)) != std::future_status::ready)
       return std::nullopt;
     return outcome->get();
   };
 }
 
+OpeningPoll open_on_a_thread(Backend backend, std::string choice) {
+  return on_a_thread<OpenGpus>([backend = std::move(backend), choice = std::move(choice)] {
+    return open_all(backend, choice);
+  });
+}
+
 // Loading the library and opening the GPUs can hang like any driver call; many GPUs take seconds.
-Result<OpenGpus> wait_for_opening(Backend backend, const GpuRequest& request) {
-  constexpr std::chrono::seconds kDeadline(30);
+template <class T>
+Result<T> wait_for(const std::function<std::optional<Result<T>>()>& poll, const std::string& name,
+                   Duration patience, const std::function<void()>& alive) {
   constexpr std::chrono::milliseconds kAliveEvery(500);
-  const std::string name = backend.name;
-  const OpeningPoll poll = open_on_a_thread(std::move(backend), request.gpus);
   SystemClock clock;
-  const Instant end = clock.now() + kDeadline;
+  const Instant end = clock.now() + patience;
   Instant next_alive = clock.now();
   while (true) {
     if (auto outcome = poll()) return *std::move(outcome);
     if (clock.now() >= end) break;
     if (clock.now() >= next_alive) {
-      request.alive();
+      alive();
       next_alive = clock.now() + kAliveEvery;
     }
     clock.sleep_until(clock.now() + std::chrono::milliseconds(2));
   }
   return Error{Errc::gpu_stuck,
-               fmt::format("{} has not answered for {} s: a GPU may hang; dmesg may tell which",
-                           name, kDeadline.count())};
+               fmt::format("{} has not answered for {:.0f} s: a GPU may hang; dmesg may tell which",
+                           name, seconds(patience))};
 }
 
 }  // namespace
@@ -132,8 +139,17 @@ BackendCapabilities backend_capabilities(const SimCliOptions& sim) {
 
 Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock) {
   Backend backend = backend_of(request, clock);
-  if (backend.capabilities.hardware) return wait_for_opening(std::move(backend), request);
-  return open_all(backend, request.gpus);
+  if (!backend.capabilities.hardware) return open_all(backend, request.gpus);
+  constexpr std::chrono::seconds kDeadline(30);
+  const std::string name = backend.name;
+  return wait_for(open_on_a_thread(std::move(backend), request.gpus), name, kDeadline,
+                  request.alive);
+}
+
+Result<SeenGpus> see_gpus(Duration patience) {
+  SystemClock clock;
+  const Backend backend = backend_of({}, clock);
+  return wait_for(on_a_thread<SeenGpus>(backend.see), backend.name, patience, [] {});
 }
 
 Result<void> open_quickly(GpusOnClock& opened, const GpuRequest& request) {

@@ -36,6 +36,10 @@ BackendCapabilities backend_capabilities(const SimCliOptions& sim);
 // there is no GPU, or none of that name, no such chip or workload.
 Result<OpenGpus> open_gpus(const GpuRequest& request, Clock& clock);
 
+// The hardware GPUs of this process's view, by all their names. Errors: those of NVML; gpu_stuck
+// when the driver does not answer within `patience`.
+Result<SeenGpus> see_gpus(Duration patience = std::chrono::seconds(30));
+
 // GPUs with the clock that they are read on: virtual where they keep up with any, so that they are
 // read as fast as they compute.
 struct GpusOnClock {

@@ -209,7 +209,7 @@ void add_own_gpu_choice(CLI::App& verb, GpuChoice& gpus) {
   CLI::Option* all = verb.add_flag("--all", gpus.all, "All GPUs of the machine");
   add_value(verb, "-i,--gpu", "GPUS", gpus.named,
             "GPUs by index, UUID or PCI bus id, comma-separated; default: those of "
-            "CUDA_VISIBLE_DEVICES, else of SLURM_JOB_GPUS")
+            "CUDA_VISIBLE_DEVICES, else of SLURM_STEP_GPUS, else of SLURM_JOB_GPUS")
       ->excludes(all);
 }
 

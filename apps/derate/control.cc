@@ -10,6 +10,7 @@
 #include "command_options.h"
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
+#include "gpu_choice.h"
 #include "gpu_groups.h"
 #include "policy/registry/modes.h"
 #include "policy/registry/registry.h"
@@ -88,9 +89,9 @@ Result<int> call_daemon(const char* verb, const AnyRequest& request, bool as_jso
 }
 
 // Who is no operator has own runs alone to release.
-Result<int> release_own(const ReleaseOptions& options) {
+Result<int> release_own(const ReleaseOptions& options, const std::string& gpus) {
   const DaemonLine daemon = TRY(find_daemon());
-  const Json answer = TRY(ask(daemon, request_text(RunRelease{options.all ? "" : options.gpus})));
+  const Json answer = TRY(ask(daemon, request_text(RunRelease{gpus})));
   if (options.json) return print_json("release", answer);
   print("{}\n", TRY(answer_of<MessageAnswer>(answer)).message);
   return exit_code::kOk;
@@ -105,25 +106,29 @@ Result<int> run_verb(const PolicySetOptions& options) {
   if (can_exceed_promise(*pick.info))
     warn("derate: {} can lose more performance than delta allows; assure bounds the loss\n",
          pick.info->name);
+  const std::string gpus = TRY(gpus_by_uuid(options.gpus, ForeignName::passed_on));
   return call_daemon("policy set",
                      PolicySet{.policy = options.policy.policy,
                                .set = options.policy.assignments,
-                               .gpus = options.gpus,
+                               .gpus = gpus,
                                .dry_run = options.dry_run,
                                .confirm_within_seconds = options.confirm_within_s},
                      options.json);
 }
 
 Result<int> run_verb(const PolicyConfirmOptions& options) {
-  return call_daemon("policy confirm", PolicyConfirm{options.gpus, options.revert}, options.json);
+  const std::string gpus = TRY(gpus_by_uuid(options.gpus, ForeignName::passed_on));
+  return call_daemon("policy confirm", PolicyConfirm{gpus, options.revert}, options.json);
 }
 
 Result<int> run_verb(const ReleaseOptions& options) {
   if (options.gpus.empty() && !options.all)
     return Error{Errc::invalid_argument, "release: say which GPUs with -i, or --all"};
-  const Json answer = TRY(whole_answer(Release{options.all ? "" : options.gpus}));
+  const std::string gpus =
+      options.all ? "" : TRY(gpus_by_uuid(options.gpus, ForeignName::passed_on));
+  const Json answer = TRY(whole_answer(Release{gpus}));
   if (answer.value("code", "") == word_of(Errc::no_permission) && !answer.contains("gpus"))
-    return release_own(options);
+    return release_own(options, gpus);
   return show_answer("release", answer, options.json);
 }
 

@@ -82,7 +82,7 @@ class Measuring {
   std::optional<TextFile> log_file_;
   bool log_failed_ = false;
   std::vector<Failed> failed_;  // readings of each GPU
-  Instant next_{}, next_counter_{};
+  Instant begun_{}, next_{}, next_counter_{};
   WindowEnergy total_;
   WindowSums windows_;
 };
@@ -146,8 +146,9 @@ void Measuring::serve() {
 void Measuring::begin() {
   read(true);
   const Instant now = clock_.now();
-  (void)service_.windows().begin(EnergyService::kOwn, kTotal, now, *service_.choose("")).ok();
-  next_ = now;
+  if (const auto all = service_.choose(""); all.ok())
+    (void)service_.windows().begin(EnergyService::kOwn, kTotal, now, *all).ok();
+  begun_ = next_ = now;
 }
 
 bool Measuring::listen_until_next(Instant at_the_latest) {
@@ -163,6 +164,7 @@ bool Measuring::listen_until_next(Instant at_the_latest) {
 
 void Measuring::end() {
   const Instant now = clock_.now();
+  total_.time = now - begun_;
   const auto id = service_.windows().end(EnergyService::kOwn, kTotal, now);
   if (!id.ok()) return;
   std::optional<WindowEnergy> total;
@@ -235,8 +237,13 @@ Result<int> measure(const EnergyOptions& options) {
   const Duration time = options.time_s ? from_seconds(*options.time_s) : Duration::max();
   SystemClock clock;
   GpuRequest request{.sim = options.sim, .patience = Patience::of_loop};
-  request.gpus = TRY(chosen_gpus(options.gpus, options.sim)).value_or("");
-  Measuring measuring(options, TRY(open_gpus(request, clock)));
+  ChosenGpus chosen = TRY(chosen_gpus(options.gpus, options.sim));
+  const bool blind = !chosen.none.empty() && !options.command.empty();
+  if (!chosen.none.empty() && !blind) return Error{Errc::not_found, chosen.none};
+  if (blind) warn("derate: {}; the command runs, and nothing is measured\n", chosen.none);
+  request.gpus = chosen.list.value_or("");
+  Measuring measuring(options, blind ? OpenGpus{} : TRY(open_gpus(request, clock)));
+  chosen.driver.reset();
   TRY(measuring.prepare());
   std::optional<TextFile> file;
   if (!options.report.empty()) file = TRY(TextFile::create(options.report));
@@ -255,6 +262,7 @@ Result<int> measure(const EnergyOptions& options) {
   }
   measuring.end();
   EnergyAccount account = measuring.account();
+  if (blind) account.troubles.push_back(chosen.none);
   account.exit_code = code;
   auto reported = report(options, account, file);
   // Nothing costs the command its exit code.

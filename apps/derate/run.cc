@@ -23,6 +23,7 @@
 #include "run_at_daemon.h"
 #include "run_command.h"
 #include "run_session.h"
+#include "run_ungoverned.h"
 #include "service/transport/listen.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
@@ -88,11 +89,24 @@ int wait_ungoverned(RunSession& session, Child& child, GuardLink* link) {
   }
 }
 
+Result<int> run_without_gpus(const RunOptions& options, const std::optional<RunAs>& as,
+                             const std::string& why, GuardLink* link, const Log& log) {
+  UngovernedHooks hooks;
+  if (link != nullptr) {
+    hooks.started = [link](pid_t pid) { link->started(pid); };
+    hooks.alive = [link] { link->beat(); };
+  }
+  return run_ungoverned(options, as, why, hooks, log);
+}
+
 Result<int> run_governed(const RunOptions& options, const std::optional<TuningPlan>& tuning,
                          const std::optional<RunAs>& as, GuardLink* link, const Log& log) {
+  ChosenGpus chosen = TRY(chosen_gpus(options.gpus, options.sim));
+  if (!chosen.none.empty()) return run_without_gpus(options, as, chosen.none, link, log);
   RunSession session{.log = log};
   session.uid = as ? as->uid : ::geteuid();
-  TRY(prepare(session, options, tuning, link));
+  TRY(prepare(session, options, chosen, tuning, link));
+  chosen.driver.reset();
   session.shared = options.shared || session.dry_run;
   session.counts_launches = !options.no_launches && !session.tuned && !session.sim;
   const Defer at_the_latest([&] { give_back(session); });

@@ -2,13 +2,11 @@
 #include "run_at_daemon.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "api/requests.h"
-#include "apps/common/open_gpus.h"
 #include "base/child_process.h"
 #include "base/json.h"
 #include "gpu_choice.h"
@@ -16,6 +14,7 @@
 #include "policy/registry/registry.h"
 #include "run_command.h"
 #include "run_report.h"
+#include "run_ungoverned.h"
 #include "service/records/run_figures.h"
 #include "service/transport/daemon_call.h"
 #include "service/transport/listen.h"
@@ -47,6 +46,9 @@ void take(DaemonRun& run, RunView view) {
     for (const RunGpuView& now : view.gpus)
       if (now.uuid == before.uuid && before.governed && !now.governed)
         run.log.warning(fmt::format("GPU {} is not governed any more: {}", now.index, now.why));
+  for (const std::string& note : view.notes)
+    if (std::find(run.known.notes.begin(), run.known.notes.end(), note) == run.known.notes.end())
+      run.log.warning(note);
   run.known = std::move(view);
 }
 
@@ -90,7 +92,7 @@ int run_to_its_end(DaemonRun& run, Child& child) {
 constexpr Duration kTold = std::chrono::seconds(3);
 
 std::string note_of(const RunGpuView& gpu) {
-  if (gpu.ticks > 0)
+  if (gpu.rounds.ticks > 0)
     return fmt::format("GPU {}: governed for {} of the command's time{}", gpu.index,
                        duration_text(from_seconds(gpu.time_seconds)),
                        gpu.why.empty() ? "" : ": " + gpu.why);
@@ -98,16 +100,28 @@ std::string note_of(const RunGpuView& gpu) {
                      gpu.why.empty() ? "the command ended before the first reading" : gpu.why);
 }
 
+// Of a GPU that was governed while others' processes worked there, and none of the command.
+std::string note_of_others(const RunGpuView& gpu) {
+  return fmt::format(
+      "GPU {}: no process of the command was seen there; what was used there is not "
+      "in this account",
+      gpu.index);
+}
+
 RunAccount account_of(const DaemonRun& run, Duration time) {
-  RunAccount out{.exit_code = 0, .time = time, .gpus = {}};
+  RunAccount out{.exit_code = 0, .time = time, .gpus = {}, .notes = run.known.notes};
   const bool any = std::any_of(run.known.gpus.begin(), run.known.gpus.end(),
-                               [](const RunGpuView& gpu) { return gpu.ticks > 0; });
+                               [](const RunGpuView& gpu) { return gpu.rounds.ticks > 0; });
   for (const RunGpuView& gpu : run.known.gpus) {
     // Of GPUs that were not named, those that the command left alone say nothing.
-    if (gpu.ticks == 0 && any && run.wanted.gpus.empty()) continue;
-    if (gpu.ticks == 0 || !gpu.why.empty() || from_seconds(gpu.time_seconds) + kTold < time)
+    if (gpu.rounds.ticks == 0 && any && run.wanted.gpus.empty()) continue;
+    if (gpu.rounds.ticks == 0 || !gpu.why.empty() || from_seconds(gpu.time_seconds) + kTold < time)
       out.notes.push_back(note_of(gpu));
-    if (gpu.ticks == 0) continue;
+    if (gpu.rounds.ticks == 0) continue;
+    if (!gpu.command_seen.value_or(true)) {
+      out.notes.push_back(note_of_others(gpu));
+      continue;
+    }
     GpuSummary summary;
     summary.capability.id = {
         .index = gpu.index, .uuid = gpu.uuid, .pci_bus_id = {}, .name = gpu.name};
@@ -121,27 +135,24 @@ RunAccount account_of(const DaemonRun& run, Duration time) {
   return out;
 }
 
-Result<RunBegin> request_for(const RunOptions& options) {
+Result<RunBegin> request_for(const RunOptions& options, const ChosenGpus& chosen) {
   if (!options.records.empty())
     return Error{Errc::invalid_argument, "--records needs root: derated writes none for others"};
   if (!options.policy.config.empty())
     return Error{Errc::invalid_argument, "--config needs root: derated governs by its own"};
   RunBegin out{.policy = options.policy.policy, .set = options.policy.assignments, .gpus = {}};
-  out.gpus = TRY(chosen_gpus(options.gpus)).value_or("");
-  if (out.gpus.find("MIG-") == std::string::npos) return out;
-  std::vector<std::string> uuids;  // derated knows GPUs alone
-  SystemClock clock;
-  for (const OpenGpu& gpu : TRY(open_gpus({.gpus = out.gpus}, clock)).gpus)
-    uuids.push_back(gpu.source->capability().id.uuid);
-  out.gpus = fmt::format("{}", fmt::join(uuids, ","));
+  // derated can see more GPUs than this process, with other numbers.
+  out.gpus = TRY(gpus_by_uuid(chosen.list.value_or("")));
   return out;
 }
 
 }  // namespace
 
 Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, const Log& log) {
+  const ChosenGpus chosen = TRY(chosen_gpus(options.gpus));
+  if (!chosen.none.empty()) return run_ungoverned(options, {}, chosen.none, {}, log);
   DaemonRun run(options, daemon, log);
-  run.wanted = TRY(request_for(options));
+  run.wanted = TRY(request_for(options, chosen));
   std::optional<TextFile> file;
   if (!options.report.empty()) file = TRY(TextFile::create(options.report));
   run.call.begin(request_text(run.wanted));
@@ -162,7 +173,7 @@ Result<int> run_at_daemon(const RunOptions& options, const DaemonLine& daemon, c
   if (run.call.under_way()) (void)wait_for_answer(run).ok();  // what was asked last
   if (run.begun) {
     run.call.begin(request_text(RunEnd{}));
-    if (auto last = wait_for_answer(run); last.ok()) run.known = *std::move(last);
+    if (auto last = wait_for_answer(run); last.ok()) take(run, *std::move(last));
   }
   RunAccount account = account_of(run, time);
   account.exit_code = code;

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
-#include "gpu_choice.h"
 #include "run_command.h"
 #include "run_report.h"
+#include "service/answers/run_service.h"
 #include "store/audit.h"
 #include "terminal/output.h"
 
@@ -20,20 +21,39 @@ namespace {
 // What the run's GPUs are called among those that are tuned.
 constexpr const char* kTuning = "run";
 
+// The chosen ones, in their order; the others stay with the session.
+Result<OpenGpus> split_off(RunSession& session, OpenGpus all, const std::string& choice) {
+  std::vector<GpuId> ids;
+  for (const OpenGpu& gpu : all.gpus) ids.push_back(gpu.source->capability().id);
+  OpenGpus out{
+      .gpus = {}, .driver_version = std::move(all.driver_version), .notes = std::move(all.notes)};
+  for (const int at : TRY(select_gpus(ids, choice)))
+    out.gpus.push_back(std::move(all.gpus[static_cast<std::size_t>(at)]));
+  for (OpenGpu& gpu : all.gpus)
+    if (gpu.source != nullptr) session.others.push_back(std::move(gpu));
+  return out;
+}
+
 Result<OpenGpus> open_chosen(RunSession& session, const Settings& settings,
-                             const RunOptions& options, GuardLink* link) {
+                             const RunOptions& options, const ChosenGpus& chosen, GuardLink* link) {
   if (!backend_capabilities(options.sim).hardware) session.sim = TRY(find_sim_setup(options.sim));
-  auto choice = TRY(chosen_gpus(options.gpus, options.sim));
+  auto choice = chosen.list;
   if (!choice && !settings.gpus.empty()) choice = settings.gpus;
   session.follows = !choice && !session.tuned;
   GpuRequest request{
       .sim = options.sim, .patience = Patience::of_loop, .workload = SimWorkload::later};
-  request.gpus = choice.value_or("");
   // Many GPUs take longer to open than the guard lets a worker be silent.
   request.alive = [link] {
     if (link != nullptr) link->beat();
   };
-  return open_gpus(request, session.clock);
+  if (session.sim) {
+    request.gpus = choice.value_or("");
+    return open_gpus(request, session.clock);
+  }
+  OpenGpus all = TRY(open_gpus(request, session.clock));
+  std::string named = choice.value_or("");
+  if (named.find("MIG-") != std::string::npos) named = TRY(gpus_by_uuid(named));
+  return split_off(session, std::move(all), named);
 }
 
 Result<std::unique_ptr<BeatServer>> beat_server(Clock& clock) {
@@ -118,6 +138,26 @@ void follow_work(RunSession& session) {
   }
 }
 
+// Whose work the account may speak of.
+void see_work(RunSession& session) {
+  if (session.sim) return;
+  for (std::size_t at = 0; at < session.gpus().size(); ++at) {
+    const std::string& uuid = session.gpus()[at].uuid();
+    const GpuUsers users = session.tracker->users_of(uuid);
+    if (session.tracker->command_works_on(uuid))
+      session.seen[at].of_command = true;
+    else if (!users.unknown && !users.uids.empty())
+      session.seen[at].of_others = true;
+  }
+  for (const OpenGpu& gpu : session.others) {
+    const GpuId& id = gpu.source->capability().id;
+    if (session.elsewhere.contains(id.uuid) || !session.tracker->command_works_on(id.uuid))
+      continue;
+    session.elsewhere.insert(id.uuid);
+    session.log.warning(works_elsewhere(id));
+  }
+}
+
 Result<void> assign(RunSession& session, const std::optional<TuningPlan>& tuning) {
   if (session.follows) return {};
   if (!tuning) {
@@ -147,6 +187,9 @@ std::vector<WorkloadTracker::Gpu> tracked_gpus(const RunSession& session) {
   const auto delta = session.tuned ? std::nullopt : policy_delta(session.policy);
   for (const ManagedGpu& gpu : session.gpus())
     out.push_back({gpu.open.source.get(), gpu.opening, delta});
+  // Their numbers are those of no opening.
+  std::uint64_t opening = std::numeric_limits<std::uint64_t>::max();
+  for (const OpenGpu& gpu : session.others) out.push_back({gpu.source.get(), opening--, {}});
   return out;
 }
 
@@ -216,7 +259,7 @@ Result<void> check_alone(RunSession& session) {
   return {};
 }
 
-Result<void> prepare(RunSession& session, const RunOptions& options,
+Result<void> prepare(RunSession& session, const RunOptions& options, const ChosenGpus& chosen,
                      const std::optional<TuningPlan>& tuning, GuardLink* link) {
   Settings settings = TRY(load_settings(options.policy.config));
   session.tuned = tuning.has_value();
@@ -225,13 +268,14 @@ Result<void> prepare(RunSession& session, const RunOptions& options,
     return Error{Errc::bad_config, "governor.dry_run: tuning is nothing without a write"};
   // Told before a GPU is opened.
   if (!session.tuned) session.policy = TRY(choose_policy(options.policy, settings));
-  OpenGpus opened = TRY(open_chosen(session, settings, options, link));
+  OpenGpus opened = TRY(open_chosen(session, settings, options, chosen, link));
   session.models.emplace(files_of_models(session.log), session.clock, log_of_models(session.log));
   settings.govern = false;  // these are governed for the command alone
   session.fleet.emplace(fleet_options(session, link), settings, session.clock);
   session.fleet->open(std::move(opened));
   TRY(check_restored(session));
   session.ledgers.resize(session.gpus().size());
+  session.seen.resize(session.gpus().size());
   session.not_governed.assign(session.gpus().size(),
                               "not governed: no process of the command was seen there (-i and "
                               "--all name GPUs)");
@@ -270,6 +314,7 @@ Result<void> tick(RunSession& session, StateFile& state, ReadDepth depth) {
   session.work = session.steps.with_steps(session.tracker->update(tracked_gpus(session)),
                                           session.clock.now(), *session.tracker, session.gpus());
   session.fleet->set_work(session.work);
+  see_work(session);
   follow_work(session);
   session.fleet->tick(depth);
   TRY(std::move(session.recorded));
@@ -289,7 +334,12 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
   const bool any = std::any_of(session.ledgers.begin(), session.ledgers.end(),
                                [](const auto& ledger) { return ledger.has_value(); });
   for (std::size_t i = 0; i < session.ledgers.size(); ++i) {
-    if (session.ledgers[i])
+    const WorkSeen& seen = session.seen[i];
+    if (session.ledgers[i] && !seen.of_command && (seen.of_others || !session.elsewhere.empty()))
+      account.notes.push_back(fmt::format(
+          "GPU {}: no process of the command was seen there{}", session.gpus()[i].id().index,
+          seen.of_others ? "; what others used there is not in this account" : ""));
+    if (session.ledgers[i] && (seen.of_command || !seen.of_others))
       account.gpus.push_back({summary_of(session, i), session.ledgers[i]->figures()});
     // Of GPUs that were not named, those that the command left alone say nothing.
     const bool left_alone = session.follows && !session.ledgers[i] && any;
@@ -297,6 +347,9 @@ Result<void> report(RunSession& session, const RunOptions& options, int exit_cod
       account.notes.push_back(
           fmt::format("GPU {}: {}", session.gpus()[i].id().index, session.not_governed[i]));
   }
+  for (const OpenGpu& gpu : session.others)
+    if (const GpuId& id = gpu.source->capability().id; session.elsewhere.contains(id.uuid))
+      account.notes.push_back(works_elsewhere(id));
   return write_account(account, options, session.report);
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "govern/guard.h"
 #include "govern/ledger.h"
 #include "govern/records_file.h"
+#include "gpu_choice.h"
 #include "service/records/state_file.h"
 #include "service/workloads/beat_socket.h"
 #include "service/workloads/launch_socket.h"
@@ -25,6 +27,12 @@ namespace derate::cli {
 
 // In leases, journals and the audit log.
 inline constexpr const char* kRunOwner = "derate run";
+
+// Whose processes have been seen on a GPU.
+struct WorkSeen {
+  bool of_command = false;  // the command, or one below it
+  bool of_others = false;   // known users' processes, of which none was the command's
+};
 
 // Everything that lives while the command runs.
 struct RunSession {
@@ -46,6 +54,10 @@ struct RunSession {
   // In the order of the GPUs: empty, and why, before it is governed.
   std::vector<std::optional<Ledger>> ledgers;
   std::vector<std::string> not_governed;
+  std::vector<WorkSeen> seen;  // of each
+  // GPUs of this process's view that were not chosen: only whose processes work there is read.
+  std::vector<OpenGpu> others;
+  std::set<std::string> elsewhere;  // UUIDs of those where the command works
   bool given_back = false;
   std::optional<RecordsFile> records;
   Result<void> recorded;
@@ -64,7 +76,7 @@ struct RunSession {
 // of GPUs does not count. `link` is null where nothing real is written: simulated GPUs, dry runs.
 // Errors: those of the configuration, of opening and of governing; io for what an earlier process
 // left and could not be restored.
-Result<void> prepare(RunSession& session, const RunOptions& options,
+Result<void> prepare(RunSession& session, const RunOptions& options, const ChosenGpus& chosen,
                      const std::optional<TuningPlan>& tuning, GuardLink* link);
 // The command says how far it is on a socket of its own.
 void listen_for_beats(RunSession& session);

@@ -17,10 +17,12 @@
 #include "base/child_process.h"
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/unique_fd.h"
 #include "govern/records_file.h"
 #include "gpu_choice.h"
+#include "run_ungoverned.h"
 #include "service/transport/daemon_call.h"
 #include "service/transport/signals.h"
 #include "terminal/output.h"
@@ -476,7 +478,14 @@ Result<int> run_job(const TuneRunOptions& options) {
   const DaemonLine daemon = TRY(find_daemon());
   watch_signals();
   std::vector<TrialView> tries;
-  const std::string gpus = TRY(chosen_gpus(options.gpus)).value_or("");
+  const ChosenGpus chosen = TRY(chosen_gpus(options.gpus));
+  if (!chosen.none.empty()) {
+    // A batch size is for a job that trains on a GPU.
+    if (!options.job.empty()) return Error{Errc::not_found, chosen.none};
+    return run_ungoverned(options, as, chosen.none, {}, program_log("derate"));
+  }
+  // derated can see more GPUs than this process, with other numbers.
+  const std::string gpus = TRY(gpus_by_uuid(chosen.list ? *chosen.list : only_gpu_of_view()));
   TrialStart start{options.job, gpus, {}, options.selector, options.knob, options.model};
   Outcome outcome;
   do {

@@ -79,12 +79,13 @@ std::string hostname() {
 }
 
 HttpReply metrics_reply(const HttpRequest& request, const Snapshot& snapshot, Instant now,
-                        bool dcgm_names) {
+                        const Worker& worker) {
   const std::string accepted = find_field(request.fields, "Accept").value_or("");
   const bool open = accepted.find("application/openmetrics-text") != std::string::npos;
   const MetricsOptions options{
       .format = open ? MetricFormat::openmetrics : MetricFormat::prometheus,
-      .dcgm_names = dcgm_names,
+      .dcgm_names = worker.dcgm_names(),
+      .dcgm_parts = worker.dcgm_parts(),
       .version = DERATE_VERSION,
       .hostname = hostname(),
       .now = now};
@@ -103,7 +104,7 @@ void add_monitoring(ApiServer& api, const ApiParts& parts) {
   });
   api.add_page("/metrics", HttpKind::health,
                [&board, &clock, &worker = parts.worker](const HttpRequest& request, const Peer&) {
-                 return metrics_reply(request, *board.latest(), clock.now(), worker.dcgm_names());
+                 return metrics_reply(request, *board.latest(), clock.now(), worker);
                });
 }
 

@@ -143,7 +143,7 @@ struct Parts {
   EventLoop& loop;
   Instant round_ended;
   EventLoop::Timer next_round = {}, next_beat = {};
-  bool ready = false;
+  std::string reported = {};  // what it does, as it was sent to the guard; empty: nothing yet
   Result<void> outcome = {};  // of the last round
 };
 
@@ -161,12 +161,21 @@ void serve_launches(const Parts& parts) {
   });
 }
 
+// What `systemctl status` shows.
+void report_status(Parts& parts) {
+  std::string now = parts.worker.status_sentence();
+  std::replace(now.begin(), now.end(), '\n', ' ');
+  if (now == parts.reported) return;
+  parts.link.ready(now);
+  parts.reported = std::move(now);
+}
+
 void do_round(Parts& parts) {
   parts.outcome = parts.worker.step();
   parts.round_ended = parts.clock.now();
   if (!parts.outcome.ok()) return parts.loop.stop();
   serve_commands(parts);
-  if (parts.worker.running() && !std::exchange(parts.ready, true)) parts.link.ready();
+  if (parts.worker.running()) report_status(parts);
   // Answers that a round has settled, and callers that wait for another one.
   if (parts.programs != nullptr) parts.worker.clients().serve(*parts.programs);
   if (parts.api != nullptr) parts.api->serve();
@@ -323,10 +332,9 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   };
   hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
   bool ready = false;
-  hooks.ready = [&ready, &log] {
-    ready = true;
-    ::sd_notify(0, "READY=1");
-    log.info("ready");
+  hooks.ready = [&ready, &log](std::string_view status) {
+    ::sd_notify(0, fmt::format("READY=1\nSTATUS={}", status).c_str());
+    if (!std::exchange(ready, true)) log.info("ready");
   };
   hooks.log = log;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));

@@ -249,6 +249,16 @@ void Worker::tell_pauses() {
     tell(EventKind::resumed, "derated has its GPUs again", std::move(fields));
 }
 
+// A service that was to govern and does not is not to look like one that does. Each GPU has an
+// event of its own.
+std::string Worker::status_sentence() const {
+  if (std::string why = fleet_.governs_nothing(); !why.empty()) return why;
+  const auto gpus = fleet_.gpus();
+  const auto governed =
+      std::count_if(gpus.begin(), gpus.end(), [](const ManagedGpu& gpu) { return gpu.governed; });
+  return "governs " + std::to_string(governed) + " of " + std::to_string(gpus.size()) + " GPUs";
+}
+
 std::vector<WorkloadTracker::Gpu> Worker::work_gpus() const {
   std::vector<WorkloadTracker::Gpu> out;
   for (const ManagedGpu& gpu : fleet_.gpus()) {
@@ -268,6 +278,7 @@ void Worker::attribute() {
 void Worker::take_snapshot(Figures loop) {
   Snapshot now{
       .beats = work_.tracker.beats(), .time = clock_.now(), .paused = answers_.fleet.paused()};
+  now.trouble = fleet_.governs_nothing();
   for (const ManagedGpu& gpu : fleet_.gpus()) {
     auto known = snapshot_of(gpu, fleet_.bounds().of(gpu.uuid(), clock_.now()));
     if (!known) continue;
@@ -290,7 +301,8 @@ void Worker::take_snapshot(Figures loop) {
 void Worker::take_settings() {
   const Settings& settings = fleet_.settings();
   callers_.roles.take(settings);
-  dcgm_names_ = settings.metrics_dcgm_names;
+  dcgm_names_ = settings.metrics_dcgm.names;
+  dcgm_parts_ = settings.metrics_dcgm.parts;
   work_.tracker.rules(settings);
   work_.tracker.list_every(from_seconds(settings.processes_every_s));
   answers_.energy.windows().set_max_gap(held_for(settings));

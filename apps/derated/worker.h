@@ -64,6 +64,8 @@ class Worker {
   // When the next round is due: within a second, whatever the settings are, and at once where an
   // operator has asked for something.
   Instant next_due();
+  // What it does now: how many GPUs it governs, or why none where the configuration says govern.
+  std::string status_sentence() const;
   // The GPUs are open.
   bool running() const { return fleet_.is_open(); }
 
@@ -93,6 +95,7 @@ class Worker {
   const TokenBook& tokens() const { return callers_.tokens; }
   // Metrics have dcgm-exporter's names, too; for any thread.
   bool dcgm_names() const { return dcgm_names_; }
+  bool dcgm_parts() const { return dcgm_parts_; }
   // What has happened; for any thread to read.
   EventLog& events() { return records_.events; }
   HistoryService& history() { return records_.history; }
@@ -174,7 +177,7 @@ class Worker {
   Fleet fleet_;
   RequestDesk desk_;
   Callers callers_;
-  std::atomic<bool> dcgm_names_{false};
+  std::atomic<bool> dcgm_names_{false}, dcgm_parts_{false};
   Work work_;
   Answers answers_;
   bool attributes_ = false;  // there is a namer of tenants

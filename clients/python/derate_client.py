@@ -18,9 +18,11 @@ Linux. A GPU works on while Python goes on: synchronise it at both ends of a win
 function as `sync` (torch.cuda.synchronize). docs/energy.md of Derate says what the figures of
 windows are, docs/tune-jobs.md those of trials.
 """
+import ctypes
 import json
 import math
 import os
+import re
 import socket
 import struct
 import sys
@@ -31,10 +33,12 @@ import weakref
 from collections import namedtuple
 
 __all__ = ["window", "begin_window", "end_window", "cancel_window", "open_windows", "gpus",
+           "seen_gpus", "by_uuid",
            "Window", "GpuEnergy", "Connection", "connection", "create_job", "tries", "Trial",
            "Stop", "is_out_of_memory", "Error", "NobodyListens", "Lost", "Refused"]
 
 _PATIENCE_S = 30
+_NOT_FOUND = 6  # exit codes of derate
 
 
 class Error(Exception):
@@ -214,14 +218,120 @@ class Window:
         return f"Window({self.name!r}, time={self.time}, joules={self.joules})"
 
 
+# --- names of GPUs --------------------------------------------------------------------------------
+
+_UUID_SIZE, _NAME_SIZE, _PCI_SIZE, _PCI_BUS = 96, 96, 68, 36
+
+
+def _text(call, device, size):
+    out = ctypes.create_string_buffer(size)
+    return out.value.decode(errors="replace") if call(device, out, size) == 0 else ""
+
+
+def _number(call, device):
+    out = ctypes.c_uint()
+    return out.value if call(device, ctypes.byref(out)) == 0 else None
+
+
+def _instances(nvml, device):
+    """The UUIDs of its MIG devices."""
+    out = []
+    for at in range(_number(nvml.nvmlDeviceGetMaxMigDeviceCount, device) or 0):
+        handle = ctypes.c_void_p()
+        if nvml.nvmlDeviceGetMigDeviceHandleByIndex(device, at, ctypes.byref(handle)) == 0:
+            out.append(_text(nvml.nvmlDeviceGetUUID, handle, _UUID_SIZE))
+    return list(filter(None, out))
+
+
+def _see(nvml):
+    count = ctypes.c_uint()
+    if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+        return None
+    out = []
+    for index in range(count.value):
+        device, pci = ctypes.c_void_p(), ctypes.create_string_buffer(_PCI_SIZE)
+        if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
+            continue
+        bus = ""
+        if nvml.nvmlDeviceGetPciInfo_v3(device, pci) == 0:
+            bus = pci.raw[_PCI_BUS:].split(b"\0")[0].decode(errors="replace")
+        out.append({"index": index, "uuid": _text(nvml.nvmlDeviceGetUUID, device, _UUID_SIZE),
+                    "name": _text(nvml.nvmlDeviceGetName, device, _NAME_SIZE), "pci": bus,
+                    "minor": _number(nvml.nvmlDeviceGetMinorNumber, device),
+                    "mig": _instances(nvml, device)})
+    return [gpu for gpu in out if gpu["uuid"]]
+
+
+_seen = []  # what seen_gpus() has found, once: a program's view does not change
+
+
+def seen_gpus():
+    """The GPUs that this program sees by its own driver, which may number them otherwise than
+    derated does: dicts with index, uuid, name, pci, minor and mig (UUIDs). None without a driver.
+    """
+    if not _seen:
+        try:
+            nvml = ctypes.CDLL(os.environ.get("DERATE_NVML_LIBRARY") or "libnvidia-ml.so.1")
+            if nvml.nvmlInit_v2() != 0:
+                return None
+            try:
+                found = _see(nvml)
+            finally:
+                nvml.nvmlShutdown()
+        except (OSError, AttributeError):
+            return None
+        if found is None:
+            return None
+        _seen.append(found)
+    return _seen[0]
+
+
+def _of_number(item):
+    ends = re.fullmatch(r"(\d{1,4})(?:\s*-\s*(\d{1,4}))?", item)
+    return range(int(ends[1]), int(ends[2] or ends[1]) + 1) if ends else None
+
+
+def by_uuid(gpus):
+    """The same list of GPUs ("0,1", a number, UUIDs) by UUIDs, as who measures may number GPUs
+    otherwise than this program does. Without a driver it stays as it is; numbers are derated's
+    then. None: None."""
+    if gpus is None:
+        return None
+    items = [item.strip() for item in str(gpus).split(",")]
+    if not any(_of_number(item) for item in items):
+        return str(gpus)
+    seen = seen_gpus()
+    if not seen:
+        return str(gpus)
+    uuids = {gpu["index"]: gpu["uuid"] for gpu in seen}
+    out = []
+    for item in items:
+        for number in _of_number(item) or [None]:
+            if number is not None and number not in uuids:
+                raise Refused(f"GPU '{number}' is not here: this program sees {len(seen)} GPUs",
+                              _NOT_FOUND, "not_found")
+            out.append(item if number is None else uuids[number])
+    return ",".join(out)
+
+
+def gpus_of_window(gpus):
+    """by_uuid(), but for `derate energy`, whose view and numbers are this program's own."""
+    if gpus is not None and os.environ.get("DERATE_CLIENT_SOCKET"):
+        return str(gpus)
+    return by_uuid(gpus)
+
+
+# --- windows --------------------------------------------------------------------------------------
+
 def begin_window(name, gpus=None, restart=False, silent=False):
-    """Begins a window over GPUs ("0,1": indices, UUIDs or PCI bus ids; default: all).
+    """Begins a window over GPUs ("0,1": indices as this program's own driver has them, UUIDs or PCI
+    bus ids; default: all that are measured).
 
     A name that is open is refused, unless restart. silent: where nobody measures nothing happens,
     and the window's end has None.
     """
     try:
-        connection.ask("window-begin", name=name, gpus=None if gpus is None else str(gpus),
+        connection.ask("window-begin", name=name, gpus=gpus_of_window(gpus),
                        restart=restart or None)
         _epochs[name] = connection.epoch
     except (NobodyListens, Lost):
@@ -295,7 +405,7 @@ class window(Window):
 # A line of its own: the end of a window may wait for a reading.
 _daemon = Connection(nobody="derated is not running")
 
-_NO_PERMISSION = 4  # exit codes of derate
+_NO_PERMISSION = 4
 
 
 def create_job(name, batch_sizes, default, target, max_epochs, replace=False, **more):
@@ -372,7 +482,7 @@ class Trial:
         self.cost = None
         self.time = None         # seconds
         self.may_retry = False
-        self._wanted = {"job": job, "gpus": None if gpus is None else str(gpus),
+        self._wanted = {"job": job, "gpus": gpus,
                         "retry_of": retry_of.id if isinstance(retry_of, Trial) else retry_of}
         self._without, self._raises = without, raises
         self._goes_on = False    # another try follows
@@ -402,7 +512,8 @@ class Trial:
         return self
 
     def _begin(self):
-        answer = self._line.ask("tune-trial-begin", **self._wanted)
+        wanted = self._wanted | {"gpus": by_uuid(self._wanted["gpus"])}
+        answer = self._line.ask("tune-trial-begin", **wanted)
         self._token = answer["token"]
         self._take(answer)
 

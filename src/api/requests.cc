@@ -298,16 +298,24 @@ void visit_fields(FieldsOf<RunGpuView> auto& m, auto&& visit) {
   visit(optional_field("clock_ratio", "mean clock by the highest"), m.clock_ratio);
   visit(required_field("expected_coverage_ratio", "of the time, that the expectation is of"),
         m.expected_coverage_ratio);
-  visit(required_field("ticks", "rounds"), m.ticks);
-  visit(required_field("failed_reads", "rounds without a reading"), m.failed_reads);
-  visit(required_field("clock_changes", "written"), m.clock_changes);
-  visit(required_field("failed_writes", "that the driver refused"), m.failed_writes);
-  visit(optional_field("last_error", "of those failures"), m.last_error);
+  visit(required_field("ticks", "rounds"), m.rounds.ticks);
+  visit(required_field("failed_reads", "rounds without a reading"), m.rounds.failed_reads);
+  visit(required_field("clock_changes", "written"), m.rounds.clock_changes);
+  visit(required_field("failed_writes", "that the driver refused"), m.rounds.failed_writes);
+  visit(optional_field("last_error", "of those failures"), m.rounds.last_error);
+  visit(optional_field("command_seen",
+                       "a process of the command has worked there; false: the figures are of "
+                       "other processes"),
+        m.command_seen);
 }
 void visit_fields(FieldsOf<RunView> auto& m, auto&& visit) {
   visit(required_field("policy", "its name"), m.policy);
   visit(required_field("dry_run", "nothing is written"), m.dry_run);
   visit(required_field("gpus", "that were asked for"), m.gpus);
+  visit(optional_field("notes",
+                       "sentences: GPUs that were named by a number, which is this service's, and "
+                       "GPUs that were not asked for and where the command works"),
+        m.notes);
 }
 void visit_fields(FieldsOf<TrialView> auto& m, auto&& visit) {
   visit(required_field("trial", "its number"), m.trial);

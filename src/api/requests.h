@@ -339,6 +339,12 @@ struct MeterView {
   bool operator==(const MeterView&) const = default;
 };
 // What a run came to on one GPU so far.
+// Rounds of the loop under a run; the error is that of its failed reads and writes.
+struct RunRoundsView {
+  int ticks = 0, failed_reads = 0, clock_changes = 0, failed_writes = 0;
+  std::string last_error;
+  bool operator==(const RunRoundsView&) const = default;
+};
 struct RunGpuView {
   int index = 0;
   std::string uuid, name;
@@ -356,14 +362,15 @@ struct RunGpuView {
   std::optional<SavingView> saving;
   std::optional<double> promised_performance_ratio, expected_performance_ratio, clock_ratio;
   double expected_coverage_ratio = 0;
-  int ticks = 0, failed_reads = 0, clock_changes = 0, failed_writes = 0;
-  std::string last_error;
+  RunRoundsView rounds;
+  std::optional<bool> command_seen;
   bool operator==(const RunGpuView&) const = default;
 };
 struct RunView {
   std::string policy;
   bool dry_run = false;
   std::vector<RunGpuView> gpus;
+  std::vector<std::string> notes;
   bool operator==(const RunView&) const = default;
 };
 

@@ -27,6 +27,12 @@ struct JobSetting {
   bool operator==(const JobSetting&) const = default;
 };
 
+// DCGM's names in /metrics.
+struct DcgmSettings {
+  bool names = false;
+  bool parts = false;  // power and energy of these are the tenants' own
+};
+
 struct Settings {
   std::string policy = "assure";
   std::string gpus;
@@ -70,7 +76,7 @@ struct Settings {
   double history_hours_days = 1826;
   double history_most_mb = 400;
   int metrics_tenants = 64;
-  bool metrics_dcgm_names = false;
+  DcgmSettings metrics_dcgm;
   std::vector<JobSetting> jobs;
   std::vector<PolicySetting> policy_settings;
   // FILE:LINE:COLUMN of each of the others that a file says, by "section.key".
@@ -163,7 +169,12 @@ void visit_metrics(auto& s, auto&& visit) {
                    s.metrics_tenants, 1, 1024);
   const Section metrics{"metrics", visit, Scope::service};
   metrics("dcgm_names", "", "/metrics has the names of dcgm-exporter (DCGM_FI_...), too",
-          s.metrics_dcgm_names);
+          s.metrics_dcgm.names);
+  metrics(
+      "dcgm_parts", "",
+      "DCGM_FI_DEV_POWER_USAGE and DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION have each tenant's own "
+      "part, as in 0.1; false: the board's, as dcgm-exporter has them. Only 0.2 has this setting",
+      s.metrics_dcgm.parts);
 }
 
 // Calls visit(info, value) for every setting, in the order of the documentation. What has no scope

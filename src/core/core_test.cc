@@ -9,6 +9,7 @@
 #include "core/envelope.h"
 #include "core/envelope_bound.h"
 #include "core/gpu_id.h"
+#include "core/gpu_selection.h"
 #include "core/param_spec.h"
 
 namespace derate {
@@ -41,6 +42,32 @@ TEST(SelectGpus, NamesWhatDoesNotMatch) {
   EXPECT_NE(select_gpus(gpus, "0,nine").error().message.find("'nine'"), std::string::npos);
   EXPECT_FALSE(select_gpus(gpus, ",").ok());
   EXPECT_FALSE(select_gpus(gpus, "GPU-").ok());
+  EXPECT_EQ(select_gpus(gpus, "MIG-aaaa").error().code, Errc::not_found);
+}
+
+TEST(SelectGpus, ReadsListsAsPeopleWriteThem) {
+  const auto gpus = three_gpus();
+  for (const char* two : {"0,1", "0, 1", " 0 ,\t1 ", "0-1", "0 - 1", "0,1,", ",0,,1",
+                          "GPU-aaaa1111, 1", "3b:00.0, 65:00.0"})
+    EXPECT_EQ(*select_gpus(gpus, two), (std::vector{0, 1})) << two;
+  for (const char* all : {"", " ", "all", "ALL", "all,0", "0-2"})
+    EXPECT_EQ(*select_gpus(gpus, all), (std::vector{0, 1, 2})) << all;
+  for (const char* none :
+       {"1-0", "0-", "-1", "0 1", "0;1", "0-99999", "65:0.0", "5:00.0", "[0]", "+1"})
+    EXPECT_EQ(select_gpus(gpus, none).error().code, Errc::invalid_argument) << none;
+}
+
+// A list that is read and written again means the same GPUs.
+RC_GTEST_PROP(GpuListProperty, AListIsItsOwnText, (const std::vector<std::string>& items)) {
+  static constexpr const char* kItems[] = {"0", "3-5", "GPU-aaaa1111", "65:00.0",
+                                           "",  " 2 ", "nine"};
+  std::string text;
+  for (const std::string& item : items)
+    text +=
+        std::string(item.size() % 2 == 0 ? "," : ", ") + kItems[item.size() % std::size(kItems)];
+  const auto list = parse_gpu_selection(text);
+  if (!list.ok()) return;
+  RC_ASSERT(*parse_gpu_selection(to_string(*list)) == *list);
 }
 
 RC_GTEST_PROP(EnvelopeProperty, ClampStaysInsideAndRoundsUp,

@@ -37,7 +37,7 @@ struct GuardMessage {
   std::int32_t number = 0;       // started: the child; refused: the error's code
   std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
   std::array<char, 200> name{};  // of the domain: lease, release, granted, refused
-  std::array<char, 512> text{};  // refused: the error
+  std::array<char, 512> text{};  // refused: the error; ready: what the worker does
 };
 
 namespace {
@@ -244,7 +244,7 @@ void Guard::take_messages() {
       return;
     }
     const Message& request = received->message;
-    if (request.kind == Message::Kind::ready) hooks_.ready();
+    if (request.kind == Message::Kind::ready) hooks_.ready(request.text.data());
     if (request.kind == Message::Kind::lease) answer_lease(request);
     if (request.kind == Message::Kind::release) leases_.erase(request.name.data());
     if (request.kind == Message::Kind::started) adopted_ = request.number;
@@ -424,7 +424,11 @@ void GuardLink::beat() {
   if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));
 }
 
-void GuardLink::ready() { post(message(Message::Kind::ready)); }
+void GuardLink::ready(std::string_view status) {
+  Message out = message(Message::Kind::ready);
+  put(out.text, status);
+  post(out);
+}
 void GuardLink::release(const DomainId& domain) {
   post(message(Message::Kind::release, short_name(domain)));
 }

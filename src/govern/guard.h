@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,8 +35,9 @@ class GuardLink {
   // Reports that the worker lives; to be called each beat_every() at least.
   void beat();
   Duration beat_every() const { return beat_every_; }
-  // Reports that the worker has begun its work.
-  void ready();
+  // Reports that the worker has begun its work, and in a sentence what it does; again where that
+  // has changed.
+  void ready(std::string_view status = {});
   // Takes a lease on the domain, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
   // Errors: those of take_lease(); invalid_argument for too long a name; io when the guard is gone,
@@ -87,7 +89,7 @@ struct GuardHooks {
   std::function<int(const DomainId& domain)> restore;
   // In the guard: each time around its loop, at least once a second.
   std::function<void()> alive = [] {};
-  std::function<void()> ready = [] {};
+  std::function<void(std::string_view status)> ready = [](std::string_view) {};
   Log log = {};  // of the guard itself
 };
 

@@ -405,7 +405,7 @@ TEST_F(GuardTest, AnAnswerThatComesTooLateIsNoAnswerToAnotherQuestion) {
 // A guard that does not read for a while is told all the same.
 TEST_F(GuardTest, WhatTheLineHasNoRoomForIsSaidLater) {
   hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
-  hooks.ready = [this] { note("ready"); };
+  hooks.ready = [this](std::string_view) { note("ready"); };
   options.silence = 60s;
   hooks.work = [this](GuardLink& link) {
     auto lease = link.lease(gpu_domain("GPU-1"));

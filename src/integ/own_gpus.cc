@@ -2,63 +2,57 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
-#include "base/number.h"
 #include "base/text.h"
+#include "core/gpu_selection.h"
+#include "integ/cuda_visible.h"
 
 namespace derate {
 namespace {
 
-constexpr int kMostGpus = 1024;  // of one machine: a range has an end
+constexpr const char* kCuda = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kOtherwise = "; choose with -i, or --all";
 
-void append(std::string& list, std::string_view item) {
-  if (!list.empty()) list += ',';
-  list += item;
+Result<OwnGpus> visible_to_cuda(std::string value, const Environment& environment,
+                                const SeenGpus& seen) {
+  OwnGpus out{{}, kCuda, std::move(value)};
+  const std::string order = environment("CUDA_DEVICE_ORDER").value_or("");
+  for (const int at : TRY(cuda_visible_gpus(out.value, order, seen)))
+    out.uuids.push_back(seen.gpus[static_cast<std::size_t>(at)].id.uuid);
+  return out;
 }
 
-Error wrong(const char* variable, std::string_view item) {
-  return {Errc::invalid_argument, fmt::format("{}: '{}' is no GPU: allowed are indices and UUIDs{}",
-                                              variable, item, kOtherwise)};
-}
+// The node's number of a GPU: that of its device file, which no view changes.
+int node_number(const SeenGpu& gpu) { return gpu.minor.value_or(gpu.id.index); }
 
-// A UUID as it is named there, or the GPU of an instance as older drivers name it.
-Result<std::string> by_uuid(const char* variable, std::string_view item) {
-  constexpr std::string_view kOldMig = "MIG-GPU-", kGpu = "GPU-", kMig = "MIG-";
-  if (item.starts_with(kGpu)) return std::string(item);
-  if (item.starts_with(kOldMig))
-    return std::string(item.substr(kMig.size(), item.find('/') - kMig.size()));
-  if (item.starts_with(kMig)) return std::string(item);
-  return wrong(variable, item);
-}
-
-Result<std::string> visible_to_cuda(const std::string& value) {
-  constexpr const char* kName = "CUDA_VISIBLE_DEVICES";
-  std::string out;
-  for (const std::string_view item : split(value, ',')) {
-    const std::string_view word = trim(item);
-    if (word.empty()) continue;
-    const auto index = parse_number<int>(word);
-    if (index && *index < 0) break;
-    append(out, index ? std::string(word) : TRY(by_uuid(kName, word)));
+Result<OwnGpus> given_by_slurm(const char* variable, std::string value, const SeenGpus& seen) {
+  OwnGpus out{{}, variable, std::move(value)};
+  const auto wrong = [&](const std::string& why) {
+    return Error{Errc::invalid_argument,
+                 fmt::format("{}='{}': {}{}", variable, out.value, why, kOtherwise)};
+  };
+  const auto list = parse_gpu_selection(out.value);
+  if (!list.ok()) return wrong(list.error().message);
+  const bool numbers = std::all_of(list->names.begin(), list->names.end(), [](const GpuName& name) {
+    return name.kind == GpuName::Kind::number;
+  });
+  if (list->all || !numbers) return wrong("allowed are numbers and ranges");
+  std::vector<int> wanted;
+  for (const GpuName& name : list->names)
+    if (std::find(wanted.begin(), wanted.end(), name.number) == wanted.end())
+      wanted.push_back(name.number);
+  // A job that sees no more GPUs than it has sees its own.
+  if (seen.gpus.size() <= wanted.size()) {
+    for (const SeenGpu& gpu : seen.gpus) out.uuids.push_back(gpu.id.uuid);
+    return out;
   }
-  if (!out.empty()) return out;
-  return Error{Errc::not_found,
-               fmt::format("{}='{}' hides every GPU from the command{}", kName, value, kOtherwise)};
-}
-
-// "0,2-3": indices and ranges.
-Result<std::string> given_by_slurm(const char* name, const std::string& value) {
-  std::string out;
-  for (const std::string_view item : split(value, ',')) {
-    const auto dash = item.find('-');
-    const auto first = parse_number<int>(trim(item.substr(0, dash)));
-    const auto last =
-        dash == std::string_view::npos ? first : parse_number<int>(trim(item.substr(dash + 1)));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMostGpus)
-      return wrong(name, item);
-    for (auto gpu = *first; gpu <= *last; ++gpu) append(out, std::to_string(gpu));
+  for (const int number : wanted) {
+    const auto at = std::find_if(seen.gpus.begin(), seen.gpus.end(),
+                                 [&](const SeenGpu& gpu) { return node_number(gpu) == number; });
+    if (at == seen.gpus.end()) return wrong(fmt::format("the node's GPU {} is not here", number));
+    out.uuids.push_back(at->id.uuid);
   }
   return out;
 }
@@ -70,12 +64,18 @@ std::optional<std::string> environment_variable(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-Result<std::optional<OwnGpus>> own_gpus(const Environment& environment) {
-  if (const auto value = environment("CUDA_VISIBLE_DEVICES"))
-    return std::optional(OwnGpus{TRY(visible_to_cuda(*value)), "CUDA_VISIBLE_DEVICES"});
-  constexpr const char* kSlurm = "SLURM_JOB_GPUS";
-  if (const auto value = environment(kSlurm); value && !value->empty())
-    return std::optional(OwnGpus{TRY(given_by_slurm(kSlurm, *value)), kSlurm});
+Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see, const Environment& environment) {
+  if (auto value = environment(kCuda)) {
+    const SeenGpus seen = TRY(see());
+    return std::optional(TRY(visible_to_cuda(*std::move(value), environment, seen)));
+  }
+  // A step can have some of its job's GPUs.
+  for (const char* const variable : {"SLURM_STEP_GPUS", "SLURM_JOB_GPUS"}) {
+    auto value = environment(variable);
+    if (!value || trim(*value).empty()) continue;
+    const SeenGpus seen = TRY(see());
+    return std::optional(TRY(given_by_slurm(variable, *std::move(value), seen)));
+  }
   return std::optional<OwnGpus>();
 }
 

@@ -4,24 +4,29 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
+#include "core/seen_gpu.h"
 
 namespace derate {
 
 // getenv(3), or of a test. Empty: there is no such variable.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> environment_variable(const char* name);
+// Asks the driver of this process.
+using SeeGpus = std::function<Result<SeenGpus>()>;
 
 struct OwnGpus {
-  std::string choice;    // as open_gpus() takes it
-  std::string variable;  // that says so
+  std::vector<std::string> uuids;  // empty: the command sees no GPU
+  std::string variable, value;     // that says so
 };
 
-// By CUDA_VISIBLE_DEVICES (indices, UUIDs or their beginnings, MIG-GPU-UUID/...; what follows an
-// index below 0 is not visible; a MIG instance's own UUID is left to who opens GPUs), else by
-// SLURM_JOB_GPUS ("0,2-3"). Empty: neither is set. Errors: not_found where the variable hides every
-// GPU; invalid_argument for what is neither.
-Result<std::optional<OwnGpus>> own_gpus(const Environment& environment = environment_variable);
+// By CUDA_VISIBLE_DEVICES as the driver reads it (integ/cuda_visible.h), else by SLURM_STEP_GPUS,
+// else by SLURM_JOB_GPUS, whose numbers are the node's: as many as this process sees are these, and
+// else those of the device files /dev/nvidiaN. Empty: none of them is set; then `see` is not
+// called. Errors: those of `see`; invalid_argument where it is not known which GPUs are meant.
+Result<std::optional<OwnGpus>> own_gpus(const SeeGpus& see,
+                                        const Environment& environment = environment_variable);
 
 }  // namespace derate

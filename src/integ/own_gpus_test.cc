@@ -6,57 +6,80 @@
 #include <map>
 
 #include "base/errc_word.h"
+#include "integ/test_seen_gpus.h"
 
 namespace derate {
 namespace {
 
-Environment with(std::map<std::string, std::string> variables) {
+using Variables = std::map<std::string, std::string>;
+
+Environment with(Variables variables) {
   return [variables = std::move(variables)](const char* name) -> std::optional<std::string> {
     const auto at = variables.find(name);
     return at == variables.end() ? std::nullopt : std::optional(at->second);
   };
 }
 
-std::string cuda(const std::string& value) {
-  const auto own = own_gpus(with({{"CUDA_VISIBLE_DEVICES", value}}));
-  return own.ok() ? (*own)->choice : std::string(word_of(own.error().code));
+const std::vector<std::string> kFour{"H200", "H200", "H200", "H200"};
+
+// The node's numbers of the GPUs, as "2 0"; "none"; "-" where nothing says which; an error's word.
+std::string own(const SeenGpus& seen, Variables variables) {
+  const auto found = own_gpus([&] { return Result<SeenGpus>(seen); }, with(std::move(variables)));
+  if (!found.ok()) return std::string(word_of(found.error().code));
+  if (!*found) return "-";
+  std::string out;
+  for (const std::string& uuid : (*found)->uuids)
+    for (int gpu = 0; gpu < 8; ++gpu)
+      if (uuid == seen_uuid(gpu)) out += (out.empty() ? "" : " ") + std::to_string(gpu);
+  return out.empty() ? "none" : out;
 }
 
 TEST(OwnGpus, WhatCudaShowsIsOnesOwn) {
-  EXPECT_EQ(cuda("1"), "1");
-  EXPECT_EQ(cuda("2, 0"), "2,0");
-  EXPECT_EQ(cuda("0,-1,3"), "0");  // what follows is hidden
-  EXPECT_EQ(cuda("GPU-8932f937,1"), "GPU-8932f937,1");
-  EXPECT_EQ(cuda("MIG-GPU-8932f937-d72c/1/0"), "GPU-8932f937-d72c");
-  EXPECT_EQ(cuda("MIG-8932f937-d72c"), "MIG-8932f937-d72c");
+  const SeenGpus all = seen_gpus(kFour);
+  EXPECT_EQ(own(all, {{"CUDA_VISIBLE_DEVICES", "2, 0"}}), "2 0");
+  EXPECT_EQ(own(all, {{"CUDA_VISIBLE_DEVICES", ""}}), "none");
+  EXPECT_EQ(own(all, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_JOB_GPUS", "1"}}), "0");
+  const SeenGpus mixed = seen_gpus({"V100", "H200"});
+  EXPECT_EQ(own(mixed, {{"CUDA_VISIBLE_DEVICES", "0"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(mixed, {{"CUDA_VISIBLE_DEVICES", "0"}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}}), "0");
 }
 
-TEST(OwnGpus, WhatHidesAllOrIsNoGpuIsAnError) {
-  EXPECT_EQ(cuda(""), word_of(Errc::not_found));
-  EXPECT_EQ(cuda("-1"), word_of(Errc::not_found));
-  EXPECT_EQ(cuda("all"), word_of(Errc::invalid_argument));
+// found/field.md, kind B: the job sees the node's GPU 2 alone, as its GPU 0.
+TEST(OwnGpus, AViewHasItsOwnNumbers) {
+  const SeenGpus job = seen_gpus({"H200"}, {2});
+  EXPECT_EQ(own(job, {{"CUDA_VISIBLE_DEVICES", "0"}, {"SLURM_JOB_GPUS", "2"}}), "2");
+  EXPECT_EQ(own(job, {{"SLURM_JOB_GPUS", "2"}}), "2");
+  const SeenGpus three = seen_gpus({"H200", "H200", "H200"}, {1, 4, 6});
+  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "1,4,6"}}), "1 4 6");
+  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "4,6"}}), "4 6");
+  EXPECT_EQ(own(three, {{"SLURM_JOB_GPUS", "0"}}), word_of(Errc::invalid_argument));
+  EXPECT_EQ(own(three, {{"CUDA_VISIBLE_DEVICES", "0,2"}}), "1 6");
 }
 
-TEST(OwnGpus, SlurmIsAskedNext) {
-  const auto slurm = [](const std::string& value) {
-    return own_gpus(with({{"SLURM_JOB_GPUS", value}}));
+TEST(OwnGpus, SlurmIsAskedNextAndAStepBeforeItsJob) {
+  const SeenGpus all = seen_gpus(kFour);
+  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0,2-3"}}), "0 2 3");
+  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0, 2"}}), "0 2");
+  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", "0,2-3"}, {"SLURM_STEP_GPUS", "3"}}), "3");
+  EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", ""}}), "-");
+  for (const char* wrong : {"3-2", "0-99999999", "all", "gpu:2", "7"})
+    EXPECT_EQ(own(all, {{"SLURM_JOB_GPUS", wrong}}), word_of(Errc::invalid_argument)) << wrong;
+}
+
+TEST(OwnGpus, WithoutThemNobodySaysAndNoDriverIsAsked) {
+  const auto see = []() -> Result<SeenGpus> {
+    ADD_FAILURE() << "asked";
+    return SeenGpus{};
   };
-  EXPECT_EQ((*slurm("0,2-4"))->choice, "0,2,3,4");
-  EXPECT_EQ((*slurm("0"))->variable, "SLURM_JOB_GPUS");
-  EXPECT_FALSE(slurm("")->has_value());
-  EXPECT_FALSE(slurm("4-2").ok());
-  EXPECT_FALSE(slurm("0-99999999").ok());
-  EXPECT_EQ((*own_gpus(with({{"SLURM_JOB_GPUS", "1"}, {"CUDA_VISIBLE_DEVICES", "0"}})))->choice,
-            "0");
+  EXPECT_FALSE(own_gpus(see, with({}))->has_value());
 }
-
-TEST(OwnGpus, WithoutEitherNobodySays) { EXPECT_FALSE(own_gpus(with({}))->has_value()); }
 
 RC_GTEST_PROP(OwnGpus, AnyTextIsAnAnswerOrAnError, (const std::string& text)) {
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS"}) {
-    const auto own = own_gpus(with({{name, text}}));
-    if (own.ok() && *own) RC_ASSERT(!(*own)->choice.empty());
-    if (!own.ok()) RC_ASSERT(!own.error().message.empty());
+  const SeenGpus all = seen_gpus(kFour);
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "SLURM_JOB_GPUS", "SLURM_STEP_GPUS"}) {
+    const auto found = own_gpus([&] { return Result<SeenGpus>(all); }, with({{name, text}}));
+    if (!found.ok()) RC_ASSERT(!found.error().message.empty());
+    if (found.ok() && *found) RC_ASSERT((*found)->uuids.size() <= all.gpus.size());
   }
 }
 

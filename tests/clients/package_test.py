@@ -22,6 +22,7 @@ import energy_test  # noqa: E402
 from energy_test import ROOT, Machine  # noqa: E402
 
 import derate  # noqa: E402
+import derate.gpus  # noqa: E402
 from derate import lines as line_module, once, trials  # noqa: E402
 
 
@@ -65,17 +66,57 @@ class Import(unittest.TestCase):
 BUSY = 0.4  # seconds
 
 
+def view(*numbers):
+    """What a driver shows of a node's GPUs."""
+    return [{"index": index, "uuid": f"GPU-0000aa0{number}-0000-0000-0000-00000000000{number}",
+             "name": "H200", "pci": f"00000000:{16 + number:02X}:00.0", "minor": number, "mig": []}
+            for index, number in enumerate(numbers)]
+
+
 class OwnGpus(unittest.TestCase):
     def test_what_the_environment_says(self):
-        def own(**environment):
-            return derate.windows.own_gpus(environment)
+        def own(seen=view(0, 1, 2, 3), **environment):
+            return derate.gpus.own_gpus(environment, lambda: seen)
+
+        def uuids(*gpus):
+            return ",".join(gpu["uuid"] for gpu in view(*gpus))
         self.assertIsNone(own())
-        self.assertEqual(own(CUDA_VISIBLE_DEVICES="1, GPU-8932f937-d72c"), "1,GPU-8932f937-d72c")
-        for unknown in ("", "-1", "MIG-8932f937", "all"):
-            self.assertIsNone(own(CUDA_VISIBLE_DEVICES=unknown))
-        self.assertEqual(own(SLURM_JOB_GPUS="0,2-4"), "0,2,3,4")
-        self.assertIsNone(own(SLURM_JOB_GPUS="gpu:2"))
-        self.assertEqual(own(CUDA_VISIBLE_DEVICES="1", SLURM_JOB_GPUS="0"), "1")
+        for hidden in ("", "-1", "MIG-8932f937", "all"):
+            with self.assertRaisesRegex(derate.gpus.Unknown, "hides every GPU"):
+                own(CUDA_VISIBLE_DEVICES=hidden)
+        self.assertEqual(own(SLURM_JOB_GPUS="0,2-3"), uuids(0, 2, 3))
+        self.assertEqual(own(SLURM_JOB_GPUS="0,2-3", SLURM_STEP_GPUS="3"), uuids(3))
+        self.assertEqual(own(CUDA_VISIBLE_DEVICES="1", SLURM_JOB_GPUS="0"), uuids(1))
+        # A job that sees the node's GPU 2 alone, as its GPU 0.
+        self.assertEqual(own(view(2), CUDA_VISIBLE_DEVICES="0", SLURM_JOB_GPUS="2"), uuids(2))
+        self.assertEqual(own(view(2), SLURM_JOB_GPUS="2"), uuids(2))
+        self.assertEqual(own(None, CUDA_VISIBLE_DEVICES="GPU-1,GPU-2"), "GPU-1,GPU-2")
+        for unknown in ({"CUDA_VISIBLE_DEVICES": "0"}, {"SLURM_JOB_GPUS": "0"}):
+            with self.assertRaises(derate.gpus.Unknown):
+                own(None, **unknown)
+        with self.assertRaises(derate.gpus.Unknown):
+            own(SLURM_JOB_GPUS="gpu:2")
+
+    def test_numbers_of_mixed_gpus_need_pcis_order(self):
+        mixed = view(0, 1)
+        mixed[0]["name"] = "V100"
+        with self.assertRaisesRegex(derate.gpus.Unknown, "CUDA_DEVICE_ORDER=PCI_BUS_ID"):
+            derate.gpus.visible_to_cuda("0", None, mixed)
+        self.assertEqual(derate.gpus.visible_to_cuda("0", "PCI_BUS_ID", mixed), [mixed[0]["uuid"]])
+        self.assertEqual(len(derate.gpus.visible_to_cuda("1,0", None, mixed)), 2)
+
+    def test_the_table_of_the_document(self):
+        """The one that the C++ reader is tested against."""
+        page = (ROOT / "docs/run.md").read_text(encoding="utf-8")
+        table = page.split("| `CUDA_VISIBLE_DEVICES` |", 1)[1].split("\n\n")[0].splitlines()[2:]
+        self.assertGreaterEqual(len(table), 20)
+        seen = view(0, 1, 2, 3)
+        for row in table:
+            value, shown = (cell.strip() for cell in row.split("|")[1:3])
+            value = "" if value == "(empty)" else value.strip("`")
+            found = derate.gpus.visible_to_cuda(value, None, seen)
+            places = [str([gpu["uuid"] for gpu in seen].index(uuid)) for uuid in found]
+            self.assertEqual(" ".join(places) or "none", shown, row)
 
 
 class Measured(Package):

@@ -68,6 +68,33 @@ class OfAnotherUser(Machine):
         self.assertRegex(done.stderr, r"\nSaved about \d+ % \(.*; promise [a-z ]+\.\n$")
         self.wait_governed(governed=False)
 
+    # found/field.md, kind B: a job that sees the node's GPU 1 alone, as its GPU 0.
+    def test_numbers_mean_the_gpus_of_the_command_s_own_view(self):
+        self.begin(*self.job(gpu=0, work=60)[1:], **self.as_user())  # another job of that user
+        for variables in ({"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "1"},
+                          {"SLURM_JOB_GPUS": "1"}, {}):
+            options = [] if variables else ["-i", "0"]
+            env = os.environ | variables | {"DERATE_SIM_VIEW": "1"}
+            done = self.derate("run", *options, "--", *self.job(gpu=1, work=5), env=env,
+                               **self.as_user())
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"GPU 1 .* policy assure\n", variables)
+            self.assertNotIn("GPU 0", done.stderr, variables)
+            self.assertNotIn("policy", self.state(0), variables)
+            time.sleep(5)  # two runs on a GPU are so far apart
+
+    def test_work_on_gpus_that_were_not_chosen_is_reported(self):
+        self.begin(*self.job(gpu=0, work=60)[1:], **self.as_user())
+        env = os.environ | {"CUDA_VISIBLE_DEVICES": "0"}
+        for how in (self.as_user(), {"cwd": self.folder}):
+            options = [] if "user" in how else ["--shared"]
+            done = self.derate("run", *options, "--", *self.job(gpu=1, work=4), env=env, **how)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stderr, r"GPU 1 \(GPU-.*\): a process of the command works "
+                                          "there; the GPU was not chosen")
+            self.assertRegex(done.stderr, "GPU 0: no process of the command was seen there; what")
+            self.assertNotRegex(done.stderr, r"energy +[0-9.]+ k?J")
+
     def test_who_may_not_is_told_before_the_command_starts(self):
         done = self.derate("run", "--", "touch", "started", **self.as_user(groups=()))
         self.assertEqual(done.returncode, 125)

@@ -4,6 +4,7 @@
 
 #include "house.h"
 #include "service/records/event_log.h"
+#include "service/records/health.h"
 #include "store/history/history_store.h"
 
 namespace derate::cli {
@@ -52,6 +53,26 @@ Settings governed_by(const char* policy) {
   out.govern = true;
   out.policy = policy;
   return out;
+}
+
+// The service is ready, and its status, health and events say that it governs nothing.
+TEST(DaemonEvents, AConfigurationThatGovernsNoGpuIsReported) {
+  Settings settings = governed_by("assure");
+  settings.gpus = "7";
+  EventHouse house(1, settings);
+  EXPECT_EQ(house.names(), "started not_governed");
+  const std::string said = house.worker->status_sentence();
+  EXPECT_EQ(said.find("the configuration says govern, and no GPU is governed: governor.gpus: GPU "
+                      "'7' is not here"),
+            0u)
+      << said;
+  const Health ready = readyz(*house.worker->board().latest(), house.clock.now());
+  EXPECT_TRUE(ready.good);
+  EXPECT_NE(ready.reason.find(said), std::string::npos) << ready.reason;
+  settings.gpus = " 0 ,";
+  house.worker->reload(settings);
+  house.run(2s);
+  EXPECT_EQ(house.worker->status_sentence(), "governs 1 of 1 GPUs");
 }
 
 TEST(DaemonEvents, AQuietHourMakesNone) {

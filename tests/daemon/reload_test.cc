@@ -262,8 +262,10 @@ std::vector<Row> beside_rows() {
       {"history.hours_days", [](auto& s) { s.history_hours_days = 1; }, {}},
       {"history.most_mb", [](auto& s) { s.history_most_mb = 10; }, {}},
       {"metrics.tenants", [](auto& s) { s.metrics_tenants = 1; }, {}},
-      {"metrics.dcgm_names", [](auto& s) { s.metrics_dcgm_names = true; },
+      {"metrics.dcgm_names", [](auto& s) { s.metrics_dcgm.names = true; },
        [](auto& scene) { return std::to_string(scene.worker->dcgm_names()); }},
+      {"metrics.dcgm_parts", [](auto& s) { s.metrics_dcgm.parts = true; },
+       [](auto& scene) { return std::to_string(scene.worker->dcgm_parts()); }},
   };
 }
 

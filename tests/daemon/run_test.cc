@@ -310,6 +310,33 @@ TEST(DaemonRun, GovernsWhereItsCommandWorksAlone) {
   EXPECT_EQ(house.show(1)["why"], "no process of the command works there (-i names GPUs)");
 }
 
+// The account of a run is of its command: what another job of the same user does is marked.
+TEST(DaemonRun, SaysWhetherItsCommandWorkedThereAndWhereElseItDoes) {
+  RunHouse house;
+  house.person(0, 17, kUser);
+  EXPECT_EQ(house.begin("0")["ok"], true);
+  house.run(5s);
+  EXPECT_TRUE(house.governed(0));
+  EXPECT_EQ(house.show()["command_seen"], false);
+  house.command(1, 19);
+  house.run(5s);
+  EXPECT_EQ(house.show()["command_seen"], false);
+  EXPECT_FALSE(house.governed(1));
+  const Json notes = house.client({{"command", "run-show"}})["notes"];
+  ASSERT_EQ(notes.size(), 2u) << notes;
+  const std::string uuid = house.worker->fleet().gpus()[0].uuid();
+  EXPECT_EQ(
+      std::string(notes[0]).find("GPU 0 was named by its number, which is derated's: " + uuid), 0u);
+  EXPECT_EQ(std::string(notes[1]).find("GPU 1 ("), 0u);
+  EXPECT_NE(std::string(notes[1]).find("a process of the command works there"), std::string::npos);
+  house.command(0, 20);
+  house.run(5s);
+  EXPECT_EQ(house.show()["command_seen"], true);
+  // One that was named by its UUID needs no note.
+  EXPECT_EQ(house.begin(uuid.c_str(), kUser, 2)["ok"], true);
+  EXPECT_FALSE(house.client({{"command", "run-show"}}, kUser, 2).contains("notes"));
+}
+
 TEST(DaemonRun, ItsUserReleasesItWhileTheCommandGoesOn) {
   RunHouse house;
   house.command(0, 17);

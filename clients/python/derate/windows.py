@@ -1,30 +1,49 @@
 """Windows whose begin and end are sent, and whose result is read when it is asked for."""
 import functools
 import os
-import re
 import time
 
 import derate_client
+from derate.gpus import Unknown, own_gpus
 from derate.lines import lines
 from derate.once import tell
 
+_SIMULATED = "GPU-51a00000-"  # of no driver but a simulated one
+_KNOWN_FOR_S = 60
+_line = derate_client.Connection(patience_s=1)
+_known = []  # when the daemon was last queried for its GPUs, and their UUIDs
 
-def own_gpus(environment=os.environ):
-    """The GPUs that this program may use, by CUDA_VISIBLE_DEVICES or SLURM_JOB_GPUS, as "0,2"; None
-    where neither says which, or in words that the daemon does not know."""
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None:
-        items = [item.strip() for item in visible.split(",")]
-        known = all(re.fullmatch(r"\d+|GPU-[0-9a-fA-F-]+", item) for item in items)
-        return ",".join(items) if known else None
-    found = []
-    for item in environment.get("SLURM_JOB_GPUS", "").split(","):
-        ends = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", item.strip())
-        if ends is None:
-            return None
-        first, last = int(ends[1]), int(ends[2] or ends[1])
-        found += range(first, last + 1)
-    return ",".join(map(str, found))
+
+def _measured():
+    """The UUIDs of the GPUs that are measured here; none where nobody answers soon."""
+    if not _known or time.monotonic() - _known[0] > _KNOWN_FOR_S:
+        try:
+            _known[:] = time.monotonic(), [gpu["uuid"] for gpu in _line.ask("gpus")["gpus"]]
+        except derate_client.Error:
+            _known[:] = time.monotonic(), []
+        _line.close()
+    return _known[1]
+
+
+def default_gpus():
+    """The GPUs of a window that names none: this program's own (derate.gpus), else those that its
+    driver shows of the ones that are measured; None: all of these."""
+    if os.environ.get("DERATE_CLIENT_SOCKET"):
+        return None  # of `derate energy`, which measures its command's own
+    own = own_gpus()
+    if own is not None:
+        return own
+    seen = derate_client.seen_gpus()
+    if not seen:
+        return None
+    uuids = {gpu["uuid"] for gpu in seen}
+    known = _measured()
+    mine = [uuid for uuid in known if uuid in uuids or uuid.startswith(_SIMULATED)]
+    if len(mine) == len(known):
+        return None
+    if not mine:
+        raise Unknown("none of the GPUs that are measured is one of this program's")
+    return ",".join(mine)
 
 
 class window:
@@ -33,7 +52,7 @@ class window:
     0.1 s as a rule and 1 s at most; done() does not wait. Also a decorator:
     @derate.window("validate").
 
-    gpus: "0,1"; by default those of own_gpus(), else all. sync: as of derate_client.window().
+    gpus: "0,1" or UUIDs; by default those of default_gpus(). sync: as of derate_client.window().
     wait=False: figures as they stand at the end, without the reading of the counter that makes
     them exact.
     """
@@ -50,7 +69,10 @@ class window:
             self._result = self._reply = None
             self._began = time.monotonic()
             request = {"command": "window-begin", "name": self.name, "restart": True}
-            gpus = own_gpus() if self._gpus is None else str(self._gpus)
+            if self._gpus is None:
+                gpus = default_gpus()
+            else:
+                gpus = derate_client.gpus_of_window(self._gpus)
             if gpus is not None:
                 request["gpus"] = gpus
             self._line = lines.begin(request)

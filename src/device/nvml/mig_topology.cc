@@ -52,29 +52,6 @@ Result<std::optional<MigDevice>> read_device(const NvmlLibrary& library, nvml::D
   return std::optional(std::move(out));
 }
 
-Result<std::vector<MigDevice>> list_devices(const NvmlLibrary& library, nvml::Device device) {
-  const NvmlFunctions& nvml = library.functions();
-  std::vector<MigDevice> out;
-  if (!nvml.mig_device_count || !nvml.mig_device || !nvml.gpu_instance_id) return out;
-  unsigned int count = 0;
-  Return code = nvml.mig_device_count(device, &count);
-  if (code == Return::not_supported) return out;
-  if (code != Return::success) return library.error(code, "nvmlDeviceGetMaxMigDeviceCount");
-  for (unsigned int i = 0; i < std::min(count, kMigDevicesMax); ++i) {
-    nvml::Device handle = nullptr;
-    code = nvml.mig_device(device, i, &handle);
-    if (went(code)) continue;  // a hole
-    if (code == Return::not_supported) return out;
-    if (code != Return::success) return library.error(code, "nvmlDeviceGetMigDeviceHandleByIndex");
-    if (auto one = TRY(read_device(library, handle))) out.push_back(*std::move(one));
-  }
-  std::sort(out.begin(), out.end(), [](const MigDevice& a, const MigDevice& b) {
-    return std::tie(a.gpu_instance, a.compute_instance) <
-           std::tie(b.gpu_instance, b.compute_instance);
-  });
-  return out;
-}
-
 // Every GPU instance, also those without a compute instance. Empty without the rights.
 std::vector<nvml::InstanceInfo> list_infos(const NvmlFunctions& nvml, nvml::Device device,
                                            const MigProfiles& profiles) {
@@ -148,6 +125,29 @@ void estimate_memory_slices(GpuInstance& instance, const MigProfiles& profiles) 
 
 }  // namespace
 
+Result<std::vector<MigDevice>> list_mig_devices(const NvmlLibrary& library, nvml::Device device) {
+  const NvmlFunctions& nvml = library.functions();
+  std::vector<MigDevice> out;
+  if (!nvml.mig_device_count || !nvml.mig_device || !nvml.gpu_instance_id) return out;
+  unsigned int count = 0;
+  Return code = nvml.mig_device_count(device, &count);
+  if (code == Return::not_supported) return out;
+  if (code != Return::success) return library.error(code, "nvmlDeviceGetMaxMigDeviceCount");
+  for (unsigned int i = 0; i < std::min(count, kMigDevicesMax); ++i) {
+    nvml::Device handle = nullptr;
+    code = nvml.mig_device(device, i, &handle);
+    if (went(code)) continue;  // a hole
+    if (code == Return::not_supported) return out;
+    if (code != Return::success) return library.error(code, "nvmlDeviceGetMigDeviceHandleByIndex");
+    if (auto one = TRY(read_device(library, handle))) out.push_back(*std::move(one));
+  }
+  std::sort(out.begin(), out.end(), [](const MigDevice& a, const MigDevice& b) {
+    return std::tie(a.gpu_instance, a.compute_instance) <
+           std::tie(b.gpu_instance, b.compute_instance);
+  });
+  return out;
+}
+
 Result<MigProfiles> read_mig_profiles(const NvmlLibrary& library, nvml::Device device) {
   const NvmlFunctions& nvml = library.functions();
   MigProfiles out;
@@ -180,7 +180,7 @@ Result<MigTopology> read_mig_topology(const NvmlLibrary& library, nvml::Device d
                                       const MigProfiles& profiles) {
   const NvmlFunctions& nvml = library.functions();
   MigTopology out;
-  out.devices = TRY(list_devices(library, device));
+  out.devices = TRY(list_mig_devices(library, device));
   std::map<int, GpuInstance> instances;
   for (const nvml::InstanceInfo& info : list_infos(nvml, device, profiles))
     instances[static_cast<int>(info.id)] = instance_of(info, profiles);
@@ -209,7 +209,7 @@ Result<std::string> gpu_of_mig_device(const NvmlLibrary& library, const std::str
     nvml::Device device = nullptr;
     char own[nvml::kUuidSize] = {};
     if (nvml.device_by_index(i, &device) != Return::success) continue;
-    const auto devices = list_devices(library, device);
+    const auto devices = list_mig_devices(library, device);
     if (!devices.ok() || nvml.uuid(device, own, nvml::kUuidSize) != Return::success) continue;
     if (std::any_of(devices->begin(), devices->end(),
                     [&](const MigDevice& each) { return each.uuid == uuid; }))

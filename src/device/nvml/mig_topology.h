@@ -41,6 +41,10 @@ struct MigTopology {
 Result<MigTopology> read_mig_topology(const NvmlLibrary& library, nvml::Device device,
                                       const MigProfiles& profiles);
 
+// What NVML calls the MIG devices of a GPU; ascending by both ids. Empty where the driver has no
+// such calls, or MIG is off. Errors: those of read_mig_topology().
+Result<std::vector<MigDevice>> list_mig_devices(const NvmlLibrary& library, nvml::Device device);
+
 // The UUID of the GPU that has the MIG device of that UUID. Errors: not_found, query_failed.
 Result<std::string> gpu_of_mig_device(const NvmlLibrary& library, const std::string& uuid);
 

@@ -200,25 +200,39 @@ struct GpmSupport {  // nvmlGpmSupport_t
 
 namespace derate {
 
-// Those that list processes.
-struct NvmlProcessFunctions {
-  template <class... A>
-  using Call = nvml::Return (*)(A...);
+template <class... A>
+using NvmlCall = nvml::Return (*)(A...);
 
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes = nullptr;   // _v2
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes = nullptr;  // _v2
+// Functions that list processes.
+struct NvmlProcessFunctions {
+  using List = NvmlCall<nvml::Device, unsigned int*, nvml::ProcessInfo*>;
+
+  List compute_processes = nullptr;   // _v2
+  List graphics_processes = nullptr;  // _v2
   // For drivers without the two above. How long their rows are is not in the name.
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> compute_processes_v3 = nullptr;
-  Call<nvml::Device, unsigned int*, nvml::ProcessInfo*> graphics_processes_v3 = nullptr;
+  List compute_processes_v3 = nullptr;
+  List graphics_processes_v3 = nullptr;
   // Never called: how long those rows are depends on which of them are there.
-  Call<nvml::Device, void*> protected_memory = nullptr, process_details = nullptr;
-  Call<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
+  NvmlCall<nvml::Device, void*> protected_memory = nullptr, process_details = nullptr;
+  NvmlCall<nvml::Device, nvml::ProcessUtilization*, unsigned int*, unsigned long long>
       process_utilization = nullptr;
+};
+
+// Functions that name a GPU.
+struct NvmlNameFunctions {
+  NvmlCall<nvml::Device, unsigned int*> index = nullptr;
+  NvmlCall<nvml::Device, char*, unsigned int> uuid = nullptr;
+  NvmlCall<nvml::Device, char*, unsigned int> name = nullptr;
+  NvmlCall<nvml::Device, nvml::PciInfo*> pci_info = nullptr;
+  NvmlCall<nvml::Device, unsigned int*> minor_number = nullptr;  // N of /dev/nvidiaN
 };
 
 // Every function that Derate calls; nvml_symbols() has its name in the library. An optional one
 // that the library lacks is null. Plain pointers: a test fills in its own.
-struct NvmlFunctions : NvmlProcessFunctions {
+struct NvmlFunctions : NvmlNameFunctions, NvmlProcessFunctions {
+  template <class... A>
+  using Call = NvmlCall<A...>;
+
   Call<> init = nullptr;
   Call<> shutdown = nullptr;
   const char* (*error_string)(nvml::Return) = nullptr;
@@ -227,11 +241,7 @@ struct NvmlFunctions : NvmlProcessFunctions {
   Call<unsigned int*> device_count = nullptr;
   Call<unsigned int, nvml::Device*> device_by_index = nullptr;
   Call<const char*, nvml::Device*> device_by_uuid = nullptr;
-  Call<nvml::Device, unsigned int*> index = nullptr;
 
-  Call<nvml::Device, char*, unsigned int> uuid = nullptr;
-  Call<nvml::Device, char*, unsigned int> name = nullptr;
-  Call<nvml::Device, nvml::PciInfo*> pci_info = nullptr;
   Call<nvml::Device, unsigned int*> architecture = nullptr;
   Call<nvml::Device, unsigned int*, unsigned int*> memory_clocks = nullptr;
   Call<nvml::Device, unsigned int, unsigned int*, unsigned int*> graphics_clocks = nullptr;

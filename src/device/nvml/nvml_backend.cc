@@ -1,9 +1,17 @@
 #include "device/nvml/nvml_backend.h"
 
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
 #include <utility>
+#include <vector>
 
-#include "base/text.h"
+#include "base/background_worker.h"
+#include "core/gpu_selection.h"
 #include "device/nvml/mig_topology.h"
+#include "device/nvml/nvml_calls.h"
 #include "device/nvml/nvml_device.h"
 
 namespace derate {
@@ -15,13 +23,45 @@ const Clock& process_clock() {
   return clock;
 }
 
+// Of an instance its GPU.
 Result<std::string> without_instances(const NvmlLibrary& library, const std::string& choice) {
-  std::string out;
-  for (const std::string_view item : split(choice, ',')) {
-    const std::string name(trim(item));
-    if (!out.empty()) out += ',';
-    out += name.starts_with("MIG-") ? TRY(gpu_of_mig_device(library, name)) : name;
+  GpuSelection list = TRY(parse_gpu_selection(choice));
+  for (GpuName& name : list.names) {
+    if (name.kind != GpuName::Kind::mig) continue;
+    name.text = TRY(gpu_of_mig_device(library, name.text));
+    name.kind = GpuName::Kind::uuid;
   }
+  return to_string(list);
+}
+
+// Only names are queried. Empty: it has no UUID now.
+std::optional<SeenGpu> see_gpu(const NvmlLibrary& library, int index) {
+  const NvmlFunctions& nvml = library.functions();
+  NvmlCalls calls(library);
+  nvml::Device device = nullptr;
+  char uuid[nvml::kUuidSize] = {}, name[nvml::kNameSize] = {};
+  nvml::PciInfo pci{};
+  unsigned int minor = 0, mig = 0, pending = 0;
+  if (!calls.ok("nvmlDeviceGetHandleByIndex_v2", nvml.device_by_index,
+                static_cast<unsigned int>(index), &device) ||
+      !calls.ok("nvmlDeviceGetUUID", nvml.uuid, device, uuid, nvml::kUuidSize))
+    return std::nullopt;
+  SeenGpu out;
+  out.id.index = index;
+  out.id.uuid = nvml_text(uuid);
+  if (calls.ok("nvmlDeviceGetName", nvml.name, device, name, nvml::kNameSize))
+    out.id.name = nvml_text(name);
+  if (calls.ok("nvmlDeviceGetPciInfo_v3", nvml.pci_info, device, &pci))
+    out.id.pci_bus_id = nvml_text(pci.bus_id);
+  if (calls.ok("nvmlDeviceGetMinorNumber", nvml.minor_number, device, &minor))
+    out.minor = static_cast<int>(minor);
+  out.mig = calls.ok("nvmlDeviceGetMigMode", nvml.mig_mode, device, &mig, &pending) && mig != 0;
+  if (!out.mig) return out;
+  const auto instances = list_mig_devices(library, device);
+  if (!instances.ok()) return out;
+  for (const MigDevice& each : *instances)
+    out.instances.push_back(
+        {each.uuid, static_cast<int>(each.gpu_instance), static_cast<int>(each.compute_instance)});
   return out;
 }
 
@@ -58,12 +98,43 @@ Result<OpenGpu> open_gpu(NvmlDevices& devices, const GpuId& id, NvmlPatience pat
 
 }  // namespace
 
+Result<SeenGpus> see_nvml_gpus() {
+  constexpr std::chrono::seconds kDeadline(2);
+  const auto library = TRY(NvmlLibrary::load());
+  const int count = TRY(count_devices(*library));
+  // Each on a thread of its own: one that hangs keeps no name from the others.
+  std::vector<std::future<std::optional<SeenGpu>>> pending;
+  for (int index = 0; index < count; ++index) {
+    auto promise = std::make_shared<std::promise<std::optional<SeenGpu>>>();
+    pending.push_back(promise->get_future());
+    start_thread([promise, library = library, index]() mutable {
+      auto seen = see_gpu(*library, index);
+      library.reset();  // the caller closes it, and not this thread
+      promise->set_value(std::move(seen));
+    });
+  }
+  SeenGpus out;
+  const SystemClock clock;
+  const Instant end = clock.now() + kDeadline;
+  for (auto& answer : pending) {
+    const Duration left = std::max(Duration{}, end - clock.now());
+    auto gpu = answer.wait_for(left) == std::future_status::ready ? answer.get() : std::nullopt;
+    if (gpu)
+      out.gpus.push_back(*std::move(gpu));
+    else
+      ++out.silent;
+  }
+  out.driver = library;
+  return out;
+}
+
 Backend nvml_backend(NvmlPatience patience) {
   // Only an opened GPU says which one it is: those that nobody chose close with the back end.
   const auto devices = std::make_shared<NvmlDevices>();
   return {
       .name = "the NVIDIA driver",
       .capabilities = {.hardware = true},
+      .see = see_nvml_gpus,
       .list = [devices](const std::string& choice) { return list_gpus(*devices, choice); },
       .open = [devices, patience](const GpuId& id) { return open_gpu(*devices, id, patience); }};
 }

@@ -11,6 +11,10 @@ namespace derate {
 // Errors of list(): those of NVML; gpu_stuck and others where no GPU at all could be opened.
 Backend nvml_backend(NvmlPatience patience);
 
+// The GPUs of this process's view, without opening one; may hang as any driver call. Errors: those
+// of loading NVML and of counting.
+Result<SeenGpus> see_nvml_gpus();
+
 // One GPU, opened on the calling thread without a call to any other: for a process that may hang.
 Result<std::unique_ptr<ClockControl>> open_nvml_to_restore(const std::string& uuid);
 

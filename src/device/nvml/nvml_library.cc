@@ -46,6 +46,7 @@ constexpr NvmlSymbol kSymbols[] = {
     symbol<&F::uuid>("nvmlDeviceGetUUID", kRequired),
     symbol<&F::name>("nvmlDeviceGetName", kOptional),
     symbol<&F::pci_info>("nvmlDeviceGetPciInfo_v3", kOptional),
+    symbol<&F::minor_number>("nvmlDeviceGetMinorNumber", kOptional),
     symbol<&F::architecture>("nvmlDeviceGetArchitecture", kOptional),
     symbol<&F::memory_clocks>("nvmlDeviceGetSupportedMemoryClocks", kOptional),
     symbol<&F::graphics_clocks>("nvmlDeviceGetSupportedGraphicsClocks", kOptional),

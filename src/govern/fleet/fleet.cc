@@ -5,9 +5,8 @@
 
 #include <algorithm>
 
-#include "base/number.h"
-#include "base/text.h"
 #include "config/config.h"
+#include "core/gpu_selection.h"
 #include "govern/audit_record.h"
 #include "govern/fleet/policy_choice.h"
 #include "policy/registry/registry.h"
@@ -38,9 +37,19 @@ ConfiguredGpus configured_gpus(std::span<const GpuId> ids, const std::string& ch
   ConfiguredGpus out;
   std::vector<int> by_number;
   bool numbers_known = true;
-  for (const std::string_view item : split(choice, ',')) {
-    const auto found = select_gpus(ids, item);
-    const bool number = parse_number<int>(trim(item)).has_value();
+  const auto selection = parse_gpu_selection(choice);
+  if (!selection.ok()) {
+    out.unknown =
+        fmt::format("governor.gpus: {}: no GPU is governed by it", selection.error().message);
+    return out;
+  }
+  if (selection->all) {
+    for (std::size_t at = 0; at < ids.size(); ++at) out.here.push_back(static_cast<int>(at));
+    return out;
+  }
+  for (const GpuName& name : selection->names) {
+    const auto found = select_gpus(ids, name.text);
+    const bool number = name.kind == GpuName::Kind::number;
     if (found.ok()) {
       auto& list = number ? by_number : out.here;
       list.insert(list.end(), found->begin(), found->end());
@@ -105,6 +114,20 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
 }
 
 // --- opening and closing -------------------------------------------------------------------------
+
+std::string Fleet::governs_nothing() const {
+  if (!settings_.govern || !is_open()) return "";
+  std::string why = unknown_gpus_;
+  for (const ManagedGpu& gpu : gpus_) {
+    // What another governor, an operator or a run has is governed by somebody's word.
+    const bool others = gpu.assigned && gpu.assigned->origin != origins::configuration;
+    if (gpu.governed || others || gpu.lease_again) return "";
+    if (why.empty() && gpu.trouble)
+      why = fmt::format("GPU {}: {}", gpu.id().index, gpu.trouble->message);
+  }
+  if (why.empty()) why = "no GPU is open";
+  return "the configuration says govern, and no GPU is governed: " + why;
+}
 
 Result<void> Fleet::poll_opening() {
   auto opened = opener_.poll();

@@ -112,6 +112,9 @@ class Fleet : public TunedGpus {
   // The bounds of GPUs' knobs; they hold for every policy.
   EnvelopeBounds& bounds() { return bounds_; }
   const Settings& settings() const { return settings_; }
+  // A sentence where the configuration says `govern` and no GPU is governed by it, nor by anybody
+  // else's word; empty: all is as it says.
+  std::string governs_nothing() const;
   // What would come of other promises to the work on the GPU at `at` (policy/policy.h); none while
   // it is only observed.
   std::vector<Forecast> forecast(std::size_t at, std::span<const double> deltas) const;

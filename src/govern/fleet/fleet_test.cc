@@ -266,6 +266,35 @@ TEST_F(FleetOfTwo, AGpuThatComesLateIsGovernedWithTheOthers) {
   EXPECT_EQ(governed(1), "assure");
 }
 
+// What `config check` accepts is governed.
+TEST_F(FleetOfTwo, AListOfGpusIsReadAsEverywhere) {
+  for (const char* list : {"0, 1", "0-1", "0,1,", "all", ""}) {
+    Settings settings;
+    settings.govern = true;
+    settings.gpus = list;
+    open(settings);
+    EXPECT_EQ(governed(0), "assure") << list;
+    EXPECT_EQ(governed(1), "assure") << list;
+    EXPECT_EQ(fleet->governs_nothing(), "") << list;
+  }
+}
+
+TEST_F(FleetOfTwo, AConfigurationThatGovernsNothingSaysSo) {
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "GPU-gone";
+  open(settings);
+  EXPECT_EQ(
+      fleet->governs_nothing().find("the configuration says govern, and no GPU is governed: "), 0u);
+  EXPECT_NE(fleet->governs_nothing().find("GPU 'GPU-gone' is not here"), std::string::npos);
+  // What somebody says later is governing by a word.
+  ASSERT_TRUE(assign(1, policy("efficient-fix"), "ann").ok());
+  EXPECT_EQ(fleet->governs_nothing(), "");
+  settings.govern = false;
+  open(settings);
+  EXPECT_EQ(fleet->governs_nothing(), "");
+}
+
 TEST_F(FleetOfTwo, AGpuThatWasLostIsOpenedAnewAndGovernedAsBefore) {
   open();
   ASSERT_TRUE(assign(0, policy("efficient-fix"), "root").ok());

@@ -5,6 +5,7 @@
 #include "attrib/gpu_attribution.h"
 #include "base/text.h"
 #include "config/config.h"
+#include "core/gpu_selection.h"
 #include "policy/registry/modes.h"
 #include "policy/registry/registry.h"
 
@@ -27,6 +28,18 @@ Result<void> check_attribution_settings(const Settings& settings) {
                        rules.error());
 }
 
+// Whether a GPU is here is not known before they are open; what is no name of one never is.
+Result<void> check_gpu_settings(const Settings& settings) {
+  const auto selection = parse_gpu_selection(settings.gpus);
+  if (!selection.ok()) return wrong_setting(settings, "governor.gpus", selection.error());
+  for (const GpuName& name : selection->names)
+    if (name.kind == GpuName::Kind::mig)
+      return wrong_setting(settings, "governor.gpus",
+                           {Errc::bad_config, name.text + " is a MIG instance, whose clock is that "
+                                                          "of its GPU: name the GPU"});
+  return {};
+}
+
 }  // namespace
 
 Result<Settings> load_settings(const std::string& file) {
@@ -35,6 +48,7 @@ Result<Settings> load_settings(const std::string& file) {
 
 Result<Settings> settings_of(std::span<const ConfigFile> files) {
   Settings settings = TRY(parse_configs(files));
+  TRY(check_gpu_settings(settings));
   TRY(check_policy_settings(settings));
   TRY(check_attribution_settings(settings));
   return settings;

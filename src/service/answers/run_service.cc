@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/json.h"
-#include "base/text.h"
+#include "core/gpu_selection.h"
 #include "govern/fleet/policy_choice.h"
 #include "service/records/run_figures.h"
 
@@ -23,7 +23,29 @@ ParamValues with_delta(ParamValues operators, const ParamValues& run) {
   return operators;
 }
 
+// Who numbers GPUs by another view than this service can mean other ones.
+Result<std::vector<std::string>> notes_of_numbers(const std::string& choice,
+                                                  std::span<const GpuId> ids) {
+  std::vector<std::string> out;
+  const GpuSelection selection = TRY(parse_gpu_selection(choice));
+  for (const GpuName& name : selection.names) {
+    if (name.kind != GpuName::Kind::number) continue;
+    const int at = TRY(select_gpus(ids, name.text)).front();
+    const GpuId& id = ids[static_cast<std::size_t>(at)];
+    out.push_back(fmt::format("GPU {} was named by its number, which is derated's: {} ({})",
+                              id.index, id.uuid, id.name));
+  }
+  return out;
+}
+
 }  // namespace
+
+std::string works_elsewhere(const GpuId& id) {
+  return fmt::format(
+      "GPU {} ({}): a process of the command works there; the GPU was not chosen and is not "
+      "governed",
+      id.index, id.uuid);
+}
 
 RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works works, Log log)
     : clock_(clock), fleet_(fleet), works_(std::move(works)), log_(std::move(log)) {
@@ -36,11 +58,29 @@ RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works
 // --- what a round does ---------------------------------------------------------------------------
 
 void RunService::step() {
-  for (auto& [connection, run] : runs_)
+  for (auto& [connection, run] : runs_) {
     for (Place& place : run.places) step(run, place);
+    if (run.named) look_elsewhere(run);
+  }
+}
+
+// A command that works where nobody chose it to is reported: its account has nothing of that.
+void RunService::look_elsewhere(Run& run) {
+  for (const ManagedGpu& gpu : fleet_.gpus()) {
+    const bool chosen = std::any_of(run.places.begin(), run.places.end(), [&](const Place& place) {
+      return place.id.uuid == gpu.uuid();
+    });
+    if (chosen || run.elsewhere.contains(gpu.uuid()) || !works_.below(gpu.uuid(), run.pid))
+      continue;
+    run.elsewhere.insert(gpu.uuid());
+    run.notes.push_back(works_elsewhere(gpu.id()));
+    log_.warning(fmt::format("run of user {}, pid {}: {}", run.uid, run.pid, run.notes.back()),
+                 {{"gpu", gpu.uuid()}, {"uid", run.uid}, {"pid", run.pid}});
+  }
 }
 
 void RunService::step(Run& run, Place& place) {
+  place.command_seen = place.command_seen || works_.below(place.id.uuid, run.pid);
   if (place.state == Place::State::ended) return;
   if (fleet_.find(place.id.uuid) == nullptr) return end(run, place, "it is not here any more");
   auto against = objection(run, place);
@@ -188,7 +228,9 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
           .groups = peer.groups,
           .wanted = std::move(wanted),
           .named = !request.gpus.empty(),
-          .places = {}};
+          .places = {},
+          .elsewhere = {},
+          .notes = {}};
   TRY(check_request(rules_, run.uid, run.groups, run.wanted));
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus))) {
     Place place{.id = fleet_.ids()[static_cast<std::size_t>(at)]};
@@ -197,6 +239,8 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
       return (*std::move(against)).with(fmt::format("GPU {}", place.id.index));
     run.places.push_back(std::move(place));
   }
+  run.notes = TRY(notes_of_numbers(request.gpus, fleet_.ids()));
+  for (const std::string& note : run.notes) log_.info(note, {{"uid", run.uid}, {"pid", run.pid}});
   runs_.emplace(peer.connection, std::move(run));
   log_.info(fmt::format("a run of user {}, pid {}, begins", peer.uid, peer.pid),
             {{"uid", peer.uid}, {"pid", peer.pid}});
@@ -212,13 +256,17 @@ Result<RunService::Run*> RunService::run_of(const Peer& peer) {
 
 Result<RunService::Json> RunService::obey(const RunShow&, const Peer& peer) {
   const Run& run = *TRY(run_of(peer));
-  RunView out{.policy = run.wanted.policy.info->name, .dry_run = run.wanted.dry_run, .gpus = {}};
+  RunView out{.policy = run.wanted.policy.info->name,
+              .dry_run = run.wanted.dry_run,
+              .gpus = {},
+              .notes = run.notes};
   for (const Place& place : run.places) {
     RunGpuView view{.index = place.id.index, .uuid = place.id.uuid, .name = place.id.name};
     view.governed = place.state == Place::State::governed;
     view.why = place.why;
     view.promised_performance_ratio = place.promise;
     if (place.ledger) put_figures(view, place.ledger->figures());
+    view.command_seen = place.command_seen;
     out.gpus.push_back(std::move(view));
   }
   return answer_json(out);

@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@
 #include "service/workloads/workload_tracker.h"
 
 namespace derate {
+
+// A sentence: the command of a run works on that GPU, which is none of the run's.
+std::string works_elsewhere(const GpuId& id);
 
 class RunService {
  public:
@@ -59,6 +63,7 @@ class RunService {
     Instant worked{};  // when its user was last seen there
     std::optional<Ledger> ledger;
     std::optional<double> promise;  // performance
+    bool command_seen = false;      // a process of the run's own, or of one below it
   };
   struct Run {
     std::string name;  // no two have the same
@@ -68,6 +73,8 @@ class RunService {
     PolicyAssignment wanted;
     bool named = false;  // the GPUs; else those are meant where its own processes work
     std::vector<Place> places;
+    std::set<std::string> elsewhere;  // UUIDs of other GPUs where its command works
+    std::vector<std::string> notes;   // sentences, for its account
   };
 
   Result<Json> obey(const RunBegin& request, const Peer& peer);
@@ -78,6 +85,7 @@ class RunService {
   Result<PolicyAssignment> policy_for(const RunBegin& request, std::uint32_t uid) const;
   std::optional<Error> objection(const Run& run, const Place& place) const;
   void step(Run& run, Place& place);
+  void look_elsewhere(Run& run);
   std::string waits_for(const Run& run, const Place& place) const;
   std::optional<Duration> unknown_for(Place& place) const;
   void govern(Run& run, Place& place);

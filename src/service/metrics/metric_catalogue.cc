@@ -190,15 +190,23 @@ constexpr Metric kGpuMetrics[] = {
        return gpu.sample != nullptr ? metric_value(board_power(*gpu.sample)) : std::nullopt;
      },
      "",
-     {{{4, Rows::power, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W)."}}}},
+     {{{4, Rows::board, "DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", nullptr, nullptr,
+        Type::gauge, "", Rows::power},
+       {18, Rows::power, "derate_part_power_watts",
+        "Power of each tenant of the GPU, and of nobody: they add up to the board.", nullptr,
+        nullptr, Type::gauge, "watts"}}}},
     {{"derate_gpu_energy_joules", Type::counter, "joules",
       "Energy that the board has used since the service began: by its counter, else by power."},
      [](const MetricGpu& gpu) {
        return gpu.totals != nullptr ? metric_value(gpu.totals->energy) : std::nullopt;
      },
      "",
-     {{{5, Rows::energy, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        "Total energy consumption since the service began (in mJ).", in_millijoules}}}},
+     {{{5, Rows::board, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        "Total energy consumption since the service began (in mJ).", in_millijoules, nullptr,
+        Type::foreign_counter, "", Rows::energy},
+       {19, Rows::energy, "derate_part_energy_joules",
+        "Energy of each tenant of the GPU, and of nobody: they add up to the board.", nullptr,
+        nullptr, Type::counter, "joules"}}}},
     {{"derate_gpu_energy_unknown_seconds", Type::gauge, "seconds",
       "Time since the service began whose energy is not known; the counter may still tell it."},
      put_seconds<&GpuTotals::uncovered>},
@@ -575,8 +583,7 @@ std::vector<DcgmMetric> dcgm_metrics() {
   for (const Metric& metric : kGpuMetrics)
     for (const DcgmName& each : metric.dcgm) {
       if (each.place == 0) continue;
-      const auto type = each.rows == Rows::energy ? Type::foreign_counter : Type::gauge;
-      out.push_back({{each.name, type, "", each.help}, &each, &metric});
+      out.push_back({{each.name, each.type, each.unit, each.help}, &each, &metric});
     }
   std::sort(out.begin(), out.end(),
             [](const DcgmMetric& a, const DcgmMetric& b) { return a.name->place < b.name->place; });

@@ -75,6 +75,9 @@ DcgmGpu dcgm_gpu(const MetricGpu& gpu, const MetricsOptions& options) {
   return out;
 }
 
+// A part, which dcgm-exporter does not have: its name, unit and the labels of its GPU are ours.
+bool is_ours(const DcgmMetric& metric) { return *metric.name->unit != '\0'; }
+
 // In DCGM's unit.
 Value own_value(const DcgmMetric& metric, const MetricGpu& gpu) {
   const Value value = std::get<ReadMetricValue>(metric.metric->read)(gpu);
@@ -144,24 +147,32 @@ void write_power(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric) 
 // not go back when the first owner comes.
 void write_energy(MetricText& text, const DcgmGpu& of, const DcgmMetric& metric,
                   const MetricsOptions& options) {
+  const bool ours = is_ours(metric);
+  const auto in_unit = [&](std::int64_t mj) {
+    return ours ? static_cast<double>(mj) / 1000 : static_cast<double>(mj);
+  };
   for (const DcgmRow& row : of.rows)
-    if (row.owner != nullptr) put(text, of, row.more, static_cast<double>(row.owner->energy_mj));
+    if (row.owner != nullptr) put(text, of, row.more, in_unit(row.owner->energy_mj));
   const TenantTable* table = options.tenants ? of.gpu->tenants : nullptr;
   if (table != nullptr)
-    put(text, of, {},
-        static_cast<double>(table->unallocated_mj + table->unowned_mj + table->owners.other_mj));
+    put(text, of, {}, in_unit(table->unallocated_mj + table->unowned_mj + table->owners.other_mj));
   else
     put(text, of, {}, own_value(metric, *of.gpu));
 }
 
 void write_dcgm_metrics(MetricText& text, std::span<const MetricGpu> gpus,
                         const MetricsOptions& options) {
-  std::vector<DcgmGpu> all;
-  for (const MetricGpu& gpu : gpus) all.push_back(dcgm_gpu(gpu, options));
+  std::vector<DcgmGpu> all, ours;
+  for (const MetricGpu& gpu : gpus) {
+    all.push_back(dcgm_gpu(gpu, options));
+    ours.push_back(all.back());
+    ours.back().labels = gpu.labels;
+  }
   for (const DcgmMetric& metric : dcgm_metrics()) {
     text.begin(metric.family);
-    for (const DcgmGpu& of : all) {
-      switch (metric.name->rows) {
+    for (const DcgmGpu& of : is_ours(metric) ? ours : all) {
+      const auto before = options.dcgm_parts ? metric.name->before : std::nullopt;
+      switch (before.value_or(metric.name->rows)) {
         case Rows::board:
           write_board(text, of, metric);
           break;

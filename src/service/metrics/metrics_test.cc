@@ -35,6 +35,10 @@ constexpr MetricPart kDcgm{
     "gpu, UUID, device, modelName, Hostname, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
     "hpc_job"};
 
+constexpr MetricPart kPart{"part", "Parts of a GPU, in addition to the names of DCGM",
+                           "gpu, uuid, pci, GPU_I_PROFILE, GPU_I_ID, container, namespace, pod, "
+                           "hpc_job"};
+
 std::string all_labels(const MetricPart& part, const char* more) {
   std::string out = part.labels;
   if (!out.empty() && *more != '\0') out += ", ";
@@ -46,7 +50,8 @@ void each_metric(F f) {
   for (const Metric& each : service_metrics()) f(kService, each.family, each.labels);
   for (const Metric& each : gpu_metrics()) f(kGpu, each.family, each.labels);
   for (const Metric& each : tenant_metrics()) f(kTenant, each.family, each.labels);
-  for (const DcgmMetric& each : dcgm_metrics()) f(kDcgm, each.family, "");
+  for (const DcgmMetric& each : dcgm_metrics())
+    f(*each.name->unit == '\0' ? kDcgm : kPart, each.family, "");
 }
 
 // The tables of docs/metrics.md.
@@ -353,13 +358,38 @@ TEST(DcgmMetrics, AGpuWithoutTenantsHasOneRowAsDcgmExporterWritesIt) {
   }
 }
 
-TEST(DcgmMetrics, EachPodHasItsOwnPowerAndTheRowsAddUpToTheBoard) {
+// `max by (gpu)`, as NVIDIA's dashboard 12239 reads power and energy.
+double most_of(const Exposition& read, const char* name) {
+  double out = 0;
+  for (const Exposition::Sample& sample : read.samples.at(name)) out = std::max(out, sample.value);
+  return out;
+}
+
+TEST(DcgmMetrics, EachPodHasTheBoardsPowerAsDcgmExporterRepeatsIt) {
   const Exposition read = metrics_of(full_snapshot(1, 3));
-  const auto& power = read.samples.at("DCGM_FI_DEV_POWER_USAGE");
-  ASSERT_EQ(power.size(), 4u);  // and one of nobody
+  ASSERT_EQ(read.samples.at("DCGM_FI_DEV_POWER_USAGE").size(), 3u);
+  EXPECT_EQ(read.find("DCGM_FI_DEV_POWER_USAGE", {{"pod", "train-1"}}), 412.375);
+  EXPECT_EQ(most_of(read, "DCGM_FI_DEV_POWER_USAGE"), 412.375);
+  EXPECT_EQ(most_of(read, "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"), 2831204625);
+}
+
+// The names of the version before, for one release.
+TEST(DcgmMetrics, WithDcgmPartsEachPodHasItsOwnUnderDcgmsNames) {
+  MetricsOptions options = full_options();
+  options.dcgm_parts = true;
+  const Exposition read = metrics_of(full_snapshot(1, 3), options);
   EXPECT_EQ(read.find("DCGM_FI_DEV_POWER_USAGE", {{"pod", "train-1"}}), 100.001);
   EXPECT_NEAR(read.sum("DCGM_FI_DEV_POWER_USAGE"), 350.003, 1e-9);
   EXPECT_EQ(read.sum("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"), 350'003);
+}
+
+TEST(DcgmMetrics, EachPodHasItsOwnPartAndTheRowsAddUpToTheBoard) {
+  const Exposition read = metrics_of(full_snapshot(1, 3));
+  const auto& power = read.samples.at("derate_part_power_watts");
+  ASSERT_EQ(power.size(), 4u);  // and one of nobody
+  EXPECT_EQ(read.find("derate_part_power_watts", {{"pod", "train-1"}}), 100.001);
+  EXPECT_NEAR(read.sum("derate_part_power_watts"), 350.003, 1e-9);
+  EXPECT_NEAR(read.sum("derate_part_energy_joules_total"), 350.003, 1e-9);
   EXPECT_EQ(read.find("DCGM_FI_DEV_GPU_TEMP", {{"pod", "train-2"},
                                                {"namespace", "research"},
                                                {"container", "0123456789ab"},
@@ -397,13 +427,15 @@ TEST(DcgmMetrics, AnInstanceHasItsOwnPowerAndActivity) {
   const Exposition read = metrics_of(snapshot);
   const Labels first = {{"GPU_I_ID", "7"}, {"GPU_I_PROFILE", "3g.71gb"}, {"pod", "train-0"}};
   const Labels second = {{"GPU_I_ID", "8"}, {"GPU_I_PROFILE", "3g.71gb"}, {"pod", "train-1"}};
-  EXPECT_EQ(read.find("DCGM_FI_DEV_POWER_USAGE", first), 100);
-  EXPECT_EQ(read.find("DCGM_FI_DEV_POWER_USAGE", second), 200);
+  EXPECT_EQ(read.find("derate_part_power_watts", first), 100);
+  EXPECT_EQ(read.find("derate_part_power_watts", second), 200);
+  EXPECT_EQ(read.find("DCGM_FI_DEV_POWER_USAGE", first), 412.375);
+  EXPECT_EQ(most_of(read, "DCGM_FI_DEV_POWER_USAGE"), 412.375);
   EXPECT_EQ(read.find("DCGM_FI_PROF_SM_ACTIVE", first), 0.2);
   EXPECT_EQ(read.find("DCGM_FI_PROF_SM_ACTIVE", second), 1.2);
   EXPECT_EQ(read.find("DCGM_FI_DEV_GPU_TEMP", {{"GPU_I_ID", "9"}}), 61);
   EXPECT_EQ(read.samples.at("DCGM_FI_PROF_SM_ACTIVE").size(), 2u);
-  EXPECT_EQ(read.sum("DCGM_FI_DEV_POWER_USAGE"), 350);
+  EXPECT_EQ(read.sum("derate_part_power_watts"), 350);
 }
 
 }  // namespace

@@ -59,7 +59,9 @@ Health readyz(const Snapshot& snapshot, Instant now) {
   if (!stale.empty())
     return {false, fmt::format("samples are stale: {}{}{}", fmt::join(stale, "; "),
                                lost.empty() ? "" : "; ", of_lost)};
-  return {true, lost.empty() ? "all GPUs are read" : "the other GPUs are read; " + of_lost};
+  const std::string read =
+      lost.empty() ? "all GPUs are read" : "the other GPUs are read; " + of_lost;
+  return {true, read + (snapshot.trouble.empty() ? "" : "; " + snapshot.trouble)};
 }
 
 }  // namespace derate

@@ -69,6 +69,14 @@ TEST(Health, LostGpusAreNamedAndAFailureOnlyWhenAllAre) {
   EXPECT_NE(ready.reason.find("is stuck"), std::string::npos) << ready.reason;
 }
 
+TEST(Health, AServiceThatGovernsNothingSaysSo) {
+  Snapshot snapshot = full_snapshot(1, 0);
+  snapshot.trouble = "the configuration says govern, and no GPU is governed: GPU '7' is not here";
+  const Health ready = readyz(snapshot, kFullNow);
+  EXPECT_TRUE(ready.good);
+  EXPECT_EQ(ready.reason, "all GPUs are read; " + snapshot.trouble);
+}
+
 TEST(Health, AGpuThatHasGoneIsNamed) {
   Snapshot snapshot = full_snapshot(1, 0);
   snapshot.away.push_back({full_id(7), {}});

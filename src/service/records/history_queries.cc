@@ -12,6 +12,7 @@
 #include "base/suggest.h"
 #include "base/text.h"
 #include "base/when.h"
+#include "core/gpu_selection.h"
 #include "core/saving.h"
 #include "govern/saving_json.h"
 #include "service/records/event_log.h"
@@ -37,20 +38,14 @@ Result<HistoryPeriod> history_period(const std::string& from, const std::string&
                fmt::format("from {} is not before to {}", when_text(out.from), when_text(out.to))};
 }
 
-// A GPU that is gone, or whose file is read elsewhere, still has its UUID.
-bool is_whole_uuid(std::string_view name) {
-  constexpr std::size_t kLength = 40;  // "GPU-" and 36
-  return name.size() == kLength && name.starts_with("GPU-");
-}
-
 Result<std::vector<std::string>> named_gpus(std::span<const GpuId> known,
                                             const std::string& choice) {
   std::vector<std::string> out;
-  if (choice.empty()) return out;
-  for (const std::string_view part : split(choice, ',')) {
-    const std::string_view name = trim(part);
-    if (is_whole_uuid(name)) {
-      out.emplace_back(name);
+  const GpuSelection selection = TRY(parse_gpu_selection(choice));
+  for (const auto& [kind, name, number] : selection.names) {
+    // A GPU that is gone, or whose file is read elsewhere, still has its UUID.
+    if (is_whole_gpu_uuid(name)) {
+      out.push_back(name);
       continue;
     }
     if (known.empty())

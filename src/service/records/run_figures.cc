@@ -67,11 +67,11 @@ void put_figures(RunGpuView& view, const GpuFigures& figures) {
   view.expected_performance_ratio = figure(figures.expected_performance);
   view.clock_ratio = figure(figures.clock_ratio);
   view.expected_coverage_ratio = figures.expected_coverage.value();
-  view.ticks = figures.ticks;
-  view.failed_reads = figures.failed_reads;
-  view.clock_changes = figures.writes;
-  view.failed_writes = figures.failed_writes;
-  view.last_error = figures.last_error;
+  view.rounds.ticks = figures.ticks;
+  view.rounds.failed_reads = figures.failed_reads;
+  view.rounds.clock_changes = figures.writes;
+  view.rounds.failed_writes = figures.failed_writes;
+  view.rounds.last_error = figures.last_error;
 }
 
 GpuFigures figures_of(const RunGpuView& view) {
@@ -98,11 +98,11 @@ GpuFigures figures_of(const RunGpuView& view) {
   out.expected_performance = quantity<Fraction>(view.expected_performance_ratio);
   out.clock_ratio = quantity<Fraction>(view.clock_ratio);
   out.expected_coverage = Fraction(view.expected_coverage_ratio);
-  out.ticks = view.ticks;
-  out.failed_reads = view.failed_reads;
-  out.writes = view.clock_changes;
-  out.failed_writes = view.failed_writes;
-  out.last_error = view.last_error;
+  out.ticks = view.rounds.ticks;
+  out.failed_reads = view.rounds.failed_reads;
+  out.writes = view.rounds.clock_changes;
+  out.failed_writes = view.rounds.failed_writes;
+  out.last_error = view.rounds.last_error;
   return out;
 }
 

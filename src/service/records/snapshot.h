@@ -65,6 +65,7 @@ struct Snapshot {
   std::vector<std::shared_ptr<const TenantTable>> tenants;             // of the same, for metrics
   DaemonFigures daemon;
   std::optional<HistoryFigures> history;  // empty: none is kept
+  std::string trouble = {};               // of the whole service, as a sentence; empty: none
 };
 
 // When the GPU was last read; empty: never, as far as is known.
