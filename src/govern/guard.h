@@ -57,7 +57,7 @@ class GuardLink {
 
   static constexpr Duration kReplyTime = std::chrono::seconds(5);
   // Of a guard that has not answered within the last kReplyTime.
-  static constexpr Duration kReplyTimeOfSilent = std::chrono::milliseconds(500);
+  static constexpr Duration kReplyTimeOfSilent = std::chrono::seconds(2);
 
  private:
   void post(const GuardMessage& what);
