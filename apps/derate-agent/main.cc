@@ -21,6 +21,7 @@
 #include "base/journald.h"
 #include "base/log.h"
 #include "base/outermost.h"
+#include "base/service_notice.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "duties.h"
@@ -54,14 +55,14 @@ Result<void> run_until_stopped(EventLoop& loop, Clock& clock) {
   EventLoop::Timer alive;
   if (::sd_watchdog_enabled(0, &watchdog_us) > 0) {
     alive = TRY(loop.add_timer(EventLoop::Priority::heartbeat, [&] {
-      ::sd_notify(0, "WATCHDOG=1");
+      (void)notify_service("WATCHDOG=1");
       alive.set(clock.now() + std::chrono::microseconds(watchdog_us / 3));
     }));
     alive.set(clock.now());
   }
-  ::sd_notify(0, "READY=1");
+  (void)notify_service("READY=1");
   TRY(loop.run());
-  ::sd_notify(0, "STOPPING=1");
+  (void)notify_service("STOPPING=1");
   return {};
 }
 
@@ -110,7 +111,6 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   // A call that hangs outlives all else here.
   static SystemClock clock;
   AgentOptions options = TRY(agent_options(line));
-  ignore_signals_of_writes();
   block_signals(kStop);
   block_signals(kIgnored);
   const auto loop = TRY(EventLoop::create());
@@ -142,7 +142,6 @@ Result<void> push(const CommandLine& line, const Log& log) {
   OtlpOptions to = TRY(otlp_options(*line.otlp, line.otlp_interval_s, environment));
   OtlpPush what{
       .sockets = sockets_of(line), .to = std::move(to), .version = DERATE_VERSION, .log = log};
-  ignore_signals_of_writes();
   block_signals(kStop);
   block_signals(kIgnored);
   const auto loop = TRY(EventLoop::create());
@@ -214,5 +213,6 @@ int main_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   derate::open_standard_files();
+  derate::ignore_signals_of_writes();
   return derate::run_outermost("derate-agent", [&] { return derate::agent::main_of(argc, argv); });
 }

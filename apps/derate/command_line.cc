@@ -662,11 +662,15 @@ void add_safety_verbs(CommandLine& line) {
                      "One GPU by its UUID or the beginning of it; default: all with a journal");
   add_time(restore, "--wait", restore_options.wait_s,
            "How long to wait for a governor that is just ending", {0, 600, "not at all"});
+  restore.add_flag("--reset", restore_options.reset,
+                   "Also reset the clock lock of GPUs whose journal cannot be used");
   end_verb(
       restore, restore_options,
-      {"derate restore", "derate restore --wait 10", "derate restore --json"},
+      {"derate restore", "derate restore --wait 10", "derate restore --reset",
+       "derate restore --json"},
       "A GPU that a living governor holds is left alone (exit code 75). While a journal is left\n"
-      "that nobody would restore the exit code is 1.\n");
+      "that nobody would restore, or that cannot be used, the exit code is 1. --reset gives such\n"
+      "a GPU its own clock control; its power limit is left as it is.\n");
 
   auto [release, release_options] =
       line.add_verb<ReleaseOptions>(line.app, "release", operation<Release>().what);

@@ -203,6 +203,7 @@ struct TopOptions : Common {
 
 struct RestoreOptions : Common {
   std::string gpus;
+  bool reset = false;
   double wait_s = 0;
 };
 

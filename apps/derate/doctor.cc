@@ -170,10 +170,10 @@ void check_host(Findings& out) {
        daemon ? "docs/run.md says who may; `derate energy` and --dry-run need no root"
               : "sudo derate run -- COMMAND, or have an operator let `derated` govern; `derate "
                 "energy` and --dry-run need no root"});
-  for (const auto& [uuid, by] : left_by_nobody())
+  for (const auto& [uuid, left] : left_by_nobody())
     add(out, false,
-        {"left over", "", fmt::format("{}: not given back by {}, which is gone", uuid, by),
-         "sudo derate restore", "", Level::fail});
+        {"left over", "", fmt::format("{}: not given back: {}", uuid, left.why),
+         "sudo " + left.remedy, "", Level::fail});
   check_run_directory(out);
 }
 

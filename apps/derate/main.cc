@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 
 #include "base/exit_code.h"
@@ -46,10 +47,18 @@ Result<int> run_parsed(const std::variant<Verb, Exit>& parsed) {
 
 namespace {
 
+// `derate history | head` is nobody's failure: it ends as programs do that do not ignore the
+// signal.
+void end_as_by_sigpipe() {
+  std::signal(SIGPIPE, SIG_DFL);
+  (void)std::raise(SIGPIPE);
+}
+
 int main_of(int argc, char** argv) {
   const auto parsed = parse_command_line(argc, argv);
   Result<int> code = run_parsed(parsed);
   const Result<void> shown = finish_output();
+  if (code.ok() && *code == 0 && output_reader_gone()) end_as_by_sigpipe();
   if (code.ok() && *code == 0 && !shown.ok()) code = shown.error();
   if (code.ok()) return *code;
   warn("derate: {}\n", code.error().message);
@@ -64,5 +73,6 @@ int main_of(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace derate::cli;
   derate::open_standard_files();
+  derate::ignore_signals_of_writes();
   return derate::run_outermost("derate", [&] { return main_of(argc, argv); });
 }

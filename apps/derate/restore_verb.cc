@@ -14,6 +14,7 @@ namespace {
 
 const char* outcome_text(Restored::Outcome outcome) {
   if (outcome == Restored::Outcome::restored) return "restored";
+  if (outcome == Restored::Outcome::reset) return "reset";
   return outcome == Restored::Outcome::governed ? "left alone" : "not restored";
 }
 
@@ -40,6 +41,7 @@ Result<int> run_verb(const RestoreOptions& options) {
   RestoreRequest request{.open = open_to_restore, .gpus = options.gpus, .why = "asked to"};
   request.who = fmt::format("derate restore, pid {}", ::getpid());
   request.wait = from_seconds(options.wait_s);
+  request.reset = options.reset;
   request.log = program_log("derate");
   const auto rows = TRY(restore_left(request, clock));
   if (options.json)

@@ -80,7 +80,6 @@ Result<int> govern_until_end(RunSession& session, Child& child, StateFile& state
 
 // A broken loop leaves the GPU to its own control; the command runs on to its end.
 int wait_ungoverned(RunSession& session, Child& child, GuardLink* link) {
-  give_back(session);
   while (true) {
     (void)beat(link).ok();  // it may be gone: the command still is there
     if (const auto ended = child.poll()) return *ended;
@@ -133,7 +132,8 @@ Result<int> run_governed(const RunOptions& options, const std::optional<TuningPl
   if (link != nullptr) link->started(started.child->pid());
   auto code = govern_until_end(session, *started.child, state, link);
   if (!code.ok()) {
-    log.error(code.error().message + "; governing ends, the command goes on");
+    give_back(session);
+    log.error(code.error().message + "; governing has ended, the command goes on");
     return wait_ungoverned(session, *started.child, link);
   }
   const auto promised = session.work;  // while it was there
@@ -171,6 +171,7 @@ Result<int> run_under_guard(const RunOptions& options, const std::optional<Tunin
     });
   };
   hooks.left_over = left_by;
+  hooks.tidy = remove_unfinished_journals;
   hooks.restore = [&log](const DomainId& domain) {
     return restore_process(domain, open_to_restore, "derate run's guard", "the worker is gone",
                            log);

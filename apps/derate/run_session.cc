@@ -9,6 +9,8 @@
 
 #include "config/paths.h"
 #include "govern/fleet/policy_choice.h"
+#include "govern/fleet/restore_left.h"
+#include "gpu_choice.h"
 #include "run_command.h"
 #include "run_report.h"
 #include "service/answers/run_service.h"
@@ -89,8 +91,9 @@ FleetOptions fleet_options(RunSession& session, GuardLink* link) {
   out.models = &*session.models;
   out.every_round = true;
   if (link == nullptr) return out;
-  out.journal = Journal(journal_directory());
-  out.audit = AuditLog(audit_file());
+  out.alive = [link] { link->beat(); };
+  out.journal = machine_journal();
+  out.audit = AuditLog::on_a_thread(audit_file());
   out.leases = {[link](const DomainId& domain) { return link->lease(domain); },
                 [link](const DomainId& domain) { link->release(domain); }};
   return out;

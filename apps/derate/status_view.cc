@@ -151,8 +151,7 @@ Result<Json> StatusView::look(const std::string& choice) {
   const auto left = left_by_nobody();
   for (Json& gpu : gpus)
     if (const auto by = left.find(text_at(gpu, "uuid")); by != left.end())
-      gpu["trouble"] =
-          fmt::format("left by {}, which is gone: `derate restore` gives it back", by->second);
+      gpu["trouble"] = fmt::format("{}: `{}` gives it back", by->second.why, by->second.remedy);
   std::vector<GpuId> ids;
   for (const Json& gpu : gpus)
     ids.push_back({index_of(gpu), text_at(gpu, "uuid"), "", text_at(gpu, "name")});

@@ -2,7 +2,6 @@
 // has the GPUs, is its child.
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "base/journald.h"
 #include "base/log.h"
 #include "base/outermost.h"
+#include "base/service_notice.h"
 #include "base/text.h"
 #include "config/paths.h"
 #include "govern/fleet/restore_left.h"
@@ -61,14 +61,20 @@ HistoryService::Options history_options(const Settings& settings) {
 WorkerOptions worker_options(const DaemonOptions& options, const Settings& settings,
                              GuardLink& link, const Log& log) {
   WorkerOptions out{.state_file = "state.json", .models = {model_file(), simulated_model_file()}};
-  out.fleet.journal = Journal(journal_directory());
+  out.fleet.journal = machine_journal();
   out.fleet.life = current_boot();
   out.fleet.run_folder = run_directory();
-  out.fleet.audit = AuditLog(audit_file());
+  out.fleet.audit = AuditLog::on_a_thread(audit_file());
   out.fleet.open = begin_opening;
   out.fleet.leases = {[&link](const DomainId& domain) { return link.lease(domain); },
                       [&link](const DomainId& domain) { link.release(domain); }};
   out.fleet.log = log;
+  out.fleet.alive = [&link, last = Instant{}]() mutable {
+    const Instant now = SystemClock().now();
+    if (now - last < link.beat_every() / 2) return;
+    last = now;
+    link.beat();
+  };
   out.config = config_source(options.config);
   out.token_file = token_file();
   out.tune_file = tune_file();
@@ -263,15 +269,15 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   TRY(std::move(parts.outcome));
   worker.refuse_commands();
   worker.operators().answer_late(*commands);
-  if (link.guard_gone()) log.error("the guard is gone: giving everything back");
+  const bool alone = link.guard_gone();
   link.beat();  // giving back begins with all the time that the guard allows
   auto restored = worker.stop();
   link.beat();  // what is left to write has as much
+  if (alone) log.error("the guard is gone: everything that could be was given back");
   return restored;
 }
 
 int work(const DaemonOptions& options, Records& records, GuardLink& link, const Log& log) {
-  ignore_signals_of_writes();
   block_signals(kStop);
   block_signals(kReload);
   const auto done = work_until_stopped(options, records, link, log);
@@ -295,7 +301,7 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
   }
   for (const auto& [domain, outcome, detail] : *all) {
     const std::string name = short_name(domain);
-    if (outcome == Restored::Outcome::restored)
+    if (outcome == Restored::Outcome::restored || outcome == Restored::Outcome::reset)
       hooks.log.info(fmt::format("{}: restored what an earlier process left: {}", name, detail),
                      {{"gpu", name}});
     else
@@ -306,13 +312,22 @@ int restore_unseen(const GuardOptions& guard, const GuardHooks& hooks, Clock& cl
   return code == exit_code_of(Errc::busy) ? exit_code::kOk : code;
 }
 
+// A lease whose file was removed keeps no second daemon out.
+void keep_alone(UniqueFd& alone, const std::string& who, const Log& log) {
+  if (is_lease_of(alone.get(), run_directory(), "derated")) return;
+  auto anew = take_lease(run_directory(), "derated", who);
+  if (!anew.ok()) return;
+  alone = *std::move(anew);
+  log.warning("derated's own lease was removed from the run folder: taken anew");
+}
+
 Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
   TRY(load_settings(options.config));  // before anything is begun: the user is told at once
   TRY(make_run_directory());
   TRY(check_state_directory());
   SystemClock clock;
-  const auto alone = await_lease(clock, run_directory(), "derated",
-                                 fmt::format("derated, pid {}", ::getpid()), clock.now(), [] {});
+  const std::string who = fmt::format("derated, pid {}", ::getpid());
+  auto alone = await_lease(clock, run_directory(), "derated", who, clock.now(), [] {});
   if (!alone.ok() && alone.error().code == Errc::busy)
     return Error{Errc::busy,
                  "one runs already: " + describe(lease_holder(run_directory(), "derated"))};
@@ -327,20 +342,24 @@ Result<int> run_daemon(const DaemonOptions& options, const Log& log) {
     return run_outermost("derated", [&] { return work(options, records, link, log); });
   };
   hooks.left_over = left_by;
+  hooks.tidy = remove_unfinished_journals;
   hooks.restore = [&log](const DomainId& domain) {
     return restore_process(domain, open_to_restore, "derated's guard", "the worker is gone", log);
   };
-  hooks.alive = [] { ::sd_notify(0, "WATCHDOG=1"); };
+  ServiceNotices notices;
+  hooks.alive = [&notices] { notices.alive(); };
+  hooks.each_second = [&] { keep_alone(*alone, who, log); };
   bool ready = false;
-  hooks.ready = [&ready, &log](std::string_view status) {
-    ::sd_notify(0, fmt::format("READY=1\nSTATUS={}", status).c_str());
+  hooks.ready = [&ready, &notices, &log](std::string_view status) {
+    notices.ready(status);
     if (!std::exchange(ready, true)) log.info("ready");
   };
   hooks.log = log;
   const GuardOutcome outcome = TRY(run_guarded(guard, hooks, clock));
   int code = outcome.exit_code;
   if (code == exit_code::kOk && outcome.worker_failed) code = exit_code::kFailure;
-  if (ready || !outcome.not_restored.empty()) return code;
+  // A worker that another daemon's socket has kept from its GPUs leaves them to that one.
+  if (ready || !outcome.not_restored.empty() || code == exit_code_of(Errc::busy)) return code;
   const int unseen = restore_unseen(guard, hooks, clock);
   return code == exit_code::kOk ? unseen : code;
 }
@@ -401,5 +420,6 @@ int main_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   derate::open_standard_files();
+  derate::ignore_signals_of_writes();
   return derate::run_outermost("derated", [&] { return derate::cli::main_of(argc, argv); });
 }

@@ -1,15 +1,22 @@
 // CHECK(condition), an assertion of the programmer's assumptions; it stays on in release builds. A
 // broken assumption ends the process, because going on would put a GPU's settings in the hands of a
-// wrong program.
+// wrong program. The line about it is left out where it would have to wait: others act on this
+// process's end.
 #pragma once
 
 #include <cstdio>
 #include <cstdlib>
 
-#define CHECK(condition)                                                                 \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      std::fprintf(stderr, "%s:%d: CHECK failed: %s\n", __FILE__, __LINE__, #condition); \
-      std::abort();                                                                      \
-    }                                                                                    \
+#include "base/write_now.h"
+
+#define CHECK_TEXT_OF(line) #line
+#define CHECK_TEXT(line) CHECK_TEXT_OF(line)
+
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
+      (void)::derate::write_now(                                                    \
+          2, __FILE__ ":" CHECK_TEXT(__LINE__) ": CHECK failed: " #condition "\n"); \
+      std::abort();                                                                 \
+    }                                                                               \
   } while (false)

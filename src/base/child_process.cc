@@ -40,6 +40,7 @@ bool dropped_to(const std::optional<RunAs>& as) {
 [[noreturn]] void become(const Prepared& child, int report) {
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
+  std::signal(SIGTTOU, SIG_DFL);
   if (child.options.own_group) ::setpgid(0, 0);
   if (child.output) ::dup2(child.output->get(), STDOUT_FILENO);
   if (child.errors) ::dup2(child.errors->get(), STDERR_FILENO);

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/base_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -15,6 +14,7 @@
 
 #include "base/journald.h"
 #include "base/printing.h"
+#include "base/write_now.h"
 
 namespace derate {
 namespace {
@@ -183,13 +183,9 @@ void Log::write(LogRecord record) const {
 }
 
 LogWriter stderr_writer(std::string program) {
-  auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
-  sink->set_pattern("%n: %v");
-  return [program = std::move(program), sink](const LogRecord& record) {
-    const std::string line = log_text(line_of(record), kLongestLogLine - program.size() - 2);
-    sink->log(spdlog::details::log_msg(spdlog::log_clock::time_point(), {}, program,
-                                       row_of(record.level).in_spdlog, line));
-  };
+  const std::size_t most = kLongestLogLine - program.size() - 2;
+  auto lines = std::make_shared<LineWriter>(std::move(program), STDERR_FILENO);
+  return [most, lines](const LogRecord& record) { lines->write(log_text(line_of(record), most)); };
 }
 
 Log program_log(const std::string& program, JournaldWriter journald) {
@@ -205,8 +201,7 @@ Log program_log(const std::string& program, JournaldWriter journald) {
 }
 
 void print_line(std::string_view program, std::string_view text) {
-  const std::string line = log_text(fmt::format("{}: {}", program, text)) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  (void)write_now(STDERR_FILENO, log_text(fmt::format("{}: {}", program, text)) + "\n");
 }
 
 }  // namespace derate

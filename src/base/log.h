@@ -92,6 +92,8 @@ class Log {
 };
 
 // On standard error, "PROGRAM: TEXT name=value": of the fields those that the text does not say.
+// Waits for nobody who reads it (base/write_now.h): lines that cannot be written now are left out
+// and counted.
 LogWriter stderr_writer(std::string program);
 
 // The log of a program: to journald where `journald` is given and standard error is the journal,
@@ -101,7 +103,8 @@ LogWriter stderr_writer(std::string program);
 using JournaldWriter = std::function<bool(const LogRecord&)>;
 Log program_log(const std::string& program, JournaldWriter journald = {});
 
-// A line on standard error where there is no Log: "PROGRAM: TEXT", cleaned in the same way.
+// A line on standard error where there is no Log: "PROGRAM: TEXT", cleaned in the same way; left
+// out where it would have to wait.
 void print_line(std::string_view program, std::string_view text);
 
 }  // namespace derate

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <exception>
+#include <new>
 #include <string_view>
+#include <system_error>
 
 #include "base/exit_code.h"
 #include "base/log.h"
@@ -11,12 +13,23 @@
 namespace derate {
 
 // The body's exit code. An exception that a library threw and nobody caught, at the latest here, is
-// a line on standard error and the code of a bug in Derate: never an abort, which would leave a
-// core file and say nothing.
+// a line on standard error and an exit code: that of a bug in Derate, or of io where the machine
+// gave no thread, no process or no memory. Never an abort, which would leave a core file and say
+// nothing.
 template <class Body>
 int run_outermost(std::string_view program, Body&& body) {
   try {
     return body();
+  } catch (const std::bad_alloc&) {
+    print_line(program, "no memory is to be had: see `ulimit -v` and MemoryMax of the service");
+    return exit_code_of(Errc::io);
+  } catch (const std::system_error& error) {
+    if (error.code() == std::errc::resource_unavailable_try_again) {
+      print_line(program,
+                 "no thread is to be had: see `ulimit -u` and `-v`, and TasksMax of the service");
+      return exit_code_of(Errc::io);
+    }
+    print_line(program, std::string("a bug in Derate, please report it: ") + error.what());
   } catch (const std::exception& error) {
     print_line(program, std::string("a bug in Derate, please report it: ") + error.what());
   } catch (...) {

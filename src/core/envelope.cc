@@ -42,4 +42,10 @@ Megahertz Envelope::stepped(Megahertz clock, int steps) const {
   return clocks_[to];
 }
 
+std::optional<Megahertz> step_of(std::span<const Megahertz> supported, Megahertz wanted) {
+  if (supported.empty() || wanted < supported.front() || wanted > supported.back())
+    return std::nullopt;
+  return *(std::upper_bound(supported.begin(), supported.end(), wanted) - 1);
+}
+
 }  // namespace derate

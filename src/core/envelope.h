@@ -1,6 +1,7 @@
 // The clocks that the administrator allows, as a list of supported clocks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,5 +34,9 @@ class Envelope {
   explicit Envelope(std::vector<Megahertz> clocks) : clocks_(std::move(clocks)) {}
   std::vector<Megahertz> clocks_;
 };
+
+// The step that a driver takes for a clock between two: the lower. Assumed: no document says it;
+// seen with the simulated driver only. Empty: the clock is outside the supported ones, ascending.
+std::optional<Megahertz> step_of(std::span<const Megahertz> supported, Megahertz wanted);
 
 }  // namespace derate

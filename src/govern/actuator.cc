@@ -163,6 +163,7 @@ Result<void> Actuator::journal_found(const char* knob) {
     entry().knobs[knob].written = false;
     return std::move(kept).with("no journal, so nothing is written to the GPU");
   }
+  journal_over_ = false;  // it is needed again
   return {};
 }
 
@@ -238,6 +239,18 @@ Actuation Actuator::write(Instant now) {
 }
 
 Result<void> Actuator::restore() {
+  TRY(restore_device());
+  return close_journal();
+}
+
+Result<void> Actuator::close_journal() {
+  if (!journal_over_ || control_ == nullptr) return {};
+  TRY(options_.journal_handle->journal.remove(entry().domain));
+  journal_over_ = false;
+  return {};
+}
+
+Result<void> Actuator::restore_device() {
   target_ = in_force_ = {};
   watch_.released();
   if (control_ == nullptr || !entry().any_written()) return {};
@@ -248,7 +261,7 @@ Result<void> Actuator::restore() {
   if (!restored.ok()) return restored;
   found_known_ = false;
   failure_.clear();
-  if (options_.journal_handle) TRY(options_.journal_handle->journal.remove(entry().domain));
+  journal_over_ = options_.journal_handle.has_value();
   return {};
 }
 

@@ -65,8 +65,13 @@ class Actuator {
   std::optional<Megahertz> locked() const { return in_force_.clock; }
 
   // Gives back what this actuator has written, going on past a control that fails; what failed is
-  // tried again by the next call, and stays in the journal. Errors: those of the device, joined.
+  // tried again by the next call, and stays in the journal. Errors: those of the device, joined;
+  // those of the journal, which is removed.
   Result<void> restore();
+  // The two parts of that, for who restores several: no GPU waits for the disk of another's
+  // journal.
+  Result<void> restore_device();
+  Result<void> close_journal();
   // Ends without a write: the journal stays, and `journal_handle()` says what is left to restore.
   void abandon() { control_ = nullptr; }
   const std::optional<JournalHandle>& journal_handle() const { return options_.journal_handle; }
@@ -104,6 +109,7 @@ class Actuator {
   ActuatorOptions options_;
   JournalEntry own_entry_;  // where there is no journal
   bool found_known_ = false;
+  bool journal_over_ = false;  // nothing is left to restore, and the journal is still there
   ClockLockVerifier watch_;
   Setting target_, in_force_;
   bool clock_known_ = true, power_known_ = true;  // `in_force_` is what the GPU has

@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kUnknownChipLowest = 0.75;
 
-Result<void> check_supported(const Capability& capability, const char* what, Megahertz clock) {
+Result<Megahertz> supported_step(const Capability& capability, const char* what, Megahertz clock) {
   const auto& clocks = capability.sm_clocks;
-  if (std::binary_search(clocks.begin(), clocks.end(), clock)) return {};
+  if (const auto step = step_of(clocks, clock)) return *step;
   const auto all = TRY(Envelope::create(clocks, clocks.front(), clocks.back()));
   return Error{
       Errc::invalid_argument,
@@ -29,13 +29,13 @@ Result<Envelope> make_envelope(const Capability& capability, const EnvelopeBound
   const auto& clocks = capability.sm_clocks;
   if (clocks.empty())
     return Error{Errc::not_supported, capability.id.name + " does not list its supported clocks"};
-  const Megahertz top = limits.most ? Megahertz(*limits.most) : clocks.back();
-  const Megahertz bottom =
+  Megahertz top = limits.most ? Megahertz(*limits.most) : clocks.back();
+  Megahertz bottom =
       limits.least
           ? Megahertz(*limits.least)
           : std::min(top, capability.flat_voltage_end.value_or(clocks.back() * kUnknownChipLowest));
-  if (limits.most) TRY(check_supported(capability, "highest clock", top));
-  if (limits.least) TRY(check_supported(capability, "lowest clock", bottom));
+  if (limits.most) top = TRY(supported_step(capability, "highest clock", top));
+  if (limits.least) bottom = TRY(supported_step(capability, "lowest clock", bottom));
   return Envelope::create(clocks, bottom, top);
 }
 

@@ -13,7 +13,8 @@ namespace derate {
 // lowest is 75 % of the highest: a clock ratio loses at most as much performance (no kernel slows
 // down by more than the clock), so that an unknown chip is never taken far down by default.
 // `limits`: the administrator's bound, whose ends take the place of the rule's.
-// Errors: invalid_argument for a limit that is not a supported clock, naming the nearest.
+// A limit between two supported clocks is taken as the one that a driver would take (step_of).
+// Errors: invalid_argument for a limit outside the supported clocks, naming the nearest.
 Result<Envelope> make_envelope(const Capability& capability, const EnvelopeBound& limits = {});
 
 // The end of the flat-voltage region as a clock of the envelope; its lowest where not known.

@@ -43,14 +43,23 @@ TEST(EnvelopeRule, TheAdministratorsLimits) {
   EXPECT_EQ(efficient_clock(v100_capability(), high_bottom), 1207_MHz);
 }
 
-TEST(EnvelopeRule, ALimitThatIsNoClockIsAnsweredWithTheNearest) {
+TEST(EnvelopeRule, ALimitBetweenTwoClocksIsTakenAsTheDriverWould) {
+  const Envelope envelope = *make_envelope(v100_capability(), {.least = 1000, .most = 1404});
+  EXPECT_EQ(envelope.lowest(), 997_MHz);
+  EXPECT_EQ(envelope.highest(), 1402_MHz);
+  const auto& clocks = v100_capability().sm_clocks;
+  EXPECT_EQ(step_of(clocks, 997_MHz), 997_MHz);
+  EXPECT_EQ(step_of(clocks, 1530_MHz), 1530_MHz);
+  EXPECT_FALSE(step_of(clocks, 134_MHz));
+  EXPECT_FALSE(step_of(clocks, 1531_MHz));
+  EXPECT_FALSE(step_of({}, 1000_MHz));
+}
+
+TEST(EnvelopeRule, ALimitOutsideTheClocksIsAnsweredWithTheNearest) {
   struct {
     EnvelopeBound limits;
     const char *wrong, *nearest;
-  } const cases[] = {{{.least = 1000}, "1000", "997"},
-                     {{.least = 100}, "100", "135"},
-                     {{.most = 1600}, "1600", "1530"},
-                     {{.most = 1404}, "1404", "1402"}};
+  } const cases[] = {{{.least = 100}, "100", "135"}, {{.most = 1600}, "1600", "1530"}};
   for (const auto& c : cases) {
     const auto envelope = make_envelope(v100_capability(), c.limits);
     ASSERT_FALSE(envelope.ok()) << c.wrong;

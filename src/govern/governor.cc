@@ -87,6 +87,7 @@ void Governor::bound(GpuControlState& state, Record& record, GroupGpu& gpu) {
 }
 
 void Governor::act(GpuControlState& state, Record& record, const GroupGpu& gpu) {
+  options_.alive();
   if (record.estimate.freshness != Freshness::fresh)
     record.decision = Decision::hold({"no fresh reading", {}});
   else
@@ -151,17 +152,22 @@ Result<void> Governor::restore(std::size_t at) { return gpus_[at]->actuator.rest
 
 Result<void> Governor::restore() {
   std::optional<Error> failure;
-  for (const auto& state : gpus_) {
-    auto restored = state->actuator.restore();
-    if (restored.ok()) continue;
+  const auto add = [&](const GpuControlState& state, Result<void> restored) {
+    if (restored.ok()) return;
     Error error = std::move(restored).error();
-    const std::string& uuid = state->gpu.source->capability().id.uuid;
+    const std::string& uuid = state.gpu.source->capability().id.uuid;
     if (error.message.find(uuid) == std::string::npos) error.message = uuid + ": " + error.message;
     if (!failure)
       failure = std::move(error);
     else
       failure->message += "; " + error.message;
+  };
+  for (const auto& state : gpus_) {
+    options_.alive();
+    add(*state, state->actuator.restore_device());
   }
+  // Journals last: a disk that does not answer keeps no GPU as it is.
+  for (const auto& state : gpus_) add(*state, state->actuator.close_journal());
   if (failure) return *std::move(failure);
   return {};
 }

@@ -1,6 +1,7 @@
 // The loop: sample -> estimate -> decide -> clamp -> actuate -> record, for every GPU, once a tick.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,9 @@ struct GovernedGpu {
 struct GovernorOptions {
   SafetyRules rules;
   SamplerOptions sampling;
+  // Called before each GPU that is written to: a driver that hangs keeps the loop for a GPU's
+  // patience, and who watches the loop must not take many of these for a loop that hangs.
+  std::function<void()> alive = [] {};
 };
 
 // GPUs are numbered from 0 in the order in which they came; `at` is such a number.

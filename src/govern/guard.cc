@@ -15,8 +15,10 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
+#include "base/exit_code.h"
 #include "base/text.h"
 #include "govern/lease.h"
 
@@ -28,11 +30,32 @@ using std::chrono::milliseconds;
 constexpr Duration kBeatEvery = std::chrono::milliseconds(500);  // of the guard's own loop
 constexpr Duration kDeathTime = std::chrono::seconds(2);  // from the kill to not waiting any more
 constexpr Duration kMostBetweenBeats = std::chrono::seconds(1);
+constexpr Duration kTidyTime = std::chrono::seconds(1);
+constexpr Duration kLookAtLeasesEvery = std::chrono::seconds(1);
+
+// No exception goes on in a process that was forked, or costs another domain its restore.
+int exit_code_in_child(const std::function<int()>& work) noexcept {
+  try {
+    return work();
+  } catch (...) {
+    return exit_code::kInternalError;
+  }
+}
 
 }  // namespace
 
 struct GuardMessage {
-  enum class Kind : std::uint32_t { beat, ready, lease, release, started, granted, refused };
+  // renewed: of a lease whose file was removed; nobody requested it.
+  enum class Kind : std::uint32_t {
+    beat,
+    ready,
+    lease,
+    release,
+    started,
+    granted,
+    refused,
+    renewed
+  };
   Kind kind = Kind::beat;
   std::int32_t number = 0;       // started: the child; refused: the error's code
   std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
@@ -144,9 +167,15 @@ class Guard {
   void take_signals();
   void take_messages();
   void answer_lease(const Message& request);
+  Result<UniqueFd> take(const std::string& name) const;
+  void look_at_leases();
   void reap_worker();
   void kill_worker(const std::string& why);
+  void report(LogLevel level, std::string text, LogFields fields = {},
+              LogPlace at = LogPlace::here());
+  void write_reports();
   void restore_what_is_left();
+  void tidy_up();
   void wait_for_adopted();
 
   const GuardOptions& options_;
@@ -159,7 +188,12 @@ class Guard {
   std::optional<Instant> killed_at_, stop_asked_;
   Instant last_beat_{};
   pid_t adopted_ = -1;
-  std::map<std::string, UniqueFd> leases_;  // by name
+  struct Leases {
+    std::map<std::string, UniqueFd> held;  // by name
+    std::set<std::string> lost;            // of these, that could not be taken anew; logged
+    Instant looked_at{};
+  } leases_;
+  std::vector<LogRecord> reports_;  // of the worker's end: written once everything is restored
   GuardOutcome outcome_;
 };
 
@@ -169,6 +203,8 @@ Result<void> Guard::start() {
   sigaddset(&mask, SIGCHLD);
   for (const int signal : kPassedOn) sigaddset(&mask, signal);
   ::pthread_sigmask(SIG_BLOCK, &mask, &old_mask_);
+  // `stty tostop` must not stop who writes a message from the background; the worker inherits it.
+  std::signal(SIGTTOU, SIG_IGN);
   signals_ = UniqueFd(::signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   int pair[2] = {-1, -1};
   if (!signals_.valid() || ::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
@@ -198,11 +234,21 @@ void Guard::reap_worker() {
   if (!worker_status_ && ::waitpid(worker_, &status, WNOHANG) == worker_) worker_status_ = status;
 }
 
+// Nothing may stand between the worker's end and the restore.
+void Guard::report(LogLevel level, std::string text, LogFields fields, LogPlace at) {
+  reports_.push_back({level, std::move(text), std::move(fields), at});
+}
+
+void Guard::write_reports() {
+  for (LogRecord& each : reports_) hooks_.log.write(std::move(each));
+  reports_.clear();
+}
+
 void Guard::kill_worker(const std::string& why) {
-  ::kill(worker_, SIGKILL);  // before it is logged, which could wait
+  ::kill(worker_, SIGKILL);
   killed_at_ = clock_.now();
-  hooks_.log.error(fmt::format("the worker (pid {}) {}: killing it", worker_, why),
-                   {{"pid", worker_}});
+  report(LogLevel::error, fmt::format("the worker (pid {}) {}: it was killed", worker_, why),
+         {{"pid", worker_}});
 }
 
 void Guard::take_signals() {
@@ -221,10 +267,39 @@ void Guard::take_signals() {
   }
 }
 
+Result<UniqueFd> Guard::take(const std::string& name) const {
+  return take_lease(options_.run_folder, name,
+                    fmt::format("{}, pid {}", options_.owner, ::getpid()));
+}
+
+// A lock on a file that is not at its path any more keeps nobody out: who cleans up the run folder
+// would have two governors on a GPU. The old descriptor is held until the new one is.
+void Guard::look_at_leases() {
+  if (clock_.now() - leases_.looked_at < kLookAtLeasesEvery) return;
+  leases_.looked_at = clock_.now();
+  hooks_.each_second();
+  for (auto& [name, lease] : leases_.held) {
+    if (is_lease_of(lease.get(), options_.run_folder, name)) continue;
+    auto anew = take(name);
+    if (!anew.ok()) {
+      if (leases_.lost.insert(name).second)
+        hooks_.log.error(fmt::format("{}: its lease was removed, and cannot be taken anew: {}",
+                                     name, anew.error().message),
+                         {{"gpu", name}});
+      continue;
+    }
+    Message renewed = message(Message::Kind::renewed, name);
+    if (link_.valid()) (void)send(link_.get(), renewed, anew->get());
+    lease = *std::move(anew);
+    leases_.lost.erase(name);
+    hooks_.log.warning(name + ": its lease was removed from the run folder: taken anew",
+                       {{"gpu", name}});
+  }
+}
+
 void Guard::answer_lease(const Message& request) {
   const std::string name = request.name.data();
-  auto lease =
-      take_lease(options_.run_folder, name, fmt::format("{}, pid {}", options_.owner, ::getpid()));
+  auto lease = take(name);
   Message reply = message(lease.ok() ? Message::Kind::granted : Message::Kind::refused, name);
   reply.request = request.request;
   if (!lease.ok()) {
@@ -234,7 +309,7 @@ void Guard::answer_lease(const Message& request) {
   }
   // A lease that the worker does not hear of is none.
   if (send(link_.get(), reply, lease.ok() ? lease->get() : -1) && lease.ok())
-    leases_[name] = *std::move(lease);
+    leases_.held[name] = *std::move(lease);
 }
 
 void Guard::take_messages() {
@@ -246,7 +321,7 @@ void Guard::take_messages() {
     const Message& request = received->message;
     if (request.kind == Message::Kind::ready) hooks_.ready(request.text.data());
     if (request.kind == Message::Kind::lease) answer_lease(request);
-    if (request.kind == Message::Kind::release) leases_.erase(request.name.data());
+    if (request.kind == Message::Kind::release) leases_.held.erase(request.name.data());
     if (request.kind == Message::Kind::started) adopted_ = request.number;
     last_beat_ = clock_.now();  // it waited while its lease was taken
   }
@@ -265,6 +340,7 @@ void Guard::look_around(Duration at_most) {
   if (link_.valid()) take_messages();
   reap_worker();
   hooks_.alive();
+  if (!worker_status_ && !killed_at_) look_at_leases();
 }
 
 void Guard::supervise() {
@@ -274,9 +350,9 @@ void Guard::supervise() {
     if (killed_at_) {
       // A driver call that cannot be killed: its process will never go, its GPUs cannot wait.
       if (now - *killed_at_ > kDeathTime) {
-        hooks_.log.error(
-            fmt::format("the worker (pid {}) does not die: going on without it", worker_),
-            {{"pid", worker_}});
+        report(LogLevel::error,
+               fmt::format("the worker (pid {}) does not die: going on without it", worker_),
+               {{"pid", worker_}});
         return;
       }
     } else if (now - last_beat_ > options_.silence) {
@@ -302,9 +378,19 @@ void Guard::restore_what_is_left() {
   };
   const std::string text = fmt::format("restored after the worker's end: {}; not restored: {}",
                                        list(done.restored), list(done.not_restored));
-  done.not_restored.empty() ? hooks_.log.warning(text) : hooks_.log.error(text);
+  report(done.not_restored.empty() ? LogLevel::warning : LogLevel::error, text);
   outcome_.restored = std::move(done.restored);
   outcome_.not_restored = std::move(done.not_restored);
+}
+
+// In a process of its own, which is left behind where the disk does not answer.
+void Guard::tidy_up() {
+  if (!hooks_.tidy) return;
+  const pid_t process = ::fork();
+  if (process == 0) ::_exit(exit_code_in_child([&] { return hooks_.tidy(), 0; }));
+  const Instant end = clock_.now() + kTidyTime;
+  while (process > 0 && ::waitpid(process, nullptr, WNOHANG) == 0 && clock_.now() < end)
+    clock_.sleep_until(clock_.now() + milliseconds(2));
 }
 
 // A child that this process has got from its dead worker; 0 without one. The worker may have been
@@ -348,12 +434,15 @@ Result<GuardOutcome> Guard::run() {
   outcome_.exit_code = worker_status_ ? code_of_status(*worker_status_) : 128 + SIGKILL;
   outcome_.worker_failed = killed;
   if (killed)
-    hooks_.log.error(fmt::format("the worker (pid {}) was killed by signal {}", worker_,
-                                 outcome_.exit_code - 128),
-                     {{"pid", worker_}});
+    report(LogLevel::error,
+           fmt::format("the worker (pid {}) was killed by signal {}", worker_,
+                       outcome_.exit_code - 128),
+           {{"pid", worker_}});
   if (killed && adopted_ <= 0) adopted_ = inherited_child(worker_);  // before any restorer is one
   restore_what_is_left();
-  leases_.clear();
+  leases_.held.clear();
+  write_reports();
+  tidy_up();
   if (killed) wait_for_adopted();
   return std::move(outcome_);
 }
@@ -370,21 +459,32 @@ RestoreOutcome restore_side_by_side(const std::vector<DomainId>& domains,
   };
   RestoreOutcome out;
   std::vector<Running> running;
+  std::vector<DomainId> without_process;
   for (const DomainId& domain : domains) {
     const pid_t process = ::fork();
-    if (process == 0) ::_exit(restore(domain));
-    running.push_back({domain, process});
+    if (process == 0) ::_exit(exit_code_in_child([&] { return restore(domain); }));
+    if (process > 0)
+      running.push_back({domain, process});
+    else
+      without_process.push_back(domain);
   }
   const Instant kill_at = clock.now() + patience, give_up_at = kill_at + kDeathTime;
   bool killed = false;
+  // No process is to be had (pids.max, RLIMIT_NPROC, memory). A driver that hangs holds up the
+  // domains after it here; not to restore them would be worse.
+  for (const DomainId& domain : without_process) {
+    alive();
+    const bool done = exit_code_in_child([&] { return restore(domain); }) == 0;
+    (done ? out.restored : out.not_restored).push_back(domain);
+  }
   while (true) {
     const Instant now = clock.now();
     std::erase_if(running, [&](const Running& one) {
       int status = 0;
-      const bool ended = one.process < 0 || ::waitpid(one.process, &status, WNOHANG) != 0;
+      const bool ended = ::waitpid(one.process, &status, WNOHANG) != 0;
       if (!ended && now < give_up_at) return false;
       // One that was killed has done nothing that can be relied on; one that cannot be killed, too.
-      const bool done = ended && one.process > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+      const bool done = ended && WIFEXITED(status) && WEXITSTATUS(status) == 0;
       (done ? out.restored : out.not_restored).push_back(one.domain);
       return true;
     });
@@ -430,14 +530,24 @@ void GuardLink::ready(std::string_view status) {
   post(out);
 }
 void GuardLink::release(const DomainId& domain) {
+  held_.erase(short_name(domain));
   post(message(Message::Kind::release, short_name(domain)));
 }
 void GuardLink::started(pid_t child) { post(message(Message::Kind::started, {}, child)); }
 
 // Answers to leases that were given up: their descriptors, while they wait here, keep the leases.
 void GuardLink::drop_stale() {
-  while (const auto reply = receive(fd()))
+  while (auto reply = receive(fd())) {
     if (reply->closed) return;
+    if (reply->message.kind == GuardMessage::Kind::renewed)
+      keep_renewed(reply->message, std::move(reply->fd));
+  }
+}
+
+// In addition to the descriptor that lease() gave: this process outlives the guard with its leases.
+void GuardLink::keep_renewed(const GuardMessage& renewed, UniqueFd lease) {
+  const auto at = held_.find(renewed.name.data());
+  if (at != held_.end()) at->second = std::move(lease);
 }
 
 // Until the guard says something or takes what waits for it, whatever signals come; false at `end`.
@@ -465,7 +575,10 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
   if (name.size() >= GuardMessage{}.name.size())
     return Error{Errc::invalid_argument, fmt::format("'{}': allowed are {} characters", name,
                                                      GuardMessage{}.name.size() - 1)};
-  const Instant end = SystemClock().now() + kReplyTime;
+  // A guard that has just not answered for one domain is not waited for again for each other one.
+  const Instant now = SystemClock().now();
+  const bool silent = gave_up_ && now - *gave_up_ < kReplyTime;
+  const Instant end = now + (silent ? kReplyTimeOfSilent : kReplyTime);
   ask_for(name);
   bool lay_here = false;
   while (wait(end)) {
@@ -474,6 +587,11 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
     if (!reply) continue;
     if (reply->closed) return Error{Errc::io, name + ": no lease: the guard is gone"};
     const Message& answer = reply->message;
+    gave_up_.reset();
+    if (answer.kind == Message::Kind::renewed) {
+      keep_renewed(answer, std::move(reply->fd));
+      continue;
+    }
     if (answer.request != last_request_ ||
         answer.name.data() != name) {  // of one that was given up
       lay_here = lay_here || (answer.name.data() == name && reply->fd.valid());
@@ -485,10 +603,14 @@ Result<UniqueFd> GuardLink::lease(const DomainId& domain) {
       ask_for(name);  // what kept it from us was our own, and is gone now
       continue;
     }
-    if (is_lease_of(reply->fd.get(), run_folder_, name)) return std::move(reply->fd);
+    if (is_lease_of(reply->fd.get(), run_folder_, name)) {
+      held_[name] = UniqueFd();
+      return std::move(reply->fd);
+    }
     release(domain);
     return Error{Errc::io, name + ": no lease: the guard has passed another file"};
   }
+  gave_up_ = SystemClock().now();
   // Should the guard still come to it, it lets go again.
   release(domain);
   return Error{Errc::io, name + ": no lease: the guard does not answer"};

@@ -1,13 +1,17 @@
 // The process that outlives the one with the domains (GPUs). It starts the worker, holds its
 // leases, watches its heartbeat, and when the worker is gone, however that came, has what the
 // journal names restored in processes of their own. It makes no driver call itself, so nothing can
-// hang it.
+// hang it. Each second it looks whether its leases are at their path, and takes anew those that are
+// not. Where no process is to be had it restores by itself, one domain after the other. From
+// the worker's end to the last restore it writes no message: those come after.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +58,8 @@ class GuardLink {
   int fd() const { return socket_.get(); }
 
   static constexpr Duration kReplyTime = std::chrono::seconds(5);
+  // Of a guard that has not answered within the last kReplyTime.
+  static constexpr Duration kReplyTimeOfSilent = std::chrono::seconds(2);
 
  private:
   void post(const GuardMessage& what);
@@ -61,12 +67,16 @@ class GuardLink {
   void ask_for(const std::string& name);
   bool wait(Instant end) const;
   void drop_stale();
+  void keep_renewed(const GuardMessage& renewed, UniqueFd lease);
 
   UniqueFd socket_;
   std::string run_folder_;
   Duration beat_every_;
   std::uint32_t last_request_ = 0;
   std::vector<GuardMessage> waiting_;  // to be sent, in order
+  std::optional<Instant> gave_up_;     // waiting for an answer
+  // By name: leases that were granted, and what took their place when their files were removed.
+  std::map<std::string, UniqueFd> held_;
 };
 
 struct GuardOptions {
@@ -85,11 +95,18 @@ struct GuardHooks {
   std::function<int(GuardLink& link)> work;
   // The domains that this worker has not restored, by the journal.
   std::function<std::vector<DomainId>(pid_t worker)> left_over;
-  // In a process of its own: restores one domain; 0 when that is done.
+  // In a process of its own: restores one domain; 0 when that is done. In the guard itself, one
+  // domain after the other, where no process is to be had.
   std::function<int(const DomainId& domain)> restore;
+  // In a process of its own after all that, which may wait for a disk: removes what the worker had
+  // begun to write. Empty: nothing.
+  std::function<void()> tidy = {};
   // In the guard: each time around its loop, at least once a second.
   std::function<void()> alive = [] {};
   std::function<void(std::string_view status)> ready = [](std::string_view) {};
+  // In the guard: each second while the worker lives, when it looks whether its leases are still at
+  // their path. Not while it restores: it may look at files.
+  std::function<void()> each_second = [] {};
   Log log = {};  // of the guard itself
 };
 
@@ -106,8 +123,9 @@ struct RestoreOutcome {
 };
 
 // Restores each domain in a process of its own, all at once; one that takes longer than `patience`
-// is killed and counts as not restored; both lists sorted. `alive` is called now and then. The
-// process has one thread.
+// is killed and counts as not restored; both lists sorted. A domain for which no process is to be
+// had is restored in this one, one after the other, however long that takes. `alive` is called now
+// and then. The process has one thread.
 RestoreOutcome restore_side_by_side(
     const std::vector<DomainId>& domains, const std::function<int(const DomainId&)>& restore,
     Duration patience, Clock& clock, const std::function<void()>& alive = [] {});

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <filesystem>
 
+#include "base/test_as_user.h"
 #include "base/test_folder.h"
 #include "base/text.h"
 #include "govern/lease.h"
@@ -126,6 +128,58 @@ TEST_F(GuardTest, AStoppedWorkerIsASilentOne) {
   EXPECT_TRUE(noted("restored GPU-1"));
 }
 
+// A message can have to wait for whoever reads it; a GPU cannot.
+TEST_F(GuardTest, MessagesComeAfterTheRestore) {
+  const auto first = [this](const std::string& a, const std::string& b) {
+    const std::string text = *read_file(folder + "/log");
+    return text.find(a) < text.find(b) && text.find(b) != std::string::npos;
+  };
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  run();
+  EXPECT_TRUE(first("restored GPU-1", "was killed by signal 9"));
+  std::filesystem::remove(folder + "/log");
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGSTOP); };
+  run();
+  EXPECT_TRUE(first("restored GPU-1", "has said nothing for"));
+  EXPECT_TRUE(first("has said nothing for", "was killed by signal 9"));
+}
+
+// pids.max and RLIMIT_NPROC are alike to fork(); root is free of the second.
+TEST_F(GuardTest, WithoutProcessesTheDomainsAreRestoredInThisOne) {
+  std::filesystem::permissions(folder, std::filesystem::perms::all);
+  const std::string seen = as_who_is_not_root([this] {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_NPROC, &none);
+    if (const pid_t child = ::fork(); child >= 0) {
+      if (child == 0) ::_exit(0);
+      return std::string("there are processes");
+    }
+    std::string in;
+    const auto restore = [&](const DomainId& domain) {
+      in += short_name(domain) + " ";
+      if (domain.name == "GPU-2") throw std::bad_alloc();
+      return domain.name == "GPU-3" ? 1 : 0;
+    };
+    const RestoreOutcome done = restore_side_by_side(
+        {gpu_domain("GPU-1"), gpu_domain("GPU-2"), gpu_domain("GPU-3"), gpu_domain("GPU-4")},
+        restore, 1s, clock);
+    return in + std::to_string(done.restored.size()) + std::to_string(done.not_restored.size());
+  });
+  EXPECT_EQ(seen, "GPU-1 GPU-2 GPU-3 GPU-4 22");
+}
+
+TEST_F(GuardTest, WhatTheWorkerHadBegunIsTidiedUpAfterTheRestoreAndNotWaitedFor) {
+  hooks.tidy = [this] {
+    note("tidied");
+    SystemClock real;
+    real.sleep_until(real.now() + 3s);
+  };
+  hooks.work = [](GuardLink&) { return ::kill(::getpid(), SIGKILL); };
+  EXPECT_EQ(run().restored.size(), 2u);
+  const std::string text = *read_file(folder + "/log");
+  EXPECT_LT(text.find("restored GPU-2"), text.find("tidied"));
+}
+
 TEST_F(GuardTest, ARestorerThatHangsIsGivenUpAndTheOthersAreDone) {
   options.restore_time = 300ms;
   hooks.restore = [this](const DomainId& domain) {
@@ -172,6 +226,29 @@ TEST_F(GuardTest, LeasesAreHeldByBothAndTheSecondGovernorIsToldWho) {
   };
   EXPECT_EQ(run().exit_code, 0);
   EXPECT_TRUE(take_lease(folder, "GPU-1", "later").ok());
+}
+
+// Who cleans up the run folder must not let a second governor in.
+TEST_F(GuardTest, ALeaseWhoseFileIsRemovedIsTakenAnewByBoth) {
+  hooks.left_over = [](pid_t) { return std::vector<DomainId>{}; };
+  hooks.work = [this](GuardLink& link) {
+    const auto lease = link.lease(gpu_domain("GPU-1"));
+    if (!lease.ok() || !link.lease(gpu_domain("GPU-2")).ok()) return 1;
+    std::filesystem::remove(folder + "/GPU-1.lock");
+    beat_until(link, [this] { return noted("GPU-1: its lease was removed"); });
+    link.beat();
+    if (take_lease(folder, "GPU-1", "second").ok()) return 2;
+    note("taken anew");
+    const int code = beat_until(link, [] { return false; });
+    note(take_lease(folder, "GPU-1", "x").ok() ? "lease lost" : "lease kept");
+    return code;
+  };
+  const pid_t guard = ::fork();
+  if (guard == 0) ::_exit(run().exit_code);
+  ASSERT_TRUE(wait_until_noted("taken anew"));
+  ::kill(guard, SIGKILL);
+  ::waitpid(guard, nullptr, 0);
+  EXPECT_TRUE(wait_until_noted("lease kept"));
 }
 
 TEST_F(GuardTest, AWorkerWhoseGuardIsKilledIsToldAndKeepsItsLease) {

@@ -37,18 +37,6 @@ std::string lease_path(const std::string& run_folder, const std::string& name) {
 
 // --- processes -----------------------------------------------------------------------------------
 
-// When it was started, in the kernel's ticks: with it a number means one process. 0: there is no
-// such process, or it has ended and nobody has waited for it.
-std::uint64_t start_of(std::int64_t pid) {
-  const auto text = read_file(fmt::format("/proc/{}/stat", pid));
-  if (!text.ok()) return 0;
-  // The program's name, in brackets, may hold anything.
-  const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
-  constexpr std::size_t kState = 1, kStart = 20;
-  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return 0;
-  return parse_number<std::uint64_t>(fields[kStart]).value_or(0);
-}
-
 // Who started it, whatever it may do since; its folder in /proc may belong to another.
 std::optional<uid_t> user_of(pid_t pid) {
   const auto text = read_file(fmt::format("/proc/{}/status", pid));
@@ -88,7 +76,7 @@ Named named_in(int fd) {
 
 bool lives(const Named& named) {
   const ProcessId& process = named.process;
-  const std::uint64_t start = process.pid > 0 ? start_of(process.pid) : 0;
+  const std::uint64_t start = process.pid > 0 ? process_start(process.pid) : 0;
   return start != 0 && (process.started == 0 || process.started == start);
 }
 
@@ -105,11 +93,12 @@ Error held(const std::string& name, int fd) {
 }
 
 Result<void> write_holder(int fd, const std::string& path, const std::string& owner) {
-  const std::string text = fmt::format("{}\n{} {}\n", owner, ::getpid(), start_of(::getpid()));
-  if (::ftruncate(fd, 0) != 0 ||
-      ::pwrite(fd, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    return lock_error(path, errno);
-  return {};
+  const std::string text = fmt::format("{}\n{} {}\n", owner, ::getpid(), process_start(::getpid()));
+  if (::ftruncate(fd, 0) != 0) return lock_error(path, errno);
+  if (::pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size())) return {};
+  // It is the lock that counts: where there is no room for a name, the holder is not known.
+  if (errno == ENOSPC || errno == EDQUOT) return {};
+  return lock_error(path, errno);
 }
 
 // --- the file ------------------------------------------------------------------------------------
@@ -214,6 +203,16 @@ Result<void> replace(const std::string& run_folder, const std::string& path,
 }
 
 }  // namespace
+
+std::uint64_t process_start(std::int64_t pid) {
+  const auto text = read_file(fmt::format("/proc/{}/stat", pid));
+  if (!text.ok()) return 0;
+  // The program's name, in brackets, may hold anything.
+  const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
+  constexpr std::size_t kState = 1, kStart = 20;
+  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return 0;
+  return parse_number<std::uint64_t>(fields[kStart]).value_or(0);
+}
 
 std::string describe(const LeaseHolder& holder) {
   if (holder.lives) return holder.name;

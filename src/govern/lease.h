@@ -4,6 +4,7 @@
 // lock it, and keep every governor out.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -44,6 +45,10 @@ LeaseHolder lease_holder(const std::string& run_folder, const std::string& name)
 
 // "derated, pid 17", or "an unknown process" and who is named in its place.
 std::string describe(const LeaseHolder& holder);
+
+// When that process was started, in the kernel's ticks: with it the number means one process. 0:
+// there is no such process, or it has ended and nobody has waited for it.
+std::uint64_t process_start(std::int64_t pid);
 
 // Whether that descriptor is the lease of that domain and of no other.
 bool is_lease_of(int fd, const std::string& run_folder, const std::string& name);

@@ -18,7 +18,13 @@ Result<void> restore_knob(KnobControl& control, const KnobInfo& knob, const Jour
   if (!state.found && knob.restore == KnobInfo::Restore::configured)
     return control.reset_knob(knob);
   if (!state.found) return {};  // it could not be read, so there is nothing to restore
-  TRY(control.write_knob(knob, *state.found));
+  auto written = control.write_knob(knob, *state.found);
+  // An earlier version took from the configuration what this GPU cannot have: its own control is
+  // better than what we set, which would stay for ever.
+  if (!written.ok() && written.error().code == Errc::invalid_argument &&
+      knob.restore == KnobInfo::Restore::configured)
+    return control.reset_knob(knob);
+  TRY(std::move(written));
   return check_setting(control, knob, *state.found);
 }
 

@@ -28,6 +28,28 @@ TEST(RestoreSettings, OnlyWhatWasWrittenInTheOrderOfTheRows) {
   EXPECT_FALSE(entry.any_written());
 }
 
+// What [found] named was not always checked, and journals outlive versions.
+TEST(RestoreSettings, AConfiguredLockThatTheGpuRefusesIsReset) {
+  struct Picky : ClockControl {
+    Result<void> lock_sm_clock(Megahertz, Megahertz) override {
+      return Error{Errc::invalid_argument, "1000 MHz is not a supported clock"};
+    }
+    Result<void> reset_sm_clock() override { return ++resets, Result<void>{}; }
+    Result<void> set_power_limit(Watts) override {
+      return Error{Errc::invalid_argument, "300 W: takes 100 to 200 W"};
+    }
+    Result<GpuSettings> settings() override { return GpuSettings{}; }
+    int resets = 0;
+  } control;
+  JournalEntry entry = written({{kClockLock, {KnobValue{1000, 1500}, true}}});
+  EXPECT_TRUE(restore_settings(control, entry).ok());
+  EXPECT_EQ(control.resets, 1);
+  EXPECT_FALSE(entry.any_written());
+  // What was read before the first write is not the configuration's: it fails, and is reported.
+  entry = written({{kPowerLimit, {one_value(300), true}}});
+  EXPECT_FALSE(restore_settings(control, entry).ok());
+}
+
 TEST(RestoreSettings, WhatFailsStaysMarkedAndKeepsNoOther) {
   TestControl control;
   JournalEntry entry = written({{"fan_ratio", {one_value(1), true}},

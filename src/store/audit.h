@@ -2,6 +2,7 @@
 // before and after, and reason. Appended to, never rewritten; one older file is kept.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "base/result.h"
@@ -29,12 +30,22 @@ class AuditLog {
   explicit AuditLog(std::string path, std::size_t largest = kLargest)
       : path_(std::move(path)), largest_(largest) {}
 
-  // Errors: no_permission, io; the entry is lost then, and the next one is tried all the same.
+  // The same file, written on a thread of its own: append() never waits for the disk. Copies share
+  // the thread. The last of them waits for what is still to be written, for kEndPatience at most.
+  static AuditLog on_a_thread(std::string path, std::size_t largest = kLargest);
+  static constexpr Duration kEndPatience = std::chrono::seconds(1);
+  static constexpr std::size_t kMostWaiting = 1024;  // further entries are lost
+
+  // Errors: no_permission, io; the entry is lost then, and the next one is tried all the same. On a
+  // thread the error is that of an entry before, or that too many wait.
   Result<void> append(const AuditEntry& entry) const;
 
  private:
+  struct Queue;
+
   std::string path_;
   std::size_t largest_;
+  std::shared_ptr<Queue> queue_;  // null: it is written at once
 };
 
 // Without a line end.

@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/test_folder.h"
 #include "base/text.h"
+#include "base/unique_fd.h"
 
 namespace derate {
 namespace {
@@ -24,6 +29,43 @@ class AuditTest : public testing::Test {
                     "a \"reason\"\nof two lines",
                     ""};
 };
+
+TEST_F(AuditTest, OnAThreadTheEndWaitsForWhatIsStillToBeWritten) {
+  {
+    const AuditLog log = AuditLog::on_a_thread(path_);
+    const AuditLog copy = log;
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE((i % 2 == 0 ? log : copy).append(entry_).ok());
+  }
+  const std::string text = *read_file(path_);
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 50);
+}
+
+// A pipe that nobody reads keeps who opens it waiting, as a disk does that hangs.
+TEST_F(AuditTest, OnAThreadADiskThatHangsIsNotWaitedFor) {
+  const std::string path = folder_.file("audit.jsonl");
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  {
+    const AuditLog log = AuditLog::on_a_thread(path);
+    for (std::size_t i = 0; i < AuditLog::kMostWaiting; ++i)
+      ASSERT_TRUE(log.append(entry_).ok()) << i;
+    const auto refused = log.append(entry_);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.error().message.find("does not answer"), std::string::npos);
+  }
+  // The thread ends: what it opened is read at last.
+  const UniqueFd reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+}
+
+TEST_F(AuditTest, OnAThreadAFailureIsThatOfAnEntryBefore) {
+  const AuditLog log = AuditLog::on_a_thread("/proc/no/audit.jsonl");
+  Result<void> last;
+  for (int i = 0; i < 2000 && last.ok(); ++i) {
+    last = log.append(entry_);
+    SystemClock clock;
+    clock.sleep_until(clock.now() + std::chrono::milliseconds(1));
+  }
+  EXPECT_FALSE(last.ok());
+}
 
 TEST_F(AuditTest, EachEntryIsALineOfItsOwn) {
   const AuditLog log(path_);

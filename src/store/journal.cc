@@ -16,14 +16,17 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "base/text.h"
+#include "store/token_file.h"
 
 namespace derate {
 namespace {
 
 namespace fs = std::filesystem;
 
-// 1, of 0.1.0, had the knobs of a GPU as fields of the entry.
-constexpr int kVersion = 2, kFirstVersion = 1;
+// 1, of 0.1.0, had the knobs of a GPU as fields of the entry; 2 had no checksum.
+constexpr int kVersion = 3, kWithoutChecksum = 2, kFirstVersion = 1;
+constexpr const char* kChecksum = "sha256";
+constexpr double kTicksMost = 1e15;  // what a double holds to the unit
 constexpr double kValueMost = 1e12;  // of a knob that has no row here
 
 // Of a JSON object: what must be there, of its type. A journal decides about hardware, so nothing
@@ -147,17 +150,40 @@ std::optional<std::string> foreign_file(const std::string& path) {
   return std::nullopt;
 }
 
-Result<JournalEntry> read_entry(const std::string& path, const BootIdentity& now) {
+Result<JournalEntry> read_whole(const std::string& path) {
   if (const auto why = foreign_file(path)) return Error{Errc::bad_data, *why};
   JournalEntry entry = TRY(parse_journal(TRY(read_file(path))));
   if (fs::path(path).stem() != short_name(entry.domain))
     return Error{Errc::bad_data, "is about another, " + to_string(entry.domain)};
-  if (entry.life.boot_id != now.boot_id)
-    return Error{Errc::bad_data, "is of an earlier boot: what it restores is gone already"};
-  if (entry.domain.kind == kGpuKind && entry.life.driver_load != now.driver_load)
-    return Error{Errc::bad_data, "is of an earlier load of the driver: what it restores is gone"};
   return entry;
 }
+
+// Why it is not of this life; null: it is.
+const char* other_life(const JournalEntry& entry, const BootIdentity& now) {
+  if (entry.life.boot_id != now.boot_id)
+    return "is of an earlier boot: what it restores is gone already";
+  if (entry.domain.kind == kGpuKind && entry.life.driver_load != now.driver_load)
+    return "is of an earlier load of the driver: what it restores is gone";
+  return nullptr;
+}
+
+// Of the document without the checksum, as it is written on one line.
+std::string checksum_of(const Json& json) {
+  Json bare = json;
+  bare.erase(kChecksum);
+  return token_hash(json_text(bare));  // SHA-256, as hexadecimal digits
+}
+
+// By the file's name alone.
+bool names_a_domain(const std::string& name) {
+  const DomainId domain = parse_domain(name);
+  return domain.kind != kGpuKind || domain.name.starts_with("GPU-");
+}
+
+constexpr std::string_view kEntryEnd = ".json", kAsideEnd = ".aside";
+
+// "GPU-1.json.BOOT.aside", of a boot that is known.
+std::string lost_end(const BootIdentity& now) { return "." + now.boot_id + std::string(kAsideEnd); }
 
 }  // namespace
 
@@ -192,14 +218,16 @@ std::string journal_text(const JournalEntry& entry) {
     Json& json = knobs[name] = {{"written", knob.written}};
     if (knob.found) json["found"] = json_of(*knob.found);
   }
-  const Json json = {{"version", kVersion},
-                     {"domain", to_string(entry.domain)},
-                     {"boot_id", entry.life.boot_id},
-                     {"driver_load", entry.life.driver_load},
-                     {"owner", entry.owner},
-                     {"pid", entry.pid},
-                     {"time_unix_seconds", seconds(entry.time.time_since_epoch())},
-                     {"knobs", std::move(knobs)}};
+  Json json = {{"version", kVersion},
+               {"domain", to_string(entry.domain)},
+               {"boot_id", entry.life.boot_id},
+               {"driver_load", entry.life.driver_load},
+               {"owner", entry.owner},
+               {"pid", entry.pid},
+               {"time_unix_seconds", seconds(entry.time.time_since_epoch())},
+               {"knobs", std::move(knobs)}};
+  if (entry.pid_started != 0) json["pid_started"] = entry.pid_started;
+  json[kChecksum] = checksum_of(json);
   return json_text(json, 2) + "\n";
 }
 
@@ -209,8 +237,10 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   const Fields fields{json};
   const Json* version = fields.find("version");
   const bool first = version != nullptr && *version == kFirstVersion;
-  if (version == nullptr || (!first && *version != kVersion))
+  if (version == nullptr || (!first && *version != kVersion && *version != kWithoutChecksum))
     return Error{Errc::bad_data, "is of a version that this program does not know"};
+  if (*version == kVersion && TRY(fields.text(kChecksum)) != checksum_of(json))
+    return Error{Errc::bad_data, "is not as it was written: its checksum is another"};
   JournalEntry out;
   const std::string name = TRY(fields.text(first ? "uuid" : "domain"));
   out.domain = first ? gpu_domain(name) : parse_domain(name);
@@ -220,6 +250,8 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   const double pid = TRY(fields.number("pid", 0, std::numeric_limits<pid_t>::max()));
   if (pid != std::floor(pid)) return Error{Errc::bad_data, "pid: wanted the number of a process"};
   out.pid = static_cast<pid_t>(pid);
+  if (fields.find("pid_started") != nullptr)
+    out.pid_started = static_cast<std::uint64_t>(TRY(fields.number("pid_started", 0, kTicksMost)));
   constexpr double kSecondsMax = 9e9;  // what nanoseconds in 64 bits hold
   out.time = WallTime(from_seconds(TRY(fields.number("time_unix_seconds", 0, kSecondsMax))));
   auto knobs = first ? parse_first_version(fields, out) : parse_knobs(fields, out);
@@ -227,19 +259,53 @@ Result<JournalEntry> parse_journal(std::string_view text) {
   return out;
 }
 
+std::string Journal::copy_of(const std::string& path) const {
+  return copies_ + "/" + fs::path(path).filename().string();
+}
+
 Result<void> Journal::write(const JournalEntry& entry) const {
   if (!is_file_name(entry.domain.kind) || !is_file_name(entry.domain.name))
     return Error{Errc::invalid_argument,
                  "'" + to_string(entry.domain) + "': cannot be a file's name"};
   TRY(make_folders(folder_));
-  return write_file_atomically(path_of(entry.domain), journal_text(entry));
+  const std::string path = path_of(entry.domain), text = journal_text(entry);
+  TRY(write_file_atomically(path, text));
+  if (copies_.empty()) return {};
+  // An old copy would be worse than none.
+  if (!make_folders(copies_).ok() || !write_file_atomically(copy_of(path), text, Durable::no).ok())
+    (void)::unlink(copy_of(path).c_str());
+  return {};
 }
 
+// The copy first: one without its entry is never looked at, but an old one might be later.
 Result<void> Journal::remove(const DomainId& domain) const {
   const std::string path = path_of(domain);
-  if (::unlink(path.c_str()) != 0 && errno != ENOENT)
-    return system_error("cannot remove '" + path + "'");
-  return {};
+  if (!copies_.empty()) (void)::unlink(copy_of(path).c_str());
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return {};
+  // What has taken its place, and was restored from the copy: a folder.
+  if ((errno == EISDIR || errno == EPERM) &&
+      std::rename(path.c_str(), (path + std::string(kAsideEnd)).c_str()) == 0)
+    return {};
+  return system_error("cannot remove '" + path + "'");
+}
+
+void Journal::read_one(const std::string& path, const BootIdentity& now, Leftovers& out) const {
+  auto entry = read_whole(path);
+  std::string why = entry.ok() ? "" : entry.error().message;
+  if (!entry.ok() && !copies_.empty()) {
+    auto copy = read_whole(copy_of(path));
+    if (copy.ok() && other_life(*copy, now) == nullptr) {
+      out.notes.push_back(fmt::format("journal '{}' {}: its second copy is used", path, why));
+      entry = std::move(copy);
+    }
+  }
+  if (!entry.ok()) {
+    const bool may_matter = names_a_domain(fs::path(path).stem());
+    return out.unusable.push_back({path, std::move(why), may_matter});
+  }
+  if (const char* const other = other_life(*entry, now); other != nullptr)
+    return out.unusable.push_back({path, other, false});
+  out.entries.push_back(*std::move(entry));
 }
 
 Result<Leftovers> Journal::read(const BootIdentity& now) const {
@@ -251,15 +317,8 @@ Result<Leftovers> Journal::read(const BootIdentity& now) const {
     errno = error.value();
     return system_error("cannot read '" + folder_ + "'");
   }
-  for (const auto& file : files) {
-    const std::string path = file.path();
-    if (file.path().extension() != ".json") continue;
-    auto entry = read_entry(path, now);
-    if (entry.ok())
-      out.entries.push_back(*std::move(entry));
-    else
-      out.unusable.push_back({path, entry.error().message});
-  }
+  for (const auto& file : files)
+    if (file.path().extension() == kEntryEnd) read_one(file.path(), now, out);
   std::sort(out.entries.begin(), out.entries.end(),
             [](const JournalEntry& a, const JournalEntry& b) { return a.domain < b.domain; });
   std::sort(out.unusable.begin(), out.unusable.end(),
@@ -268,19 +327,45 @@ Result<Leftovers> Journal::read(const BootIdentity& now) const {
 }
 
 void Journal::remove_unfinished() const {
-  std::error_code ignored;
   std::vector<fs::path> gone;
-  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
-    const auto pid = writer_of(file.path().filename().string());
-    if (pid && ::kill(*pid, 0) != 0 && errno == ESRCH) gone.push_back(file.path());
+  for (const std::string& folder : {folder_, copies_}) {
+    std::error_code ignored;
+    if (folder.empty()) continue;
+    for (const auto& file : fs::directory_iterator(folder, ignored)) {
+      const auto pid = writer_of(file.path().filename().string());
+      if (pid && ::kill(*pid, 0) != 0 && errno == ESRCH) gone.push_back(file.path());
+    }
   }
+  std::error_code ignored;
   for (const fs::path& path : gone) fs::remove(path, ignored);
 }
 
-Result<void> Journal::set_aside(const std::string& path) const {
-  const std::string aside = path + ".aside";
-  if (std::rename(path.c_str(), aside.c_str()) != 0)
-    return system_error("cannot rename '" + path + "'");
+Result<void> Journal::set_aside(const UnusableJournal& bad, const BootIdentity& now) const {
+  const std::string aside = bad.path + (bad.may_matter ? lost_end(now) : std::string(kAsideEnd));
+  if (std::rename(bad.path.c_str(), aside.c_str()) != 0)
+    return system_error("cannot rename '" + bad.path + "'");
+  return {};
+}
+
+std::vector<LostJournal> Journal::lost(const BootIdentity& now) const {
+  std::vector<LostJournal> out;
+  std::error_code ignored;
+  const std::string end = std::string(kEntryEnd) + lost_end(now);
+  for (const auto& file : fs::directory_iterator(folder_, ignored)) {
+    std::string name = file.path().filename();
+    if (!name.ends_with(end)) continue;
+    name.resize(name.size() - end.size());
+    out.push_back({parse_domain(name), file.path()});
+  }
+  std::sort(out.begin(), out.end(),
+            [](const LostJournal& a, const LostJournal& b) { return a.path < b.path; });
+  return out;
+}
+
+Result<void> Journal::settle(const LostJournal& lost) const {
+  const std::string kept = path_of(lost.domain) + std::string(kAsideEnd);
+  if (std::rename(lost.path.c_str(), kept.c_str()) != 0)
+    return system_error("cannot rename '" + lost.path + "'");
   return {};
 }
 

@@ -1,9 +1,12 @@
 // The settings found on each domain, on disk before the first of them is changed: whoever finds a
-// journal, after a crash or a kill, can restore them. One small JSON file a domain, a row a knob.
+// journal, after a crash or a kill, can restore them. One small JSON file a domain, a row a knob,
+// with a checksum. A second copy lies in another folder, which a fault of the first one's disk does
+// not reach: a file that is not whole is replaced by its copy.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -41,7 +44,10 @@ struct JournalEntry {
   BootIdentity life;
   std::string owner;  // "derated", "derate run"
   pid_t pid = 0;      // of the process that writes to the domain
-  WallTime time{};    // when the settings were read
+  // When that was started, in the kernel's ticks: with it the number means one process. 0: not
+  // known, as in journals of earlier versions.
+  std::uint64_t pid_started = 0;
+  WallTime time{};                                        // when the settings were read
   std::map<std::string, JournalKnob, std::less<>> knobs;  // by name (core/knob.h)
 
   std::optional<KnobValue> found(std::string_view knob) const;
@@ -55,29 +61,47 @@ struct JournalEntry {
 struct UnusableJournal {
   std::string path;
   std::string why;
+  // It may be of this life, and of a domain by its name: nobody knows what was written there.
+  bool may_matter = false;
+};
+
+// A domain whose journal of this boot could not be used and was set aside.
+struct LostJournal {
+  DomainId domain;
+  std::string path;
+
+  bool operator==(const LostJournal&) const = default;
 };
 
 struct Leftovers {
   std::vector<JournalEntry> entries;
   std::vector<UnusableJournal> unusable;
+  std::vector<std::string> notes;  // sentences: of which a second copy was used, and why
 };
 
 class Journal {
  public:
-  explicit Journal(std::string folder) : folder_(std::move(folder)) {}
+  // `copies`: the folder of second copies, which need not outlive the boot. Empty: there are none.
+  explicit Journal(std::string folder, std::string copies = {})
+      : folder_(std::move(folder)), copies_(std::move(copies)) {}
 
   // On disk, name and content, when this returns. Errors: no_permission, io, invalid_argument for a
-  // domain that cannot be a file's name.
+  // domain that cannot be a file's name. A copy that cannot be written is done without.
   Result<void> write(const JournalEntry& entry) const;
   // Done with this domain; nothing happens when there is no entry. Errors: no_permission, io.
   Result<void> remove(const DomainId& domain) const;
-  // Everything there is. A file that does not parse, was written by another user, or belongs to
-  // another life is unusable. Errors: io when the folder is there and cannot be read.
+  // Everything there is. A file that does not parse, whose checksum is wrong, that another user
+  // wrote, or that belongs to another life is unusable; but for the last its copy takes its place
+  // where that is whole and of this life. Errors: io when the folder is there and cannot be read.
   Result<Leftovers> read(const BootIdentity& now) const;
   // Removes what writers that are gone had begun to write: never an entry. A failure leaves litter.
   void remove_unfinished() const;
-  // Renames an unusable file so that it is found once, and can still be looked at.
-  Result<void> set_aside(const std::string& path) const;
+  // Renames an unusable file so that it is found once, and can still be looked at. One that may
+  // matter is lost() until the machine is booted, or somebody has reset its domain.
+  Result<void> set_aside(const UnusableJournal& bad, const BootIdentity& now) const;
+  std::vector<LostJournal> lost(const BootIdentity& now) const;
+  // Its domain was reset: it is kept as other files that were set aside. Errors: no_permission, io.
+  Result<void> settle(const LostJournal& lost) const;
 
   const std::string& folder() const { return folder_; }
 
@@ -85,11 +109,14 @@ class Journal {
   std::string path_of(const DomainId& domain) const {
     return folder_ + "/" + short_name(domain) + ".json";
   }
+  std::string copy_of(const std::string& path) const;
+  void read_one(const std::string& path, const BootIdentity& now, Leftovers& out) const;
 
-  std::string folder_;
+  std::string folder_, copies_;
 };
 
-// The entry as JSON, and back; also one that 0.1.0 wrote. Errors of parsing: bad_data.
+// The entry as JSON, and back; also one of version 1, which 0.1.0 wrote, or 2, both without a
+// checksum. Errors of parsing: bad_data.
 std::string journal_text(const JournalEntry& entry);
 Result<JournalEntry> parse_journal(std::string_view text);
 

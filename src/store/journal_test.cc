@@ -92,8 +92,84 @@ TEST_F(JournalTest, AnotherLifeIsNeverApplied) {
     ASSERT_EQ(left.unusable.size(), 1u);
     EXPECT_NE(left.unusable[0].why.find("earlier"), std::string::npos);
   }
-  ASSERT_TRUE(journal_.set_aside(folder() + "/GPU-1.json").ok());
-  EXPECT_TRUE(journal_.read(BootIdentity{"boot-2", ""})->unusable.empty());
+  const BootIdentity later{"boot-2", ""};
+  ASSERT_TRUE(journal_.set_aside(journal_.read(later)->unusable[0], later).ok());
+  EXPECT_TRUE(journal_.read(later)->unusable.empty());
+  EXPECT_TRUE(journal_.lost(later).empty());  // what it restores is gone
+}
+
+TEST_F(JournalTest, WhatCannotBeUsedIsLostUntilItIsSettledOrTheMachineIsBooted) {
+  put("GPU-1.json", "half");
+  put("notes.json", "no journal of a GPU");
+  const Leftovers left = *journal_.read(kLife);
+  for (const UnusableJournal& bad : left.unusable) ASSERT_TRUE(journal_.set_aside(bad, kLife).ok());
+  const auto lost = journal_.lost(kLife);
+  ASSERT_EQ(lost.size(), 1u);
+  EXPECT_EQ(lost[0].domain, gpu_domain("GPU-1"));
+  EXPECT_TRUE(fs::exists(lost[0].path));
+  EXPECT_TRUE(journal_.lost({"boot-2", ""}).empty());
+  ASSERT_TRUE(journal_.settle(lost[0]).ok());
+  EXPECT_TRUE(journal_.lost(kLife).empty());
+  EXPECT_TRUE(fs::exists(folder() + "/GPU-1.json.aside"));
+}
+
+// One digit, one letter, anywhere: all but white space is seen.
+TEST_F(JournalTest, AChangedCharacterIsSeen) {
+  const std::string text = journal_text(sample_entry());
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == ' ' || text[at] == '\n') continue;
+    std::string changed = text;
+    changed[at] = changed[at] == '1' ? '2' : '1';
+    EXPECT_FALSE(parse_journal(changed).ok()) << changed;
+  }
+}
+
+class CopiedJournal : public JournalTest {
+ protected:
+  std::string copies() const { return root_.file("run/journal"); }
+  Journal copied_{folder(), copies()};
+};
+
+TEST_F(CopiedJournal, ItsCopyTakesThePlaceOfAFileThatIsNotWhole) {
+  ASSERT_TRUE(copied_.write(sample_entry()).ok());
+  const std::string path = folder() + "/GPU-1.json", whole = *read_file(path);
+  std::string flipped = whole;
+  flipped.replace(flipped.find("300.0"), 5, "400.0");
+  for (const std::string& spoilt : {std::string(), whole.substr(0, 40), flipped}) {
+    put("GPU-1.json", spoilt);
+    const auto left = *copied_.read(kLife);
+    EXPECT_EQ(left.entries, std::vector<JournalEntry>{sample_entry()});
+    EXPECT_TRUE(left.unusable.empty());
+    EXPECT_EQ(left.notes.size(), 1u);
+  }
+  // Neither is whole.
+  std::ofstream(copies() + "/GPU-1.json") << "half";
+  EXPECT_TRUE(copied_.read(kLife)->entries.empty());
+  EXPECT_TRUE(copied_.read(kLife)->unusable.at(0).may_matter);
+}
+
+TEST_F(CopiedJournal, AFolderInItsPlaceDoesNotStayInTheWay) {
+  ASSERT_TRUE(copied_.write(sample_entry()).ok());
+  const std::string path = folder() + "/GPU-1.json";
+  fs::remove(path);
+  fs::create_directories(path + "/inside");
+  EXPECT_EQ(copied_.read(kLife)->entries.size(), 1u);
+  EXPECT_TRUE(copied_.remove(gpu_domain("GPU-1")).ok());
+  EXPECT_TRUE(copied_.read(kLife)->entries.empty());
+  EXPECT_TRUE(fs::exists(path + ".aside"));
+}
+
+TEST_F(CopiedJournal, ACopyIsNeverAJournalOfItsOwnAndNoneIsNeeded) {
+  ASSERT_TRUE(copied_.write(sample_entry()).ok());
+  // Of another life: that the file is whole is enough.
+  EXPECT_TRUE(copied_.read({"boot-2", ""})->entries.empty());
+  fs::remove(folder() + "/GPU-1.json");
+  EXPECT_TRUE(copied_.read(kLife)->entries.empty());
+  const Journal without(folder(), "/proc/no/copies");
+  EXPECT_TRUE(without.write(sample_entry()).ok());
+  EXPECT_EQ(without.read(kLife)->entries.size(), 1u);
+  EXPECT_TRUE(copied_.remove(gpu_domain("GPU-1")).ok());
+  EXPECT_TRUE(fs::is_empty(copies()));
 }
 
 // Cut anywhere, a journal is unusable or whole: nothing in between is believed.
@@ -141,8 +217,11 @@ TEST_F(JournalTest, AnotherUsersFileIsUnusableAndRootsIsNot) {
 }
 
 TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {
-  const auto changed = [](const char* from, const char* to) {
-    std::string text = journal_text(sample_entry());
+  // As version 2 wrote it, without a checksum.
+  std::string plain = journal_text(sample_entry());
+  plain.replace(plain.find("\"version\": 3"), 12, "\"version\": 2");
+  const auto changed = [&](const char* from, const char* to) {
+    std::string text = plain;
     const auto at = text.find(from);
     CHECK(at != std::string::npos);
     return parse_journal(text.replace(at, std::string_view(from).size(), to));
@@ -154,7 +233,7 @@ TEST_F(JournalTest, ValuesOutsideWhatAGpuMayHaveAreRefused) {
   EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": 99999999999").ok());
   EXPECT_FALSE(changed("\"written\": true", "\"written\": 1").ok());
   EXPECT_FALSE(changed("\"pid\": 17", "\"pid\": 17.5").ok());
-  EXPECT_FALSE(changed("\"version\": 2", "\"version\": 3").ok());
+  EXPECT_FALSE(changed("\"version\": 2", "\"version\": 4").ok());
   EXPECT_FALSE(changed("1700000000.0", "1e300").ok());
 }
 
@@ -254,6 +333,7 @@ RC_GTEST_PROP(JournalProperty, TextComesBack, ()) {
     entry.knobs[kApplicationClock].found = one_value(*rc::gen::inRange(1, 9999));
   if (*rc::gen::arbitrary<bool>()) entry.knobs[kClockLock].found = KnobValue{200, 1500};
   if (*rc::gen::arbitrary<bool>()) entry.domain = {"cpu", "package-1"};
+  if (*rc::gen::arbitrary<bool>()) entry.pid_started = 4711;
   const auto back = parse_journal(journal_text(entry));
   RC_ASSERT(back.ok());
   RC_ASSERT(*back == entry);

@@ -89,6 +89,8 @@ Result<void> finish_output() {
                fmt::format("cannot write standard output: {}", std::strerror(g_output_error))};
 }
 
+bool output_reader_gone() { return g_output_error == EPIPE; }
+
 std::string toned(const std::string& text, Paint paint) {
   if (!colours() || paint == Paint::plain) return text;
   return escape_of(paint) + text + std::string(kToneEnd);

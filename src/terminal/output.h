@@ -105,6 +105,8 @@ void warn(fmt::format_string<Shown<Args>...> format, const Args&... args) {
 
 // Flushes standard output; the error of the first write to it that failed.
 Result<void> finish_output();
+// That error was that nobody reads it any more.
+bool output_reader_gone();
 
 // `document`, an object, with "schema": "derate/VERB/1" before its own keys; of "policy list" VERB
 // is "policy-list". The number changes when a key goes or changes its meaning, not when one is

@@ -21,6 +21,7 @@ import traceback
 from pathlib import Path
 
 import attacks  # noqa: F401: its rows come after those of scenarios.py
+import waits  # noqa: F401: and then these
 from house import Failure, House
 from scenarios import ROWS, Skip
 

@@ -1151,7 +1151,6 @@ def _(house):
 def _(house):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     before = house.writes(GOVERNED)
     daemon = house.daemon(preexec_fn=limit, stderr=subprocess.PIPE)
     code = None
@@ -1222,6 +1221,7 @@ def as_of_first_version(path):
     knobs = entry.pop("knobs")
     lock = knobs.pop("clock_lock_mhz")
     found = {name: knob["found"] for name, knob in knobs.items() if "found" in knob}
+    del entry["sha256"]
     path.write_text(json.dumps(entry | {
         "version": 1, "uuid": entry.pop("domain").removeprefix("gpu:"), "found": found,
         "clock_written": lock["written"],
@@ -1274,28 +1274,37 @@ def _(house):
     return restored(house, since, 5)
 
 
-def unusable(house, spoil, text, kept=False):
-    """A journal that may not be applied: set aside or kept, told, and the GPU not touched."""
+def unusable(house, spoil, text, kept=False, matters=False):
+    """A journal that may not be applied: set aside or kept, told, and the GPU not touched. One that
+    may be of this boot has no second copy here, and no end is a clean one until it is settled."""
     leave_locked(house)
     path = house.journal_dir / (house.uuids[GOVERNED] + ".json")
     path = spoil(path) or path
+    shutil.rmtree(house.run_dir / "journal")
     locked, writes = house.locked(GOVERNED), house.writes(GOVERNED)
     house.config_file.write_text(CONFIG.replace("govern = true", "govern = false"))
     daemon = house.daemon()
     house.until(lambda: house.rounds() > 2, 10, "derated runs")
     expect_text(daemon, text, "kept" if kept else "set aside, not applied")
     send(daemon.pid, signal.SIGTERM)
-    expect_code(daemon, 0)
+    expect_code(daemon, 74 if matters else 0)
     check(house.locked(GOVERNED) == locked and house.writes(GOVERNED) == writes,
           "the journal was applied")
+    if matters:
+        house.derate("restore", code=1)
+        house.derate("restore", "--reset")
+    else:
+        house.foreign("reset:0")
     house.expected_left = {path.name if kept else path.name + ".aside"}
     check(set(house.journals()) == house.expected_left, f"journals: {house.journals()}")
-    house.foreign("reset:0")
     return Measured(0, "nobody: not applied", governed=())
 
 
 def edit(path, **changes):
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    """As version 2 wrote it, without a checksum."""
+    entry = json.loads(path.read_text()) | changes | {"version": 2}
+    del entry["sha256"]
+    path.write_text(json.dumps(entry))
 
 
 def cut(path, size):
@@ -1321,6 +1330,9 @@ def other_owner(path):
         raise Skip("not root: no file can be given away") from None
 
 
+MATTERS = ("half", "empty", "tail", "owner", "writable", "link")  # of which boot is not known
+
+
 def add_unusable():
     cases = {
         "boot": ("a journal of an earlier boot",
@@ -1342,9 +1354,10 @@ def add_unusable():
         @row(f"journal.{name}", group=G_DISK, fault=text, who="derated", limit=2,
              when="at the next start", by="nobody: not applied",
              quick=name in ("boot", "half", "owner", "link"),
-             outcome="never applied: set aside and told")
-        def _(house, spoil=spoil, told=told):
-            return unusable(house, spoil, told)
+             outcome="never applied: set aside and told" + (
+                 "; exit code 74 until `derate restore --reset`" if name in MATTERS else ""))
+        def _(house, spoil=spoil, told=told, name=name):
+            return unusable(house, spoil, told, matters=name in MATTERS)
 
     @row("journal.gone", group=G_DISK, fault="a journal of a GPU that is not there",
          who="derated", when="at the next start", by="nobody: not applied", limit=2, quick=True,

@@ -9,15 +9,11 @@
 #include "core/gpu_selection.h"
 #include "govern/audit_record.h"
 #include "govern/fleet/policy_choice.h"
+#include "govern/lease.h"
 #include "policy/registry/registry.h"
 
 namespace derate {
 namespace {
-
-std::optional<KnobValue> found_lock(const Settings& settings) {
-  if (!settings.found_lowest_mhz || !settings.found_highest_mhz) return std::nullopt;
-  return KnobValue{*settings.found_lowest_mhz, *settings.found_highest_mhz};
-}
 
 // Whether what is assigned now is what the GPU was governed or observed for before.
 bool is_same(const std::optional<Assignment>& before, const Assignment* assigned) {
@@ -99,7 +95,7 @@ Fleet::Fleet(FleetOptions options, Settings settings, Clock& clock)
       audit_(options_.audit, options_.owner, options_.log, options_.on_audit),
       leases_(options_.leases),
       leftovers_({options_.journal.value_or(Journal("")), options_.life, options_.run_folder,
-                  options_.log},
+                  options_.log, options_.alive},
                  leases_, audit_, clock),
       opener_(options_.open, clock) {
   add_sink([this](const GpuRecord& each) {
@@ -140,8 +136,7 @@ void Fleet::open(OpenGpus opened) {
   for (const std::string& note : opened.notes) options_.log.warning(note);
   governor_.reset();
   gpus_.clear();
-  governor_ =
-      std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, governor_options(settings_));
+  governor_ = std::make_unique<Governor>(std::vector<GovernedGpu>{}, clock_, options_of_governor());
   add(std::move(opened));
   log_unknown_gpus();
 }
@@ -156,7 +151,9 @@ void Fleet::add(OpenGpus opened) {
   }
   std::vector<ManagedGpu*> fresh;
   for (std::size_t at = first; at < gpus_.size(); ++at) fresh.push_back(&gpus_[at]);
+  start_readings();
   if (options_.journal) leftovers_.restore(fresh, known_);
+  log_clocks_between_steps(first);
   configure();
   for (ManagedGpu* gpu : fresh) {
     governor_->add(take_control(*gpu));
@@ -166,8 +163,22 @@ void Fleet::add(OpenGpus opened) {
   if (first > 0) take_assignments({});
 }
 
+GovernorOptions Fleet::options_of_governor() const {
+  GovernorOptions out = governor_options(settings_);
+  out.alive = options_.alive;
+  return out;
+}
+
+// A call that hangs costs the patience that is left since it began: of those that began together
+// only the first is waited for.
+void Fleet::start_readings() {
+  for (const ManagedGpu& gpu : gpus_)
+    gpu.open.source->start_reading({.energy = false, .activity = false});
+}
+
 Result<void> Fleet::restore(const char* why) {
   if (governor_ == nullptr) return {};
+  start_readings();
   auto restored = governor_->restore();
   for (const ManagedGpu& gpu : gpus_)
     if (leases_.holds(gpu.domain()))
@@ -178,10 +189,12 @@ Result<void> Fleet::restore(const char* why) {
 // A GPU that cannot be restored keeps none of the others from what is left on them.
 Result<void> Fleet::finish() {
   Result<void> out = restore("stopped");
-  for (ManagedGpu& gpu : gpus_)
+  for (ManagedGpu& gpu : gpus_) {
+    options_.alive();
     if (auto done = leftovers_.finish(gpu); !done.ok())
       out = out.ok() ? std::move(done)
                      : Error{out.error().code, out.error().message + "; " + done.error().message};
+  }
   return out;
 }
 
@@ -218,6 +231,7 @@ void Fleet::take(const Record& record) {
 }
 
 void Fleet::maintain() {
+  ask_when_many_end();
   for (const auto& run : assignments_.tuned_runs()) run->round(clock_.now());
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     leave_ended(at);
@@ -230,6 +244,15 @@ void Fleet::maintain() {
       options_.log.info(fmt::format("GPU {} is here now", gpus_[at].id().index),
                         {{"gpu", gpus_[at].uuid()}});
   }
+}
+
+// What was assigned to several GPUs for the same time ends together.
+void Fleet::ask_when_many_end() {
+  const Instant now = clock_.now();
+  const auto ends = [&](const ManagedGpu& gpu) {
+    return gpu.assigned && gpu.assigned->until && *gpu.assigned->until <= now;
+  };
+  if (std::count_if(gpus_.begin(), gpus_.end(), ends) > 1) start_readings();
 }
 
 // What was assigned for a time has come to its end, or to stay: what wins now takes over, without a
@@ -337,6 +360,7 @@ JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
   if (gpu.leftover.owed) {
     JournalHandle out = *gpu.leftover.owed;
     out.entry.pid = ::getpid();
+    out.entry.pid_started = process_start(out.entry.pid);
     return out;
   }
   JournalEntry entry;
@@ -344,8 +368,11 @@ JournalHandle Fleet::journal_handle_for(const ManagedGpu& gpu) const {
   entry.life = options_.life;
   entry.owner = options_.owner;
   entry.pid = ::getpid();
+  entry.pid_started = process_start(entry.pid);
   entry.time = clock_.wall_now();
-  entry.knobs[kClockLock].found = found_lock(settings_);
+  // That it is one of the GPU's was checked before.
+  if (auto found = found_lock(gpu.open.source->capability(), settings_); found.ok())
+    entry.knobs[kClockLock].found = *found;
   return {*options_.journal, entry};
 }
 
@@ -367,12 +394,23 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
   GovernedGpu out = TRY(govern_assigned(gpu));
   if (options_.every_round) out.tick = {};
   if (out.control == nullptr || !options_.journal) return out;
+  // To what the GPU would be restored is not known: what Derate itself left would count as found.
+  if (!gpu.leftover.lost.empty()) leftovers_.look_for_lost(gpu);
+  if (!gpu.leftover.lost.empty()) {
+    gpu.lease_again = clock_.now() + kLeaseEvery;
+    return Error{Errc::io, gpu.leftover.lost};
+  }
   if (!leases_.holds(gpu.domain())) {
     if (auto lease = leases_.take(gpu.domain()); !lease.ok()) {
       gpu.lease_again = clock_.now() + kLeaseEvery;
       return std::move(lease).error();
     }
     if (!gpu.leftover.owed) leftovers_.look_again(gpu);
+    if (!gpu.leftover.left_alone.empty()) {
+      leases_.release(gpu.domain());
+      gpu.lease_again = clock_.now() + kLeaseEvery;
+      return Error{Errc::busy, gpu.leftover.left_alone};
+    }
   }
   out.journal_handle = journal_handle_for(gpu);
   return out;
@@ -381,6 +419,7 @@ Result<GovernedGpu> Fleet::governed(ManagedGpu& gpu) {
 // Takes the GPU in hand by what is assigned to it. Where that fails the GPU is observed, and
 // `trouble` says why.
 GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
+  options_.alive();  // a lease may have to be waited for
   const Assignment* assigned = assignments_.winner(gpu.uuid(), clock_.now());
   gpu.assigned = assigned == nullptr ? std::nullopt : std::optional(*assigned);
   gpu.governed = false;
@@ -404,6 +443,7 @@ GovernedGpu Fleet::take_control(ManagedGpu& gpu) {
 
 // Restores the GPU, which is then only observed. The lease stays.
 Result<void> Fleet::restore_and_observe(std::size_t at, const char* why) {
+  options_.alive();
   ManagedGpu& gpu = gpus_[at];
   const bool owed = governor_->unrestored(at).has_value();
   auto restored = governor_->restore(at);
@@ -437,6 +477,14 @@ void Fleet::configure() {
   for (const int at : named.here)
     assignments_.put(gpus_[static_cast<std::size_t>(at)].uuid(),
                      {.who = "", .policy = PolicyAssignment{*policy, settings_.dry_run}});
+}
+
+void Fleet::log_clocks_between_steps(std::size_t first) const {
+  for (std::size_t at = first; at < gpus_.size(); ++at)
+    for (const std::string& told :
+         clocks_between_steps(gpus_[at].open.source->capability(), settings_))
+      options_.log.warning(fmt::format("GPU {}: {}", gpus_[at].id().index, told),
+                           {{"gpu", gpus_[at].uuid()}});
 }
 
 void Fleet::log_unknown_gpus() const {
@@ -480,12 +528,14 @@ void Fleet::reload(const Settings& settings) {
   if (governor_ == nullptr) return;
   configure();
   log_unknown_gpus();
+  if (changed.contains(Scope::gpu)) log_clocks_between_steps(0);
   if (changed.contains(Scope::governor)) return begin_anew();
   take_assignments(
       {.governed = changed.contains(Scope::gpu), .observed = changed.contains(Scope::observer)});
 }
 
 void Fleet::take_assignments(const Renewed& renewed) {
+  start_readings();
   for (std::size_t at = 0; at < gpus_.size(); ++at) {
     ManagedGpu& gpu = gpus_[at];
     if (gpu.tuned()) continue;  // what is wanted else comes when that has ended
@@ -515,7 +565,7 @@ void Fleet::begin_anew() {
     anew.push_back(take_control(gpu));
     release_lease(gpu);
   }
-  governor_ = std::make_unique<Governor>(std::move(anew), clock_, governor_options(settings_));
+  governor_ = std::make_unique<Governor>(std::move(anew), clock_, options_of_governor());
 }
 
 std::vector<Forecast> Fleet::forecast(std::size_t at, std::span<const double> deltas) const {
@@ -649,6 +699,7 @@ Result<void> Fleet::take_for_tuning(const std::string& name, const TuningPlan& p
 
 Result<void> Fleet::begin_tuning(const std::string& name, const TuningPlan& plan,
                                  std::span<const std::size_t> places) {
+  start_readings();
   for (const std::size_t at : places) TRY(restore_and_observe(at, "it is tuned"));
   // Only now each shows the limit that was found.
   std::vector<TunableGpu> gpus;
@@ -671,6 +722,7 @@ Result<void> Fleet::give_back_tuned(const std::string& name) {
   const auto uuids = assignments_.gpus_of(origins::tuning, name);
   if (uuids.empty()) return Error{Errc::not_found, fmt::format("tuning '{}': none such", name)};
   Result<void> done;
+  start_readings();
   for (const std::string& uuid : uuids) {
     assignments_.withdraw(uuid, origins::tuning);
     const ManagedGpu* gpu = find(uuid);

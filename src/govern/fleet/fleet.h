@@ -4,6 +4,7 @@
 // patience.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -42,6 +43,8 @@ struct FleetOptions {
   LeaseHooks leases;                  // one governor a GPU
   Log log = {};
   ModelCacheProvider* models = nullptr;  // outlives the fleet; null: nothing is kept of work
+  // The loop lives: called before each GPU whose driver may have to be waited for.
+  std::function<void()> alive = [] {};
   // Ticks every GPU in every round, whatever its policy's period: for a loop that has that period.
   bool every_round = false;
 };
@@ -121,6 +124,9 @@ class Fleet : public TunedGpus {
   // Sentences: which GPUs could not be governed with these settings, and why. What only shows when
   // it is tried, as a lease that another has, is not among them.
   std::vector<std::string> ungovernable_under(const Settings& settings) const;
+  // Before requests for several GPUs: a reading of each is begun, so that drivers that hang are
+  // waited for together, and not one after the other.
+  void start_readings();
   // A new configuration: GPUs that it does not change go on as they are.
   void reload(const Settings& settings);
   // A request for the GPU at `at` to be governed by a policy; it outlives a pause, a reload and a
@@ -152,8 +158,11 @@ class Fleet : public TunedGpus {
  private:
   static Error nothing_tried(const ManagedGpu& gpu);
   void leave_ended(std::size_t at);
+  void ask_when_many_end();
+  GovernorOptions options_of_governor() const;
   void configure();
   void log_unknown_gpus() const;
+  void log_clocks_between_steps(std::size_t first) const;
   Result<GovernedGpu> govern_assigned(const ManagedGpu& gpu) const;
   Result<GovernedGpu> governed(ManagedGpu& gpu);
   GovernedGpu take_control(ManagedGpu& gpu);

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "base/test_folder.h"
 #include "device/sim/sim_device.h"
 #include "policy/registry/registry.h"
 
@@ -94,6 +97,74 @@ class FleetOfTwo : public testing::Test {
   std::string logged;
   std::optional<Fleet> fleet;
 };
+
+// Nothing could restore such a lock, neither this process nor another.
+TEST_F(FleetOfTwo, AFoundLockThatTheGpuCannotHaveIsRefusedBeforeAnythingIsWritten) {
+  Settings settings;
+  settings.govern = true;
+  settings.policy = "efficient-fix";
+  settings.found_lowest_mhz = 1000;
+  settings.found_highest_mhz = 1980;
+  open(settings);
+  EXPECT_EQ(governed(0), "");
+  EXPECT_NE(fleet->gpus()[0].trouble->message.find("[found] 1000 to 1980 MHz"), std::string::npos);
+  EXPECT_EQ(fleet->ungovernable_under(settings).size(), 2u);
+  run(2s);
+  EXPECT_FALSE(gpus.sim(0).locked());
+}
+
+// An upgrade does not end governing for a clock that drivers have always rounded.
+TEST_F(FleetOfTwo, ClocksBetweenStepsAreTakenAsTheDriverWouldAndLogged) {
+  Settings settings;
+  settings.govern = true;
+  settings.gpus = "0";
+  settings.policy = "efficient-fix";
+  settings.found_lowest_mhz = 1000;
+  settings.found_highest_mhz = 1500;
+  settings.highest_clock_mhz = 1404;
+  const Folder folder;
+  FleetOptions options{.journal = Journal(folder.file("journal")), .open = gpus.opener()};
+  options.log = Log([this](const LogRecord& record) { logged += record.text + "\n"; });
+  fleet.emplace(std::move(options), settings, clock);
+  fleet->begin_opening();
+  ASSERT_TRUE(fleet->poll_opening().ok());
+  EXPECT_EQ(governed(0), "efficient-fix");
+  for (const char* told : {"GPU 0: found.locked_lowest_mhz 1000", "is taken as 997 MHz",
+                           "envelope.highest_clock_mhz 1404", "is taken as 1402 MHz"})
+    EXPECT_NE(logged.find(told), std::string::npos) << told << logged;
+  EXPECT_EQ(logged.find("locked_highest_mhz"), std::string::npos) << logged;  // 1500 is a step
+  run(2s);
+  const auto left = Journal(folder.file("journal")).read({})->entries;
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0].found(kClockLock), (KnobValue{997, 1500}));
+  EXPECT_TRUE(fleet->finish().ok());
+}
+
+// What Derate itself left there would count as found.
+TEST_F(FleetOfTwo, AGpuWhoseJournalCannotBeUsedIsNotGovernedUntilItIsReset) {
+  const Folder folder;
+  const Journal journal(folder.file("journal"));
+  const std::string uuid = gpus.open(0).source->capability().id.uuid;
+  std::filesystem::create_directories(journal.folder());
+  std::ofstream(journal.folder() + "/" + uuid + ".json") << "half";
+  Settings settings;
+  settings.govern = true;
+  settings.policy = "efficient-fix";
+  FleetOptions options{.journal = journal, .life = {"boot", ""}, .open = gpus.opener()};
+  options.log = Log([this](const LogRecord& record) { logged += record.text + "\n"; });
+  fleet.emplace(std::move(options), settings, clock);
+  fleet->begin_opening();
+  ASSERT_TRUE(fleet->poll_opening().ok());
+  EXPECT_EQ(governed(0), "");
+  EXPECT_EQ(governed(1), "efficient-fix");
+  EXPECT_NE(fleet->gpus()[0].trouble->message.find("derate restore --reset"), std::string::npos);
+  EXPECT_FALSE(fleet->finish().ok());
+  EXPECT_FALSE(gpus.sim(0).locked());
+  ASSERT_TRUE(journal.settle(journal.lost({"boot", ""}).at(0)).ok());
+  run(Fleet::kLeaseEvery + 1s);
+  EXPECT_EQ(governed(0), "efficient-fix");
+  EXPECT_TRUE(fleet->finish().ok());
+}
 
 TEST_F(FleetOfTwo, TheConfigurationThenACommandThenARelease) {
   Settings settings;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "device/clock_control.h"
 #include "govern/fleet/restore_left.h"
 #include "govern/lease.h"
 #include "govern/restore_settings.h"
@@ -14,12 +15,14 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
                                const std::set<std::string>& known) {
   const auto left = options_.journal.read(options_.life);
   if (!left.ok()) return options_.log.error(left.error().message);
-  set_unusable_aside(*left, options_.journal, options_.run_folder, options_.log,
+  set_unusable_aside(*left, options_.journal, options_.life, options_.run_folder, options_.log,
                      [&](const DomainId& domain) { return leases_.holds(domain); });
+  for (ManagedGpu* gpu : gpus) look_for_lost(*gpu);
   for (const JournalEntry& entry : left->entries) {
     const auto gpu = std::find_if(gpus.begin(), gpus.end(), [&](const ManagedGpu* each) {
       return each->domain() == entry.domain;
     });
+    options_.alive();
     if (gpu != gpus.end())
       restore(**gpu, entry);
     else if (!known.contains(entry.domain.name))
@@ -29,7 +32,20 @@ void LeftoverRestorer::restore(std::span<ManagedGpu* const> gpus,
   }
 }
 
+void LeftoverRestorer::look_for_lost(ManagedGpu& gpu) const {
+  gpu.leftover.lost.clear();
+  for (const LostJournal& lost : options_.journal.lost(options_.life))
+    if (lost.domain == gpu.domain()) gpu.leftover.lost = describe(lost);
+}
+
 void LeftoverRestorer::restore(ManagedGpu& gpu, const JournalEntry& entry) {
+  if (writer_lives(entry)) {
+    leave_alone(gpu, {Errc::busy, fmt::format("{} is governed by {}, pid {}, whose lease was "
+                                              "removed from the run folder",
+                                              gpu.uuid(), entry.owner, entry.pid)});
+    gpu.leftover.left_by_nobody = false;
+    return;
+  }
   if (const auto lease = leases_.take(entry.domain); !lease.ok())
     return leave_alone(gpu, lease.error());
   Leftover& leftover = gpu.leftover;
@@ -100,6 +116,8 @@ Result<void> LeftoverRestorer::finish(ManagedGpu& gpu) {
   try_again(gpu);
   if (!leftover.left_alone.empty() && leftover.left_by_nobody)
     return Error{Errc::busy, leftover.left_alone};
+  if (!leftover.lost.empty()) look_for_lost(gpu);
+  if (!leftover.lost.empty()) return Error{Errc::io, leftover.lost};
   if (leftover.owed) return Error{Errc::io, gpu.uuid() + ": not restored: its journal is kept"};
   return {};
 }

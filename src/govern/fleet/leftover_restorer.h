@@ -2,6 +2,7 @@
 // again until that succeeds.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <span>
 #include <string>
@@ -24,6 +25,7 @@ class LeftoverRestorer {
     BootIdentity life;
     std::string run_folder;  // of the leases
     Log log = {};
+    std::function<void()> alive = [] {};  // called before each GPU
   };
 
   // All of them outlive it.
@@ -33,6 +35,8 @@ class LeftoverRestorer {
   // What is left on these GPUs, each under its lease. Journals that may not be applied are set
   // aside; those of GPUs that are neither among these nor `known` (UUIDs) are logged and kept.
   void restore(std::span<ManagedGpu* const> gpus, const std::set<std::string>& known);
+  // Whether a journal of the GPU could not be used, so that it is not known to what it is restored.
+  void look_for_lost(ManagedGpu& gpu) const;
   // Looks again at a journal that was left to another process: that may have died since.
   void look_again(ManagedGpu& gpu);
   // Tries again to restore the GPU when it is time. Nobody may govern it meanwhile.

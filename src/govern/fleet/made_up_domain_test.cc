@@ -173,6 +173,71 @@ TEST_F(MadeUpDomain, IsRestoredByWhoComesNextWhereTheGuardIsKilledToo) {
   }
 }
 
+// A journal that cannot be used is no clean end, however often somebody looks, until the domain is
+// reset.
+TEST_F(MadeUpDomain, WhoseJournalCannotBeUsedIsNotRestoredUntilItIsReset) {
+  std::filesystem::create_directories(journal_directory());
+  std::ofstream(journal_directory() + "/made-up:0.json") << "half";
+  EXPECT_EQ(left_by_nobody().at("made-up:0").remedy, "derate restore --reset");
+  for (int i = 0; i < 2; ++i) {
+    const auto rows = ask_to_restore();
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].outcome, Restored::Outcome::not_restored);
+    EXPECT_NE(rows[0].detail.find("derate restore --reset"), std::string::npos);
+    EXPECT_EQ(exit_code_of(rows), 1);
+    EXPECT_EQ(left_by_nobody().at("made-up:0").remedy, "derate restore --reset");
+  }
+  RestoreRequest request{.open = open, .gpus = {}, .who = "derate restore", .why = "asked to"};
+  request.reset = true;
+  {
+    const auto governed = *take_lease(run_directory(), "made-up:0", "derated, pid 1");
+    EXPECT_EQ(exit_code_of(*restore_left(request, clock)), 75);
+  }
+  const auto rows = *restore_left(request, clock);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].outcome, Restored::Outcome::reset);
+  EXPECT_EQ(exit_code_of(rows), 0);
+  EXPECT_TRUE(ask_to_restore().empty());
+  EXPECT_TRUE(left_by_nobody().empty());
+  EXPECT_NE(read_file(audit_file())->find("its journal could not be used"), std::string::npos);
+}
+
+// With its lease's file the lease is gone, and not the governor.
+TEST_F(MadeUpDomain, WhoseGovernorLivesIsLeftAloneThoughItsLeaseWasRemoved) {
+  const pid_t governor = ::fork();
+  if (governor == 0)
+    while (true) ::pause();
+  JournalEntry entry;
+  entry.domain = kDomain;
+  entry.life = current_boot();
+  entry.owner = "test";
+  entry.pid = governor;
+  entry.pid_started = process_start(governor);
+  entry.knobs["pump_hertz"] = {one_value(40), true};
+  ASSERT_TRUE(machine_journal().write(entry).ok());
+  const auto rows = ask_to_restore();
+  EXPECT_EQ(exit_code_of(rows), 75);
+  EXPECT_EQ(*plant.read_knobs(), found);
+  ::kill(governor, SIGKILL);
+  ::waitpid(governor, nullptr, 0);
+  EXPECT_EQ(exit_code_of(ask_to_restore()), 0);
+  EXPECT_EQ(plant.read_knobs()->at("pump_hertz"), one_value(40));
+}
+
+// No room for a lease: nobody can have one.
+TEST_F(MadeUpDomain, IsRestoredWhereNoLeaseCanBeMade) {
+  JournalEntry entry;
+  entry.domain = kDomain;
+  entry.life = current_boot();
+  entry.owner = "test";
+  entry.knobs["pump_hertz"] = {one_value(40), true};
+  ASSERT_TRUE(machine_journal().write(entry).ok());
+  // Its file cannot be made: as where there is no room, the error is io.
+  std::filesystem::create_directories(run_directory() + "/made-up:0.lock");
+  EXPECT_EQ(exit_code_of(ask_to_restore()), 0);
+  EXPECT_EQ(plant.read_knobs()->at("pump_hertz"), one_value(40));
+}
+
 TEST_F(MadeUpDomain, IsLeftInItsJournalWhereItsRestorerHangs) {
   hooks.work = [&](GuardLink& link) {
     return work(link, 4, [&] {

@@ -88,6 +88,40 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
   return out;
 }
 
+Result<std::optional<KnobValue>> found_lock(const Capability& capability,
+                                            const Settings& settings) {
+  if (!settings.found_lowest_mhz || !settings.found_highest_mhz || capability.sm_clocks.empty())
+    return std::optional<KnobValue>();
+  const auto& clocks = capability.sm_clocks;
+  const auto lowest = step_of(clocks, Megahertz(*settings.found_lowest_mhz));
+  const auto highest = step_of(clocks, Megahertz(*settings.found_highest_mhz));
+  if (lowest && highest) return std::optional(KnobValue{lowest->value(), highest->value()});
+  return wrong_setting(
+      settings, "found.locked_lowest_mhz",
+      {Errc::invalid_argument,
+       fmt::format("[found] {:.0f} to {:.0f} MHz: {} has clocks from {:.0f} to {:.0f} MHz, so that "
+                   "nothing could restore this lock",
+                   *settings.found_lowest_mhz, *settings.found_highest_mhz, capability.id.name,
+                   clocks.front().value(), clocks.back().value())});
+}
+
+std::vector<std::string> clocks_between_steps(const Capability& capability,
+                                              const Settings& settings) {
+  std::vector<std::string> out;
+  for (const auto& [key, wanted] :
+       {std::pair{"envelope.lowest_clock_mhz", settings.lowest_clock_mhz},
+        std::pair{"envelope.highest_clock_mhz", settings.highest_clock_mhz},
+        std::pair{"found.locked_lowest_mhz", settings.found_lowest_mhz},
+        std::pair{"found.locked_highest_mhz", settings.found_highest_mhz}}) {
+    if (!wanted) continue;
+    const auto step = step_of(capability.sm_clocks, Megahertz(*wanted));
+    if (step && step->value() != *wanted)
+      out.push_back(fmt::format("{} {:g}: {} has no such clock; it is taken as {:.0f} MHz", key,
+                                *wanted, capability.id.name, step->value()));
+  }
+  return out;
+}
+
 Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings) {
   EnvelopeBound limits{.source = "configuration"};
   if (settings.lowest_clock_mhz) limits.least = *settings.lowest_clock_mhz;
@@ -103,6 +137,7 @@ Result<GovernedGpu> govern_gpu(TelemetrySource& source, ClockControl* control,
                                const ChosenPolicy& policy, const Settings& settings,
                                ModelCacheProvider* models) {
   const Capability& capability = source.capability();
+  TRY(found_lock(capability, settings));
   const Envelope envelope = TRY(clock_envelope(capability, settings));
   const auto use =
       control == nullptr ? ModelCacheProvider::Use::recall : ModelCacheProvider::Use::keep;

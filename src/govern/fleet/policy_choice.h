@@ -38,6 +38,15 @@ Result<ChosenPolicy> choose_policy(const PolicyOptions& options, const Settings&
 // The clocks that the settings allow on the GPU. Errors: those of make_envelope(), with the UUID.
 Result<Envelope> clock_envelope(const Capability& capability, const Settings& settings);
 
+// The lock that the configuration says was found on a GPU, in clocks that its driver accepts;
+// empty: it names none. Errors: invalid_argument for one outside the supported clocks: nothing
+// could restore it.
+Result<std::optional<KnobValue>> found_lock(const Capability& capability, const Settings& settings);
+// Sentences: which clocks of the configuration lie between two of the GPU's, and are taken as
+// which.
+std::vector<std::string> clocks_between_steps(const Capability& capability,
+                                              const Settings& settings);
+
 DriftRule drift_rule(const Settings& settings);
 
 // A governed GPU; `control` null for a dry run. `models` outlives it; null: nothing is kept from

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "base/exit_code.h"
+#include "base/text.h"
 #include "config/paths.h"
 #include "device/knob_control.h"
 #include "govern/guard.h"
@@ -38,7 +42,85 @@ Restored refused(const JournalEntry& entry, const Error& why) {
           why.message};
 }
 
+// A run folder without room has no lease for anybody: where no file is there that a governor could
+// hold, none does.
+bool free_without_lease(const Error& why, const std::string& name) {
+  return why.code == Errc::io && !lease_is_held(run_directory(), name);
+}
+
+// The knobs that could not be read when they were found; others are as somebody may want them.
+Result<void> reset_domain(const LostJournal& lost, const RestoreRequest& request) {
+  const auto device = TRY(request.open(lost.domain));
+  for (const KnobInfo& knob : device->knobs())
+    if (knob.restore == KnobInfo::Restore::configured) TRY(device->reset_knob(knob));
+  return machine_journal().settle(lost);
+}
+
+int reset_process(const LostJournal& lost, const RestoreRequest& request) {
+  const auto done = reset_domain(lost, request);
+  SystemClock clock;
+  (void)AuditLog(audit_file())
+      .append({clock.wall_now(),
+               request.who,
+               lost.domain,
+               "reset",
+               {},
+               {},
+               request.why + "; its journal could not be used",
+               done.ok() ? "" : done.error().message})
+      .ok();
+  if (done.ok()) return exit_code::kOk;
+  request.log.error(fmt::format("{}: not reset: {}", short_name(lost.domain), done.error().message),
+                    {{"gpu", lost.domain.name}});
+  return exit_code_of(done.error().code);
+}
+
+// Under their leases, as what is restored.
+void reset_lost(const RestoreRequest& request, Clock& clock, std::vector<Restored>& out) {
+  std::vector<UniqueFd> leases;
+  std::map<DomainId, LostJournal> all;
+  std::vector<DomainId> domains;
+  for (const LostJournal& lost : machine_journal().lost(current_boot())) {
+    const std::string name = short_name(lost.domain);
+    if (!name.starts_with(request.gpus)) continue;
+    auto lease = take_lease(run_directory(), name, request.who);
+    if (!lease.ok() && !free_without_lease(lease.error(), name)) {
+      out.push_back({lost.domain,
+                     lease_holder(run_directory(), name).lives ? Restored::Outcome::governed
+                                                               : Restored::Outcome::not_restored,
+                     lease.error().message});
+    } else if (!request.reset) {
+      out.push_back({lost.domain, Restored::Outcome::not_restored, describe(lost)});
+    } else {
+      if (lease.ok()) leases.push_back(*std::move(lease));
+      domains.push_back(lost.domain);
+      all[lost.domain] = lost;
+    }
+  }
+  const RestoreOutcome done = restore_side_by_side(
+      domains, [&](const DomainId& domain) { return reset_process(all[domain], request); },
+      request.patience, clock, request.alive);
+  for (const DomainId& domain : done.restored)
+    out.push_back({domain, Restored::Outcome::reset,
+                   "clock lock; the power limit is left as it is: nvidia-smi -q -d POWER"});
+  for (const DomainId& domain : done.not_restored)
+    out.push_back({domain, Restored::Outcome::not_restored, "it was not reset: try again"});
+}
+
 }  // namespace
+
+bool writer_lives(const JournalEntry& entry) {
+  return entry.pid != ::getpid() && entry.pid_started != 0 &&
+         process_start(entry.pid) == entry.pid_started;
+}
+
+Journal machine_journal() { return Journal(journal_directory(), run_directory() + "/journal"); }
+
+std::string describe(const LostJournal& lost) {
+  return fmt::format(
+      "journal '{}' cannot be used: `derate restore --reset` gives the GPU its own clock control",
+      lost.path);
+}
 
 Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
                                 const std::string& who, const std::string& why, const Log& log) {
@@ -48,15 +130,17 @@ Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& 
   auto restored = device.ok() ? restore_settings(**device, left) : Result<void>(device.error());
   AuditEntry told{clock.wall_now(), who, entry.domain, "restore", {}, {}, why, {}};
   if (!restored.ok()) told.error = restored.error().message;
+  // The journal first: where the disk does not answer, the audit log is not what is waited for.
+  const auto removed = restored.ok() ? machine_journal().remove(entry.domain) : Result<void>{};
   if (const auto kept = AuditLog(audit_file()).append(told); !kept.ok())
     log.error("no audit log: " + kept.error().message, {{"gpu", entry.domain.name}});
   TRY(std::move(restored));
-  return Journal(journal_directory()).remove(entry.domain);
+  return removed;
 }
 
 int restore_process(const DomainId& domain, const OpenToRestore& open, const std::string& who,
                     const std::string& why, const Log& log) {
-  const auto left = Journal(journal_directory()).read(current_boot());
+  const auto left = machine_journal().read(current_boot());
   if (!left.ok()) {
     log.error(left.error().message, {{"gpu", domain.name}});
     return exit_code_of(left.error().code);
@@ -74,38 +158,55 @@ int restore_process(const DomainId& domain, const OpenToRestore& open, const std
 
 std::vector<DomainId> left_by(pid_t writer) {
   std::vector<DomainId> out;
-  Journal(journal_directory()).remove_unfinished();
-  const auto left = Journal(journal_directory()).read(current_boot());
+  const auto left = machine_journal().read(current_boot());
   if (!left.ok()) return out;
   for (const JournalEntry& entry : left->entries)
     if (entry.pid == writer) out.push_back(entry.domain);
   return out;
 }
 
-std::map<std::string, std::string> left_by_nobody() {
-  std::map<std::string, std::string> out;
-  const auto left = Journal(journal_directory()).read(current_boot());
+void remove_unfinished_journals() { machine_journal().remove_unfinished(); }
+
+std::map<std::string, Abandoned> left_by_nobody() {
+  std::map<std::string, Abandoned> out;
+  const Journal journal = machine_journal();
+  const auto left = journal.read(current_boot());
   if (!left.ok()) return out;
+  const auto is_free = [](const std::string& name) {
+    return !lease_is_held(run_directory(), name);
+  };
   for (const JournalEntry& entry : left->entries)
-    if (!lease_is_held(run_directory(), short_name(entry.domain)))
-      out[short_name(entry.domain)] = fmt::format("{}, pid {}", entry.owner, entry.pid);
+    if (const std::string name = short_name(entry.domain); is_free(name))
+      out[name] = {fmt::format("left by {}, pid {}, which is gone", entry.owner, entry.pid),
+                   "derate restore"};
+  for (const UnusableJournal& bad : left->unusable)
+    if (const std::string name = std::filesystem::path(bad.path).stem();
+        bad.may_matter && is_free(name))
+      out[name] = {fmt::format("journal '{}' cannot be used", bad.path), "derate restore --reset"};
+  for (const LostJournal& lost : journal.lost(current_boot()))
+    out[short_name(lost.domain)] = {fmt::format("journal '{}' cannot be used", lost.path),
+                                    "derate restore --reset"};
   return out;
 }
 
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock) {
   const Instant deadline = clock.now() + request.wait;
-  const Journal journal(journal_directory());
+  const Journal journal = machine_journal();
   const Leftovers left = TRY(journal.read(current_boot()));
-  set_unusable_aside(left, journal, run_directory(), request.log);
+  set_unusable_aside(left, journal, current_boot(), run_directory(), request.log);
   std::vector<Restored> out;
   std::vector<UniqueFd> leases;  // held until all is done, by the restoring processes too
   std::vector<DomainId> domains;
   for (const JournalEntry& entry : left.entries) {
     if (!short_name(entry.domain).starts_with(request.gpus)) continue;
-    auto lease = await_lease(clock, run_directory(), short_name(entry.domain), request.who,
-                             deadline, request.alive);
-    if (lease.ok()) {
-      leases.push_back(*std::move(lease));
+    const std::string name = short_name(entry.domain);
+    auto lease = await_lease(clock, run_directory(), name, request.who, deadline, request.alive);
+    if (lease.ok() && writer_lives(entry)) {
+      out.push_back({entry.domain, Restored::Outcome::governed,
+                     fmt::format("{}, pid {}, lives; its lease was removed from the run folder",
+                                 entry.owner, entry.pid)});
+    } else if (lease.ok() || free_without_lease(lease.error(), name)) {
+      if (lease.ok()) leases.push_back(*std::move(lease));
       domains.push_back(entry.domain);
     } else {
       out.push_back(refused(entry, lease.error()));
@@ -127,6 +228,7 @@ Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock&
       out.push_back(
           {entry.domain, Restored::Outcome::not_restored, "its journal is kept: try again"});
   }
+  reset_lost(request, clock, out);
   return out;
 }
 
@@ -139,10 +241,11 @@ int exit_code_of(std::span<const Restored> all) {
   return any(Restored::Outcome::governed) ? exit_code_of(Errc::busy) : exit_code::kOk;
 }
 
-void set_unusable_aside(const Leftovers& left, const Journal& journal,
+void set_unusable_aside(const Leftovers& left, const Journal& journal, const BootIdentity& life,
                         const std::string& run_folder, const Log& log,
                         const std::function<bool(const DomainId&)>& is_ours) {
   journal.remove_unfinished();
+  for (const std::string& note : left.notes) log.warning(note);
   for (const UnusableJournal& bad : left.unusable) {
     const std::string name = std::filesystem::path(bad.path).stem();
     if (!is_ours(parse_domain(name)) && lease_is_held(run_folder, name)) {
@@ -151,9 +254,12 @@ void set_unusable_aside(const Leftovers& left, const Journal& journal,
                   {{"path", bad.path}});
       continue;
     }
-    const auto moved = journal.set_aside(bad.path);
+    const auto moved = journal.set_aside(bad, life);
+    const char* const next = bad.may_matter
+                                 ? "set aside, not applied; `derate restore --reset` resets the GPU"
+                                 : "set aside, not applied";
     log.error(fmt::format("journal '{}' {}: {}", bad.path, bad.why,
-                          moved.ok() ? "set aside, not applied" : moved.error().message),
+                          moved.ok() ? next : moved.error().message),
               {{"path", bad.path}});
   }
 }

@@ -21,6 +21,9 @@ class KnobControl;
 // Opens one domain for this purpose alone. May hang.
 using OpenToRestore = std::function<Result<std::unique_ptr<KnobControl>>(const DomainId& domain)>;
 
+// The journal of this machine and user, with its second copies in the run folder.
+Journal machine_journal();
+
 // Opens the entry's domain, restores what was written and removes the entry; the audit log has it.
 // Errors: those of opening the domain and of its writes. The entry stays then.
 Result<void> restore_journalled(const JournalEntry& entry, const OpenToRestore& open,
@@ -33,10 +36,23 @@ int restore_process(const DomainId& domain, const OpenToRestore& open, const std
 
 // The domains whose entries the process `writer` has left.
 std::vector<DomainId> left_by(pid_t writer);
+// Removes what writers that are gone had begun to write. May wait for the disk.
+void remove_unfinished_journals();
 
-// By short_name() who left a domain unrestored and governs it no more: "derated, pid 17". Empty
-// where nobody did, or this user may not see.
-std::map<std::string, std::string> left_by_nobody();
+// The process that wrote the entry lives, and is another than this one: its GPU is governed, also
+// where the file of its lease was removed. False where that is not known.
+bool writer_lives(const JournalEntry& entry);
+
+// What is left on a domain that no living governor would restore.
+struct Abandoned {
+  std::string why;     // "left by derated, pid 17, which is gone"
+  std::string remedy;  // the command that gives it back: "derate restore"
+};
+// By short_name(). Empty where there is none, or this user may not see.
+std::map<std::string, Abandoned> left_by_nobody();
+
+// For users: of a domain whose journal was lost, and what to do.
+std::string describe(const LostJournal& lost);
 
 struct RestoreRequest {
   OpenToRestore open;
@@ -46,13 +62,17 @@ struct RestoreRequest {
   Duration patience = std::chrono::seconds(10);  // for each; they are restored side by side
   std::function<void()> alive = [] {};           // called now and then
   Log log = {};
+  // Domains whose journals of this boot could not be used: their knobs that cannot be read, such as
+  // a clock lock, are given back to the device's own control.
+  bool reset = false;
 };
 
 // What became of a journal.
 struct Restored {
   enum class Outcome : std::uint8_t {
     restored,
-    governed,      // a governor that lives has the domain, and restores it in the end
+    reset,     // its journal could not be used; what cannot be read was given back to the device
+    governed,  // a governor that lives has the domain, and restores it in the end
     not_restored,  // the journal is left, and nobody is known who would do it
   };
   DomainId domain;
@@ -61,7 +81,8 @@ struct Restored {
 };
 
 // Restores the domains of all journals, each under its lease and in a process of its own; unusable
-// journals are set aside. The process has one thread. Errors: those of reading the journals.
+// journals are set aside, and those of this boot count as not restored until their domains were
+// reset. The process has one thread. Errors: those of reading the journals.
 Result<std::vector<Restored>> restore_left(const RestoreRequest& request, Clock& clock);
 
 // The exit code for these: never 0 while a journal is left. That of busy where governors that live
@@ -72,7 +93,8 @@ int exit_code_of(std::span<const Restored> all);
 // another governs, by its lease in `run_folder`: who does may know its boot better than we do, as
 // where a container's /proc shows another one.
 void set_unusable_aside(
-    const Leftovers& left, const Journal& journal, const std::string& run_folder, const Log& log,
+    const Leftovers& left, const Journal& journal, const BootIdentity& life,
+    const std::string& run_folder, const Log& log,
     const std::function<bool(const DomainId&)>& is_ours = [](const DomainId&) { return false; });
 
 }  // namespace derate

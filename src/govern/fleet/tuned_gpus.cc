@@ -101,6 +101,7 @@ GovernedGpu observe_gpu(TelemetrySource& source, const Settings& settings) {
 
 Result<GovernedGpu> govern_tuned_gpu(TelemetrySource& source, ClockControl* control,
                                      const TunedRun& run, const Settings& settings) {
+  TRY(found_lock(source.capability(), settings));
   Envelope envelope = whole_envelope(source.capability());  // limits leave the clock to the GPU
   if (run.knob() == Knob::clock) envelope = TRY(clock_envelope(source.capability(), settings));
   GovernedGpu out{&source, control, run.policy(), false, envelope};

@@ -102,7 +102,9 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
   options.assignments = request.set;
   const PolicyAssignment wanted{TRY(choose_policy(options, fleet_.settings())), request.dry_run};
   std::vector<GpuOutcomeView> outcomes;
-  for (const std::size_t at : TRY(chosen(request.gpus))) {
+  const std::vector<std::size_t> wished = TRY(chosen(request.gpus));
+  fleet_.start_readings();
+  for (const std::size_t at : wished) {
     const ManagedGpu& gpu = fleet_.gpus()[at];
     Assignment wish{.origin = origins::command, .who = who, .policy = wanted};
     if (request.confirm_within_seconds) {
@@ -117,7 +119,9 @@ Result<Json> FleetService::obey(const PolicySet& request, const std::string& who
 
 Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string& who) {
   std::vector<GpuOutcomeView> outcomes;
-  for (const std::size_t at : TRY(chosen_on_trial(request.gpus)))
+  const std::vector<std::size_t> tried = TRY(chosen_on_trial(request.gpus));
+  if (request.revert) fleet_.start_readings();
+  for (const std::size_t at : tried)
     outcomes.push_back(outcome(fleet_.gpus()[at].id(),
                                request.revert ? fleet_.revert(at) : fleet_.confirm(at, who)));
   return outcomes_json(std::move(outcomes));
@@ -125,7 +129,9 @@ Result<Json> FleetService::obey(const PolicyConfirm& request, const std::string&
 
 Result<Json> FleetService::obey(const Release& request, const std::string& who) {
   std::vector<GpuOutcomeView> outcomes;
-  for (const std::size_t at : TRY(chosen(request.gpus)))
+  const std::vector<std::size_t> released = TRY(chosen(request.gpus));
+  fleet_.start_readings();
+  for (const std::size_t at : released)
     outcomes.push_back(outcome(fleet_.gpus()[at].id(), fleet_.release(at, who)));
   return outcomes_json(std::move(outcomes));
 }

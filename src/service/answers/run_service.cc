@@ -167,6 +167,7 @@ void RunService::closed() {
 void RunService::forget(std::uint64_t connection) {
   const auto at = runs_.find(connection);
   if (at == runs_.end()) return;
+  fleet_.start_readings();
   for (Place& place : at->second.places) end(at->second, place, "its `derate run` has ended");
   runs_.erase(at);
 }
@@ -284,6 +285,7 @@ Result<RunService::Json> RunService::obey(const RunRelease& request, const Peer&
   for (const int at : TRY(select_gpus(fleet_.ids(), request.gpus)))
     uuids.push_back(fleet_.ids()[static_cast<std::size_t>(at)].uuid);
   std::string done;
+  fleet_.start_readings();
   for (auto& [connection, run] : runs_)
     for (Place& place : run.places) {
       const bool meant = std::find(uuids.begin(), uuids.end(), place.id.uuid) != uuids.end();

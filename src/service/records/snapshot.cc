@@ -27,6 +27,8 @@ std::optional<GpuSnapshot> snapshot_of(const ManagedGpu& gpu, std::vector<Envelo
     out.trouble = gpu.trouble->message;
   else if (!gpu.leftover.left_alone.empty() && gpu.leftover.left_by_nobody)
     out.trouble = gpu.leftover.left_alone;
+  else
+    out.trouble = gpu.leftover.lost;
   if (const auto& by = gpu.assigned)
     out.assigned = GpuSnapshot::Assigned{by->origin, by->who, by->why, by->until};
   out.bounds = std::move(bounds);
