@@ -13,9 +13,9 @@ namespace derate {
 
 struct ProcessFacts : ProcessId {
   std::int64_t group = 0, session = 0;
-  std::vector<std::int64_t> ancestors;  // nearest first (integ/process_facts.h)
-  std::string name;                     // of its program, without the folder
-  std::string asked;                    // its DERATE_DELTA; empty: none, or it may not be read
+  std::vector<Ancestor> ancestors;  // nearest first (integ/process_facts.h)
+  std::string name;                 // of its program, without the folder
+  std::string asked;                // its DERATE_DELTA; empty: none, or it may not be read
 
   bool operator==(const ProcessFacts&) const = default;
 };

@@ -37,7 +37,8 @@ RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works
 
 void RunService::step() {
   for (auto& [connection, run] : runs_)
-    for (Place& place : run.places) step(run, place);
+    for (Place& place : run.places)
+      has_ended(run.process) ? end(run, place, "its `derate run` has ended") : step(run, place);
 }
 
 void RunService::step(Run& run, Place& place) {
@@ -185,6 +186,7 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
   Run run{.name = name_of(peer),
           .uid = peer.uid,
           .pid = peer.pid,
+          .process = peer.process,
           .groups = peer.groups,
           .wanted = std::move(wanted),
           .named = !request.gpus.empty(),
