@@ -383,7 +383,7 @@ def start_as(uid, words, environment, folder, pid=None):
 def run_on(tally, folder, gpu):
     """A run on that GPU, and whether it is governed for it."""
     asker = Asker(folder)
-    begun = asker.ask("run-begin", policy="efficient-fix", gpus=gpu)
+    begun = asker.ask("run-begin", policy="assure", gpus=gpu)
     tally[1] = 1 if begun.get("ok") else -1
     while True:
         shown = asker.ask("run-show")

@@ -406,6 +406,7 @@ def _(house):
         try:
             if second != first:
                 raise Skip("process numbers cannot be chosen here")
+            house.until(lambda: not one.tally[0], 5, "the run governs no more")
             milliseconds = house.until_restored(5, since=since)
             hold_out_released(house, 3)
         finally:
