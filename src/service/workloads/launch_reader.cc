@@ -32,7 +32,7 @@ bool LaunchReader::make_room(std::uint32_t person, Instant now) {
 // Without a handle another process is known by its start alone, which takes a look at /proc.
 bool LaunchReader::has_ended(const Process& process, bool looks_up) const {
   if (is_known(process.handle)) return process.handle->has_ended();
-  return looks_up && process.started != 0 && start_(process.pid) != process.started;
+  return looks_up && start_ && process.started != 0 && start_(process.pid) != process.started;
 }
 
 void LaunchReader::drop_ended(bool looks_up, LaunchNews& out) {

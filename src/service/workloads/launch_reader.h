@@ -91,7 +91,7 @@ class LaunchReader {
   // `window_end`: of all rates; empty, their windows go on.
   void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
 
-  StartOf start_ = [](std::int64_t) { return std::nullopt; };
+  StartOf start_;  // empty: nothing is looked up
   std::set<std::uint32_t> working_;
   std::vector<Process> processes_;
   Instant window_ends_{};
