@@ -25,6 +25,7 @@ static int file_ = -1;
 static dev_t device_; /* of the file: a program may have closed it and opened another there */
 static ino_t inode_;
 static time_t announced_;
+static unsigned failures_;           /* to send, since it last went well */
 static struct sockaddr_un listener_; /* read from the environment once: programs may change that */
 static bool has_listener_;
 
@@ -85,6 +86,7 @@ void* derate_make_page(size_t size) {
   int file;
   close_ours(); /* a child's, of its parent */
   has_listener_ = address_of_listener(&listener_);
+  failures_ = 0;
   if (!may_be_so_long(size)) return NULL;
   /* Without MFD_NOEXEC_SEAL a hardened kernel (vm.memfd_noexec=2) refuses and others log a warning;
    * with it those before 6.3 refuse. */
@@ -110,7 +112,7 @@ void* derate_make_page(size_t size) {
   return NULL;
 }
 
-static void send_file(const struct sockaddr_un* address) {
+static bool send_file(const struct sockaddr_un* address) {
   union {
     struct cmsghdr head;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -119,7 +121,8 @@ static void send_file(const struct sockaddr_un* address) {
   struct iovec data = {text, sizeof text - 1};
   struct msghdr message;
   const int socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (socket_ < 0) return;
+  bool sent;
+  if (socket_ < 0) return false;
   memset(&message, 0, sizeof message);
   memset(&control, 0, sizeof control);
   message.msg_name = (void*)address;
@@ -132,18 +135,29 @@ static void send_file(const struct sockaddr_un* address) {
   control.head.cmsg_type = SCM_RIGHTS;
   control.head.cmsg_len = CMSG_LEN(sizeof(int));
   memcpy(CMSG_DATA(&control.head), &file_, sizeof file_);
-  (void)sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  sent = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
   close(socket_);
+  return sent;
 }
 
 void derate_announce_page(void) {
+  const unsigned failures = __atomic_load_n(&failures_, __ATOMIC_RELAXED);
+  bool sent = true; /* nobody listens: as often as if it had gone well */
   __atomic_store_n(&announced_, time(NULL), __ATOMIC_RELAXED);
   if (!has_listener_ || !is_still_ours()) return;
-  if (derate_beat_doubt(listener_.sun_path) == NULL) send_file(&listener_);
+  if (derate_beat_doubt(listener_.sun_path) == NULL) sent = send_file(&listener_);
+  __atomic_store_n(&failures_, sent ? 0 : failures + 1, __ATOMIC_RELAXED);
+}
+
+/* A queue that others keep full has room now and then: 1, 2, 4 ... s after each failure. */
+static time_t pause_after(unsigned failures) {
+  const unsigned doublings = failures - 1;
+  return failures == 0 || doublings > 5 ? ANNOUNCE_S : (time_t)1 << doublings;
 }
 
 void derate_announce_page_again(void) {
   const time_t now = time(NULL), before = __atomic_load_n(&announced_, __ATOMIC_RELAXED);
-  if (now >= before && now - before < ANNOUNCE_S) return;
+  const unsigned failures = __atomic_load_n(&failures_, __ATOMIC_RELAXED);
+  if (now >= before && now - before < pause_after(failures)) return;
   derate_announce_page();
 }

@@ -13,5 +13,6 @@ void* derate_make_page(size_t size);
 
 /* Sends the file to who listens for heartbeats; never waits. Nobody: nothing happens. */
 void derate_announce_page(void);
-/* The same, if a minute has gone by: Derate may have been started anew. */
+/* The same, if a minute has gone by, as Derate may have been started anew; if that failed, after 1,
+ * 2, 4 ... s up to a minute. */
 void derate_announce_page_again(void);

@@ -155,6 +155,7 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
   options.admit = [&worker = parts.worker](const HttpRequest& request, const Peer& peer) {
     return admit(request, peer, worker.roles(), worker.tokens());
   };
+  options.limits.shares = parts.shares;
   auto out = std::make_unique<ApiServer>(parts.clock, parts.worker.desk(), std::move(options));
   add_what_is_known(*out, parts.worker.board());
   add_history(*out, parts);

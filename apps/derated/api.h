@@ -17,6 +17,7 @@ struct ApiParts {
   Worker& worker;
   Clock& clock;
   Log log;
+  CallerShares shares = {};
 };
 
 // Listens on api_socket(). What `parts` refers to outlives it. Errors: busy, no_permission, io.

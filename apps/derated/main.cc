@@ -13,6 +13,7 @@
 
 #include "api.h"
 #include "apps/common/open_gpus.h"
+#include "base/background_worker.h"
 #include "base/defer.h"
 #include "base/exit_code.h"
 #include "base/journald.h"
@@ -26,6 +27,7 @@
 #include "govern/lease.h"
 #include "govern/records_file.h"
 #include "integ/kube/machine_tenants.h"
+#include "integ/subordinate_ids.h"
 #include "service/loop/event_loop.h"
 #include "service/transport/signals.h"
 #include "service/workloads/beat_socket.h"
@@ -102,16 +104,16 @@ void add_records_sink(WorkerOptions& worker, Records& records, const Log& log) {
 }
 
 // Without it everything goes on but heartbeats.
-std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const Log& log) {
-  auto server = BeatServer::create(beat_socket(), clock);
+std::unique_ptr<BeatServer> listen_for_beats(Clock& clock, const PersonOf& person, const Log& log) {
+  auto server = BeatServer::create(beat_socket(), clock, person);
   if (server.ok()) return *std::move(server);
   log.warning("no heartbeats: " + server.error().message);
   return nullptr;
 }
 
 // Without it everything goes on but progress by launches (docs/progress.md).
-std::unique_ptr<LaunchServer> listen_for_launches(const Log& log) {
-  auto server = LaunchServer::create(launch_socket());
+std::unique_ptr<LaunchServer> listen_for_launches(const PersonOf& person, const Log& log) {
+  auto server = LaunchServer::create(launch_socket(), person);
   if (server.ok()) return *std::move(server);
   log.warning("no progress by launches: " + server.error().message);
   return nullptr;
@@ -134,12 +136,49 @@ std::unique_ptr<ApiServer> listen_to_http(const Settings& settings, const ApiPar
   return nullptr;
 }
 
+// The ids of /etc/subuid, whose owners limits count. Changes of that file are read on another
+// thread.
+class People {
+ public:
+  People() { ids_->renew(); }
+  PersonOf person() const {
+    return [ids = ids_](uid_t uid) { return ids->person_of(uid); };
+  }
+  void look(Instant now) {
+    if (now < next_) return;
+    next_ = now + kEvery;
+    reader_.post([ids = ids_] { ids->renew(); });
+  }
+
+ private:
+  static constexpr Duration kEvery = std::chrono::seconds(10);
+
+  std::shared_ptr<SubordinateIds> ids_ = std::make_shared<SubordinateIds>();
+  BackgroundWorker reader_{BackgroundWorker::Where::on_a_thread};
+  Instant next_ = Instant::min();
+};
+
+// Root and operators have places of their own, unless everyone is an operator.
+CallerShares caller_shares(const People& people, const Worker& worker) {
+  const auto operates = [&worker](const Peer& peer) {
+    const auto role = worker.roles().of(peer);
+    return role == Role::operates || role == Role::admin;
+  };
+  CallerShares out{.person = people.person()};
+  out.keeps_place = [operates](const Peer& peer) {
+    const Peer nobody{.uid = static_cast<uid_t>(-1)};
+    return operates(peer) && !operates(nobody);
+  };
+  return out;
+}
+
 // What the loop's callbacks work on.
 struct Parts {
   const DaemonOptions& options;
   GuardLink& link;
   const Log& log;
   Clock& clock;
+  People& people;
   Worker& worker;
   ControlServer& commands;
   BeatServer* beats;        // null: there are none
@@ -177,6 +216,7 @@ void report_status(Parts& parts) {
 }
 
 void do_round(Parts& parts) {
+  parts.people.look(parts.clock.now());
   parts.outcome = parts.worker.step();
   parts.round_ended = parts.clock.now();
   if (!parts.outcome.ok()) return parts.loop.stop();
@@ -246,22 +286,27 @@ Result<void> work_until_stopped(const DaemonOptions& options, Records& records, 
   SystemClock clock;
   const Settings settings = TRY(load_settings(options.config));
   const auto commands = TRY(ControlServer::create(control_socket(), clock));
-  const auto beats = listen_for_beats(clock, log);
-  const auto launches = listen_for_launches(log);
+  People people;
+  const auto beats = listen_for_beats(clock, people.person(), log);
+  const auto launches = listen_for_launches(people.person(), log);
   const auto programs = listen_to_programs(clock, log);
   const auto loop = TRY(EventLoop::create());
   WorkerOptions how = worker_options(options, settings, link, log);
   add_records_sink(how, records, log);
+  how.tracker.person = people.person();
   ApiServer* streams = nullptr;  // once there is one
   how.events.wake = [&streams] {
     if (streams != nullptr) streams->wake_streams();
   };
   Worker worker(std::move(how), settings, clock);
-  const auto api = listen_to_http(settings, {worker, clock, log});
+  const CallerShares shares = caller_shares(people, worker);
+  if (programs != nullptr) programs->shares(shares);
+  const auto api = listen_to_http(settings, {worker, clock, log, shares});
   streams = api.get();
   const Defer no_streams([&streams] { streams = nullptr; });
-  Parts parts{options,        link,           log,       clock, worker,     *commands, beats.get(),
-              launches.get(), programs.get(), api.get(), *loop, clock.now()};
+  Parts parts{options,   link,      log,         clock,          people,
+              worker,    *commands, beats.get(), launches.get(), programs.get(),
+              api.get(), *loop,     clock.now()};
   TRY(add_sources(parts));
   beat(parts);
   parts.next_round.set(clock.now());

@@ -100,6 +100,7 @@ Worker::Answers::Answers(Worker& all, const WorkerOptions& options, const Settin
             .rules = tune_rules(settings),
             .log = all.log_,
             .works_on = std::bind_front(&WorkloadTracker::works_on, &all.work_.tracker),
+            .person = options.tracker.person,
             .gpus = &all.fleet_,
             .where = options.stores}),
       runs(all.clock_, all.desk_.clients, all.fleet_,

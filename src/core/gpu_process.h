@@ -13,9 +13,9 @@ namespace derate {
 
 struct ProcessFacts : ProcessId {
   std::int64_t group = 0, session = 0;
-  std::vector<std::int64_t> ancestors;  // nearest first (integ/process_facts.h)
-  std::string name;                     // of its program, without the folder
-  std::string asked;                    // its DERATE_DELTA; empty: none, or it may not be read
+  std::vector<Ancestor> ancestors;  // nearest first (integ/process_facts.h)
+  std::string name;                 // of its program, without the folder
+  std::string asked;                // its DERATE_DELTA; empty: none, or it may not be read
   // Of a process of root: the user in whose control group it runs (docs/tenants.md).
   std::optional<std::uint32_t> works_for;
 

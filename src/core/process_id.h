@@ -14,6 +14,23 @@ struct ProcessId {
   bool operator==(const ProcessId&) const = default;
 };
 
+// A process that is known by its number and start alone, as those above another: one look at /proc
+// shows both.
+struct Ancestor {
+  std::int64_t pid = 0;
+  std::uint64_t started = 0;  // 0: not known
+
+  Ancestor(std::int64_t number = 0, std::uint64_t start = 0) : pid(number), started(start) {}
+  bool operator==(const Ancestor&) const = default;
+};
+
+// Whether that is this process, as far as both starts are known.
+inline bool is_process(const Ancestor& ancestor, const ProcessId& process) {
+  const bool one_start =
+      ancestor.started == 0 || process.started == 0 || ancestor.started == process.started;
+  return ancestor.pid == process.pid && one_start;
+}
+
 // One process, also where it has changed its user since.
 inline bool is_same_process(const ProcessId& a, const ProcessId& b) {
   return a.pid == b.pid && a.started == b.started;

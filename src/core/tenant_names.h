@@ -13,8 +13,12 @@
 
 namespace derate {
 
-// Numbers of batch jobs by PID, as applications tell them (docs/heartbeats.md).
-using SaidJobs = std::map<std::int64_t, std::string>;
+// The number of a batch job, as the application of a process reports it (docs/heartbeats.md).
+struct SaidJob {
+  std::string job;
+  std::uint64_t started = 0;  // the process, in clock ticks since the boot; 0: not known
+};
+using SaidJobs = std::map<std::int64_t, SaidJob>;  // by PID
 
 struct NamedTenant {
   std::string key;

@@ -1,8 +1,9 @@
 #include "govern/heartbeat_registry.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
+
+#include "core/fair_place.h"
 
 namespace derate {
 namespace {
@@ -12,8 +13,9 @@ constexpr int kItself = 0, kKin = 1, kSameGroup = 2, kSameUser = 3, kRootOnly = 
 
 constexpr std::size_t kMostNames = 4;
 
-bool contains(const std::vector<std::int64_t>& list, std::int64_t value) {
-  return std::find(list.begin(), list.end(), value) != list.end();
+bool is_below(const ProcessFacts& process, const ProcessId& above) {
+  return std::any_of(process.ancestors.begin(), process.ancestors.end(),
+                     [&](const Ancestor& each) { return is_process(each, above); });
 }
 
 std::string joined(const std::set<std::string>& names) {
@@ -27,34 +29,35 @@ std::string joined(const std::set<std::string>& names) {
   return out;
 }
 
-// One more source pushes out the user's own longest silent one first, then anybody's.
-template <class T>
-void make_room(std::vector<T>& sources, std::uint32_t uid) {
-  const auto mine = [&](const T& one) { return one.uid == uid; };
-  const auto longest_silent = [&](bool only_mine) {
-    auto out = sources.end();
-    for (auto at = sources.begin(); at != sources.end(); ++at)
-      if ((!only_mine || mine(*at)) && (out == sources.end() || at->heard < out->heard)) out = at;
-    return out;
-  };
-  if (static_cast<std::size_t>(std::count_if(sources.begin(), sources.end(), mine)) >=
-      HeartbeatRegistry::kMostOfAUser)
-    sources.erase(longest_silent(true));
-  else if (sources.size() >= HeartbeatRegistry::kMostSources)
-    sources.erase(longest_silent(false));
-}
-
 }  // namespace
 
+// Whether there is a place for one more of that user's.
+template <class T>
+bool HeartbeatRegistry::make_room(std::vector<T>& sources, std::uint32_t uid, Instant now) {
+  const auto claim_of = [&](std::uint32_t of, Instant used) {
+    const std::uint32_t person = person_(of);
+    return PlaceClaim{.person = person, .works = working_.contains(person), .used = used};
+  };
+  std::vector<PlaceClaim> held;
+  for (const T& each : sources) held.push_back(claim_of(each.uid, each.heard));
+  const FairPlace place =
+      fair_place(held, claim_of(uid, now), {.all = kMostSources, .of_one = kMostOfAUser});
+  if (place.instead_of)
+    sources.erase(sources.begin() + static_cast<std::ptrdiff_t>(*place.instead_of));
+  if (!place.granted) ++counts_.too_many;
+  return place.granted;
+}
+
 bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
+  const std::uint32_t person = person_(uid);
   auto at = std::find_if(allowances_.begin(), allowances_.end(),
-                         [&](const Allowance& one) { return one.uid == uid; });
+                         [&](const Allowance& one) { return one.person == person; });
   if (at == allowances_.end()) {
     if (allowances_.size() >= kMostSources)
       allowances_.erase(std::min_element(
           allowances_.begin(), allowances_.end(),
           [](const Allowance& a, const Allowance& b) { return a.since < b.since; }));
-    allowances_.push_back({uid, kAtOnce, now});
+    allowances_.push_back({person, kAtOnce, now});
     at = allowances_.end() - 1;
   }
   const double more = seconds(now - at->since) * kPerSecond;
@@ -68,18 +71,18 @@ bool HeartbeatRegistry::admit(std::uint32_t uid, Instant now) {
   return true;
 }
 
-HeartbeatRegistry::HeartbeatSource& HeartbeatRegistry::source_for(
+HeartbeatRegistry::HeartbeatSource* HeartbeatRegistry::source_for(
     SourceKey key, const std::optional<ProcessFacts>& process, Instant time) {
   const auto known = std::find(sources_.begin(), sources_.end(), key);
   if (known != sources_.end()) {
     const bool another = known->process && process && !is_same_process(*known->process, *process);
-    if (!another) return *known;
+    if (!another) return &*known;
     sources_.erase(known);
   }
-  make_room(sources_, key.uid);
+  if (!make_room(sources_, key.uid, time)) return nullptr;
   sources_.push_back({std::move(key)});
   sources_.back().heard = time;
-  return sources_.back();
+  return &sources_.back();
 }
 
 void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
@@ -91,7 +94,9 @@ void HeartbeatRegistry::add(const BeatMessage& message, const Sender& sender,
   if (!message.is_beat()) return;
   // A sender that is gone already and names no process is the same as the user's last such one.
   const std::int64_t pid = message.pid != 0 ? message.pid : accepted ? sender.pid : 0;
-  HeartbeatSource& source = source_for({sender.uid, pid, message.gpu}, accepted, time);
+  HeartbeatSource* const found = source_for({sender.uid, pid, message.gpu}, accepted, time);
+  if (found == nullptr) return;
+  HeartbeatSource& source = *found;
   if (accepted) source.process = accepted;
   if (message.done) source.count.add(progress_of(message, time), runs_);
   source.heard = time;
@@ -107,12 +112,23 @@ void HeartbeatRegistry::add_launches(const LaunchProgress& progress,
     return;
   }
   const bool own = process && (progress.uid == 0 || process->uid == progress.uid);
-  if (!own) return;
-  HeartbeatSource& source = source_for(std::move(key), process, progress.time);
+  // The page of a process that has ended does not speak for who has its number now.
+  if (!own || (progress.started != 0 && progress.started != process->started)) return;
+  HeartbeatSource* const found = source_for(std::move(key), process, progress.time);
+  if (found == nullptr) return;
+  HeartbeatSource& source = *found;
   source.process = process;
   source.count.add(progress_of(*progress.state, progress.time), runs_);
   source.heard = progress.time;
   source.phase = launch_phase_name(progress.state->phase);
+}
+
+void HeartbeatRegistry::forget(const ProcessId& ended) {
+  std::erase_if(sources_, [&](const HeartbeatSource& each) {
+    return each.process && is_same_process(*each.process, ended);
+  });
+  std::erase_if(announcements_,
+                [&](const Announcement& each) { return is_same_process(each.process, ended); });
 }
 
 void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sender,
@@ -122,7 +138,7 @@ void HeartbeatRegistry::announce(const BeatMessage& message, const Sender& sende
     return one.uid == sender.uid && is_same_process(one.process, process);
   });
   if (known == announcements_.end()) {
-    make_room(announcements_, sender.uid);
+    if (!make_room(announcements_, sender.uid, time)) return;
     announcements_.push_back({sender.uid, {}, {}, {}});
     known = announcements_.end() - 1;
   }
@@ -143,7 +159,8 @@ std::optional<std::size_t> HeartbeatRegistry::steps_between(const Announcement& 
   const auto steps = [](const ProcessFacts& below,
                         const ProcessFacts& above) -> std::optional<std::size_t> {
     const auto& list = below.ancestors;
-    const auto at = std::find(list.begin(), list.end(), above.pid);
+    const auto at = std::find_if(list.begin(), list.end(),
+                                 [&](const Ancestor& each) { return is_process(each, above); });
     if (at == list.end() || above.started > below.started) return std::nullopt;
     return static_cast<std::size_t>(at - list.begin()) + 1;
   };
@@ -175,11 +192,9 @@ int HeartbeatRegistry::distance(const HeartbeatSource& source, const GpuProcessT
   if (!same_user && source.uid != 0) return kStranger;
   if (source.process && theirs.pid > 0) {
     const ProcessFacts& mine = *source.process;
-    if (mine.pid == theirs.pid) return kItself;
+    if (is_same_process(mine, theirs)) return kItself;
     const bool one_session = mine.session == theirs.session;
-    if (one_session &&
-        (contains(mine.ancestors, theirs.pid) || contains(theirs.ancestors, mine.pid)))
-      return kKin;
+    if (one_session && (is_below(mine, theirs) || is_below(theirs, mine))) return kKin;
     if (one_session && mine.group == theirs.group) return kSameGroup;
   }
   return same_user ? kSameUser : kRootOnly;
@@ -335,6 +350,10 @@ GpuWork HeartbeatRegistry::work_of(const GpuTenants& gpu, std::span<const GpuHea
 std::vector<GpuWork> HeartbeatRegistry::status(std::span<const GpuTenants> gpus,
                                                const PromiseRules& rules, Instant now) {
   counts_.unplaced = 0;
+  working_.clear();
+  for (const GpuTenants& gpu : gpus)
+    for (const GpuProcessTenant& tenant : gpu.tenants)
+      if (tenant.process.uid) working_.insert(person_(*tenant.process.uid));
   std::vector<std::vector<GpuHeartbeat>> heartbeats(gpus.size());
   std::vector<std::size_t> gone;
   for (std::size_t i = 0; i < sources_.size(); ++i) {

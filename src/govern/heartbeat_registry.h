@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,12 +45,17 @@ class HeartbeatRegistry {
   // A count stands for a shared GPU when its process leads by this share of the SMs' time.
   static constexpr Fraction kLead{0.10};
 
+  // Whose share of messages and places a user takes (integ/subordinate_ids.h). People who have a
+  // process on a GPU, by the last status(), come first where places are few (core/fair_place.h).
+  using PersonOf = std::function<std::uint32_t(std::uint32_t uid)>;
+  void people(PersonOf person) { person_ = std::move(person); }
+
   // Who sends it, as the kernel says.
   struct Sender {
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
   };
-  // Whether the user may send one more message now: kPerSecond, and kAtOnce in a burst.
+  // Whether the user's person may send one more message now: kPerSecond, and kAtOnce in a burst.
   bool admit(std::uint32_t uid, Instant now);
   void count_malformed() { ++counts_.malformed; }
   void count_too_many() { ++counts_.too_many; }
@@ -58,6 +65,8 @@ class HeartbeatRegistry {
   // How far a process is by what it launches, where that counts its work: without a state it does
   // so no more. The process's own beats come before it.
   void add_launches(const LaunchProgress& progress, const std::optional<ProcessFacts>& process);
+  // The process has ended: what it reported, and what was announced of it, goes with it.
+  void forget(const ProcessId& ended);
   // The work of each GPU, in their order. Drops sources that have expired.
   std::vector<GpuWork> status(std::span<const GpuTenants> gpus, const PromiseRules& rules,
                               Instant now);
@@ -105,12 +114,15 @@ class HeartbeatRegistry {
     Instant heard{};
   };
   struct Allowance {
-    std::uint32_t uid = 0;
+    std::uint32_t person = 0;
     double left = 0;
     Instant since{};
   };
 
-  HeartbeatSource& source_for(SourceKey key, const std::optional<ProcessFacts>& process,
+  template <class T>
+  bool make_room(std::vector<T>& sources, std::uint32_t uid, Instant now);
+  // Null: there is no place for one more.
+  HeartbeatSource* source_for(SourceKey key, const std::optional<ProcessFacts>& process,
                               Instant time);
   void announce(const BeatMessage& message, const Sender& sender, const ProcessFacts& process,
                 Instant time);
@@ -126,6 +138,8 @@ class HeartbeatRegistry {
   static GpuWork work_of(const GpuTenants& gpu, std::span<const GpuHeartbeat> heartbeats,
                          const PromiseRules& rules);
 
+  PersonOf person_ = [](std::uint32_t uid) { return uid; };
+  std::set<std::uint32_t> working_;  // people
   std::vector<HeartbeatSource> sources_;
   std::vector<Announcement> announcements_;
   std::vector<Allowance> allowances_;

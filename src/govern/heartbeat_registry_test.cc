@@ -106,6 +106,60 @@ TEST(HeartbeatRegistry, AnnouncementsOutliveSilenceAndNobodyCrowdsOutOthers) {
   EXPECT_EQ(beats.registry.announced(process(100, kBob)).job, "");  // 64 of a user
 }
 
+TEST(HeartbeatRegistry, WhatAProcessReportedEndsWithIt) {
+  Heartbeats beats;
+  beats.gpus[0].tenants = {tenant(process(17)), tenant(process(18))};
+  beats.say(process(17), "done=5 job=7");
+  beats.say(process(18), "done=6 job=8");
+  ProcessFacts next = process(17);
+  next.started = 6;
+  beats.registry.forget(next);  // another process of that number
+  EXPECT_EQ(beats.registry.sources(), 2u);
+  beats.registry.forget(process(17));
+  EXPECT_EQ(beats.registry.sources(), 1u);
+  EXPECT_EQ(beats.registry.announced(process(17)), Announced{});
+  EXPECT_EQ(beats.registry.announced(process(18)).job, "8");
+}
+
+// The number of a process above another can be given out again as well.
+TEST(HeartbeatRegistry, AProcessIsAboveAnotherByItsStartToo) {
+  Heartbeats beats;
+  ProcessFacts shell = process(9), work = process(17);
+  work.session = 9;
+  work.ancestors = {{9, 4}};  // of the shell that started it, which has ended
+  beats.say(shell, "delta=0.1 job=3");
+  EXPECT_EQ(beats.registry.announced(work), Announced{});
+  work.ancestors = {{9, 5}};
+  EXPECT_EQ(beats.registry.announced(work), (Announced{"0.1", "3"}));
+}
+
+// However many ids send, with work or without, who works is heard.
+TEST(HeartbeatRegistry, ACrowdWithoutWorkPushesNobodyOutWhoWorks) {
+  Heartbeats beats;
+  beats.gpus[0].tenants = {tenant(process(17))};
+  (void)beats.at(0);
+  const auto crowd = [&](std::uint32_t from) {
+    for (std::uint32_t i = 0; i < 300; ++i) beats.say(process(1000 + i, from + i), "done=1 job=1");
+  };
+  crowd(5000);
+  beats.say(process(17), "done=5 job=7");
+  beats.now += 1s;
+  crowd(6000);
+  EXPECT_EQ(beats.done(0), 5);
+  EXPECT_EQ(beats.registry.announced(process(17)).job, "7");
+  EXPECT_LE(beats.registry.sources(), HeartbeatRegistry::kMostSources);
+}
+
+TEST(HeartbeatRegistry, SubordinateIdsShareWhatTheirOwnerMaySend) {
+  HeartbeatRegistry registry;
+  registry.people([](std::uint32_t uid) { return uid >= 100000 ? kAnn : uid; });
+  int admitted = 0;
+  for (std::uint32_t i = 0; i < 1000; ++i) admitted += registry.admit(100000 + i, {}) ? 1 : 0;
+  EXPECT_EQ(admitted, HeartbeatRegistry::kAtOnce);
+  EXPECT_FALSE(registry.admit(kAnn, {}));
+  EXPECT_TRUE(registry.admit(kBob, {}));
+}
+
 TEST(HeartbeatRegistry, AProcessSpeaksOfTheGpusThatItWorksOn) {
   Heartbeats beats;
   beats.gpus[1].tenants = {tenant(process(17))};
@@ -345,6 +399,20 @@ struct Launches : Heartbeats {
     launch(who, gpu, LaunchState{.phase = phase, .done = done, .unsteadiness = 0.004});
   }
 };
+
+TEST(HeartbeatRegistry, LaunchesOfWhoHadTheNumberAreNotThoseOfWhoHasIt) {
+  Launches beats;
+  beats.gpus[1].tenants = {tenant(process(17))};
+  const LaunchState state{.phase = 1, .done = 500, .unsteadiness = 0.004};
+  beats.registry.add_launches({.pid = 17,
+                               .uid = kAnn,
+                               .started = 4,  // 5 is that of the process that has it now
+                               .gpu = "GPU-b",
+                               .time = beats.now,
+                               .state = state},
+                              process(17));
+  EXPECT_FALSE(beats.done(1));
+}
 
 TEST(HeartbeatRegistry, LaunchesCountWorkThatSaysNothingOfItself) {
   Launches beats;

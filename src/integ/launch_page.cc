@@ -59,10 +59,6 @@ Result<LaunchPage> LaunchPage::open(UniqueFd& file) {
   if (found.st_size != sizeof(derate_launch_page))
     return refuse(
         fmt::format("it has {} bytes, {} are needed", found.st_size, sizeof(derate_launch_page)));
-  char magic[sizeof derate_launch_page::magic] = {};
-  if (::pread(file.get(), magic, sizeof magic, 0) != sizeof magic ||
-      std::memcmp(magic, DERATE_LAUNCH_MAGIC, sizeof magic) != 0)
-    return refuse("it is of another version");
   return LaunchPage(std::move(file), found.st_ino);
 }
 
@@ -70,6 +66,8 @@ Result<std::vector<GpuLaunches>> LaunchPage::read() const {
   const auto page = std::make_unique<derate_launch_page>();
   if (::pread(file_.get(), page.get(), sizeof *page, 0) != sizeof *page)
     return Error{Errc::io, fmt::format("a page of launches: {}", std::strerror(errno))};
+  if (std::memcmp(page->magic, DERATE_LAUNCH_MAGIC, sizeof page->magic) != 0)
+    return Error{Errc::invalid_argument, "no page of launches: it is of another version"};
   std::vector<GpuLaunches> out;
   for (const derate_launch_row& row : page->rows_of)
     if (row.used == DERATE_ROW_COUNTS) add_row(row, out);

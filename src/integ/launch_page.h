@@ -19,15 +19,17 @@ class LaunchPage {
   static constexpr std::size_t kMostKernels = derate::kMostKernels;
 
   // Takes the file where it is a page. It is another process's: it has to lie in memory, sealed
-  // against being cut, so that reading it cannot wait or fail.
-  // Errors: invalid_argument for any other file, and for a page of another version.
+  // against being cut, so that reading it cannot fail. Nothing of its content is read here, as
+  // memory may be swapped out, and no file system is queried but that of memory. Errors:
+  // invalid_argument for any other file.
   static Result<LaunchPage> open(UniqueFd& file);
 
   // Of its file; as long as that is open no other has it.
   std::uint64_t inode() const { return inode_; }
 
   // The sums of all threads, by GPU. A process that writes nonsense there is answered nonsense.
-  // Errors: io.
+  // May wait for memory that is swapped out. Errors: invalid_argument for a page of another
+  // version, io.
   Result<std::vector<GpuLaunches>> read() const;
 
  private:

@@ -106,7 +106,7 @@ TEST(LaunchPage, RefusesAnotherSizeAndAnotherVersion) {
   auto page = empty_page();
   page->magic[7] = '9';
   auto file = file_of(*page);
-  const auto version = LaunchPage::open(file);
+  const auto version = LaunchPage::open(file)->read();
   ASSERT_FALSE(version.ok());
   EXPECT_EQ(version.error().message, "no page of launches: it is of another version");
   UniqueFd small(::memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING));

@@ -53,9 +53,9 @@ std::optional<std::uint64_t> read_start(std::int64_t pid) {
 }
 
 // Not only in its session: torchrun starts each rank in one of its own.
-std::vector<std::int64_t> read_ancestors(const ProcessFacts& process) {
+std::vector<Ancestor> read_ancestors(const ProcessFacts& process) {
   constexpr std::int64_t kInit = 1;
-  std::vector<std::int64_t> out;
+  std::vector<Ancestor> out;
   for (std::int64_t pid = process.pid; pid > kInit && out.size() <= kMostAncestors;) {
     const auto text = read_proc_file(kProc, pid, "stat");
     const auto stat = text ? parse_proc_stat(*text) : std::nullopt;
@@ -64,7 +64,7 @@ std::vector<std::int64_t> read_ancestors(const ProcessFacts& process) {
       const auto status = read_proc_file(kProc, pid, "status");
       if (!status || real_user(*status) != process.uid) break;
     }
-    if (pid != process.pid) out.push_back(pid);
+    if (pid != process.pid) out.emplace_back(pid, stat->started);
     if (stat->session == pid && stat->terminal != 0) break;
     pid = stat->parent;
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process_handle.h"
 #include "base/result.h"
 #include "config/settings.h"
 #include "core/gpu_process.h"
@@ -27,7 +28,7 @@ std::optional<ProcessFacts> read_process(std::int64_t pid);
 std::optional<std::uint64_t> read_start(std::int64_t pid);
 // Those above it in its session, and above that those of its user, nearest first, up to where that
 // logged in: a session's leader on a terminal is the last. At most 64.
-std::vector<std::int64_t> read_ancestors(const ProcessFacts& process);
+std::vector<Ancestor> read_ancestors(const ProcessFacts& process);
 // Its DERATE_DELTA, the first in the first 32 KiB of its environment. Empty without one, and where
 // it may not be read (docs/heartbeats.md says by whom it may).
 std::string read_asked(std::int64_t pid);
@@ -38,9 +39,11 @@ Result<std::optional<std::uint32_t>> find_user(const std::string& name);
 struct ProcessReaders {
   std::function<std::optional<ProcessFacts>(std::int64_t pid)> facts = read_process;
   std::function<std::optional<std::uint64_t>(std::int64_t pid)> start = read_start;
-  std::function<std::vector<std::int64_t>(const ProcessFacts& process)> ancestors = read_ancestors;
+  std::function<std::vector<Ancestor>(const ProcessFacts& process)> ancestors = read_ancestors;
   std::function<std::string(std::int64_t pid)> asked = read_asked;
   std::function<Result<std::optional<std::uint32_t>>(const std::string& name)> user = find_user;
+  // Never waits.
+  std::function<ProcessHandle(std::int64_t pid)> hold = ProcessHandle::open;
 };
 
 // Facts of processes that send beats, by number and start: one that sends often costs one look at

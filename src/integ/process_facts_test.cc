@@ -68,8 +68,8 @@ TEST(ProcessFacts, AncestorsOfAnySession) {
     ASSERT_TRUE(facts);
     const auto above = read_ancestors(*facts);
     ASSERT_FALSE(above.empty());
-    EXPECT_EQ(above.front(), ::getpid());
-    EXPECT_EQ(std::find(above.begin(), above.end(), 1), above.end());
+    EXPECT_EQ(above.front().pid, ::getpid());
+    for (const Ancestor& each : above) EXPECT_NE(each.pid, 1);
     EXPECT_TRUE(facts->ancestors.empty());  // for who asks
   }
 }
@@ -91,7 +91,8 @@ TEST(ProcessFacts, AncestorsOfOtherSessionsAreOfItsUser) {
   const Other child([] {}), loner([] { ::setsid(); });
   ProcessFacts other = *read_process(child.pid());
   other.uid = *other.uid + 1;
-  EXPECT_EQ(read_ancestors(other).front(), ::getpid());
+  EXPECT_EQ(read_ancestors(other).front().pid, ::getpid());
+  EXPECT_EQ(read_ancestors(other).front().started, read_start(::getpid()));
   other = *read_process(loner.pid());
   other.uid = *other.uid + 1;
   EXPECT_TRUE(read_ancestors(other).empty());
@@ -170,7 +171,7 @@ struct OneProcess {
     };
     out.ancestors = [this](const ProcessFacts&) {
       ++ancestors;
-      return std::vector<std::int64_t>{3};
+      return std::vector<Ancestor>{3};
     };
     return out;
   }
@@ -199,7 +200,7 @@ TEST(KnownSenders, AncestorsAreReadWhereTheyMatter) {
   EXPECT_TRUE(known.look({7, 1000}, {4, 5}, {})->ancestors.empty());
   EXPECT_EQ(machine.ancestors, 0);
   for (int i = 0; i < 9; ++i)
-    EXPECT_EQ(known.look({7, 1000}, {4, 3}, {})->ancestors, std::vector<std::int64_t>{3});
+    EXPECT_EQ(known.look({7, 1000}, {4, 3}, {})->ancestors, std::vector<Ancestor>{3});
   EXPECT_EQ(machine.ancestors, 1);
   EXPECT_FALSE(known.look({8, 1000, true}, {}, {})->ancestors.empty());
 }

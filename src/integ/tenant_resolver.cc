@@ -67,6 +67,13 @@ void set_pod(TenantLabels& labels, const PodName& pod) {
 
 }  // namespace
 
+// Not of a process that had the number before.
+bool TenantResolver::is_of(const SaidJob& said, const Gpu& now, std::int64_t pid) {
+  const auto process = now.processes.find(pid);
+  const auto start = process != now.processes.end() ? process->second.start : std::nullopt;
+  return said.started == 0 || !start || *start == said.started;
+}
+
 TenantNames TenantResolver::name(const GpuId& gpu, const Tenancy& tenancy, const SaidJobs& jobs) {
   Gpu& kept = gpus_[gpu.uuid];
   Gpu now;
@@ -76,7 +83,8 @@ TenantNames TenantResolver::name(const GpuId& gpu, const Tenancy& tenancy, const
   for (const GpuProcess& listed : tenancy.processes) {
     NamedTenant tenant = name_process(gpu, tenancy, listed, kept, now);
     const auto said = jobs.find(listed.pid);
-    if (tenant.labels.job.empty() && said != jobs.end()) tenant.labels.job = clean(said->second);
+    if (tenant.labels.job.empty() && said != jobs.end() && is_of(said->second, now, listed.pid))
+      tenant.labels.job = clean(said->second.job);
     const std::string key = tenant.key;
     for (int n = 2; !keys.insert(tenant.key).second; ++n) tenant.key = fmt::format("{}#{}", key, n);
     if (listed.gpu_instance) inside[*listed.gpu_instance].push_back(tenant.labels);

@@ -88,6 +88,7 @@ class TenantResolver {
     std::map<int, Instance> instances;
   };
 
+  static bool is_of(const SaidJob& said, const Gpu& now, std::int64_t pid);
   const Process& find_or_read(const GpuProcess& listed, const Gpu& before, Gpu& now);
   Process read(const GpuProcess& listed, std::string_view stat);
   std::string user_of(std::int64_t pid);

@@ -157,17 +157,24 @@ Result<JobEntry*> TrialRegistry::own_job(const std::string& name, std::uint32_t 
 }
 
 Result<void> TrialRegistry::check_room(std::uint32_t uid) const {
-  if (jobs_.size() >= kMostJobs)
-    return Error{Errc::busy, fmt::format("there are {} jobs already, no more are kept", kMostJobs)};
   // While nothing can be written what was removed is kept in mind: not without end.
   if (changes_.removed.size() >= kMostJobs)
     return Error{Errc::busy, fmt::format("{} removed jobs wait to be written: try again later",
                                          changes_.removed.size())};
-  const auto own = std::count_if(jobs_.begin(), jobs_.end(),
-                                 [&](const auto& each) { return each.second.uid == uid; });
-  if (uid != 0 && static_cast<std::size_t>(own) >= kMostJobsOfUser)
-    return Error{Errc::busy, fmt::format("user {} has {} jobs already, no more are kept", uid,
-                                         kMostJobsOfUser)};
+  const std::uint32_t of = person_(uid);
+  const auto own =
+      static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [&](const auto& each) {
+        return person_(each.second.uid) == of;
+      }));
+  if (of != 0 && own >= kMostJobsOfUser)
+    return Error{Errc::busy,
+                 fmt::format("user {} has {} jobs already, no more are kept", of, kMostJobsOfUser)};
+  const std::size_t most = of == 0             ? kMostJobsEver
+                           : own < kJobsOfEach ? kMostJobsEver - kKeptJobs
+                                               : kMostJobs;
+  if (jobs_.size() >= most)
+    return Error{Errc::busy,
+                 fmt::format("there are {} jobs already, no more are kept", jobs_.size())};
   return {};
 }
 
@@ -388,7 +395,7 @@ void TrialRegistry::fold(JobEntry& job, std::size_t most) {
 
 void TrialRegistry::fold_jobs_of(std::uint32_t uid) {
   for (auto& [name, job] : jobs_)
-    if (job.uid == uid) fold(job, kFewTrials);
+    if (person_(job.uid) == person_(uid)) fold(job, kFewTrials);
 }
 
 // --- a trial's life ------------------------------------------------------------------------------

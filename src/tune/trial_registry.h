@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -99,7 +100,10 @@ class TrialRegistry {
  public:
   static constexpr int kMostTries = 20;  // of a recurrence; all of them are charged
   static constexpr std::size_t kMostJobs = 1000;
-  static constexpr std::size_t kMostJobsOfUser = 100;  // root may fill the registry, nobody else
+  static constexpr std::size_t kMostJobsOfUser = 100;  // of a person (people()) who is not root
+  // Beyond kMostJobs a person may have that many, until there are kMostJobsEver less kKeptJobs;
+  // those are root's.
+  static constexpr std::size_t kJobsOfEach = 5, kMostJobsEver = 1500, kKeptJobs = 100;
   // Of a job: then the oldest runs are folded into its sums, but for what policies go by: the
   // cheapest run, and of each batch size and outcome the newest, or the first that explored.
   static constexpr std::size_t kMostTrials = 500;
@@ -116,6 +120,11 @@ class TrialRegistry {
   explicit TrialRegistry(Duration lease) : lease_(lease) {}
   void set_lease(Duration lease) { lease_ = lease; }
   Duration lease() const { return lease_; }
+
+  // Whose share a user takes; every user their own without it.
+  using PersonOf = std::function<std::uint32_t(std::uint32_t uid)>;
+  void people(PersonOf person) { person_ = std::move(person); }
+  std::uint32_t person(std::uint32_t uid) const { return person_(uid); }
 
   enum class Replace : std::uint8_t { no, yes };
   enum class Created : std::uint8_t { anew, unchanged, replaced };
@@ -197,6 +206,7 @@ class TrialRegistry {
   void forget(const std::string& name);
 
   Duration lease_;
+  PersonOf person_ = [](std::uint32_t uid) { return uid; };
   std::map<std::string, JobEntry> jobs_;
   std::map<std::int64_t, TrialEntry> trials_;
   std::map<std::int64_t, Instant> leases_;  // of the running ones: when they end

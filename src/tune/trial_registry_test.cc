@@ -214,9 +214,29 @@ TEST_F(TrialRegistryTest, AUserLeavesRoomForOthers) {
     ASSERT_TRUE(create(i, kOther).ok());
   EXPECT_EQ(create(500, kOther).error().code, Errc::busy);
   EXPECT_TRUE(create(500, kOwner).ok());
-  for (std::size_t i = 1000; registry.jobs().size() < TrialRegistry::kMostJobs; ++i)
+  for (std::size_t i = 1000; registry.jobs().size() < TrialRegistry::kMostJobsEver; ++i)
     ASSERT_TRUE(create(i, 0).ok());
   EXPECT_EQ(create(9999, 0).error().code, Errc::busy);
+}
+
+// A user with subordinate ids is one person, and a crowd of people leaves something for the others.
+TEST_F(TrialRegistryTest, JobsAreSharedByPerson) {
+  constexpr std::uint32_t kFirst = 100000;
+  registry.people([](std::uint32_t uid) { return uid >= kFirst ? kOther : uid; });
+  JobSpec spec = bert_job();
+  std::size_t number = 0;
+  const auto create = [&](std::uint32_t uid) {
+    spec.name = fmt::format("job{}", number++);
+    return registry.create(spec, uid, TrialRegistry::Replace::no, wall).ok();
+  };
+  for (std::uint32_t i = 0; i < 10 * TrialRegistry::kMostJobsOfUser; ++i) create(kFirst + i);
+  EXPECT_EQ(registry.jobs().size(), TrialRegistry::kMostJobsOfUser);
+  for (std::uint32_t i = 0; registry.jobs().size() < TrialRegistry::kMostJobs; ++i)
+    ASSERT_TRUE(create(3000 + i / 50));
+  for (std::size_t i = 0; i < TrialRegistry::kJobsOfEach; ++i) EXPECT_TRUE(create(kOwner));
+  EXPECT_FALSE(create(kOwner));
+  EXPECT_FALSE(create(kFirst));
+  EXPECT_TRUE(create(0));
 }
 
 // A file that somebody has edited, or that an earlier version wrote, is no reason to end.

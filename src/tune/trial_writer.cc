@@ -97,6 +97,12 @@ void TrialWriter::note(const Result<void>& done) {
   options_.log.error("jobs that recur are not kept: " + done.error().message);
 }
 
+Result<void> TrialWriter::check_room(std::uint32_t uid) const {
+  TuneBytes of_people;
+  for (const auto& [user, bytes] : bytes_) of_people[book_.person(user)] += bytes;
+  return derate::check_room(of_people, book_.person(uid));
+}
+
 void TrialWriter::keep() {
   if (writer_ == nullptr) {
     (void)book_.take_changes();

@@ -47,9 +47,9 @@ class TrialWriter {
   // The same, unless one has begun less than kKeepEvery ago.
   void keep_soon();
 
-  // Whether a user may keep more, as of the last write. Errors: busy, naming what is kept and what
-  // is allowed.
-  Result<void> check_room(std::uint32_t uid) const { return derate::check_room(bytes_, uid); }
+  // Whether a user's person may keep more, as of the last write. Errors: busy, naming what is kept
+  // and what is allowed.
+  Result<void> check_room(std::uint32_t uid) const;
 
   // What was measured of such work, ascending by setting; empty where nothing was.
   std::vector<TuneReadingRow> profile(const TuneProfileKey& key) const;

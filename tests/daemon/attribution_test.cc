@@ -28,7 +28,7 @@ class Attribution : public testing::Test {
         tenant.labels.pid = process.pid;
         tenant.labels.user = users[process.pid];
         if (const auto job = jobs.find(process.pid); job != jobs.end())
-          tenant.labels.job = job->second;
+          tenant.labels.job = job->second.job;
         out.processes.push_back(tenant);
       }
       return out;

@@ -286,8 +286,9 @@ class House {
     };
     out.ancestors = [of](const ProcessFacts& process) {
       const auto facts = of(process.pid);
-      return facts ? facts->ancestors : std::vector<std::int64_t>();
+      return facts ? facts->ancestors : std::vector<Ancestor>();
     };
+    out.hold = [](std::int64_t) { return ProcessHandle(); };  // people are no processes
     out.asked = [of](std::int64_t pid) {
       const auto facts = of(pid);
       return facts ? facts->asked : "";

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <rapidcheck/gtest.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "house.h"
@@ -33,7 +34,8 @@ struct RunHouse : House {
   }
   Json client(const Json& request, std::uint32_t uid = kUser, std::uint64_t connection = 1,
               std::vector<gid_t> groups = {}) {
-    const Peer peer{static_cast<pid_t>(uid), uid, connection, std::move(groups)};
+    Peer peer{static_cast<pid_t>(uid), uid, connection, std::move(groups)};
+    peer.process = process;
     return parse_json(worker->clients().handle(json_text(request), peer).value_or(""));
   }
   Json begin(const char* gpus = "0", std::uint32_t uid = kUser, std::uint64_t connection = 1) {
@@ -48,8 +50,40 @@ struct RunHouse : House {
   void command(int gpu, std::int64_t pid, std::uint32_t uid = kUser) {
     person(gpu, pid, uid).ancestors = {5, static_cast<std::int64_t>(uid)};
   }
+  SharedHandle process;  // of whoever asks
   bool governed(int gpu) { return worker->fleet().gpus()[static_cast<std::size_t>(gpu)].governed; }
 };
+
+// A number that is another's process now is not the user's whom it was of.
+TEST(DaemonRun, EndsWhereAnotherUserHasGotTheNumberOfItsProcess) {
+  RunHouse house;
+  EXPECT_EQ(house.begin()["ok"], true);
+  house.person(0, 17, kUser).started = 5;
+  house.run(60s);
+  ASSERT_TRUE(house.governed(0));
+  house.people[17].uid = kUser + 1;  // between two lists
+  house.people[17].started = 6;
+  house.run(3s);
+  EXPECT_FALSE(house.governed(0));
+  EXPECT_EQ(house.show()["why"], "a process of user 1001 works there, too");
+}
+
+// The connection may be held by another: the run is of the process that began it.
+TEST(DaemonRun, EndsWithTheProcessThatBeganIt) {
+  RunHouse house;
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  UniqueFd lives(ends[1]);
+  house.process = std::make_shared<const ProcessHandle>(UniqueFd(ends[0]));  // readable at its end
+  EXPECT_EQ(house.begin()["ok"], true);
+  house.person(0, 17, kUser);
+  house.run(60s);
+  ASSERT_TRUE(house.governed(0));
+  lives = UniqueFd();
+  house.run(1s);
+  EXPECT_FALSE(house.governed(0));
+  EXPECT_EQ(house.show()["why"], "its `derate run` has ended");
+}
 
 TEST(DaemonRun, GovernsOnceTheUserWorksThereAndGivesBackAtTheEnd) {
   RunHouse house;

@@ -67,8 +67,9 @@ class StuckMachine : public testing::Test {
       const auto facts = of(pid);
       return facts ? std::optional(facts->started) : std::nullopt;
     };
-    house.tracker.readers.ancestors = [](const auto&) { return std::vector<std::int64_t>(); };
+    house.tracker.readers.ancestors = [](const auto&) { return std::vector<Ancestor>(); };
     house.tracker.readers.asked = [](std::int64_t) { return ""; };
+    house.tracker.readers.hold = [](std::int64_t) { return ProcessHandle(); };
   }
 
   Settings settings() {
@@ -204,7 +205,7 @@ TEST(WorkDeskBeats, CostNoEnvironment) {
   int environments = 0, ancestors = 0;
   house.tracker.readers.asked = [&](std::int64_t) { return ++environments, std::string(); };
   house.tracker.readers.ancestors = [&](const ProcessFacts&) {
-    return ++ancestors, std::vector<std::int64_t>();
+    return ++ancestors, std::vector<Ancestor>();
   };
   house.person(0, 17, 1000);
   house.start();

@@ -290,6 +290,107 @@ def send_files(tally, folder, name="beat.sock"):
             time.sleep(0.2)
 
 
+def linger(tally, folder, name="launches.sock", most=150):
+    """As many such files as are taken, each sent once; then nothing more."""
+    peers = []
+    with socket.socket() as listener, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64)
+        out.connect(f"{folder}/{name}")
+        out.setblocking(False)
+        while True:
+            if tally[0] < most:
+                one, peer = lingering(listener)
+                peers.append(peer)
+                with contextlib.suppress(OSError):
+                    socket.send_fds(out, [b"launches"], [one.fileno()])
+                    tally[0] += 1
+                one.close()
+            else:
+                time.sleep(0.1)
+            tally[1] += 1
+
+
+def knock(tally, folder, name="launches.sock"):
+    """A message each 20 ms: how many were taken, and how many found the queue full."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.connect(f"{folder}/{name}")
+        out.setblocking(False)
+        while True:
+            try:
+                out.send(b"x")
+                tally[0] += 1
+            except OSError:
+                tally[1] += 1
+            time.sleep(0.02)
+
+
+def subordinate_ids(tally, folder, first, count):
+    """A connection of each of so many user ids, as a process in a namespace of subordinate ids can
+    have them: root plays newuidmap(1). Lost ones are opened again."""
+    held = {}
+    while True:
+        for uid in range(first, first + count):
+            one = held.get(uid)
+            if one is not None and not hung_up(one):
+                continue
+            os.seteuid(uid)
+            try:
+                held[uid] = socket.socket(socket.AF_UNIX)
+                held[uid].connect(f"{folder}/client.sock")
+                tally[0] += 1
+            except OSError:
+                held.pop(uid, None)
+            finally:
+                os.seteuid(0)
+        tally[1] += 1
+        time.sleep(0.02)
+
+
+# --- a number that was another's ------------------------------------------------------------------
+
+class CloneArgs(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in (
+        "flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls",
+        "set_tid", "set_tid_size", "cgroup")]
+
+
+def start_as(uid, words, environment, folder, pid=None):
+    """A program of that user, in a session of its own; with that process number where one is given
+    (root alone may choose it). The number; None: it cannot be had."""
+    SYS_CLONE3, SIGCHLD = 435, 17
+    wanted = (ctypes.c_int * 1)(pid or 0)
+    args = CloneArgs(exit_signal=SIGCHLD)
+    if pid:
+        args.set_tid, args.set_tid_size = ctypes.addressof(wanted), 1
+    child = LIBC.syscall(SYS_CLONE3, ctypes.byref(args), ctypes.sizeof(args))
+    if child == 0:
+        try:
+            os.setsid()
+            os.chdir(folder)
+            null = os.open("/dev/null", os.O_RDWR)
+            for number in (0, 1, 2):
+                os.dup2(null, number)
+            become(uid)
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            os.execve(words[0], words, environment)
+        finally:
+            os._exit(127)
+    return child if child > 0 else None
+
+
+def run_on(tally, folder, gpu):
+    """A run on that GPU, and whether it is governed for it."""
+    asker = Asker(folder)
+    begun = asker.ask("run-begin", policy="assure", gpus=gpu)
+    tally[1] = 1 if begun.get("ok") else -1
+    while True:
+        shown = asker.ask("run-show")
+        tally[0] = 1 if shown.get("ok") and shown["gpus"][0]["governed"] else 0
+        time.sleep(0.05)
+
+
 # --- the client socket ----------------------------------------------------------------------------
 
 def request(command, **fields):

@@ -1,7 +1,9 @@
 """Rows of an attacker: users without rights, storms of signals. What they do is in attacker.py."""
 
 import contextlib
+import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -360,6 +362,88 @@ def add_files_sent():
 
 
 add_files_sent()
+
+
+@row("attacker.files.linger", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="150 files whose last close waits for ten minutes, sent to `launches.sock`",
+     when="each once, while another user sends there, too",
+     outcome="what the other sends is taken; SIGTERM gives everything back at once")
+def _(house):
+    daemon = house.governing()
+    worker = daemon.worker()
+    with attack(house, FRESH, attacker.linger) as one, attack(house, SECOND, attacker.knock) as two:
+        house.until(lambda: one.tally[0] >= 150 or one.tally[1] > 600, 15, "they have sent them")
+        taken, full = two.tally[0], two.tally[1]
+        hold_out(house, daemon, worker, 4)
+        sent, taken, full = one.tally[0], two.tally[0] - taken, two.tally[1] - full
+        check(taken > full, f"{taken} of the other's messages were taken, {full} were not")
+        out = stop(house, daemon)
+    out.note = f"{sent} got through; {taken} of the other's {taken + full}"
+    return out
+
+
+# --- who is who -----------------------------------------------------------------------------------
+
+@row("attacker.pid.again", group=G_ATTACKER, who="derated", by="worker", limit=5,
+     fault="a user's job ends, and another user's gets its process number",
+     when="between two lists of processes, while a run of the first governs the GPU",
+     outcome="the run ends: nothing of the first user speaks for the second one's process")
+def _(house):
+    open_to_others(house)
+    house.config_file.write_text(
+        '[governor]\ngovern = false\npolicy = "efficient-fix"\n[run]\nusers = "everyone"\n')
+    job = [str(house.build / "derate"), "sim", "job", "GeMM", "-i", "0", "--work", "0"]
+    first = attacker.start_as(SECOND, job, house.environment, house.folder)
+    daemon = house.daemon("--silence", "2")
+    house.until(lambda: house.rounds() > 0, 10, "derated publishes its state")
+    with attack(house, SECOND, attacker.run_on, "0") as one:
+        house.until(lambda: one.tally[0] or one.tally[1] < 0, 15, "the run governs the GPU")
+        check(one.tally[1] > 0, "the run was refused")
+        send(first, signal.SIGKILL)
+        os.waitpid(first, 0)
+        second = attacker.start_as(THIRD, job, house.environment, house.folder, pid=first)
+        since = now()
+        try:
+            if second != first:
+                raise Skip("process numbers cannot be chosen here")
+            house.until(lambda: not one.tally[0], 5, "the run governs no more")
+            milliseconds = house.until_restored(5, since=since)
+            hold_out_released(house, 3)
+        finally:
+            if second:
+                send(second, signal.SIGKILL)
+    stop(house, daemon)
+    return Measured(milliseconds, "worker")
+
+
+def hold_out_released(house, seconds):
+    end = now() + seconds
+    while now() < end:
+        check(house.restored(), "the GPU is governed again, for a user who has no process there")
+        time.sleep(0.05)
+
+
+@row("attacker.subuids", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="300 subordinate ids of one user hold a connection each", when="two GPUs governed",
+     outcome="they are one user: others are served, root too")
+def _(house):
+    open_to_others(house)
+    ranges = house.folder / "subuid"
+    ranges.write_text("60000:200000:65536\n")
+    mounted = f"mount --bind {ranges} /etc/subuid && exec {house.build / 'derated'} --silence 2"
+    if subprocess.run(["unshare", "-m", "sh", "-c", f"mount --bind {ranges} /etc/subuid"],
+                      check=False, capture_output=True).returncode != 0:
+        raise Skip("another /etc/subuid cannot be mounted here")
+    daemon = house.start("derated", "unshare", "-m", "sh", "-c", mounted)
+    house.until(lambda: house.locked(GOVERNED), 10, "GPU 0 is governed")
+    worker = daemon.worker()
+    with attack(house, 0, attacker.subordinate_ids, 200_000, 300) as one:
+        house.until(lambda: one.tally[1] >= 3, 20, "they have connected")
+        for _ in range(5):
+            for uid in (SECOND, 0):
+                check(ask_as(uid, house, "gpus"), f"user {uid} is not served")
+        hold_out(house, daemon, worker, 1)
+    return stop(house, daemon)
 
 # --- signals --------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -170,6 +171,28 @@ class Progress(unittest.TestCase):
                 sender.sendto(b"x", str(self.folder / "launches.sock"))
         done = self.run_with([CLIENT, "dlsym"])
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_queue_that_is_full_is_tried_again_soon(self):
+        sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(sender.close)
+        sender.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            while True:
+                sender.sendto(b"x", str(self.folder / "launches.sock"))
+        program = subprocess.Popen(
+            [CLIENT, "dlsym", "2000000000"], stdout=subprocess.DEVNULL,
+            env={**preloading(LIBRARY, self.folder), "LD_LIBRARY_PATH": STUB})
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        time.sleep(0.5)  # it has found the queue full
+        with self.assertRaises(BlockingIOError):
+            while True:
+                self.assertEqual(self.ear.socket.recv(64), b"x")  # which makes room
+        end = time.monotonic() + 20  # it waits 1 s after a failure, 60 s after none
+        while not (pages := self.pages()):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        self.assertEqual(len(pages), 1)
 
     def test_programs_without_cuda_notice_nothing(self):
         for command in (["true"], ["sh", "-c", "ls / | wc -l"],

@@ -26,24 +26,30 @@ bool is_close(const StepEvidence& a, const StepEvidence& b) {
   return is_one_users(a, b) && (one.pid == other.pid || one_group || one_batch_job);
 }
 
-bool is_or_is_below(const ProcessFacts& process, std::int64_t pid) {
+bool are_one(const Ancestor& a, const Ancestor& b) {
+  return is_process(a, {.pid = b.pid, .uid = {}, .started = b.started});
+}
+
+bool is_or_is_below(const ProcessFacts& process, const Ancestor& other) {
   const auto& above = process.ancestors;
-  return process.pid == pid || std::find(above.begin(), above.end(), pid) != above.end();
+  return is_process(other, process) ||
+         std::any_of(above.begin(), above.end(),
+                     [&](const Ancestor& each) { return are_one(each, other); });
 }
 
 // The nearest process above it, or itself, that is above another GPU's, too: torchrun of its ranks,
-// a script of what it starts. 0: none.
-std::int64_t launcher_of(const StepEvidence& evidence, OfJob all) {
-  const auto is_shared = [&](std::int64_t pid) {
+// a script of what it starts. Number 0: none.
+Ancestor launcher_of(const StepEvidence& evidence, OfJob all) {
+  const auto is_shared = [&](const Ancestor& above) {
     return std::any_of(all.begin(), all.end(), [&](const StepEvidence* other) {
       return other != &evidence && is_one_users(evidence, *other) &&
-             is_or_is_below(process_of(*other), pid);
+             is_or_is_below(process_of(*other), above);
     });
   };
   const ProcessFacts& process = process_of(evidence);
-  if (is_shared(process.pid)) return process.pid;
+  if (is_shared({process.pid, process.started})) return {process.pid, process.started};
   const auto found = std::find_if(process.ancestors.begin(), process.ancestors.end(), is_shared);
-  return found == process.ancestors.end() ? 0 : *found;
+  return found == process.ancestors.end() ? Ancestor() : *found;
 }
 
 using Jobs = std::vector<std::vector<const StepEvidence*>>;
@@ -70,10 +76,10 @@ Jobs by_job(std::span<const StepEvidence> seen) {
   std::vector<const StepEvidence*> all;
   for (const StepEvidence& each : seen)
     if (each.processes.size() == 1 && process_of(each).pid != 0) all.push_back(&each);
-  std::map<const StepEvidence*, std::int64_t> launchers;
+  std::map<const StepEvidence*, Ancestor> launchers;
   for (const StepEvidence* each : all) launchers[each] = launcher_of(*each, all);
   Jobs out = grouped(all, [&](const StepEvidence& a, const StepEvidence& b) {
-    return launchers[&a] != 0 && launchers[&a] == launchers[&b] && is_one_users(a, b);
+    return launchers[&a].pid != 0 && are_one(launchers[&a], launchers[&b]) && is_one_users(a, b);
   });
   const auto is_alone = [](const auto& job) { return job.size() < 2; };
   std::vector<const StepEvidence*> rest;

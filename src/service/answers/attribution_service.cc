@@ -115,7 +115,7 @@ void AttributionService::collect(AttributedGpu& attributed, const Gpu& gpu) {
   attributed.read = **std::move(answer);
   SaidJobs jobs;
   for (const GpuProcess& process : attributed.read->processes)
-    if (auto job = job_of_(process.pid); !job.empty()) jobs[process.pid] = std::move(job);
+    if (auto job = job_of_(process.pid); !job.job.empty()) jobs[process.pid] = std::move(job);
   attributed.names =
       namer_.post([name = options_.name, id = attributed.gpu.id(), tenancy = *attributed.read,
                    jobs = std::move(jobs)] { return name(id, tenancy, jobs); });

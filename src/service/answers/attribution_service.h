@@ -59,7 +59,7 @@ class AttributionService {
 
   void rules(std::optional<Rules> rules);
   // Which batch job a process is said to be of, for where the machine does not tell; empty: none.
-  void jobs(std::function<std::string(std::int64_t pid)> job_of) { job_of_ = std::move(job_of); }
+  void jobs(std::function<SaidJob(std::int64_t pid)> job_of) { job_of_ = std::move(job_of); }
   // A reading of that GPU by whoever else reads it: its clock between two ticks.
   void watch(const std::string& uuid, const Sample& board);
   // What has come to the estimate of what was saved on that GPU: it is divided as the energy of the
@@ -105,7 +105,7 @@ class AttributionService {
   Options options_;
   std::optional<Rules> rules_;
   std::vector<std::unique_ptr<AttributedGpu>> gpus_;
-  std::function<std::string(std::int64_t pid)> job_of_ = [](std::int64_t) { return ""; };
+  std::function<SaidJob(std::int64_t pid)> job_of_ = [](std::int64_t) { return SaidJob(); };
   std::optional<Instant> next_, next_write_;
   std::uint64_t ticks_ = 0;
   std::map<std::string, Saving> saved_;  // by UUID: since its last tick

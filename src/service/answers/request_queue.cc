@@ -34,12 +34,13 @@ Result<void> RequestQueue::put(Asked asked, CommandRouter& router, Door door) {
   std::size_t over_http = 0, of_user = 0, for_round = 0;
   for (const Waiting& each : waiting_) {
     over_http += each.door == Door::http ? 1 : 0;
-    of_user += each.door == Door::http && each.asked.peer.uid == asked.peer.uid ? 1 : 0;
+    of_user += each.door == Door::http && each.asked.peer.share() == asked.peer.share() ? 1 : 0;
     for_round += each.for_round() ? 1 : 0;
   }
-  if (door == Door::http && (over_http >= kMost || of_user >= kMostOfOneUser))
+  const std::size_t kept = asked.peer.has_kept_place() ? kKept : 0;
+  if (door == Door::http && (over_http >= kMost + kept || of_user >= kMostOfOneUser))
     return Error{Errc::busy, fmt::format("{}: too many requests wait", asked.operation->name)};
-  if (waits_for_round(*asked.operation) && for_round >= kMostForRound)
+  if (waits_for_round(*asked.operation) && for_round >= kMostForRound + kept)
     return Error{Errc::busy,
                  fmt::format("{} commands wait already: try again later", kMostForRound)};
   waiting_.push_back({std::move(asked), &router, door, clock_.now() + kPatience});

@@ -59,8 +59,10 @@ RunService::RunService(Clock& clock, CommandRouter& clients, Fleet& fleet, Works
 
 void RunService::step() {
   for (auto& [connection, run] : runs_) {
-    for (Place& place : run.places) step(run, place);
-    if (run.named) look_elsewhere(run);
+    const bool ended = has_ended(run.process);
+    for (Place& place : run.places)
+      ended ? end(run, place, "its `derate run` has ended") : step(run, place);
+    if (run.named && !ended) look_elsewhere(run);
   }
 }
 
@@ -226,6 +228,7 @@ Result<RunService::Json> RunService::obey(const RunBegin& request, const Peer& p
   Run run{.name = name_of(peer),
           .uid = peer.uid,
           .pid = peer.pid,
+          .process = peer.process,
           .groups = peer.groups,
           .wanted = std::move(wanted),
           .named = !request.gpus.empty(),

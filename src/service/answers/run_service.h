@@ -69,6 +69,7 @@ class RunService {
     std::string name;  // no two have the same
     std::uint32_t uid = 0;
     std::int64_t pid = 0;
+    SharedHandle process = {};  // with which the run ends: until then its number is its own
     std::vector<gid_t> groups = {};
     PolicyAssignment wanted;
     bool named = false;  // the GPUs; else those are meant where its own processes work

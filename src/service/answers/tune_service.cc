@@ -82,6 +82,7 @@ TuneService::TuneService(Clock& clock, CommandRouter& clients, EnergyService& en
                .works_on = std::move(options.works_on),
                .gpus = options.gpus,
                .for_everyone = options.rules.everyone}) {
+  book_.people(std::move(options.person));
   const auto answer = [this](const auto& request, const Peer& peer) {
     look_after();  // who is gone holds no GPU
     auto out = obey(request, peer);
@@ -230,7 +231,7 @@ Result<JobSpec> TuneService::work_of(const TrialStart& request) const {
 }
 
 Result<TuneService::Json> TuneService::obey(const TrialStart& request, const Peer& peer) {
-  TRY(rate_.take(peer.uid, clock_.now()));
+  TRY(rate_.take(book_.person(peer.uid), clock_.now()));
   const JobSpec work = TRY(work_of(request));
   // A training that waits for room would not be trained at all.
   if (!request.job.empty() && !writer_.check_room(peer.uid).ok()) book_.fold_jobs_of(peer.uid);

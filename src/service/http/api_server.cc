@@ -179,21 +179,22 @@ HttpReply ApiServer::handle(const Operation& operation, const HttpRequest& reque
 HttpReply ApiServer::reply_of(const Result<Json>& answer) { return response_of(answer); }
 
 HttpReply ApiServer::read(const Asked& asked, const std::function<Job()>& begin) {
-  const uid_t uid = asked.peer.uid;
+  const uid_t person = asked.peer.share();
+  const std::size_t kept = asked.peer.has_kept_place() ? kKeptReading : 0;
   {
     const std::lock_guard lock(link_->mutex);
     std::size_t all = 0;
     for (const auto& [each, count] : link_->reading) all += count;
-    std::size_t& own = link_->reading[uid];
-    if (all >= kMostReading || own >= kMostReadingOfOneUser)
+    std::size_t& own = link_->reading[person];
+    if (all >= kMostReading + kept || own >= kMostReadingOfOneUser)
       return response_of(
           Error{Errc::busy, fmt::format("{}: too many are being read", asked.operation->name)});
     ++own;
   }
-  reader_.post([link = link_, job = begin(), uid, number = asked.peer.connection] {
+  reader_.post([link = link_, job = begin(), person, number = asked.peer.connection] {
     HttpResponse response = response_of(job());
     const std::lock_guard lock(link->mutex);
-    if (--link->reading[uid] == 0) link->reading.erase(uid);
+    if (--link->reading[person] == 0) link->reading.erase(person);
     if (link->server != nullptr) link->server->answer(number, std::move(response));
   });
   return HttpLater{};

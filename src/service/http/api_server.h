@@ -27,6 +27,7 @@ class ApiServer {
 
   // Requests that wait for files: of all, and of one user. More are refused, 503.
   static constexpr std::size_t kMostReading = 16, kMostReadingOfOneUser = 4;
+  static constexpr std::size_t kKeptReading = 4;  // besides, for root and operators
   // Numbers of requests in the routers begin here, so that none is that of a socket's connection.
   static constexpr std::uint64_t kFirstNumber = std::uint64_t{1} << 62;
 
@@ -94,7 +95,7 @@ class ApiServer {
   struct Link {
     std::mutex mutex;
     HttpServer* server = nullptr;
-    std::map<uid_t, std::size_t> reading;  // by user
+    std::map<uid_t, std::size_t> reading;  // by person
   };
 
   static HttpReply reply_of(const Result<Json>& answer);

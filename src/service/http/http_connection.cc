@@ -79,7 +79,9 @@ bool HttpConnection::takes_input() const {
 void HttpConnection::take_in(FileCloser& closer, Instant now) {
   if (in.empty()) {
     char buffer[kReadAtOnce];
-    const ssize_t n = receive(socket, buffer, closer);
+    // Whose files are stuck has sent some to where nobody wants any.
+    if ((broken = closer.is_full(peer.share()))) return;
+    const ssize_t n = receive(socket, buffer, closer, peer.share());
     if (n < 0 && errno == EINTR) return;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       readable = false;
@@ -103,7 +105,8 @@ void HttpConnection::take_in(FileCloser& closer, Instant now) {
 
 void HttpConnection::drain(FileCloser& closer) {
   char buffer[kReadAtOnce];
-  const ssize_t n = receive(socket, buffer, closer);
+  if ((broken = closer.is_full(peer.share()))) return;
+  const ssize_t n = receive(socket, buffer, closer, peer.share());
   if (n < 0 && errno == EINTR) return;
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK)) ended = true;
   readable = n == static_cast<ssize_t>(sizeof buffer);

@@ -61,7 +61,7 @@ constexpr std::size_t kMostUnsent = 32 << 20, kMostUnsentOfAUser = 4 << 20;
 constexpr Duration kDrainTime = 1s;
 constexpr Duration kLastEventTime = 1s;
 
-// While too many passed files are still to be closed.
+// While too many connections are still to be closed.
 constexpr Duration kCloserTime = 10ms;
 
 // The thread's CPU time of each RoundBudget::kRound: callers are taken, requests come in, and each
@@ -171,7 +171,7 @@ struct HttpServer::State {
   void wake_for(const HttpConnection& at, Instant now);
   void wake_for_callers(Instant now);
 
-  HttpUser& user(uid_t uid);
+  HttpUser& user(uid_t person);
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
 
@@ -180,10 +180,10 @@ struct HttpServer::State {
     std::size_t all = 0, of_user = 0;
   };
   template <class F>
-  Count count(uid_t uid, F counts) const;
+  Count count(uid_t person, F counts) const;
   bool admit(HttpConnection& caller);
-  std::size_t connections_of(uid_t uid) const;
-  HttpConnection* idle_of(uid_t uid);
+  std::size_t connections_of(uid_t person) const;
+  HttpConnection* idle_of(uid_t person);
 
   void take_in(HttpConnection& at);
   void saw_head(HttpConnection& at);
@@ -209,8 +209,8 @@ struct HttpServer::State {
   UniqueFd events, news;  // of all connections; from other threads
   std::array<epoll_event, 256> ready{};
   FileCloser closer;
-  std::vector<HttpConnection> connections;  // ascending by number
-  std::map<uid_t, HttpUser> users;
+  std::vector<HttpConnection> connections;       // ascending by number
+  std::map<uid_t, HttpUser> users;               // by person
   std::map<std::uint64_t, std::uint64_t> later;  // connections by the numbers of requests
   std::array<std::size_t, kKinds> later_of_kind{};
   std::uint64_t next_connection = 1, next_request = 1;
@@ -287,8 +287,8 @@ void HttpServer::State::tell_date() {
   if (second != std::exchange(dated, second)) date = http_date(second);
 }
 
-HttpUser& HttpServer::State::user(uid_t uid) {
-  return users.try_emplace(uid, options.requests_a_second_of_a_user).first->second;
+HttpUser& HttpServer::State::user(uid_t person) {
+  return users.try_emplace(person, options.requests_a_second_of_a_user).first->second;
 }
 
 void HttpServer::State::mark(int count) {
@@ -330,25 +330,25 @@ bool HttpServer::State::take_news() {
 // --- who may come --------------------------------------------------------------------------------
 
 template <class F>
-HttpServer::State::Count HttpServer::State::count(uid_t uid, F counts) const {
+HttpServer::State::Count HttpServer::State::count(uid_t person, F counts) const {
   Count out;
   for (const HttpConnection& each : connections) {
     if (!counts(each)) continue;
     ++out.all;
-    if (each.peer.uid == uid) ++out.of_user;
+    if (each.peer.share() == person) ++out.of_user;
   }
   return out;
 }
 
-std::size_t HttpServer::State::connections_of(uid_t uid) const {
-  return count(uid, [](const HttpConnection& each) { return !each.broken; }).of_user;
+std::size_t HttpServer::State::connections_of(uid_t person) const {
+  return count(person, [](const HttpConnection& each) { return !each.broken; }).of_user;
 }
 
-// The one of a user's that has been between two requests for longest.
-HttpConnection* HttpServer::State::idle_of(uid_t uid) {
+// The one of a person's that has been between two requests for longest.
+HttpConnection* HttpServer::State::idle_of(uid_t person) {
   HttpConnection* out = nullptr;
   for (HttpConnection& each : connections)
-    if (each.peer.uid == uid && each.is_idle() && !each.broken && !each.readable &&
+    if (each.peer.share() == person && each.is_idle() && !each.broken && !each.readable &&
         (out == nullptr || each.heard < out->heard))
       out = &each;
   return out;
@@ -356,30 +356,36 @@ HttpConnection* HttpServer::State::idle_of(uid_t uid) {
 
 // Whether there is a place for it, if only a provisional one.
 bool HttpServer::State::admit(HttpConnection& caller) {
-  const uid_t uid = caller.peer.uid;
-  const std::size_t own = connections_of(uid);
+  const uid_t person = caller.peer.share();
+  const bool keeps = caller.peer.has_kept_place();
+  const std::size_t own = connections_of(person);
   if (own < options.most_of_a_user) {
-    const auto has_place = [](const HttpConnection& at) {
-      return !at.is_provisional && !at.broken;
+    const auto has_place = [keeps](const HttpConnection& at) {
+      return !at.is_provisional && !at.broken && (keeps || !at.peer.has_kept_place());
     };
-    if (count(uid, has_place).all < options.most_connections) return true;
-    if (HttpConnection* const place = place_for(connections, uid, own)) {
+    const std::size_t most = options.most_connections + (keeps ? kKeptPlaces : 0);
+    if (count(person, has_place).all < most) return true;
+    if (HttpConnection* const place = place_for(connections, own, keeps)) {
       place->broken = true;
       return true;
     }
   }
-  if (HttpConnection* const idle = idle_of(uid)) {
+  if (HttpConnection* const idle = idle_of(person)) {
     idle->broken = true;
     return true;
   }
   const auto [all, of_user] =
-      count(uid, [](const HttpConnection& each) { return each.is_provisional; });
+      count(person, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
   return all < kProvisional && of_user < kProvisionalOfAUser;
 }
 
 void HttpServer::State::take_callers() {
   if (!callers_wait || clock.now() < no_room_until) return;
+  if (closer.has_many_sockets()) {
+    no_room_until = clock.now() + kCloserTime;
+    return;
+  }
   accepting.begin(clock.now());
   callers_wait = false;
   for (int left = kMostCallers;; --left) {
@@ -400,15 +406,19 @@ void HttpServer::State::take_callers() {
     Peer peer{.uid = kNoUser};
     if (is_unix) {
       auto known = peer_of(from);
-      if (!known) continue;
+      if (!known) {
+        closer.hang_up(std::move(from));
+        continue;
+      }
       peer = *std::move(known);
+      options.shares.mark(peer);
     } else {
       const int on = 1;
       (void)::setsockopt(from.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     // Who goes on after many refusals does not get to ask, nor an answer: that takes time of
     // others.
-    if (is_unix && !user(peer.uid).refusals.has_any(clock.now())) {
+    if (is_unix && !user(peer.share()).refusals.has_any(clock.now())) {
       ++refusals;
       closer.hang_up(std::move(from));
       continue;
@@ -452,11 +462,11 @@ void HttpServer::State::go_through(HttpShare& share, std::vector<HttpTurn>& turn
 void HttpServer::State::take_in() {
   std::vector<HttpTurn> turns;
   incoming = unsent = 0;
-  for (auto& [uid, each] : users) each.incoming = each.unsent = 0;
+  for (auto& [person, each] : users) each.incoming = each.unsent = 0;
   for (HttpConnection& at : connections) {
     if (at.has_input()) turns.push_back({&at, at.peer, has_input});
     if (at.held == 0 && at.out.empty()) continue;
-    HttpUser& who = user(at.peer.uid);
+    HttpUser& who = user(at.peer.share());
     who.incoming += at.held;
     who.unsent += at.out.bytes;
     incoming += at.held;
@@ -464,7 +474,6 @@ void HttpServer::State::take_in() {
   }
   // Each once or twice: then others are served.
   go_through(intake, turns, [this](HttpConnection& at) {
-    if (closer.is_full()) return false;
     at.stage == Stage::drain ? at.drain(closer) : take_in(at);
     return true;
   });
@@ -473,7 +482,7 @@ void HttpServer::State::take_in() {
 void HttpServer::State::take_in(HttpConnection& at) {
   const std::size_t before = at.held;
   at.take_in(closer, clock.now());
-  HttpUser& who = user(at.peer.uid);
+  HttpUser& who = user(at.peer.share());
   const std::size_t more = at.held - std::min(before, at.held);
   who.incoming += more;
   incoming += more;
@@ -489,7 +498,7 @@ void HttpServer::State::take_in(HttpConnection& at) {
 
 void HttpServer::State::saw_head(HttpConnection& at) {
   at.kind = options.kind_of(at.parser.request());
-  HttpUser& who = user(at.peer.uid);
+  HttpUser& who = user(at.peer.share());
   if (const auto why = refused(at, who)) return refuse(at, *why);
   if (at.parser.waits_for_continue()) at.ask_for_body(clock.now());
 }
@@ -506,8 +515,8 @@ std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at,
 }
 
 std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnection& at) const {
-  const auto [all, of_user] =
-      count(at.peer.uid, [](const HttpConnection& each) { return each.stage == Stage::stream; });
+  const auto [all, of_user] = count(
+      at.peer.share(), [](const HttpConnection& each) { return each.stage == Stage::stream; });
   if (of_user >= options.most_streams_of_a_user)
     return refusal(429, fmt::format("too many streams: allowed are {} a user",
                                     options.most_streams_of_a_user));
@@ -519,7 +528,7 @@ std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnecti
 // Who goes on with what is refused is hung up on.
 void HttpServer::State::refuse(HttpConnection& at, const HttpResponse& response) {
   ++refusals;
-  at.ends_after = at.ends_after || !user(at.peer.uid).refusals.take(clock.now());
+  at.ends_after = at.ends_after || !user(at.peer.share()).refusals.take(clock.now());
   at.respond(response, clock.now());
 }
 
@@ -548,7 +557,7 @@ void HttpServer::State::serve(HttpConnection& at) {
     }
     return at.ask_stream(now);
   }
-  HttpUser& who = user(at.peer.uid);
+  HttpUser& who = user(at.peer.share());
   const std::size_t kind = index_of(at.kind);
   if (who.later[kind] >= kMostLaterOfAUser[kind])
     return refuse(at, refusal(429, "too many requests of this user wait for their answers"));
@@ -595,13 +604,13 @@ void HttpServer::State::reply(HttpConnection& at, HttpReply reply) {
   at.stage = Stage::later;
   later[at.caller.connection] = at.peer.connection;
   ++later_of_kind[index_of(at.kind)];
-  ++user(at.peer.uid).later[index_of(at.kind)];
+  ++user(at.peer.share()).later[index_of(at.kind)];
 }
 
 void HttpServer::State::end_later(HttpConnection& at) {
   later.erase(at.caller.connection);
   --later_of_kind[index_of(at.kind)];
-  --user(at.peer.uid).later[index_of(at.kind)];
+  --user(at.peer.share()).later[index_of(at.kind)];
 }
 
 // A stream whose reader is too slow.
@@ -694,11 +703,7 @@ void HttpServer::State::wake_for(HttpShare& share, Instant now) {
 void HttpServer::State::wake_for(const HttpConnection& at, Instant now) {
   if (const auto end = deadline(at)) wake = std::min(wake, *end);
   if (can_be_served(at)) wake_for(serving[index_of(at.kind)], now);
-  if (!at.has_input()) return;
-  if (closer.is_full())
-    wake = std::min(wake, now + kCloserTime);
-  else
-    wake_for(intake, now);
+  if (at.has_input()) wake_for(intake, now);
 }
 
 // Where there is no time or room for more callers, those who wait do not wake us.
@@ -731,7 +736,11 @@ HttpServer::~HttpServer() {
   }
   state_->tell();
   state_->thread.join();
-  if (state_->is_unix) ::unlink(state_->path.c_str());
+  if (!state_->is_unix) return;
+  ::unlink(state_->path.c_str());
+  // What nobody has read may have files: neither is closed here.
+  state_->closer.close_socket(std::move(state_->socket));
+  for (HttpConnection& at : state_->connections) state_->closer.hang_up(std::move(at.socket));
 }
 
 void HttpServer::answer(std::uint64_t number, HttpReply reply) {

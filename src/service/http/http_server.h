@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "service/http/http_message.h"
+#include "service/transport/caller_shares.h"
 #include "service/transport/client_connection.h"
 
 namespace derate {
@@ -54,7 +55,9 @@ struct HttpServerOptions {
   // Bounds; what is beyond is refused: 429 (of a user) or 503 (of all) with Retry-After, 431, 413,
   // 414, 408, or closed. A user who goes on after as many refusals a second is not heard.
   std::size_t most_head_bytes = 8 << 10, most_body_bytes = 64 << 10;
-  std::size_t most_connections = 512;  // of all
+  // Whose share each takes. `user` below is a person: ids of /etc/subuid are their owner.
+  CallerShares shares = {};
+  std::size_t most_connections = 512;  // of all; root and operators have kKeptPlaces besides
   std::size_t most_of_a_user = 128;    // connections; callers of TCP are one user, (uid_t)-1
   std::size_t most_streams = 64, most_streams_of_a_user = 16;
   Duration head_time = std::chrono::seconds(10);       // from a request's first byte to its last

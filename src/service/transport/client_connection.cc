@@ -51,8 +51,11 @@ bool ClientConnection::has_said_all() const {
 
 void ClientConnection::read(std::size_t longest, FileCloser& closer, const Clock& clock) {
   char buffer[4096];
-  while (in.size() <= longest && !closer.is_full()) {
-    const ssize_t n = receive(socket, buffer, closer);
+  // Whose files are stuck has sent some to where nobody wants any.
+  broken = broken || closer.is_full(peer.share());
+  while (in.size() <= longest && !broken) {
+    const ssize_t n = receive(socket, buffer, closer, peer.share());
+    broken = closer.is_full(peer.share());
     if (n > 0) {
       heard = clock.now();
       in.append(buffer, static_cast<std::size_t>(n));

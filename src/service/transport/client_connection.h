@@ -13,6 +13,7 @@
 
 #include "api/operations.h"
 #include "base/clock.h"
+#include "base/process_handle.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "service/transport/passed_files.h"
@@ -25,7 +26,15 @@ struct Peer {
   std::uint64_t connection = 0;  // from 1 on; no two have the same
   std::vector<gid_t> groups = {};
   std::optional<Role> role = {};  // what it may do; empty: what callers of its socket may
-  std::string token = {};         // the name of the one that it was believed by; empty: by its user
+  std::string token = {};         // the name of the one that it was accepted by; empty: by its user
+  // Whose share of places and time it takes; empty: the user's own (CallerShares).
+  std::optional<uid_t> person = {};
+  bool keeps_place = false;  // one of those that are kept for root and operators
+  // The process that connected; null: not known.
+  SharedHandle process = {};
+
+  uid_t share() const { return person.value_or(uid); }
+  bool has_kept_place() const { return keeps_place || uid == 0; }
 };
 
 // For logs and as who assigned something: "uid 0"; "token dashboard".

@@ -5,11 +5,11 @@
 
 namespace derate {
 
-// After the last, by user and then by connection; the first again after all of them.
+// After the last, by person and then by connection; the first again after all of them.
 bool ClientTurns::is_before(const Peer& a, const Peer& b) const {
   const auto distance = [&](const Peer& peer) {
-    const auto last = connection_.find(peer.uid);
-    return std::tuple(peer.uid <= uid_, peer.uid,
+    const auto last = connection_.find(peer.share());
+    return std::tuple(peer.share() <= person_, peer.share(),
                       last != connection_.end() && peer.connection <= last->second,
                       peer.connection);
   };
@@ -17,8 +17,8 @@ bool ClientTurns::is_before(const Peer& a, const Peer& b) const {
 }
 
 void ClientTurns::took(const Peer& peer) {
-  uid_ = peer.uid;
-  connection_[peer.uid] = peer.connection;
+  person_ = peer.share();
+  connection_[peer.share()] = peer.connection;
 }
 
 void RoundBudget::begin(Instant now, Duration used) {

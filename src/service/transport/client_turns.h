@@ -15,8 +15,8 @@
 
 namespace derate {
 
-// Whose turn was the last: the next one's is after it. Users take turns, and so do the connections
-// of a user. A client has a `peer` and tells whether it has_work().
+// Whose turn was the last: the next one's is after it. People take turns (Peer::share()), and so do
+// the connections of one. A client has a `peer` and shows whether it has_work().
 class ClientTurns {
  public:
   // Who of those with work is next; null: nobody has any.
@@ -28,12 +28,12 @@ class ClientTurns {
     if (out != nullptr) took(out->peer);
     return out;
   }
-  // Keeps the turns of users who are connected.
+  // Keeps the turns of people who are connected.
   template <class Clients>
   void forget_others(const Clients& clients) {
     std::erase_if(connection_, [&](const auto& last) {
       return std::none_of(clients.begin(), clients.end(),
-                          [&](const auto& client) { return client.peer.uid == last.first; });
+                          [&](const auto& client) { return client.peer.share() == last.first; });
     });
   }
 
@@ -41,8 +41,8 @@ class ClientTurns {
   bool is_before(const Peer& a, const Peer& b) const;
   void took(const Peer& peer);
 
-  uid_t uid_ = 0;
-  std::map<uid_t, std::uint64_t> connection_;  // the last of each user that is connected
+  uid_t person_ = 0;
+  std::map<uid_t, std::uint64_t> connection_;  // the last of each person that is connected
 };
 
 // The client of that connection, of those that ascend by it; null: it has ended.
@@ -54,21 +54,25 @@ auto* find_client(Clients& clients, std::uint64_t connection) {
   return at != clients.end() && at->peer.connection == connection ? &*at : nullptr;
 }
 
-// Whose place a user with `own` connections gets when all are taken: of the user who has most, root
-// aside, the connection that was silent for longest, an idle one if there is any. Null where that
-// would be no fairer: that user has less than two more than this one, who is not root.
+// Places that are kept for root and operators, in addition to those of all.
+inline constexpr std::size_t kKeptPlaces = 16;
+
+// Whose place a person with `own` connections gets when all are taken: of the person who has most,
+// root and operators aside, the connection that was silent for longest, an idle one if there is
+// any. Null where that would be no fairer: that person has less than two more than this one, for
+// whom no place is kept.
 template <class Clients>
-auto* place_for(Clients& clients, uid_t uid, std::size_t own) {
+auto* place_for(Clients& clients, std::size_t own, bool keeps_place) {
   typename Clients::value_type* out = nullptr;
   std::map<uid_t, std::size_t> count;
   for (const auto& client : clients)
-    if (client.peer.uid != 0 && !client.broken) ++count[client.peer.uid];
+    if (!client.peer.has_kept_place() && !client.broken) ++count[client.peer.share()];
   const auto most = std::max_element(
       count.begin(), count.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == count.end() || (uid != 0 && most->second < own + 2)) return out;
+  if (most == count.end() || (!keeps_place && most->second < own + 2)) return out;
   const auto rank = [](const auto& client) { return std::pair(!client.is_idle(), client.heard); };
   for (auto& client : clients)
-    if (client.peer.uid == most->first && !client.broken &&
+    if (client.peer.share() == most->first && !client.peer.has_kept_place() && !client.broken &&
         (out == nullptr || rank(client) < rank(*out)))
       out = &client;
   return out;

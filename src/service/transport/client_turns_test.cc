@@ -70,7 +70,7 @@ RC_GTEST_PROP(PlaceFor, IsNeverRootsAndLeavesNobodyWithLessThanWhoCame, ()) {
                          [&](const ClientConnection& client) { return client.peer.uid == of; });
   };
   const auto own = count(uid);
-  const ClientConnection* const place = place_for(clients, uid, static_cast<std::size_t>(own));
+  const ClientConnection* const place = place_for(clients, static_cast<std::size_t>(own), uid == 0);
   for (const ClientConnection& client : clients)
     if (place == nullptr && client.peer.uid != 0)
       RC_ASSERT(uid != 0 && count(client.peer.uid) < own + 2);
@@ -85,12 +85,30 @@ TEST(PlaceFor, TheConnectionThatWasIdleForLongestGoes) {
   auto clients = connections_of({7, 7, 7, 8});
   for (std::size_t i = 0; i < clients.size(); ++i) clients[i].heard = Instant(i * 1s);
   clients[1].in = clients[2].in = "";
-  EXPECT_EQ(place_for(clients, 9, 0), &clients[1]);
+  EXPECT_EQ(place_for(clients, 0, false), &clients[1]);
   clients[1].broken = true;
-  EXPECT_EQ(place_for(clients, 9, 0), &clients[2]);
+  EXPECT_EQ(place_for(clients, 0, false), &clients[2]);
   clients[2].broken = true;
-  EXPECT_EQ(place_for(clients, 9, 0), nullptr);  // one each
-  EXPECT_EQ(place_for(clients, 0, 9), &clients[0]);
+  EXPECT_EQ(place_for(clients, 0, false), nullptr);  // one each
+  EXPECT_EQ(place_for(clients, 9, true), &clients[0]);
+}
+
+// Ids of one person's are that person's share; an operator loses no place.
+TEST(PlaceFor, CountsPeople) {
+  auto clients = connections_of({100000, 100001, 100002, 8, 8, 9, 9, 9, 9});
+  for (std::size_t i = 0; i < 3; ++i) clients[i].peer.person = 1000;
+  for (std::size_t i = 5; i < 9; ++i) clients[i].peer.keeps_place = true;
+  EXPECT_EQ(place_for(clients, 0, false), &clients[0]);
+  EXPECT_EQ(place_for(clients, 2, false), nullptr);
+}
+
+TEST(ClientTurns, IdsOfOnePersonHaveOnesTurns) {
+  auto clients = connections_of({100000, 100001, 100002, 8});
+  for (std::size_t i = 0; i < 3; ++i) clients[i].peer.person = 1000;
+  ClientTurns turns;
+  int of_other = 0;
+  for (int i = 0; i < 10; ++i) of_other += turns.next(clients)->peer.uid == 8u ? 1 : 0;
+  EXPECT_EQ(of_other, 5);
 }
 
 TEST(RoundBudget, WhatIsSpentComesBackWithTheNextRound) {

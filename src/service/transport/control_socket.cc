@@ -37,7 +37,11 @@ Result<std::unique_ptr<ControlServer>> ControlServer::create(const std::string& 
   return server;
 }
 
-ControlServer::~ControlServer() { ::unlink(path_.c_str()); }
+ControlServer::~ControlServer() {
+  ::unlink(path_.c_str());
+  closer_.close_socket(std::move(socket_));  // callers that wait may have sent files
+  for (ClientConnection& client : clients_) closer_.hang_up(std::move(client.socket));
+}
 
 Result<void> ControlServer::begin_watching() {
   events_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
@@ -60,12 +64,19 @@ std::size_t ControlServer::longest_request() const {
 // Whether to keep the caller; one of many is told why not.
 bool ControlServer::admit(const UniqueFd& socket, const Peer& who) {
   if (audience_ == Audience::owner_and_root) return who.uid == 0 || who.uid == ::geteuid();
-  const auto own = static_cast<std::size_t>(
-      std::count_if(clients_.begin(), clients_.end(),
-                    [&](const ClientConnection& client) { return client.peer.uid == who.uid; }));
-  const bool full = clients_.size() >= kMostOfEveryone;
+  const auto count = [&](auto counts) {
+    return static_cast<std::size_t>(std::count_if(clients_.begin(), clients_.end(), counts));
+  };
+  const auto own = count([&](const ClientConnection& client) {
+    return client.peer.share() == who.share() &&
+           client.peer.has_kept_place() == who.has_kept_place();
+  });
+  const auto kept =
+      count([](const ClientConnection& client) { return client.peer.has_kept_place(); });
+  const bool full = who.has_kept_place() ? clients_.size() >= kMostOfEveryone + kKeptPlaces
+                                         : clients_.size() - kept >= kMostOfEveryone;
   if (own < kMostOfOneUser) {
-    ClientConnection* const place = full ? place_for(clients_, who.uid, own) : nullptr;
+    ClientConnection* const place = full ? place_for(clients_, own, who.has_kept_place()) : nullptr;
     if (place != nullptr) place->broken = true;
     if (!full || place != nullptr) return true;
   }
@@ -84,12 +95,13 @@ void ControlServer::take_callers() {
     UniqueFd socket(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) return;
     auto who = peer_of(socket);
-    if (!who) continue;
-    if (!admit(socket, *who)) {
+    if (who) shares_.mark(*who);
+    if (!who || !admit(socket, *who)) {
       closer_.hang_up(std::move(socket));
       continue;
     }
     who->connection = next_connection_++;
+    if (audience_ == Audience::everyone) who->process = process_of(socket, *who);
     ClientConnection client{
         .socket = std::move(socket), .peer = *std::move(who), .heard = clock_.now()};
     epoll_event event{client.watched, {.u64 = client.peer.connection}};
@@ -162,7 +174,7 @@ std::vector<Peer> ControlServer::hang_up() {
 
 void ControlServer::serve(const Handler& handler, const Closed& closed) {
   budget_.begin(clock_.now());
-  if (!has_time() || closer_.is_full()) return wake_later(true);
+  if (!has_time() || closer_.has_many_sockets()) return wake_later(true);
   mark_ready();
   for (ClientConnection& client : clients_) client.left = kMostARound;
   for (ClientConnection* client = nullptr;

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/transport/caller_shares.h"
 #include "service/transport/client_connection.h"
 #include "service/transport/client_turns.h"
 #include "service/transport/passed_files.h"
@@ -35,8 +36,10 @@ class ControlServer {
   static constexpr Duration kIdleTime = std::chrono::seconds(5);
   // Of the audience `everyone`.
   static constexpr std::size_t kLongestOfEveryone = 8 << 10;
-  // When all places are taken, a caller gets one of the user who has most, if that user has two
-  // more than the caller; root gets one in any case, up to kMostOfOneUser, and loses none.
+  // Users are counted as people (CallerShares). When all places are taken, a caller gets one of the
+  // person who has most, if that person has two more than the caller. Root and operators have
+  // kKeptPlaces besides, get one of the others' when these are taken, up to kMostOfOneUser, and
+  // lose none.
   static constexpr std::size_t kMostOfEveryone = 256;
   static constexpr std::size_t kMostOfOneUser = 64;
   // Callers, and requests of a connection, in one serve(): more wait for the next.
@@ -54,6 +57,10 @@ class ControlServer {
   ControlServer(const ControlServer&) = delete;
   ControlServer& operator=(const ControlServer&) = delete;
   ~ControlServer();  // removes the socket
+
+  // Before the first serve(); without it every user is a person, and root has the places that are
+  // kept.
+  void shares(CallerShares shares) { shares_ = std::move(shares); }
 
   // Empty: answer() comes later, and the connection's next request is not taken before.
   using Handler =
@@ -89,6 +96,7 @@ class ControlServer {
   UniqueFd timer_, wakes_;    // `wakes_`: `events_` while there is time, and the next round
   Clock& clock_;
   Audience audience_;
+  CallerShares shares_;
   std::uint64_t next_connection_ = 1;
   std::vector<ClientConnection> clients_;  // ascending by connection
   ClientTurns turns_;

@@ -10,8 +10,10 @@
 #include <span>
 #include <string>
 
+#include "base/process_handle.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/transport/caller_shares.h"
 #include "service/transport/passed_files.h"
 
 namespace derate {
@@ -30,10 +32,14 @@ struct Datagram {
   std::optional<ucred> sender;   // empty: the kernel did not say
   std::optional<timespec> sent;  // time of day; empty as well
   UniqueFd file;                 // where one alone came along and files are taken
+  // The sender, where the kernel says so (SO_PASSPIDFD, Linux 6.5) or a look after its number does:
+  // of a process that lives as the message is read.
+  ProcessHandle process = {};
 };
 // The next one; what does not fit into `buffer` is lost. Files that are not taken are closed by
-// `closer`. Empty: there is none now.
+// `closer`; while those of the sender's person are stuck, its messages are dropped unseen. Empty:
+// there is none now.
 std::optional<Datagram> receive_datagram(const UniqueFd& socket, std::span<char> buffer,
-                                         Files files, FileCloser& closer);
+                                         Files files, FileCloser& closer, const PersonOf& person);
 
 }  // namespace derate

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
-#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -53,42 +55,14 @@ Connection pipe_of_two() {
   return {UniqueFd(ends[1]), UniqueFd(ends[0])};
 }
 
-// What comes after it waits, too; who calls does not.
-TEST(FileCloser, WaitsForAPeerInsteadOfItsCaller) {
-  FileCloser closer;
-  Connection slow = lingering(), next = pipe_of_two();
-  closer.close(std::move(slow.ours));
-  closer.close(std::move(next.ours));
-  EXPECT_FALSE(hung_up(next.theirs, 200ms));
-  slow.theirs = UniqueFd();  // with data unread: the connection is reset, and nothing lingers
-  EXPECT_TRUE(hung_up(next.theirs, 30s));
-}
+constexpr uid_t kAnn = 1000, kBob = 1001;
+constexpr int kMany = 40;  // more than there are threads
 
-TEST(FileCloser, SaysWhenNothingMoreShouldCome) {
-  FileCloser closer;
-  Connection slow = lingering();
-  closer.close(std::move(slow.ours));
-  for (std::size_t i = 1; i < FileCloser::kFull; ++i) {
-    EXPECT_FALSE(closer.is_full());
-    closer.close(std::move(pipe_of_two().ours));
-  }
-  EXPECT_TRUE(closer.is_full());
-  slow.theirs = UniqueFd();
-  SystemClock clock;
-  for (int i = 0; i < 3000 && closer.is_full(); ++i) clock.sleep_until(clock.now() + 10ms);
-  EXPECT_FALSE(closer.is_full());
-}
-
-// A message that nobody has read holds the file, and so does the end of its connection.
-TEST(FileCloser, HangsUpOnAConnectionWithAFileUnread) {
-  FileCloser closer;
-  Connection slow = lingering();
-  int ends[2];
-  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
-  UniqueFd server(ends[0]), client(ends[1]);
+// A message whose file is the last reference to what was passed.
+void send_with(const UniqueFd& to, UniqueFd file) {
   char byte = 'x';
   iovec text{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &text;
   message.msg_iovlen = 1;
@@ -98,16 +72,86 @@ TEST(FileCloser, HangsUpOnAConnectionWithAFileUnread) {
   rights->cmsg_level = SOL_SOCKET;
   rights->cmsg_type = SCM_RIGHTS;
   rights->cmsg_len = CMSG_LEN(sizeof(int));
-  const int file = slow.ours.get();
-  std::memcpy(CMSG_DATA(rights), &file, sizeof file);
-  ASSERT_EQ(::sendmsg(client.get(), &message, 0), 1);
-  slow.ours = UniqueFd();  // the message has the last reference
-  closer.hang_up(std::move(server));
+  const int number = file.get();
+  std::memcpy(CMSG_DATA(rights), &number, sizeof number);
+  CHECK(::sendmsg(to.get(), &message, 0) == 1);
+}
+
+Connection pair_of(int type) {
+  int ends[2];
+  CHECK(::socketpair(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+TEST(FileCloser, NobodyIsWaitedForByWayOfLinger) {
+  FileCloser closer;
+  std::vector<UniqueFd> peers;
+  for (int i = 0; i < kMany; ++i) {
+    Connection slow = lingering();
+    closer.close(std::move(slow.ours), kAnn);
+    peers.push_back(std::move(slow.theirs));
+  }
   Connection next = pipe_of_two();
-  closer.close(std::move(next.ours));
-  EXPECT_FALSE(hung_up(next.theirs, 200ms));
-  slow.theirs = UniqueFd();
-  EXPECT_TRUE(hung_up(next.theirs, 30s));
+  closer.close(std::move(next.ours), kAnn);
+  EXPECT_TRUE(hung_up(next.theirs, 10s));
+}
+
+// To close a socket closes what is in its queue: no option of that one can be set before.
+TEST(FileCloser, NorByWayOfASocketInTheQueueOfASocket) {
+  FileCloser closer;
+  std::vector<UniqueFd> peers;
+  for (int i = 0; i < kMany; ++i) {
+    Connection slow = lingering(), box = pair_of(SOCK_STREAM);
+    send_with(box.theirs, std::move(slow.ours));
+    peers.push_back(std::move(slow.theirs));
+    if (i % 2 == 0)
+      closer.close(std::move(box.ours), kAnn);
+    else
+      closer.hang_up(std::move(box.ours));  // a connection of ours with a message unread
+  }
+  Connection file = pipe_of_two(), socket = pipe_of_two();
+  closer.close(std::move(file.ours), kAnn);
+  closer.close_socket(std::move(socket.ours));
+  EXPECT_TRUE(hung_up(file.theirs, 10s));
+  EXPECT_TRUE(hung_up(socket.theirs, 10s));
+}
+
+// As a FUSE file does, whose process does not answer.
+TEST(FileCloser, FilesThatAreStuckAreTheirPersonsTrouble) {
+  auto answered = std::make_shared<std::atomic<bool>>(false);
+  FileCloser closer([answered](UniqueFd file) {
+    struct stat info {};
+    ::fstat(file.get(), &info);
+    SystemClock clock;
+    while (S_ISSOCK(info.st_mode) && !answered->load()) clock.sleep_until(clock.now() + 1ms);
+  });
+  for (std::size_t i = 0; i < FileCloser::kMostOfOne; ++i) {
+    EXPECT_FALSE(closer.is_full(kAnn));
+    closer.close(std::move(pair_of(SOCK_STREAM).ours), kAnn);
+  }
+  EXPECT_TRUE(closer.is_full(kAnn));
+  EXPECT_TRUE(closer.has_full());
+  EXPECT_FALSE(closer.is_full(kBob));
+  Connection next = pipe_of_two();
+  closer.close(std::move(next.ours), kBob);
+  EXPECT_TRUE(hung_up(next.theirs, 10s));
+  answered->store(true);
+  SystemClock clock;
+  for (int i = 0; i < 1000 && closer.has_full(); ++i) clock.sleep_until(clock.now() + 10ms);
+  EXPECT_FALSE(closer.has_full());
+}
+
+TEST(FileCloser, DropsAMessageWithItsFileAndNoOther) {
+  FileCloser closer;
+  Connection slow = lingering(), box = pair_of(SOCK_DGRAM);
+  send_with(box.theirs, std::move(slow.ours));
+  ASSERT_EQ(::send(box.theirs.get(), "second", 6, 0), 6);
+  closer.drop_message(box.ours);
+  SystemClock clock;
+  for (int i = 0; i < 1000 && closer.is_dropping(); ++i) clock.sleep_until(clock.now() + 10ms);
+  ASSERT_FALSE(closer.is_dropping());
+  char text[16];
+  EXPECT_EQ(::recv(box.ours.get(), text, sizeof text, 0), 6);
 }
 
 }  // namespace

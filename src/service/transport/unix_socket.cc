@@ -61,6 +61,19 @@ std::optional<Peer> peer_of(const UniqueFd& socket) {
   return Peer{.pid = who.pid, .uid = who.uid, .groups = std::move(groups)};
 }
 
+SharedHandle process_of(const UniqueFd& socket, const Peer& peer) {
+#ifdef SO_PEERPIDFD
+  constexpr int kPeerPidfd = SO_PEERPIDFD;
+#else
+  constexpr int kPeerPidfd = 77;  // asm-generic/socket.h; Debian 12's headers are older
+#endif
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (::getsockopt(socket.get(), SOL_SOCKET, kPeerPidfd, &fd, &size) == 0)
+    return std::make_shared<const ProcessHandle>(UniqueFd(fd));
+  return std::make_shared<const ProcessHandle>(ProcessHandle::open(peer.pid));
+}
+
 Result<UniqueFd> connect_by(const std::string& path, Clock& clock, Instant end, Duration patience) {
   constexpr Duration kTryEvery = std::chrono::milliseconds(10);
   while (true) {

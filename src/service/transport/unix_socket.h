@@ -22,6 +22,10 @@ Result<UniqueFd> listen_at(const std::string& path, ::mode_t mode, int backlog);
 // as it likes. Its connection has no number yet. Empty: not known, as for TCP.
 std::optional<Peer> peer_of(const UniqueFd& socket);
 
+// The process that connected, by the kernel (SO_PEERPIDFD, Linux 6.5), else by the number that it
+// had: of a process that lives now.
+SharedHandle process_of(const UniqueFd& socket, const Peer& peer);
+
 // A socket that does not block. Errors: not_found when nobody listens, busy where as many callers
 // wait to be heard as there is room for, no_permission, io.
 Result<UniqueFd> connect_at(const std::string& path);

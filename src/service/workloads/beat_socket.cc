@@ -14,14 +14,22 @@
 
 namespace derate {
 
-BeatServer::BeatServer(std::string path, UniqueFd socket, Clock& clock)
-    : path_(std::move(path)), socket_(std::move(socket)), clock_(clock) {}
+BeatServer::BeatServer(std::string path, UniqueFd socket, Clock& clock, PersonOf person)
+    : path_(std::move(path)),
+      socket_(std::move(socket)),
+      person_(std::move(person)),
+      clock_(clock) {}
 
-BeatServer::~BeatServer() { ::unlink(path_.c_str()); }
+BeatServer::~BeatServer() {
+  ::unlink(path_.c_str());
+  closer_.close_socket(std::move(socket_));  // messages that nobody has read may have files
+}
 
-Result<std::unique_ptr<BeatServer>> BeatServer::create(const std::string& path, Clock& clock) {
+Result<std::unique_ptr<BeatServer>> BeatServer::create(const std::string& path, Clock& clock,
+                                                       PersonOf person) {
   UniqueFd socket = TRY(bind_datagrams(path, Files::refused));
-  return std::unique_ptr<BeatServer>(new BeatServer(path, std::move(socket), clock));
+  return std::unique_ptr<BeatServer>(
+      new BeatServer(path, std::move(socket), clock, std::move(person)));
 }
 
 // The kernel has the time of day only. A beat is from the last moments, whatever that says.
@@ -34,9 +42,9 @@ Instant BeatServer::sent_at(const std::optional<timespec>& wall) const {
 }
 
 void BeatServer::serve(const Handler& handler) {
-  for (int left = kMostARound; left > 0 && !closer_.is_full(); --left) {
+  for (int left = kMostARound; left > 0; --left) {
     char text[kLongestBeat + 1];
-    const auto message = receive_datagram(socket_, text, Files::refused, closer_);
+    const auto message = receive_datagram(socket_, text, Files::refused, closer_, person_);
     if (!message) return;
     if (message->sender)
       handler(std::string_view(text, message->size),

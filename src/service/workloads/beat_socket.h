@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "service/transport/caller_shares.h"
 #include "service/transport/passed_files.h"
 
 namespace derate {
@@ -35,7 +36,8 @@ class BeatServer {
 
   // A socket that nobody listens on any more is replaced.
   // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
-  static Result<std::unique_ptr<BeatServer>> create(const std::string& path, Clock& clock);
+  static Result<std::unique_ptr<BeatServer>> create(const std::string& path, Clock& clock,
+                                                    PersonOf person = CallerShares().person);
   BeatServer(const BeatServer&) = delete;
   BeatServer& operator=(const BeatServer&) = delete;
   ~BeatServer();  // removes the socket
@@ -47,11 +49,12 @@ class BeatServer {
   const std::string& path() const { return path_; }
 
  private:
-  BeatServer(std::string path, UniqueFd socket, Clock& clock);
+  BeatServer(std::string path, UniqueFd socket, Clock& clock, PersonOf person);
   Instant sent_at(const std::optional<timespec>& wall) const;
 
   std::string path_;
   UniqueFd socket_;
+  PersonOf person_;
   Clock& clock_;
   FileCloser closer_;
 };

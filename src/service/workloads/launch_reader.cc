@@ -15,35 +15,53 @@ std::uint64_t launches_of(const std::vector<GpuLaunches>& gpus) {
 
 }  // namespace
 
-// The user's own process that has counted nothing for the longest time goes first, then anybody's.
-void LaunchReader::make_room(std::uint32_t uid) {
-  const auto mine = [&](const Process& one) { return one.uid == uid; };
-  const bool only_mine = static_cast<std::size_t>(std::count_if(
-                             processes_.begin(), processes_.end(), mine)) >= kMostOfAUser;
-  if (!only_mine && processes_.size() < kMostProcesses) return;
-  auto out = processes_.end();
-  for (auto at = processes_.begin(); at != processes_.end(); ++at)
-    if ((!only_mine || mine(*at)) && (out == processes_.end() || at->counted < out->counted))
-      out = at;
-  processes_.erase(out);
+// False: there is none for that person.
+bool LaunchReader::make_room(std::uint32_t person, Instant now) {
+  const auto claim_of = [&](std::uint32_t of, Instant used) {
+    return PlaceClaim{.person = of, .works = working_.contains(of), .used = used};
+  };
+  std::vector<PlaceClaim> held;
+  for (const Process& each : processes_) held.push_back(claim_of(each.person, each.counted));
+  const FairPlace place =
+      fair_place(held, claim_of(person, now), {.all = kMostProcesses, .of_one = kMostOfAUser});
+  if (place.instead_of)
+    processes_.erase(processes_.begin() + static_cast<std::ptrdiff_t>(*place.instead_of));
+  return place.granted;
 }
 
-void LaunchReader::add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now) {
+// Without a handle another process is known by its start alone, which takes a look at /proc.
+bool LaunchReader::has_ended(const Process& process, bool looks_up) const {
+  if (is_known(process.handle)) return process.handle->has_ended();
+  return looks_up && start_ && process.started != 0 && start_(process.pid) != process.started;
+}
+
+void LaunchReader::drop_ended(bool looks_up, LaunchNews& out) {
+  std::erase_if(processes_, [&](const Process& process) {
+    if (!has_ended(process, looks_up)) return false;
+    out.ended.push_back(process);
+    return true;
+  });
+}
+
+void LaunchReader::add(LaunchPage page, PageOwner from, Instant now) {
   const auto known = std::find_if(processes_.begin(), processes_.end(), [&](const Process& one) {
-    return one.pid == pid && one.uid == uid;
+    return is_same_process(one, from) && one.uid == from.uid;
   });
   if (known != processes_.end()) {
     if (known->page.inode() == page.inode()) return;
     processes_.erase(known);
   }
-  make_room(uid);
-  processes_.push_back({.pid = pid, .uid = uid, .page = std::move(page), .counted = now});
+  if (derate::has_ended(from.handle) || !make_room(from.person, now)) return;
+  processes_.push_back({std::move(from), std::move(page), {}, 0, now, 0});
 }
 
 void LaunchReader::read(Process& process, Instant now, std::optional<Instant> window_end,
                         LaunchNews& out) {
   const auto counts = process.page.read();
-  if (!counts.ok()) return;
+  if (!counts.ok()) {
+    process.counted = Instant::min();  // of another version: it goes with this reading
+    return;
+  }
   const std::uint64_t launches = launches_of(*counts);
   if (launches != process.launches) process.counted = now;
   process.launches = launches;
@@ -56,21 +74,22 @@ void LaunchReader::read(Process& process, Instant now, std::optional<Instant> wi
     }
     LaunchCount& count = at->second;
     if (auto launched = window_end ? count.end_window(*window_end, gpu) : std::nullopt)
-      out.rates.push_back({process.pid, gpu.uuid, *std::move(launched)});
+      out.rates.push_back({process, gpu.uuid, *std::move(launched)});
     auto progress = count.add(now, gpu.kernels);
     if (!progress) continue;
     progress->pid = process.pid;
-    progress->uid = process.uid;
+    progress->uid = process.uid.value_or(0);
+    progress->started = process.started;
     progress->gpu = gpu.uuid;
     progress->only_gpu = counts->size() == 1;
     out.progress.push_back(*std::move(progress));
   }
 }
 
-std::map<std::uint32_t, std::deque<LaunchReader::Process*>> LaunchReader::by_user() {
+std::map<std::uint32_t, std::deque<LaunchReader::Process*>> LaunchReader::by_person() {
   std::map<std::uint32_t, std::deque<Process*>> out;
-  for (Process& process : processes_) out[process.uid].push_back(&process);
-  for (auto& [uid, processes] : out)
+  for (Process& process : processes_) out[process.person].push_back(&process);
+  for (auto& [person, processes] : out)
     std::stable_sort(processes.begin(), processes.end(),
                      [](const Process* a, const Process* b) { return a->reading < b->reading; });
   return out;
@@ -92,7 +111,8 @@ LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
     window_ends_ = begun + kRateOver;
   }
   ++readings_;
-  auto waiting = by_user();
+  drop_ended(window_end.has_value(), out);
+  auto waiting = by_person();
   std::map<std::uint32_t, Duration> spent;
   Instant now = begun;
   while (!waiting.empty() && now - begun < kReadFor) {
@@ -111,20 +131,39 @@ LaunchNews LaunchReader::read(const std::function<Instant()>& clock) {
   }
   if (window_end) forget_windows();
   std::erase_if(processes_, [&](const Process& process) {
-    return process.reading == readings_ && now - process.counted > kSilent;
+    return process.reading == readings_ && process.counted < now - kSilent;
   });
   return out;
 }
 
-LaunchTracker::LaunchTracker(std::function<Instant()> clock, BackgroundWorker::Where where)
-    : clock_(std::move(clock)), aside_(where) {}
+LaunchTracker::LaunchTracker(std::function<Instant()> clock, LaunchReader::StartOf start,
+                             BackgroundWorker::Where where)
+    : clock_(std::move(clock)),
+      start_(std::move(start)),
+      reader_(std::make_shared<LaunchReader>(start_)),
+      aside_(where) {}
 
-void LaunchTracker::take(LaunchPage page, std::int64_t pid, std::uint32_t uid) {
+void LaunchTracker::take(LaunchPage page, PageOwner from) {
   any_ = true;
-  const auto of_user = std::count_if(arrived_.begin(), arrived_.end(),
-                                     [&](const Arrived& each) { return each.uid == uid; });
-  if (arrived_.size() < kMostWaiting && std::size_t(of_user) < kMostWaitingOfAUser)
-    arrived_.push_back({std::move(page), pid, uid});
+  const auto claim_of = [&](std::uint32_t person) {
+    return PlaceClaim{.person = person, .works = working_.contains(person)};
+  };
+  std::vector<PlaceClaim> held;
+  for (const Arrived& each : arrived_) held.push_back(claim_of(each.from.person));
+  const FairPlace place =
+      fair_place(held, claim_of(from.person), {.all = kMostWaiting, .of_one = kMostWaitingOfAUser});
+  if (place.instead_of)
+    arrived_.erase(arrived_.begin() + static_cast<std::ptrdiff_t>(*place.instead_of));
+  if (place.granted) arrived_.push_back({std::move(page), std::move(from)});
+}
+
+// If the handle shows that the process lives after its start was read, the start is its own.
+void LaunchTracker::add(LaunchReader& reader, const LaunchReader::StartOf& start, Arrived arrived,
+                        Instant now) {
+  const auto started = start(arrived.from.pid);
+  if (!started) return;
+  arrived.from.started = *started;
+  reader.add(std::move(arrived.page), std::move(arrived.from), now);
 }
 
 LaunchNews LaunchTracker::step(Instant now) {
@@ -133,10 +172,12 @@ LaunchNews LaunchTracker::step(Instant now) {
   if (!any_ || reading_.valid() || now < next_) return out;
   next_ = now + kReadEvery;
   auto arrived = std::make_shared<std::vector<Arrived>>(std::exchange(arrived_, {}));
-  reading_ = aside_.post([reader = reader_, clock = clock_, arrived] {
-    for (Arrived& each : *arrived) reader->add(std::move(each.page), each.pid, each.uid, clock());
-    return reader->read(clock);
-  });
+  reading_ =
+      aside_.post([reader = reader_, clock = clock_, start = start_, working = working_, arrived] {
+        reader->set_working(working);
+        for (Arrived& each : *arrived) add(*reader, start, std::move(each), clock());
+        return reader->read(clock);
+      });
   return out;
 }
 

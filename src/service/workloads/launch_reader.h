@@ -12,20 +12,23 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/background_worker.h"
+#include "base/process_handle.h"
 #include "base/units.h"
+#include "core/fair_place.h"
+#include "core/process_id.h"
 #include "integ/launch_page.h"
 #include "signal/launches.h"
 
 namespace derate {
 
 // What a process launches on a GPU, over the last seconds: windows of all processes end together.
-struct ProcessLaunches {
-  std::int64_t pid = 0;
+struct ProcessLaunches : ProcessId {
   std::string gpu;
   LaunchRate rate;
 };
@@ -33,6 +36,14 @@ struct ProcessLaunches {
 struct LaunchNews {
   std::vector<LaunchProgress> progress;
   std::vector<ProcessLaunches> rates;
+  std::vector<ProcessId> ended;  // processes whose page was dropped, as they have ended
+};
+
+// A process that has handed over a page: the page is of use only as long as it lives, whoever else
+// has the memory and goes on counting there.
+struct PageOwner : ProcessId {
+  SharedHandle handle = {};
+  std::uint32_t person = 0;  // whose share of the places it takes
 };
 
 class LaunchReader {
@@ -47,29 +58,41 @@ class LaunchReader {
   // again when it launches (progress/hand_over.c, each minute).
   static constexpr Duration kSilent = std::chrono::minutes(3);
 
-  // A process that sends the same page again goes on, another one takes its place.
-  void add(LaunchPage page, std::int64_t pid, std::uint32_t uid, Instant now);
+  // `start`: of the process that has a number now, in clock ticks since the boot; for processes
+  // without a handle, which are looked up with each window.
+  using StartOf = std::function<std::optional<std::uint64_t>(std::int64_t pid)>;
+
+  LaunchReader() = default;
+  explicit LaunchReader(StartOf start) : start_(std::move(start)) {}
+
+  // A process that sends the same page again goes on, another one takes its place. One that has
+  // ended gets none.
+  void add(LaunchPage page, PageOwner from, Instant now);
+  // Who has a process on a GPU: their pages come first.
+  void set_working(std::set<std::uint32_t> people) { working_ = std::move(people); }
   // Of those whose window has ended; of as many processes as kReadFor lasts for.
   LaunchNews read(const std::function<Instant()>& clock);
   std::size_t processes() const { return processes_.size(); }
 
  private:
-  struct Process {
-    std::int64_t pid = 0;
-    std::uint32_t uid = 0;
+  struct Process : PageOwner {
     LaunchPage page;
     std::vector<std::pair<std::string, LaunchCount>> gpus;  // by UUID
     std::uint64_t launches = 0;                             // of all GPUs, when last read
     Instant counted{};                                      // when they last grew
     std::uint64_t reading = 0;                              // in which it was read last
   };
-  void make_room(std::uint32_t uid);
-  // The processes of each user, those that were read longest ago first.
-  std::map<std::uint32_t, std::deque<Process*>> by_user();
+  bool make_room(std::uint32_t person, Instant now);
+  bool has_ended(const Process& process, bool looks_up) const;
+  void drop_ended(bool looks_up, LaunchNews& out);
+  // The processes of each person, those that were read longest ago first.
+  std::map<std::uint32_t, std::deque<Process*>> by_person();
   void forget_windows();
   // `window_end`: of all rates; empty, their windows go on.
   void read(Process& process, Instant now, std::optional<Instant> window_end, LaunchNews& out);
 
+  StartOf start_;  // empty: nothing is looked up
+  std::set<std::uint32_t> working_;
   std::vector<Process> processes_;
   Instant window_ends_{};
   std::uint64_t readings_ = 0;
@@ -82,22 +105,28 @@ class LaunchTracker {
   // Pages that wait to be opened for reading; more are dropped, and come again.
   static constexpr std::size_t kMostWaiting = 256, kMostWaitingOfAUser = 64;
 
-  // `clock` is asked on the reading thread, which may outlive this.
-  LaunchTracker(std::function<Instant()> clock, BackgroundWorker::Where where);
+  // `clock` and `start` are called on the reading thread, which may outlive this.
+  LaunchTracker(std::function<Instant()> clock, LaunchReader::StartOf start,
+                BackgroundWorker::Where where);
 
-  void take(LaunchPage page, std::int64_t pid, std::uint32_t uid);
+  // The start of its process is looked up on the reading thread.
+  void take(LaunchPage page, PageOwner from);
+  void set_working(std::set<std::uint32_t> people) { working_ = std::move(people); }
   // What has become known since; begins the next reading when that is due. Never waits.
   LaunchNews step(Instant now);
 
  private:
   struct Arrived {
     LaunchPage page;
-    std::int64_t pid = 0;
-    std::uint32_t uid = 0;
+    PageOwner from;
   };
+  static void add(LaunchReader& reader, const LaunchReader::StartOf& start, Arrived arrived,
+                  Instant now);
 
   std::function<Instant()> clock_;
-  std::shared_ptr<LaunchReader> reader_ = std::make_shared<LaunchReader>();  // the thread's
+  LaunchReader::StartOf start_;
+  std::shared_ptr<LaunchReader> reader_;  // the thread's
+  std::set<std::uint32_t> working_;
   std::vector<Arrived> arrived_;
   bool any_ = false;  // a page was ever handed over
   Instant next_{};

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/clock.h"
@@ -38,9 +41,19 @@ class Launcher {
   LaunchCounts counts_;
 };
 
+// A process of which no handle is had.
+PageOwner owner(std::int64_t pid, std::uint32_t uid) {
+  return {{.pid = pid, .uid = uid, .started = 5}, nullptr, uid};
+}
+
 struct Reading {
   Instant now{};
-  LaunchReader reader;
+  // Starts of processes that are not those that had handed over a page.
+  std::map<std::int64_t, std::uint64_t> others = {};
+  LaunchReader reader{[this](std::int64_t pid) {
+    const auto at = others.find(pid);
+    return std::optional<std::uint64_t>(at == others.end() ? 5 : at->second);
+  }};
   LaunchNews all(Duration later) {
     now += later;
     return reader.read([this] { return now; });
@@ -51,7 +64,7 @@ struct Reading {
 TEST(LaunchReader, CountsWorkAtTheEndOfAWindow) {
   Reading reading;
   Launcher train;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
   EXPECT_TRUE(reading.read(0s).empty());
   std::optional<LaunchState> last;
   for (int i = 0; i < 30; ++i) {
@@ -73,7 +86,7 @@ TEST(LaunchReader, CountsWorkAtTheEndOfAWindow) {
 TEST(LaunchReader, TellsWhatIsLaunchedASecond) {
   Reading reading;
   Launcher train;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
   std::vector<ProcessLaunches> rates;
   for (int i = 0; i < 45; ++i) {
     train.launch(20);
@@ -91,10 +104,10 @@ TEST(LaunchReader, TellsWhatIsLaunchedASecond) {
 TEST(LaunchReader, WindowsOfAllProcessesEndTogether) {
   Reading reading;
   Launcher one, other;
-  reading.reader.add(one.page(), 17, 1000, reading.now);
+  reading.reader.add(one.page(), owner(17, 1000), reading.now);
   std::vector<ProcessLaunches> rates;
   for (int i = 0; i < 90; ++i) {
-    if (i == 33) reading.reader.add(other.page(), 18, 1000, reading.now);
+    if (i == 33) reading.reader.add(other.page(), owner(18, 1000), reading.now);
     one.launch(20);
     other.launch(7);
     for (ProcessLaunches& each : reading.all(100ms).rates) rates.push_back(std::move(each));
@@ -111,7 +124,7 @@ TEST(LaunchReader, WindowsOfAllProcessesEndTogether) {
 TEST(LaunchReader, SaysOnceThatWorkIsCountedNoMore) {
   Reading reading;
   Launcher train;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
   for (int i = 0; i < 20; ++i) {
     train.launch(20);
     (void)reading.read(100ms);
@@ -125,19 +138,19 @@ TEST(LaunchReader, SaysOnceThatWorkIsCountedNoMore) {
 TEST(LaunchReader, APageThatComesAgainIsTheSameAndAnotherIsANewProgram) {
   Reading reading;
   Launcher train, other;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
-  reading.reader.add(train.page(), 17, 1000, reading.now);
-  reading.reader.add(other.page(), 17, 1000, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  reading.reader.add(other.page(), owner(17, 1000), reading.now);
   EXPECT_EQ(reading.reader.processes(), 1u);
-  reading.reader.add(other.page(), 18, 1000, reading.now);
+  reading.reader.add(other.page(), owner(18, 1000), reading.now);
   EXPECT_EQ(reading.reader.processes(), 2u);
 }
 
 TEST(LaunchReader, LetsGoOfProcessesThatCountNothing) {
   Reading reading;
   Launcher train, idle;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
-  reading.reader.add(idle.page(), 18, 1000, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  reading.reader.add(idle.page(), owner(18, 1000), reading.now);
   for (int i = 0; i < 4; ++i) {
     train.launch(20);
     (void)reading.read(LaunchReader::kSilent / 3);
@@ -148,9 +161,79 @@ TEST(LaunchReader, LetsGoOfProcessesThatCountNothing) {
 TEST(LaunchReader, OneUserTakesNoOthersPlace) {
   Reading reading;
   Launcher train;
-  reading.reader.add(train.page(), 17, 1000, reading.now);
-  for (int i = 0; i < 500; ++i) reading.reader.add(Launcher().page(), 100 + i, 1001, reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  for (int i = 0; i < 500; ++i)
+    reading.reader.add(Launcher().page(), owner(100 + i, 1001), reading.now);
   EXPECT_EQ(reading.reader.processes(), 1 + LaunchReader::kMostOfAUser);
+}
+
+// A child that sleeps until it is ended.
+pid_t sleeper() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  return child;
+}
+
+// Whoever has the memory may go on counting there.
+TEST(LaunchReader, APageEndsWithTheProcessThatHandedItOver) {
+  Reading reading;
+  Launcher train;
+  const pid_t child = sleeper();
+  PageOwner from = owner(child, 1000);
+  from.handle = std::make_shared<const ProcessHandle>(ProcessHandle::open(child));
+  if (!from.handle->is_known()) GTEST_SKIP() << "this kernel has no pidfds";
+  reading.reader.add(train.page(), from, reading.now);
+  const auto launch_and_read = [&] {
+    train.launch(20);
+    return reading.all(100ms);
+  };
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(launch_and_read().ended.empty());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const LaunchNews news = launch_and_read();
+  ASSERT_EQ(news.ended.size(), 1u);
+  EXPECT_TRUE(is_same_process(news.ended[0], from));
+  EXPECT_TRUE(news.progress.empty() && news.rates.empty());
+  EXPECT_EQ(reading.reader.processes(), 0u);
+  reading.reader.add(train.page(), from, reading.now);  // a message that came late
+  EXPECT_EQ(reading.reader.processes(), 0u);
+}
+
+TEST(LaunchReader, WithoutAHandleTheStartShowsThatANumberIsAnothers) {
+  Reading reading;
+  Launcher train;
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  for (int i = 0; i < 30; ++i) {
+    train.launch(20);
+    EXPECT_TRUE(reading.all(100ms).ended.empty());
+  }
+  reading.others[17] = 6;
+  std::size_t ended = 0;
+  for (int i = 0; i < 25; ++i) ended += reading.all(100ms).ended.size();
+  EXPECT_EQ(ended, 1u);
+  EXPECT_EQ(reading.reader.processes(), 0u);
+}
+
+TEST(LaunchReader, ManyUsersWithoutWorkLeaveRoomForWhoWorks) {
+  Reading reading;
+  Launcher train;
+  reading.reader.set_working({1000});
+  for (int i = 0; i < 300; ++i)
+    reading.reader.add(Launcher().page(), owner(100 + i, 2000 + static_cast<std::uint32_t>(i)),
+                       reading.now);
+  reading.reader.add(train.page(), owner(17, 1000), reading.now);
+  EXPECT_EQ(reading.reader.processes(), LaunchReader::kMostProcesses);
+  bool trains = false;
+  for (int i = 0; i < 20; ++i) {
+    reading.reader.add(Launcher().page(), owner(500 + i, 3000 + static_cast<std::uint32_t>(i)),
+                       reading.now);
+    train.launch(20);
+    for (const LaunchProgress& each : reading.read(100ms)) trains |= each.pid == 17;
+  }
+  EXPECT_TRUE(trains);
 }
 
 // Pages that take long, of one user, do not hold up those of others.
@@ -160,8 +243,8 @@ TEST(LaunchReader, UsersShareTheTimeOfAReading) {
   LaunchReader reader;
   std::vector<Launcher> slow(kSlow);
   Launcher train;
-  for (int i = 0; i < kSlow; ++i) reader.add(slow[i].page(), 100 + i, 1001, now);
-  reader.add(train.page(), 17, 1000, now);
+  for (int i = 0; i < kSlow; ++i) reader.add(slow[i].page(), owner(100 + i, 1001), now);
+  reader.add(train.page(), owner(17, 1000), now);
   int trained = 0;
   std::set<std::int64_t> others;
   for (int reading = 0; reading < 100; ++reading) {
@@ -183,10 +266,11 @@ TEST(LaunchReader, UsersShareTheTimeOfAReading) {
 
 TEST(LaunchTracker, PagesOfAUserThatWaitLeaveRoomForOthers) {
   Instant now{};
-  LaunchTracker tracker([&] { return now; }, BackgroundWorker::Where::at_once);
+  LaunchTracker tracker([&] { return now; }, [](std::int64_t) { return std::optional(5u); },
+                        BackgroundWorker::Where::at_once);
   Launcher train;
-  for (int i = 0; i < 300; ++i) tracker.take(Launcher().page(), 100 + i, 1001);
-  tracker.take(train.page(), 17, 1000);
+  for (int i = 0; i < 300; ++i) tracker.take(Launcher().page(), owner(100 + i, 1001));
+  tracker.take(train.page(), owner(17, 1000));
   bool trains = false;
   for (int i = 0; i < 20; ++i) {
     now += 100ms;

@@ -8,9 +8,11 @@
 #include <memory>
 #include <string>
 
+#include "base/process_handle.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "integ/launch_page.h"
+#include "service/transport/caller_shares.h"
 #include "service/transport/passed_files.h"
 
 namespace derate {
@@ -23,12 +25,14 @@ class LaunchServer {
   struct Sender {
     pid_t pid = 0;
     uid_t uid = 0;
+    SharedHandle process = {};
   };
   using Handler = std::function<void(LaunchPage page, const Sender& sender)>;
 
   // A socket that nobody listens on any more is replaced.
   // Errors: busy when somebody does, invalid_argument for too long a name, no_permission, io.
-  static Result<std::unique_ptr<LaunchServer>> create(const std::string& path);
+  static Result<std::unique_ptr<LaunchServer>> create(const std::string& path,
+                                                      PersonOf person = CallerShares().person);
   LaunchServer(const LaunchServer&) = delete;
   LaunchServer& operator=(const LaunchServer&) = delete;
   ~LaunchServer();  // removes the socket
@@ -41,10 +45,11 @@ class LaunchServer {
   const std::string& path() const { return path_; }
 
  private:
-  LaunchServer(std::string path, UniqueFd socket);
+  LaunchServer(std::string path, UniqueFd socket, PersonOf person);
 
   std::string path_;
   UniqueFd socket_;
+  PersonOf person_;
   FileCloser closer_;
 };
 

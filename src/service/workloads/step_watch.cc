@@ -14,9 +14,10 @@ std::vector<StepEvidence> evidence_of(const WorkloadTracker& tracker,
     for (const GpuProcessTenant& tenant : tenants[at].tenants)
       each.processes.push_back(tenant.process);
     if (each.processes.size() == 1) {
-      const std::int64_t pid = each.processes[0].pid;
-      each.batch_job = tracker.job_of(pid);
-      if (const LaunchRate* rate = tracker.launches_of(pid, gpus[at].uuid())) each.launches = *rate;
+      const ProcessId& process = each.processes[0];
+      each.batch_job = tracker.job_of(process.pid).job;
+      if (const LaunchRate* rate = tracker.launches_of(process, gpus[at].uuid()))
+        each.launches = *rate;
     }
     out.push_back(std::move(each));
   }

@@ -35,11 +35,13 @@ std::function<Instant()> clock_of_readings(const Clock& clock, BackgroundWorker:
 WorkloadTracker::WorkloadTracker(Clock& clock, Options options)
     : clock_(clock),
       options_(std::move(options)),
-      launches_(clock_of_readings(clock, options_.where), options_.where),
+      launches_(clock_of_readings(clock, options_.where), options_.readers.start, options_.where),
       speakers_(std::make_shared<KnownSenders>(options_.readers)),
       facts_aside_(options_.where),
       users_aside_(options_.where),
-      words_aside_(std::make_shared<BackgroundWorker>(options_.where)) {}
+      words_aside_(std::make_shared<BackgroundWorker>(options_.where)) {
+  registry_.people(options_.person);
+}
 
 // --- users of the rules --------------------------------------------------------------------------
 
@@ -119,7 +121,8 @@ void WorkloadTracker::hear(Heard heard) {
   const auto known = known_.find(heard.pid);
   const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
                                  [&](const Heard& one) { return one.pid == heard.pid; });
-  if (known != known_.end() && !waits) return believe(heard, known->second.facts);
+  const bool is_listed = known != known_.end() && !has_ended(known->second.handle);
+  if (is_listed && !waits) return believe(heard, known->second.facts);
   if (waiting_.size() >= kMostWaiting) return registry_.count_too_many();
   waiting_.push_back(std::move(heard));
   ask_senders();
@@ -135,7 +138,9 @@ void WorkloadTracker::believe(const Heard& heard, const std::optional<ProcessFac
 
 void WorkloadTracker::on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
   if (!registry_.admit(sender.uid, clock_.now())) return;
-  launches_.take(std::move(page), sender.pid, sender.uid);
+  launches_.take(
+      std::move(page),
+      {{.pid = sender.pid, .uid = sender.uid}, sender.process, options_.person(sender.uid)});
 }
 
 // CUDA names an instance of MIG by its own UUID, and the GPU is that where the process works.
@@ -146,8 +151,11 @@ void WorkloadTracker::collect_launches(std::span<const Gpu> gpus) {
     const bool again = std::any_of(
         news.rates.begin(), news.rates.end(),
         [&](const ProcessLaunches& one) { return one.pid == old.pid && one.gpu == old.gpu; });
-    return again || now - old.rate.time > kRateExpires;
+    const bool ended = std::any_of(news.ended.begin(), news.ended.end(),
+                                   [&](const ProcessId& one) { return is_same_process(one, old); });
+    return again || ended || now - old.rate.time > kRateExpires;
   });
+  for (const ProcessId& each : news.ended) registry_.forget(each);
   std::move(news.rates.begin(), news.rates.end(), std::back_inserter(rates_));
   for (LaunchProgress& each : news.progress) {
     const bool known = std::any_of(gpus.begin(), gpus.end(), [&](const Gpu& gpu) {
@@ -258,25 +266,55 @@ void WorkloadTracker::forget_unlisted() {
   });
 }
 
-// What the kernel knows of each is read once: one that is still listed is still the same, and its
-// environment is that of its start.
+// One that has ended takes with it what it reported, also while the driver still lists its number:
+// that may be another's next.
+void WorkloadTracker::forget(std::map<std::int64_t, Known>::iterator ended) {
+  registry_.forget(ended->second.facts);
+  std::erase_if(rates_, [&](const ProcessLaunches& each) {
+    return is_same_process(each, ended->second.facts);
+  });
+  known_.erase(ended);
+  news_ = true;
+}
+
+void WorkloadTracker::forget_ended() {
+  for (auto at = known_.begin(); at != known_.end();) {
+    const auto each = at++;
+    if (has_ended(each->second.handle)) forget(each);
+  }
+}
+
+// What the kernel knows of each is read once: as long as its handle has not ended it is the same,
+// and its environment is that of its start. One without a handle is known by its start.
 void WorkloadTracker::ask_listed() {
   collect_listed();
   if (listed_.valid()) return;
-  std::vector<std::int64_t> wanted = listed_pids();
-  std::erase_if(wanted, [&](std::int64_t pid) { return known_.contains(pid); });
+  // And the start that it had; empty: it is new.
+  std::map<std::int64_t, std::optional<std::uint64_t>> wanted;
+  for (const std::int64_t pid : listed_pids()) {
+    const auto known = known_.find(pid);
+    if (known == known_.end())
+      wanted.emplace(pid, std::nullopt);
+    else if (!is_known(known->second.handle) && known->second.facts.started != 0)
+      wanted.emplace(pid, known->second.facts.started);
+  }
   if (wanted.empty()) return;
   listed_words_ = words_aside_;
   listed_ = facts_aside_.post([wanted = std::move(wanted), readers = options_.readers,
-                               words = words_aside_, room = kMostWords - words_.size()] {
+                               words = words_aside_, room = kMostWords - words_.size(),
+                               may_hold = known_.size() < kMostHeld] {
     std::vector<NewlyListed> out;
-    for (const std::int64_t pid : wanted) {
+    for (const auto& [pid, before] : wanted) {
+      if (before && readers.start(pid).value_or(*before) == *before) continue;
+      // The handle first: if it has not ended afterwards, the facts are those of its process.
+      auto handle =
+          std::make_shared<const ProcessHandle>(may_hold ? readers.hold(pid) : ProcessHandle());
       auto facts = readers.facts(pid);
       if (!facts) continue;
       facts->ancestors = readers.ancestors(*facts);
-      out.push_back({*std::move(facts), {}});
+      out.push_back({*std::move(facts), std::move(handle), {}});
       if (out.size() <= room)
-        out.back().asked = words->post([pid, asked = readers.asked] { return asked(pid); });
+        out.back().asked = words->post([pid = pid, asked = readers.asked] { return asked(pid); });
     }
     return out;
   });
@@ -287,7 +325,10 @@ void WorkloadTracker::collect_listed() {
   if (!is_ready(listed_)) return;
   for (NewlyListed& one : listed_.get()) {
     const ProcessId process = one.facts;
+    const auto before = known_.find(process.pid);
+    if (before != known_.end() && !is_same_process(before->second.facts, process)) forget(before);
     const auto [known, is_new] = known_.try_emplace(process.pid, Known{std::move(one.facts)});
+    if (is_new) known->second.handle = std::move(one.handle);
     // Environments that were asked for behind one that hangs are asked for anew.
     if (!is_new || !one.asked.valid() || listed_words_ != words_aside_) continue;
     known->second.environment = Known::Reading::under_way;
@@ -317,7 +358,8 @@ void WorkloadTracker::collect_words() {
   const Instant now = clock_.now();
   const auto of = [&](const Word& word) -> Known* {
     const auto at = known_.find(word.process.pid);
-    const bool is_it = at != known_.end() && is_same_process(at->second.facts, word.process);
+    const bool is_it = at != known_.end() && is_same_process(at->second.facts, word.process) &&
+                       !has_ended(at->second.handle);
     return is_it ? &at->second : nullptr;
   };
   for (; !words_.empty() && is_ready(words_.front().asked); words_.pop_front()) {
@@ -364,15 +406,19 @@ void WorkloadTracker::take_announcements() {
   }
 }
 
-const LaunchRate* WorkloadTracker::launches_of(std::int64_t pid, const std::string& gpu) const {
-  for (const ProcessLaunches& each : rates_)
-    if (each.pid == pid && each.gpu == gpu) return &each.rate;
+const LaunchRate* WorkloadTracker::launches_of(const ProcessId& process,
+                                               const std::string& gpu) const {
+  for (const ProcessLaunches& each : rates_) {
+    const bool one_user = each.uid == 0u || each.uid == process.uid;  // root may have become a user
+    if (is_same_process(each, process) && one_user && each.gpu == gpu) return &each.rate;
+  }
   return nullptr;
 }
 
-std::string WorkloadTracker::job_of(std::int64_t pid) const {
+SaidJob WorkloadTracker::job_of(std::int64_t pid) const {
   const auto known = known_.find(pid);
-  return known != known_.end() ? known->second.announced.job : "";
+  if (known == known_.end()) return {};
+  return {known->second.announced.job, known->second.facts.started};
 }
 
 // --- what follows --------------------------------------------------------------------------------
@@ -411,7 +457,9 @@ std::vector<GpuTenants> WorkloadTracker::with_command(std::vector<GpuTenants> gp
 bool WorkloadTracker::works_below(const std::string& gpu, std::int64_t pid) const {
   const auto below = [&](const GpuProcessTenant& tenant) {
     const auto& above = tenant.process.ancestors;
-    return tenant.process.pid == pid || std::find(above.begin(), above.end(), pid) != above.end();
+    return tenant.process.pid == pid ||
+           std::any_of(above.begin(), above.end(),
+                       [&](const Ancestor& each) { return each.pid == pid; });
   };
   return std::any_of(tenants_.begin(), tenants_.end(), [&](const GpuTenants& each) {
     return each.id.uuid == gpu && std::any_of(each.tenants.begin(), each.tenants.end(), below);
@@ -438,6 +486,7 @@ const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   collect_launches(gpus);
   collect(gpus);
   collect_listed();
+  forget_ended();
   ask_words();
   ask_senders();
   // Between listings only a beat is news; who has fallen silent is found at the next one.
@@ -445,6 +494,11 @@ const std::vector<GpuWork>& WorkloadTracker::update(std::span<const Gpu> gpus) {
   take_announcements();
   news_ = false;
   tenants_ = tenants(gpus);
+  std::set<std::uint32_t> working;
+  for (const GpuTenants& gpu : tenants_)
+    for (const GpuProcessTenant& tenant : gpu.tenants)
+      if (tenant.process.uid) working.insert(options_.person(*tenant.process.uid));
+  launches_.set_working(std::move(working));
   work_ = registry_.status(with_command(tenants_), rules_.rules, clock_.now());
   return work_;
 }

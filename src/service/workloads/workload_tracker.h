@@ -20,6 +20,8 @@
 #include "base/background_worker.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/process_handle.h"
+#include "core/tenant_names.h"
 #include "device/telemetry_source.h"
 #include "govern/heartbeat_registry.h"
 #include "integ/process_facts.h"
@@ -43,6 +45,8 @@ class WorkloadTracker {
     ProcessReaders readers = {};
     // What a user should know: a DERATE_DELTA that is not understood, a user who is not there.
     Log log = {};
+    // Whose share of the places a user takes (integ/subordinate_ids.h).
+    std::function<std::uint32_t(std::uint32_t uid)> person = [](std::uint32_t uid) { return uid; };
     BackgroundWorker::Where where = BackgroundWorker::Where::on_a_thread;
   };
   static constexpr Duration kListEvery = std::chrono::seconds(1);
@@ -53,6 +57,8 @@ class WorkloadTracker {
   static constexpr std::size_t kMostWords = 64;
   static constexpr Duration kWordPatience = std::chrono::seconds(5);
   static constexpr int kMostStuck = 8;
+  // Processes on GPUs that are held by a descriptor; others are looked up at each list.
+  static constexpr std::size_t kMostHeld = 1024;
   // A user who could not be looked up is tried again.
   static constexpr Duration kUsersAgain = std::chrono::minutes(1);
 
@@ -101,10 +107,11 @@ class WorkloadTracker {
 
   // What works on each GPU, in their order, as it was last listed.
   std::span<const GpuTenants> tenants() const { return tenants_; }
-  // What that process launches on the GPU of that UUID, of the last seconds; null: not known.
-  const LaunchRate* launches_of(std::int64_t pid, const std::string& gpu) const;
+  // What that process launches on the GPU of that UUID, of the last seconds; null: not known. What
+  // another process or user has counted that had the number is not its own.
+  const LaunchRate* launches_of(const ProcessId& process, const std::string& gpu) const;
   // The batch job that a listed process is said to be of; empty: nobody said.
-  std::string job_of(std::int64_t pid) const;
+  SaidJob job_of(std::int64_t pid) const;
   const BeatCounts& beats() const { return registry_.counts(); }
 
  private:
@@ -121,6 +128,7 @@ class WorkloadTracker {
     std::string own_word;
     HeartbeatRegistry::Announced announced;
     std::string logged;  // a word that is not understood
+    SharedHandle handle;
   };
   struct Word {
     ProcessId process;
@@ -136,6 +144,7 @@ class WorkloadTracker {
   using Facts = std::map<std::int64_t, ProcessFacts>;
   struct NewlyListed {
     ProcessFacts facts;
+    SharedHandle handle;
     std::future<std::string> asked;  // of its environment; invalid: not asked
   };
   using Users = std::map<std::string, Result<std::optional<std::uint32_t>>>;
@@ -145,6 +154,8 @@ class WorkloadTracker {
   void collect_launches(std::span<const Gpu> gpus);
   void collect(std::span<const Gpu> gpus);
   void forget_unlisted();
+  void forget_ended();
+  void forget(std::map<std::int64_t, Known>::iterator ended);
   void ask_listed();
   void collect_listed();
   void ask_words();

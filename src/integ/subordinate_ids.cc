@@ -1,0 +1,124 @@
+#include "integ/subordinate_ids.h"
+
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "base/number.h"
+#include "base/text.h"
+#include "base/text_file.h"
+
+namespace derate {
+namespace {
+
+constexpr std::uint32_t kHighest = 0xfffffffe;  // the next is no user
+
+struct Line {
+  std::string user;
+  std::uint32_t first = 0, last = 0;
+};
+
+std::optional<Line> parse_line(std::string_view text) {
+  const auto words = split(trim(text), ':');
+  if (words.size() != 3 || words[0].empty()) return std::nullopt;
+  const auto first = parse_number<std::uint32_t>(words[1]);
+  const auto count = parse_number<std::uint64_t>(words[2]);
+  if (!first || !count || *first == 0 || *first > kHighest || *count == 0) return std::nullopt;
+  const std::uint64_t most = std::uint64_t{kHighest} - *first + 1;
+  const auto last = static_cast<std::uint32_t>(*first + std::min(*count, most) - 1);
+  return Line{std::string(words[0]), *first, last};
+}
+
+// What of the range no earlier one has.
+void add(std::map<std::uint32_t, SubordinateRange>& all, SubordinateRange range) {
+  auto at = all.upper_bound(range.first);
+  if (at != all.begin() && std::prev(at)->second.last >= range.first) --at;
+  std::uint64_t from = range.first;
+  std::vector<SubordinateRange> more;
+  for (; from <= range.last && at != all.end() && at->first <= range.last; ++at) {
+    if (at->first > from)
+      more.push_back({static_cast<std::uint32_t>(from), at->first - 1, range.person});
+    from = std::uint64_t{at->second.last} + 1;
+  }
+  if (from <= range.last)
+    more.push_back({static_cast<std::uint32_t>(from), range.last, range.person});
+  for (const SubordinateRange& each : more) all.emplace(each.first, each);
+}
+
+std::map<std::string, std::uint32_t> users_of(const std::string& file) {
+  std::map<std::string, std::uint32_t> out;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> in(std::fopen(file.c_str(), "re"),
+                                                           std::fclose);
+  if (in == nullptr) return out;
+  while (const passwd* const each = ::fgetpwent(in.get())) out.emplace(each->pw_name, each->pw_uid);
+  return out;
+}
+
+// Another text after each change.
+std::string look_of(const std::string& file) {
+  struct stat info {};
+  if (::stat(file.c_str(), &info) != 0) return "none";
+  return fmt::format("{} {} {} {}.{}", info.st_dev, info.st_ino, info.st_size, info.st_ctim.tv_sec,
+                     info.st_ctim.tv_nsec);
+}
+
+}  // namespace
+
+std::vector<SubordinateRange> subordinate_ranges(
+    std::string_view text,
+    const std::function<std::optional<std::uint32_t>(const std::string& name)>& user) {
+  std::map<std::uint32_t, SubordinateRange> all;
+  for (const std::string_view each : split(text, '\n')) {
+    const auto line = parse_line(each);
+    if (!line) continue;
+    const auto number = parse_uid(line->user);
+    const auto owner = number ? std::optional<std::uint32_t>(*number) : user(line->user);
+    const bool is_a_user = owner && *owner != 0;
+    add(all, {line->first, line->last, is_a_user ? *owner : line->first});
+  }
+  std::vector<SubordinateRange> out;
+  for (const auto& [first, range] : all) out.push_back(range);
+  return out;
+}
+
+std::uint32_t person_of(std::span<const SubordinateRange> ranges, std::uint32_t uid) {
+  const auto after = std::upper_bound(
+      ranges.begin(), ranges.end(), uid,
+      [](std::uint32_t id, const SubordinateRange& range) { return id < range.first; });
+  if (after == ranges.begin() || std::prev(after)->last < uid) return uid;
+  return std::prev(after)->person;
+}
+
+SubordinateIds::SubordinateIds(std::string file, std::string users)
+    : file_(std::move(file)),
+      users_(std::move(users)),
+      ranges_(std::make_shared<const std::vector<SubordinateRange>>()) {}
+
+void SubordinateIds::renew() {
+  const std::string look = look_of(file_) + ", " + look_of(users_);
+  if (look == read_) return;
+  read_ = look;
+  const auto users = users_of(users_);
+  const auto text = read_file(file_);
+  auto ranges = std::make_shared<const std::vector<SubordinateRange>>(subordinate_ranges(
+      text.ok() ? *text : "", [&](const std::string& name) -> std::optional<std::uint32_t> {
+        const auto at = users.find(name);
+        return at != users.end() ? std::optional(at->second) : std::nullopt;
+      }));
+  const std::lock_guard lock(mutex_);
+  ranges_ = std::move(ranges);
+}
+
+std::uint32_t SubordinateIds::person_of(std::uint32_t uid) const {
+  const auto ranges = [&] {
+    const std::lock_guard lock(mutex_);
+    return ranges_;
+  }();
+  return derate::person_of(*ranges, uid);
+}
+
+}  // namespace derate
