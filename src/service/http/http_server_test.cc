@@ -1,8 +1,10 @@
 #include "service/http/http_server.h"
 
 #include <dirent.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
