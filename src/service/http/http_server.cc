@@ -50,8 +50,9 @@ constexpr std::size_t kProvisional = 16, kProvisionalOfAUser = 4;
 constexpr Duration kProvisionalTime = 2s;
 
 // Where all places are taken, who has got no further for so long gives way: with half a request, or
-// with an answer that is not read.
-constexpr Duration kHeldUpTime = 1s;
+// with an answer that is not read. After a second places would come free more slowly than whoever
+// holds them connects anew.
+constexpr Duration kHeldUpTime = 100ms;
 // Callers without any place who get to read why.
 constexpr std::size_t kTurnedAway = 32;
 
