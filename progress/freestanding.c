@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hand_over.h"
+
 /* --- text and bytes (compiled so that no loop becomes a call of itself) ---------------------- */
 
 size_t strlen(const char* text) {
@@ -146,13 +148,14 @@ int madvise(void* where, size_t size, int what) {
 int socket(int family, int type, int protocol) {
   return (int)or_error(call(SYS_socket, family, type, protocol, 0, 0, 0));
 }
-ssize_t sendmsg(int file, const struct msghdr* message, int flags) {
-  return or_error(call(SYS_sendmsg, file, (long)message, flags, 0, 0, 0));
+long derate_send_message(int file, const void* message, int flags) {
+  const long sent = call(SYS_sendmsg, file, (long)message, flags, 0, 0, 0);
+  return sent < 0 ? sent : 0;
 }
-time_t time(time_t* out) {
+long derate_seconds_now(int (*clock)(int clock, void* time)) {
   struct timespec now = {0, 0};
-  (void)call(SYS_clock_gettime, CLOCK_REALTIME_COARSE, (long)&now, 0, 0, 0, 0);
-  if (out != NULL) *out = now.tv_sec;
+  if (clock == NULL || clock(CLOCK_REALTIME_COARSE, &now) != 0)
+    (void)call(SYS_clock_gettime, CLOCK_REALTIME_COARSE, (long)&now, 0, 0, 0, 0);
   return now.tv_sec;
 }
 

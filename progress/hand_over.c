@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "hand_over.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "wire/derate_beat.h" /* whose socket may be told what */
+#include "elf_lookup.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* of Linux 6.3 */
@@ -21,13 +21,18 @@
 #define LOWEST_FILE 64 /* below are the numbers that programs count on */
 #define ANNOUNCE_S 60
 
-static int file_ = -1;
-static dev_t device_; /* of the file: a program may have closed it and opened another there */
-static ino_t inode_;
-static time_t announced_;
-static unsigned failures_;           /* to send, since it last went well */
+/* One of ours. A program may have closed it and opened another there. */
+typedef struct {
+  int number; /* -1: there is none */
+  dev_t device;
+  ino_t inode;
+} File;
+
+static File page_ = {-1, 0, 0}, socket_ = {-1, 0, 0};
+static long announced_, wait_s_ = ANNOUNCE_S;
 static struct sockaddr_un listener_; /* read from the environment once: programs may change that */
 static bool has_listener_;
+static int (*clock_)(int clock, void* time); /* the kernel's own object's; NULL: it has none */
 
 /* A program with another user's rights does not do what this one's environment says, either. */
 bool derate_is_switched_off(void) {
@@ -36,15 +41,21 @@ bool derate_is_switched_off(void) {
   return said != NULL && (strcmp(said, "off") == 0 || strcmp(said, "0") == 0);
 }
 
-static bool is_still_ours(void) {
+static bool is_still_ours(const File* file) {
   struct stat found;
-  return file_ >= 0 && fstat(file_, &found) == 0 && found.st_dev == device_ &&
-         found.st_ino == inode_;
+  return file->number >= 0 && fstat(file->number, &found) == 0 && found.st_dev == file->device &&
+         found.st_ino == file->inode;
 }
 
-static void close_ours(void) {
-  if (is_still_ours()) close(file_);
-  file_ = -1;
+static void keep(File* file, int number) {
+  struct stat found;
+  if (number < 0 || fstat(number, &found) != 0) return;
+  *file = (File){number, found.st_dev, found.st_ino};
+}
+
+static void close_ours(File* file) {
+  if (is_still_ours(file)) close(file->number);
+  file->number = -1;
 }
 
 /* A file that is longer than the limit ends the process with SIGXFSZ. */
@@ -56,7 +67,7 @@ static bool may_be_so_long(size_t size) {
 
 /* As far up as there is room for. */
 static int moved_up(int file) {
-  const int high = fcntl(file, F_DUPFD_CLOEXEC, (long)LOWEST_FILE);
+  const int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, (long)LOWEST_FILE);
   if (high < 0) return file;
   close(file);
   return high;
@@ -80,13 +91,51 @@ static bool address_of_listener(struct sockaddr_un* address) {
   return true;
 }
 
+static bool is_trusted(const struct stat* of) { return of->st_uid == 0 || of->st_uid == geteuid(); }
+
+/* Whether nobody but root and this user can put a socket there, now or later: where it lies is not
+ * looked at again. Folders that everybody may write to have to be sticky, and what lies in them has
+ * to be there. The kernel does not tell who reads a datagram socket. */
+static bool is_safe_for_good(const char* path) {
+  char part[sizeof listener_.sun_path];
+  struct stat folder, found;
+  size_t end;
+  if (path[0] != '/') return false; /* the program may go elsewhere */
+  for (size_t begin = 0; path[begin] != '\0'; begin = end) {
+    begin += strspn(path + begin, "/");
+    end = begin + strcspn(path + begin, "/");
+    memcpy(part, path, begin);
+    part[begin] = '\0';
+    if (stat(part, &folder) != 0) return false;
+    memcpy(part, path, end);
+    part[end] = '\0';
+    const bool is_there = lstat(part, &found) == 0, is_open = (folder.st_mode & 0002) != 0;
+    if (is_open && ((folder.st_mode & 01000) == 0 || !is_there || !is_trusted(&found)))
+      return false;
+    const bool is_last = path[end] == '\0';
+    if (!is_there || is_last) {
+      const bool is_link = is_there && (found.st_mode & 0170000) == 0120000;
+      return is_trusted(&folder) && (!is_there || (is_trusted(&found) && !is_link));
+    }
+  }
+  return false;
+}
+
+/* Whatever is asked of the system but to send: a program may go without these calls later on. */
+static void prepare_to_send(void) {
+  has_listener_ = address_of_listener(&listener_) && is_safe_for_good(listener_.sun_path);
+  clock_ = (int (*)(int, void*))derate_first_symbol("__vdso_clock_gettime");
+  if (clock_ == NULL) clock_ = (int (*)(int, void*))derate_first_symbol("__kernel_clock_gettime");
+  if (!has_listener_ || is_still_ours(&socket_)) return; /* a child's, of its parent */
+  socket_.number = -1;
+  keep(&socket_, moved_up(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+}
+
 void* derate_make_page(size_t size) {
-  struct stat made;
   void* page = MAP_FAILED;
   int file;
-  close_ours(); /* a child's, of its parent */
-  has_listener_ = address_of_listener(&listener_);
-  failures_ = 0;
+  close_ours(&page_); /* a child's, of its parent */
+  prepare_to_send();
   if (!may_be_so_long(size)) return NULL;
   /* Without MFD_NOEXEC_SEAL a hardened kernel (vm.memfd_noexec=2) refuses and others log a warning;
    * with it those before 6.3 refuse. */
@@ -97,22 +146,21 @@ void* derate_make_page(size_t size) {
                         (long)(MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file < 0) return NULL;
   file = moved_up(file);
-  if (fstat(file, &made) == 0 && ftruncate(file, (off_t)size) == 0)
+  keep(&page_, file);
+  if (page_.number >= 0 && ftruncate(file, (off_t)size) == 0)
     page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   /* Who reads it need not fear that it gets shorter. */
   if (page != MAP_FAILED &&
-      fcntl(file, F_ADD_SEALS, (long)(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0) {
-    file_ = file;
-    device_ = made.st_dev;
-    inode_ = made.st_ino;
+      fcntl(file, F_ADD_SEALS, (long)(F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0)
     return page;
-  }
   if (page != MAP_FAILED) munmap(page, size);
   close(file);
+  page_.number = -1;
   return NULL;
 }
 
-static bool send_file(const struct sockaddr_un* address) {
+/* 0, or -errno. */
+static long send_page(void) {
   union {
     struct cmsghdr head;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -120,13 +168,10 @@ static bool send_file(const struct sockaddr_un* address) {
   char text[] = "launches";
   struct iovec data = {text, sizeof text - 1};
   struct msghdr message;
-  const int socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  bool sent;
-  if (socket_ < 0) return false;
   memset(&message, 0, sizeof message);
   memset(&control, 0, sizeof control);
-  message.msg_name = (void*)address;
-  message.msg_namelen = sizeof *address;
+  message.msg_name = &listener_;
+  message.msg_namelen = sizeof listener_;
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.bytes;
@@ -134,30 +179,25 @@ static bool send_file(const struct sockaddr_un* address) {
   control.head.cmsg_level = SOL_SOCKET;
   control.head.cmsg_type = SCM_RIGHTS;
   control.head.cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(&control.head), &file_, sizeof file_);
-  sent = sendmsg(socket_, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
-  close(socket_);
-  return sent;
+  memcpy(CMSG_DATA(&control.head), &page_.number, sizeof page_.number);
+  return derate_send_message(socket_.number, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* Threads may come here together: one sends more, or waits longer, is all that comes of it. */
 void derate_announce_page(void) {
-  const unsigned failures = __atomic_load_n(&failures_, __ATOMIC_RELAXED);
-  bool sent = true; /* nobody listens: as often as if it had gone well */
-  __atomic_store_n(&announced_, time(NULL), __ATOMIC_RELAXED);
-  if (!has_listener_ || !is_still_ours()) return;
-  if (derate_beat_doubt(listener_.sun_path) == NULL) sent = send_file(&listener_);
-  __atomic_store_n(&failures_, sent ? 0 : failures + 1, __ATOMIC_RELAXED);
-}
-
-/* A queue that others keep full has room now and then: 1, 2, 4 ... s after each failure. */
-static time_t pause_after(unsigned failures) {
-  const unsigned doublings = failures - 1;
-  return failures == 0 || doublings > 5 ? ANNOUNCE_S : (time_t)1 << doublings;
+  long wait = ANNOUNCE_S;
+  if (has_listener_ && is_still_ours(&page_) && is_still_ours(&socket_)) {
+    const long before = __atomic_load_n(&wait_s_, __ATOMIC_RELAXED);
+    if (send_page() == -EAGAIN) /* its queue is full: a flood, mostly */
+      wait = before >= ANNOUNCE_S ? 1 : before * 2 < ANNOUNCE_S ? before * 2 : ANNOUNCE_S;
+  }
+  __atomic_store_n(&wait_s_, wait, __ATOMIC_RELAXED);
+  __atomic_store_n(&announced_, derate_seconds_now(clock_), __ATOMIC_RELAXED);
 }
 
 void derate_announce_page_again(void) {
-  const time_t now = time(NULL), before = __atomic_load_n(&announced_, __ATOMIC_RELAXED);
-  const unsigned failures = __atomic_load_n(&failures_, __ATOMIC_RELAXED);
-  if (now >= before && now - before < pause_after(failures)) return;
+  const long now = derate_seconds_now(clock_);
+  const long before = __atomic_load_n(&announced_, __ATOMIC_RELAXED);
+  if (now >= before && now - before < __atomic_load_n(&wait_s_, __ATOMIC_RELAXED)) return;
   derate_announce_page();
 }

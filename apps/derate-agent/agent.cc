@@ -1,6 +1,7 @@
 #include "agent.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <map>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "base/text.h"
 #include "duties.h"
 #include "service/http/http_server.h"
+#include "service/transport/loopback_peer.h"
 #include "token_gate.h"
 
 namespace derate::agent {
@@ -25,6 +27,17 @@ HttpResponse too_many(std::string_view what) {
 HttpResponse answer_to_token(HttpResponse answer) {
   if (answer.status == 401) answer.close = true;
   return answer_of(std::move(answer));
+}
+
+// What the page may ask is its user's: nobody else's connection is heard, with a code or without.
+// Root may do as much anyway, and forwards for the user where sshd or a container's runtime does.
+std::optional<HttpResponse> turn_others_away(const UniqueFd& caller) {
+  const auto uid = user_of_peer(caller);
+  if (uid == ::geteuid() || uid == 0) return std::nullopt;
+  HttpResponse out = error_response(
+      403, fmt::format("this page is of user {}: it is served to that user alone", ::geteuid()));
+  out.close = true;
+  return answer_of(std::move(out));
 }
 
 // Every caller over TCP is the same user to the server: what it bounds by user it bounds in all.
@@ -102,6 +115,7 @@ HttpReply Agent::State::begin_session(std::string_view code) {
     out.close = true;
     return answer_of(std::move(out));
   }
+  options.session_begun();
   return answer_of({.body = json_text({{"ok", true}, {"token", *token}})});
 }
 
@@ -172,6 +186,7 @@ Result<std::unique_ptr<Agent>> Agent::create(UniqueFd listening, Clock& clock,
                                              AgentOptions options) {
   std::unique_ptr<State> state(new State{std::move(options), clock});
   HttpServerOptions how = server_options();
+  if (state->options.session) how.turn_away = turn_others_away;
   how.handle = [&here = *state](const HttpCall& call) { return here.handle(call); };
   how.gone = [&here = *state](const Peer& peer) { here.streams.end(peer.connection); };
   TRY(state->answers->open(

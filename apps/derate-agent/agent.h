@@ -2,6 +2,7 @@
 // derated what its rules allow.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,9 @@ namespace derate::agent {
 struct AgentOptions {
   std::vector<std::string> sockets;  // of derated: the first on which somebody listens
   AgentRules rules = {};
-  std::optional<PageSession> session = {};  // of its page: what it asks is asked as this user
+  // Of its page, whose requests are this user's: besides root nobody else reaches the port then.
+  std::optional<PageSession> session = {};
+  std::function<void()> session_begun = [] {};  // on the server's thread
 };
 
 class Agent {

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "base/printing.h"
 #include "base/text.h"
+#include "service/http/http_server.h"
 
 namespace derate {
 
@@ -217,6 +218,11 @@ Verdict judge_operation(const HttpRequest& request) {
   for (const std::string_view name : kForwarded)
     if (auto value = find_field(request.fields, name))
       out.ask.fields.emplace_back(name, *std::move(value));
+  // derated would refuse it before it looks at the token.
+  const std::size_t most = HttpServerOptions{}.most_head_bytes;
+  if (const std::size_t size = head_bytes(out.ask); size > most)
+    return refusal(
+        431, fmt::format("the head has {} bytes as it is passed on, allowed are {}", size, most));
   return out;
 }
 

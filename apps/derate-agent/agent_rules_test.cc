@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "service/http/http_server.h"
 
 namespace derate::agent {
 namespace {
@@ -125,6 +126,27 @@ RC_GTEST_PROP(AgentRules, AnswersCarryNothingButWhatIsNamed, ()) {
     RC_ASSERT(name == "Retry-After" || name == "Allow" || name == "Cache-Control" ||
               name == "X-Content-Type-Options");
   RC_ASSERT(find_field(out.fields, "Cache-Control") == "no-store");
+}
+
+// derated would refuse a longer head before it looks at the token.
+TEST(AgentRules, AHeadThatDoesNotFitDeratedIsRefusedHere) {
+  const std::size_t most = HttpServerOptions{}.most_head_bytes;
+  int passed = 0, refused = 0;
+  for (std::size_t length = most - 400; length < most + 10; ++length) {
+    const Verdict verdict = judge(request("GET", "/v1/gpus?gpus=" + std::string(length, 'a'),
+                                          {{"Host", "localhost"}, kToken}),
+                                  {});
+    if (const auto* const response = std::get_if<HttpResponse>(&verdict)) {
+      EXPECT_EQ(response->status, 431);
+      ++refused;
+    } else {
+      EXPECT_LE(head_bytes(std::get<Passed>(verdict).ask), most);
+      EXPECT_EQ(refused, 0);
+      ++passed;
+    }
+  }
+  EXPECT_GT(passed, 0);
+  EXPECT_GT(refused, 0);
 }
 
 struct Row {

@@ -25,6 +25,7 @@
 #include "base/text.h"
 #include "config/paths.h"
 #include "duties.h"
+#include "leading_page.h"
 #include "otlp_push.h"
 #include "service/http/http_server.h"
 #include "service/loop/event_loop.h"
@@ -99,12 +100,22 @@ std::string address_of(const UniqueFd& listening) {
   return fmt::format("{}:{}", host, ntohs(v4.sin_port));
 }
 
-// It may fail: the address stands on the terminal.
-void open_in_browser(const std::string& address) {
+// Its arguments can be read by everybody, and so can its browser's: the file's name is all that
+// stands in them. It may fail: the address stands on the terminal.
+void open_in_browser(const std::string& page) {
   ChildOptions how;
   how.output = how.errors = "/dev/null";
   how.own_group = true;
-  (void)Child::start({"xdg-open", address}, how).ok();
+  (void)Child::start({"xdg-open", "file://" + page}, how).ok();
+}
+
+// Goes when the browser has come, or with this process.
+using Leading = std::shared_ptr<LeadingPage>;
+Leading leading_page(const std::string& address, const Log& log) {
+  auto made = LeadingPage::create(own_runtime_folder(), address);
+  if (made.ok()) return std::make_shared<LeadingPage>(*std::move(made));
+  log.warning("no browser is opened: " + made.error().message);
+  return nullptr;
 }
 
 Result<void> serve(const CommandLine& line, const Log& log) {
@@ -119,11 +130,14 @@ Result<void> serve(const CommandLine& line, const Log& log) {
   const std::string from = options.sockets.front();
   const std::string address =
       options.session ? fmt::format("http://{}/ui#{}", where, options.session->code()) : "";
+  const Leading leading = line.page && line.open ? leading_page(address, log) : nullptr;
+  const std::string page = leading ? leading->path() : "";
+  if (leading) options.session_begun = [leading] { leading->remove(); };
   const auto agent = TRY(Agent::create(std::move(listening), clock, std::move(options)));
   if (line.page) {
     write_text(stdout, address + "\n");
     std::fflush(stdout);
-    if (line.open) open_in_browser(address);
+    if (leading) open_in_browser(page);
     return run_until_stopped(*loop, clock);
   }
   log.info(fmt::format("listening on {}, asking derated at {}", where, from));
@@ -168,7 +182,7 @@ ProgramUsage usage_of(CommandLine& line) {
           "  derate-agent --allow-host gpu7.example.org     # behind a proxy of that name\n"
           "  derate-agent --otlp http://localhost:4318      # to a collector of OpenTelemetry\n"
           "  curl http://127.0.0.1:9410/metrics\n"
-          "  curl -H \"Authorization: Bearer $TOKEN\" http://127.0.0.1:9410/v1/gpu-list\n\n"
+          "  curl -H @FILE http://127.0.0.1:9410/v1/gpu-list   # Authorization: Bearer TOKEN\n\n"
           "Without a token there are /metrics, /livez and /readyz. SIGTERM and SIGINT end it.\n",
       .options = {
           {"-l,--listen", "ADDRESS:PORT",

@@ -15,8 +15,8 @@ class PageSession {
   // Errors: io.
   static Result<PageSession> create();
 
-  // For the address. It may be seen by others, as the arguments of a browser's process are: whoever
-  // brings it first has the page, and a second one is refused.
+  // For the address, which goes to the terminal and to a file of the user's own, never into an
+  // argument: others may read those. Whoever brings it first has the page, a second one is refused.
   const std::string& code() const { return code_; }
   // The token of the session for the first who brings the code; empty for all else.
   std::optional<std::string> exchange(std::string_view code);

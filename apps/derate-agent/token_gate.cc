@@ -36,12 +36,13 @@ void TokenGate::make_place() {
   }));
 }
 
-// Only an answer that looked at the token says anything of it.
+// A stranger chooses what else derated answers: a head too long, say, is refused unread.
 void TokenGate::heard(std::string_view authorization, int status) {
   const std::lock_guard lock(mutex_);
   const std::size_t mark = mark_of(authorization);
   if (status == 401) known_.erase(mark);
-  if (status == 401 || status >= 500 || status == 429 || known_.contains(mark)) return;
+  const bool admitted = status >= 200 && status < 300;
+  if (!admitted || known_.contains(mark)) return;
   make_place();
   known_[mark].used = ++uses_;
 }

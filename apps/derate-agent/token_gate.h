@@ -23,19 +23,20 @@ class Allowance {
   Instant last_ = Instant::min();
 };
 
-// From any thread. It keeps no token, only hashes of those that derated has accepted. A hash lets
+// From any thread. It keeps no token, only hashes of those that derated has admitted. A hash lets
 // nobody in: derated checks the token of every request.
 class TokenGate {
  public:
-  // Requests a second of each token that derated has accepted, and of all others together. derated
-  // allows the user of this process 200.
+  // Requests a second of each token that derated has admitted, and of all others together. derated
+  // allows each 200.
   static constexpr double kOfKnown = 100, kOfUnknown = 10;
   // One more displaces the one that has not been used for longest: a token that was revoked is
   // never used again, and would keep its place forever.
   static constexpr std::size_t kMostKnown = 64;
 
   bool may_ask(std::string_view authorization, Instant now);
-  // derated has answered that.
+  // derated has answered that. 2xx says that it has admitted the token, 401 that it has not; all
+  // else may have come before it looked, and says nothing.
   void heard(std::string_view authorization, int status);
 
  private:

@@ -49,13 +49,36 @@ TEST(TokenGate, WhoTriesTokensTakesNothingFromWhoHasOne) {
 TEST(TokenGate, ATokenThatIsTakenBackIsUnknown) {
   TokenGate gate;
   FakeClock clock;
-  gate.heard("Bearer good", 403);  // it is one, of another role
+  gate.heard("Bearer good", 200);
   gate.heard("Bearer good", 401);
-  gate.heard("Bearer other", 503);  // nobody has looked at it
-  gate.heard("Bearer other", 429);
   for (int i = 0; i < TokenGate::kOfUnknown; ++i)
-    EXPECT_TRUE(gate.may_ask(i % 2 == 0 ? "Bearer good" : "Bearer other", clock.now()));
+    EXPECT_TRUE(gate.may_ask("Bearer good", clock.now()));
   EXPECT_FALSE(gate.may_ask("Bearer good", clock.now()));
+}
+
+// Whatever may come before the token is looked at, a stranger can bring about.
+TEST(TokenGate, OnlyAnAnswerThatAdmittedATokenMakesItKnown) {
+  for (int status = 100; status < 600; ++status) {
+    TokenGate gate;
+    FakeClock clock;
+    gate.heard("Bearer it", status);
+    int asked = 0;
+    while (gate.may_ask("Bearer it", clock.now())) ++asked;
+    EXPECT_EQ(asked, status / 100 == 2 ? TokenGate::kOfKnown : TokenGate::kOfUnknown) << status;
+  }
+}
+
+// A token that is known stays so, whatever its requests come to.
+TEST(TokenGate, ATokenIsForgottenFor401Alone) {
+  for (int status = 300; status < 600; ++status) {
+    TokenGate gate;
+    FakeClock clock;
+    gate.heard("Bearer it", 204);
+    gate.heard("Bearer it", status);
+    int asked = 0;
+    while (gate.may_ask("Bearer it", clock.now())) ++asked;
+    EXPECT_EQ(asked, status == 401 ? TokenGate::kOfUnknown : TokenGate::kOfKnown) << status;
+  }
 }
 
 int asked_at_once(TokenGate& gate, const std::string& authorization, Instant now) {

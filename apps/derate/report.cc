@@ -8,6 +8,7 @@
 
 #include "base/exit_code.h"
 #include "base/json.h"
+#include "base/printing.h"
 #include "base/text.h"
 #include "command_options.h"
 #include "govern/records_file.h"
@@ -91,11 +92,14 @@ Json trace_json(const StoredJob& stored, std::size_t stage) {
           {"remarks", remarks_json(stored.job, points)}};
 }
 
-std::size_t stage_of(const std::vector<StageResult>& stages, const SessionKey& key) {
-  const auto at = std::find_if(stages.begin(), stages.end(), [&](const StageResult& stage) {
-    return stage.chip == key.chip && stage.cell == key.cell;
-  });
-  return static_cast<std::size_t>(at - stages.begin());
+// Errors: bad_data where the experiment has no such stage: the file was changed by other means.
+Result<std::size_t> stage_of(const std::vector<StageResult>& stages, const SessionKey& key) {
+  for (std::size_t i = 0; i < stages.size(); ++i)
+    if (stages[i].chip == key.chip && stages[i].cell == key.cell) return i;
+  return Error{
+      Errc::bad_data,
+      fmt::format("a session is of '{}{}{}', which the experiment does not have",
+                  printing_text(key.chip), key.cell.empty() ? "" : ", ", printing_text(key.cell))};
 }
 
 // The first job of each application under each policy; of a stress grid the first stage's.
@@ -104,7 +108,7 @@ Result<Json> traces(const LabStore& store, const std::vector<StageResult>& stage
   Json out = Json::array();
   for (const StoredJob& job : jobs) {
     if (job.session.repetition != 0 || !job.job.error.empty()) continue;
-    const std::size_t stage = stage_of(stages, job.session);
+    const std::size_t stage = TRY(stage_of(stages, job.session));
     if (stage > 0 && !stages[stage].cell.empty()) continue;
     out.push_back(trace_json(TRY(store.job(job.id)), stage));
   }
@@ -144,9 +148,11 @@ Result<int> show_job(const LabStore& store, const ReportOptions& options) {
   print("job {}: {} under {} on {}, repetition {}\n", stored.id, stored.job.app,
         stored.session.policy, stored.session.chip, stored.session.repetition);
   Table table({"time", "SM clock", "power", "<why"});
+  const auto& ticks = stored.job.ticks;
+  if (ticks.empty() && !stored.job.remarks.empty())
+    return Error{Errc::bad_data, fmt::format("job {} has remarks and no ticks", stored.id)};
   for (const Remark& remark : stored.job.remarks) {
-    const Tick& tick =
-        stored.job.ticks[std::min<std::size_t>(remark.tick, stored.job.ticks.size() - 1)];
+    const Tick& tick = ticks[std::min<std::size_t>(remark.tick, ticks.size() - 1)];
     table.add({fmt::format("{:.1f} s", tick.time_s), fmt::format("{:.0f} MHz", tick.clock_mhz),
                fmt::format("{:.0f} W", tick.power_w), remark.text});
   }

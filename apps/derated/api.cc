@@ -156,6 +156,12 @@ Result<std::unique_ptr<ApiServer>> serve_api(const ApiParts& parts) {
     return admit(request, peer, worker.roles(), worker.tokens());
   };
   options.limits.shares = parts.shares;
+  options.limits.carries = [&worker = parts.worker](const Peer& peer) {
+    return worker.roles().of(peer) == Role::agent;
+  };
+  options.refused = [&worker = parts.worker](const Peer& peer, const std::string& why) {
+    worker.refusals().add("api.sock", caller_name(peer), why);
+  };
   auto out = std::make_unique<ApiServer>(parts.clock, parts.worker.desk(), std::move(options));
   add_what_is_known(*out, parts.worker.board());
   add_history(*out, parts);

@@ -1,5 +1,7 @@
 #include "worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/json.h"
@@ -129,13 +131,30 @@ Worker::Worker(WorkerOptions options, const Settings& settings, Clock& clock)
           options.stores),
       fleet_(with_parts(options.fleet, models_, records_.detector), settings, clock),
       desk_(clock, log_),
-      callers_{{settings, log_}, {options.token_file, clock, log_, options.stores}},
+      callers_{{settings, log_},
+               {options.token_file, clock, log_, options.stores},
+               {options.fleet.audit, log_}},
       work_{{clock, logging_to(options, options.tracker)}},
       answers_(*this, options, settings),
       attributes_(options.attribution.name != nullptr) {
   add_sinks(std::move(options.sinks));
+  desk_.client_lines.refuse([this](const Peer& peer) -> std::optional<Error> {
+    if (is_heard(peer.uid, "client.sock")) return std::nullopt;
+    return Error{Errc::no_permission,
+                 fmt::format("{} is derate-agent's: it may ask over the API's socket alone",
+                             caller_name(peer))};
+  });
   take_settings();
   fleet_.begin_opening();
+}
+
+// The agent carries what others say, over the API's socket: on all others its user has no say, so
+// that whoever has taken it over has none.
+bool Worker::is_heard(uid_t uid, const char* door) {
+  const Peer peer{.uid = uid};
+  if (callers_.roles.of(peer) != Role::agent) return true;
+  callers_.refusals.add(door, caller_name(peer), "derate-agent's user has no say here");
+  return false;
 }
 
 void Worker::add_sinks(std::vector<RecordSink> others) {
@@ -184,6 +203,7 @@ Result<void> Worker::step() {
   if (fleet_.is_open()) round();
   attribute();
   answers_.tokens.step();
+  callers_.refusals.write(clock_);
   answers_.energy.settle();
   answers_.tune.step();
   if (!records_.events.is_numbered())

@@ -20,6 +20,7 @@
 #include "service/answers/energy_service.h"
 #include "service/answers/fleet_service.h"
 #include "service/answers/forecast_service.h"
+#include "service/answers/refusal_book.h"
 #include "service/answers/request_desk.h"
 #include "service/answers/run_service.h"
 #include "service/answers/token_book.h"
@@ -78,11 +79,11 @@ class Worker {
   Result<std::string> reload_files();
   // What came to the beat socket (docs/heartbeats.md).
   void on_message(std::string_view text, const BeatServer::Sender& sender) {
-    work_.tracker.on_message(text, sender);
+    if (is_heard(sender.uid, "beat.sock")) work_.tracker.on_message(text, sender);
   }
   // What came to the socket of launches (docs/progress.md).
   void on_launches(LaunchPage page, const LaunchServer::Sender& sender) {
-    work_.tracker.on_launches(std::move(page), sender);
+    if (is_heard(sender.uid, "launches.sock")) work_.tracker.on_launches(std::move(page), sender);
   }
   // What operators ask over the control socket (docs/control.md), and programs over the client
   // socket (docs/energy.md).
@@ -93,6 +94,8 @@ class Worker {
   // Who may do what, and the tokens that are accepted: for any thread.
   const CallerRoles& roles() const { return callers_.roles; }
   const TokenBook& tokens() const { return callers_.tokens; }
+  // What was refused: for any thread.
+  RefusalBook& refusals() { return callers_.refusals; }
   // Metrics have dcgm-exporter's names, too; for any thread.
   bool dcgm_names() const { return dcgm_names_; }
   bool dcgm_parts() const { return dcgm_parts_; }
@@ -129,6 +132,7 @@ class Worker {
   struct Callers {
     CallerRoles roles;
     TokenBook tokens;
+    RefusalBook refusals;
   };
   // Who works on the GPUs, and which of them go in step.
   struct Work {
@@ -155,6 +159,7 @@ class Worker {
     std::uint64_t changes = 0;  // of the fleet, that are taken in
   };
 
+  bool is_heard(uid_t uid, const char* door);
   void add_sinks(std::vector<RecordSink> others);
   void obey();
   void round();

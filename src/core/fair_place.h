@@ -1,5 +1,5 @@
-// Sharing of limited places that everybody may take: places are counted by person, and a person with
-// a process on a GPU comes before one who has none.
+// Sharing of limited places that everybody may take: places are counted by person, and a person
+// with a process on a GPU comes before one who has none.
 #pragma once
 
 #include <cstddef>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 
@@ -202,7 +203,7 @@ void add_hindsight(StageResult& out, const Simulation& stage, double delta) {
 // Behind the ones of its session that are there: they are read in the order in which they ran.
 void add(Repetitions& jobs, const StoredJob& one) {
   const int repetition = one.session.repetition;
-  const auto behind = jobs.lower_bound({repetition + 1, 0});
+  const auto behind = jobs.upper_bound({repetition, std::numeric_limits<int>::max()});
   const bool first = behind == jobs.begin() || std::prev(behind)->first.first != repetition;
   jobs[{repetition, first ? 0 : std::prev(behind)->first.second + 1}] = &one;
 }

@@ -43,6 +43,34 @@ struct LateHouse : House {
 
 Json answer(House& house, const Json& request) { return parse_json(house.ask(json_text(request))); }
 
+// Whoever has taken derate-agent over has what its role has over the API's socket, and nothing
+// else.
+TEST(Worker, TheAgentsUserHasNoSayOnOtherSockets) {
+  constexpr uid_t kAgent = 65534, kUser = 1000;
+  House house(1);
+  house.work(0, "GeMM");
+  Settings settings;
+  settings.api_agent = std::to_string(kAgent);
+  house.start(settings);
+  const std::string request = R"({"command": "tune-job-list"})";
+  const auto answer_to = [&](uid_t uid) {
+    return parse_json(house.worker->clients().handle(request, {7, uid, 1}).value_or("{}"));
+  };
+  EXPECT_EQ(answer_to(kUser)["ok"], true);
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(answer_to(kAgent)["ok"], false);
+    house.beat(kAgent, 7, "done=1");
+  }
+  house.run(2s);
+  const std::string audit = *read_file(house.audit_file());
+  for (const char* const door : {"client.sock", "beat.sock"}) {
+    const auto at = audit.find(std::string(door) + ", uid 65534: ");
+    ASSERT_NE(at, std::string::npos) << audit;
+    EXPECT_EQ(audit.find(door, at + 1), std::string::npos) << audit;
+    EXPECT_NE(audit.find("100 times", at), std::string::npos) << audit;
+  }
+}
+
 TEST(Worker, ObservesUntilItIsTold) {
   House house(2);
   house.work(0, "GeMM");

@@ -109,6 +109,64 @@ def children_of(pid):
     return []
 
 
+# --- derate-agent --------------------------------------------------------------------------------
+
+def http(port, text):
+    """The status of the answer to these bytes; 0: there was none."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(text)
+            answer = b""
+            while piece := connection.recv(65536):
+                answer += piece
+    except OSError:
+        answer = b""
+    return int(answer[9:12]) if answer.startswith(b"HTTP/1.1 ") else 0
+
+
+def get(path, token=None):
+    field = f"Authorization: Bearer {token}\r\n" if token else ""
+    return f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}Connection: close\r\n\r\n".encode()
+
+
+def exchange(port, code):
+    """What a browser asks first with the code of an address."""
+    return (f"POST /ui/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n"
+            f"Origin: http://127.0.0.1:{port}\r\nConnection: close\r\n"
+            f"Content-Length: {len(code)}\r\n\r\n{code}").encode()
+
+
+def command_lines_with(text):
+    """The processes whose command line has it; everybody may read those."""
+    out = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if text.encode() in path.read_bytes():
+                out.append(int(path.parent.name))
+    return out
+
+
+def take_page(tally, port, code):
+    """With the code, however it was come by: tally has the tries, those that got an answer of 200,
+    and command lines that had the code."""
+    while True:
+        tally[1] += http(port, exchange(port, code)) == 200
+        tally[1] += http(port, get("/metrics")) == 200
+        tally[2] += len(command_lines_with(code))
+        tally[0] += 1
+
+
+def poison_gate(tally, port):
+    """Wrong tokens in heads that fit the agent, and not derated's when its fields are added."""
+    for number in itertools.count():
+        end = f"\r\nHost:localhost\r\nAuthorization:Bearer wrong{number % 64:05}\r\n\r\n"
+        line = "GET /v1/gpus?gpus={} HTTP/1.1"
+        http(port, line.format("a" * (8190 - len(end) - len(line) + 2)).encode() + end.encode())
+        tally[0] += 1
+        if number < 64:
+            time.sleep(0.02)
+
+
 # --- the run folder -------------------------------------------------------------------------------
 
 def hold(path, tally):

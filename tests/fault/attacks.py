@@ -1,7 +1,10 @@
 """Rows of an attacker: users without rights, storms of signals. What they do is in attacker.py."""
 
 import contextlib
+import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -9,7 +12,7 @@ import time
 from pathlib import Path
 
 import attacker
-from attacker import FRESH, SECOND, THIRD, Asker, Attacker, request, squat
+from attacker import FOURTH, FRESH, SECOND, THIRD, Asker, Attacker, request, squat
 from house import CAPPED, GOVERNED, alive, check, now, send
 from scenarios import (NOTHING, TRAP, Measured, Skip, expect_code, kill_both, leave_locked,
                        others_tick, restored, row, stop)
@@ -444,6 +447,99 @@ def _(house):
                 check(ask_as(uid, house, "gpus"), f"user {uid} is not served")
         hold_out(house, daemon, worker, 1)
     return stop(house, daemon)
+
+
+# --- derate-agent ---------------------------------------------------------------------------------
+
+def agent_of(house, uid, *options, **extra):
+    """One that runs as that user, who may not look into the build; the program."""
+    open_to_others(house)
+    program = house.folder / "derate-agent"
+    shutil.copy(house.build / "derate-agent", program)
+    own = house.folder / f"home-{uid}"
+    own.mkdir(mode=0o700)
+    os.chown(own, uid, uid)
+    return house.start("agent", program, "--listen", "127.0.0.1:0", *options,
+                       extra={"XDG_RUNTIME_DIR": str(own), **extra}, user=uid, group=uid,
+                       extra_groups=[])
+
+
+def found_in(house, program, pattern):
+    house.until(lambda: re.search(pattern, program.text()), 10, f"{pattern}: {program.text()}")
+    return re.search(pattern, program.text())
+
+
+@row("attacker.ui.code", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="a user reads all command lines, and has the code of another's `derate ui`",
+     when="while that user's browser starts, for 2 s",
+     outcome="no command line has the code, every try is answered with 403 or not at all; the "
+     "user whose page it is has it")
+def _(house):
+    daemon = house.governing()
+    browser = house.folder / "xdg-open"
+    browser.write_text('#!/bin/sh\necho "$@" > "$XDG_RUNTIME_DIR/opened"\nsleep 2\n')
+    browser.chmod(0o755)
+    program = agent_of(house, SECOND, "--page", "--open", PATH=f"{house.folder}:/usr/bin:/bin")
+    port, code = found_in(house, program, r"http://127\.0\.0\.1:(\d+)/ui#(\S+)").groups()
+    with attack_of(house, FRESH, attacker.take_page, int(port), code) as one:
+        opened = house.folder / f"home-{SECOND}/opened"
+        house.until(lambda: opened.exists() and opened.read_text(), 5, "the browser was started")
+        page = Path(opened.read_text().strip().removeprefix("file://"))
+        check(code in page.read_text(), "the browser is not led on")
+        check(page.stat().st_mode & 0o777 == 0o600, f"{page} can be read by others")
+        hold_out(house, daemon, daemon.worker(), 2)
+        tries, taken, seen = one.tally[0], one.tally[1], one.tally[2]
+        check(tries > 5 and taken == 0, f"{taken} of {tries} tries got an answer")
+        check(seen == 0, f"{seen} command lines had the code")
+    with Attacker(SECOND, answer_of, attacker.exchange(int(port), code), int(port)) as user:
+        house.until(lambda: user.tally[0], 5, "the user has asked")
+        check(user.tally[0] == 200, f"the user's own browser was answered {user.tally[0]}")
+    house.until(lambda: not page.exists(), 2, "what led to the page is gone")
+    out = stop(house, daemon)
+    out.note = f"{tries} tries"
+    return out
+
+
+def answer_of(tally, text, port):
+    tally[0] = attacker.http(port, text) or -1
+    time.sleep(60)
+
+
+@contextlib.contextmanager
+def attack_of(house, uid, work, *arguments):
+    """One that is not at the run folder."""
+    open_to_others(house)
+    with Attacker(uid, work, *arguments) as one:
+        yield one
+        check(one.alive(), "the attacker ended by itself")
+
+
+@row("attacker.agent.gate", group=G_ATTACKER, who="derated", by="worker", limit=2,
+     fault="a user makes derate-agent pass on wrong tokens in heads that do not fit derated",
+     when="64 of them, then without a pause, for 5 s",
+     outcome="`/metrics` and operations with a token, an old and a new one, are all answered")
+def _(house):
+    house.config_file.write_text(house.config_file.read_text() + f'[api]\nagent = "{FOURTH}"\n')
+    daemon = house.governing()
+    secrets = [json.loads(house.derate("token", "create", name, "--json"))["token"]
+               for name in ("old", "new")]
+    program = agent_of(house, FOURTH, "--socket", house.run_dir / "api.sock")
+    port = int(found_in(house, program, r"listening on \S+:(\d+)")[1])
+    ask = lambda path, token=None: attacker.http(port, attacker.get(path, token))
+    check(ask("/v1/gpus", secrets[0]) == 200, "the token is good for nothing")
+    with attack_of(house, FRESH, attacker.poison_gate, port) as one:
+        house.until(lambda: one.tally[0] > 64, 20, "the gate has heard 64 wrong tokens")
+        end, answers = now() + 5, []
+        while now() < end:
+            answers += [ask("/v1/gpus", secrets[0]), ask("/v1/gpus", secrets[1]), ask("/metrics")]
+            time.sleep(0.1)
+        check(set(answers) == {200}, f"of {len(answers)} answers {sorted(set(answers))}")
+        hold_out(house, daemon, daemon.worker(), 1)
+        sent = one.tally[0]
+    out = stop(house, daemon)
+    out.note = f"{sent} wrong tokens, {len(answers)} answers"
+    return out
+
 
 # --- signals --------------------------------------------------------------------------------------
 

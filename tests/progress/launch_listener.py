@@ -86,6 +86,23 @@ class Ear:
     def close(self):
         self.socket.close()
 
+    def fill(self):
+        """Until there is no room for another message; forget() makes it again."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.setblocking(False)
+            try:
+                while True:
+                    sender.sendto(b"x", self.socket.getsockname())
+            except BlockingIOError:
+                pass
+
+    def forget(self):
+        try:
+            while True:
+                self.socket.recv(64)
+        except BlockingIOError:
+            pass
+
     def files(self):
         """Those that have come since."""
         out = []

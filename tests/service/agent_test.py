@@ -200,6 +200,78 @@ class WhenDeratedFails(Agent):
         self.assertIn(str(OTHER), answer.body)
 
 
+class ThePage(Agent):
+    """As `derate ui` starts it."""
+
+    def begin(self, *options):
+        bin_folder, own = self.folder / "bin", self.folder / "own"
+        bin_folder.mkdir()
+        own.mkdir(0o700)
+        (bin_folder / "xdg-open").write_text('#!/bin/sh\necho "$@" > "$0.asked"\nsleep 5\n')
+        (bin_folder / "xdg-open").chmod(0o755)
+        agent = subprocess.Popen(
+            [str(service.energy_test.BUILD / "derate-agent"), "--listen", "127.0.0.1:0", "--page",
+             "--open", "--socket", str(self.socket), *options], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}",
+                 "XDG_RUNTIME_DIR": str(own)})
+        self.addCleanup(self.stop, agent)
+        self.addCleanup(agent.stdout.close)
+        address = agent.stdout.readline()
+        port, code = re.search(r"^http://127\.0\.0\.1:(\d+)/ui#(\S+)$", address).groups()
+        asked = bin_folder / "xdg-open.asked"
+        wait_for(lambda: asked.exists() and asked.read_text(), "the browser")
+        return int(port), code, Path(asked.read_text().strip().removeprefix("file://")), agent
+
+    def take(self, port, code):
+        return ask(port, "/ui/session", "POST", code, Origin=f"http://127.0.0.1:{port}").status
+
+    def test_no_command_line_has_the_code(self):
+        port, code, page, agent = self.begin()
+        for process in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                self.assertNotIn(code, process.read_bytes().decode(errors="replace"))
+            except OSError:
+                pass
+        self.assertEqual(page.parent, self.folder / "own")
+        self.assertEqual(page.stat().st_mode & 0o777, 0o600)
+        self.assertIn(f'url=http://127.0.0.1:{port}/ui#{code}"', page.read_text())
+        self.assertEqual(self.take(port, "wrong"), 403)
+        self.assertTrue(page.exists())
+        self.assertEqual(self.take(port, code), 200)
+        self.assertFalse(page.exists())
+
+    def test_what_leads_to_the_page_goes_with_it(self):
+        _, _, page, agent = self.begin()
+        self.assertTrue(page.exists())
+        agent.terminate()
+        self.assertEqual(agent.wait(20), 0)
+        self.assertFalse(page.exists())
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become others")
+    def test_nobody_else_is_answered(self):
+        port, code, _, _ = self.begin()
+        tries = ("import sys, http.client\nfor path, body in (('/metrics', None), "
+                 "('/ui', None), ('/ui/session', sys.argv[2])):\n"
+                 "  c = http.client.HTTPConnection('127.0.0.1', int(sys.argv[1]))\n"
+                 "  c.request('POST' if body else 'GET', path, body, "
+                 "{'Origin': 'http://127.0.0.1:' + sys.argv[1]})\n"
+                 "  a = c.getresponse(); print(a.status, a.read().decode().strip())\n")
+        done = subprocess.run(["/usr/bin/python3", "-c", tries, str(port), code], user=OTHER,
+                              group=OTHER, extra_groups=[], cwd="/", capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([line[:3] for line in done.stdout.splitlines()], ["403"] * 3, done.stdout)
+        self.assertIn("is of user 0", done.stdout)
+        # Who has closed by then has no user any more, and is nobody.
+        hasty = ("import socket, sys\nfor _ in range(50):\n"
+                 "  s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))\n"
+                 "  s.sendall(sys.argv[2].encode()); s.close()\n")
+        text = (f"POST /ui/session HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nOrigin: http://127.0.0.1:"
+                f"{port}\r\nContent-Length: {len(code)}\r\n\r\n{code}")
+        subprocess.run(["/usr/bin/python3", "-c", hasty, str(port), text], user=OTHER, group=OTHER,
+                       extra_groups=[], cwd="/", check=True)
+        self.assertEqual(self.take(port, code), 200)
+
+
 class TheProcess(Agent):
     def test_it_has_sockets_and_nothing_else(self):
         self.assertEqual(self.get("/metrics").status, 200)

@@ -35,6 +35,11 @@ class Source(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (0, ""))
 
 
+    def test_a_name_is_no_formula_in_its_csv(self):
+        done = subprocess.run(["node", str(ROOT / "tests/ui/csv.mjs")], capture_output=True,
+                              text=True)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "ok"), done.stderr)
+
     @unittest.skipUnless(CHROMIUM, "no chromium here")
     def test_it_asks_one_question_at_a_time(self):
         done = subprocess.run(["node", str(ROOT / "tests/ui/asked.mjs")], capture_output=True,

@@ -73,6 +73,7 @@ class Assure final : public Policy {
   Decision steady(const Estimate& estimate, const Envelope& envelope);
   Decision recognise(const Estimate& estimate, const Envelope& envelope);
   Decision recognise_longer(const Envelope& envelope);
+  Decision unread(const Estimate& estimate, const Envelope& envelope);
   Decision ask(Megahertz clock, bool probing, Reason reason);
   Decision hold(Reason reason) const;
   std::optional<Fraction> expected() const;

@@ -17,6 +17,8 @@ constexpr Duration kNearAfter = std::chrono::seconds(8);
 constexpr double kShort = 0.0005;  // of the promise, for now: no reason to change the clock
 constexpr Duration kLeastReference = std::chrono::seconds(1);  // of readings, behind the window
 constexpr Duration kSafeAfter = std::chrono::seconds(2);       // of work that nothing is known of
+constexpr Duration kUnreadAfter = std::chrono::milliseconds(500);  // a low clock is left
+constexpr Duration kOtherWorkAfter = std::chrono::seconds(2);      // what was known is of no use
 constexpr Duration kMixedBatch = std::chrono::seconds(4);
 constexpr Duration kLookBeforeRefresh = std::chrono::seconds(3);
 constexpr Duration kFreeReference = std::chrono::seconds(6);
@@ -223,8 +225,23 @@ Decision Assure::recognise(const Estimate& estimate, const Envelope& envelope) {
   return refer(estimate, envelope);
 }
 
+// What works now may be another's work, and what a clock costs it is not known: it gets the
+// highest, as after a pause. A reading that fails once is no other work.
+Decision Assure::unread(const Estimate& estimate, const Envelope& envelope) {
+  const Duration time = script_.unread_for(estimate.time);
+  if (time > kOtherWorkAfter && script_.last) {
+    account_.work->forfeit();
+    begin_anew();
+  }
+  const Megahertz held = estimate.requested_clock.value_or(script_.asked.clock);
+  if (time < kUnreadAfter || held == Megahertz(0) || held >= envelope.highest())
+    return Decision::hold({"no utilisation reading", {}});
+  return ask(envelope.highest(), false,
+             {"no utilisation reading: {0:.0f} MHz suits any work", {envelope.highest().value()}});
+}
+
 Decision Assure::decide(const Estimate& estimate, const Envelope& envelope) {
-  if (!estimate.gpu_utilisation) return Decision::hold({"no utilisation reading", {}});
+  if (!estimate.gpu_utilisation) return unread(estimate, envelope);
   if (!is_at_work(estimate)) {
     count_spending(estimate, envelope);
     script_.last = estimate.time;

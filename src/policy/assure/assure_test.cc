@@ -43,6 +43,7 @@ class Rig {
       estimate.time = now_;
       estimate.work = work;
       estimate.tenants = tenants;
+      if (unread) estimate.gpu_utilisation.reset();
       if (kernels > 0) {
         // Told a tick after it has begun, by a count of its own.
         if (std::exchange(told_, kernels) == kernels) {
@@ -90,6 +91,7 @@ class Rig {
   int kernels = 0;
   WorkStatus work;
   bool falling_power = true;
+  bool unread = false;  // no utilisation reading
   std::optional<int> tenants;
   std::optional<double> frozen_points;
   Megahertz clock() const { return clock_; }
@@ -135,6 +137,43 @@ TEST(Assure, LooksAtTheHighestClockFirst) {
   rig.run(200ms, follows, 0.5);
   EXPECT_EQ(rig.clock(), rig.highest());
   EXPECT_TRUE(rig.last().probing);
+}
+
+// The clock of the work before is not for one of which nothing is read.
+TEST(Assure, WorkWithoutAReadingIsNotHeldAtTheClockOfTheWorkBefore) {
+  Rig rig;
+  rig.run(30s, flat, 0.9);
+  EXPECT_LT(rig.clock(), rig.highest());
+  rig.unread = true;
+  rig.run(1s, follows, 0.9);
+  EXPECT_EQ(rig.clock(), rig.highest());
+  rig.run(10s, follows, 0.9);
+  EXPECT_EQ(rig.clock(), rig.highest());
+  rig.unread = false;
+  // Judged anew: its promise is kept.
+  EXPECT_GT(rig.run(60s, follows, 0.9), 0.89);
+}
+
+TEST(Assure, AReadingThatFailsOnceChangesNothing) {
+  Rig rig;
+  rig.run(30s, flat, 0.9);
+  const Megahertz held = rig.clock();
+  for (int i = 0; i < 5; ++i) {
+    rig.unread = true;
+    rig.run(400ms, flat, 0.9);
+    EXPECT_EQ(rig.clock(), held);
+    rig.unread = false;
+    rig.run(2s, flat, 0.9);
+    EXPECT_EQ(rig.clock(), held);
+  }
+}
+
+// Nothing was held: a GPU that shows no utilisation at all, as with MIG, keeps its own clock.
+TEST(Assure, WithoutAnyReadingNothingIsSet) {
+  Rig rig;
+  rig.unread = true;
+  rig.run(10s, follows, 0.9);
+  EXPECT_EQ(rig.last().kind, Decision::Kind::hold);
 }
 
 TEST(Assure, FlatWorkRunsAtTheLowestClock) {

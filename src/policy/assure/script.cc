@@ -10,6 +10,7 @@ constexpr Duration kLongestTick = std::chrono::seconds(2);
 }  // namespace
 
 Script::Work Script::work_at(const Estimate& estimate) {
+  unread_since.reset();
   if (*estimate.gpu_utilisation <= Fraction(0) && !estimate.launching) {
     if (!idle_since) idle_since = estimate.time;
     const Duration idle = estimate.time - *idle_since;
@@ -19,6 +20,11 @@ Script::Work Script::work_at(const Estimate& estimate) {
   const bool ended = idle_since && estimate.time - *idle_since > kNewJobAfter;
   idle_since.reset();
   return !last || anew || ended ? Work::begins : Work::goes_on;
+}
+
+Duration Script::unread_for(Instant now) {
+  if (!unread_since) unread_since = last.value_or(now);
+  return now - *unread_since;
 }
 
 std::optional<Duration> Script::time_of_tick(Instant now) const {

@@ -13,7 +13,7 @@ struct Script {
   enum class Stage { reference, look, steady, recognise };
   Stage stage = Stage::reference;
   Instant since{};  // in this stage
-  std::optional<Instant> last, idle_since;
+  std::optional<Instant> last, idle_since, unread_since;
   bool anew = false;     // the next work is begun with in its midst
   bool by_name = false;  // a phase is taken up by what launches tell, not by what is read
   struct Request {
@@ -26,6 +26,8 @@ struct Script {
   // begins with the first kernels after that.
   enum class Work { pauses, rests, has_ended, begins, goes_on };
   Work work_at(const Estimate& estimate);
+  // For how long there has been no utilisation reading, by which work differs from none.
+  Duration unread_for(Instant now);
   void enter(Stage next, Instant now) { stage = next, since = now; }
   // Each tick stands for the time since the one before. Empty: that was too long ago.
   std::optional<Duration> time_of_tick(Instant now) const;

@@ -23,6 +23,7 @@ RequestLines::RequestLines(CommandRouter& router, RequestQueue* queue)
 }
 
 Result<Asked> RequestLines::read(std::string_view text, const Peer& peer) const {
+  if (auto refused = refuse_(peer)) return *std::move(refused);
   const Json json = TRY(parse_json(text, JsonLimits{}).with("the request"));
   if (!json.is_object()) return Error{Errc::invalid_argument, "wanted a JSON object"};
   const auto at = json.find("command");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ class RequestLines {
   RequestLines(const RequestLines&) = delete;
   RequestLines& operator=(const RequestLines&) = delete;
 
+  // Callers for whom this gives an error are refused, whatever they ask.
+  using Refuse = std::function<std::optional<Error>(const Peer& peer)>;
+  void refuse(Refuse whom) { refuse_ = std::move(whom); }
   // A request, answered with a line; empty: later. One that is too long, or has more keys or levels
   // than JsonLimits, is refused before it costs anything.
   std::optional<std::string> handle(std::string_view text, const Peer& peer);
@@ -40,6 +44,7 @@ class RequestLines {
 
   CommandRouter& router_;
   RequestQueue* queue_;
+  Refuse refuse_ = [](const Peer&) { return std::nullopt; };
   std::vector<std::pair<std::uint64_t, std::string>> late_;
 };
 

@@ -151,7 +151,7 @@ HttpReply ApiServer::handle(const HttpCall& call) {
   if (const auto* refused = std::get_if<HttpResponse>(&admitted)) return *refused;
   const Peer& peer = std::get<Peer>(admitted);
   const HttpRequest& request = call.request;
-  if (const Page* stream = stream_of(request)) return (*stream)(request, peer);
+  if (const Page* page = stream_of(request)) return stream(*page, request, call.peer, peer);
   if (const auto page = pages_.find(request.path); page != pages_.end()) {
     if (!is_read(request)) return wrong_method("GET");
     return page->second.page(request, peer);
@@ -165,12 +165,27 @@ HttpReply ApiServer::handle(const HttpCall& call) {
                                          choices(request.path, "; GET /v1 lists ", known)));
 }
 
+// A stream outlives the look at its caller's token, user and groups: nothing of it goes out once
+// they are not admitted any more.
+HttpReply ApiServer::stream(const Page& page, const HttpRequest& request, const Peer& from,
+                            const Peer& admitted) const {
+  HttpReply reply = page(request, admitted);
+  auto* const begun = std::get_if<HttpStream>(&reply);
+  if (begun == nullptr) return reply;
+  begun->next = [admit = options_.admit, head = request, from, next = std::move(begun->next)] {
+    return std::holds_alternative<Peer>(admit(head, from)) ? next() : std::nullopt;
+  };
+  return reply;
+}
+
 HttpReply ApiServer::handle(const Operation& operation, const HttpRequest& request,
                             const Peer& peer) {
   const bool reads = operation.changes == Changes::nothing;
   if (reads ? !is_read(request) : request.method != "POST")
     return wrong_method(http_method(operation));
   auto asked = asked_of(operation, request, peer);
+  if (!asked.ok() && asked.error().code == Errc::no_permission)
+    options_.refused(peer, asked.error().message);
   if (!asked.ok()) return response_of(asked.error());
   const auto local = local_.find(std::string_view(operation.name));
   return local != local_.end() ? local->second(*asked) : wait_for_loop(*std::move(asked));
@@ -219,6 +234,12 @@ void ApiServer::serve() {
   while (budget_.is_left(clock_.now()) && desk_.queue.serve_one()) {
   }
   budget_.end(clock_.now());
+  // Tokens expire and are revoked, and settings change who may read: who reads streams is looked at
+  // again however quiet they are.
+  constexpr Duration kLookEvery = std::chrono::seconds(1);
+  if (clock_.now() - kLookEvery < looked_at_streams_) return;
+  looked_at_streams_ = clock_.now();
+  wake_streams();
 }
 
 void ApiServer::wake_streams() {

@@ -33,8 +33,12 @@ class ApiServer {
 
   struct Options {
     std::string version;  // of Derate, for the document
-    // Who asks: the caller with what it may do, or the answer that refuses it.
+    // Who asks: the caller with what it may do, or the answer that refuses it. A stream's caller is
+    // looked at again before each piece.
     std::function<std::variant<Peer, HttpResponse>(const HttpRequest&, const Peer&)> admit;
+    // An operation was requested without the role for it. On the server's thread.
+    std::function<void(const Peer& peer, const std::string& why)> refused =
+        [](const Peer&, const std::string&) {};
     HttpServerOptions limits = {};  // the functions are set here
     BackgroundWorker::Where reading = BackgroundWorker::Where::on_a_thread;
   };
@@ -78,10 +82,10 @@ class ApiServer {
   // Can be read from (poll) when there is something to serve.
   int fd() const { return wake_.get(); }
   // Answers what waits for the loop, but not for the begin of a round, within RoundBudget; what is
-  // left is the next call's.
+  // left is the next call's. Each second, streams whose callers may not ask any more end.
   void serve();
 
-  // From any thread: streams may have something new.
+  // From any thread: streams may have something new, or who reads them may have lost the right to.
   void wake_streams();
   HttpServer::Figures figures() const;
 
@@ -105,6 +109,8 @@ class ApiServer {
   HttpReply read(const Asked& asked, const std::function<Job()>& begin);
   HttpReply wait_for_loop(Asked asked);
   const Page* stream_of(const HttpRequest& request) const;
+  HttpReply stream(const Page& page, const HttpRequest& request, const Peer& from,
+                   const Peer& admitted) const;
 
   Clock& clock_;
   RequestDesk& desk_;
@@ -114,6 +120,7 @@ class ApiServer {
   std::map<std::pair<std::string, std::string>, Page> streams_;  // by path and content type
   UniqueFd wake_;
   RoundBudget budget_;
+  Instant looked_at_streams_ = Instant::min();
   std::shared_ptr<Link> link_ = std::make_shared<Link>();
   BackgroundWorker reader_;
   std::unique_ptr<HttpServer> server_;  // the last, so that its thread ends first

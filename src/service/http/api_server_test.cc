@@ -19,11 +19,16 @@ class ApiServerTest : public testing::Test {
  protected:
   void listen(Role role, const std::string& token = {}) {
     ApiServer::Options options{.version = "1.2"};
-    options.admit = [=](const HttpRequest&, const Peer& peer) -> std::variant<Peer, HttpResponse> {
+    options.admit = [=, this](const HttpRequest&,
+                              const Peer& peer) -> std::variant<Peer, HttpResponse> {
+      if (!admits) return error_response(401, "no such token");
       Peer out = peer;
       out.role = role;
       out.token = token;
       return out;
+    };
+    options.refused = [this](const Peer&, const std::string& why) {
+      refusals += why.find("wants the role operator") != std::string::npos ? 1 : 0;
     };
     api = std::make_unique<ApiServer>(clock, desk, std::move(options));
     api->add<StatusRead>([](const StatusRead& request, const Peer&) {
@@ -36,6 +41,11 @@ class ApiServerTest : public testing::Test {
         return Error{Errc::not_found, "no GPU"};
       };
     });
+    api->add_stream(
+        "/v1/events", "text/event-stream", [this](const HttpRequest&, const Peer&) -> HttpReply {
+          return HttpStream{
+              .next = [this] { return std::optional(first.exchange(false) ? "data: 1\n\n" : ""); }};
+        });
     api->add_page("/hello", HttpKind::health, [](const HttpRequest&, const Peer&) -> HttpReply {
       return HttpResponse{.content_type = "text/plain", .body = "hello\n"};
     });
@@ -80,6 +90,8 @@ class ApiServerTest : public testing::Test {
   std::shared_future<void> may_read = reading.get_future().share();
   std::vector<std::string> asked;
   std::uint64_t late = 0;
+  std::atomic<int> refusals = 0;
+  std::atomic<bool> admits = true, first = true;
   std::unique_ptr<ApiServer> api;
 };
 
@@ -143,7 +155,33 @@ TEST_F(ApiServerTest, ALowerRoleIsRefusedBeforeTheLoopIsAsked) {
   const auto [status, answer] = ask("POST", "/v1/policy-set", R"({"policy": "assure"})");
   EXPECT_EQ(status, 403);
   EXPECT_NE(json_text(answer).find("wants the role operator"), std::string::npos);
+  EXPECT_EQ(refusals, 1);
   EXPECT_TRUE(asked.empty());
+}
+
+// A token that is revoked or expires, or a reader who is none any more: also where no event comes.
+TEST_F(ApiServerTest, AStreamEndsWithTheRightToReadIt) {
+  listen(Role::reader, "dashboard");
+  std::atomic<bool> begun = false;
+  auto stream = std::async(std::launch::async, [&, at = path()] {
+    return http_stream(at, {.target = "/v1/events", .fields = {{"Accept", "text/event-stream"}}},
+                       -1, [&](std::string_view piece) {
+                         begun = begun || !piece.empty();
+                         return true;
+                       });
+  });
+  const auto ends_within = [&](Duration time) {
+    for (const Instant end = clock.now() + time; clock.now() < end;) {
+      serve();
+      if (stream.wait_for(std::chrono::milliseconds(5)) == std::future_status::ready) return true;
+    }
+    return false;
+  };
+  while (!begun) serve();
+  EXPECT_FALSE(ends_within(std::chrono::milliseconds(1100)));
+  admits = false;
+  EXPECT_TRUE(ends_within(std::chrono::seconds(20)));
+  if (stream.wait_for(Duration{}) != std::future_status::ready) api.reset();
 }
 
 TEST_F(ApiServerTest, ATokenHasNothingOfItsOwn) {

@@ -21,17 +21,21 @@ constexpr Duration kStreamPatience = std::chrono::seconds(10);
 
 bool is_later(int number) { return number == EAGAIN || number == EWOULDBLOCK || number == EINTR; }
 
-Result<std::string> text_of(const HttpAsk& ask) {
-  const auto is_odd = [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; };
-  if (ask.target.empty() || std::any_of(ask.target.begin(), ask.target.end(), is_odd))
-    return Error{Errc::invalid_argument,
-                 fmt::format("'{}': a target has no blanks, which stand as %20 in it", ask.target)};
+std::string head_of(const HttpAsk& ask) {
   std::string out = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", ask.method,
                                 ask.target, ask.host);
   for (const auto& [name, value] : ask.fields) add_field(out, name, value);
   if (!ask.body.empty() || ask.method == "POST" || ask.method == "PUT")
     add_field(out, "Content-Length", std::to_string(ask.body.size()));
-  return out + "\r\n" + ask.body;
+  return out + "\r\n";
+}
+
+Result<std::string> text_of(const HttpAsk& ask) {
+  const auto is_odd = [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; };
+  if (ask.target.empty() || std::any_of(ask.target.begin(), ask.target.end(), is_odd))
+    return Error{Errc::invalid_argument,
+                 fmt::format("'{}': a target has no blanks, which stand as %20 in it", ask.target)};
+  return head_of(ask) + ask.body;
 }
 
 // A server that refuses may close before it has read all: what it says is still read.
@@ -119,6 +123,8 @@ Result<HttpResponse> whole_answer(const UniqueFd& socket, const std::string& pat
 }
 
 }  // namespace
+
+std::size_t head_bytes(const HttpAsk& ask) { return head_of(ask).size(); }
 
 Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Duration patience) {
   SystemClock clock;

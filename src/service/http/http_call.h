@@ -23,6 +23,9 @@ struct HttpAsk {
   std::size_t most_bytes = 64u << 20;  // of an answer
 };
 
+// Bytes of its head, as a server counts them: with the fields that are added here.
+std::size_t head_bytes(const HttpAsk& ask);
+
 // Sends it to the server at `path` and waits for the whole answer. Errors: not_found when nobody
 // listens there, no_permission, io, gpu_stuck when no answer comes in time.
 Result<HttpResponse> http_call(const std::string& path, const HttpAsk& ask, Duration patience);

@@ -52,6 +52,7 @@ struct HttpConnection {
   bool asks = false;                  // the stream may have more
   bool woken = false;                 // and is to be asked whatever has not gone out
   bool is_provisional = false;        // beyond the places: for one request of kind health
+  bool is_turned_away = false;        // has no place: it gets to read why, and that is all
   bool readable = true, writable = true;
   bool ended = false;         // will say no more
   bool broken = false;        // nothing can be sent to it any more

@@ -49,6 +49,16 @@ constexpr std::size_t kKinds = 3;
 constexpr std::size_t kProvisional = 16, kProvisionalOfAUser = 4;
 constexpr Duration kProvisionalTime = 2s;
 
+// Where all places are taken, who has got no further for so long gives way: with half a request, or
+// with an answer that is not read. After a second places would come free more slowly than whoever
+// holds them connects anew.
+constexpr Duration kHeldUpTime = 100ms;
+// Callers without any place who get to read why.
+constexpr std::size_t kTurnedAway = 32;
+
+// Tokens whose requests a caller carries, and whose rates are not full now.
+constexpr std::size_t kMostTokens = 1024;
+
 // Requests that wait for a later answer, of each kind, and of them a user's.
 constexpr std::array<std::size_t, kKinds> kMostLater{64, 256, 64};
 constexpr std::array<std::size_t, kKinds> kMostLaterOfAUser{32, 64, 16};
@@ -89,6 +99,15 @@ bool can_be_served(const HttpConnection& at) {
 }
 
 bool has_input(const HttpConnection& at) { return at.has_input(); }
+
+// Since when it has a place and gets no further by its own doing.
+std::optional<Instant> held_up_since(const HttpConnection& at) {
+  if (at.broken || at.is_turned_away || at.has_input()) return std::nullopt;
+  const bool answered = at.stage == Stage::request || at.stage == Stage::last;
+  if (answered && !at.out.empty()) return at.progressed;
+  if (at.stage == Stage::request && at.parser.has_begun()) return at.begun;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -172,6 +191,7 @@ struct HttpServer::State {
   void wake_for_callers(Instant now);
 
   HttpUser& user(uid_t person);
+  HttpUser& payer(const HttpConnection& at);
   template <class F>
   void go_through(HttpShare& share, std::vector<HttpTurn>& turns, F does);
 
@@ -184,10 +204,13 @@ struct HttpServer::State {
   bool admit(HttpConnection& caller);
   std::size_t connections_of(uid_t person) const;
   HttpConnection* idle_of(uid_t person);
+  HttpConnection* held_up_of(uid_t person);
+  void turn_away(HttpConnection caller, const HttpResponse& why);
+  void take(HttpConnection caller);
 
   void take_in(HttpConnection& at);
   void saw_head(HttpConnection& at);
-  std::optional<HttpResponse> refused(const HttpConnection& at, HttpUser& who);
+  std::optional<HttpResponse> refused(const HttpConnection& at);
   std::optional<HttpResponse> refused_stream(const HttpConnection& at) const;
   void refuse(HttpConnection& at, const HttpResponse& response);
   void serve(HttpConnection& at);
@@ -211,6 +234,7 @@ struct HttpServer::State {
   FileCloser closer;
   std::vector<HttpConnection> connections;       // ascending by number
   std::map<uid_t, HttpUser> users;               // by person
+  std::map<std::size_t, HttpUser> tokens;        // of requests that are carried, by their hash
   std::map<std::uint64_t, std::uint64_t> later;  // connections by the numbers of requests
   std::array<std::size_t, kKinds> later_of_kind{};
   std::uint64_t next_connection = 1, next_request = 1;
@@ -291,6 +315,21 @@ HttpUser& HttpServer::State::user(uid_t person) {
   return users.try_emplace(person, options.requests_a_second_of_a_user).first->second;
 }
 
+// Whose rates the request counts against.
+HttpUser& HttpServer::State::payer(const HttpConnection& at) {
+  const auto token = at.parser.has_head() && options.carries(at.peer)
+                         ? find_field(at.parser.request().fields, "Authorization")
+                         : std::nullopt;
+  if (!token) return user(at.peer.share());
+  const std::size_t mark = std::hash<std::string>{}(*token);
+  if (tokens.size() >= kMostTokens && !tokens.contains(mark)) {
+    std::erase_if(tokens,
+                  [now = clock.now()](const auto& each) { return each.second.is_full(now); });
+    if (tokens.size() >= kMostTokens) return user(at.peer.share());
+  }
+  return tokens.try_emplace(mark, options.requests_a_second_of_a_user).first->second;
+}
+
 void HttpServer::State::mark(int count) {
   for (int i = 0; i < count; ++i) {
     const auto& [what, data] = ready[static_cast<std::size_t>(i)];
@@ -341,7 +380,9 @@ HttpServer::State::Count HttpServer::State::count(uid_t person, F counts) const 
 }
 
 std::size_t HttpServer::State::connections_of(uid_t person) const {
-  return count(person, [](const HttpConnection& each) { return !each.broken; }).of_user;
+  return count(person,
+               [](const HttpConnection& each) { return !each.broken && !each.is_turned_away; })
+      .of_user;
 }
 
 // The one of a person's that has been between two requests for longest.
@@ -349,9 +390,46 @@ HttpConnection* HttpServer::State::idle_of(uid_t person) {
   HttpConnection* out = nullptr;
   for (HttpConnection& each : connections)
     if (each.peer.share() == person && each.is_idle() && !each.broken && !each.readable &&
-        (out == nullptr || each.heard < out->heard))
+        (out == nullptr ||
+         std::pair(each.is_provisional, each.heard) < std::pair(out->is_provisional, out->heard)))
       out = &each;
   return out;
+}
+
+// The one of a user's that has been held up for longest, and for too long.
+HttpConnection* HttpServer::State::held_up_of(uid_t person) {
+  HttpConnection* out = nullptr;
+  std::pair<bool, Instant> longest;  // of those with a place of their own, if there are any
+  for (HttpConnection& each : connections) {
+    const auto since = held_up_since(each);
+    if (each.peer.share() != person || !since || clock.now() - *since < kHeldUpTime) continue;
+    if (out != nullptr && longest <= std::pair(each.is_provisional, *since)) continue;
+    longest = {each.is_provisional, *since};
+    out = &each;
+  }
+  return out;
+}
+
+// Were it closed with something unread, it would be reset, and might never read why.
+void HttpServer::State::turn_away(HttpConnection caller, const HttpResponse& why) {
+  ++refusals;
+  caller.ends_after = true;
+  caller.respond(why, clock.now());
+  hang_up(caller);
+  const auto [all, of_user] =
+      count(caller.peer.share(), [](const HttpConnection& at) { return at.is_turned_away; });
+  if (caller.broken || all >= kTurnedAway) return closer.hang_up(std::move(caller.socket));
+  caller.is_turned_away = true;
+  caller.is_provisional = false;
+  take(std::move(caller));
+}
+
+// Its events come from now on.
+void HttpServer::State::take(HttpConnection caller) {
+  caller.watched = EPOLLIN;
+  epoll_event event{EPOLLIN, {.u64 = caller.peer.connection}};
+  (void)::epoll_ctl(events.get(), EPOLL_CTL_ADD, caller.socket.get(), &event);
+  connections.push_back(std::move(caller));
 }
 
 // Whether there is a place for it, if only a provisional one.
@@ -361,7 +439,8 @@ bool HttpServer::State::admit(HttpConnection& caller) {
   const std::size_t own = connections_of(person);
   if (own < options.most_of_a_user) {
     const auto has_place = [keeps](const HttpConnection& at) {
-      return !at.is_provisional && !at.broken && (keeps || !at.peer.has_kept_place());
+      return !at.is_provisional && !at.is_turned_away && !at.broken &&
+             (keeps || !at.peer.has_kept_place());
     };
     const std::size_t most = options.most_connections + (keeps ? kKeptPlaces : 0);
     if (count(person, has_place).all < most) return true;
@@ -370,14 +449,17 @@ bool HttpServer::State::admit(HttpConnection& caller) {
       return true;
     }
   }
-  if (HttpConnection* const idle = idle_of(person)) {
-    idle->broken = true;
+  HttpConnection* const held_up = held_up_of(person);
+  if (HttpConnection* const gives_way = held_up != nullptr ? held_up : idle_of(person)) {
+    gives_way->broken = true;
+    caller.is_provisional = gives_way->is_provisional;  // its place, and no better one
     return true;
   }
   const auto [all, of_user] =
       count(person, [](const HttpConnection& each) { return each.is_provisional; });
   caller.is_provisional = true;
-  return all < kProvisional && of_user < kProvisionalOfAUser;
+  // Who comes over TCP is every such user.
+  return all < kProvisional && of_user < (is_unix ? kProvisionalOfAUser : kProvisional);
 }
 
 void HttpServer::State::take_callers() {
@@ -418,7 +500,7 @@ void HttpServer::State::take_callers() {
     }
     // Who goes on after many refusals does not get to ask, nor an answer: that takes time of
     // others.
-    if (is_unix && !user(peer.share()).refusals.has_any(clock.now())) {
+    if (is_unix && !options.carries(peer) && !user(peer.share()).refusals.has_any(clock.now())) {
       ++refusals;
       closer.hang_up(std::move(from));
       continue;
@@ -430,17 +512,13 @@ void HttpServer::State::take_callers() {
                           .limits = {options.most_head_bytes, options.most_body_bytes},
                           .caller = peer,
                           .date = &date};
-    if (!admit(caller)) {
-      ++refusals;
-      caller.ends_after = true;
-      caller.respond(refusal(503, "too many connections"), clock.now());
-      closer.hang_up(std::move(caller.socket));
-      continue;
-    }
-    caller.watched = EPOLLIN;
-    epoll_event event{EPOLLIN, {.u64 = peer.connection}};
-    (void)::epoll_ctl(events.get(), EPOLL_CTL_ADD, caller.socket.get(), &event);
-    connections.push_back(std::move(caller));
+    const auto unwanted = is_unix ? std::nullopt : options.turn_away(caller.socket);
+    if (unwanted)
+      turn_away(std::move(caller), *unwanted);
+    else if (!admit(caller))
+      turn_away(std::move(caller), refusal(503, "too many connections"));
+    else
+      take(std::move(caller));
   }
   accepting.end();
 }
@@ -498,17 +576,16 @@ void HttpServer::State::take_in(HttpConnection& at) {
 
 void HttpServer::State::saw_head(HttpConnection& at) {
   at.kind = options.kind_of(at.parser.request());
-  HttpUser& who = user(at.peer.share());
-  if (const auto why = refused(at, who)) return refuse(at, *why);
+  if (const auto why = refused(at)) return refuse(at, *why);
   if (at.parser.waits_for_continue()) at.ask_for_body(clock.now());
 }
 
 // Why the request is not served; empty: it is.
-std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at, HttpUser& who) {
+std::optional<HttpResponse> HttpServer::State::refused(const HttpConnection& at) {
   if (at.is_provisional && at.kind != HttpKind::health)
     return refusal(503, fmt::format("too many connections: allowed are {} a user and {} in all",
                                     options.most_of_a_user, options.most_connections));
-  if (!who.requests[index_of(at.kind)].take(clock.now()))
+  if (!payer(at).requests[index_of(at.kind)].take(clock.now()))
     return refusal(429, fmt::format("too many requests: allowed are {} a second of a user",
                                     options.requests_a_second_of_a_user));
   return at.kind == HttpKind::stream ? refused_stream(at) : std::nullopt;
@@ -528,7 +605,7 @@ std::optional<HttpResponse> HttpServer::State::refused_stream(const HttpConnecti
 // Who goes on with what is refused is hung up on.
 void HttpServer::State::refuse(HttpConnection& at, const HttpResponse& response) {
   ++refusals;
-  at.ends_after = at.ends_after || !user(at.peer.share()).refusals.take(clock.now());
+  at.ends_after = at.ends_after || !payer(at).refusals.take(clock.now());
   at.respond(response, clock.now());
 }
 
@@ -723,7 +800,7 @@ HttpServer::HttpServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(UniqueFd socket, Clock& clock,
                                                        HttpServerOptions options) {
-  CHECK(options.kind_of && options.handle && options.gone);
+  CHECK(options.kind_of && options.handle && options.gone && options.turn_away && options.carries);
   auto state = std::make_unique<State>(std::move(socket), clock, std::move(options));
   TRY(state->begin());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(state)));

@@ -48,6 +48,13 @@ struct HttpServerOptions {
   std::function<HttpKind(const HttpRequest& head)> kind_of;
   // On the server's thread; it waits for nothing.
   std::function<HttpReply(const HttpCall& call)> handle;
+  // Over TCP, as a caller comes and before anything of it is read: what it is turned away with;
+  // empty: it is served.
+  std::function<std::optional<HttpResponse>(const UniqueFd& caller)> turn_away =
+      [](const UniqueFd&) { return std::nullopt; };
+  // Whether that caller carries requests of others, who have tokens: a request with one counts
+  // against the rates of its token, not of the caller's user, so that nobody is refused for others.
+  std::function<bool(const Peer& peer)> carries = [](const Peer&) { return false; };
   // The caller of a request that is to be answered later, or of a stream, has gone: it hung up, was
   // too slow, or asked for the head alone. Called once; not for what has been answered or has
   // ended, nor when the server goes.

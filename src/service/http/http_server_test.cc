@@ -1,8 +1,10 @@
 #include "service/http/http_server.h"
 
 #include <dirent.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -512,6 +514,55 @@ TEST_F(HttpServerTest, OfAUserOnlySoManyConnectionsAreInUse) {
   EXPECT_EQ(ask("/echo").status, 503);
 }
 
+// Who passes requests on knows beforehand whether they fit.
+TEST_F(HttpServerTest, AHeadIsAsLongAsItsCallerCounts) {
+  serve();
+  HttpAsk longest{.target = "/echo?"};
+  longest.target += std::string(options_.most_head_bytes - head_bytes(longest), 'a');
+  EXPECT_EQ(http_call(path_, longest, 10s)->status, 200);
+  longest.target += "aa";
+  EXPECT_EQ(http_call(path_, longest, 10s)->status, 431);
+}
+
+// Half heads, half bodies and an answer that is not read: each gives its place up after a while.
+TEST_F(HttpServerTest, WhoIsHeldUpGivesWayWhenAllPlacesAreTaken) {
+  options_.most_connections = options_.most_of_a_user = 4;
+  serve();
+  std::vector<RawCaller> slow;
+  for (int i = 0; i < 4; ++i) slow.emplace_back(path_);
+  slow[0].send("G");
+  slow[1].send("GET /echo HTTP/1.1\r\nHost: x\r\nX-A");
+  slow[2].send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+  slow[3].get("/big");
+  ASSERT_TRUE(comes_true([&] { return handled("/big") == 1; }));
+  EXPECT_EQ(ask("/live").status, 200);
+  clock_.sleep_until(clock_.now() + 200ms);
+  std::vector<RawCaller> later;
+  for (int i = 0; i < 4; ++i) {
+    later.emplace_back(path_);
+    later.back().get("/later");
+    EXPECT_TRUE(comes_true([&] { return handled("/later") == i + 1; })) << i;
+  }
+}
+
+TEST_F(HttpServerTest, ATokensRequestsCountAgainstItAlone) {
+  options_.requests_a_second_of_a_user = 5;
+  options_.carries = [](const Peer&) { return true; };
+  serve();
+  const auto status_with = [&](const std::string& token) {
+    const auto answer = http_call(
+        path_, {.target = "/echo", .fields = {{"Authorization", "Bearer " + token}}}, 10s);
+    return answer.ok() ? answer->status : 0;
+  };
+  std::map<int, int> of_flood;
+  for (int i = 0; i < 100; ++i) ++of_flood[status_with("flood")];
+  EXPECT_GE(of_flood[429], 50);
+  EXPECT_EQ(of_flood[0], 0);  // an answer each: nobody is hung up on for what others do
+  EXPECT_EQ(status_with("another"), 200);
+  EXPECT_EQ(ask("/live").status, 200);
+  for (int i = 0; i < 1000; ++i) ASSERT_EQ(status_with("token " + std::to_string(i)), 200) << i;
+}
+
 TEST_F(HttpServerTest, TooManyRequestsAreRefusedAndWhoGoesOnIsClosed) {
   options_.requests_a_second_of_a_user = 5;
   serve();
@@ -656,22 +707,56 @@ TEST(ListenLoopback, IsNowhereElse) {
   EXPECT_TRUE(listen_loopback("127.9.9.9:0").ok());
 }
 
+// What comes back over TCP of a text, until the connection ends; "reset" behind it where that is
+// how it ends.
+class TcpCallers {
+ public:
+  TcpCallers() : listening(*listen_loopback("127.0.0.1:0")) {
+    socklen_t size = sizeof address_;
+    CHECK(::getsockname(listening.get(), reinterpret_cast<sockaddr*>(&address_), &size) == 0);
+  }
+  std::string ask(const std::string& text) const {
+    const UniqueFd caller(::socket(AF_INET, SOCK_STREAM, 0));
+    CHECK(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address_), sizeof address_) ==
+          0);
+    (void)::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    std::string out;
+    char buffer[4096];
+    ssize_t n = 0;
+    while ((n = ::recv(caller.get(), buffer, sizeof buffer, 0)) > 0)
+      out.append(buffer, static_cast<std::size_t>(n));
+    return n < 0 ? out + "reset" : out;
+  }
+  UniqueFd listening;
+
+ private:
+  sockaddr_in address_{};
+};
+
 TEST_F(HttpServerTest, CallersOfALoopbackAddressAreNobody) {
-  auto socket = listen_loopback("127.0.0.1:0");
-  ASSERT_TRUE(socket.ok());
-  sockaddr_storage address{};
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::getsockname(socket->get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-  server_ = *HttpServer::create(*std::move(socket), clock_, options_);
-  const UniqueFd caller(::socket(AF_INET, SOCK_STREAM, 0));
-  ASSERT_EQ(::connect(caller.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-  const std::string text = "GET /echo HTTP/1.0\r\n\r\n";
-  ASSERT_EQ(::send(caller.get(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
-  std::string got;
-  char buffer[4096];
-  for (ssize_t n; (n = ::recv(caller.get(), buffer, sizeof buffer, 0)) > 0;)
-    got.append(buffer, static_cast<std::size_t>(n));
+  TcpCallers callers;
+  server_ = *HttpServer::create(std::move(callers.listening), clock_, options_);
+  const std::string got = callers.ask("GET /echo HTTP/1.0\r\n\r\n");
   EXPECT_NE(got.find(" of 4294967295"), std::string::npos) << got;
+}
+
+// Before anything of it is read; it gets to read why, whatever it has sent.
+TEST_F(HttpServerTest, WhoIsTurnedAwayReadsWhy) {
+  TcpCallers callers;
+  std::atomic<bool> wanted = false;
+  options_.turn_away = [&](const UniqueFd&) {
+    return wanted ? std::nullopt : std::optional(error_response(403, "not yours"));
+  };
+  server_ = *HttpServer::create(std::move(callers.listening), clock_, options_);
+  for (const std::string& body : {std::string(), std::string(20'000, 'x')}) {
+    const std::string got = callers.ask("POST /echo HTTP/1.0\r\n\r\n" + body);
+    EXPECT_EQ(status_in(got), 403) << got;
+    EXPECT_NE(got.find("not yours"), std::string::npos) << got;
+    EXPECT_EQ(got.find("reset"), std::string::npos) << got;
+  }
+  EXPECT_EQ(handled("/echo"), 0);
+  wanted = true;
+  EXPECT_EQ(status_in(callers.ask("GET /echo HTTP/1.0\r\n\r\n")), 200);
 }
 
 }  // namespace

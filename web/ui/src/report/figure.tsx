@@ -21,14 +21,20 @@ function save(name: string, content: Blob) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+// As `derate bill` and `history` write them (csv_text): a name that a spreadsheet would take for a
+// formula begins with an apostrophe. Numbers stay as they are.
 const quoted = (cell: Cell) => {
-  const text = cell == null ? "" : String(cell);
+  const name = typeof cell === "string" && /^[=+@\t\r-]/.test(cell);
+  const text = cell == null ? "" : (name ? "'" : "") + String(cell);
   return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
+export function csvText(table: TableOf): string {
+  return [table.head, ...table.rows].map((row) => row.map(quoted).join(",") + "\n").join("");
+}
+
 export function saveCsv(name: string, table: TableOf) {
-  const lines = [table.head, ...table.rows].map((row) => row.map(quoted).join(","));
-  save(`${name}.csv`, new Blob([lines.join("\n") + "\n"], { type: "text/csv" }));
+  save(`${name}.csv`, new Blob([csvText(table)], { type: "text/csv" }));
 }
 
 /** The drawing alone, with the page's style in it. */

@@ -1,0 +1,76 @@
+#include "service/answers/refusal_book.h"
+
+#include <gtest/gtest.h>
+
+#include "base/test_folder.h"
+#include "base/text.h"
+
+namespace derate {
+namespace {
+
+class Refusals : public testing::Test {
+ protected:
+  // Lines of the audit log since the last look.
+  std::vector<std::string> lines() {
+    const auto text = read_file(path_);
+    std::vector<std::string> out;
+    if (text.ok())
+      for (const auto line : split(*text, '\n'))
+        if (!line.empty()) out.emplace_back(line);
+    out.erase(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(seen_));
+    seen_ += out.size();
+    return out;
+  }
+
+  Folder folder_;
+  std::string path_ = folder_.file("audit.log");
+  FakeClock clock_;
+  RefusalBook book_{AuditLog(path_), Log()};
+
+ private:
+  std::size_t seen_ = 0;
+};
+
+TEST_F(Refusals, TheFirstIsWrittenAtOnceAndTheOthersAreCounted) {
+  book_.add("client.sock", "uid 990", "the agent's user");
+  book_.write(clock_);
+  const auto first = lines();
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_NE(first[0].find(R"("what":"refused")"), std::string::npos) << first[0];
+  EXPECT_NE(first[0].find("client.sock, uid 990: the agent's user, 1 times"), std::string::npos);
+  for (int i = 0; i < 1000; ++i) {
+    book_.add("client.sock", "uid 990", "the agent's user");
+    book_.write(clock_);
+  }
+  EXPECT_EQ(lines().size(), 0u);
+  clock_.advance(RefusalBook::kEvery);
+  book_.write(clock_);
+  const auto then = lines();
+  ASSERT_EQ(then.size(), 1u);
+  EXPECT_NE(then[0].find("1000 times"), std::string::npos) << then[0];
+}
+
+TEST_F(Refusals, HoweverManyCallersComeTheLogHasABoundedNumberOfLines) {
+  for (int i = 0; i < 100'000; ++i) {
+    book_.add("api.sock", "uid " + std::to_string(i), "no");
+    if (i % 100 == 0) {
+      clock_.advance(std::chrono::milliseconds(100));
+      book_.write(clock_);
+    }
+  }
+  clock_.advance(RefusalBook::kEvery);
+  book_.write(clock_);
+  EXPECT_LE(lines().size(), 2 * (RefusalBook::kMost + 1));
+  book_.write(clock_);
+  // What is forgotten makes room for others.
+  clock_.advance(RefusalBook::kEvery);
+  book_.write(clock_);
+  book_.add("beat.sock", "uid 7", "no");
+  book_.write(clock_);
+  const auto last = lines();
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_NE(last[0].find("uid 7"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace derate
