@@ -54,10 +54,11 @@ struct GuardMessage {
     started,
     granted,
     refused,
-    renewed
+    renewed,
+    ended
   };
   Kind kind = Kind::beat;
-  std::int32_t number = 0;       // started: the child; refused: the error's code
+  std::int32_t number = 0;       // started: the child; refused: the error's code; ended: with it
   std::uint32_t request = 0;     // lease: its number; granted, refused: of the lease that was asked
   std::array<char, 200> name{};  // of the domain: lease, release, granted, refused
   std::array<char, 512> text{};  // refused: the error; ready: what the worker does
@@ -185,6 +186,7 @@ class Guard {
   UniqueFd signals_, link_;
   pid_t worker_ = -1;
   std::optional<int> worker_status_;  // once it is dead
+  std::optional<int> ended_with_;     // its exit code, as it says before it exits
   std::optional<Instant> killed_at_, stop_asked_;
   Instant last_beat_{};
   pid_t adopted_ = -1;
@@ -226,7 +228,9 @@ void Guard::become_worker(UniqueFd socket) {
   signals_ = UniqueFd();
   ::pthread_sigmask(SIG_SETMASK, &old_mask_, nullptr);
   GuardLink link(std::move(socket), options_.run_folder, options_.silence);
-  ::_exit(hooks_.work(link));
+  const int code = hooks_.work(link);
+  link.ended(code);
+  ::_exit(code);
 }
 
 void Guard::reap_worker() {
@@ -323,6 +327,7 @@ void Guard::take_messages() {
     if (request.kind == Message::Kind::lease) answer_lease(request);
     if (request.kind == Message::Kind::release) leases_.held.erase(request.name.data());
     if (request.kind == Message::Kind::started) adopted_ = request.number;
+    if (request.kind == Message::Kind::ended) ended_with_ = request.number;
     last_beat_ = clock_.now();  // it waited while its lease was taken
   }
 }
@@ -355,6 +360,15 @@ void Guard::supervise() {
                {{"pid", worker_}});
         return;
       }
+    } else if (ended_with_ && !link_.valid() && now - last_beat_ > kDeathTime) {
+      // All that it had open is closed, but for what a thread apart has (base/apart_thread.h): a
+      // file of a stranger's, whose close no signal ends.
+      report(LogLevel::warning,
+             fmt::format("the worker (pid {}) has ended its work; a thread of it hangs in the "
+                         "kernel and is not waited for",
+                         worker_),
+             {{"pid", worker_}});
+      worker_status_ = *ended_with_ << 8;  // as wait(2) has it of an exit
     } else if (now - last_beat_ > options_.silence) {
       kill_worker(fmt::format("has said nothing for {:.1f} s", seconds(now - last_beat_)));
     } else if (stop_asked_ && now - *stop_asked_ > options_.stop_time) {
@@ -523,6 +537,8 @@ void GuardLink::beat() {
   // A guard that has not read what was said before hears from the worker when it does.
   if (send_what_waits()) (void)send(fd(), message(Message::Kind::beat));
 }
+
+void GuardLink::ended(int code) { post(message(Message::Kind::ended, {}, code)); }
 
 void GuardLink::ready(std::string_view status) {
   Message out = message(Message::Kind::ready);

@@ -42,6 +42,8 @@ class GuardLink {
   // Reports that the worker has begun its work, and in a sentence what it does; again where that
   // has changed.
   void ready(std::string_view status = {});
+  // The last words, before the process exits with that code.
+  void ended(int code);
   // Takes a lease on the domain, which the guard and the worker then hold together. Signals do not
   // shorten the wait for it, which is kReplyTime.
   // Errors: those of take_lease(); invalid_argument for too long a name; io when the guard is gone,
