@@ -81,7 +81,7 @@ GpuUsers users_of(std::vector<GpuProcess> processes,
     return out;
   };
   readers.start = [](std::int64_t) { return 1; };
-  readers.ancestors = [](const ProcessFacts&) { return std::vector<std::int64_t>(); };
+  readers.ancestors = [](const ProcessFacts&) { return std::vector<Ancestor>(); };
   readers.asked = [](std::int64_t) { return ""; };
   WorkloadTracker tracker(clock, {.readers = readers, .where = BackgroundWorker::Where::at_once});
   const WorkloadTracker::Gpu gpus[] = {{&source, 1}};
